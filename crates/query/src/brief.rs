@@ -1,15 +1,15 @@
-//! Items in the short form that traces have: `AND title:fox (OR red body:"old dog")`.
+//! Short form of items in traces: `AND title:fox (OR red body:"old dog")`.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 
 use crate::{Bound, Item, Match, TermText, WeightedOperator};
 
-/// An item, to be shown in short: no annotations, and no name of the field `default`.
+/// An item displayed in short form: without annotations, and without the field name `default`.
 #[derive(Debug, Clone, Copy)]
 pub struct Brief<'i>(pub &'i Item);
 
-/// Items that stand for operators with their operands in parentheses where they are inside others.
+/// A nested item: operators with operands get parentheses.
 struct Inside<'i>(&'i Item);
 
 impl Display for Inside<'_> {

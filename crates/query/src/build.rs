@@ -1,4 +1,4 @@
-//! From what was written to what it means: [`Node`]s to [`Item`]s, with parameters put in.
+//! Conversion of parsed [`Node`]s to [`Item`]s, with parameters substituted.
 
 mod annotations;
 mod arguments;
@@ -16,28 +16,28 @@ pub(crate) use order::sort_key;
 use crate::syntax::{Comparison, Fault, Form, Node};
 use crate::{Bound, Grammar, Item, Match, Number, TermText};
 
-/// What a query's text may refer to.
+/// Context of a query's text.
 pub(crate) struct Context<'a> {
-    /// The request's parameters, for `@name`.
+    /// Parameters of the request, for `@name`.
     pub parameters: &'a BTreeMap<String, String>,
-    /// The field of user text that names none.
+    /// Default field of user text.
     pub default_field: &'a str,
-    /// How `userQuery()` is read.
+    /// Grammar of `userQuery()`.
     pub query_grammar: Grammar,
-    /// How `userInput` and `text` are read where they do not say.
+    /// Default grammar of `userInput` and `text`.
     pub input_grammar: Grammar,
-    /// The text of `userQuery()`.
+    /// Text of `userQuery()`.
     pub user_query: Option<&'a str>,
-    /// `model.filter`, which goes with it.
+    /// Value of `model.filter`, which is combined with it.
     pub filter: Option<&'a str>,
 }
 
-/// Where in the tree an item stands: what annotations reach it from above.
+/// Position of an item in the tree, with the annotations of its ancestors.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     annotations: &'a [(String, Node)],
     parent: Option<&'a Scope<'a>>,
-    /// Inside `sameElement`, where a bare string is a term of the element itself.
+    /// True inside `sameElement`, where a plain string is a term of the element itself.
     in_element: bool,
 }
 
@@ -45,12 +45,12 @@ const ROOT: Scope<'static> = Scope { annotations: &[], parent: None, in_element:
 
 type Built<T> = Result<T, Fault>;
 
-/// The item that a condition means.
+/// The item of a condition.
 pub(crate) fn item(node: &Node, context: &Context<'_>) -> Built<Item> {
     Builder { context }.item(node, &ROOT)
 }
 
-/// A whole number that is not negative: `limit`, `offset`, `timeout`.
+/// A non-negative whole number: `limit`, `offset`, `timeout`.
 pub(crate) fn amount(node: &Node, context: &Context<'_>, what: &str) -> Built<usize> {
     match (Builder { context }).number(node)? {
         Number::Integer(number) if number >= 0 => usize::try_from(number).ok(),
@@ -112,7 +112,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Children that are negated are what must not match, the others what must.
+    /// Conjunction: negated children must not match, the others must.
     fn and(&self, children: &[Node], scope: &Scope<'_>) -> Built<Item> {
         let (mut positives, mut negatives) = (Vec::new(), Vec::new());
         for child in children {
@@ -183,7 +183,7 @@ impl Builder<'_> {
         self.in_element(field, element, item)
     }
 
-    /// The name of a field, and the element where one is asked for.
+    /// Name of a field, with the element index if one is given.
     fn field<'n>(&self, node: &'n Node) -> Built<(&'n str, Option<u32>)> {
         match &node.form {
             Form::Name(name) => Ok((name, None)),
@@ -199,7 +199,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Binds a condition to one element of a field: `numbers[2] = 42`.
+    /// Restricts a condition to one element of a field: `numbers[2] = 42`.
     fn in_element(&self, field: &str, element: Option<u32>, item: Item) -> Built<Item> {
         Ok(match element {
             None => item,
@@ -214,14 +214,14 @@ impl Builder<'_> {
 }
 
 impl<'a> Scope<'a> {
-    /// The scope of what is inside `node`, or of the node itself.
+    /// Scope of the content of `node`, or of the node itself.
     fn inside(&'a self, node: &'a Node) -> Scope<'a> {
         Scope { annotations: &node.annotations, parent: Some(self), in_element: self.in_element }
     }
 }
 
 impl Comparison {
-    /// The same with its sides changed over.
+    /// The same comparison with its sides exchanged.
     fn turned(self) -> Self {
         match self {
             Comparison::Equal => Comparison::Equal,

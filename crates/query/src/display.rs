@@ -1,4 +1,4 @@
-//! Items as text, for traces and tests: `AND(title:"word" year:[2000;])`.
+//! Text form of items, for traces and tests: `AND(title:"word" year:[2000;])`.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -187,7 +187,7 @@ impl Display for TermText {
     }
 }
 
-/// Only what differs from the default, in braces; nothing where nothing does.
+/// Annotations that differ from their defaults, in braces; empty if there are none.
 impl Display for Annotations {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();

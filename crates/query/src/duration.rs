@@ -1,11 +1,12 @@
-//! Durations as requests name them.
+//! Durations in requests.
 
 use std::time::Duration;
 
-/// How long a request can take at most: nobody waits for longer, and it can be added to any instant.
+/// Maximum duration of a request. It limits the waiting time, and can be added to any instant.
 const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// The duration that `text` names: seconds, or with one of the units `ks`, `m`, `s`, `ms`, `us`, `µs`. What is longer than a year is a year.
+/// Parses a duration: seconds, or with one of the units `ks`, `m`, `s`, `ms`, `us`, `µs`. Durations longer
+/// than a year are reduced to a year.
 pub fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

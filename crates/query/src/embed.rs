@@ -1,19 +1,20 @@
 use std::collections::BTreeMap;
 
-/// A text to be embedded, in place of a tensor: `embed(e5, "some text")`, `embed(@text)`.
+/// A text to embed, in place of a tensor: `embed(e5, "some text")`, `embed(@text)`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EmbedCall {
-    /// The embedder; `None` for the only one there is.
+    /// Id of the embedder; `None` for the only one.
     pub embedder: Option<String>,
     /// The text.
     pub text: String,
 }
 
 impl EmbedCall {
-    /// Reads a query feature's value; `None` where it is no such call. `@name` stands for the parameter of that name.
+    /// Parses a query feature's value; `None` if it is not such a call. `@name` denotes the parameter with
+    /// that name.
     ///
     /// # Errors
-    /// What is wrong with the call, and what one looks like.
+    /// The call is invalid; the text gives the cause and an example.
     pub fn parse(value: &str, parameters: &BTreeMap<String, String>) -> Option<Result<Self, String>> {
         let inside = value.trim().strip_prefix("embed(")?;
         Some(match inside.strip_suffix(')') {
@@ -42,7 +43,7 @@ fn read(inside: &str, parameters: &BTreeMap<String, String>) -> Result<EmbedCall
     Ok(EmbedCall { embedder, text })
 }
 
-/// A component's id, and not the beginning of a text without quotes.
+/// True for a component's id, false for the start of a text without quotes.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }

@@ -1,8 +1,9 @@
-//! Text that was encoded as UTF-8 twice: `Ã¥` where `å` was typed. It finds nothing, and whoever sent it does not see why.
+//! Detection of text that was encoded as UTF-8 twice: `Ã¥` instead of `å`. Such a query finds nothing,
+//! without an indication of the cause.
 
 use crate::{Item, UserText};
 
-/// The first text of an item and of those inside it that looks encoded as UTF-8 twice; none where all look right.
+/// The first text in an item or its descendants that looks encoded as UTF-8 twice; `None` if there is none.
 pub fn double_encoded(item: &Item) -> Option<&str> {
     match item {
         Item::And(items)
@@ -34,7 +35,7 @@ pub fn double_encoded(item: &Item) -> Option<&str> {
     }
 }
 
-/// The text, where its characters, taken for bytes, are UTF-8 and not all ASCII.
+/// The text, if its characters interpreted as bytes are valid UTF-8 and not all ASCII.
 fn looks_so(text: &str) -> Option<&str> {
     if text.is_ascii() {
         return None;

@@ -1,25 +1,25 @@
-/// What can be wrong with the text of a query.
+/// Error in the text of a query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text of a language could not be parsed.
+    /// The text does not follow the syntax of its language.
     #[error("{language}: line {line}, column {column}: {reason}")]
     Syntax {
         /// `YQL`, `grouping`, `simple query`, `select`, `sorting`.
         language: &'static str,
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// From 1, in characters.
+        /// Column in characters, from 1.
         column: usize,
-        /// What was expected, what was found, and how it is written right.
+        /// Expected and actual text, with the correct form.
         reason: String,
     },
     /// A request parameter has a value it cannot have.
     #[error("parameter '{parameter}': {reason}")]
     Parameter {
-        /// The parameter's name.
+        /// Name of the parameter.
         parameter: String,
-        /// What is wrong and what works.
+        /// Cause and remedy.
         reason: String,
     },
 }

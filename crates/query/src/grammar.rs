@@ -1,4 +1,4 @@
-//! The names of grammars: `model.type`, and `grammar` of user text.
+//! Names of grammars: `model.type`, and `grammar` of user text.
 
 use crate::{Composite, Grammar, Syntax, Tokenization};
 
@@ -6,7 +6,7 @@ impl Grammar {
     /// The grammar of a `model.type`.
     ///
     /// # Errors
-    /// The names that there are. `yql` is no grammar of user text.
+    /// The name is unknown; the text lists the existing ones. `yql` is not a grammar of user text.
     pub fn from_type(name: &str) -> Result<Self, String> {
         let (composite, tokenization, syntax) = match name {
             "adv" | "advanced" => (Composite::And, Tokenization::Internal, Syntax::Advanced),
@@ -31,10 +31,10 @@ impl Grammar {
 }
 
 impl Composite {
-    /// The composite of this name.
+    /// The composite with this name.
     ///
     /// # Errors
-    /// The names that there are.
+    /// The name is unknown; the text lists the existing ones.
     pub fn from_name(name: &str) -> Result<Self, String> {
         match name {
             "and" => Ok(Composite::And),
@@ -49,10 +49,10 @@ impl Composite {
 }
 
 impl Syntax {
-    /// The syntax of this name.
+    /// The syntax with this name.
     ///
     /// # Errors
-    /// The names that there are.
+    /// The name is unknown; the text lists the existing ones.
     pub fn from_name(name: &str) -> Result<Self, String> {
         match name {
             "none" => Ok(Syntax::None),
@@ -64,10 +64,10 @@ impl Syntax {
 }
 
 impl Tokenization {
-    /// The tokenization of this name.
+    /// The tokenization with this name.
     ///
     /// # Errors
-    /// The names that there are.
+    /// The name is unknown; the text lists the existing ones.
     pub fn from_name(name: &str) -> Result<Self, String> {
         match name {
             "internal" => Ok(Tokenization::Internal),

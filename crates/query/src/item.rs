@@ -6,7 +6,7 @@ use std::fmt;
 pub enum Item {
     /// Matches every document (`true`, `where true`).
     True,
-    /// Matches none.
+    /// Matches no document.
     False,
     /// All children match.
     And(Vec<Item>),
@@ -14,25 +14,25 @@ pub enum Item {
     Or(Vec<Item>),
     /// The first matches and none of the others: `positive and !(negative)`.
     Not {
-        /// What must match.
+        /// Condition that must match.
         positive: Box<Item>,
-        /// What must not.
+        /// Conditions that must not match.
         negatives: Vec<Item>,
     },
-    /// The first decides; the others only add to the rank.
+    /// The first child determines the match; the others only contribute to ranking.
     Rank(Vec<Item>),
     /// A term in a field or fieldset.
     Term {
-        /// Field or fieldset; `default` where none was named.
+        /// Field or fieldset; by default `default`.
         field: String,
-        /// The word, as the user wrote it.
+        /// Word as typed by the user.
         text: TermText,
-        /// How it matches.
+        /// Match type.
         matching: Match,
         /// Annotations.
         annotations: Annotations,
     },
-    /// Words one after another.
+    /// Words in sequence.
     Phrase {
         /// Field or fieldset.
         field: String,
@@ -41,24 +41,25 @@ pub enum Item {
         /// Annotations.
         annotations: Annotations,
     },
-    /// Children near each other: `near` and, `ordered`, `onear`.
+    /// Children near each other: `near` and, if `ordered`, `onear`.
     Near {
         /// Field or fieldset.
         field: String,
         /// Words, phrases, equivalents.
         words: Vec<Item>,
-        /// What must not stand near them.
+        /// Items that must not be near.
         excluded: Vec<Item>,
-        /// All words stand within `P..=P + distance`, where P is the position of the first of them.
+        /// Maximum distance: all words are within `P..=P + distance`, where P is the position of the first of
+        /// them.
         distance: u32,
-        /// How far from the words those in `excluded` must stay.
+        /// Minimum distance of `excluded` items from the words.
         exclusion_distance: u32,
-        /// In the order given.
+        /// True if the words must occur in the given order.
         ordered: bool,
         /// Annotations.
         annotations: Annotations,
     },
-    /// Any of the words, each as exact as its number says: `alternatives`.
+    /// Any of the words, each with an exactness: `alternatives`.
     Alternatives {
         /// Field or fieldset.
         field: String,
@@ -76,13 +77,14 @@ pub enum Item {
         /// Annotations.
         annotations: Annotations,
     },
-    /// All children match in one and the same element of an array of structs, map or array.
+    /// All children match in the same element of an array of structs, map or array.
     SameElement {
         /// The field.
         field: String,
-        /// Children; their fields are those of the struct (or `key`, `value`), and empty for the element itself.
+        /// Children; their fields are those of the struct (or `key`, `value`), and empty for the element
+        /// itself.
         children: Vec<Item>,
-        /// `elementFilter`: only elements of these indices, ascending; all of them where it is empty.
+        /// `elementFilter`: element indices to consider, ascending; empty for all.
         elements: Vec<u32>,
         /// Annotations.
         annotations: Annotations,
@@ -95,12 +97,12 @@ pub enum Item {
         low: Bound,
         /// Upper bound.
         high: Bound,
-        /// `hitLimit`: as many as this from the low end (negative: from the high end).
+        /// `hitLimit`: maximum number of hits from the low end (negative: from the high end).
         hit_limit: Option<i64>,
         /// Annotations.
         annotations: Annotations,
     },
-    /// The field's value is one of these: `in`.
+    /// The field's value is one of a set: `in`.
     In {
         /// The field.
         field: String,
@@ -109,9 +111,9 @@ pub enum Item {
         /// Annotations.
         annotations: Annotations,
     },
-    /// Tokens with weights: `weightedSet`, `dotProduct` and `wand`.
+    /// Weighted tokens: `weightedSet`, `dotProduct` and `wand`.
     Weighted {
-        /// Which operator.
+        /// The operator.
         operator: WeightedOperator,
         /// The field.
         field: String,
@@ -120,7 +122,7 @@ pub enum Item {
         /// Annotations.
         annotations: Annotations,
     },
-    /// At least one child matches; the best `target_hits` by the sum of their weights are kept where ranking allows.
+    /// At least one child matches. Ranking may keep only the best `target_hits` by the sum of their weights.
     WeakAnd {
         /// Children.
         children: Vec<Item>,
@@ -129,9 +131,9 @@ pub enum Item {
         /// Annotations.
         annotations: Annotations,
     },
-    /// The documents nearest to a query tensor.
+    /// The nearest neighbours of a query tensor.
     NearestNeighbor(NearestNeighbor),
-    /// Within a circle on earth.
+    /// Position within a circle.
     GeoLocation {
         /// The position field; empty for the only one.
         field: String,
@@ -144,7 +146,7 @@ pub enum Item {
         /// Annotations.
         annotations: Annotations,
     },
-    /// Within a box on earth: south, west, north, east in degrees.
+    /// Position within a box: south, west, north, east in degrees.
     GeoBoundingBox {
         /// The position field.
         field: String,
@@ -162,109 +164,110 @@ pub enum Item {
         /// Attribute and number.
         ranges: Vec<(String, i64)>,
     },
-    /// Text that a user typed, still to be split into words by the field's settings: `userInput`, `text`, `userQuery`.
+    /// Text typed by a user, not yet split into words by the field's settings: `userInput`, `text`,
+    /// `userQuery`.
     Text(UserText),
-    /// What a person typed, taken apart: words that do not fit a field match nothing there, instead of failing the query.
+    /// Parsed typed text: words that do not fit a field match nothing there, instead of failing the query.
     Typed(Box<Item>),
 }
 
-/// Text that a user typed. Which `name:` in it are fields only a schema knows, so it stays text here;
-/// the simple query language is read with it.
+/// Text typed by a user. Only a schema determines which `name:` in it are fields, so it stays text here; it
+/// is parsed with the schema as the simple query language.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UserText {
-    /// Field or fieldset of words that name none.
+    /// Default field or fieldset of words.
     pub field: String,
-    /// What the user typed.
+    /// The text.
     pub text: String,
-    /// How it is read.
+    /// Grammar of the text.
     pub grammar: Grammar,
-    /// More of the simple query language, to be combined with it: `filter`.
+    /// Further text in the simple query language, to be combined with it: `filter`.
     pub filter: Option<String>,
-    /// Text without a word is left out of the query instead of failing it.
+    /// True to omit a text without a word from the query instead of failing it.
     pub allow_empty: bool,
-    /// Of [`Composite::WeakAnd`].
+    /// Parameter of [`Composite::WeakAnd`].
     pub target_hits: u32,
-    /// Of [`Composite::Near`] and [`Composite::OrderedNear`].
+    /// Parameter of [`Composite::Near`] and [`Composite::OrderedNear`].
     pub distance: u32,
     /// Annotations of each word.
     pub annotations: Annotations,
 }
 
-/// How typed text is read: `model.type`, `grammar`.
+/// Grammar of typed text: `model.type`, `grammar`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Grammar {
-    /// What its words are put together to.
+    /// Combination of its words.
     pub composite: Composite,
-    /// Which characters have a meaning.
+    /// Special characters.
     pub syntax: Syntax,
-    /// Who splits it into words.
+    /// Splitting into words.
     pub tokenization: Tokenization,
 }
 
-/// How the words of typed text are put together: `model.type.composite`.
+/// Combination of the words of typed text: `model.type.composite`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Composite {
-    /// Any word; more of them are better.
+    /// Any word; more matching words rank higher.
     #[default]
     WeakAnd,
     /// All words.
     And,
     /// Any word.
     Or,
-    /// The words one after another.
+    /// The words in sequence.
     Phrase,
     /// The words near each other.
     Near,
-    /// The words near each other and in order.
+    /// The words near each other, in order.
     OrderedNear,
 }
 
-/// Which characters of typed text have a meaning: `model.type.syntax`.
+/// Special characters of typed text: `model.type.syntax`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Syntax {
-    /// None: all is words.
+    /// None: the whole text is words.
     None,
     /// The simple query language.
     #[default]
     Simple,
-    /// As simple, but `+word` is the word as it is, and `a OR b` is either.
+    /// Like simple, but `+word` is the exact word, and `a OR b` is either.
     Web,
     /// Terms with operators between them: `a AND (b OR c) ANDNOT d`.
     Advanced,
 }
 
-/// Who splits typed text into words: `model.type.tokenization`.
+/// Splitting of typed text into words: `model.type.tokenization`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tokenization {
-    /// The query parser; then each word is treated as its field says.
+    /// By the query parser; each word is then processed by its field's settings.
     #[default]
     Internal,
-    /// The linguistics of the field, as for documents.
+    /// By the linguistics of the field, like documents.
     Linguistics,
 }
 
-/// Which weighted operator.
+/// Kind of a weighted operator.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum WeightedOperator {
     /// Matches any token; its weight is the match weight.
     WeightedSet,
-    /// As [`WeightedOperator::WeightedSet`], scored by the sum of products.
+    /// Like [`WeightedOperator::WeightedSet`], scored by the dot product.
     DotProduct,
-    /// As [`WeightedOperator::DotProduct`], keeping the best.
+    /// Like [`WeightedOperator::DotProduct`], keeping the best.
     Wand {
-        /// How many to keep.
+        /// Number of hits to keep.
         target_hits: u32,
-        /// Scores at or below are dropped.
+        /// Hits whose score does not exceed this are dropped.
         score_threshold: f64,
     },
 }
 
-/// The text of a term.
+/// Text of a term.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TermText {
-    /// As the user wrote it.
+    /// Text as typed by the user.
     pub text: String,
-    /// Where it stood in the user's text (`origin`): offset and length in characters.
+    /// Position in the user's text (`origin`): offset and length in characters.
     pub origin: Option<(u32, u32)>,
 }
 
@@ -277,40 +280,40 @@ impl From<&str> for TermText {
 /// A word of a phrase.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PhraseWord {
-    /// As the user wrote it.
+    /// Word as typed by the user.
     pub text: TermText,
-    /// How it matches the word at its place.
+    /// Match type at its position.
     pub matching: Match,
 }
 
 impl From<TermText> for PhraseWord {
-    /// A word that matches as the field has it.
+    /// A word with the field's default match type.
     fn from(text: TermText) -> Self {
         PhraseWord { text, matching: Match::Word }
     }
 }
 
-/// How a term's text matches words of the field.
+/// Comparison of a term's text with words of the field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Match {
-    /// By the field's own match setting: usually a whole word.
+    /// The field's own match setting: usually a whole word.
     #[default]
     Word,
-    /// A word begins with it.
+    /// Start of a word.
     Prefix,
-    /// A word ends with it.
+    /// End of a word.
     Suffix,
-    /// A word has it inside.
+    /// Part of a word.
     Substring,
     /// A regular expression over the whole value or word: `matches`.
     Regex,
-    /// Within some edits: `fuzzy`.
+    /// Within a number of edits: `fuzzy`.
     Fuzzy {
-        /// The most edits.
+        /// Maximum number of edits.
         max_edit_distance: u32,
-        /// How many first characters must be the same.
+        /// Number of leading characters that must be equal.
         prefix_length: u32,
-        /// The rest of the word does not count.
+        /// True to compare only the start of the word.
         prefix: bool,
     },
 }
@@ -320,9 +323,9 @@ pub enum Match {
 pub enum Bound {
     /// No bound.
     Open,
-    /// The value itself belongs to the range. The flag keeps whole numbers exact.
+    /// Inclusive bound. The number type keeps whole numbers exact.
     Inclusive(Number),
-    /// The value itself does not.
+    /// Exclusive bound.
     Exclusive(Number),
 }
 
@@ -344,53 +347,54 @@ impl fmt::Display for Number {
     }
 }
 
-/// The documents nearest to a query tensor.
+/// Nearest neighbours of a query tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearestNeighbor {
     /// The tensor field.
     pub field: String,
-    /// The query tensor's name: `query(name)`.
+    /// Name of the query tensor: `query(name)`.
     pub query_tensor: String,
-    /// `targetHits`: at least this many are exposed to ranking. All closer documents are found; nothing is approximated.
+    /// `targetHits`: minimum number of hits exposed to ranking. All closer documents are found; nothing is
+    /// approximated.
     pub target_hits: u32,
-    /// `distanceThreshold`: documents farther away do not match.
+    /// `distanceThreshold`: maximum distance of a match.
     pub distance_threshold: Option<f64>,
     /// Annotations.
     pub annotations: Annotations,
 }
 
-/// What annotations say about an item, beyond how it matches.
+/// Annotations of an item other than its match type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Annotations {
-    /// Its weight in percent; 100 where none is given.
+    /// Weight in percent; 100 by default.
     pub weight: i32,
-    /// `id`: a number by which others refer to it.
+    /// `id`: a number by which other items refer to it.
     pub id: Option<i32>,
     /// `label`: a name for rank features.
     pub label: Option<String>,
-    /// `significance`, 0 to 1; overrides what the group's statistics say.
+    /// `significance`, 0 to 1; overrides the group's statistics.
     pub significance: Option<f64>,
-    /// `documentFrequency`: the share of documents that have it, 0 to 1; overrides what the group's statistics say.
+    /// `documentFrequency`: share of documents that contain it, 0 to 1; overrides the group's statistics.
     pub document_frequency: Option<f64>,
-    /// `connectivity`: to the item of this id, with this weight.
+    /// `connectivity`: id of the connected item, and weight.
     pub connectivity: Option<(i32, f64)>,
-    /// `ranked`: whether ranking sees it.
+    /// `ranked`: false to hide it from ranking.
     pub ranked: bool,
-    /// `filter`: matches without being ranked or highlighted.
+    /// `filter`: true to match without ranking and highlighting.
     pub filter: bool,
-    /// `stem`: whether it is stemmed where the field is.
+    /// `stem`: false to disable the field's stemming.
     pub stem: bool,
     /// `normalizeCase`.
     pub normalize_case: bool,
     /// `accentDrop`.
     pub accent_drop: bool,
-    /// `implicitTransforms`: whether the engine may process its text at all.
+    /// `implicitTransforms`: false to disable all processing of its text.
     pub implicit_transforms: bool,
     /// `usePositionData`.
     pub use_position_data: bool,
     /// `language` of its text.
     pub language: Option<String>,
-    /// Others, as text, for later.
+    /// Other annotations, as text.
     pub other: BTreeMap<String, String>,
 }
 
@@ -417,7 +421,7 @@ impl Default for Annotations {
 }
 
 impl Item {
-    /// The field of a term or what is like one.
+    /// Field of a term or a similar item.
     pub(crate) fn field(&self) -> Option<&str> {
         match self {
             Item::Term { field, .. }
@@ -428,7 +432,7 @@ impl Item {
         }
     }
 
-    /// What of it has no text to search for, if something has: `a term`, `a phrase`.
+    /// Description of the first part without text to search for, if any: `a term`, `a phrase`.
     pub(crate) fn find_empty(&self) -> Option<&'static str> {
         let any = |children: &[Item]| children.iter().find_map(Item::find_empty);
         match self {

@@ -1,7 +1,8 @@
-//! The query as asked: a tree of items, where to look, how to rank, sort, group and present.
+//! Queries as values: a tree of items, the sources, and settings of ranking, sorting, grouping and
+//! presentation.
 //!
-//! [`Query`] is what YQL, the simple query language, the JSON form and the request's parameters are parsed into. Names of
-//! fields, profiles and summaries are text here; `plan` checks them against a schema.
+//! YQL, the simple query language, the JSON form and the request's parameters are parsed into a [`Query`].
+//! Names of fields, profiles and summaries are text here; the crate `plan` validates them against a schema.
 
 mod brief;
 mod build;

@@ -1,20 +1,20 @@
-//! Numbers and ranges as the text of a term: `42`, `<5`, `>=3`, `[1;5]`, `[1;5>`, `<;5;-10]`.
+//! Numbers and ranges in the text of a term: `42`, `<5`, `>=3`, `[1;5]`, `[1;5>`, `<;5;-10]`.
 
 use crate::build::parse_number;
 use crate::{Bound, Number};
 
-/// The numbers that a text means.
+/// The range given by a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NumberText {
     /// The lower bound.
     pub low: Bound,
     /// The upper bound.
     pub high: Bound,
-    /// The third part of a range: as many as this from the low end (negative: from the high end).
+    /// The third part of a range: maximum number of hits from the low end (negative: from the high end).
     pub hit_limit: Option<i64>,
 }
 
-/// Reads a number or a range; none where it is neither. Whole numbers past 64 bits are the greatest and smallest that there are.
+/// Parses a number or a range; `None` for other text. Whole numbers are limited to the range of 64 bits.
 pub fn parse(text: &str) -> Option<NumberText> {
     let text = text.trim();
     let single = |low, high| Some(NumberText { low, high, hit_limit: None });
@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Option<NumberText> {
     single(number, number)
 }
 
-/// How many bytes of `text` are the range, or the comparison, that it begins with.
+/// Length in bytes of the range, or the comparison, at the start of `text`.
 pub(crate) fn length(text: &str) -> usize {
     let is_number = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
     let signs = text.find(|c| !matches!(c, '<' | '>' | '=')).unwrap_or(text.len());
@@ -53,7 +53,7 @@ pub(crate) fn length(text: &str) -> usize {
     signs + digits
 }
 
-/// The brackets around a range with a semicolon, and what is between them.
+/// Brackets around a range with a semicolon, and the text between them.
 fn brackets(text: &str) -> Option<(char, &str, char)> {
     let mut chars = text.chars();
     let (left, right) = (chars.next()?, chars.next_back()?);

@@ -1,23 +1,24 @@
-//! Queries that programs write: `type=prog`. An item is a list in parentheses: its name, properties, and what it holds.
+//! Queries written by programs: `type=prog`. An item is a list in parentheses: its name, properties, and
+//! content.
 //!
 //! ```text
 //! (AND (WORD {"index" "title"} "quick") (PHRASE {"index" "body"} (WORD "brown") (WORD "fox")))
 //! ```
 //!
-//! The text of a word is taken as it is: what people may type has no meaning in it. An item may have a name of its own after `%`,
-//! which nothing refers to here.
+//! The text of a word is used literally: the syntax of typed text has no meaning in it. An item may have an
+//! identifier after `%`, which is ignored.
 
 use crate::syntax::Fault;
 use crate::{Annotations, Item, Match, PhraseWord};
 
-/// How deep items nest.
+/// Maximum nesting of items.
 const DEPTH_MAX: usize = 64;
-/// Positions that `NEAR` and `ONEAR` look over where they do not say.
+/// Default distance of `NEAR` and `ONEAR`, in positions.
 const NEAR_DISTANCE: u32 = 2;
-/// Hits that `WEAKAND` exposes to ranking where it does not say.
+/// Default number of hits that `WEAKAND` exposes to ranking.
 const WEAK_AND_HITS: u32 = 100;
 
-/// The item that the text is; terms without an index search `field`.
+/// Parses the text; terms without an index search `field`.
 pub(crate) fn parse(text: &str, field: &str) -> Result<Item, Fault> {
     let mut reader = Reader { text, at: 0 };
     let item = reader.item(0, field)?;
@@ -33,7 +34,7 @@ struct Reader<'t> {
     at: usize,
 }
 
-/// An item as it is written.
+/// An item as written.
 struct Written<'t> {
     name: &'t str,
     field: String,
@@ -45,7 +46,7 @@ struct Written<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// An item; it searches `field` unless it says otherwise, and so does what is in it.
+    /// Parses an item; `field` is its default field, and that of its content.
     fn item(&mut self, depth: usize, field: &str) -> Result<Item, Fault> {
         self.expect('(')?;
         if depth > DEPTH_MAX {
@@ -81,7 +82,7 @@ impl<'t> Reader<'t> {
         written.meant().map_err(|reason| Fault::new(at, reason))
     }
 
-    /// `{"name" "value" …}`, where it is there.
+    /// Parses `{"name" "value" …}`, if present.
     fn properties(&mut self, of: &mut Written<'t>) -> Result<(), Fault> {
         if self.peek() != Some('{') {
             return Ok(());
@@ -104,7 +105,7 @@ impl<'t> Reader<'t> {
                 "label" => of.annotations.label = Some(value),
                 "distance" => of.distance = whole()?,
                 "targetHits" | "N" => of.hits = whole()?,
-                // What else programs say of items is how they came to be.
+                // Other properties describe the origin of an item.
                 _ => {}
             }
         }
@@ -112,7 +113,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// A text in quotes, in which `\` stands before a quote or another `\`.
+    /// Reads a text in quotes, in which `\` escapes a quote or another `\`.
     fn quoted(&mut self) -> Result<String, Fault> {
         self.expect('"')?;
         let start = self.at;
@@ -170,7 +171,7 @@ impl<'t> Reader<'t> {
 }
 
 impl Written<'_> {
-    /// The item that is meant.
+    /// Converts to an item.
     fn meant(self) -> Result<Item, String> {
         match self.name.to_ascii_uppercase().as_str() {
             "AND" => Ok(Item::And(self.some_items()?.items)),
@@ -202,7 +203,7 @@ impl Written<'_> {
         }
     }
 
-    /// The same, sure to have items and no text. The words of an item search the field of the first.
+    /// Checks that it contains items and no text. The words of an item search the field of the first.
     fn some_items(mut self) -> Result<Self, String> {
         match (self.items.first(), self.texts.is_empty()) {
             (Some(first), true) => {

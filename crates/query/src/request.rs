@@ -3,54 +3,55 @@ use std::time::Duration;
 
 use crate::Item;
 
-/// A whole query request, parsed; names are still to be checked against a schema.
+/// A parsed query request; names are not yet validated against a schema.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
-    /// What must match.
+    /// Condition of the query.
     pub root: Item,
-    /// Which schemas are asked.
+    /// Schemas to search.
     pub sources: Sources,
-    /// Which documents are streamed.
+    /// Documents to stream.
     pub streaming: Streaming,
-    /// Hits to return.
+    /// Number of hits to return.
     pub hits: usize,
-    /// Hits to skip.
+    /// Number of hits to skip.
     pub offset: usize,
-    /// Order, where it is not by relevance.
+    /// Sort order; empty to sort by relevance.
     pub sorting: Vec<SortKey>,
-    /// Grouping requests as text, in order: the part of YQL after `|`, and the `select` parameter. Each is one `all(…)` or
-    /// `each(…)`, with its `{ … }` annotation before it where it has one.
+    /// Grouping requests as text, in order: the part of YQL after `|`, and the `select` parameter. Each is
+    /// one `all(…)` or `each(…)`, after its `{ … }` annotation if it has one.
     pub grouping: Vec<String>,
-    /// What grouping requests do not say themselves.
+    /// Defaults of grouping requests.
     pub grouping_defaults: GroupingDefaults,
-    /// Terms every document must (`+`) or must not (`-`) match, unseen by ranking: `recall`, in the simple query language.
+    /// Terms that every document must (`+`) or must not (`-`) match, hidden from ranking: `recall`, in the
+    /// simple query language.
     pub recall: Option<String>,
-    /// Which hits are dropped for being like better ones.
+    /// Removal of hits that are similar to better ones.
     pub collapse: Option<Collapse>,
-    /// How to rank.
+    /// Ranking settings.
     pub ranking: Ranking,
-    /// What to return of a hit.
+    /// Presentation settings.
     pub presentation: Presentation,
-    /// When to give up.
+    /// Time limit.
     pub timeout: Duration,
-    /// What to tell about the execution.
+    /// Trace settings.
     pub tracing: Tracing,
-    /// The language of the query's text (`language`, `locale`).
+    /// Language of the query's text (`language`, `locale`).
     pub language: Option<String>,
-    /// `model.type.profile`: the linguistics profile, where it is not the field's own.
+    /// `model.type.profile`: the linguistics profile, if it is not the field's own.
     pub linguistics_profile: Option<String>,
-    /// Every parameter as it came, for what reads its own.
+    /// All parameters as received, for code with its own parameters.
     pub parameters: BTreeMap<String, String>,
 }
 
-/// Which schemas are asked.
+/// Schemas to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sources {
-    /// All of them: `from sources *`.
+    /// All schemas: `from sources *`.
     All,
-    /// These, by schema or content cluster name.
+    /// Schemas given by schema or content cluster name.
     Named(Vec<String>),
-    /// `restrict`: schemas only, of the clusters named (all where none is).
+    /// `restrict`: only these schemas, within the named clusters (by default all).
     Restricted {
         /// Schema names.
         schemas: Vec<String>,
@@ -59,10 +60,10 @@ pub enum Sources {
     },
 }
 
-/// Which documents are streamed.
+/// Documents to stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Streaming {
-    /// `streaming.groupname`, one or several.
+    /// `streaming.groupname`, with one or more groups.
     pub groups: Vec<String>,
     /// `streaming.userid`.
     pub user: Option<u64>,
@@ -70,12 +71,12 @@ pub struct Streaming {
     pub selection: Option<String>,
 }
 
-/// One key of an order.
+/// One sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortKey {
     /// A field, or `[relevance]`, `[docid]`, `[source]`.
     pub field: String,
-    /// Which way; the schema's default for the field where it is not said.
+    /// Direction; by default that of the field in the schema.
     pub order: Option<SortOrder>,
     /// `function(…)` around the field: `lowercase`, `raw`, or `uca` with locale and strength.
     pub function: Option<(String, Vec<String>)>,
@@ -92,18 +93,19 @@ pub enum SortOrder {
     Descending,
 }
 
-/// How to rank.
+/// Ranking settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranking {
-    /// The rank profile; `default` where none is named.
+    /// The rank profile; by default `default`.
     pub profile: Option<String>,
-    /// `ranking.features.query(name)`, `input.query(name)`: text of a number, string or tensor, typed by the profile's inputs.
+    /// `ranking.features.query(name)`, `input.query(name)`: text of a number, string or tensor, typed by the
+    /// profile's inputs.
     pub inputs: BTreeMap<String, String>,
-    /// `ranking.features.NAME` of rank features that are no query features: the value they have for this query.
+    /// `ranking.features.NAME` of rank features that are not query features: their values for this query.
     pub feature_values: BTreeMap<String, String>,
     /// `ranking.properties.*`.
     pub properties: BTreeMap<String, String>,
-    /// `ranking.freshness`: what ranking takes for the time.
+    /// `ranking.freshness`: the current time for ranking.
     pub now: Now,
     /// `ranking.keepRankCount`, `ranking.totalKeepRankCount`.
     pub keep_rank_count: Option<usize>,
@@ -117,17 +119,19 @@ pub struct Ranking {
     pub global_rerank_count: Option<usize>,
     /// `ranking.globalPhase.rankScoreDropLimit`.
     pub global_phase_drop_limit: Option<f64>,
-    /// `ranking.elementGap.field`: positions between elements; none for `infinity`.
+    /// `ranking.elementGap.field`: number of positions between elements; `None` for `infinity`.
     pub element_gaps: BTreeMap<String, Option<u32>>,
-    /// `ranking.softtimeout.enable`: hits found before the deadline are returned; 504 otherwise.
+    /// `ranking.softtimeout.enable`: true to return the hits found before the deadline; otherwise the status
+    /// is 504.
     pub soft_timeout: bool,
-    /// `ranking.softtimeout.factor`: the share of the time that finding hits may take, above 0 and at most 1.
+    /// `ranking.softtimeout.factor`: share of the time for finding hits, above 0 and at most 1.
     pub soft_timeout_factor: Option<f64>,
-    /// `ranking.significance.useModel`: words are as rare as a model says; as the rank profile wants it where it is not said.
+    /// `ranking.significance.useModel`: true to use word rarity from a model; by default the rank profile
+    /// decides.
     pub use_significance_model: Option<bool>,
-    /// `ranking.listFeatures`: return all rank features.
+    /// `ranking.listFeatures`: true to return all rank features.
     pub list_features: bool,
-    /// `ranking.location`, the old way to give a place.
+    /// `ranking.location`, the deprecated form of a position.
     pub location: Option<String>,
 }
 
@@ -155,23 +159,23 @@ impl Default for Ranking {
     }
 }
 
-/// What ranking takes for the time.
+/// Current time for ranking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Now {
     /// Seconds since 1970.
     At(i64),
-    /// As long before the present.
+    /// The wall clock minus this duration.
     WallClock(Duration),
 }
 
-/// What grouping requests do not say themselves.
+/// Defaults of grouping requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupingDefaults {
-    /// `grouping.defaultMaxGroups`; none for no limit.
+    /// `grouping.defaultMaxGroups`; `None` for no limit.
     pub max_groups: Option<usize>,
-    /// `grouping.defaultMaxHits`; none for no limit.
+    /// `grouping.defaultMaxHits`; `None` for no limit.
     pub max_hits: Option<usize>,
-    /// `grouping.globalMaxGroups`; none for no limit.
+    /// `grouping.globalMaxGroups`; `None` for no limit.
     pub global_max_groups: Option<usize>,
     /// `grouping.defaultPrecisionFactor`.
     pub precision_factor: f64,
@@ -191,23 +195,23 @@ impl Default for GroupingDefaults {
     }
 }
 
-/// Which hits are dropped for being like better ones.
+/// Removal of hits that are similar to better ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collapse {
-    /// `collapsefield`: fields, each with how many hits of one value are kept.
+    /// `collapsefield`: fields, each with the number of hits to keep per value.
     pub fields: Vec<(String, usize)>,
-    /// `collapse.summary`: where the values are read.
+    /// `collapse.summary`: document summary that contains the values.
     pub summary: Option<String>,
 }
 
-/// What to return of a hit.
+/// Presentation settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Presentation {
-    /// The document summary; `default` where none is named.
+    /// The document summary; by default `default`.
     pub summary: Option<String>,
     /// Fields named in `select`; empty for all of the summary.
     pub fields: Vec<String>,
-    /// Whether `bolding` fields are bolded.
+    /// True to bold query words in `bolding` fields.
     pub bolding: bool,
     /// `presentation.format`.
     pub format: Option<String>,
@@ -215,22 +219,22 @@ pub struct Presentation {
     pub tensors: Option<String>,
     /// `presentation.timing`, or `trace.profile`.
     pub timing: bool,
-    /// Maps are lists of keys and values: `renderer.json.jsonMaps` is false.
+    /// True to write maps as lists of keys and values: `renderer.json.jsonMaps` is false.
     pub maps_as_lists: bool,
-    /// Weighted sets are lists of items and weights: `renderer.json.jsonWsets` is false.
+    /// True to write weighted sets as lists of items and weights: `renderer.json.jsonWsets` is false.
     pub sets_as_lists: bool,
 }
 
-/// What to tell about the execution of a query.
+/// Trace settings of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tracing {
-    /// `trace.level`, from 0, which tells nothing; at least 1 with `trace.profile`.
+    /// `trace.level`, from 0 for no trace; at least 1 with `trace.profile`.
     pub level: u8,
-    /// Whether plans are told: `trace.explainLevel`, or `trace.profile`.
+    /// True to include plans: `trace.explainLevel`, or `trace.profile`.
     pub explained: bool,
-    /// Whether it is told when each step was: `trace.timestamps`, or `trace.profile`.
+    /// True to include the time of each step: `trace.timestamps`, or `trace.profile`.
     pub timestamps: bool,
-    /// Whether the query is repeated: `trace.query`.
+    /// True to include the query: `trace.query`.
     pub query: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The JSON form of a query: `{"where": …, "grouping": […], "fields": […]}`.
+//! Parser of the JSON form of a query: `{"where": …, "grouping": […], "fields": […]}`.
 
 mod grouping;
 
@@ -9,14 +9,14 @@ use crate::{Error, Number, OPERATORS, Operator, OperatorPlace};
 
 pub(crate) use grouping::requests as grouping_requests;
 
-/// The conditions of `where`, and where in the JSON each node stands, by [`Node::at`].
+/// Conditions of `where`, with the path of each node in the JSON, by [`Node::at`].
 pub(crate) struct Conditions {
     pub root: Node,
     paths: Vec<String>,
 }
 
 impl Conditions {
-    /// Reads the value of `where`.
+    /// Parses the value of `where`.
     pub fn read(value: &Value) -> Result<Self, Error> {
         let mut reader = Reader { paths: Vec::new() };
         match reader.condition(value, "where") {
@@ -25,7 +25,7 @@ impl Conditions {
         }
     }
 
-    /// The error for a fault in these conditions.
+    /// Error for a fault in these conditions.
     pub fn error(&self, fault: Fault) -> Error {
         error(fault, &self.paths)
     }
@@ -73,7 +73,7 @@ impl Reader {
         }
     }
 
-    /// One operator with its arguments and annotations.
+    /// Parses one operator with its arguments and annotations.
     fn function(&mut self, name: &str, value: &Value, path: &str) -> Read<Node> {
         let (arguments, attributes) = parts(value);
         let arguments = arguments.as_slice();
@@ -160,7 +160,7 @@ impl Reader {
         }
     }
 
-    /// Text, a number, a list, a map of tokens, or a function of terms.
+    /// Parses text, a number, a list, a map of tokens, or a term operator.
     fn value(&mut self, value: &Value, path: &str) -> Read<Node> {
         let form = match value {
             Value::String(text) => Form::String(text.clone()),
@@ -193,7 +193,7 @@ impl Reader {
         Ok(self.node(path, form))
     }
 
-    /// A function of terms.
+    /// Parses a term operator.
     fn call(&mut self, name: &str, value: &Value, path: &str) -> Read<Node> {
         let (arguments, attributes) = parts(value);
         let mut node = if name == "not" {
@@ -227,7 +227,7 @@ impl Reader {
             .collect()
     }
 
-    /// `["date", {">=": 10, "<": 20}]`: one comparison, or two.
+    /// Parses `["date", {">=": 10, "<": 20}]`: one comparison, or two.
     fn range(&mut self, arguments: &[&Value], path: &str) -> Read<Node> {
         const EXAMPLE: &str =
             "expected a field and bounds, as in {\"range\": [\"date\", {\">=\": 10, \"<\": 20}]}";
@@ -297,7 +297,7 @@ impl Reader {
     }
 }
 
-/// The arguments (`children`, `query`, a list, or the value alone) and `attributes` of an operator.
+/// Arguments (`children`, `query`, a list, or the value alone) and `attributes` of an operator.
 fn parts(value: &Value) -> (Vec<&Value>, Option<&Map<String, Value>>) {
     match value {
         Value::Array(items) => (items.iter().collect(), None),

@@ -1,4 +1,5 @@
-//! The simple query language: what people type. Any text is a query in it; noise is left out.
+//! The simple query language, for text typed by users. Any text is a valid query; meaningless parts are
+//! ignored.
 
 mod advanced;
 mod reader;
@@ -6,25 +7,25 @@ mod reader;
 use crate::{Annotations, Composite, Item, Syntax, UserText};
 use reader::{Piece, Reader, Sign};
 
-/// Which names before a colon are fields, and how the terms of each end.
+/// Lookup of field names before a colon; returns the rule for the end of a field's terms.
 pub type Fields<'a> = &'a dyn Fn(&str) -> Option<TermEnd>;
 
-/// How the text of a term is told from what follows it, which depends on its field.
+/// Rule for the end of a term's text, which depends on its field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TermEnd {
-    /// Text is made of words.
+    /// At the end of a word.
     #[default]
     Word,
-    /// A value ends with the next blank, or with its closing quote.
+    /// At the next blank, or at the closing quote.
     Blank,
-    /// A value ends with this (`exact-terminator`).
+    /// At this text (`exact-terminator`).
     Terminator(String),
 }
 
-/// The tree that user text means, where [`UserText::grammar`] has a syntax; `None` where nothing in it can be searched for, or
-/// only things that must not match.
+/// Parses user text into a tree, if [`UserText::grammar`] has a syntax. `None` if it contains nothing to
+/// search for, or only parts that must not match.
 ///
-/// Words stay as they were typed: `"New-York,"` is for the field's linguistics to split. With [`Syntax::None`] the whole text is
+/// Words stay as typed: the field's linguistics split `"New-York,"`. With [`Syntax::None`] the whole text is
 /// one term for them.
 pub fn parse(text: &UserText, fields: Fields<'_>) -> Option<Item> {
     if text.grammar.syntax == Syntax::None {
@@ -51,8 +52,8 @@ pub fn parse(text: &UserText, fields: Fields<'_>) -> Option<Item> {
     Some(restrict(query, read(filter, &annotations, grammar)))
 }
 
-/// `query` where the pieces of `text` with `+` match and those with `-` do not; the others only rank. `recall` and `filter`
-/// are this; ranking sees the terms as their annotations say.
+/// Restricts `query` to documents that match the parts of `text` with `+` and not those with `-`; the other
+/// parts only rank. Used for `recall` and `filter`; the annotations determine if ranking sees the terms.
 pub fn filtered(query: Item, text: &str, annotations: &Annotations, fields: Fields<'_>) -> Item {
     let grammar = crate::Grammar { composite: Composite::Or, ..crate::Grammar::default() };
     restrict(query, Reader::new(text, "default", grammar, annotations, fields).pieces())
@@ -70,7 +71,7 @@ fn restrict(query: Item, pieces: Vec<Piece>) -> Item {
     ranked(excluding(several(required, Item::And), forbidden), others)
 }
 
-/// The pieces as the grammar's composite puts them together.
+/// Combines the parts by the grammar's composite.
 fn combine(pieces: Vec<Piece>, text: &UserText) -> Option<Item> {
     let (mut required, mut forbidden, mut others) = (Vec::new(), Vec::new(), Vec::new());
     let signs_matter = matches!(text.grammar.composite, Composite::WeakAnd | Composite::Or);
@@ -103,11 +104,11 @@ fn combine(pieces: Vec<Piece>, text: &UserText) -> Option<Item> {
         match text.grammar.composite {
             Composite::And => several(others, Item::And),
             Composite::Or => several(others, Item::Or),
-            // One child or many, it stays a weakAnd: that is how ranking knows its terms.
+            // It stays a weakAnd with any number of children, so that ranking can identify its terms.
             Composite::WeakAnd => weak(others),
             Composite::Near => several(others, |words| near(words, false, text.distance)),
             Composite::OrderedNear => several(others, |words| near(words, true, text.distance)),
-            // Each word right behind the one before it.
+            // Each word directly after the previous one.
             Composite::Phrase => {
                 let distance = u32::try_from(others.len().saturating_sub(1)).unwrap_or(u32::MAX);
                 several(others, |words| near(words, true, distance))

@@ -1,12 +1,12 @@
-//! The sorting specification language: `-date +lowercase(sender) +missing(rank,last)`.
+//! The sort specification language: `-date +lowercase(sender) +missing(rank,last)`.
 
 use crate::syntax::Fault;
 use crate::{Error, SortKey, SortOrder};
 
-/// Parses a sorting specification, the most significant key first.
+/// Parses a sort specification, most significant key first.
 ///
 /// # Errors
-/// [`Error::Syntax`] with the place in the text.
+/// [`Error::Syntax`] with the position in the text.
 pub fn parse(text: &str) -> Result<Vec<SortKey>, Error> {
     let mut reader = Reader { text, at: 0 };
     let mut keys = Vec::new();
@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<Vec<SortKey>, Error> {
 }
 
 impl SortKey {
-    /// What is wrong with the function or the policy for missing values, if something is.
+    /// Checks the function, and the policy for missing values.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some((function, arguments)) = &self.function {
             let most = match function.as_str() {
@@ -116,7 +116,7 @@ impl Reader<'_> {
         Ok(key)
     }
 
-    /// A quoted string, or all up to a delimiter.
+    /// Reads a quoted string, or the text up to a delimiter.
     fn token(&mut self) -> Result<String, Fault> {
         let rest = &self.text[self.at..];
         if let Some(body) = rest.strip_prefix('"') {

@@ -1,25 +1,25 @@
-//! What was written, before operators are understood: the form that YQL and the JSON `select` share.
+//! Syntax tree before operators are interpreted; shared by YQL and the JSON `select`.
 
 use crate::{Error, Number};
 
-/// A piece of the text with its annotations.
+/// A part of the text with its annotations.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    /// Where it stands: a byte offset in YQL, the number of a path in JSON.
+    /// Position: a byte offset in YQL, the number of a path in JSON.
     pub at: usize,
     /// Annotations in order, outermost first.
     pub annotations: Vec<(String, Node)>,
-    /// The piece itself.
+    /// The part itself.
     pub form: Form,
 }
 
-/// What a piece of text is.
+/// Kind of a part.
 #[derive(Debug, Clone)]
 pub(crate) enum Form {
     Number(Number),
     String(String),
     Bool(bool),
-    /// A field's name or path.
+    /// Name or path of a field.
     Name(String),
     /// `@name`.
     Parameter(String),
@@ -52,7 +52,7 @@ impl Node {
         Node { at, annotations: Vec::new(), form }
     }
 
-    /// What it is, for messages: `the number 5`.
+    /// Description for messages: `the number 5`.
     pub(crate) fn describe(&self) -> String {
         match &self.form {
             Form::Number(number) => format!("the number {number}"),
@@ -75,7 +75,7 @@ impl Node {
     }
 }
 
-/// What is wrong, and at which [`Node::at`].
+/// An error, with its [`Node::at`].
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub at: usize,
@@ -87,7 +87,7 @@ impl Fault {
         Fault { at, reason: reason.into() }
     }
 
-    /// The error for a fault at a byte offset of `text`.
+    /// Error for a fault at a byte offset of `text`.
     pub(crate) fn in_text(self, language: &'static str, text: &str) -> Error {
         let before = &text.as_bytes()[..self.at.min(text.len())];
         let line_start = last_newline(before).map_or(0, |at| at + 1);

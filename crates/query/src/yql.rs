@@ -9,20 +9,20 @@ use crate::{SortOrder, Sources};
 
 pub(crate) use grouping::split as split_grouping;
 
-/// How many steps of the grammar may be inside each other, a parenthesis taking two; a guard of the stack.
+/// Maximum nesting of grammar steps, where parentheses take two; protects the stack.
 const MAX_DEPTH: usize = 200;
 
-/// A statement, its conditions not understood yet.
+/// A parsed statement whose conditions are not yet interpreted.
 pub(crate) struct Statement {
     /// The fields to return; empty for all.
     pub fields: Vec<String>,
     pub sources: Sources,
     pub root: Node,
-    /// The keys of the order, each a name or call.
+    /// Sort keys, each a name or call.
     pub order: Vec<(Node, Option<SortOrder>)>,
     pub limit: Option<Node>,
     pub offset: Option<Node>,
-    /// In milliseconds.
+    /// Timeout in milliseconds.
     pub timeout: Option<Node>,
     pub grouping: Vec<String>,
 }

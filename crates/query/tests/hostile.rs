@@ -1,4 +1,4 @@
-//! Nothing that a request can say makes the parsers panic, overflow the stack, or take long.
+//! No request makes the parsers panic, overflow the stack, or take long.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn read(text: &str, grammar: &str) {
     let _ = simple::parse(&text, &end);
 }
 
-/// Text made of the parts of the languages, which gets deeper into the parsers than noise does.
+/// Text made of tokens of the languages, which reaches deeper into the parsers than random text.
 fn parts() -> impl Strategy<Value = String> {
     let part = prop::sample::select(vec![
         "select ",
@@ -134,7 +134,7 @@ fn nesting_is_bounded() {
         ("a contains (", "\"x\"", ")"),
     ] {
         let error = run("yql", &deep(open, inner, close)).err();
-        // Many `!` are one, however many there are.
+        // Any number of `!` counts as one.
         assert!(
             open == "!" || error.is_some_and(|error| error.to_string().contains("nested too deeply")),
             "{open}"

@@ -1,4 +1,4 @@
-//! Request parameters that are not languages of their own: their names, aliases, values and limits.
+//! Request parameters with plain values: names, aliases, values and limits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! JSON bodies: `select.txt`. A body has one line; its tree and grouping come out.
+//! JSON bodies: `select.txt`. Each body is one line; the output is its tree and grouping.
 
 use millrace_fixtures::cases;
 use millrace_query::{Limits, Query, flatten};

@@ -1,9 +1,9 @@
-//! YQL as text, and the tree that it means as text: `yql.txt`.
+//! YQL as text, and the resulting tree as text: `yql.txt`.
 
 use millrace_fixtures::cases;
 use millrace_query::{Limits, Query, SortOrder, Sources};
 
-/// A whole statement prints all that it asks for; conditions alone print their tree.
+/// Prints all settings of a whole statement, or the tree of conditions.
 fn run(input: &str, mut parameters: std::collections::BTreeMap<String, String>) -> String {
     let whole = input.to_ascii_lowercase().starts_with("select");
     let yql = if whole { input.to_owned() } else { format!("select * from sources * where {input}") };

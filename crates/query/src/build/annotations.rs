@@ -1,10 +1,10 @@
-//! Annotations: looked up from an item outwards through what it stands in.
+//! Annotations: looked up from an item outwards through its ancestors.
 
 use super::{Builder, Built, Scope};
 use crate::syntax::{Fault, Form, Node};
 use crate::{Annotations, Composite, Grammar, Number, Syntax, Tokenization};
 
-/// Names that items read for themselves; the others end in [`Annotations::other`].
+/// Names of annotations that items evaluate; the others are stored in [`Annotations::other`].
 const KNOWN: [&str; 49] = [
     "accentdrop",
     "allowempty",
@@ -58,12 +58,12 @@ const KNOWN: [&str; 49] = [
 ];
 
 impl<'a> Scope<'a> {
-    /// The annotation of this name (in any case) at the item itself.
+    /// The annotation with this name (in any case) of the item itself.
     pub(super) fn own(&self, name: &str) -> Option<&'a Node> {
         self.annotations.iter().rev().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The annotation of this name at the item or the nearest thing it stands in.
+    /// The annotation with this name of the item or its nearest ancestor.
     pub(super) fn annotation(&self, name: &str) -> Option<&'a Node> {
         self.own(name).or_else(|| self.parent.and_then(|parent| parent.annotation(name)))
     }
@@ -117,7 +117,7 @@ impl Builder<'_> {
         Ok((self.small(entry("id")?, "id")?, self.number(entry("weight")?)?.as_f64()))
     }
 
-    /// How many documents of how many, as their share.
+    /// Document frequency, given as a count and a total, as a share.
     fn document_frequency(&self, node: &Node) -> Built<f64> {
         let wrong = || {
             Fault::new(
@@ -185,7 +185,7 @@ impl Builder<'_> {
         }
     }
 
-    /// `totalTargetHits`, or `targetHits`.
+    /// Value of `totalTargetHits`, or of `targetHits`.
     pub(super) fn target_hits(&self, scope: &Scope<'_>) -> Built<Option<u32>> {
         match self.count(scope, "totalTargetHits")? {
             None => self.count(scope, "targetHits"),
@@ -193,14 +193,14 @@ impl Builder<'_> {
         }
     }
 
-    /// `hitLimit`, with its sign by `ascending` and `descending`.
+    /// Value of `hitLimit`, with the sign given by `ascending` and `descending`.
     pub(super) fn hit_limit(&self, scope: &Scope<'_>) -> Built<Option<i64>> {
         let limit = self.integer(scope, "hitLimit")?;
         let descending = self.truth(scope, "descending", false)?;
         Ok(limit.map(|limit| if descending { limit.saturating_abs().saturating_neg() } else { limit }))
     }
 
-    /// What `grammar` and its parts make of `default`; `raw` and `segment` are no grammars but terms.
+    /// Applies `grammar` and its parts to `default`. `raw` and `segment` are not grammars but kinds of terms.
     pub(super) fn grammar(&self, scope: &Scope<'_>, default: Grammar) -> Built<Reading> {
         let wrong =
             |name: &str, reason: String| Fault::new(scope.annotation(name).map_or(0, |node| node.at), reason);
@@ -227,11 +227,11 @@ impl Builder<'_> {
     }
 }
 
-/// How typed text is read.
+/// Interpretation of typed text.
 pub(super) enum Reading {
-    /// As one term, to the letter.
+    /// One term with the exact text.
     Raw,
-    /// As one term, split by linguistics.
+    /// One term, split by linguistics.
     Segment,
     Grammar(Grammar),
 }
@@ -252,7 +252,7 @@ impl Number {
     }
 }
 
-/// A value as text, for annotations that nothing here reads.
+/// Text of a value, for annotations that are not evaluated.
 fn plain(node: &Node) -> String {
     match &node.form {
         Form::String(text) | Form::Name(text) | Form::Parameter(text) => text.clone(),

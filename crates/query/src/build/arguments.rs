@@ -1,11 +1,11 @@
-//! Arguments of operators: text, numbers, lists, tokens with weights; `@name` is replaced by its parameter.
+//! Arguments of operators: text, numbers, lists, weighted tokens; `@name` is replaced by its parameter.
 
 use super::{Builder, Built, weights};
 use crate::syntax::{Fault, Form, Node};
 use crate::{Number, TermText};
 
 impl Builder<'_> {
-    /// The value of `@name`.
+    /// Value of the parameter `@name`.
     pub(super) fn parameter(&self, at: usize, name: &str) -> Built<&str> {
         self.context.parameters.get(name).map(String::as_str).ok_or_else(|| {
             Fault::new(at, format!("the request has no parameter '{name}'; add {name}=… beside yql"))
@@ -42,7 +42,7 @@ impl Builder<'_> {
         })
     }
 
-    /// The values of `in (…)`.
+    /// Values of `in (…)`.
     pub(super) fn values(&self, nodes: &[Node]) -> Built<Vec<String>> {
         let mut values = Vec::with_capacity(nodes.len());
         for node in nodes {
@@ -60,7 +60,7 @@ impl Builder<'_> {
         Ok(values)
     }
 
-    /// Tokens with weights, from a map, a list of pairs, or a parameter with either.
+    /// Weighted tokens, from a map, a list of pairs, or a parameter with either.
     pub(super) fn weighted(&self, node: &Node, example: &str) -> Built<Vec<(String, f64)>> {
         let wrong = |node: &Node| {
             Fault::new(
@@ -93,7 +93,7 @@ impl Builder<'_> {
     }
 }
 
-/// A number as YQL has it, which may end in `L`.
+/// Parses a YQL number, which may end in `L`.
 pub(crate) fn parse_number(text: &str) -> Option<Number> {
     let text = text.trim();
     let whole = text.strip_suffix(['L', 'l']).unwrap_or(text);
@@ -103,7 +103,7 @@ pub(crate) fn parse_number(text: &str) -> Option<Number> {
     text.parse().ok().filter(|number: &f64| !number.is_nan()).map(Number::Float)
 }
 
-/// `origin: {original: "abc", offset: 1, length: 2}`.
+/// Range in `origin: {original: "abc", offset: 1, length: 2}`.
 fn span(node: &Node) -> Option<(u32, u32)> {
     let Form::Map(entries) = &node.form else { return None };
     let number = |name: &str| match entries.iter().find(|(key, _)| key == name)?.1.form {

@@ -1,4 +1,4 @@
-//! The operators that are written as functions: one row each, with how it is written, what it means, and its code.
+//! Operators with function syntax: one table row each, with example, description, and code.
 
 mod conditions;
 mod terms;
@@ -12,34 +12,34 @@ use super::{Builder, Built, Scope};
 use crate::syntax::{Fault, Form, Node};
 use crate::{Annotations, Composite, Grammar, Item, Match, Syntax, TermText, UserText};
 
-/// Positions that `near` looks over where it does not say.
+/// Default distance of `near`, in positions.
 const NEAR_DISTANCE: u32 = 2;
-/// Hits that `weakAnd` and `wand` expose to ranking where they do not say.
+/// Default number of hits that `weakAnd` and `wand` expose to ranking.
 const TARGET_HITS: u32 = 100;
-/// One degree along a meridian.
+/// Length of one degree along a meridian.
 const KILOMETRES_PER_DEGREE: f64 = std::f64::consts::PI * 6356.752 / 180.0;
-/// The most arguments of operators that take any number.
+/// Maximum number of arguments of operators that accept any number.
 const MANY: usize = usize::MAX;
 
-/// An operator of YQL that is written as a function.
+/// A YQL operator with function syntax.
 pub struct Operator {
-    /// Its name; case does not count.
+    /// Name; case is ignored.
     pub name: &'static str,
-    /// Where it may stand.
+    /// Permitted position.
     pub place: OperatorPlace,
-    /// How many arguments it takes.
+    /// Number of arguments.
     pub arity: RangeInclusive<usize>,
-    /// How it is written.
+    /// Example of its use.
     pub example: &'static str,
-    /// What it means.
+    /// Description.
     pub doc: &'static str,
     code: Code,
 }
 
-/// Where an operator may stand.
+/// Permitted position of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperatorPlace {
-    /// By itself, where a condition may.
+    /// As a condition.
     Condition,
     /// After `field contains`.
     Term,
@@ -47,24 +47,24 @@ pub enum OperatorPlace {
 
 type Code = fn(&Builder<'_>, &Call<'_>) -> Built<Item>;
 
-/// An operator with what it is called with.
+/// An operator with its arguments.
 struct Call<'a> {
     operator: &'static Operator,
     at: usize,
-    /// The field of an operator of terms.
+    /// Field of a term operator.
     field: &'a str,
     arguments: &'a [Node],
     scope: &'a Scope<'a>,
 }
 
-/// Rows of the table: name, place, arity, example, what it means, code.
+/// Table rows: name, place, arity, example, description, code.
 macro_rules! operators {
     ($($name:literal, $place:ident, $arity:expr, $example:literal, $doc:literal, $code:expr;)*) => {
         &[$(Operator { name: $name, place: OperatorPlace::$place, arity: $arity, example: $example, doc: $doc, code: $code }),*]
     };
 }
 
-/// All operators that are written as functions.
+/// All operators with function syntax.
 #[rustfmt::skip]
 pub static OPERATORS: &[Operator] = operators! {
     "range", Condition, 3..=3, "range(year, 2000, 2010) or range(year, 2000, Infinity)",
@@ -113,7 +113,7 @@ pub static OPERATORS: &[Operator] = operators! {
     "uri", Term, 1..=1, "uri(\"example.org/page\")", "The words of an address, one after another.", terms::uri;
 };
 
-/// The names of the operators of a place, as a sentence lists them.
+/// Names of the operators for a position, as part of a sentence.
 fn names(place: OperatorPlace) -> String {
     let names: Vec<&str> =
         OPERATORS.iter().filter(|operator| operator.place == place).map(|operator| operator.name).collect();
@@ -128,14 +128,14 @@ fn operator(name: &str, place: OperatorPlace) -> Option<&'static Operator> {
 }
 
 impl Builder<'_> {
-    /// `field contains value`.
+    /// Condition `field contains value`.
     pub(super) fn contains(&self, field: &Node, value: &Node, scope: &Scope<'_>) -> Built<Item> {
         let (name, element) = self.field(field)?;
         let item = self.value(element.map_or(name, |_| ""), value, scope)?;
         self.in_element(name, element, item)
     }
 
-    /// What stands after `contains`.
+    /// Operand after `contains`.
     pub(super) fn value(&self, field: &str, node: &Node, above: &Scope<'_>) -> Built<Item> {
         let scope = &above.inside(node);
         match &node.form {
@@ -158,7 +158,7 @@ impl Builder<'_> {
         }
     }
 
-    /// An operator of terms.
+    /// A term operator.
     fn term_function(
         &self,
         field: &str,
@@ -174,7 +174,7 @@ impl Builder<'_> {
         self.apply(&Call { operator, at, field, arguments, scope })
     }
 
-    /// An operator that is a condition by itself.
+    /// An operator that is a condition.
     pub(super) fn call(&self, at: usize, name: &str, arguments: &[Node], scope: &Scope<'_>) -> Built<Item> {
         match operator(name, OperatorPlace::Condition) {
             Some(operator) => self.apply(&Call { operator, at, field: "", arguments, scope }),
@@ -200,7 +200,7 @@ impl Builder<'_> {
         code(self, call)
     }
 
-    /// The arguments as conditions.
+    /// Arguments, as conditions.
     fn children(&self, call: &Call<'_>) -> Built<Vec<Item>> {
         call.arguments.iter().map(|child| self.item(child, call.scope)).collect()
     }
@@ -239,7 +239,7 @@ impl Builder<'_> {
         }))
     }
 
-    /// `prefix`, `substring` and `suffix` of a term.
+    /// Match type given by `prefix`, `substring` and `suffix` of a term.
     fn matching(&self, scope: &Scope<'_>) -> Built<Match> {
         Ok(if self.truth(scope, "substring", false)? {
             Match::Substring

@@ -1,10 +1,10 @@
-//! The keys of `order by`.
+//! Sort keys of `order by`.
 
 use super::{Builder, Built, Context, ROOT};
 use crate::syntax::{Fault, Form, Node};
 use crate::{SortKey, SortOrder};
 
-/// The key that a name or call with its annotations means.
+/// The sort key of a name or call with its annotations.
 pub(crate) fn sort_key(node: &Node, order: Option<SortOrder>, context: &Context<'_>) -> Built<SortKey> {
     let builder = Builder { context };
     let scope = &ROOT.inside(node);
@@ -33,7 +33,7 @@ pub(crate) fn sort_key(node: &Node, order: Option<SortOrder>, context: &Context<
     Ok(key)
 }
 
-/// `field`, `lowercase(field)`, `uca(field, locale, strength)`, `missing(…, first)`.
+/// Parses `field`, `lowercase(field)`, `uca(field, locale, strength)`, `missing(…, first)`.
 fn from_call(node: &Node) -> Built<SortKey> {
     let name_of = |node: &Node| match &node.form {
         Form::Name(name) | Form::String(name) => Ok(name.clone()),

@@ -1,8 +1,9 @@
-//! Lists and tokens with weights as the text of a parameter: `a, b`, `{a: 1, 'b c': 2}`, `[[1, 2], [3, 4]]`.
+//! Parser of lists and weighted tokens in the text of a parameter: `a, b`, `{a: 1, 'b c': 2}`,
+//! `[[1, 2], [3, 4]]`.
 
 use super::arguments::parse_number;
 
-/// The values of a list; quotes are needed only around what has a comma or a quote.
+/// Parses the values of a list; only values with a comma or a quote need quotes.
 pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
     let mut reader = Reader { text, at: 0 };
     let mut values = Vec::new();
@@ -18,7 +19,7 @@ pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Tokens with weights.
+/// Parses weighted tokens.
 pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, String> {
     let mut reader = Reader { text, at: 0 };
     let mut pairs = Vec::new();
@@ -64,7 +65,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next character that is not blank, which is then at [`Reader::at`].
+    /// Returns the next character that is not blank, and moves [`Reader::at`] to it.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
@@ -92,7 +93,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A quoted string, or all up to one of `ends`.
+    /// Reads a quoted string, or the text up to one of `ends`.
     fn value(&mut self, ends: &[char]) -> Result<String, String> {
         match self.peek() {
             Some(quote @ ('"' | '\'')) => {
@@ -126,7 +127,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The place in characters, from 1.
+    /// Position in characters, from 1.
     fn character(&self) -> usize {
         self.text[..self.at].chars().count() + 1
     }

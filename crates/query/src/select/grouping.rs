@@ -1,8 +1,8 @@
-//! Grouping in JSON, written out in the grouping language.
+//! Conversion of grouping in JSON to the grouping language.
 
 use serde_json::Value;
 
-/// The grouping requests of a list (or of one object) as text.
+/// Grouping requests of a list (or of one object) as text.
 pub(crate) fn requests(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(items) => items.iter().map(statement).collect(),
@@ -23,7 +23,7 @@ fn statement(value: &Value) -> Result<String, String> {
     }
 }
 
-/// The text between the parentheses of `operation`.
+/// Text between the parentheses of `operation`.
 fn content(value: &Value, operation: Option<&str>) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,17 +1,17 @@
 //! Operators between terms: `type=adv`.
 //!
-//! `AND`, `OR`, `ANDNOT`, `RANK`, `NEAR`, `ONEAR` and `EQUIV` stand between terms, in any case; `NEAR(n)` and `ONEAR(n)` have a
-//! distance. They bind from left to right, and parentheses say otherwise. Terms with nothing between them must all match. A word
-//! that stands where a term must be is a term, whatever it says.
+//! `AND`, `OR`, `ANDNOT`, `RANK`, `NEAR`, `ONEAR` and `EQUIV` are infix operators, in any case; `NEAR(n)` and
+//! `ONEAR(n)` have a distance. They are left-associative with equal precedence; parentheses group. Terms
+//! without an operator between them must all match. An operator name in the position of a term is a term.
 
 use super::reader::Reader;
 use crate::{Annotations, Item};
 
-/// How deep parentheses nest; those further in are not heard.
+/// Maximum nesting of parentheses; deeper ones are ignored.
 const DEPTH_MAX: usize = 100;
-/// Positions that `NEAR` looks over where it does not say.
+/// Default distance of `NEAR`, in positions.
 const NEAR_DISTANCE: u32 = 2;
-/// Hits that `WEAKAND` exposes to ranking.
+/// Number of hits that `WEAKAND` exposes to ranking.
 const WEAK_AND_HITS: u32 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,7 +25,7 @@ enum Operator {
     WeakAnd,
 }
 
-/// The item that the rest of the text means.
+/// Parses the rest of the text.
 pub(super) fn parse(reader: &mut Reader<'_>, depth: usize) -> Option<Item> {
     let mut whole: Option<Item> = None;
     let mut last = None;
@@ -69,7 +69,7 @@ fn operand(reader: &mut Reader<'_>, depth: usize) -> Option<Item> {
     if depth < DEPTH_MAX { parse(reader, depth + 1) } else { None }
 }
 
-/// The operator that comes next, which is then read.
+/// Reads an operator, if one is next.
 fn operator(reader: &mut Reader<'_>) -> Option<Operator> {
     let rest = reader.rest();
     let length = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
@@ -99,7 +99,8 @@ fn operator(reader: &mut Reader<'_>) -> Option<Operator> {
     Some(operator)
 }
 
-/// The two joined; `again` where the left was made by the same operator, so that it takes the right one in.
+/// Combines both operands. With `again`, the left operand was made by the same operator, and takes in the
+/// right one.
 fn join(left: Item, operator: Operator, right: Item, again: bool) -> Item {
     let mut items = match left {
         Item::And(items) | Item::Or(items) | Item::Rank(items) if again => items,

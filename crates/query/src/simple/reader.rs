@@ -1,4 +1,4 @@
-//! Characters of the simple query language to signed pieces of a query.
+//! Parser of the simple query language: characters to signed parts of a query.
 
 use super::{Fields, TermEnd};
 use crate::number_text::{self, NumberText};
@@ -24,7 +24,7 @@ pub(super) struct Reader<'a> {
     grammar: Grammar,
     annotations: &'a Annotations,
     fields: Fields<'a>,
-    /// How terms of `field` end.
+    /// Rule for the end of terms in `field`.
     end: TermEnd,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
         Reader { text, at: 0, field, grammar, annotations, fields, end }
     }
 
-    /// All pieces, in order.
+    /// Reads all parts, in order.
     pub fn pieces(mut self) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut either = false;
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         pieces
     }
 
-    /// The next piece, if what comes next is one; at least one character is read.
+    /// Reads the next part, if there is one; consumes at least one character.
     fn piece(&mut self) -> Option<Piece> {
         let sign = match self.peek()? {
             '+' => Sign::Plus,
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         Some(Piece { sign, item: item? })
     }
 
-    /// `(a b c)`: any of them, or with `-` all of them. Parentheses inside are ignored.
+    /// Parses `(a b c)`: any of them, or with `-` all of them. Parentheses inside are ignored.
     fn group(&mut self, sign: Sign) -> Option<Item> {
         self.at += 1;
         let mut items = Vec::new();
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `field:` and a core term, with its weight. `None` where it is noise, which is skipped.
+    /// Parses `field:` and a core term, with its weight. `None` for meaningless text, which is skipped.
     pub(super) fn term(&mut self) -> Option<Item> {
         let start = self.at;
         let named = self.field_name();
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
         item
     }
 
-    /// A field's name with its colon, if that comes next; and how its terms end.
+    /// Reads a field name with its colon, if that is next; returns it with the rule for the end of its terms.
     fn field_name(&mut self) -> Option<(String, TermEnd)> {
         let rest = self.rest();
         let mut braces = 0;
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `[low;high;limit]`, `<number` or `>number`; noise where there is no number.
+    /// Parses `[low;high;limit]`, `<number` or `>number`; `None` without a number.
     fn range(&mut self, field: &str) -> Option<Item> {
         let rest = self.rest();
         let length = number_text::length(rest);
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         Some(Item::Range { field: field.to_owned(), low, high, hit_limit, annotations })
     }
 
-    /// All text up to the terminator, which may be anything; a star after it makes it the beginning of values.
+    /// Reads the text up to the terminator, which may be any text; a star after it makes it a prefix.
     fn exact(&mut self, field: &str, terminator: &str) -> Option<Item> {
         let rest = self.rest();
         let length = rest.find(terminator).unwrap_or(rest.len());
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
         self.value(field, &rest[..length], matching, annotations)
     }
 
-    /// A value in quotes.
+    /// Reads a value in quotes.
     fn quoted(&mut self, field: &str) -> Option<Item> {
         let body = &self.text[self.at + 1..];
         let length = body.find('"').unwrap_or(body.len());
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         self.value(field, &body[..length], Match::Word, annotations)
     }
 
-    /// A value up to the next blank, with its stars and weight.
+    /// Reads a value up to the next blank, with its stars and weight.
     fn whole(&mut self, field: &str) -> Option<Item> {
         let rest = self.rest();
         let length = rest.find(char::is_whitespace).unwrap_or(rest.len());
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         let without_percent = chunk.trim_end_matches(|c: char| c.is_ascii_digit());
         let marked = if without_percent.ends_with('!') { without_percent } else { chunk };
         let chunk = marked.trim_end_matches('!');
-        // Parentheses around the term are not of it.
+        // Parentheses around the term are not part of it.
         let chunk = if chunk.contains('(') { chunk } else { chunk.trim_end_matches(')') };
         self.at += chunk.len();
         let annotations = self.weighted();
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
         (!value.is_empty()).then(|| Item::Term { field: field.to_owned(), text, matching, annotations })
     }
 
-    /// `{member:term member:term}`: all in one element.
+    /// Parses `{member:term member:term}`: all must match in one element.
     fn same_element(&mut self, field: &str) -> Option<Item> {
         self.at += 1;
         let mut children = Vec::new();
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A word with its stars and weight; noise where it has no letter or digit.
+    /// Reads a word with its stars and weight; `None` without a letter or digit.
     fn word(&mut self, field: &str) -> Option<Item> {
         let rest = self.rest();
         let length = rest
@@ -271,7 +271,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         if let (Match::Word, Some(words)) = (&matching, around_colon(word)) {
-            // What stands before the colon is no field: then it is a word as the other one is.
+            // The text before the colon is not a field: it is a word, too.
             let term = |word: &str| Item::Term {
                 field: field.to_owned(),
                 text: word.into(),
@@ -283,7 +283,7 @@ impl<'a> Reader<'a> {
         Some(Item::Term { field: field.to_owned(), text: word.into(), matching, annotations })
     }
 
-    /// The annotations with the weight that comes next: `!`, `!!`, `!150`.
+    /// Annotations with the weight that is next: `!`, `!!`, `!150`.
     fn weighted(&mut self) -> Annotations {
         let mut annotations = self.annotations.clone();
         let marks = self.rest().bytes().take_while(|&byte| byte == b'!').count();
@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
         &self.text[self.at..]
     }
 
-    /// Goes past `length` bytes, which end between characters.
+    /// Skips `length` bytes, which end between characters.
     pub(super) fn skip(&mut self, length: usize) {
         self.at += length;
     }
@@ -311,12 +311,12 @@ impl<'a> Reader<'a> {
         self.rest().chars().next()
     }
 
-    /// Whether a word ends `length` bytes on.
+    /// True if a word ends after `length` bytes.
     fn ends_at(&self, length: usize) -> bool {
         self.rest()[length..].chars().next().is_none_or(char::is_whitespace)
     }
 
-    /// Whether something is left after blanks.
+    /// Skips blanks; returns true if text is left.
     pub(super) fn skip_blanks(&mut self) -> bool {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start().len();
@@ -324,7 +324,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A word without the stars around it, and what they mean.
+/// A word without surrounding stars, with the match type that they specify.
 fn stars(chunk: &str) -> (&str, Match) {
     let matching = match (chunk.starts_with('*'), chunk.ends_with('*')) {
         (true, true) => Match::Substring,
@@ -335,7 +335,7 @@ fn stars(chunk: &str) -> (&str, Match) {
     (chunk.trim_matches('*'), matching)
 }
 
-/// The two words of `name:word`; none for what is no name, as in an address or a time.
+/// The two words of `name:word`; `None` if the first is not a name, as in an address or a time.
 fn around_colon(chunk: &str) -> Option<[&str; 2]> {
     let (name, word) = chunk.split_once(':')?;
     let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_')
@@ -347,7 +347,7 @@ fn is_searchable(word: &str) -> bool {
     word.chars().any(char::is_alphanumeric)
 }
 
-/// The item with its terms as they are written.
+/// Disables stemming of the item's terms.
 fn unstemmed(mut item: Item) -> Item {
     if let Item::Term { annotations, .. } | Item::Phrase { annotations, .. } = &mut item {
         annotations.stem = false;
@@ -355,7 +355,7 @@ fn unstemmed(mut item: Item) -> Item {
     item
 }
 
-/// The item with `field` where it names none.
+/// Sets `field` where the item has none.
 fn with_field(mut item: Item, name: &str) -> Item {
     match &mut item {
         Item::And(items) | Item::Or(items) => {

@@ -1,9 +1,9 @@
-//! The grouping part of a statement, cut into its requests; what is in them is read elsewhere.
+//! The grouping part of a statement, split into its requests; their content is parsed elsewhere.
 
 use crate::syntax::Fault;
 
-/// The grouping requests of `text` from `from` on: each one `all(…)` or `each(…)`, with its annotation `{…}` before it.
-/// They may be separated by blanks, `|`, `,` or `;`.
+/// Splits the grouping requests of `text` from `from` on: each is one `all(…)` or `each(…)`, after its
+/// annotation `{…}`. They may be separated by blanks, `|`, `,` or `;`.
 pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, Fault> {
     const EXAMPLE: &str = "all(group(sender) each(output(count())))";
     let bytes = text.as_bytes();
@@ -29,7 +29,7 @@ pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, Fault> {
             ));
         }
         at = balanced(text, open)?;
-        // `as(label)` and the like follow their operation.
+        // `as(label)` and similar parts follow their operation.
         loop {
             let blanks = bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
             let word = bytes[at + blanks..].iter().take_while(|b| b.is_ascii_alphabetic()).count();
@@ -51,10 +51,10 @@ pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, Fault> {
     Ok(requests)
 }
 
-/// Where the bracket that opens at `open` is closed, its contents skipped; strings may hold anything.
+/// Position of the closing bracket for the bracket at `open`; strings may contain any text.
 fn balanced(text: &str, open: usize) -> Result<usize, Fault> {
     let bytes = text.as_bytes();
-    // Buckets open with a square bracket and may close as `>`: those of annotations alone come in pairs.
+    // Buckets start with a square bracket and may end with `>`; only brackets of annotations are paired.
     let square = bytes[open] == b'[';
     let mut depth = 0usize;
     let mut at = open;

@@ -36,15 +36,15 @@ impl fmt::Display for Token<'_> {
 const MARKS: [&str; 20] =
     ["<=", ">=", "==", "(", ")", "[", "]", "{", "}", ",", ":", ";", ".", "*", "|", "!", "=", "<", ">", "+"];
 
-/// Reads tokens one at a time, so that what follows `|` can be left alone.
+/// Reader of single tokens, so that the text after `|` can be left unread.
 pub(super) struct Lexer<'a> {
     pub text: &'a str,
-    /// The offset of what was not read yet.
+    /// Offset of the unread text.
     pub at: usize,
 }
 
 impl<'a> Lexer<'a> {
-    /// The next token, with the offset where it begins.
+    /// The next token, with its offset.
     pub fn next(&mut self) -> Result<(usize, Token<'a>), Fault> {
         self.skip_blanks()?;
         let start = self.at;
@@ -69,7 +69,7 @@ impl<'a> Lexer<'a> {
                 Token::Number(Number::Float(f64::NEG_INFINITY))
             }
             _ if first.is_alphabetic() || first == '_' => {
-                // A hyphen belongs to a name where one more letter follows: names of clusters have them.
+                // A hyphen belongs to a name if another letter follows: names of clusters contain hyphens.
                 let mut word = take(rest, is_word);
                 while let Some(more) = rest[word.len()..].strip_prefix('-') {
                     let part = take(more, is_word);
@@ -120,7 +120,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A string literal; its opening quote is next.
+    /// Reads a string literal, starting at its opening quote.
     fn string(&mut self, quote: char) -> Result<Cow<'a, str>, Fault> {
         let start = self.at;
         let body = &self.text[start + 1..];
@@ -217,7 +217,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The longest beginning of `text` whose characters are all wanted.
+/// The longest prefix of `text` that consists of wanted characters.
 fn take(text: &str, wanted: impl Fn(char) -> bool) -> &str {
     &text[..text.find(|c| !wanted(c)).unwrap_or(text.len())]
 }

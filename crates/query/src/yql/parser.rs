@@ -8,9 +8,9 @@ use crate::{SortOrder, Sources};
 pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     token: Token<'a>,
-    /// Where [`Parser::token`] begins.
+    /// Start of [`Parser::token`].
     at: usize,
-    /// Where the token before it ended.
+    /// End of the previous token.
     previous_end: usize,
     depth: usize,
 }
@@ -99,7 +99,7 @@ impl<'a> Parser<'a> {
         Ok(Sources::Named(names))
     }
 
-    /// The items of `order by`, each a name or call with its annotations.
+    /// Sort keys of `order by`, each a name or call with its annotations.
     fn order(&mut self) -> Parsed<Vec<(Node, Option<SortOrder>)>> {
         let mut keys = Vec::new();
         loop {
@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
         Ok(Node::new(at, form))
     }
 
-    /// Conditions joined by `or` and `and`; annotations at the beginning belong to all of it.
+    /// Parses conditions joined by `or` and `and`; annotations at the start apply to all of it.
     fn expression(&mut self) -> Parsed<Node> {
         self.nested(|this| this.annotated(Self::disjunction))
     }
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
         Ok(Node::new(at, Form::And(children)))
     }
 
-    /// One operand, or two with an operator between them.
+    /// Parses one operand, or two with an operator between them.
     fn condition(&mut self) -> Parsed<Node> {
         let at = self.at;
         let mut bangs = 0;
@@ -278,7 +278,7 @@ impl<'a> Parser<'a> {
         Ok(Node::new(at, form))
     }
 
-    /// `field`, `field.member`, `field{key}`, `field[2]`, or `function(…)`.
+    /// Parses `field`, `field.member`, `field{key}`, `field[2]`, or `function(…)`.
     fn name_or_call(&mut self) -> Parsed<Node> {
         let at = self.at;
         let mut name = self.name("title contains \"word\"")?;
@@ -334,8 +334,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What `inner` reads, with the annotations before it: `{…}`, or the older `[{…}]`. A list or map that nothing follows is a
-    /// value of its own.
+    /// Parses `inner` with the annotations before it: `{…}`, or the older `[{…}]`. A list or map without a
+    /// following operand is a value.
     fn annotated(&mut self, inner: fn(&mut Self) -> Parsed<Node>) -> Parsed<Node> {
         let at = self.at;
         if !matches!(self.token, Token::Mark("{" | "[")) {
@@ -369,7 +369,7 @@ impl<'a> Parser<'a> {
         Ok(node)
     }
 
-    /// A number, string, truth value, parameter, name, list or map.
+    /// Parses a number, string, truth value, parameter, name, list or map.
     fn literal(&mut self) -> Parsed<Node> {
         self.nested(Self::bare_literal)
     }
@@ -410,7 +410,7 @@ impl<'a> Parser<'a> {
         Ok(Node::new(at, form))
     }
 
-    /// The entries of a map whose `{` was read.
+    /// Parses the entries of a map after its `{`.
     fn map(&mut self, at: usize) -> Parsed<Node> {
         const EXAMPLE: &str = "{weight: 200, \"stem\": false}";
         let mut entries = Vec::new();
@@ -442,7 +442,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Words joined by dots.
+    /// Parses words joined by dots.
     fn name(&mut self, example: &str) -> Parsed<String> {
         let mut name = self.word(example)?.to_owned();
         while self.at == self.previous_end && self.take_mark(".")? {
@@ -522,7 +522,7 @@ fn negated(at: usize, bangs: usize, node: Node) -> Node {
     if bangs % 2 == 1 { Node::new(at, Form::Not(Box::new(node))) } else { node }
 }
 
-/// Words that other languages have where YQL has another operator.
+/// True for operators of other languages that are spelled differently in YQL.
 fn is_operator_typo(word: &str) -> bool {
     ["like", "not", "is", "between", "has", "contain", "match", "equals", "having", "group"]
         .iter()

@@ -1,4 +1,4 @@
-//! Operators that are conditions by themselves.
+//! Operators that are conditions.
 
 use super::{Call, KILOMETRES_PER_DEGREE, NEAR_DISTANCE, TARGET_HITS};
 use crate::build::{Builder, Built};
@@ -198,7 +198,7 @@ pub(super) fn predicate(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
     Ok(Item::Predicate { field: builder.field(&call.arguments[0])?.0.to_owned(), attributes, ranges })
 }
 
-/// A distance with its unit, in kilometres.
+/// Parses a distance with its unit; returns kilometres.
 pub(crate) fn kilometres(text: &str) -> Option<f64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;

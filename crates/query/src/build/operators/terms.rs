@@ -1,4 +1,4 @@
-//! Operators that stand after `contains`, or in the place of a term.
+//! Operators that follow `contains`, or replace a term.
 
 use super::{Call, NEAR_DISTANCE};
 use crate::build::{Builder, Built, Scope};
@@ -65,7 +65,7 @@ pub(super) fn uri(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
     term(builder, call, Match::Word)
 }
 
-/// The only argument as a term.
+/// The only argument, as a term.
 fn term(builder: &Builder<'_>, call: &Call<'_>, matching: Match) -> Built<Item> {
     let (text, annotations) = (builder.text(&call.arguments[0])?, builder.annotations(call.scope)?);
     Ok(Item::Term { field: call.field.to_owned(), text, matching, annotations })
@@ -76,7 +76,7 @@ pub(super) fn text(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
     builder.user_text(call.field, &call.arguments[0], call.scope, Syntax::None)
 }
 
-/// `near("web", "search")` and `onear`, in the order given
+/// `near("web", "search")`, and `onear`, which requires the given order
 pub(super) fn near(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
     let (mut words, mut excluded) = (Vec::new(), Vec::new());
     for argument in call.arguments {
@@ -115,7 +115,7 @@ pub(super) fn same_element(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item
     let inside = &Scope { in_element: true, ..*call.scope };
     let mut children =
         call.arguments.iter().map(|child| builder.item(child, inside)).collect::<Built<Vec<_>>>()?;
-    // `!` among the arguments stands beside the others, as it does between `and`.
+    // Negated arguments are combined with the others like operands of `and`.
     if children.len() > 1 && children.iter().any(|child| matches!(child, Item::Not { .. })) {
         children = vec![builder.and(call.arguments, inside)?];
     }
@@ -144,7 +144,7 @@ pub(super) fn same_element(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item
 }
 
 impl Builder<'_> {
-    /// A word, phrase or equivalents inside another operator of terms.
+    /// A word, phrase or equivalents inside another term operator.
     fn word(&self, field: &str, node: &Node, scope: &Scope<'_>) -> Built<Item> {
         if let Form::Call(name, _) = &node.form {
             let allowed = ["phrase", "equiv", "alternatives", "fuzzy", "prefix", "substring", "suffix"];
