@@ -94,7 +94,7 @@ pub(crate) fn float(number: f64, data_type: &DataType) -> Option<Value> {
 }
 
 /// Parses `N37.4;W122` to millionths of a degree. Either order is valid, and so are `37.4N`, minutes and
-/// seconds as in `63N25'47` or `63o25'47`, and `x;y` in millionths, longitude first.
+/// seconds as in `63N25'47` or `N63o25'47`, and `x;y` in millionths, longitude first.
 pub fn position(text: &str) -> Option<(i32, i32)> {
     let (first, second) = text.split_once(';')?;
     let (first, second) = (first.trim(), second.trim());

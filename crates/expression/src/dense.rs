@@ -100,8 +100,8 @@ pub(crate) fn narrowed(value: &Value) -> Cells {
     }
 }
 
-/// Calls `$call` with both operands as slices of their own types, or `$double` if one is of type `double`, which then
-/// comes first.
+/// Calls `$call` with both operands as slices of their own types, or `$double` if one is of type `double`,
+/// which then comes first.
 macro_rules! typed {
     ($a:expr, $b:expr, |$x:ident, $y:ident| $call:expr, $double:expr) => {{
         use CellsRef::{BFloat16, Double, Float, Int8};

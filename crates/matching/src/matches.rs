@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Match data that ranking needs; nothing else is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demands {
-    /// Number of occurrences of words.
+    /// True to count the occurrences of words.
     pub counts: bool,
-    /// Positions of words (implies counts).
+    /// True to record the positions of words (implies counts).
     pub positions: bool,
     /// [`Statistics`] over all live documents in scope, including those that do not match the rest of the
     /// query.

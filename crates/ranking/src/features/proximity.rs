@@ -63,7 +63,8 @@ struct Pair<'q> {
     elements: Option<Elements>,
 }
 
-/// Ends of the elements of a field, and the gap between neighbouring elements; `None` for no gap.
+/// Ends of the elements of a field, and the gap between neighbouring elements; without a gap, words of two
+/// elements are never near.
 #[derive(Clone, Copy)]
 struct Elements {
     tokens: ColumnSlot,

@@ -104,7 +104,8 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
     Ok(Box::new(FieldMatch { field, shape, output: *output, parameters }))
 }
 
-/// Value of each distance, in hundredths: halves every two positions; a backward distance counts a third.
+/// Value of each distance, rounded to hundredths: it halves every two positions; a backward distance counts
+/// a third.
 fn proximity_table(setup: &Setup<'_>, field: &str, limit: u32) -> Result<Vec<f64>, String> {
     let own = setup.properties.numbers("fieldMatch", field, "proximityTable")?;
     if own.is_empty() {

@@ -9,7 +9,7 @@ use super::similarity_output::Formula;
 use super::term::{FieldTerm, Positions, terms_of, weight};
 use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
 
-/// Distance from which words are no longer near, in positions.
+/// Distance in positions beyond which words are not near.
 const FAR: f64 = 8.0;
 
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +160,7 @@ impl Measures {
     }
 }
 
-/// Nearness of a distance: 1 for adjacent words, 0 from [`FAR`] on.
+/// Nearness of a distance in positions: 1 for adjacent words, 0 beyond [`FAR`].
 fn nearness(distance: f64) -> f64 {
     if distance > FAR { 0.0 } else { 1.0 - ((distance - 1.0) / FAR).powi(2) }
 }
