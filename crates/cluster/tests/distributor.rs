@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{
-    Change, Distributor, Effect, Event, Modification, RequestError, Settings, Ticket, Unfinished, Write,
-    Written,
+    Change, Distributor, DropHorizon, Effect, Event, Modification, RequestError, Settings, Ticket,
+    Unfinished, Write, Written,
 };
 use millrace_cluster::{
     ClusterState, Content, Distribution, Failure, Fence, Layout, NodeEntry, NodeKey, NodeState, Now,
     ReplicaInfo, Reply, Request, Response, RowContent,
 };
-use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_document::{DocumentId, DropScope, Timestamp, Version};
 
 const ME: NodeKey = NodeKey(0);
 
@@ -290,6 +290,52 @@ fn who_stops_says_who_can_end_what_it_has_begun() {
     owner.write(Change::Finish(Unfinished { bucket: bucket(), content, base: Some(Timestamp(9)) }));
     assert_eq!(told(&owner.written[1]), "moved");
     assert_eq!(told(&owner.written[2]), format!("to be ended by Some({heir}) after Some(9)"));
+}
+
+#[test]
+fn a_drop_reaches_no_row_that_was_under_way_when_its_horizon_was_taken() {
+    let put = || Change::Put { id: id(), body: Arc::from(&b"body"[..]) };
+    let drop = |until: DropHorizon| {
+        let scope = DropScope::Group { document_type: None, group: id().group().clone() };
+        Change::Drop { bucket: bucket(), scope, until: Some(until) }
+    };
+    let horizon = |owner: &mut Owner| owner.distributor.drop_horizon(bucket()).expect("it owns the bucket");
+    let applied = |owner: &mut Owner| {
+        owner.answer(|_, request| {
+            matches!(request, Request::Apply(_)).then_some(Response::Applied(Vec::new()))
+        });
+    };
+
+    let mut owner = Owner::new(5);
+    assert!(horizon(&mut owner).until >= Timestamp(5));
+    owner.write(put());
+    let sent = owner.rows()[0].1;
+    assert!(horizon(&mut owner).until < Timestamp(sent), "replicas may not have it yet");
+    applied(&mut owner);
+    let until = horizon(&mut owner);
+    assert!(until.until >= Timestamp(sent), "all replicas have it");
+    owner.write(put());
+    assert!(owner.rows()[0].1 > until.until.0, "what is written since is later");
+    applied(&mut owner);
+    owner.write(drop(until));
+    assert_eq!(owner.rows(), [(0, until.until.0), (1, until.until.0)]);
+    applied(&mut owner);
+    assert_eq!(owner.written.iter().map(told).collect::<Vec<_>>(), ["written", "written", "written"]);
+
+    // An owner before may have given a row of any time to be finished.
+    let content = Arc::new(RowContent::Version(version(20)));
+    owner.write(Change::Finish(Unfinished { bucket: bucket(), content, base: None }));
+    owner.write(drop(until));
+    assert_eq!(owner.written.last().map(told).as_deref(), Some("moved"));
+
+    // Another node may have owned the bucket in between.
+    let mut owner = Owner::new(5);
+    let until = horizon(&mut owner);
+    owner.adopt(3, "uuu");
+    owner.hear(9);
+    owner.write(drop(until));
+    assert_eq!(owner.written.last().map(told).as_deref(), Some("moved"));
+    assert_eq!(owner.rows(), []);
 }
 
 #[test]

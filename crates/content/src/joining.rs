@@ -4,9 +4,11 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
+use millrace_cluster::distributor::DropHorizon;
 use millrace_document::{DocumentId, Group, Location};
 use millrace_gateway::cluster::{
-    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers, WriteError,
+    Cluster, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers,
+    WriteError,
 };
 use millrace_membership::Membership;
 use millrace_schema::Application;
@@ -137,16 +139,13 @@ impl Cluster for Joining {
         }
     }
 
-    fn drop_group(
-        &self,
-        document_type: Option<&str>,
-        group: &Group,
-        part: Option<BucketId>,
-        deadline: Instant,
-        done: Done,
-    ) {
+    fn drop_horizon(&self, group: &Group, part: Option<BucketId>) -> Result<DropHorizon, String> {
+        self.node()?.drop_horizon(group, part)
+    }
+
+    fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done) {
         match self.node() {
-            Ok(node) => node.drop_group(document_type, group, part, deadline, done),
+            Ok(node) => node.drop_group(dropped, deadline, done),
             Err(reason) => done(Err(WriteError::Unavailable(reason))),
         }
     }

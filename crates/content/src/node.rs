@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{self, Change, Modification, NoRoute, RequestError};
+use millrace_cluster::distributor::{self, Change, DropHorizon, Modification, NoRoute, RequestError};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Reply, Request};
 use millrace_document::{
     Document, DocumentId, DropScope, Group, Location, Refusal, Timestamp, Version, wire,
 };
 use millrace_gateway::cluster::{
-    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers, WriteError,
+    Cluster, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers,
+    WriteError,
 };
 use millrace_membership::{Confirmation, Membership};
 use millrace_peer::{Peers, Service, Source};
@@ -453,25 +454,20 @@ impl Cluster for ContentNode {
         self.send(change, deadline, done);
     }
 
-    fn drop_group(
-        &self,
-        document_type: Option<&str>,
-        group: &Group,
-        part: Option<BucketId>,
-        deadline: Instant,
-        done: Done,
-    ) {
-        let Some(bits) = group.location_bits() else {
-            let reason = "documents without a group lie everywhere: remove them one by one".to_owned();
-            return done(Err(WriteError::Unavailable(reason)));
-        };
-        let bucket = match part.map_or_else(|| self.bucket(Location::new(u64::from(bits))), Ok) {
+    fn drop_horizon(&self, group: &Group, part: Option<BucketId>) -> Result<DropHorizon, String> {
+        let bucket = self.dropped_bucket(group, part)?;
+        let horizon = self.machine.ask(|distributor, _| distributor.drop_horizon(bucket));
+        horizon.map_err(|error| refused(error).to_string())
+    }
+
+    fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done) {
+        let DroppedGroup { document_type, group, part, horizon } = dropped;
+        let bucket = match self.dropped_bucket(&group, part) {
             Ok(bucket) => bucket,
             Err(reason) => return done(Err(WriteError::Unavailable(reason))),
         };
-        let scope =
-            DropScope::Group { document_type: document_type.map(str::to_owned), group: group.clone() };
-        self.send(Change::Drop { bucket, scope }, deadline, done);
+        let scope = DropScope::Group { document_type: Some(document_type), group };
+        self.send(Change::Drop { bucket, scope, until: Some(horizon) }, deadline, done);
     }
 
     fn publish<'a>(
@@ -485,6 +481,14 @@ impl Cluster for ContentNode {
 }
 
 impl ContentNode {
+    /// The bucket that a drop of a group is of.
+    fn dropped_bucket(&self, group: &Group, part: Option<BucketId>) -> Result<BucketId, String> {
+        let bits = group
+            .location_bits()
+            .ok_or("documents without a group lie everywhere: remove them one by one")?;
+        part.map_or_else(|| self.bucket(Location::new(u64::from(bits))), Ok)
+    }
+
     fn send(&self, change: Change, deadline: Instant, done: Done) {
         let done = Box::new(move |outcome: Result<distributor::Written, RequestError>| {
             done(outcome.map(written).map_err(refused));

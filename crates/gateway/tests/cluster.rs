@@ -470,6 +470,32 @@ fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
 }
 
 #[test]
+fn what_is_written_while_a_group_is_dropped_stays() {
+    for divided in [false, true] {
+        let nodes = with_notes();
+        if divided {
+            nodes.divide("even", 1);
+        }
+        let parse = |id: &str| DocumentId::parse(id).expect("an id");
+        let names = ["id:others:note:g=even:1", "id:notes:note:g=even:2", "id:notes:note:g=even:new"];
+        let stars = || vec![(std::sync::Arc::from("stars"), FieldValue::Int(77))];
+        let meanwhile = names.map(|id| Document { id: parse(id), fields: stars() });
+        *nodes.world.before_drop.lock().unwrap() = meanwhile.into();
+        let path = "/document/v1/notes/note/group/even/?selection=true&cluster=notes&timeout=20s";
+        let (status, answer) = nodes.call(1, Method::DELETE, path, "");
+        assert_eq!(status, 200, "{answer}");
+        assert!(nodes.world.before_drop.lock().unwrap().is_empty(), "the group was not dropped as a whole");
+        for id in names {
+            let id = parse(id);
+            let path = format!("/document/v1/{}/note/group/even/{}", id.namespace(), id.name());
+            let (status, answer) = nodes.call(2, Method::GET, &path, "");
+            assert_eq!((status, answer["fields"]["stars"].as_i64()), (200, Some(77)), "{answer}");
+        }
+        assert_eq!(nodes.call(0, Method::GET, "/document/v1/notes/note/group/even/4", "").0, 404);
+    }
+}
+
+#[test]
 fn a_node_that_says_nothing_is_passed_over_in_time() {
     let nodes = with_notes();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");

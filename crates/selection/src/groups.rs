@@ -13,6 +13,11 @@ impl Selection {
     pub fn groups(&self) -> Option<BTreeSet<Group>> {
         self.root.groups()
     }
+
+    /// Whether it is `true`, and so selects every document. Other selections may do so as well: they are not looked through.
+    pub fn selects_all(&self) -> bool {
+        matches!(self.root, Condition::Constant(true))
+    }
 }
 
 impl Condition {

@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use hyper::Method;
 use serde_json::json;
 use support::Server;
@@ -67,4 +70,197 @@ fn a_sweep_says_what_it_is_about() {
     check(Method::DELETE, "/document/v1/n/note/docid?selection=true", "cluster");
     check(Method::PUT, "/document/v1/?cluster=notes&selection=true", "document type");
     check(Method::POST, "/document/v1/?cluster=notes&destinationCluster=x&selection=true", "not supported");
+}
+
+/// What can narrow a request about many documents.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Narrowing {
+    /// Documents that were written from a time on.
+    From,
+    /// Documents that were written before a time.
+    To,
+    /// The slice that the group is in, or another.
+    OwnSlice,
+    OtherSlice,
+    GlobalSpace,
+    /// All after the first two.
+    Continuation,
+    /// A selection of every second document.
+    Selection,
+    /// What says nothing of the documents.
+    Nothing,
+}
+
+use Narrowing::{Continuation, From, GlobalSpace, Nothing, OtherSlice, OwnSlice, Selection, To};
+
+const NARROWINGS: [Narrowing; 8] =
+    [From, To, OwnSlice, OtherSlice, GlobalSpace, Continuation, Selection, Nothing];
+
+/// A group of its own, with documents of two namespaces, and what is known of them.
+struct Narrowed {
+    path: String,
+    /// The documents of namespace n in the order in which they are stored, with their numbers.
+    ids: Vec<(String, usize)>,
+    from: u64,
+    to: u64,
+    slice: u32,
+    continuation: String,
+}
+
+fn now_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_micros() as u64
+}
+
+impl Narrowed {
+    fn new(server: &Server, group: u64) -> Self {
+        let place = match group % 2 {
+            0 => format!("note/group/narrowed{group}"),
+            _ => format!("note/number/{group}"),
+        };
+        let (mut from, mut to) = (0, 0);
+        for number in 0..6 {
+            if number == 1 {
+                from = now_us();
+            }
+            server.put(&format!("/document/v1/n/{place}/{number}"), &format!("{{\"stars\":{number}}}"));
+            if number == 4 {
+                to = now_us();
+            }
+        }
+        if group % 3 == 0 {
+            server.put(&format!("/document/v1/m/{place}/0"), "{}");
+        }
+        let path = format!("/document/v1/n/{place}/");
+        let (_, answer) = server.get(&path);
+        let documents = answer["documents"].as_array().expect("a list");
+        let ids = documents.iter().map(|document| {
+            let stars = document["fields"]["stars"].as_u64().expect("a number");
+            (document["id"].as_str().expect("an id").to_owned(), stars as usize)
+        });
+        let ids: Vec<_> = ids.collect();
+        let (_, two) = server.get(&format!("{path}?wantedDocumentCount=2"));
+        let continuation = two["continuation"].as_str().expect("there are more").to_owned();
+        let location = millrace_document::DocumentId::parse(&ids[0].0).expect("an id").location();
+        let slice = (((location.reversed() >> 32) * 4) >> 32) as u32;
+        Narrowed { path, ids, from, to, slice, continuation }
+    }
+
+    fn parameter(&self, narrowing: Narrowing) -> String {
+        match narrowing {
+            From => format!("fromTimestamp={}", self.from),
+            To => format!("toTimestamp={}", self.to),
+            OwnSlice => format!("slices=4&sliceId={}", self.slice),
+            OtherSlice => format!("slices=4&sliceId={}", (self.slice + 1) % 4),
+            GlobalSpace => "bucketSpace=global".to_owned(),
+            Continuation => format!("continuation={}", self.continuation),
+            Selection => "selection=note.stars+%25+2+%3D%3D+1".to_owned(),
+            Nothing => {
+                "bucketSpace=default&timeChunk=30s&concurrency=3&timeout=60s&fromTimestamp=0".to_owned()
+            }
+        }
+    }
+
+    /// The documents that a request with these narrowings is about.
+    fn expected(&self, narrowings: &[Narrowing]) -> BTreeSet<String> {
+        let takes = |place: usize, number: usize, narrowing: Narrowing| match narrowing {
+            From => number >= 1,
+            To => number <= 4,
+            OwnSlice | Nothing => true,
+            OtherSlice | GlobalSpace => false,
+            Continuation => place >= 2,
+            Selection => number % 2 == 1,
+        };
+        let taken = self.ids.iter().enumerate().filter(|(place, (_, number))| {
+            narrowings.iter().all(|narrowing| takes(*place, *number, *narrowing))
+        });
+        taken.map(|(_, (id, _))| id.clone()).collect()
+    }
+
+    /// The documents of both namespaces, and which of them the update has changed.
+    fn left(&self, server: &Server) -> (BTreeSet<String>, BTreeSet<String>) {
+        let mut all = (BTreeSet::new(), BTreeSet::new());
+        for path in [self.path.clone(), self.path.replace("/v1/n/", "/v1/m/")] {
+            let (_, answer) = server.get(&path);
+            for document in answer["documents"].as_array().expect("a list") {
+                let id = document["id"].as_str().expect("an id").to_owned();
+                if document["fields"]["title"] == json!("changed") {
+                    all.1.insert(id.clone());
+                }
+                all.0.insert(id);
+            }
+        }
+        all
+    }
+}
+
+#[test]
+fn every_subset_of_what_narrows_a_request_is_heeded_by_visits_updates_and_removals() {
+    let server = Server::with_notes();
+    for subset in 0..1_u64 << NARROWINGS.len() {
+        let narrowings: Vec<Narrowing> =
+            (0..).zip(NARROWINGS).filter(|(bit, _)| subset >> bit & 1 == 1).map(|(_, of)| of).collect();
+        let has = |narrowing| narrowings.contains(&narrowing);
+        // One value a parameter: a request cannot say both.
+        if has(OwnSlice) && has(OtherSlice) || has(Nothing) && (has(From) || has(GlobalSpace)) {
+            continue;
+        }
+        let narrowed = Narrowed::new(&server, 1000 + subset);
+        let (before, _) = narrowed.left(&server);
+        let expected = narrowed.expected(&narrowings);
+        let parameters: Vec<String> = narrowings.iter().map(|of| narrowed.parameter(*of)).collect();
+        let given = parameters.join("&");
+        let selection = if has(Selection) { "" } else { "&selection=true" };
+        let path = format!("{}?cluster=notes{selection}&{given}", narrowed.path);
+
+        let (status, answer) = server.get(&path);
+        let visited = answer["documents"].as_array().unwrap_or_else(|| panic!("{path}: {status} {answer}"));
+        let visited: BTreeSet<String> =
+            visited.iter().map(|document| document["id"].as_str().expect("an id").to_owned()).collect();
+        assert_eq!(visited, expected, "GET {path}");
+
+        // What is changed has another timestamp afterwards: the removal goes by that of before, where it is asked for one.
+        if !has(To) && !has(From) {
+            let update = r#"{"fields":{"title":{"assign":"changed"}}}"#;
+            let (status, answer) = server.call(Method::PUT, &path, update);
+            assert_eq!(
+                (status, &answer["documentCount"]),
+                (200, &json!(expected.len())),
+                "PUT {path}: {answer}"
+            );
+            assert_eq!(narrowed.left(&server), (before.clone(), expected.clone()), "PUT {path}");
+        }
+        let (status, answer) = server.call(Method::DELETE, &path, "");
+        assert_eq!(
+            (status, &answer["documentCount"]),
+            (200, &json!(expected.len())),
+            "DELETE {path}: {answer}"
+        );
+        let rest: BTreeSet<String> = before.difference(&expected).cloned().collect();
+        assert_eq!(narrowed.left(&server).0, rest, "DELETE {path}");
+    }
+}
+
+#[test]
+fn updates_of_many_heed_times() {
+    let server = Server::with_notes();
+    for (number, narrowings) in (0..).zip([vec![From], vec![To], vec![From, To], vec![To, OwnSlice]]) {
+        let narrowed = Narrowed::new(&server, 5000 + number);
+        let given: Vec<String> = narrowings.iter().map(|of| narrowed.parameter(*of)).collect();
+        let path = format!("{}?cluster=notes&selection=true&{}", narrowed.path, given.join("&"));
+        let (status, answer) =
+            server.call(Method::PUT, &path, r#"{"fields":{"title":{"assign":"changed"}}}"#);
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(narrowed.left(&server).1, narrowed.expected(&narrowings), "{path}");
+    }
+}
+
+#[test]
+fn a_condition_is_refused_where_many_documents_are_changed() {
+    let server = server();
+    for method in [Method::DELETE, Method::PUT] {
+        let path = "/document/v1/n/note/group/ann?cluster=notes&selection=true&condition=note.stars%3C4";
+        let (status, answer) = server.call(method, path, r#"{"fields":{}}"#);
+        assert!(status == 400 && answer["message"].to_string().contains("selection"), "{status} {answer}");
+    }
+    assert_eq!(count(&server, "n", "ann"), 10);
 }

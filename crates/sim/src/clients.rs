@@ -61,6 +61,7 @@ impl World {
             (Intent::DropGroup(group, id), None) => Change::Drop {
                 bucket: state.bucket(id.location()),
                 scope: DropScope::Group { document_type: None, group },
+                until: None,
             },
         };
         self.distribute(key, vec![distributor::Event::Write(Write { ticket, deadline, change })]);

@@ -6,14 +6,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockErr
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use millrace_document::Timestamp;
 use millrace_segment::{Cache, Segment};
 
 use crate::read::masks::MaskCache;
 use crate::replica::counts::CountCache;
 use crate::state::State;
 use crate::state::manifest::{InPlace, Unwritten};
-use crate::state::marks::{Mark, MarkScope};
+use crate::state::marks::{Mark, MarkScope, MarkTime};
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, Tails};
 use crate::times::Clocked;
@@ -191,12 +190,12 @@ impl Shared {
     }
 
     /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a manifest has it. What is
-    /// dropped was written until now, or until the time that another clock has given.
-    pub fn mark(&self, scope: MarkScope, given: Option<Timestamp>) -> Result<(), Error> {
+    /// dropped was written until now, or until an earlier time.
+    pub fn mark(&self, scope: MarkScope, time: MarkTime) -> Result<(), Error> {
         let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.health.check_writable()?;
         let old = self.state();
-        let mark = self.new_mark(scope, given);
+        let mark = self.new_mark(scope, time);
         match old.generations[0].append_mark(&mark) {
             Ok(()) => {
                 let new = old.with_mark(mark);
@@ -206,7 +205,7 @@ impl Shared {
             Err(AppendError::Full) => {
                 // The log has no space. A manifest may still fit: it takes the place of the one that is there.
                 drop(one_at_a_time);
-                self.publish(|state| Ok(state.with_mark(self.new_mark(mark.scope.clone(), given))))
+                self.publish(|state| Ok(state.with_mark(self.new_mark(mark.scope.clone(), time))))
             }
             Err(AppendError::NotDurable(reason)) => {
                 self.health.poison(reason.clone());
@@ -215,11 +214,16 @@ impl Shared {
         }
     }
 
-    fn new_mark(&self, scope: MarkScope, given: Option<Timestamp>) -> Mark {
-        given.into_iter().for_each(|timestamp| self.timestamps.see(timestamp));
+    fn new_mark(&self, scope: MarkScope, time: MarkTime) -> Mark {
+        if let MarkTime::Given(timestamp) = time {
+            self.timestamps.see(timestamp);
+        }
         let since = self.timestamps.next().0;
-        let timestamp = given.map_or(since, |timestamp| timestamp.0);
-        Mark { scope, timestamp, since, given: given.is_some() }
+        let timestamp = match time {
+            MarkTime::Now => since,
+            MarkTime::Until(timestamp) | MarkTime::Given(timestamp) => timestamp.0,
+        };
+        Mark { scope, timestamp, since, given: matches!(time, MarkTime::Given(_)) }
     }
 
     /// The state, and a time: every mark that the store learned of until then is in the state, and none will come with that time.

@@ -14,7 +14,7 @@ use crate::read::{get, sweep, view, visiting};
 use crate::shared::Shared;
 use crate::state::is_of_divided;
 use crate::state::locations;
-use crate::state::marks::MarkScope;
+use crate::state::marks::{MarkScope, MarkTime};
 use crate::state::open::{Lock, Opened, open};
 use crate::tail::{FjallTails, Tails};
 use crate::upkeep::maintenance::Maintenance;
@@ -117,7 +117,7 @@ impl Store {
             },
             DropScope::Type(name) => MarkScope::Type(name.clone()),
         };
-        self.mark(scope, Some(drop.timestamp.min(Timestamp(TIMESTAMP_LIMIT))))
+        self.mark(scope, MarkTime::Given(drop.timestamp.min(Timestamp(TIMESTAMP_LIMIT))))
     }
 
     /// The document of this id and when it was written; `None` when there is none.
@@ -156,7 +156,27 @@ impl Store {
     /// The drop cannot be made durable.
     pub fn drop_group(&self, document_type: Option<&str>, group: &Group) -> Result<(), Error> {
         let document_type = document_type.map(str::to_owned);
-        self.mark(MarkScope::Group { document_type, group: group.key(), part: None }, None)
+        self.mark(MarkScope::Group { document_type, group: group.key(), part: None }, MarkTime::Now)
+    }
+
+    /// Drops what a group had of a type at the time `until`, which is that of a document of the group that a view has shown. What is written
+    /// after that view was taken is not touched, so that what is decided from a view holds when it is done.
+    ///
+    /// # Errors
+    /// The drop cannot be made durable.
+    pub fn drop_group_until(
+        &self,
+        document_type: &str,
+        group: &Group,
+        until: Timestamp,
+    ) -> Result<(), Error> {
+        let newest = self.inner.shared.timestamps.last();
+        assert!(
+            until <= newest,
+            "a drop until {until:?} is of a time that no view can have shown: {newest:?}"
+        );
+        let document_type = Some(document_type.to_owned());
+        self.mark(MarkScope::Group { document_type, group: group.key(), part: None }, MarkTime::Until(until))
     }
 
     /// Drops all documents of a type, as [`Store::drop_group`] does.
@@ -164,7 +184,7 @@ impl Store {
     /// # Errors
     /// The drop cannot be made durable.
     pub fn drop_type(&self, document_type: &str) -> Result<(), Error> {
-        self.mark(MarkScope::Type(document_type.to_owned()), None)
+        self.mark(MarkScope::Type(document_type.to_owned()), MarkTime::Now)
     }
 
     /// Drops all documents of a bucket, as [`Store::drop_group`] does; its files go soon after, without being read.
@@ -177,7 +197,7 @@ impl Store {
             return Err(Error::Io { action: format!("drop {bucket}"), reason });
         }
         let (first, last) = locations(bucket);
-        self.mark(MarkScope::Locations(first, last), None)
+        self.mark(MarkScope::Locations(first, last), MarkTime::Now)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -188,10 +208,10 @@ impl Store {
         &self.inner.sealer
     }
 
-    fn mark(&self, scope: MarkScope, given: Option<Timestamp>) -> Result<(), Error> {
+    fn mark(&self, scope: MarkScope, time: MarkTime) -> Result<(), Error> {
         let shared = &self.inner.shared;
         shared.check_open()?;
-        shared.mark(scope, given)?;
+        shared.mark(scope, time)?;
         shared.alarm.ring();
         Ok(())
     }

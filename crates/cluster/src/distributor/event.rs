@@ -50,9 +50,25 @@ pub enum Change {
         bucket: BucketId,
         /// Which of its documents.
         scope: DropScope,
+        /// The time up to which they are dropped, where somebody has looked at what that reaches. `None`: all that is there now.
+        until: Option<DropHorizon>,
     },
     /// What another owner began, to be ended under its own timestamp, unless somebody has written the document since.
     Finish(Unfinished),
+}
+
+/// A time up to which all rows of a bucket are on its replicas: later ones have later timestamps.
+///
+/// Who decides upon a drop by what a replica shows takes the horizon first, looks at the replica, and drops what is not after the
+/// horizon: a row that comes meanwhile is not reached. The distributor refuses the drop once the horizon does not hold any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DropHorizon {
+    /// The time. A drop may be given an earlier one.
+    pub until: Timestamp,
+    /// The cluster state by which the node is the owner.
+    pub version: u64,
+    /// How many rows of owners before the node had been asked to finish: those bring timestamps of their own.
+    pub finishes: u64,
 }
 
 /// Decides what becomes of a document from its newest version, which may be a removal; `None` where there never was one, or it
@@ -88,7 +104,7 @@ impl fmt::Debug for Change {
             Change::Put { id, body } => write!(f, "Put({id}, {} bytes)", body.len()),
             Change::Remove(id) => write!(f, "Remove({id})"),
             Change::Modify { id, .. } => write!(f, "Modify({id})"),
-            Change::Drop { bucket, scope } => write!(f, "Drop({bucket}, {scope:?})"),
+            Change::Drop { bucket, scope, until } => write!(f, "Drop({bucket}, {scope:?}, {until:?})"),
             Change::Finish(unfinished) => write!(f, "Finish({unfinished:?})"),
         }
     }

@@ -41,6 +41,8 @@ pub struct Distributor {
     pub(super) since: Duration,
     /// The newest state, in which this run of the node may have no part.
     pub(super) version: u64,
+    /// Rows of owners before this node that it was asked to finish.
+    pub(super) finishes: u64,
 }
 
 impl Distributor {
@@ -63,6 +65,7 @@ impl Distributor {
             pinged: Duration::ZERO,
             since: Duration::ZERO,
             version: 0,
+            finishes: 0,
             settings,
         }
     }

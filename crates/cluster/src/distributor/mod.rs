@@ -62,8 +62,8 @@ mod upkeep;
 mod writing;
 
 pub use event::{
-    BoxedModify, Change, Decision, Effect, Event, Modification, Modify, Read, RequestError, Ticket,
-    Unfinished, Write, Written,
+    BoxedModify, Change, Decision, DropHorizon, Effect, Event, Modification, Modify, Read, RequestError,
+    Ticket, Unfinished, Write, Written,
 };
 pub use figures::{Ended, Figures, OperationView, Progress};
 pub use machine::Distributor;

@@ -6,7 +6,7 @@ use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Drop, DropScope, Timestamp, Version};
 
 use super::Modify;
-use super::event::{Modification, Ticket, Unfinished};
+use super::event::{DropHorizon, Modification, Ticket, Unfinished};
 use super::lanes::Lanes;
 use crate::{ClusterState, Failure, NodeKey, RowContent};
 
@@ -85,12 +85,20 @@ impl ClientRequest {
     pub fn drops_within(&self, state: &ClusterState) -> bool {
         let scope = match (&self.kind, self.row.as_deref()) {
             (_, Some(RowContent::Drop(Drop { scope, .. }))) => scope,
-            (Kind::Blind(BlindRow::Drop(scope)), _) => scope,
+            (Kind::Blind(BlindRow::Drop { scope, .. }), _) => scope,
             _ => return true,
         };
         match scope {
             DropScope::Group { group, .. } => state.buckets_of(group).contains(&self.bucket),
             DropScope::Type(_) => true,
+        }
+    }
+
+    /// The horizon that it was decided by, if it is a drop that has one and has not been sent.
+    pub fn horizon(&self) -> Option<DropHorizon> {
+        match (&self.kind, self.sent()) {
+            (Kind::Blind(BlindRow::Drop { until, .. }), None) => *until,
+            _ => None,
         }
     }
 
@@ -132,8 +140,9 @@ impl ClientRequest {
     pub fn content(&mut self, timestamp: impl FnOnce() -> Timestamp) -> Option<Arc<RowContent>> {
         if self.row.is_none() {
             let body = match &mut self.kind {
-                Kind::Blind(BlindRow::Drop(scope)) => {
-                    let drop = Drop { scope: scope.clone(), timestamp: timestamp() };
+                Kind::Blind(BlindRow::Drop { scope, until }) => {
+                    let timestamp = until.map_or_else(timestamp, |horizon| horizon.until);
+                    let drop = Drop { scope: scope.clone(), timestamp };
                     self.row = Some(Arc::new(RowContent::Drop(drop)));
                     return self.row.clone();
                 }
@@ -157,7 +166,10 @@ impl ClientRequest {
 pub(super) enum BlindRow {
     Put(Arc<[u8]>),
     Remove,
-    Drop(DropScope),
+    Drop {
+        scope: DropScope,
+        until: Option<DropHorizon>,
+    },
     /// The owner before has made it.
     Finish,
 }

@@ -10,7 +10,7 @@ use super::event::{BoxedModify, Decision};
 use super::machine::Distributor;
 use super::peers::Outgoing;
 use super::requests::{BlindRow, ClientRequest, Flight, Found, Kind, RequestId, Requests, Stage};
-use super::{Change, Effect, Modification, Modify, RequestError, Unfinished, Write, Written};
+use super::{Change, DropHorizon, Effect, Modification, Modify, RequestError, Unfinished, Write, Written};
 use crate::owners::Owners;
 use crate::{Birth, Failure, NodeKey, ReplicaInfo, Response, Row, RowContent};
 
@@ -38,6 +38,7 @@ impl Distributor {
 
     pub(super) fn write(&mut self, write: Write, effects: &mut Vec<Effect>) {
         let Write { ticket, deadline, change } = write;
+        self.finishes += u64::from(matches!(change, Change::Finish(_)));
         let Some(state) = self.known_state() else {
             let unfinished = match change {
                 Change::Finish(unfinished) => Some(unfinished),
@@ -56,7 +57,9 @@ impl Distributor {
                 let kind = Kind::Modify { modify: Some(modify), found: None, decided: None };
                 (state.bucket(id.location()), Some(id), kind)
             }
-            Change::Drop { bucket, scope } => (bucket, None, Kind::Blind(BlindRow::Drop(scope))),
+            Change::Drop { bucket, scope, until } => {
+                (bucket, None, Kind::Blind(BlindRow::Drop { scope, until }))
+            }
             Change::Finish(Unfinished { bucket, content, base }) => {
                 let id = match &*content {
                     RowContent::Version(version) => Some(version.id.clone()),
@@ -110,6 +113,13 @@ impl Distributor {
         }
         let bucket = request.bucket;
         let must_read = request.must_read();
+        let horizon = request.horizon();
+        if horizon.is_some_and(|horizon| (horizon.version, horizon.finishes) != (self.version, self.finishes))
+        {
+            // Rows may have come that nobody has looked at: whoever wants the drop has to look again.
+            let moved = self.moved(bucket);
+            return self.finish(id, Err(moved), effects);
+        }
         if !self.confirmed() {
             return self.await_confirmation(id);
         }
@@ -162,6 +172,21 @@ impl Distributor {
                 self.advance(id, effects);
             }
         }
+    }
+
+    /// The time up to which all rows of a bucket have come to its replicas, as far as they will: for a [`Change::Drop`] that reaches no
+    /// row that came since.
+    ///
+    /// # Errors
+    /// Another node owns the bucket.
+    pub fn drop_horizon(&mut self, bucket: BucketId) -> Result<DropHorizon, RequestError> {
+        if self.owner(bucket) != Some(self.me) {
+            return Err(self.moved(bucket));
+        }
+        let of_bucket = self.requests.slots.values().filter(|request| request.bucket == bucket);
+        let under_way = of_bucket.filter_map(|request| Some(request.sent()?.timestamp())).min();
+        let until = under_way.map_or(self.clock.last(), |oldest| Timestamp(oldest.0.saturating_sub(1)));
+        Ok(DropHorizon { until, version: self.version, finishes: self.finishes })
     }
 
     /// Gives the row its timestamp and sends it to all replicas.

@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
+use millrace_cluster::distributor::DropHorizon;
 use millrace_document::{DocumentId, Group, Location, Version};
 use millrace_schema::Application;
 use millrace_store::{Write, Written};
@@ -212,16 +213,15 @@ pub trait Cluster: Send + Sync + 'static {
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
     fn write(&self, write: Write, deadline: Instant, done: Done);
 
-    /// Drops a group on all replicas, as [`millrace_store::Store::drop_group`] does on one: what is in `part` of it, where it is divided. This
-    /// node is the owner.
-    fn drop_group(
-        &self,
-        document_type: Option<&str>,
-        group: &Group,
-        part: Option<BucketId>,
-        deadline: Instant,
-        done: Done,
-    );
+    /// The time up to which this node's replica shows all that was written to a group, or to what is in `part` of it.
+    ///
+    /// # Errors
+    /// This node does not own the documents.
+    fn drop_horizon(&self, group: &Group, part: Option<BucketId>) -> Result<DropHorizon, String>;
+
+    /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node is the owner, and what it has said
+    /// of the horizon still holds, or nothing is dropped.
+    fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done);
 
     /// Makes an application the active one on all nodes, each of which fetches its archive; answers its generation, which is `generation`
     /// or a later one.
@@ -231,6 +231,19 @@ pub trait Cluster: Send + Sync + 'static {
         application: &'a Application,
         generation: u64,
     ) -> Published<'a>;
+}
+
+/// What is dropped of a group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DroppedGroup {
+    /// The type of the documents.
+    pub document_type: String,
+    /// The group.
+    pub group: Group,
+    /// Only what is in this bucket, where the group is divided.
+    pub part: Option<BucketId>,
+    /// Only what was written until then.
+    pub horizon: DropHorizon,
 }
 
 /// The answer to [`Cluster::publish`], to come: an error says why the application is not the active one.

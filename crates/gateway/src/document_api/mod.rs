@@ -3,6 +3,7 @@
 mod buckets;
 mod format;
 mod get;
+mod group_drop;
 mod path;
 mod route;
 mod sweep;
@@ -176,8 +177,8 @@ async fn operate(call: &Call, target: Target, vouch: Vouch, request: Request) ->
             visit::documents(call, documents, visit::accepts_lines(request.headers())).await
         }
         (Target::Documents(_), "POST") => Err(sweep::copying_refused(call)),
-        (Target::Documents(documents), "PUT") => sweep::update_where(call, documents, request).await,
-        (Target::Documents(documents), "DELETE") => sweep::delete_where(call, documents).await,
+        (Target::Documents(documents), "PUT") => sweep::update_where(call, documents, vouch, request).await,
+        (Target::Documents(documents), "DELETE") => sweep::delete_where(call, documents, vouch).await,
         (Target::Documents(_), _) => Err(Error::MethodNotAllowed {
             method: method.to_string(),
             allowed: "GET, POST, PUT, DELETE, OPTIONS",

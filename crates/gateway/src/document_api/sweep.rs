@@ -9,20 +9,19 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use millrace_bucket::BucketId;
-use millrace_column::{Column, ColumnKey, View};
 use millrace_document::{Action, Document, DocumentId, Group, OperationKind, Update, json};
 use millrace_indexing::Caller;
-use millrace_store::{Change, Modification, Refusal, ViewScope, Visited, Write};
+use millrace_store::{Change, Modification, Refusal, Visited, Write};
 use serde_json::{Value, json as object};
-use tokio::sync::oneshot;
 
 use super::Call;
 use super::buckets::{self, Answered, Buckets};
+use super::group_drop::{GroupDrop, drop_group};
 use super::path::Documents;
 use super::visit::Pass;
 use super::write::{apply, commit};
 use crate::Error;
-use crate::cluster::Access;
+use crate::cluster::{Access, Vouch};
 use crate::deployment::DocumentKind;
 use crate::http;
 use crate::metrics::Metric;
@@ -34,24 +33,18 @@ const TOGETHER: usize = 256;
 const TIME_CHUNK: Duration = Duration::from_secs(60);
 
 /// `DELETE` of many documents.
-pub(super) async fn delete_where(call: &Call, documents: Documents) -> Result<Response, Error> {
+pub(super) async fn delete_where(call: &Call, documents: Documents, vouch: Vouch) -> Result<Response, Error> {
     check_parameters(call)?;
-    let pass = Pass::new(call, documents.clone())?;
-    let all = call.parameters.get("selection").map(str::trim) == Some("true");
-    let whole = match (documents.group, documents.of) {
-        (Some(group), Some((namespace, document_type))) if all => {
-            Some(WholeGroup { namespace, document_type, group })
-        }
-        _ => None,
-    };
-    let going = Going { pass: Arc::new(pass), change: Arc::new(|_| Ok(Modification::Remove)), whole };
-    sweep(call, going).await
+    let pass = Arc::new(Pass::new(call, documents)?);
+    let going = Going { pass, change: Arc::new(|_| Ok(Modification::Remove)), removes: true };
+    sweep(call, going, vouch).await
 }
 
 /// `PUT` of many documents.
 pub(super) async fn update_where(
     call: &Call,
     documents: Documents,
+    vouch: Vouch,
     request: Request,
 ) -> Result<Response, Error> {
     check_parameters(call)?;
@@ -65,7 +58,7 @@ pub(super) async fn update_where(
     let update = read_update(call, &kind, &namespace, request).await?;
     let caller = Caller::default();
     let change = move |document| apply(&kind, &update, Some(document), &caller).map(Modification::Put);
-    sweep(call, Going { pass: Arc::new(pass), change: Arc::new(change), whole: None }).await
+    sweep(call, Going { pass: Arc::new(pass), change: Arc::new(change), removes: false }, vouch).await
 }
 
 /// `POST` to many documents would copy them to another cluster.
@@ -83,6 +76,10 @@ pub(super) fn copying_refused(call: &Call) -> Error {
 }
 
 fn check_parameters(call: &Call) -> Result<(), Error> {
+    if call.parameters.get("condition").is_some() {
+        let cure = "it is for single documents; write what must hold into 'selection'";
+        return Err(Error::parameter("condition", cure.to_owned()));
+    }
     for name in ["selection", "cluster"] {
         if call.parameters.get(name).is_none_or(|value| value.trim().is_empty()) {
             let cure = "it says which documents are changed; selection=true stands for all of them";
@@ -110,81 +107,6 @@ async fn read_update(
     }
 }
 
-/// All documents of a type in a group.
-#[derive(Clone)]
-struct WholeGroup {
-    namespace: String,
-    document_type: String,
-    group: Group,
-}
-
-/// Drops a whole group at once, or what of it is in one bucket, at a cost that does not depend on its size. Possible where all of the group's
-/// documents are of the namespace; answers how many there were, or `None` where it was not possible.
-async fn drop_group(
-    call: &Call,
-    WholeGroup { namespace, document_type, group }: WholeGroup,
-    part: Option<BucketId>,
-) -> Result<Option<u64>, Error> {
-    let store = call.node.store().clone();
-    let of_type = document_type.clone();
-    let counted = call
-        .node
-        .pool()
-        .run(move || -> Result<_, Error> {
-            let groups = vec![group.clone()];
-            let scope = match part {
-                Some(part) => ViewScope::GroupsIn(groups, vec![part]),
-                None => ViewScope::Groups(groups),
-            };
-            let view = store.view(&of_type, &scope)?;
-            let prefix = format!("id:{namespace}:{of_type}:");
-            let Some(count) = count_where_all_begin_with(&*view, prefix.as_bytes())? else { return Ok(None) };
-            Ok(Some((count, group)))
-        })
-        .await??;
-    let Some((count, group)) = counted else { return Ok(None) };
-    match call.node.cluster() {
-        None => {
-            let store = call.node.store().clone();
-            call.node.pool().run(move || store.drop_group(Some(&document_type), &group)).await??;
-        }
-        Some(cluster) => {
-            let (sender, receiver) = oneshot::channel();
-            let done = move |result| {
-                // Whoever waited may have left; the group is dropped all the same.
-                let _ = sender.send(result);
-            };
-            cluster.drop_group(Some(&document_type), &group, part, call.deadline(), Box::new(done));
-            receiver
-                .await
-                .map_err(|_| Error::Internal("the cluster dropped a write; see the log".to_owned()))??;
-        }
-    }
-    Ok(Some(count))
-}
-
-/// How many documents a view has, if all their ids begin with `prefix`.
-fn count_where_all_begin_with(view: &dyn View, prefix: &[u8]) -> Result<Option<u64>, Error> {
-    let chunks = view.chunks();
-    let columns = view
-        .columns(&ColumnKey::id(), 0..chunks.len())
-        .map_err(|error| Error::Internal(error.to_string()))?;
-    let mut count = 0;
-    for (chunk, column) in chunks.iter().zip(columns) {
-        let Some(Column::Bytes(ids)) = column else { return Ok(None) };
-        let live = |index: &usize| {
-            chunk.live.as_ref().is_none_or(|words| words[index / 64] >> (index % 64) & 1 == 1)
-        };
-        for index in (0..chunk.documents).filter(live) {
-            if !ids.get(index).is_some_and(|id| id.starts_with(prefix)) {
-                return Ok(None);
-            }
-            count += 1;
-        }
-    }
-    Ok(Some(count))
-}
-
 /// What becomes of a document.
 type Decide = dyn Fn(Document) -> Result<Modification, Refusal> + Send + Sync;
 
@@ -192,40 +114,59 @@ type Decide = dyn Fn(Document) -> Result<Modification, Refusal> + Send + Sync;
 struct Going {
     pass: Arc<Pass>,
     change: Arc<Decide>,
-    /// It removes all of a group.
-    whole: Option<WholeGroup>,
+    /// Every document that is asked for is removed, whatever it has.
+    removes: bool,
+}
+
+/// What a request changes on this node in one go.
+struct Portion {
+    /// Only what is in this bucket.
+    part: Option<BucketId>,
+    /// Where it begins.
+    from: Option<String>,
+    deadline: Instant,
+    vouch: Vouch,
 }
 
 impl Going {
-    /// Changes what this node has, or what of it is in one bucket, as [`sweep_here`] does; a whole group at once, where that is possible.
-    async fn here(
-        &self,
-        call: &Call,
-        part: Option<BucketId>,
-        from: Option<String>,
-        deadline: Instant,
-    ) -> Result<(u64, Option<String>), Error> {
-        if let (Some(whole), None) = (&self.whole, &from)
-            && let Some(count) = drop_group(call, whole.clone(), part).await?
-        {
-            return Ok((count, None));
-        }
+    /// Changes what this node has, as [`sweep_here`] does; where a whole group goes, most of it at once.
+    async fn here(&self, call: &Call, portion: Portion) -> Result<(u64, Option<String>), Error> {
+        let Portion { part, from, deadline, vouch } = portion;
         let pass = match part {
             Some(bucket) => Arc::new(self.pass.within(bucket)),
             None => Arc::clone(&self.pass),
         };
-        sweep_here(call, &pass, &self.change, from, deadline).await
+        // A replica that lacks documents does not show whose a group's are.
+        let whole = pass.whole_group(from.as_deref()).filter(|_| self.removes && vouch.is_full());
+        let dropped = match whole {
+            Some(whole) => drop_group(call, whole).await?,
+            None => None,
+        };
+        let Some(GroupDrop { documents, .. }) = dropped.filter(|dropped| dropped.leaves_some) else {
+            return match dropped {
+                Some(dropped) => Ok((dropped.documents, None)),
+                None => sweep_here(call, &pass, &self.change, from, deadline).await,
+            };
+        };
+        match sweep_here(call, &pass, &self.change, from, deadline).await {
+            Ok((changed, continuation)) => Ok((documents + changed, continuation)),
+            Err(Error::Unsettled(reason)) => {
+                Err(Error::Unknown(format!("{documents} documents were removed, others were not: {reason}")))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
 /// Changes every document that is asked for until the end or the request's time for one go, on whatever node it is.
-async fn sweep(call: &Call, going: Going) -> Result<Response, Error> {
+async fn sweep(call: &Call, going: Going, vouch: Vouch) -> Result<Response, Error> {
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
     let deadline = Instant::now() + chunk.min(call.left());
     call.node.metrics().count(Metric::Visits);
     let Some(request) = &call.spread else {
         let from = going.pass.start();
-        let (count, continuation) = going.here(call, call.hop.part(), from, deadline).await?;
+        let portion = Portion { part: call.hop.part(), from, deadline, vouch };
+        let (count, continuation) = going.here(call, portion).await?;
         return Ok(answer(call, count, continuation));
     };
     let mut place = Buckets::of(&call.node, going.pass.group())?.resume(going.pass.start())?;
@@ -234,7 +175,10 @@ async fn sweep(call: &Call, going: Going) -> Result<Response, Error> {
         let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));
         let asked = place.request(request, &[("timeChunk", Some(left.as_str()))]);
         let outcome = match place.hand_on(&call.node, Access::Sweep, &asked, call.deadline()).await {
-            Ok(Answered::Here(_)) => going.here(call, Some(place.bucket()), place.inner(), deadline).await,
+            Ok(Answered::Here(vouch)) => {
+                let part = Some(place.bucket());
+                going.here(call, Portion { part, from: place.inner(), deadline, vouch }).await
+            }
             Ok(Answered::There(StatusCode::OK, body)) => swept(&body),
             Ok(Answered::There(status, body)) => Err(buckets::refused(status, &body)),
             Err(error) => Err(error),

@@ -12,7 +12,7 @@ use hyper::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use self::pages::{Form, Pages};
-pub(super) use self::pass::Pass;
+pub(super) use self::pass::{Pass, WholeGroup};
 use super::Call;
 use super::format::Shape;
 use super::path::Documents;

@@ -12,9 +12,11 @@ use hyper::Method;
 use millrace_bucket::BucketId;
 use millrace_client::{Client, Protocol, Request};
 use millrace_cluster::NodeKey;
-use millrace_document::{DocumentId, Drop, DropScope, Group, Location, Timestamp};
+use millrace_cluster::distributor::DropHorizon;
+use millrace_document::{Document, DocumentId, Drop, DropScope, Group, Location};
 use millrace_gateway::cluster::{
-    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers, WriteError,
+    Cluster, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers,
+    WriteError,
 };
 use millrace_gateway::{Node, Server, Settings};
 use millrace_schema::Application;
@@ -71,6 +73,8 @@ pub struct World {
     pub writes_left: AtomicUsize,
     /// So many writes are refused, by an owner that is none any more.
     pub refusals: AtomicUsize,
+    /// Written by others after the horizon of the next drop was taken, and before it is carried out.
+    pub before_drop: Mutex<Vec<Document>>,
 }
 
 impl World {
@@ -242,20 +246,25 @@ impl Cluster for Member {
         own.write(write, move |outcome| done(outcome.map_err(WriteError::Store)));
     }
 
-    fn drop_group(
-        &self,
-        document_type: Option<&str>,
-        group: &Group,
-        part: Option<BucketId>,
-        _: Instant,
-        done: Done,
-    ) {
-        let bucket = part.unwrap_or_else(|| self.world.buckets_of(group)[0]);
-        let document_type = document_type.map(str::to_owned);
-        let scope = DropScope::Group { document_type, group: group.clone() };
+    fn drop_horizon(&self, _: &Group, _: Option<BucketId>) -> Result<DropHorizon, String> {
         let stores = self.stores.lock().unwrap();
-        let newest = stores.iter().map(|node| node.store().newest().0).max().unwrap_or_default();
-        let dropped = Drop { scope, timestamp: Timestamp(newest + 1) };
+        let until = stores.iter().map(|node| node.store().newest()).max().unwrap_or_default();
+        Ok(DropHorizon { until, version: 1, finishes: 0 })
+    }
+
+    fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done) {
+        let meanwhile = std::mem::take(&mut *self.world.before_drop.lock().unwrap());
+        for document in meanwhile {
+            let (sender, written) = std::sync::mpsc::channel();
+            let write = Write { id: document.id.clone(), change: Change::Put(document) };
+            self.write(write, deadline, Box::new(move |outcome| sender.send(outcome.is_ok()).unwrap()));
+            assert!(written.recv().unwrap(), "the write before a drop");
+        }
+        let DroppedGroup { document_type, group, part, horizon } = dropped;
+        let bucket = part.unwrap_or_else(|| self.world.buckets_of(&group)[0]);
+        let scope = DropScope::Group { document_type: Some(document_type), group };
+        let stores = self.stores.lock().unwrap();
+        let dropped = Drop { scope, timestamp: horizon.until };
         for holder in self.world.holders(bucket) {
             stores[usize::from(holder)].store().apply_drop(bucket, &dropped).unwrap();
         }
@@ -342,6 +351,7 @@ impl Nodes {
             last_first: AtomicBool::new(false),
             writes_left: AtomicUsize::new(usize::MAX),
             refusals: AtomicUsize::new(0),
+            before_drop: Mutex::default(),
         });
         let (mut nodes, mut stops, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for key in 0..count {

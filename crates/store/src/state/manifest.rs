@@ -201,7 +201,8 @@ impl Manifest {
     }
 }
 
-/// Before the kind of a mark whose time another clock has given stands this, and when the store learned of it.
+/// Before the kind of a mark whose time is not that at which the store learned of it stands this, and that time. Such a mark is read as one
+/// whose time another clock has given: it is remembered for longer than one of the store's own has to be.
 const GIVEN: u8 = 4;
 /// Before the kind of a mark of a group stands this, and a bucket, where only what is in that bucket is dropped.
 const PART: u8 = 5;
@@ -214,7 +215,7 @@ impl Mark {
             out.extend(text.as_bytes());
         };
         out.extend(self.timestamp.to_le_bytes());
-        if self.given {
+        if self.given || self.since != self.timestamp {
             out.push(GIVEN);
             out.extend(self.since.to_le_bytes());
         }

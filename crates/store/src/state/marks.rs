@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millrace_bucket::BucketId;
-use millrace_document::Location;
+use millrace_document::{Location, Timestamp};
 
 /// Everything in a scope, written at a time or before, is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,17 @@ pub(crate) struct Mark {
     pub since: u64,
     /// The timestamp is that of another clock. Versions from before it may still come, so it is remembered as long as removals are.
     pub given: bool,
+}
+
+/// The time up to which a mark drops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MarkTime {
+    /// Until the mark is made.
+    Now,
+    /// Until an earlier time of the store's own clock. Every row of that time or before can be seen by then, so none comes later.
+    Until(Timestamp),
+    /// Until a time of another clock; rows of before may still come.
+    Given(Timestamp),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

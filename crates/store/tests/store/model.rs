@@ -22,6 +22,8 @@ enum Step {
     /// Many at once, in one group, so that there are several chunks.
     Fill(usize, u16),
     DropGroup(Option<usize>, usize),
+    /// What a group has of a type, up to one of its documents.
+    DropUntil(usize, usize, usize),
     DropType(usize),
     Seal,
     Maintain,
@@ -43,6 +45,12 @@ fn step() -> impl Strategy<Value = Step> {
             1,
             (proptest::option::of(0..TYPES.len()), 0..GROUPS.len())
                 .prop_map(|(of, group)| Step::DropGroup(of, group))
+                .boxed(),
+        ),
+        (
+            2,
+            (0..TYPES.len(), 1..GROUPS.len(), 0..30usize)
+                .prop_map(|(of, group, nth)| Step::DropUntil(of, group, nth))
                 .boxed(),
         ),
         (1, (0..TYPES.len()).prop_map(Step::DropType).boxed()),
@@ -163,6 +171,14 @@ fn run(steps: Vec<Step>) {
                 let of = of.map(|of| TYPES[of]);
                 store.drop_group(of, &group(GROUPS[name])).expect("dropped");
                 model.retain(|id, _| group_of(id) != GROUPS[name] || of.is_some_and(|of| type_of(id) != of));
+            }
+            Step::DropUntil(of, name, nth) => {
+                let is_of = |id: &str| group_of(id) == GROUPS[name] && type_of(id) == TYPES[of];
+                let written = model.iter().filter(|(id, _)| is_of(id)).map(|(_, (_, written))| *written);
+                if let Some(until) = written.take(nth + 1).last() {
+                    store.drop_group_until(TYPES[of], &group(GROUPS[name]), until).expect("dropped");
+                    model.retain(|id, (_, written)| !is_of(id) || *written > until);
+                }
             }
             Step::DropType(of) => {
                 store.drop_type(TYPES[of]).expect("dropped");

@@ -84,6 +84,38 @@ fn a_view_stays_as_it_was() {
 }
 
 #[test]
+fn what_is_written_after_a_look_is_not_dropped_by_what_was_decided_from_it() {
+    for sealed_before_the_drop in [false, true] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut store = open(options(directory.path()));
+        put(&store, A, "seen", 1);
+        let seen = put(&store, "id:n:mail:g=ann:2", "seen", 2).timestamp;
+        assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")).len(), 2);
+        put(&store, A, "written anew", 3);
+        put(&store, "id:m:mail:g=ann:1", "of another namespace", 4);
+        if sealed_before_the_drop {
+            // The segment is newer than what the drop reaches, and does not heed it yet.
+            store.seal().expect("sealed");
+        }
+        store.drop_group_until("mail", &Group::Name("ann".to_owned()), seen).expect("dropped");
+        let expected = BTreeMap::from([(A.to_owned(), 3), ("id:m:mail:g=ann:1".to_owned(), 4)]);
+        let check = |store: &millrace_store::Store, stage: &str| {
+            assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")), expected, "{stage}");
+        };
+        check(&store, "at once");
+        store.close();
+        store = open(options(directory.path()));
+        check(&store, "after a restart");
+        store.maintain().expect("maintained");
+        check(&store, "after maintenance");
+        store.seal().expect("sealed");
+        store.maintain().expect("maintained");
+        store.close();
+        check(&open(options(directory.path())), "after another restart");
+    }
+}
+
+#[test]
 fn a_group_with_much_in_the_tail_shows_the_newest_of_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = open(options(directory.path()));

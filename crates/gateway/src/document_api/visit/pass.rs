@@ -27,6 +27,16 @@ pub(in crate::document_api) struct Pass {
     selection: Option<Selection>,
 }
 
+/// All documents of one type and namespace that a group has, or has in one bucket.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::document_api) struct WholeGroup {
+    pub(in crate::document_api) namespace: String,
+    pub(in crate::document_api) document_type: String,
+    pub(in crate::document_api) group: Group,
+    /// The bucket, where it is only about what is in one.
+    pub(in crate::document_api) part: Option<BucketId>,
+}
+
 /// What one step of a pass found.
 pub(in crate::document_api) struct Found {
     pub(in crate::document_api) documents: Vec<Visited>,
@@ -124,6 +134,48 @@ impl Pass {
     pub(in crate::document_api) fn within(&self, bucket: BucketId) -> Pass {
         let visit = Visit { scope: within(Some(bucket), self.visit.scope.clone()), ..self.visit.clone() };
         Pass { visit, ..self.clone() }
+    }
+
+    /// The group that a request takes as a whole, if it takes all documents of a group that are of its type and namespace: nothing that the
+    /// request says narrows it. A request that goes on from somewhere has left some behind.
+    pub(in crate::document_api) fn whole_group(&self, from: Option<&str>) -> Option<WholeGroup> {
+        // Each field is looked at here: one that is added later must not be passed over.
+        let Pass { deployment: _, store: _, visit, group: _, namespace, selection } = self;
+        // Of a document that is removed, what was removed before says nothing; and all of a document goes.
+        let Visit {
+            document_types,
+            scope,
+            from: first,
+            to: last,
+            slice,
+            continuation: _,
+            wanted: _,
+            tombstones: _,
+            fields: _,
+        } = visit;
+        let is_narrowed = from.is_some()
+            || (*first, *last) != (Timestamp(0), Timestamp(u64::MAX))
+            || *slice != (0, 1)
+            || !selection.as_ref().is_none_or(Selection::selects_all);
+        let (group, part) = match scope {
+            ViewScope::Groups(groups) => (groups, None),
+            ViewScope::GroupsIn(groups, buckets) => match &buckets[..] {
+                [bucket] => (groups, Some(*bucket)),
+                _ => return None,
+            },
+            ViewScope::Buckets(_) | ViewScope::All => return None,
+        };
+        match (&group[..], &document_types[..], namespace) {
+            ([group], [document_type], Some(namespace)) if !is_narrowed && *group != Group::None => {
+                Some(WholeGroup {
+                    namespace: namespace.clone(),
+                    document_type: document_type.clone(),
+                    group: group.clone(),
+                    part,
+                })
+            }
+            _ => None,
+        }
     }
 
     /// The group that the request is about, where its path names one.

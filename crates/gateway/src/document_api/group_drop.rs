@@ -1,0 +1,135 @@
+//! Removing a group's documents at a cost that does not depend on their number: what was counted is dropped, and nothing else.
+//!
+//! Others write meanwhile. So the drop reaches up to the newest document that was counted: what is written after the count has a later time. On
+//! one node, everything up to that time can be seen by then. In a cluster, rows come to a replica in any order; there, only what is not after
+//! the horizon of the group's owner is counted and dropped, and the rest is left to a sweep.
+
+use std::sync::Arc;
+
+use millrace_column::{Bytes, Chunk, Column, ColumnKey, Fixed, View};
+use millrace_document::Timestamp;
+use millrace_store::ViewScope;
+use tokio::sync::oneshot;
+
+use super::Call;
+use super::visit::WholeGroup;
+use crate::Error;
+use crate::cluster::{Cluster, DroppedGroup};
+
+/// What was dropped of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct GroupDrop {
+    /// Documents.
+    pub(super) documents: u64,
+    /// Whether there were others, which were too new.
+    pub(super) leaves_some: bool,
+}
+
+/// What a view shows of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct GroupCount {
+    /// Documents that are not after the horizon.
+    documents: u64,
+    /// The newest of them.
+    newest: Timestamp,
+    /// Documents after the horizon.
+    later: u64,
+}
+
+/// Drops a group's documents, where all of the type are of the namespace; `None`: they are not, or there is nothing to drop.
+pub(super) async fn drop_group(call: &Call, whole: WholeGroup) -> Result<Option<GroupDrop>, Error> {
+    let WholeGroup { group, part, .. } = &whole;
+    let cluster = call.node.cluster().cloned();
+    let horizon = cluster.as_ref().map(|cluster| cluster.drop_horizon(group, *part));
+    let horizon = horizon.transpose().map_err(Error::Unsettled)?;
+    let until = horizon.map_or(Timestamp(u64::MAX), |horizon| horizon.until);
+    let (store, counting) = (call.node.store().clone(), whole.clone());
+    let counted = call
+        .node
+        .pool()
+        .run(move || {
+            let WholeGroup { namespace, document_type, group, part } = counting;
+            let scope = match part {
+                Some(part) => ViewScope::GroupsIn(vec![group], vec![part]),
+                None => ViewScope::Groups(vec![group]),
+            };
+            let view = store.view(&document_type, &scope)?;
+            count(&*view, format!("id:{namespace}:{document_type}:").as_bytes(), until)
+        })
+        .await??;
+    let Some(counted) = counted.filter(|counted| counted.documents > 0) else { return Ok(None) };
+    let WholeGroup { document_type, group, part, .. } = whole;
+    match (cluster, horizon) {
+        (Some(cluster), Some(horizon)) => {
+            let horizon = millrace_cluster::distributor::DropHorizon { until: counted.newest, ..horizon };
+            drop_everywhere(call, &cluster, DroppedGroup { document_type, group, part, horizon }).await?;
+        }
+        _ => {
+            let store = call.node.store().clone();
+            let dropping = move || store.drop_group_until(&document_type, &group, counted.newest);
+            call.node.pool().run(dropping).await??;
+        }
+    }
+    Ok(Some(GroupDrop { documents: counted.documents, leaves_some: counted.later > 0 }))
+}
+
+/// Drops what all replicas have.
+async fn drop_everywhere(
+    call: &Call,
+    cluster: &Arc<dyn Cluster>,
+    dropped: DroppedGroup,
+) -> Result<(), Error> {
+    let (sender, receiver) = oneshot::channel();
+    let done = move |result| {
+        // Whoever waited may have left; the group is dropped all the same.
+        let _ = sender.send(result);
+    };
+    cluster.drop_group(dropped, call.deadline(), Box::new(done));
+    receiver.await.map_err(|_| Error::Internal("the cluster dropped a write; see the log".to_owned()))??;
+    Ok(())
+}
+
+/// What a view shows of documents whose ids begin with `prefix`; `None` where it has others that are not after `until`.
+fn count(view: &dyn View, prefix: &[u8], until: Timestamp) -> Result<Option<GroupCount>, Error> {
+    let chunks = view.chunks();
+    let unreadable = |error: millrace_column::ReadError| Error::Internal(error.to_string());
+    let ids = view.columns(&ColumnKey::id(), 0..chunks.len()).map_err(unreadable)?;
+    let timestamps = view.columns(&ColumnKey::timestamp(), 0..chunks.len()).map_err(unreadable)?;
+    let mut all = GroupCount::default();
+    for (chunk, columns) in chunks.iter().zip(ids.into_iter().zip(timestamps)) {
+        let (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps))) = columns else { return Ok(None) };
+        match count_chunk(chunk, (&ids, &timestamps), prefix, until) {
+            None => return Ok(None),
+            Some(GroupCount { documents, newest, later }) => {
+                all.documents += documents;
+                all.newest = all.newest.max(newest);
+                all.later += later;
+            }
+        }
+    }
+    Ok(Some(all))
+}
+
+fn count_chunk(
+    chunk: &Chunk,
+    (ids, timestamps): (&Bytes, &Fixed),
+    prefix: &[u8],
+    until: Timestamp,
+) -> Option<GroupCount> {
+    let live =
+        |index: &usize| chunk.live.as_ref().is_none_or(|words| words[index / 64] >> (index % 64) & 1 == 1);
+    let timestamps = timestamps.cells::<u64>();
+    let mut count = GroupCount::default();
+    for index in (0..chunk.documents).filter(live) {
+        let timestamp = Timestamp(timestamps[index]);
+        if timestamp > until {
+            count.later += 1;
+        } else if ids.get(index).is_some_and(|id| id.starts_with(prefix)) {
+            count.documents += 1;
+            count.newest = count.newest.max(timestamp);
+        } else {
+            return None;
+        }
+    }
+    Some(count)
+}
