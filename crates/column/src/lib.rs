@@ -34,7 +34,7 @@ pub use memory::MemoryView;
 pub use presence::Presence;
 pub use tokens::{ELEMENT_BOUNDARY, TokenIds, Tokens, TokensBuilder};
 pub use values::{Layout, ValueBuilder, layout, value};
-pub use view::{Chunk, ReadError, View};
+pub use view::{Chunk, PathChoice, ReadError, View};
 
 /// Maximum number of documents per chunk.
 pub const CHUNK_DOCS: usize = 1024;

@@ -183,6 +183,18 @@ impl Tokens {
         }
     }
 
+    /// The numbers that [`Tokens::stemmed`] finds, in any order, by a look at each stem and each word.
+    pub fn stemmed_plainly(&self, stem: &[u8]) -> Vec<u32> {
+        let stems = self.stems();
+        let has_another = |number: &u32| stems.is_some_and(|stems| stems.has_another(*number));
+        let own = (1..=self.words as u32).filter(|number| !has_another(number) && self.word(*number) == stem);
+        let mut numbers: Vec<u32> = own.collect();
+        if let Some(stems) = stems {
+            stems.each(|of, number| numbers.extend((of == stem).then_some(number)));
+        }
+        numbers
+    }
+
     fn stems(&self) -> Option<Stems<'_>> {
         (self.stems.stems > 0).then(|| self.stems.over(&self.buffer, self.words))
     }

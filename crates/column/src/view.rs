@@ -2,6 +2,25 @@ use std::ops::{Deref, Range};
 
 use crate::{Column, ColumnKey};
 
+/// The way to a result, where there are a fast one and a plain one that must come to the same.
+///
+/// Tests compare the two; nothing else has a reason to ask for the plain one. It is handed down with what is read, never a global.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PathChoice {
+    /// The fast one where it can be taken.
+    #[default]
+    Fast,
+    /// The plain one always.
+    Plain,
+}
+
+impl PathChoice {
+    /// Whether fast paths may be taken.
+    pub fn is_fast(self) -> bool {
+        self == PathChoice::Fast
+    }
+}
+
 /// The documents of one type that a request may see, as of one instant.
 ///
 /// They are grouped in chunks; a chunk holds documents of one group. Superseded versions, removed documents
@@ -33,6 +52,11 @@ pub trait View: Send + Sync {
     /// Announces that column `key` of these chunks will be read soon, one after another, so that the disk can
     /// start. It does not block; errors are reported by the reads.
     fn will_read(&self, _key: &ColumnKey, _range: Range<usize>) {}
+
+    /// The paths that its readers take.
+    fn paths(&self) -> PathChoice {
+        PathChoice::Fast
+    }
 }
 
 /// A pointer to a view is a view.
@@ -54,6 +78,10 @@ where
 
     fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
         (**self).will_read(key, range);
+    }
+
+    fn paths(&self) -> PathChoice {
+        (**self).paths()
     }
 }
 

@@ -45,6 +45,7 @@ impl DataPort {
     fn is_of_documents<B>(&self, request: &Request<B>) -> bool {
         let below = request.uri().path().strip_prefix("/document/v1/");
         self.node.access_log().is_none()
+            && self.node.settings().paths().is_fast()
             && below.is_some_and(|below| !below.is_empty())
             && [Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(request.method())
     }

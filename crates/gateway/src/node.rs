@@ -53,6 +53,7 @@ impl Node {
         claim(&settings.data_dir)?;
         let mut options = Options::new(&settings.data_dir);
         options.cache_bytes = settings.cache_bytes;
+        options.paths = settings.paths();
         options.disk_reserve = settings.disk_reserve;
         options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
         let models = Models::open(settings.data_dir.join("models"), settings.threads)?;

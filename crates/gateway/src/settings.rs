@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_column::PathChoice;
 use millrace_trust::Trust;
 
 /// The settings of a node. [`Settings::new`] has sensible ones for everything but the data directory.
@@ -38,6 +39,8 @@ pub struct Settings {
     pub model_idle: Duration,
     /// How long requests under way may take after a stop was asked for.
     pub drain: Duration,
+    /// Requests take the plain paths where there are fast ones: for tests that compare them.
+    pub plain_paths: bool,
     /// In a cluster whose nodes have certificates, this node's: requests are handed on over connections of those alone.
     pub trust: Option<Arc<Trust>>,
 }
@@ -52,6 +55,11 @@ pub struct TlsFiles {
 }
 
 impl Settings {
+    /// The paths that requests take.
+    pub(crate) fn paths(&self) -> PathChoice {
+        if self.plain_paths { PathChoice::Plain } else { PathChoice::Fast }
+    }
+
     /// The default settings.
     pub fn new(data_dir: PathBuf) -> Self {
         Settings {
@@ -69,6 +77,7 @@ impl Settings {
             open_files_max: 4096,
             model_idle: Duration::from_secs(900),
             drain: Duration::from_secs(10),
+            plain_paths: false,
             trust: None,
         }
     }

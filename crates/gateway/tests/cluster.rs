@@ -496,6 +496,24 @@ fn what_is_written_while_a_group_is_dropped_stays() {
 }
 
 #[test]
+fn what_is_written_anew_is_outside_of_the_times_that_a_removal_is_about() {
+    let nodes = with_notes();
+    let id = DocumentId::parse("id:notes:note:g=even:2").expect("an id");
+    let fields = vec![(std::sync::Arc::from("stars"), FieldValue::Int(77))];
+    nodes.world.before_modify.lock().unwrap().push(Document { id, fields });
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is past 1970");
+    let path = format!(
+        "/document/v1/notes/note/group/even/?selection=true&cluster=notes&timeout=20s&toTimestamp={}",
+        now.as_micros()
+    );
+    let (status, answer) = nodes.call(1, Method::DELETE, &path, "");
+    assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(9)), "{answer}");
+    let (status, answer) = nodes.call(2, Method::GET, "/document/v1/notes/note/group/even/2", "");
+    assert_eq!((status, answer["fields"]["stars"].as_i64()), (200, Some(77)), "{answer}");
+    assert_eq!(nodes.call(0, Method::GET, "/document/v1/notes/note/group/even/4", "").0, 404);
+}
+
+#[test]
 fn a_node_that_says_nothing_is_passed_over_in_time() {
     let nodes = with_notes();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");

@@ -1,7 +1,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use millrace_column::{Cell, Column, View};
+use millrace_column::{Cell, Column, PathChoice, View};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -129,7 +129,9 @@ impl Execution {
             document: *document,
             score: scores.get(row).copied().unwrap_or(0.0),
         }));
-        keep_best(&mut self.best, top, top.saturating_mul(2).max(4096));
+        if view.paths().is_fast() {
+            keep_best(&mut self.best, top, top.saturating_mul(2).max(4096));
+        }
         Ok(())
     }
 
@@ -181,6 +183,7 @@ impl Execution {
             part: self.part,
             chunk,
             slack: grouping.hit_slack(),
+            paths: view.paths(),
         };
         collector.level(&grouping.root, &mut self.root, &rows);
         Ok(())
@@ -277,6 +280,7 @@ struct Collector<'b> {
     part: u32,
     chunk: usize,
     slack: usize,
+    paths: PathChoice,
 }
 
 impl<'b> Collector<'b> {
@@ -327,7 +331,7 @@ impl<'b> Collector<'b> {
     fn assign(&self, list: &'b GroupsList, table: &mut Table, rows: &Rows) -> Rows {
         let width = rows.width + usize::from(list.binds);
         let mut inner = Rows { width, ..Rows::default() };
-        if self.assign_column(list, table, rows, &mut inner) {
+        if self.paths.is_fast() && self.assign_column(list, table, rows, &mut inner) {
             return inner;
         }
         let mut elements = Vec::with_capacity(width);

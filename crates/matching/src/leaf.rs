@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_column::{Bytes, Column, ColumnKey, Fixed, Layout, Tokens, layout};
+use millrace_column::{Bytes, Column, ColumnKey, Fixed, Layout, PathChoice, Tokens, layout};
 use millrace_document::{DataType, Value};
 use millrace_linguistics::{Analyzer, Language};
 use millrace_plan::{Leaf, Plan, Predicate};
@@ -25,6 +25,7 @@ pub(crate) struct ReadyLeaf {
     dot_product_above: Option<f64>,
     /// True if documents without a value match: a missing truth value is false.
     absent: bool,
+    paths: PathChoice,
 }
 
 /// Matching method of a leaf.
@@ -51,7 +52,7 @@ pub(crate) struct FieldPath {
 }
 
 impl ReadyLeaf {
-    pub(crate) fn new(plan: &Plan, leaf: &Leaf) -> Result<Self, Error> {
+    pub(crate) fn new(plan: &Plan, leaf: &Leaf, paths: PathChoice) -> Result<Self, Error> {
         let (name, path) = leaf.field.split_once('.').map_or((&*leaf.field, ""), |(name, path)| (name, path));
         let fail = |reason| Error::Field {
             field: leaf.field.to_string(),
@@ -104,6 +105,7 @@ impl ReadyLeaf {
             test: ValueTest::new(&leaf.field, &leaf.predicate, analyzer)?,
             dot_product_above: leaf.dot_product_above,
             absent: field.data_type == DataType::Bool && leaf.predicate == Predicate::Bool(false),
+            paths,
         })
     }
 
@@ -127,7 +129,7 @@ impl ReadyLeaf {
         let Some(column) = column else { return self.nothing() };
         match (&self.kind, column) {
             (Kind::Words(matchers), Column::Tokens(tokens)) => {
-                Found::Places(words::find(matchers, tokens, within))
+                Found::Places(words::find(matchers, tokens, within, self.paths))
             }
             (Kind::WordIn(words), Column::Tokens(tokens)) => {
                 Found::Weights(self.word_in(words, tokens, within))
@@ -140,7 +142,8 @@ impl ReadyLeaf {
             (Kind::NumberWords, column) => Found::Places(self.number_words(column, within)),
             (Kind::Circle(circle), column) => Found::Distances(self.circle(circle, column, within)),
             (Kind::Values { weighted, listed }, column) => {
-                let simple = !weighted || self.dot_product_above.is_none() && !listed;
+                let simple =
+                    self.paths.is_fast() && (!weighted || self.dot_product_above.is_none() && !listed);
                 match (&self.test, column) {
                     (Some(test), Column::Fixed(column)) if simple && column.width() == 1 => {
                         Found::Bits(numbers(test, column, within))
@@ -233,7 +236,13 @@ impl ReadyLeaf {
     fn word_in(&self, listed: &[(String, i32)], tokens: &Tokens, within: &Bits) -> Vec<(u16, i64)> {
         let mut weights: Vec<(u32, i32)> = Vec::with_capacity(listed.len());
         for (stem, weight) in listed {
-            tokens.stemmed(stem.as_bytes(), |number| weights.push((number, *weight)));
+            match self.paths {
+                PathChoice::Fast => tokens.stemmed(stem.as_bytes(), |number| weights.push((number, *weight))),
+                PathChoice::Plain => {
+                    let numbers = tokens.stemmed_plainly(stem.as_bytes());
+                    weights.extend(numbers.into_iter().map(|number| (number, *weight)));
+                }
+            }
         }
         weights.sort_unstable();
         let numbers = weights.iter().map(|(number, _)| *number).collect();

@@ -27,7 +27,7 @@ pub fn match_plan(
     demands: Demands,
     stop: &dyn Fn() -> bool,
 ) -> Result<Matches, Error> {
-    let ready = ReadyPlan::new(plan)?;
+    let ready = ReadyPlan::new(plan, view.paths())?;
     let mut gathering = Gathering::new(&ready, demands);
     let mut next = 0;
     'windows: while next < view.chunks().len() {
@@ -107,7 +107,10 @@ impl<'a> Gathering<'a> {
         let residual = pass.evaluate(&mut self.best)?;
         // Documents that are too far now stay too far; a negated leaf is decided at the end.
         let matched = residual.resolve(&|leaf, negated| match (&self.best[leaf.0], negated) {
-            (Some(best), false) => pass.nearer(leaf, best.cutoff()),
+            (Some(best), false) => {
+                let cutoff = if self.ready.paths.is_fast() { best.cutoff() } else { f64::INFINITY };
+                pass.nearer(leaf, cutoff)
+            }
             _ => Bits::NONE,
         });
         if matched.is_empty() {

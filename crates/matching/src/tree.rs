@@ -2,7 +2,7 @@
 
 mod narrowing;
 
-use millrace_column::{Column, ColumnKey, View};
+use millrace_column::{Column, ColumnKey, PathChoice, View};
 use millrace_plan::{LeafId, Node, Plan};
 
 use self::narrowing::{Narrowing, narrowings};
@@ -78,13 +78,15 @@ impl Residual {
 pub(crate) struct ReadyPlan<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) leaves: Vec<ReadyLeaf>,
+    pub(crate) paths: PathChoice,
     narrowings: Vec<Narrowing<'p>>,
 }
 
 impl<'p> ReadyPlan<'p> {
-    pub(crate) fn new(plan: &'p Plan) -> Result<Self, Error> {
-        let leaves = plan.leaves.iter().map(|leaf| ReadyLeaf::new(plan, leaf)).collect::<Result<_, _>>()?;
-        let mut ready = ReadyPlan { plan, leaves, narrowings: Vec::new() };
+    pub(crate) fn new(plan: &'p Plan, paths: PathChoice) -> Result<Self, Error> {
+        let ready = |leaf| ReadyLeaf::new(plan, leaf, paths);
+        let leaves = plan.leaves.iter().map(ready).collect::<Result<_, _>>()?;
+        let mut ready = ReadyPlan { plan, leaves, paths, narrowings: Vec::new() };
         ready.narrowings = narrowings(&ready);
         Ok(ready)
     }
@@ -292,6 +294,10 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
 
     /// Evaluates a conjunction: cheap children first, each only in the documents that the previous ones left.
     fn all(&mut self, children: &[Node], within: &Bits) -> Result<Residual, Error> {
+        if !self.ready.paths.is_fast() {
+            let children = children.iter().map(|child| self.node(child, within)).collect::<Result<_, _>>()?;
+            return Ok(simplified(Residual::And(children)));
+        }
         let mut by_cost: Vec<&Node> = children.iter().collect();
         by_cost.sort_by_key(|child| self.ready.cost(child));
         let mut left = *within;

@@ -38,8 +38,9 @@ impl<'v> Window<'v> {
         let first = match self.columns.get(key) {
             Some((first, columns)) if (*first..first + columns.len()).contains(&chunk) => *first,
             known => {
-                let rest = chunk..self.chunks.end;
-                if known.is_none() {
+                let is_fast = self.view.paths().is_fast();
+                let rest = chunk..if is_fast { self.chunks.end } else { chunk + 1 };
+                if known.is_none() && is_fast {
                     self.view.will_read(key, rest.clone());
                 }
                 let columns = self.view.first_columns(key, rest)?;

@@ -6,7 +6,7 @@
 //! 3. The other words must be adjacent to it, in the same document. Words of two elements never are: between
 //!    them is a boundary, which no set contains.
 
-use millrace_column::{TokenIds, Tokens};
+use millrace_column::{PathChoice, TokenIds, Tokens};
 
 use crate::bits::Bits;
 use crate::kernels;
@@ -23,7 +23,29 @@ pub(crate) enum Numbers {
 
 impl Numbers {
     /// Numbers of the words that `matcher` accepts.
-    pub(crate) fn of(matcher: &WordMatcher, tokens: &Tokens) -> Self {
+    pub(crate) fn of(matcher: &WordMatcher, tokens: &Tokens, paths: PathChoice) -> Self {
+        match paths {
+            PathChoice::Fast => Self::looked_up(matcher, tokens),
+            PathChoice::Plain => Self::gone_through(matcher, tokens),
+        }
+    }
+
+    /// Every word of the dictionary is looked at.
+    fn gone_through(matcher: &WordMatcher, tokens: &Tokens) -> Self {
+        let all = 1..=tokens.words() as u32;
+        let word = |number: &u32| std::str::from_utf8(tokens.word(*number)).ok();
+        let stems = matcher.stems().into_iter().flatten();
+        let mut numbers: Vec<u32> = stems.flat_map(|stem| tokens.stemmed_plainly(stem.as_bytes())).collect();
+        if let Some(written) = matcher.written() {
+            numbers.extend(all.clone().filter(|number| word(number) == Some(written)));
+        }
+        if matcher.stems().is_none() && matcher.written().is_none() {
+            numbers.extend(all.filter(|number| word(number).is_some_and(|word| matcher.matches(word))));
+        }
+        Self::from_ascending(ascending(numbers))
+    }
+
+    fn looked_up(matcher: &WordMatcher, tokens: &Tokens) -> Self {
         let (stems, written) = (matcher.stems(), matcher.written());
         if stems.is_some() || written.is_some() {
             let mut numbers = Vec::new();
@@ -73,6 +95,12 @@ impl Numbers {
                 table.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
             }
         }
+    }
+
+    /// The same as [`Numbers::find`], one by one.
+    fn find_plainly(&self, ids: TokenIds<'_>) -> Vec<u32> {
+        let places = ids.iter().enumerate().filter(|(_, id)| self.contains(*id));
+        places.map(|(place, _)| place as u32).collect()
     }
 
     /// Indices in `ids` of the numbers in the set, ascending.
@@ -172,20 +200,21 @@ impl Places {
 }
 
 /// Occurrences of the words in sequence in the documents of `live`.
-pub(crate) fn find(matchers: &[WordMatcher], tokens: &Tokens, live: &Bits) -> Places {
+pub(crate) fn find(matchers: &[WordMatcher], tokens: &Tokens, live: &Bits, paths: PathChoice) -> Places {
     let mut sets = Vec::with_capacity(matchers.len());
     for matcher in matchers {
-        let numbers = Numbers::of(matcher, tokens);
+        let numbers = Numbers::of(matcher, tokens, paths);
         if numbers.is_empty() {
             return Places::default();
         }
         sets.push(numbers);
     }
-    let Some(anchor) = (0..sets.len()).max_by_key(|index| matchers[*index].rarity()) else {
+    let rarest = (0..sets.len()).max_by_key(|index| matchers[*index].rarity());
+    let Some(anchor) = rarest.map(|rarest| if paths.is_fast() { rarest } else { 0 }) else {
         return Places::default();
     };
     let ids = tokens.ids();
-    let mut found = sets[anchor].find(ids);
+    let mut found = if paths.is_fast() { sets[anchor].find(ids) } else { sets[anchor].find_plainly(ids) };
     if sets.len() == 1 {
         return by_document(&found, tokens, live, 1);
     }
@@ -302,7 +331,10 @@ mod tests {
         let matcher =
             |word: &str| WordMatcher::new("f", &WordPattern::Exact(word.to_owned()), false).unwrap();
         let matchers: Vec<WordMatcher> = words.split_whitespace().map(matcher).collect();
-        find(&matchers, tokens, &Bits::first(1)).of(0).to_vec()
+        let fast = find(&matchers, tokens, &Bits::first(1), PathChoice::Fast);
+        let plain = find(&matchers, tokens, &Bits::first(1), PathChoice::Plain);
+        assert_eq!(fast.of(0), plain.of(0), "{words}");
+        fast.of(0).to_vec()
     }
 
     #[test]

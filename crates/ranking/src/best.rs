@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use millrace_column::PathChoice;
+
 use crate::RankedHit;
 
 impl RankedHit {
@@ -18,6 +20,8 @@ impl RankedHit {
 /// Collector of the best hits offered to it.
 pub(crate) struct Best {
     count: usize,
+    /// Where nothing is left out before the end: all of them.
+    all: Option<Vec<RankedHit>>,
     /// The worst hit is on top.
     heap: BinaryHeap<WorstFirst>,
     /// Score that a new hit must exceed once the collection is full. Hits arrive in view order.
@@ -42,10 +46,11 @@ impl PartialOrd for WorstFirst {
 }
 
 impl Best {
-    pub fn new(count: usize) -> Self {
+    pub fn new(count: usize, paths: PathChoice) -> Self {
         // Memory grows with the hits: the count comes from the request and may be far too large.
         Best {
             count,
+            all: (!paths.is_fast()).then(Vec::new),
             heap: BinaryHeap::new(),
             bar: if count == 0 { f64::INFINITY } else { f64::NEG_INFINITY },
         }
@@ -54,6 +59,11 @@ impl Best {
     /// Offers the hits of one chunk. Chunks and documents must ascend from call to call.
     pub fn offer(&mut self, chunk: usize, documents: &[u16], scores: &[f64]) {
         if self.count == 0 {
+            return;
+        }
+        if let Some(all) = &mut self.all {
+            let hits = documents.iter().zip(scores);
+            all.extend(hits.map(|(document, score)| RankedHit { chunk, document: *document, score: *score }));
             return;
         }
         for (document, score) in documents.iter().zip(scores) {
@@ -75,6 +85,11 @@ impl Best {
 
     /// Returns the hits in order, best first.
     pub fn into_sorted(self) -> Vec<RankedHit> {
+        if let Some(mut all) = self.all {
+            all.sort_by(RankedHit::order);
+            all.truncate(self.count);
+            return all;
+        }
         self.heap.into_sorted_vec().into_iter().map(|hit| hit.0).collect()
     }
 }
@@ -86,11 +101,13 @@ mod tests {
     #[test]
     fn the_best_are_kept_and_the_earlier_of_equals() {
         let check = |count: usize, expected: &[(usize, u16)]| {
-            let mut best = Best::new(count);
-            best.offer(0, &[1, 2, 5], &[1.0, 3.0, 3.0]);
-            best.offer(2, &[0, 7], &[3.0, f64::NEG_INFINITY]);
-            let found: Vec<_> = best.into_sorted().iter().map(|hit| (hit.chunk, hit.document)).collect();
-            assert_eq!(found, expected, "{count}");
+            for paths in [PathChoice::Fast, PathChoice::Plain] {
+                let mut best = Best::new(count, paths);
+                best.offer(0, &[1, 2, 5], &[1.0, 3.0, 3.0]);
+                best.offer(2, &[0, 7], &[3.0, f64::NEG_INFINITY]);
+                let found: Vec<_> = best.into_sorted().iter().map(|hit| (hit.chunk, hit.document)).collect();
+                assert_eq!(found, expected, "{count} {paths:?}");
+            }
         };
         check(0, &[]);
         check(1, &[(0, 2)]);

@@ -244,7 +244,7 @@ impl Profile {
         stop: &dyn Fn() -> bool,
     ) -> Result<BestHits, Error> {
         let Documents { plan, view, matches } = *over;
-        let mut best = Best::new(count);
+        let mut best = Best::new(count, view.paths());
         let mut found = BestHits::default();
         let mut kept = Kept::default();
         let drop_limit = plan.query.ranking.score_drop_limit.or(self.first.drop_limit);

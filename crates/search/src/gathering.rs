@@ -9,14 +9,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use millrace_column::View;
 use millrace_grouping::{Execution, HitRef};
 use millrace_matching::Statistics;
 use millrace_ranking::{Rerank, Reranking, Standing};
 use millrace_result::{Coverage, GroupingResult, Hit, PartialResult};
 
 use crate::collapse::{CollapseKeys, Collapsing};
-use crate::share::{Again, Ask, Groups, OfSchema, Reply, Share};
-use crate::{Error, Outcome, Search, Trace};
+use crate::share::{Again, Ask, Groups, OfSchema, Reply, Session, Share};
+use crate::{Deadline, Error, Outcome, Search, Trace};
 
 /// What is to be done next.
 #[derive(Debug)]
@@ -45,6 +46,28 @@ enum Step {
     ToNormalize,
     Global,
     Fill,
+}
+
+/// Runs searches over one node's documents as if there were several nodes: the plain way to what [`run_all`](crate::run_all) finds.
+///
+/// # Errors
+/// As [`Search::run`].
+pub fn run_gathered(
+    searches: Vec<(Arc<Search>, Arc<dyn View>)>,
+    deadline: &Deadline,
+) -> Result<Vec<Outcome>, Error> {
+    let mut gathering = Gathering::new(searches.iter().map(|(search, _)| Arc::clone(search)).collect(), 1);
+    let mut session = Session::new(searches, deadline)?;
+    let mut replies = Vec::new();
+    loop {
+        match gathering.next(replies)? {
+            Next::Found(outcomes) => return Ok(outcomes),
+            Next::Ask(asks) => {
+                let answers = asks.into_iter().map(|ask| session.answer(ask, deadline));
+                replies = answers.collect::<Result<_, _>>()?;
+            }
+        }
+    }
 }
 
 /// A hit of some node: the node's number, chunk, document.

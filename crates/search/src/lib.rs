@@ -24,7 +24,7 @@ mod trace;
 pub use collapse::{CollapseKeys, Collapsing};
 pub use deadline::Deadline;
 pub use error::Error;
-pub use gathering::{Gathering, Next};
+pub use gathering::{Gathering, Next, run_gathered};
 pub use narrowed::Narrowed;
 pub use pass::{Outcome, run_all};
 pub use search::Search;

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_column::{Chunk, Column, ColumnKey, ReadError, View};
+use millrace_column::{Chunk, Column, ColumnKey, PathChoice, ReadError, View};
 use millrace_document::{Document, DocumentId};
 use millrace_schema::Schema;
 use millrace_selection::Selection;
@@ -75,6 +75,10 @@ impl<V: View> View for Narrowed<V> {
 
     fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
         self.view.will_read(key, range);
+    }
+
+    fn paths(&self) -> PathChoice {
+        self.view.paths()
     }
 }
 

@@ -151,7 +151,9 @@ impl Search {
     ) -> Result<Option<FirstPhase>, Error> {
         let sorted_by_score = self.sorting.as_ref().is_some_and(Sorting::needs_scores);
         let collapsed = self.plan.query.collapse.is_some() && self.sorting.is_none();
-        if !sorted_by_score && !collapsed && self.groupings.is_empty() {
+        // Else, ranking runs it chunk by chunk and keeps the best.
+        let is_needed = sorted_by_score || collapsed || !self.groupings.is_empty();
+        if !is_needed && view.paths().is_fast() {
             return Ok(None);
         }
         let stop = &|| deadline.ends(Step::Rank);

@@ -103,6 +103,10 @@ pub struct ServeArguments {
     /// [default: no limit].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_TRANSFER_RATE_MAX")]
     pub transfer_rate_max: Option<u64>,
+    /// Take the plain paths where there are fast ones: for tests that compare them.
+    #[arg(long, hide = true, env = "MILLRACE_PLAIN_PATHS")]
+    #[serde(skip)]
+    pub plain_paths: bool,
     /// What to log on standard error: error, warn, info, debug, or a filter such as millrace_store=debug [default: warn].
     #[arg(long, value_name = "FILTER", env = "MILLRACE_LOG")]
     pub log: Option<String>,
@@ -158,6 +162,7 @@ impl ServeArguments {
             open_files_max: defaults.open_files_max,
             model_idle: given.model_idle_s.map_or(defaults.model_idle, Duration::from_secs),
             drain: given.drain_s.map_or(defaults.drain, Duration::from_secs),
+            plain_paths: given.plain_paths,
             trust: None,
             data_dir: defaults.data_dir,
         };
@@ -227,6 +232,7 @@ impl ServeArguments {
             etcd_tls_key: self.etcd_tls_key.or(others.etcd_tls_key),
             advertise: self.advertise.or(others.advertise),
             transfer_rate_max: self.transfer_rate_max.or(others.transfer_rate_max),
+            plain_paths: self.plain_paths || others.plain_paths,
             log: self.log.or(others.log),
         }
     }

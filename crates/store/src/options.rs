@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_column::PathChoice;
 use millrace_env::{Clock, Disk, RealDisk, SystemClock};
 
 use crate::Tuning;
@@ -28,6 +29,8 @@ pub struct Options {
     pub tuning: Tuning,
     /// Whether segments are merged and buckets split in the background. Default: yes.
     pub maintenance: bool,
+    /// The paths to what is read: plain ones use neither caches nor what is known of a group as a whole. Default: fast.
+    pub paths: PathChoice,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
     /// Holds segments and the manifest.
@@ -48,6 +51,7 @@ impl Options {
             queue_bytes: 64 << 20,
             tuning: Tuning::default(),
             maintenance: true,
+            paths: PathChoice::Fast,
             clock: Arc::new(SystemClock),
             disk: Arc::new(RealDisk),
         }

@@ -72,7 +72,8 @@ impl Store {
         tails: Box<dyn Tails>,
     ) -> Result<Store, Error> {
         let lock = Lock::take(&options.data_dir)?;
-        let cache = Arc::new(Cache::new(options.cache_bytes / 16 * 11));
+        let cache_bytes = if options.paths.is_fast() { options.cache_bytes } else { 0 };
+        let cache = Arc::new(Cache::new(cache_bytes / 16 * 11));
         let Opened { state, next_number, timestamps } = open(&options, &*tails, &cache)?;
         let shared = Arc::new(Shared::new(options, tails, layout, cache, (state, next_number, timestamps)));
         let writes = Arc::new(Writes::new(Arc::clone(&shared)));

@@ -137,7 +137,9 @@ impl Going {
             None => Arc::clone(&self.pass),
         };
         // A replica that lacks documents does not show whose a group's are.
-        let whole = pass.whole_group(from.as_deref()).filter(|_| self.removes && vouch.is_full());
+        let whole = pass
+            .whole_group(from.as_deref())
+            .filter(|_| self.removes && vouch.is_full() && call.node.settings().paths().is_fast());
         let dropped = match whole {
             Some(whole) => drop_group(call, whole).await?,
             None => None,
@@ -233,7 +235,7 @@ async fn sweep_here(
             let Visited::Document(document, _) = visited else { continue };
             let (pass, change) = (Arc::clone(pass), Arc::clone(change));
             let modify = Change::Modify(Box::new(move |stored| match stored {
-                Some((document, _)) if pass.wants(&document) => change(document),
+                Some((document, timestamp)) if pass.wants_version(&document, timestamp) => change(document),
                 _ => Ok(Modification::Nothing),
             }));
             writes.push(Write { id: document.id, change: modify });

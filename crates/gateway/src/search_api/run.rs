@@ -7,13 +7,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use millrace_bucket::BucketId;
-use millrace_column::View;
+use millrace_column::{PathChoice, View};
 use millrace_document::Group;
 use millrace_plan::{Context, Embedding, Plan, Scope, has_field, parsed};
 use millrace_query::{Brief, Query};
 use millrace_result::PartialResult;
 use millrace_schema::did_you_mean;
-use millrace_search::{Collapsing, Deadline, Gathering, Outcome, Search, Session, Trace, run_all};
+use millrace_search::{
+    Collapsing, Deadline, Gathering, Outcome, Search, Session, Trace, run_all, run_gathered,
+};
 use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
@@ -132,7 +134,13 @@ impl Request {
 pub(super) fn run(request: &Request) -> Result<Found, Error> {
     let prepared = Prepared::new(request)?;
     let views = prepared.views(scope(&request.query)?)?;
-    let outcomes = run_all(&prepared.parts(&views), &prepared.deadline)?;
+    let outcomes = match request.node.settings().paths() {
+        PathChoice::Fast => run_all(&prepared.parts(&views), &prepared.deadline)?,
+        PathChoice::Plain => {
+            let searches = prepared.searches.iter().cloned().zip(views).collect();
+            run_gathered(searches, &prepared.deadline)?
+        }
+    };
     Ok(prepared.found(outcomes, 1))
 }
 

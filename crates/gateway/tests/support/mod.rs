@@ -75,6 +75,8 @@ pub struct World {
     pub refusals: AtomicUsize,
     /// Written by others after the horizon of the next drop was taken, and before it is carried out.
     pub before_drop: Mutex<Vec<Document>>,
+    /// Written by others after a sweep has found its documents, and before it changes the first.
+    pub before_modify: Mutex<Vec<Document>>,
 }
 
 impl World {
@@ -121,6 +123,18 @@ struct Member {
     world: Arc<World>,
     me: u16,
     stores: Mutex<Vec<Arc<Node>>>,
+}
+
+impl Member {
+    /// What another client writes meanwhile.
+    fn write_all(&self, documents: Vec<Document>, deadline: Instant) {
+        for document in documents {
+            let (sender, written) = std::sync::mpsc::channel();
+            let write = Write { id: document.id.clone(), change: Change::Put(document) };
+            self.write(write, deadline, Box::new(move |outcome| sender.send(outcome.is_ok()).unwrap()));
+            assert!(written.recv().unwrap(), "another client's write");
+        }
+    }
 }
 
 impl Cluster for Member {
@@ -226,7 +240,11 @@ impl Cluster for Member {
         done(Ok(versions.max_by_key(|version| version.timestamp)));
     }
 
-    fn write(&self, write: Write, _: Instant, done: Done) {
+    fn write(&self, write: Write, deadline: Instant, done: Done) {
+        if matches!(write.change, Change::Modify(_)) {
+            let meanwhile = std::mem::take(&mut *self.world.before_modify.lock().unwrap());
+            self.write_all(meanwhile, deadline);
+        }
         let left = |left: usize| left.checked_sub(1);
         let is_refused = self.world.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
         if is_refused
@@ -254,12 +272,7 @@ impl Cluster for Member {
 
     fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done) {
         let meanwhile = std::mem::take(&mut *self.world.before_drop.lock().unwrap());
-        for document in meanwhile {
-            let (sender, written) = std::sync::mpsc::channel();
-            let write = Write { id: document.id.clone(), change: Change::Put(document) };
-            self.write(write, deadline, Box::new(move |outcome| sender.send(outcome.is_ok()).unwrap()));
-            assert!(written.recv().unwrap(), "the write before a drop");
-        }
+        self.write_all(meanwhile, deadline);
         let DroppedGroup { document_type, group, part, horizon } = dropped;
         let bucket = part.unwrap_or_else(|| self.world.buckets_of(&group)[0]);
         let scope = DropScope::Group { document_type: Some(document_type), group };
@@ -352,6 +365,7 @@ impl Nodes {
             writes_left: AtomicUsize::new(usize::MAX),
             refusals: AtomicUsize::new(0),
             before_drop: Mutex::default(),
+            before_modify: Mutex::default(),
         });
         let (mut nodes, mut stops, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for key in 0..count {

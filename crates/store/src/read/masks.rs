@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_column::{Bytes, Column, ColumnKey, Fixed};
+use millrace_column::{Bytes, Column, ColumnKey, Fixed, PathChoice};
 use millrace_document::DocumentId;
 use millrace_segment::{ChunkInfo, Segment};
 use quick_cache::Weighter;
@@ -96,8 +96,12 @@ impl MaskCache {
         group: &GroupIn<'_>,
         sources: &[SegmentChunks],
         marks: &Marks,
+        paths: PathChoice,
     ) -> Result<Arc<Masks>, Error> {
         let dropped = group.dropped(marks);
+        if !paths.is_fast() {
+            return Ok(Arc::new(make(group, sources, dropped, marks)?));
+        }
         let by_place = group.shares_chunks();
         let infos = || sources.iter().flat_map(|source| &source.chunks).map(|(_, info)| info);
         let untouched = infos().all(|info| info.removed == 0 && info.oldest > dropped);

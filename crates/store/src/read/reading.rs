@@ -333,7 +333,8 @@ impl<'a> Reading<'a> {
     /// Decides which versions of a group count, in segments and among the rows of the tail: no document is looked at.
     pub fn newest(&self, group: &GroupIn<'_>, mut found: Found) -> Result<(Vec<Part>, Vec<TailKey>), Error> {
         let marks = &self.state.marks;
-        let masks = self.shared.caches.masks.masks(group, &found.segments, marks)?;
+        let masks =
+            self.shared.caches.masks.masks(group, &found.segments, marks, self.shared.options.paths)?;
         let mut parts = Vec::new();
         let mut masks = masks.newest.iter().zip(&masks.live);
         for source in &found.segments {
@@ -360,7 +361,8 @@ impl<'a> Reading<'a> {
         let cache = &self.shared.caches.tail_chunks;
         let named = pieces.into_iter().map(|keys| {
             let name = chunk::name(self.layout_number, keys.iter().map(|key| key.key.as_slice()));
-            (cache.get(name), name, keys)
+            let known = if self.shared.options.paths.is_fast() { cache.get(name) } else { None };
+            (known, name, keys)
         });
         let named: Vec<_> = named.collect();
         let missing = named.iter().enumerate().filter(|(_, (chunk, ..))| chunk.is_none());

@@ -1,7 +1,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use millrace_column::{Chunk, Column, ColumnKey, Form, ReadError, View};
+use millrace_column::{Chunk, Column, ColumnKey, Form, PathChoice, ReadError, View};
 use millrace_segment::Segment;
 
 use crate::read::pieces::Order;
@@ -15,6 +15,7 @@ struct StoreView {
     layout: Arc<dyn Layout>,
     sources: Vec<Source>,
     chunks: Vec<Chunk>,
+    paths: PathChoice,
 }
 
 /// The documents of a type in a scope, as they are now.
@@ -49,6 +50,7 @@ pub(crate) fn view(shared: &Shared, document_type: &str, scope: &ViewScope) -> R
         layout: reading.layout,
         sources,
         chunks,
+        paths: shared.options.paths,
     }))
 }
 
@@ -107,6 +109,10 @@ impl View for StoreView {
         {
             segment.will_read(*section, key, *chunk..*chunk + run.len() as u32);
         }
+    }
+
+    fn paths(&self) -> PathChoice {
+        self.paths
     }
 }
 

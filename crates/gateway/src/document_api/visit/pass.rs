@@ -90,11 +90,12 @@ impl Pass {
         let selection = parameters.get("selection").filter(|text| !text.trim().is_empty());
         let selection = selection.map(|text| deployment.selection(text)).transpose()?;
         let group = documents.group.clone();
+        let selected = selection.as_ref().filter(|_| call.node.settings().paths().is_fast());
         let visit = Visit {
             document_types: if global { Vec::new() } else { document_types },
             scope: within(
                 call.hop.part(),
-                match (documents.group, selection.as_ref().and_then(Selection::groups)) {
+                match (documents.group, selected.and_then(Selection::groups)) {
                     (Some(group), _) => ViewScope::Groups(vec![group]),
                     // Nothing of other groups is read.
                     (None, Some(groups)) => ViewScope::Groups(groups.into_iter().collect()),
@@ -192,6 +193,11 @@ impl Pass {
     pub(in crate::document_api) fn wants(&self, document: &Document) -> bool {
         self.wants_id(&document.id)
             && self.selection.as_ref().is_none_or(|selection| holds(selection, document))
+    }
+
+    /// The same of a version of it: one that was written anew since it was found can be outside of the request's times.
+    pub(in crate::document_api) fn wants_version(&self, document: &Document, timestamp: Timestamp) -> bool {
+        (self.visit.from..=self.visit.to).contains(&timestamp) && self.wants(document)
     }
 
     fn wants_id(&self, id: &DocumentId) -> bool {
