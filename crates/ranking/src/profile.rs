@@ -367,7 +367,8 @@ pub(crate) fn defined(score: f64) -> f64 {
 }
 
 /// Calls `visit` for each chunk with some of the hits: with their indices among the hits, and the chunk's
-/// matches reduced to these documents.
+/// matches reduced to these documents, one per index. A document that is several hits (it can be in several
+/// groups) is passed in one call for each. Documents that did not match are left out.
 pub(crate) fn each_hit<E>(
     matches: &Matches,
     hits: &[RankedHit],
@@ -378,12 +379,24 @@ pub(crate) fn each_hit<E>(
     for places in order.chunk_by(|a, b| hits[*a].chunk == hits[*b].chunk) {
         let number = hits[places[0]].chunk;
         let Ok(at) = matches.chunks.binary_search_by_key(&number, |chunk| chunk.chunk) else { continue };
-        let is_hit =
-            |document: u16| places.binary_search_by_key(&document, |place| hits[*place].document).is_ok();
-        if let Some(chunk) = matches.chunks[at].clone().retain(is_hit)
-            && chunk.documents.len() == places.len()
-        {
-            visit(places, &chunk)?;
+        let has_matched =
+            |place: &usize| matches.chunks[at].documents.binary_search(&hits[*place].document).is_ok();
+        let mut left: Vec<usize> = places.iter().copied().filter(has_matched).collect();
+        while !left.is_empty() {
+            let mut later = Vec::new();
+            let mut last = None;
+            left.retain(|place| {
+                let is_first = last.replace(hits[*place].document) != Some(hits[*place].document);
+                later.extend((!is_first).then_some(*place));
+                is_first
+            });
+            let is_hit =
+                |document: u16| left.binary_search_by_key(&document, |place| hits[*place].document).is_ok();
+            if let Some(chunk) = matches.chunks[at].clone().retain(is_hit) {
+                assert!(chunk.documents.len() == left.len(), "a chunk's matches are not those of its hits");
+                visit(&left, &chunk)?;
+            }
+            left = later;
         }
     }
     Ok(())
@@ -397,4 +410,35 @@ fn all_hits(chunks: &[ChunkMatches]) -> Vec<RankedHit> {
         chunk.documents.clone().into_iter().map(hit)
     };
     chunks.iter().flat_map(of_chunk).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_that_are_several_times_there_are_visited_each_time() {
+        let chunk = |chunk, documents: &[u16]| ChunkMatches {
+            chunk,
+            documents: documents.to_vec(),
+            leaves: Vec::new(),
+        };
+        let matches = Matches { chunks: vec![chunk(0, &[1, 4, 7]), chunk(3, &[0])], ..Matches::default() };
+        let check = |hits: &[(usize, u16)], expected: &[(&[usize], &[u16])]| {
+            let hit = |&(chunk, document)| RankedHit { chunk, document, score: 0.0 };
+            let hits: Vec<RankedHit> = hits.iter().map(hit).collect();
+            let mut visited = Vec::new();
+            each_hit(&matches, &hits, |places, chunk| {
+                visited.push((places.to_vec(), chunk.documents.clone()));
+                Ok::<_, Error>(())
+            })
+            .expect("nothing fails");
+            let expected: Vec<_> = expected.iter().map(|(at, of)| (at.to_vec(), of.to_vec())).collect();
+            assert_eq!(visited, expected);
+        };
+        check(&[(0, 7), (0, 1)], &[(&[1, 0], &[1, 7])]);
+        check(&[(0, 7), (3, 0), (0, 1), (0, 7)], &[(&[2, 0], &[1, 7]), (&[3], &[7]), (&[1], &[0])]);
+        // A request can group documents that have not matched.
+        check(&[(0, 4), (0, 2), (1, 0)], &[(&[0], &[4])]);
+    }
 }

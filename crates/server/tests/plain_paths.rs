@@ -48,8 +48,11 @@ fn schema(name: &str) -> String {
     first-phase {{ expression: bm25(title) + attribute(number) * 0.000001 }}
   }}
   rank-profile two inherits default {{
-    first-phase {{ expression: attribute(stars) + attribute(number) * 0.000001 }}
-    second-phase {{ expression: bm25(body) * 10 + firstPhase rerank-count: 7 }}
+    first-phase {{ expression: if (isNan(attribute(stars)) == 1, -5, attribute(stars)) + attribute(number) * 0.000001 }}
+    second-phase {{
+      expression: bm25(body) * 10 + firstPhase
+      rerank-count: 7
+    }}
     match-features: bm25(title) matches(body)
   }}
   rank-profile near inherits default {{
@@ -170,6 +173,7 @@ fn about_one(chance: &mut Chance, number: u64) -> Sent {
         1 => (Method::GET, path, String::new()),
         2 => {
             let change = json!({ "fields": {
+                "number": { "assign": number },
                 "stars": { "increment": chance.below(3) },
                 "tags": { "add": [chance.one(&WORDS)] },
                 "title": { "assign": words(chance, 4) },
