@@ -158,7 +158,10 @@ async fn search(
     if let Some(apart) = apart {
         let found = apart.run(node, &deployment, &query, started).await?;
         let (at, of) = (Arc::clone(node), Arc::clone(&query));
-        let made = node.pool().run(move || finish((&at, &of, started), &found, &aim)).await??;
+        let made = node
+            .pool()
+            .run_in(run::flow(&query)?, move || finish((&at, &of, started), &found, &aim))
+            .await??;
         return made.answer(&query, format).await;
     }
     let timeout = query.timeout;
@@ -288,7 +291,7 @@ async fn make(request: &Request, here: &Here, aim: &Aim) -> Result<Made, Error> 
     let made = match node.cluster().filter(|_| here.gathers) {
         Some(cluster) => {
             let found = spread::run(request, &**cluster).await?;
-            node.pool().run(move || finish(working.asked(), &found, &aim)).await
+            node.pool().run_in(request.flow()?, move || finish(working.asked(), &found, &aim)).await
         }
         None => {
             let work = move || {
@@ -296,7 +299,7 @@ async fn make(request: &Request, here: &Here, aim: &Aim) -> Result<Made, Error> 
                 found.result.coverage.non_ideal |= !full;
                 finish(working.asked(), &found, &aim)
             };
-            node.pool().run(work).await
+            node.pool().run_in(request.flow()?, work).await
         }
     };
     made?

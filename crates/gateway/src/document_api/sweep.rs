@@ -26,6 +26,7 @@ use crate::cluster::Access;
 use crate::deployment::DocumentKind;
 use crate::http;
 use crate::metrics::Metric;
+use crate::pool::WorkFlow;
 
 /// Documents changed at one time.
 const TOGETHER: usize = 256;
@@ -130,7 +131,7 @@ async fn drop_group(
     let counted = call
         .node
         .pool()
-        .run(move || -> Result<_, Error> {
+        .run_in(WorkFlow::of_group(&group), move || -> Result<_, Error> {
             let groups = vec![group.clone()];
             let scope = match part {
                 Some(part) => ViewScope::GroupsIn(groups, vec![part]),
@@ -146,7 +147,10 @@ async fn drop_group(
     match call.node.cluster() {
         None => {
             let store = call.node.store().clone();
-            call.node.pool().run(move || store.drop_group(Some(&document_type), &group)).await??;
+            call.node
+                .pool()
+                .run_in(WorkFlow::of_group(&group), move || store.drop_group(Some(&document_type), &group))
+                .await??;
         }
         Some(cluster) => {
             let (sender, receiver) = oneshot::channel();
@@ -283,7 +287,7 @@ async fn sweep_here(
     let mut count = 0;
     loop {
         let (stepping, from) = (Arc::clone(pass), continuation.clone());
-        let found = call.node.pool().run(move || stepping.step(from, TOGETHER)).await??;
+        let found = call.node.pool().run_in(pass.flow(), move || stepping.step(from, TOGETHER)).await??;
         let mut writes = Vec::with_capacity(found.documents.len());
         for visited in found.documents {
             let Visited::Document(document, _) = visited else { continue };
