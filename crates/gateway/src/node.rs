@@ -72,6 +72,7 @@ impl Node {
         let access_log = settings.access_log.as_deref().map(|path| {
             AccessLog::open(path).map_err(|source| StartError::AccessLog { path: path.to_owned(), source })
         });
+        let quotas = Quotas::new(&settings);
         let node = Arc::new(Node {
             access_log: access_log.transpose()?,
             cluster: OnceLock::new(),
@@ -83,7 +84,7 @@ impl Node {
             sessions: Sessions::default(),
             reindexings,
             metrics: Metrics::new(),
-            quotas: Quotas::default(),
+            quotas,
             models,
             pool,
             upkeep: Upkeep::default(),

@@ -208,6 +208,7 @@ async fn asked(
     started: Instant,
     format: &mut Format,
 ) -> Result<Asked, Error> {
+    node.quotas().admit_address(hop, request.extensions().get(), started, node.metrics())?;
     let (mut parameters, limits) =
         parameters::read(deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, headers)?;
@@ -216,7 +217,7 @@ async fn asked(
         && *hop == Hop::Client
         && let Some(claim) = Claim::of(&parameters)?
     {
-        node.quotas().admit(&claim, started, node.metrics())?;
+        node.quotas().admit_claim(&claim, started, node.metrics())?;
     }
     let question = Question::of(deployment, &mut parameters, headers)?;
     if matches!(format, Format::Events) && question.is_none() {
@@ -234,6 +235,7 @@ async fn asked(
         federation::Way::Apart(apart) => Some(apart.asking(node, deployment, &rewritten.query).await?),
     };
     let Rewritten { query, told } = rewritten;
+    node.quotas().admit_scope(hop, &run::scope(&query)?, started, node.metrics())?;
     if container.checks_encoding {
         check_encoding(&query)?;
         apart.iter().flat_map(apart::Asking::queries).try_for_each(check_encoding)?;

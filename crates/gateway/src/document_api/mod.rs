@@ -132,6 +132,7 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
     if call.parameters.flag("dryRun")? == Some(true) {
         return dry_run(call, &target, request).await;
     }
+    admit(call, &target, &request)?;
     if call.node.cluster().is_none() {
         return operate(call, target, Vouch::default(), request).await;
     }
@@ -158,6 +159,13 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
             outcome => return outcome,
         }
     }
+}
+
+/// Counts a request of a client by its address and its group.
+fn admit(call: &Call, target: &Target, request: &Request) -> Result<(), Error> {
+    let (hop, quotas, metrics) = (Hop::of(request.headers())?, call.node.quotas(), call.node.metrics());
+    quotas.admit_address(&hop, request.extensions().get(), call.started, metrics)?;
+    target.group().map_or(Ok(()), |group| quotas.admit_group(&hop, group, call.started, metrics))
 }
 
 /// Does on this node what a request asks for, knowing what this node has of it.
