@@ -210,7 +210,7 @@ async fn asked(
 ) -> Result<Asked, Error> {
     node.quotas().admit_address(hop, request.extensions().get(), started, node.metrics())?;
     let (mut parameters, limits) =
-        parameters::read(deployment, node.settings().request_bytes_max, request).await?;
+        parameters::read(deployment, node.settings().request_bytes_max, hop, request).await?;
     *format = Format::of(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates

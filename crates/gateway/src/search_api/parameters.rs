@@ -8,13 +8,18 @@ use hyper::Method;
 use hyper::header::CONTENT_TYPE;
 use millrace_query::{Limits, is_parameter, is_same_parameter, value_of};
 
+use crate::cluster::Hop;
 use crate::http::{self, Parameters};
 use crate::{Deployment, Error};
+
+/// The bound of groups and hits that a grouping may give. Vespa takes it from query profiles alone as well.
+const GLOBAL_MAX_GROUPS: &str = "grouping.globalMaxGroups";
 
 /// Reads them. Of a parameter that stands in the body and in the request line, that of the body holds.
 pub(super) async fn read(
     deployment: &Deployment,
     limit: usize,
+    hop: &Hop,
     request: Request,
 ) -> Result<(BTreeMap<String, String>, Limits), Error> {
     let (parts, body) = request.into_parts();
@@ -52,8 +57,27 @@ pub(super) async fn read(
             return Err(Error::MethodNotAllowed { method: other.to_string(), allowed: "GET, POST" });
         }
     }
+    if *hop == Hop::Client {
+        parameters.keys().try_for_each(|name| check_is_for_requests(name))?;
+    }
     let limits = fill_in(deployment, &mut parameters)?;
     Ok((parameters, limits))
+}
+
+/// Refuses a parameter that only query profiles may have, also where it is given for one source alone. What a node hands on to
+/// another has the query profile's values.
+fn check_is_for_requests(name: &str) -> Result<(), Error> {
+    let is_of_source = name.starts_with("source.") || name.starts_with("provider.");
+    // `source.NAME.…`: a name may have dots itself.
+    let mut tails = name.match_indices('.').map(|(at, _)| &name[at + 1..]).filter(|_| is_of_source);
+    let is = |name: &str| is_same_parameter(name, GLOBAL_MAX_GROUPS);
+    match is(name) || tails.any(is) {
+        true => Err(Error::parameter(
+            GLOBAL_MAX_GROUPS,
+            "must be specified in a query profile: it bounds what a request may ask for",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Adds what the query profile says; what a request may ask for at most is for it alone to say.
@@ -80,4 +104,33 @@ fn most(name: &'static str, text: &str) -> Result<usize, Error> {
     text.trim()
         .parse()
         .map_err(|_| Error::parameter(name, format!("expected a whole number, found '{text}'")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_of_groupings_is_for_query_profiles() {
+        let refused = [
+            "grouping.globalMaxGroups",
+            "grouping.globalmaxgroups",
+            "GROUPING.GLOBALMAXGROUPS",
+            "source.music.grouping.globalMaxGroups",
+            "source.a.b.grouping.globalMaxGroups",
+            "provider.music.grouping.globalmaxgroups",
+        ];
+        for name in refused {
+            let error = check_is_for_requests(name).expect_err(name).to_string();
+            assert_eq!(
+                error,
+                "parameter 'grouping.globalMaxGroups': must be specified in a query profile: it bounds what a request may ask for",
+            );
+        }
+        let taken =
+            ["grouping.defaultMaxGroups", "grouping.defaultMaxHits", "hits", "x.grouping.globalMaxGroups"];
+        for name in taken {
+            assert!(check_is_for_requests(name).is_ok(), "{name}");
+        }
+    }
 }
