@@ -13,7 +13,6 @@ use millrace_tensor::json::Format;
 use serde_json::{Value, json};
 
 use crate::caller::Caller;
-use crate::cluster::Hop;
 use crate::error::Kind;
 use crate::http::{self, Parameters};
 use crate::models::StatelessModel;
@@ -40,7 +39,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
 
 async fn answer(node: &Arc<Node>, request: Request) -> Result<Value, Error> {
     let peer = request.extensions().get();
-    node.quotas().admit_address(&Hop::Client, peer, Instant::now(), node.metrics())?;
+    node.quotas().admit_address(peer, Instant::now(), node.metrics())?;
     let deployment = node.deployments().current()?;
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let base =

@@ -5,7 +5,8 @@
 //! `rate.cost`, `rate.dryRun`) holds for clients that say it, and no other.
 //!
 //! Each key has an allowance of as much as may be asked in a second, which fills again as time passes. A request is let through while
-//! something of it is left, and then takes its cost; what it takes beyond is paid back first. Limits are each node's own.
+//! something of it is left, and then takes its cost; what it takes beyond is paid back first. Limits are each node's own, and count where a
+//! client's request arrives: not again at the nodes to which it is handed on.
 
 mod allowances;
 
@@ -19,7 +20,6 @@ use millrace_store::ViewScope;
 
 use self::allowances::AllowanceTable;
 use crate::access_log::Peer;
-use crate::cluster::Hop;
 use crate::metrics::{Metric, Metrics};
 use crate::{Error, Settings};
 
@@ -91,18 +91,12 @@ impl Quotas {
         }
     }
 
-    /// Counts a request of a client by its address. Requests that other nodes hand on were counted there.
+    /// Counts a request by the address of its client.
     ///
     /// # Errors
     /// [`Error::OverRate`].
-    pub fn admit_address(
-        &self,
-        hop: &Hop,
-        peer: Option<&Peer>,
-        now: Instant,
-        metrics: &Metrics,
-    ) -> Result<(), Error> {
-        let Some(peer) = peer.filter(|_| *hop == Hop::Client) else { return Ok(()) };
+    pub fn admit_address(&self, peer: Option<&Peer>, now: Instant, metrics: &Metrics) -> Result<(), Error> {
+        let Some(peer) = peer else { return Ok(()) };
         // One client may have all addresses of a network of 64 bits.
         let address = match peer.address.ip().to_canonical() {
             IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
@@ -113,39 +107,24 @@ impl Quotas {
         Err(Error::OverRate { of: format!("the server, from {address},"), limit, flag: "--address-rate-max" })
     }
 
-    /// Counts a request of a client by the groups whose documents it asks for.
+    /// Counts a request by the groups whose documents it asks for.
     ///
     /// # Errors
     /// [`Error::OverRate`].
-    pub fn admit_scope(
-        &self,
-        hop: &Hop,
-        scope: &ViewScope,
-        now: Instant,
-        metrics: &Metrics,
-    ) -> Result<(), Error> {
+    pub fn admit_scope(&self, scope: &ViewScope, now: Instant, metrics: &Metrics) -> Result<(), Error> {
         match scope {
             ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {
-                groups.iter().try_for_each(|group| self.admit_group(hop, group, now, metrics))
+                groups.iter().try_for_each(|group| self.admit_group(group, now, metrics))
             }
             ViewScope::Buckets(_) | ViewScope::All => Ok(()),
         }
     }
 
-    /// Counts a request of a client for documents of a group.
+    /// Counts a request for documents of a group.
     ///
     /// # Errors
     /// [`Error::OverRate`].
-    pub fn admit_group(
-        &self,
-        hop: &Hop,
-        group: &Group,
-        now: Instant,
-        metrics: &Metrics,
-    ) -> Result<(), Error> {
-        if *hop != Hop::Client {
-            return Ok(());
-        }
+    pub fn admit_group(&self, group: &Group, now: Instant, metrics: &Metrics) -> Result<(), Error> {
         let Some(limit) = self.groups.exceeded(group, now) else { return Ok(()) };
         metrics.count(Metric::OverQuota);
         let of = match group {
@@ -199,7 +178,7 @@ mod tests {
         let group = |name: &str, millis: u64| {
             let scope = ViewScope::Groups(vec![Group::Name(name.to_owned())]);
             let now = start + Duration::from_millis(millis);
-            limited.admit_scope(&Hop::Client, &scope, now, &metrics).map_err(|error| error.to_string())
+            limited.admit_scope(&scope, now, &metrics).map_err(|error| error.to_string())
         };
         assert_eq!(
             [group("a", 0).is_ok(), group("a", 0).is_ok(), group("a", 0).is_ok()],
@@ -212,21 +191,16 @@ mod tests {
         let address = |text: &str| {
             let address = text.parse().expect("an address");
             let peer = Peer { address, tls: false, is_node: false };
-            limited.admit_address(&Hop::Client, Some(&peer), start, &metrics).is_ok()
+            limited.admit_address(Some(&peer), start, &metrics).is_ok()
         };
         let asked = ["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::1]:9", "[2001:db8::3]:1"];
         assert_eq!(asked.map(address), [true, true, true, false], "addresses of one network");
         assert!(address("[2001:db8:0:1::1]:1") && address("192.0.2.1:1"));
         let same = ["192.0.2.1:2", "[::ffff:192.0.2.1]:3", "192.0.2.1:4"];
         assert_eq!(same.map(address), [true, true, false]);
-        let handed_on = ViewScope::Groups(vec![Group::Name("a".to_owned())]);
-        for _ in 0..9 {
-            let counted = limited.admit_scope(&Hop::Share, &handed_on, start, &metrics);
-            assert!(counted.is_ok(), "another node has counted it");
-        }
         let unlimited = quotas(None, None);
         for _ in 0..9 {
-            assert!(unlimited.admit_scope(&Hop::Client, &handed_on, start, &metrics).is_ok());
+            assert!(unlimited.admit_group(&Group::None, start, &metrics).is_ok());
         }
     }
 

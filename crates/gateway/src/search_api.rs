@@ -148,7 +148,7 @@ async fn search(
         return Ok(Answer::Response(share::answer(node, deployment, request, started).await?));
     }
     let Asked { query, told, aim, apart } =
-        asked(node, &deployment, &headers, &hop, request, started, format).await?;
+        asked(node, &deployment, &headers, request, started, format).await?;
     let format = *format;
     if let Aim::Prompt(question) = &aim
         && !question.searches()
@@ -203,18 +203,22 @@ async fn asked(
     node: &Node,
     deployment: &Arc<Deployment>,
     headers: &HeaderMap,
-    hop: &Hop,
     request: extract::Request,
     started: Instant,
     format: &mut Format,
 ) -> Result<Asked, Error> {
-    node.quotas().admit_address(hop, request.extensions().get(), started, node.metrics())?;
-    let (mut parameters, limits) =
-        parameters::read(deployment, node.settings().request_bytes_max, hop, request).await?;
+    let is_from_client = node.is_from_client(headers);
+    let peer = request.extensions().get().filter(|_| is_from_client);
+    node.quotas().admit_address(peer, started, node.metrics())?;
+    let mut parameters = parameters::read(node.settings().request_bytes_max, request).await?;
+    if is_from_client {
+        parameters::check(&parameters)?;
+    }
+    let limits = parameters::fill_in(deployment, &mut parameters)?;
     *format = Format::of(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates
-        && *hop == Hop::Client
+        && is_from_client
         && let Some(claim) = Claim::of(&parameters)?
     {
         node.quotas().admit_claim(&claim, started, node.metrics())?;
@@ -235,7 +239,9 @@ async fn asked(
         federation::Way::Apart(apart) => Some(apart.asking(node, deployment, &rewritten.query).await?),
     };
     let Rewritten { query, told } = rewritten;
-    node.quotas().admit_scope(hop, &run::scope(&query)?, started, node.metrics())?;
+    if is_from_client {
+        node.quotas().admit_scope(&run::scope(&query)?, started, node.metrics())?;
+    }
     if container.checks_encoding {
         check_encoding(&query)?;
         apart.iter().flat_map(apart::Asking::queries).try_for_each(check_encoding)?;

@@ -146,7 +146,7 @@ impl Fair {
 
 fn neighbours(large: u64) -> Result<Vec<Neighbour>, Error> {
     let all_small: Vec<String> = (1..=SMALL_GROUPS).map(application::group_name).collect();
-    let with_small = |number: u64| {
+    let with_small = move |number: u64| {
         let mut groups = vec![application::group_name(0)];
         groups.extend(all_small.iter().skip(number as usize % 50).take(20).cloned());
         json!(groups).to_string()
@@ -157,12 +157,12 @@ fn neighbours(large: u64) -> Result<Vec<Neighbour>, Error> {
     let visits: Requests = Arc::new(|_| {
         Request::new(
             Method::GET,
-            format!("/document/v1/bench/{}/docid?wantedDocumentCount=1024", application::TYPE),
+            format!("/document/v1/bench/{}/docid/?wantedDocumentCount=1024", application::TYPE),
         )
     });
     let (put, _) = puts(Body::Small)?;
-    // The groups of the benchmark's own documents stay as they are.
-    let put: Requests = Arc::new(move |number| put(number + 10 * large + SMALL_GROUPS));
+    // No name of a document that was loaded.
+    let put: Requests = Arc::new(move |number| put(number + 10 * large));
     let neighbour = |name, clients, requests, share_min| Neighbour { name, clients, requests, share_min };
     Ok(vec![
         neighbour("32 expensive queries of one group", 32, one, Some(EXPENSIVE_SHARE_MIN)),

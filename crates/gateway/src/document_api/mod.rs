@@ -163,9 +163,16 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
 
 /// Counts a request of a client by its address and its group.
 fn admit(call: &Call, target: &Target, request: &Request) -> Result<(), Error> {
-    let (hop, quotas, metrics) = (Hop::of(request.headers())?, call.node.quotas(), call.node.metrics());
-    quotas.admit_address(&hop, request.extensions().get(), call.started, metrics)?;
-    target.group().map_or(Ok(()), |group| quotas.admit_group(&hop, group, call.started, metrics))
+    if !call.node.is_from_client(request.headers()) {
+        return Ok(());
+    }
+    let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
+    quotas.admit_address(request.extensions().get(), call.started, metrics)?;
+    let group = match target {
+        Target::Document(id) => Some(id.group()),
+        Target::Documents(documents) => documents.group.as_ref(),
+    };
+    group.map_or(Ok(()), |group| quotas.admit_group(group, call.started, metrics))
 }
 
 /// Does on this node what a request asks for, knowing what this node has of it.

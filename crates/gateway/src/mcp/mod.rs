@@ -14,7 +14,6 @@ use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cluster::Hop;
 use crate::{Error, Node, http};
 
 /// The versions of the protocol that are spoken, the newest first.
@@ -89,7 +88,7 @@ async fn body(node: &Arc<Node>, request: Request) -> Result<Vec<u8>, Error> {
         return Err(Error::MethodNotAllowed { method: request.method().to_string(), allowed: "POST" });
     }
     let (parts, body) = request.into_parts();
-    node.quotas().admit_address(&Hop::Client, parts.extensions.get(), Instant::now(), node.metrics())?;
+    node.quotas().admit_address(parts.extensions.get(), Instant::now(), node.metrics())?;
     Ok(http::read_body(&parts.headers, body, node.settings().request_bytes_max).await?.into())
 }
 

@@ -221,7 +221,9 @@ fn work_that_sleeps_is_bounded_and_all_of_it_ends() {
                 pool.run_in(group(&number.to_string()), work).await
             });
         }
+        let began = Instant::now();
         while begun.load(Ordering::SeqCst) < ASLEEP_MAX + 1 {
+            assert!(began.elapsed() < Duration::from_secs(20), "work does not give way");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         tokio::time::sleep(4 * QUANTUM).await;

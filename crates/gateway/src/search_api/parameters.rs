@@ -8,7 +8,6 @@ use hyper::Method;
 use hyper::header::CONTENT_TYPE;
 use millrace_query::{Limits, is_parameter, is_same_parameter, value_of};
 
-use crate::cluster::Hop;
 use crate::http::{self, Parameters};
 use crate::{Deployment, Error};
 
@@ -16,12 +15,7 @@ use crate::{Deployment, Error};
 const GLOBAL_MAX_GROUPS: &str = "grouping.globalMaxGroups";
 
 /// Reads them. Of a parameter that stands in the body and in the request line, that of the body holds.
-pub(super) async fn read(
-    deployment: &Deployment,
-    limit: usize,
-    hop: &Hop,
-    request: Request,
-) -> Result<(BTreeMap<String, String>, Limits), Error> {
+pub(super) async fn read(limit: usize, request: Request) -> Result<BTreeMap<String, String>, Error> {
     let (parts, body) = request.into_parts();
     let mut parameters: BTreeMap<String, String> = Parameters::parse(parts.uri.query().unwrap_or(""))
         .iter()
@@ -57,15 +51,15 @@ pub(super) async fn read(
             return Err(Error::MethodNotAllowed { method: other.to_string(), allowed: "GET, POST" });
         }
     }
-    if *hop == Hop::Client {
-        parameters.keys().try_for_each(|name| check_is_for_requests(name))?;
-    }
-    let limits = fill_in(deployment, &mut parameters)?;
-    Ok((parameters, limits))
+    Ok(parameters)
 }
 
-/// Refuses a parameter that only query profiles may have, also where it is given for one source alone. What a node hands on to
-/// another has the query profile's values.
+/// Refuses parameters of a client that only query profiles may have, also where they are given for one source alone. What a node hands
+/// on to another has the query profile's values and is not checked.
+pub(super) fn check(parameters: &BTreeMap<String, String>) -> Result<(), Error> {
+    parameters.keys().try_for_each(|name| check_is_for_requests(name))
+}
+
 fn check_is_for_requests(name: &str) -> Result<(), Error> {
     let is_of_source = name.starts_with("source.") || name.starts_with("provider.");
     // `source.NAME.…`: a name may have dots itself.
@@ -81,7 +75,10 @@ fn check_is_for_requests(name: &str) -> Result<(), Error> {
 }
 
 /// Adds what the query profile says; what a request may ask for at most is for it alone to say.
-fn fill_in(deployment: &Deployment, parameters: &mut BTreeMap<String, String>) -> Result<Limits, Error> {
+pub(super) fn fill_in(
+    deployment: &Deployment,
+    parameters: &mut BTreeMap<String, String>,
+) -> Result<Limits, Error> {
     let mut limits = Limits::default();
     let profiles = &deployment.application.query_profiles;
     // Whose documents are searched is always for the request to say.
