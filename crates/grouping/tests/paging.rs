@@ -116,6 +116,6 @@ fn groups_in_memory_are_limited_whatever_is_shown() {
     let request = &Request::parse(text).expect("it is right")[0];
     let answer = |count| execute(request, &schema(), &settings("utc"), &[&[many(count)]]);
     assert!(answer(100).is_ok());
-    let error = answer(1_100).err().expect("there are 1,210,000 groups").to_string();
+    let error = answer(1_100).expect_err("there are 1,210,000 groups").to_string();
     assert!(error.contains("more than 1000000 groups"), "{error}");
 }
