@@ -2,6 +2,7 @@
 
 mod drop;
 mod drop_replicas;
+mod fair;
 mod feed;
 mod feed_tail;
 mod grouping;
@@ -130,6 +131,7 @@ pub const BENCHES: &[Bench] = &[
     feed::SMALL,
     feed_tail::BENCH,
     visible::BENCH,
+    fair::BENCH,
     drop::BENCH,
     restart::MEMORY,
     restart::START,

@@ -149,6 +149,16 @@ pub enum Error {
         /// What it may ask in a second.
         quota: f64,
     },
+    /// More is asked than the operator allows.
+    #[error("{of} is asked more than {limit} times a second; ask again in a second, or raise {flag}")]
+    OverRate {
+        /// The key of the limit: a group or an address.
+        of: String,
+        /// Requests a second.
+        limit: f64,
+        /// The setting that chooses it.
+        flag: &'static str,
+    },
     /// The request took longer than it may.
     #[error("the request did not end within {0:?}; ask for less, or raise its timeout")]
     Timeout(Duration),
@@ -305,7 +315,7 @@ impl Error {
             Error::Conflict(_) => Kind::Conflict,
             Error::Condition(_) => Kind::Precondition,
             Error::TooLarge { .. } | Error::OperationTooLarge { .. } => Kind::TooLarge,
-            Error::Overloaded | Error::OverQuota { .. } => Kind::Overloaded,
+            Error::Overloaded | Error::OverQuota { .. } | Error::OverRate { .. } => Kind::Overloaded,
             Error::Timeout(_) | Error::Unknown(_) => Kind::Timeout,
             Error::Remote { status, .. } => Kind::of(*status),
             Error::Store(error) => store_kind(error),

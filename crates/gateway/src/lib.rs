@@ -37,5 +37,6 @@ pub use deployment::{Deployment, pack};
 pub use error::{Error, Kind, StartError};
 pub use http::{Answers, routed, serve};
 pub use node::Node;
+pub use pool::WORK_SLICE;
 pub use server::{Intake, Server, runtime};
 pub use settings::{Settings, TlsFiles};

@@ -38,6 +38,8 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
 }
 
 async fn answer(node: &Arc<Node>, request: Request) -> Result<Value, Error> {
+    let peer = request.extensions().get();
+    node.quotas().admit_address(peer, Instant::now(), node.metrics())?;
     let deployment = node.deployments().current()?;
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let base =

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hyper::HeaderMap;
 use millrace_env::{BoundedDisk, RealDisk};
 use millrace_indexing::Columns;
 use millrace_schema::{Application, Draft};
 use millrace_store::{Options, Store, Tuning};
 
 use crate::access_log::AccessLog;
-use crate::cluster::{Cluster, Forwarder};
+use crate::cluster::{Cluster, Forwarder, HOP};
 use crate::config_api::Sessions;
 use crate::deployment::Deployment;
 use crate::deployments::Deployments;
@@ -73,6 +74,7 @@ impl Node {
         let access_log = settings.access_log.as_deref().map(|path| {
             AccessLog::open(path).map_err(|source| StartError::AccessLog { path: path.to_owned(), source })
         });
+        let quotas = Quotas::new(&settings);
         let node = Arc::new(Node {
             access_log: access_log.transpose()?,
             cluster: OnceLock::new(),
@@ -84,7 +86,7 @@ impl Node {
             sessions: Sessions::default(),
             reindexings,
             metrics: Metrics::new(),
-            quotas: Quotas::default(),
+            quotas,
             models,
             pool,
             upkeep: Upkeep::default(),
@@ -122,6 +124,11 @@ impl Node {
     /// The cluster that it is one of.
     pub(crate) fn cluster(&self) -> Option<&Arc<dyn Cluster>> {
         self.cluster.get()
+    }
+
+    /// Whether a request comes from a client, and not from another node of the cluster. A node that is alone knows no other.
+    pub(crate) fn is_from_client(&self, headers: &HeaderMap) -> bool {
+        self.cluster().is_none() || !headers.contains_key(HOP)
     }
 
     /// The way to other nodes.

@@ -1,173 +1,394 @@
-//! The one door from waiting to computing: a bounded queue in front of as many threads as there are cores.
+//! Threads for CPU-bound and disk-bound work, with a bounded queue for each flow of requests in front.
 //!
-//! Whoever waits may leave: work whose caller is gone when its turn comes is dropped unbegun. A full queue refuses at once.
+//! As many pieces of work run at one time as there are cores: each holds a *place*. [`turns`] decides whose turn it is when a place
+//! becomes free. Single documents have one more place, so that they need not wait until a query gives way.
+//!
+//! Work that runs for long calls [`pause`] again and again, where it can be interrupted. Once it has held its place for a quantum and
+//! others wait, it gives the place to whoever's turn it is; its thread sleeps until its own turn comes. What it read so far stays in
+//! memory meanwhile, so the number of sleeping threads is bounded ([`ASLEEP_MAX`]): beyond that, work keeps its place to its end.
+//!
+//! A caller may leave: work whose caller is gone when its turn comes is dropped unbegun. Full queues refuse at once.
 
+mod flow;
+mod turns;
+
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use millrace_model::Cores;
 use tokio::sync::oneshot;
 
+pub(crate) use self::flow::WorkFlow;
+pub use self::turns::WORK_SLICE;
+use self::turns::{Admission, FlowIndex, QUANTUM, QueueBounds, Turn, TurnScheduler};
 use crate::Error;
 
-/// Work that looks by itself whether anybody still waits for it.
-type Job = Box<dyn FnOnce() + Send>;
+/// The most pieces of work that have been begun and wait to go on.
+const ASLEEP_MAX: usize = 64;
 
-/// Threads for CPU-bound and disk-bound work. They end when the pool is dropped, after the work that is queued.
+/// The part of the whole queue that one flow may fill.
+const FLOW_SHARE: usize = 4;
+
+/// Places beyond the number of cores that only short work may use.
+const SHORT_PLACES: usize = 1;
+
+/// Threads that were added while others slept end after so long without work.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// Threads for work. They end when the pool is dropped, after the work that is queued.
 pub struct Pool {
-    queue: Arc<Queue>,
+    shared: Arc<Shared>,
 }
 
-struct Queue {
+struct Shared {
     state: Mutex<State>,
-    changed: Condvar,
-    capacity: usize,
+    /// Rung when there is granted work without a thread.
+    granted: Condvar,
+    /// Pieces of work that wait, as of the last change: read without the lock.
+    waiting: AtomicUsize,
+    places: usize,
+    cores: Cores,
 }
 
-#[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    turns: TurnScheduler<Waiting>,
+    /// Work that has a place and waits for its thread to wake up.
+    granted: VecDeque<GrantedJob>,
+    /// Places that are held.
+    held: usize,
+    threads: usize,
+    /// Threads that wait for granted work and were not rung for.
+    idle: usize,
+    /// Threads that were rung for or started, and have not looked for work since.
+    rung: usize,
+    /// Threads whose work gave way.
+    asleep: usize,
     closed: bool,
 }
 
-impl Queue {
-    /// The state. A thread that panicked cannot have left it half changed: nothing in here panics while holding it.
+/// What waits for a place.
+enum Waiting {
+    /// Work that was not begun.
+    Job(Box<dyn Job>),
+    /// A thread whose work gave way.
+    Thread(Arc<Sleeper>),
+}
+
+struct GrantedJob {
+    flow: FlowIndex,
+    job: Box<dyn Job>,
+}
+
+/// Wakes one thread.
+#[derive(Default)]
+struct Sleeper {
+    changed: Condvar,
+    /// Whether it has a place again. Changed under the lock of [`Shared::state`].
+    has_place: AtomicBool,
+}
+
+/// A request's work.
+trait Job: Send {
+    fn run(self: Box<Self>);
+    fn refuse(self: Box<Self>);
+    fn is_abandoned(&self) -> bool;
+}
+
+struct RequestJob<T, F> {
+    caller: oneshot::Sender<Result<T, Error>>,
+    work: F,
+}
+
+impl<T: Send, F: FnOnce() -> T + Send> Job for RequestJob<T, F> {
+    fn run(self: Box<Self>) {
+        if self.caller.is_closed() {
+            return;
+        }
+        let RequestJob { caller, work } = *self;
+        // A panic drops the sender, which the receiver sees; the thread lives on.
+        if let Ok(value) = catch_unwind(AssertUnwindSafe(work)) {
+            // The receiver may have left meanwhile: then nobody wants the value.
+            let _ = caller.send(Ok(value));
+        }
+    }
+
+    fn refuse(self: Box<Self>) {
+        // As above.
+        let _ = self.caller.send(Err(Error::Overloaded));
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.caller.is_closed()
+    }
+}
+
+/// The work of a thread of a pool.
+struct CurrentWork {
+    shared: Arc<Shared>,
+    flow: FlowIndex,
+    /// The time of its place up to here was charged.
+    since: Instant,
+    sleeper: Arc<Sleeper>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<CurrentWork>> = const { RefCell::new(None) };
+}
+
+/// Lets others have the thread's place, where it has held that for a quantum and it is not its turn any more. Returns true if it
+/// slept meanwhile. Does nothing outside of a pool.
+///
+/// Call it where nothing is locked. Cost: nanoseconds, unless others wait and the quantum is over.
+pub(crate) fn pause(now: Instant) -> bool {
+    CURRENT.with_borrow_mut(|current| current.as_mut().is_some_and(|current| current.pause(now)))
+}
+
+impl CurrentWork {
+    fn pause(&mut self, now: Instant) -> bool {
+        let held = now.saturating_duration_since(self.since);
+        if held < QUANTUM || self.shared.waiting.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let slept = Shared::give_way(&self.shared, self.flow, &self.sleeper, held);
+        self.since = if slept { Instant::now() } else { now };
+        slept
+    }
+}
+
+impl State {
+    /// Whose turn it is, where there is a place for that.
+    fn next_turn(&mut self, places: usize) -> Option<Turn<Waiting>> {
+        if self.held >= places + SHORT_PLACES {
+            return None;
+        }
+        self.turns.next(self.held >= places)
+    }
+
+    fn give_place(&mut self, Turn { flow, work }: Turn<Waiting>) {
+        self.held += 1;
+        match work {
+            Waiting::Job(job) => self.granted.push_back(GrantedJob { flow, job }),
+            Waiting::Thread(sleeper) => {
+                self.asleep -= 1;
+                sleeper.has_place.store(true, Ordering::Relaxed);
+                sleeper.changed.notify_one();
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The state. Only an assertion of the scheduler panics while it is held; the pool then goes on as far as it can.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self) -> Option<Job> {
-        let mut state = self.lock();
-        loop {
-            if let Some(job) = state.jobs.pop_front() {
-                return Some(job);
+    /// Gives places to work in turn, as long as there are any.
+    fn grant(&self, state: &mut State) {
+        while let Some(turn) = state.next_turn(self.places) {
+            state.give_place(turn);
+        }
+        self.waiting.store(state.turns.waiting(), Ordering::Relaxed);
+    }
+
+    /// Rings for threads, or starts some, until all granted work has one.
+    fn ring(shared: &Arc<Shared>, state: &mut State) {
+        while state.rung < state.granted.len() {
+            if state.idle > 0 {
+                state.idle -= 1;
+                shared.granted.notify_one();
+            } else if let Err(error) = Shared::start_thread(shared, state) {
+                tracing::error!(%error, "a thread for work cannot be started; the work waits for another thread");
+                return;
             }
-            if state.closed {
+            state.rung += 1;
+        }
+    }
+
+    fn start_thread(shared: &Arc<Shared>, state: &mut State) -> std::io::Result<()> {
+        let worker = Arc::clone(shared);
+        let builder = std::thread::Builder::new().name(format!("work-{}", state.threads));
+        builder.spawn(move || Shared::work(&worker))?;
+        state.threads += 1;
+        Ok(())
+    }
+
+    /// The life of a thread.
+    fn work(shared: &Arc<Shared>) {
+        let sleeper = Arc::new(Sleeper::default());
+        let mut state = shared.lock();
+        while let Some(locked) = shared.wait_until_rung(state) {
+            state = locked;
+            while let Some(GrantedJob { flow, job }) = state.granted.pop_front() {
+                Shared::ring(shared, &mut state);
+                drop(state);
+                let uncharged = Shared::run(shared, flow, &sleeper, job);
+                state = shared.lock();
+                state.turns.charge(flow, uncharged);
+                state.turns.end(flow);
+                state.held -= 1;
+                shared.grant(&mut state);
+            }
+            state.idle += 1;
+        }
+    }
+
+    /// Waits for granted work, on a thread that counts as idle, or was started since there is some. None when the thread is to end.
+    fn wait_until_rung<'s>(&'s self, mut state: MutexGuard<'s, State>) -> Option<MutexGuard<'s, State>> {
+        let mut is_surplus = false;
+        loop {
+            // A ring is for the first thread that notices; the one that was meant finds nothing, and is idle in its place.
+            while state.rung > 0 {
+                state.rung -= 1;
+                if !state.granted.is_empty() {
+                    return Some(state);
+                }
+                state.idle += 1;
+            }
+            if state.closed || is_surplus {
+                state.idle -= 1;
+                state.threads -= 1;
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.granted.wait_timeout(state, IDLE_MAX).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            is_surplus = waited.1.timed_out() && state.threads > self.places + SHORT_PLACES;
         }
+    }
+
+    /// Runs a job on this thread. Returns the time that is not charged yet.
+    fn run(shared: &Arc<Shared>, flow: FlowIndex, sleeper: &Arc<Sleeper>, job: Box<dyn Job>) -> Duration {
+        let (shared_too, sleeper) = (Arc::clone(shared), Arc::clone(sleeper));
+        let current = CurrentWork { shared: shared_too, flow, since: Instant::now(), sleeper };
+        CURRENT.set(Some(current));
+        shared.cores.occupy(|| job.run());
+        let current = CURRENT.take().expect("it was set above, and only a thread's own loop changes it");
+        current.since.elapsed()
+    }
+
+    /// Charges the work of this thread, and lets others have its place if it is their turn. Returns true if it slept until its own.
+    fn give_way(shared: &Arc<Shared>, flow: FlowIndex, sleeper: &Arc<Sleeper>, held: Duration) -> bool {
+        let mut state = shared.lock();
+        state.turns.charge(flow, held);
+        if state.asleep >= ASLEEP_MAX {
+            return false;
+        }
+        state.asleep += 1;
+        state.held -= 1;
+        state.turns.give_way(flow, Waiting::Thread(Arc::clone(sleeper)));
+        shared.grant(&mut state);
+        Shared::ring(shared, &mut state);
+        if sleeper.has_place.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        drop(state);
+        shared.cores.rest(|| {
+            let mut state = shared.lock();
+            while !sleeper.has_place.swap(false, Ordering::Relaxed) {
+                state = sleeper.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        });
+        true
     }
 }
 
 impl Pool {
-    /// Starts `threads` threads, which count among the busy cores while they work; at most `capacity` jobs wait for them.
+    /// Starts the threads of `places` pieces of work at a time, which count among the busy cores while they run; at most `capacity`
+    /// wait, of one flow a quarter of that.
     ///
     /// # Errors
     /// The operating system refuses a thread.
-    pub fn new(threads: usize, capacity: usize, cores: &Cores) -> std::io::Result<Self> {
-        let queue =
-            Arc::new(Queue { state: Mutex::new(State::default()), changed: Condvar::new(), capacity });
-        for number in 0..threads.max(1) {
-            let (queue, cores) = (Arc::clone(&queue), cores.clone());
-            std::thread::Builder::new().name(format!("work-{number}")).spawn(move || {
-                while let Some(job) = queue.next() {
-                    cores.occupy(job);
-                }
-            })?;
+    pub fn new(places: usize, capacity: usize, cores: &Cores) -> std::io::Result<Self> {
+        let bounds = QueueBounds { flow: (capacity / FLOW_SHARE).max(1), all: capacity };
+        let state = State {
+            turns: TurnScheduler::new(bounds),
+            granted: VecDeque::new(),
+            held: 0,
+            threads: 0,
+            idle: 0,
+            rung: 0,
+            asleep: 0,
+            closed: false,
+        };
+        let places = places.max(1);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            granted: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            places,
+            cores: cores.clone(),
+        });
+        let pool = Pool { shared };
+        let mut state = pool.shared.lock();
+        for _ in 0..places + SHORT_PLACES {
+            Shared::start_thread(&pool.shared, &mut state)?;
+            state.rung += 1;
         }
-        Ok(Pool { queue })
+        drop(state);
+        Ok(pool)
     }
 
-    /// How many jobs wait.
+    /// Pieces of work that wait for a place.
     pub fn waiting(&self) -> usize {
-        self.queue.lock().jobs.len()
+        self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs `work` on one of the threads. Dropping the future before the work began means that it never begins.
+    /// Runs short work on one of the threads, as [`Pool::run_in`] does, in a queue that all such work shares.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] when the queue is full; [`Error::Internal`] when the work panicked.
+    /// As [`Pool::run_in`].
     pub async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let (sender, receiver) = oneshot::channel();
-        let job: Job = Box::new(move || {
-            if sender.is_closed() {
-                return;
-            }
-            // A panic drops the sender, which the receiver sees; the thread lives on.
-            if let Ok(value) = catch_unwind(AssertUnwindSafe(work)) {
-                // The receiver may have left meanwhile: then nobody wants the value.
-                let _ = sender.send(value);
-            }
-        });
-        {
-            let mut state = self.queue.lock();
-            if state.jobs.len() >= self.queue.capacity {
-                return Err(Error::Overloaded);
-            }
-            state.jobs.push_back(job);
-        }
-        self.queue.changed.notify_one();
+        self.run_in(WorkFlow::short(), work).await
+    }
+
+    /// Runs `work` on one of the threads when it is the turn of its flow. Dropping the future before the work began means that it never
+    /// begins.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] when the queue of the flow is full, or all together are and no other is longer; or when that happens to
+    /// another flow while this one's queue is the longest. [`Error::Internal`] when the work panicked.
+    pub(crate) async fn run_in<T, F>(&self, flow: WorkFlow, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let (caller, receiver) = oneshot::channel();
+        self.submit(&flow, Box::new(RequestJob { caller, work }));
         receiver
             .await
-            .map_err(|_| Error::Internal("the request's work ended in a panic; see the log".to_owned()))
+            .map_err(|_| Error::Internal("the request's work ended in a panic; see the log".to_owned()))?
+    }
+
+    fn submit(&self, flow: &WorkFlow, job: Box<dyn Job>) {
+        let is_abandoned = |waiting: &Waiting| matches!(waiting, Waiting::Job(job) if job.is_abandoned());
+        let mut state = self.shared.lock();
+        let refused = match state.turns.push(flow, Waiting::Job(job), &is_abandoned) {
+            Admission::Queued => None,
+            Admission::QueuedInsteadOf(work) | Admission::Refused(work) => Some(work),
+        };
+        self.shared.grant(&mut state);
+        Shared::ring(&self.shared, &mut state);
+        drop(state);
+        if let Some(Waiting::Job(job)) = refused {
+            job.refuse();
+        }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.queue.lock().closed = true;
-        self.queue.changed.notify_all();
+        self.shared.lock().closed = true;
+        self.shared.granted.notify_all();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc;
-    use std::time::Duration;
-
-    use super::*;
-
-    fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime of this thread")
-    }
-
-    #[test]
-    fn work_whose_caller_left_is_never_begun() {
-        let pool = Arc::new(Pool::new(1, 8, &Cores::default()).expect("one thread"));
-        let (release, blocked) = mpsc::channel::<()>();
-        let begun = Arc::new(AtomicUsize::new(0));
-        runtime().block_on(async {
-            let first = pool.run(move || blocked.recv().is_ok());
-            let counter = Arc::clone(&begun);
-            let second = pool.run(move || counter.fetch_add(1, Ordering::SeqCst));
-            let mut first = Box::pin(first);
-            assert!(tokio::time::timeout(Duration::from_millis(20), &mut first).await.is_err());
-            assert!(tokio::time::timeout(Duration::from_millis(20), second).await.is_err(), "it must queue");
-            release.send(()).expect("the first job waits for this");
-            assert!(first.await.expect("the first job ends"));
-            pool.run(|| ()).await.expect("a third job runs");
-        });
-        assert_eq!(begun.load(Ordering::SeqCst), 0);
-    }
-
-    #[test]
-    fn a_full_queue_refuses() {
-        let pool = Pool::new(1, 1, &Cores::default()).expect("one thread");
-        let (release, blocked) = mpsc::channel::<()>();
-        runtime().block_on(async {
-            let mut running = Box::pin(pool.run(move || blocked.recv().is_ok()));
-            assert!(tokio::time::timeout(Duration::from_millis(50), &mut running).await.is_err());
-            let mut queued = Box::pin(pool.run(|| ()));
-            assert!(tokio::time::timeout(Duration::from_millis(5), &mut queued).await.is_err());
-            assert!(matches!(pool.run(|| ()).await, Err(Error::Overloaded)));
-            release.send(()).expect("the first job waits for this");
-            queued.await.expect("the queued job runs");
-        });
-    }
-
-    #[test]
-    fn a_panic_is_an_error_and_the_thread_lives() {
-        let pool = Pool::new(1, 8, &Cores::default()).expect("one thread");
-        runtime().block_on(async {
-            assert!(matches!(pool.run(|| -> () { panic!("on purpose") }).await, Err(Error::Internal(_))));
-            assert_eq!(pool.run(|| 7).await.expect("the thread goes on"), 7);
-        });
-    }
-}
+mod tests;

@@ -1,22 +1,57 @@
-//! How much clients may ask in a second, as their queries say: `rate.id`, `rate.quota`, `rate.cost`, `rate.dryRun`.
+//! Requests a second.
 //!
-//! Each id has an allowance of as much as its quota, which fills again as time passes. A query is let through while something of it is
-//! left, and then takes its cost; what it takes beyond is paid back first. Quotas are each node's own.
+//! Two limits are the operator's and count what the server knows of itself: requests for the documents of one group, and requests from one
+//! address (`--group-rate-max`, `--address-rate-max`). A third is advice: what queries say of their client (`rate.id`, `rate.quota`,
+//! `rate.cost`, `rate.dryRun`) holds for clients that say it, and no other.
+//!
+//! Each key has an allowance of as much as may be asked in a second, which fills again as time passes. A request is let through while
+//! something of it is left, and then takes its cost; what it takes beyond is paid back first. Limits are each node's own, and count where a
+//! client's request arrives: not again at the nodes to which it is handed on.
 
-use std::collections::{BTreeMap, HashMap};
+mod allowances;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::Error;
+use millrace_document::Group;
+use millrace_store::ViewScope;
+
+use self::allowances::AllowanceTable;
+use crate::access_log::Peer;
 use crate::metrics::{Metric, Metrics};
+use crate::{Error, Settings};
 
-/// So many ids are kept; beyond, those are forgotten first that have all of their allowance.
-const IDS_MAX: usize = 100_000;
+/// The most keys of one kind that are kept.
+const KEYS_MAX: usize = 100_000;
 
-/// What the ids that asked lately have left.
-#[derive(Default)]
+/// The limits of a node, and what is left of them.
 pub(crate) struct Quotas {
-    left: Mutex<HashMap<String, Allowance>>,
+    groups: RateLimit<Group>,
+    addresses: RateLimit<IpAddr>,
+    claims: Mutex<AllowanceTable<String>>,
+}
+
+/// A limit on requests a second for each key.
+struct RateLimit<K> {
+    /// None for no limit.
+    per_second: Option<f64>,
+    left: Mutex<AllowanceTable<K>>,
+}
+
+impl<K: Clone + Eq + std::hash::Hash + Ord> RateLimit<K> {
+    fn new(per_second: Option<f64>) -> Self {
+        RateLimit { per_second, left: Mutex::new(AllowanceTable::new(KEYS_MAX)) }
+    }
+
+    /// The limit that a request goes over, if it does.
+    fn exceeded(&self, key: &K, now: Instant) -> Option<f64> {
+        let limit = self.per_second?;
+        // A table is whole even where a thread that held it panicked.
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        (!left.take(key, limit, 1.0, now)).then_some(limit)
+    }
 }
 
 /// What a query says of its client.
@@ -26,13 +61,6 @@ pub(crate) struct Claim {
     quota: f64,
     cost: f64,
     dry_run: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Allowance {
-    left: f64,
-    quota: f64,
-    at: Instant,
 }
 
 impl Claim {
@@ -55,46 +83,74 @@ impl Claim {
 }
 
 impl Quotas {
-    /// Lets a query through, or refuses it since its client has asked for as much as it may.
-    pub fn admit(&self, claim: &Claim, now: Instant, metrics: &Metrics) -> Result<(), Error> {
-        if self.takes(claim, now) {
+    pub fn new(settings: &Settings) -> Self {
+        Quotas {
+            groups: RateLimit::new(settings.group_rate_max),
+            addresses: RateLimit::new(settings.address_rate_max),
+            claims: Mutex::new(AllowanceTable::new(KEYS_MAX)),
+        }
+    }
+
+    /// Counts a request by the address of its client.
+    ///
+    /// # Errors
+    /// [`Error::OverRate`].
+    pub fn admit_address(&self, peer: Option<&Peer>, now: Instant, metrics: &Metrics) -> Result<(), Error> {
+        let Some(peer) = peer else { return Ok(()) };
+        // One client may have all addresses of a network of 64 bits.
+        let address = match peer.address.ip().to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+            address => address,
+        };
+        let Some(limit) = self.addresses.exceeded(&address, now) else { return Ok(()) };
+        metrics.count(Metric::OverQuota);
+        Err(Error::OverRate { of: format!("the server, from {address},"), limit, flag: "--address-rate-max" })
+    }
+
+    /// Counts a request by the groups whose documents it asks for.
+    ///
+    /// # Errors
+    /// [`Error::OverRate`].
+    pub fn admit_scope(&self, scope: &ViewScope, now: Instant, metrics: &Metrics) -> Result<(), Error> {
+        match scope {
+            ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {
+                groups.iter().try_for_each(|group| self.admit_group(group, now, metrics))
+            }
+            ViewScope::Buckets(_) | ViewScope::All => Ok(()),
+        }
+    }
+
+    /// Counts a request for documents of a group.
+    ///
+    /// # Errors
+    /// [`Error::OverRate`].
+    pub fn admit_group(&self, group: &Group, now: Instant, metrics: &Metrics) -> Result<(), Error> {
+        let Some(limit) = self.groups.exceeded(group, now) else { return Ok(()) };
+        metrics.count(Metric::OverQuota);
+        let of = match group {
+            Group::None => "documents without a group".to_owned(),
+            Group::Number(number) => format!("group {number}"),
+            Group::Name(name) => format!("group '{name}'"),
+        };
+        Err(Error::OverRate { of, limit, flag: "--group-rate-max" })
+    }
+
+    /// Lets a query through, or refuses it since its client has asked for as much as it says that it may.
+    ///
+    /// # Errors
+    /// [`Error::OverQuota`].
+    pub fn admit_claim(&self, claim: &Claim, now: Instant, metrics: &Metrics) -> Result<(), Error> {
+        // As above.
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        if claims.take(&claim.id, claim.quota, claim.cost, now) {
             return Ok(());
         }
+        drop(claims);
         metrics.count(Metric::OverQuota);
         match claim.dry_run {
             true => Ok(()),
             false => Err(Error::OverQuota { id: claim.id.clone(), quota: claim.quota }),
         }
-    }
-
-    fn takes(&self, claim: &Claim, now: Instant) -> bool {
-        // A map is whole even where a thread that held it panicked.
-        let mut ids = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        if ids.len() >= IDS_MAX && !ids.contains_key(&claim.id) {
-            ids.retain(|_, allowance| !allowance.is_full(now));
-            if ids.len() >= IDS_MAX {
-                ids.clear();
-            }
-        }
-        let full = Allowance { left: claim.quota, quota: claim.quota, at: now };
-        let allowance = ids.entry(claim.id.clone()).or_insert(full);
-        *allowance = Allowance { left: allowance.left(claim.quota, now), ..full };
-        let is_left = allowance.left > 0.0;
-        if is_left {
-            allowance.left -= claim.cost;
-        }
-        is_left
-    }
-}
-
-impl Allowance {
-    /// What is left at an instant, where so much comes back in a second.
-    fn left(self, quota: f64, now: Instant) -> f64 {
-        (self.left + quota * now.saturating_duration_since(self.at).as_secs_f64()).min(quota)
-    }
-
-    fn is_full(self, now: Instant) -> bool {
-        self.left(self.quota, now) >= self.quota
     }
 }
 
@@ -110,25 +166,42 @@ mod tests {
         Claim::of(&parameters).map_err(|error| error.to_string())
     }
 
+    fn quotas(group: Option<f64>, address: Option<f64>) -> Quotas {
+        let settings = Settings::new("unused".into());
+        Quotas::new(&Settings { group_rate_max: group, address_rate_max: address, ..settings })
+    }
+
     #[test]
-    fn an_allowance_is_spent_and_fills_again() {
-        let (quotas, start) = (Quotas::default(), Instant::now());
-        let takes = |text: &str, millis: u64| {
-            let claim = claim(text).expect("numbers").expect("a claim");
-            quotas.takes(&claim, start + Duration::from_millis(millis))
+    fn the_server_counts_groups_and_addresses_whatever_a_query_says() {
+        let (metrics, start) = (Metrics::new(), Instant::now());
+        let limited = quotas(Some(2.0), Some(3.0));
+        let group = |name: &str, millis: u64| {
+            let scope = ViewScope::Groups(vec![Group::Name(name.to_owned())]);
+            let now = start + Duration::from_millis(millis);
+            limited.admit_scope(&scope, now, &metrics).map_err(|error| error.to_string())
         };
-        let two = "id=a&quota=2";
-        assert_eq!([takes(two, 0), takes(two, 0), takes(two, 0)], [true, true, false]);
-        assert!(takes("id=b&quota=2", 0), "another id has its own");
-        assert!(takes(two, 500) && !takes(two, 500), "half a second is worth one query");
-        assert!(
-            takes(two, 9_000) && takes(two, 9_000) && !takes(two, 9_000),
-            "no more than a second is saved"
+        assert_eq!(
+            [group("a", 0).is_ok(), group("a", 0).is_ok(), group("a", 0).is_ok()],
+            [true, true, false]
         );
-        let dear = "id=c&quota=2&cost=6";
-        assert!(takes(dear, 0) && !takes(dear, 1_500), "what was taken beyond is paid back first");
-        assert!(takes(dear, 2_500));
-        assert!(!takes("id=d&quota=0", 0));
+        let refused =
+            "group 'a' is asked more than 2 times a second; ask again in a second, or raise --group-rate-max";
+        assert_eq!(group("a", 0), Err(refused.to_owned()));
+        assert_eq!((group("b", 0), group("a", 600)), (Ok(()), Ok(())));
+        let address = |text: &str| {
+            let address = text.parse().expect("an address");
+            let peer = Peer { address, tls: false, is_node: false };
+            limited.admit_address(Some(&peer), start, &metrics).is_ok()
+        };
+        let asked = ["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::1]:9", "[2001:db8::3]:1"];
+        assert_eq!(asked.map(address), [true, true, true, false], "addresses of one network");
+        assert!(address("[2001:db8:0:1::1]:1") && address("192.0.2.1:1"));
+        let same = ["192.0.2.1:2", "[::ffff:192.0.2.1]:3", "192.0.2.1:4"];
+        assert_eq!(same.map(address), [true, true, false]);
+        let unlimited = quotas(None, None);
+        for _ in 0..9 {
+            assert!(unlimited.admit_group(&Group::None, start, &metrics).is_ok());
+        }
     }
 
     #[test]

@@ -148,7 +148,7 @@ async fn search(
         return Ok(Answer::Response(share::answer(node, deployment, request, started).await?));
     }
     let Asked { query, told, aim, apart } =
-        asked(node, &deployment, &headers, &hop, request, started, format).await?;
+        asked(node, &deployment, &headers, request, started, format).await?;
     let format = *format;
     if let Aim::Prompt(question) = &aim
         && !question.searches()
@@ -158,7 +158,10 @@ async fn search(
     if let Some(apart) = apart {
         let found = apart.run(node, &deployment, &query, started).await?;
         let (at, of) = (Arc::clone(node), Arc::clone(&query));
-        let made = node.pool().run(move || finish((&at, &of, started), &found, &aim)).await??;
+        let made = node
+            .pool()
+            .run_in(run::flow(&query)?, move || finish((&at, &of, started), &found, &aim))
+            .await??;
         return made.answer(&query, format).await;
     }
     let timeout = query.timeout;
@@ -200,20 +203,25 @@ async fn asked(
     node: &Node,
     deployment: &Arc<Deployment>,
     headers: &HeaderMap,
-    hop: &Hop,
     request: extract::Request,
     started: Instant,
     format: &mut Format,
 ) -> Result<Asked, Error> {
-    let (mut parameters, limits) =
-        parameters::read(deployment, node.settings().request_bytes_max, request).await?;
+    let is_from_client = node.is_from_client(headers);
+    let peer = request.extensions().get().filter(|_| is_from_client);
+    node.quotas().admit_address(peer, started, node.metrics())?;
+    let mut parameters = parameters::read(node.settings().request_bytes_max, request).await?;
+    if is_from_client {
+        parameters::check(&parameters)?;
+    }
+    let limits = parameters::fill_in(deployment, &mut parameters)?;
     *format = Format::of(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates
-        && *hop == Hop::Client
+        && is_from_client
         && let Some(claim) = Claim::of(&parameters)?
     {
-        node.quotas().admit(&claim, started, node.metrics())?;
+        node.quotas().admit_claim(&claim, started, node.metrics())?;
     }
     let question = Question::of(deployment, &mut parameters, headers)?;
     if matches!(format, Format::Events) && question.is_none() {
@@ -231,6 +239,9 @@ async fn asked(
         federation::Way::Apart(apart) => Some(apart.asking(node, deployment, &rewritten.query).await?),
     };
     let Rewritten { query, told } = rewritten;
+    if is_from_client {
+        node.quotas().admit_scope(&run::scope(&query)?, started, node.metrics())?;
+    }
     if container.checks_encoding {
         check_encoding(&query)?;
         apart.iter().flat_map(apart::Asking::queries).try_for_each(check_encoding)?;
@@ -288,7 +299,7 @@ async fn make(request: &Request, here: &Here, aim: &Aim) -> Result<Made, Error> 
     let made = match node.cluster().filter(|_| here.gathers) {
         Some(cluster) => {
             let found = spread::run(request, &**cluster).await?;
-            node.pool().run(move || finish(working.asked(), &found, &aim)).await
+            node.pool().run_in(request.flow()?, move || finish(working.asked(), &found, &aim)).await
         }
         None => {
             let work = move || {
@@ -296,7 +307,7 @@ async fn make(request: &Request, here: &Here, aim: &Aim) -> Result<Made, Error> 
                 found.result.coverage.non_ideal |= !full;
                 finish(working.asked(), &found, &aim)
             };
-            node.pool().run(work).await
+            node.pool().run_in(request.flow()?, work).await
         }
     };
     made?

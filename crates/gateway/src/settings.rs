@@ -27,6 +27,11 @@ pub struct Settings {
     pub threads: usize,
     /// Requests that may wait for a thread.
     pub queue_max: usize,
+    /// Requests a second for the documents of one group; more are refused. None for no limit. Each node counts for itself.
+    pub group_rate_max: Option<f64>,
+    /// Requests a second from one address, of IPv6 from one network of 64 bits; more are refused. None for no limit. Each node counts for
+    /// itself.
+    pub address_rate_max: Option<f64>,
     /// Bytes of columns kept in memory between requests.
     pub cache_bytes: u64,
     /// The file to which a line is appended for each request to the data port.
@@ -71,6 +76,8 @@ impl Settings {
             request_bytes_max: 64 << 20,
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             queue_max: 4096,
+            group_rate_max: None,
+            address_rate_max: None,
             cache_bytes: 512 << 20,
             access_log: None,
             disk_reserve: 256 << 20,

@@ -80,7 +80,7 @@ impl Request {
             if size.is_none_or(|size| size > limit) {
                 return Err(Error::invalid(format!(
                     "the request could give {} groups and hits, more than grouping.globalMaxGroups allows ({limit}); \
-                     set a lower max(…) on every level, or raise the limit",
+                     set a lower max(…) on every level, or raise the limit in a query profile",
                     size.map_or("an unlimited number of".to_owned(), |size| size.to_string())
                 )));
             }

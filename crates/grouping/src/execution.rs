@@ -13,6 +13,19 @@ use crate::level::{Grouping, GroupsList, Level};
 use crate::node::{Context, Node};
 use crate::table::Table;
 
+/// The most groups that one request keeps in memory, whatever it shows: some hundred bytes each.
+const GROUPS_MAX: usize = 1_000_000;
+
+/// The most places in groups that the documents of one chunk may have: lists inside lists multiply them.
+const ROWS_MAX: usize = 4_000_000;
+
+fn too_many_groups() -> Error {
+    Error::invalid(format!(
+        "the documents fall into more than {GROUPS_MAX} groups, and all are kept in memory until the first of them are known; \
+         group by something that more documents share, as with fixedwidth(…) or predefined(…), or search fewer documents"
+    ))
+}
+
 /// A hit inside a group, filled with a document summary at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HitRef {
@@ -185,8 +198,8 @@ impl Execution {
             slack: grouping.hit_slack(),
             paths: view.paths(),
         };
-        collector.level(&grouping.root, &mut self.root, &rows);
-        Ok(())
+        collector.level(&grouping.root, &mut self.root, &rows)?;
+        if self.root.groups() > GROUPS_MAX { Err(too_many_groups()) } else { Ok(()) }
     }
 }
 
@@ -214,6 +227,11 @@ impl LevelState {
                 })
                 .collect(),
         }
+    }
+
+    /// Groups at all places inside.
+    fn groups(&self) -> usize {
+        self.lists.iter().map(|list| list.table.len() + list.level.groups()).sum()
     }
 
     fn grow(&mut self, level: &Level, groups: usize) {
@@ -284,7 +302,7 @@ struct Collector<'b> {
 }
 
 impl<'b> Collector<'b> {
-    fn level(&self, level: &'b Level, state: &mut LevelState, rows: &Rows) {
+    fn level(&self, level: &'b Level, state: &mut LevelState, rows: &Rows) -> Result<(), Error> {
         for (row, group) in rows.rows.iter().zip(&rows.groups) {
             let (rank, score) = (&mut state.ranks[*group as usize], self.batch.score(*row as usize));
             if score > *rank {
@@ -317,10 +335,11 @@ impl<'b> Collector<'b> {
             }
         }
         for (spec, list) in level.lists.iter().zip(&mut state.lists) {
-            let inner = self.assign(spec, &mut list.table, rows);
+            let inner = self.assign(spec, &mut list.table, rows)?;
             list.level.grow(&spec.level, list.table.len());
-            self.level(&spec.level, &mut list.level, &inner);
+            self.level(&spec.level, &mut list.level, &inner)?;
         }
+        Ok(())
     }
 
     fn context<'e>(&'e self, row: u32, elements: &'e [u32]) -> Context<'e> {
@@ -328,11 +347,14 @@ impl<'b> Collector<'b> {
     }
 
     /// Assigns each row to its groups in a list.
-    fn assign(&self, list: &'b GroupsList, table: &mut Table, rows: &Rows) -> Rows {
+    ///
+    /// # Errors
+    /// There are too many groups, or places in them.
+    fn assign(&self, list: &'b GroupsList, table: &mut Table, rows: &Rows) -> Result<Rows, Error> {
         let width = rows.width + usize::from(list.binds);
         let mut inner = Rows { width, ..Rows::default() };
         if self.paths.is_fast() && self.assign_column(list, table, rows, &mut inner) {
-            return inner;
+            return Ok(inner);
         }
         let mut elements = Vec::with_capacity(width);
         for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
@@ -353,8 +375,11 @@ impl<'b> Collector<'b> {
                     inner.elements.extend_from_slice(&elements);
                 }
             }
+            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
+                return Err(too_many_groups());
+            }
         }
-        inner
+        Ok(inner)
     }
 
     /// Fast path for a plain field of whole numbers or text, without a filter, directly from its column.

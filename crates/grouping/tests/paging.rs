@@ -93,14 +93,29 @@ fn defaults_limit_what_is_not_limited() {
     check("all(group(customer) each(each(output(summary()))))", "customer['ann' hits(0)>  'bob' hits(1)>]>");
     check(
         "all(group(customer) max(inf) each(output(count())))",
-        "grouping: the request could give an unlimited number of groups and hits, more than grouping.globalMaxGroups allows (10000); set a lower max(…) on every level, or raise the limit",
+        "grouping: the request could give an unlimited number of groups and hits, more than grouping.globalMaxGroups allows (10000); set a lower max(…) on every level, or raise the limit in a query profile",
     );
     check(
         "all(group(customer) max(200) each(max(50) each(output(summary()))))",
-        "grouping: the request could give 10200 groups and hits, more than grouping.globalMaxGroups allows (10000); set a lower max(…) on every level, or raise the limit",
+        "grouping: the request could give 10200 groups and hits, more than grouping.globalMaxGroups allows (10000); set a lower max(…) on every level, or raise the limit in a query profile",
     );
     check(
         "all(group(customer) max(100) each(output(count()) max(99) each(output(summary()))))",
         "customer['ann'{count()=3} hits(0 3 6)  'bob'{count()=3} hits(1 4 7)  'cid'{count()=3} hits(2 5 8)]",
     );
+}
+
+/// Lists inside lists multiply: a few numbers in one document are a million groups, which a limit on what is shown does not keep out
+/// of memory.
+#[test]
+fn groups_in_memory_are_limited_whatever_is_shown() {
+    let sizes = |count: i32| Value::Array((0..count).map(Value::Int).collect());
+    let many =
+        |count: i32| Purchase { name: "0".to_owned(), score: 0.0, fields: vec![("sizes", sizes(count))] };
+    let text = "all(group(sizes) max(1) each(group(sizes) max(1) each(output(count()))))";
+    let request = &Request::parse(text).expect("it is right")[0];
+    let answer = |count| execute(request, &schema(), &settings("utc"), &[&[many(count)]]);
+    assert!(answer(100).is_ok());
+    let error = answer(1_100).expect_err("there are 1,210,000 groups").to_string();
+    assert!(error.contains("more than 1000000 groups"), "{error}");
 }

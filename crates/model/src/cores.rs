@@ -29,7 +29,7 @@ impl Cores {
     }
 
     /// Waits for something on this thread, which keeps no core busy meanwhile.
-    pub(crate) fn rest<T>(&self, wait: impl FnOnce() -> T) -> T {
+    pub fn rest<T>(&self, wait: impl FnOnce() -> T) -> T {
         let _resting = Counted::new(&self.0, false);
         wait()
     }

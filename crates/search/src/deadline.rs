@@ -12,7 +12,12 @@ pub struct Deadline {
     /// From then on, for the later steps together.
     rest: Duration,
     lost: Option<Arc<AtomicBool>>,
+    pause: Option<Pause>,
 }
+
+/// Called where a search can be interrupted, with the time. It may let other work have the thread's core; it returns true if time has passed
+/// meanwhile.
+pub type Pause = fn(Instant) -> bool;
 
 /// A step of a search that can take long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +35,7 @@ pub(crate) enum Step {
 impl Deadline {
     /// Documents are looked at until an instant.
     pub fn at(looking: Instant) -> Self {
-        Deadline { looking, rest: PUT_TOGETHER, lost: None }
+        Deadline { looking, rest: PUT_TOGETHER, lost: None, pause: None }
     }
 
     /// The later steps take no longer than this together.
@@ -43,7 +48,12 @@ impl Deadline {
         Deadline { lost: Some(lost), ..self }
     }
 
-    /// Whether it is time to stop with a step.
+    /// Calls `pause` between chunks of documents, in every step of a search.
+    pub fn pausing_with(self, pause: Pause) -> Self {
+        Deadline { pause: Some(pause), ..self }
+    }
+
+    /// Pauses, where that is asked for; then says if it is time to stop with a step. Called between chunks, with nothing locked.
     pub(crate) fn ends(&self, step: Step) -> bool {
         let later = match step {
             Step::Look => Duration::ZERO,
@@ -52,6 +62,10 @@ impl Deadline {
             Step::PutTogether => self.rest,
         };
         let is_lost = || self.lost.as_ref().is_some_and(|lost| lost.load(Ordering::Relaxed));
-        Instant::now().checked_duration_since(self.looking).is_some_and(|since| since >= later) || is_lost()
+        let mut now = Instant::now();
+        if self.pause.is_some_and(|pause| pause(now)) {
+            now = Instant::now();
+        }
+        now.checked_duration_since(self.looking).is_some_and(|since| since >= later) || is_lost()
     }
 }

@@ -22,7 +22,7 @@ mod sorting;
 mod trace;
 
 pub use collapse::{CollapseKeys, Collapsing};
-pub use deadline::Deadline;
+pub use deadline::{Deadline, Pause};
 pub use error::Error;
 pub use gathering::{Gathering, Next, run_gathered};
 pub use narrowed::Narrowed;

@@ -320,6 +320,59 @@ fn a_deadline_that_has_passed_is_told() {
     assert!(coverage.timed_out && coverage.documents == 0 && coverage.target == 6);
 }
 
+thread_local! {
+    static PAUSES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Every step that goes through the documents can be interrupted between chunks: whoever waits for the core waits for a chunk at most.
+#[test]
+fn every_step_pauses_between_chunks() {
+    #[track_caller]
+    fn check(step: &str, plan: Plan, seen: Option<&str>, least: usize) {
+        let schema = Arc::clone(&plan.schema);
+        let profile = Arc::new(Profile::compile(&schema, "default").unwrap());
+        let mut search = Search::new(Arc::new(plan), profile, "mails".into()).unwrap();
+        if let Some(text) = seen {
+            search = search.within(vec![Arc::new(Selection::parse(text).unwrap())]);
+        }
+        let counting = |_| {
+            PAUSES.set(PAUSES.get() + 1);
+            false
+        };
+        let deadline = Deadline::at(Instant::now() + Duration::from_secs(60)).pausing_with(counting);
+        PAUSES.set(0);
+        search.run(&view(&schema), &deadline).unwrap();
+        assert!(PAUSES.get() >= least, "{step}: {} pauses", PAUSES.get());
+        PAUSES.set(0);
+        spread(&Arc::new(search), &view(&schema), &deadline);
+        assert!(PAUSES.get() >= least, "{step}, for another node: {} pauses", PAUSES.get());
+    }
+    let schema = test_schema();
+    // There are three chunks.
+    let unranked = Plan { hits: 0, ..everything(&schema) };
+    check("matching", unranked, None, 3);
+    check("ranking", quick(&schema), None, 6);
+    let sorted = Plan { sorting: vec![by(SortBy::DocumentId, false)], ..everything(&schema) };
+    check("sorting", sorted.clone(), None, 4);
+    check("a selection", sorted, Some("test.date > 0"), 7);
+}
+
+#[test]
+fn a_deadline_that_passes_during_a_pause_is_noticed() {
+    let plan = everything(&test_schema());
+    let schema = Arc::clone(&plan.schema);
+    let profile = Arc::new(Profile::compile(&schema, "default").unwrap());
+    let search = Search::new(Arc::new(plan), profile, "mails".into()).unwrap();
+    let sleeping = |_| {
+        std::thread::sleep(Duration::from_millis(60));
+        true
+    };
+    let looking = Instant::now() + Duration::from_millis(50);
+    let outcome = search.run(&view(&schema), &Deadline::at(looking).pausing_with(sleeping)).unwrap();
+    let coverage = outcome.result.coverage;
+    assert!(coverage.timed_out && coverage.documents == 0, "{coverage:?}");
+}
+
 /// A view whose first column comes as soon as there is no more time to look at documents.
 struct Slow {
     view: MemoryView,

@@ -51,6 +51,12 @@ pub struct ServeArguments {
     /// Requests that may wait for a thread; more are refused with 429 [default: 4096].
     #[arg(long, value_name = "REQUESTS", env = "MILLRACE_QUEUE_MAX")]
     pub queue_max: Option<usize>,
+    /// Requests a second for the documents of one group; more are refused with 429 [default: no limit].
+    #[arg(long, value_name = "REQUESTS", env = "MILLRACE_GROUP_RATE_MAX")]
+    pub group_rate_max: Option<f64>,
+    /// Requests a second from one address (IPv6: from one network of 64 bits); more are refused with 429 [default: no limit].
+    #[arg(long, value_name = "REQUESTS", env = "MILLRACE_ADDRESS_RATE_MAX")]
+    pub address_rate_max: Option<f64>,
     /// Bytes of columns kept in memory between requests [default: 536870912].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_CACHE_BYTES")]
     pub cache_bytes: Option<u64>,
@@ -148,6 +154,14 @@ impl ServeArguments {
                 ));
             }
         };
+        let rates = [("group-rate-max", given.group_rate_max), ("address-rate-max", given.address_rate_max)];
+        for (name, rate) in rates {
+            if rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
+                return Err(Error::Argument(format!(
+                    "{name} is not a number of requests a second above 0; give one, or leave it out for no limit"
+                )));
+            }
+        }
         let settings = Settings {
             listen: given.listen.unwrap_or(defaults.listen),
             port: given.port.unwrap_or(defaults.port),
@@ -156,6 +170,8 @@ impl ServeArguments {
             request_bytes_max: given.request_bytes_max.unwrap_or(defaults.request_bytes_max),
             threads: given.threads.unwrap_or(defaults.threads),
             queue_max: given.queue_max.unwrap_or(defaults.queue_max),
+            group_rate_max: given.group_rate_max.or(defaults.group_rate_max),
+            address_rate_max: given.address_rate_max.or(defaults.address_rate_max),
             cache_bytes: given.cache_bytes.unwrap_or(defaults.cache_bytes),
             access_log: given.access_log,
             disk_reserve: given.disk_reserve.unwrap_or(defaults.disk_reserve),
@@ -215,6 +231,8 @@ impl ServeArguments {
             request_bytes_max: self.request_bytes_max.or(others.request_bytes_max),
             threads: self.threads.or(others.threads),
             queue_max: self.queue_max.or(others.queue_max),
+            group_rate_max: self.group_rate_max.or(others.group_rate_max),
+            address_rate_max: self.address_rate_max.or(others.address_rate_max),
             cache_bytes: self.cache_bytes.or(others.cache_bytes),
             access_log: self.access_log.or(others.access_log),
             disk_reserve: self.disk_reserve.or(others.disk_reserve),

@@ -87,3 +87,39 @@ fn a_query_profile_raises_what_a_query_may_ask_for() {
     ];
     assert_eq!(server.query(&raised).0, 400, "a request cannot raise it for itself");
 }
+
+#[test]
+fn the_bound_of_groupings_is_for_query_profiles_to_raise() {
+    let server = Server::with_notes();
+    server.put(PATH, "{\"title\":\"before\",\"stars\":1}");
+    let yql = "select * from note where true | all(group(stars) max(inf) each(group(tags) max(inf) each(output(count()))))";
+    let ask = |name: &str| server.query(&[("yql", yql), ("streaming.groupname", "ann"), (name, "-1")]);
+    let (status, answer) = ask("grouping.defaultMaxHits");
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer["root"]["errors"][0]["message"].to_string().contains("in a query profile"), "{answer}");
+    for name in
+        ["grouping.globalMaxGroups", "grouping.globalmaxgroups", "source.note.grouping.globalMaxGroups"]
+    {
+        let (status, answer) = ask(name);
+        assert_eq!(status, 400, "{name}: {answer}");
+        let message = answer["root"]["errors"][0]["message"].to_string();
+        assert!(message.contains("must be specified in a query profile"), "{name}: {message}");
+    }
+    let body = json!({ "yql": yql, "streaming.groupname": "ann", "grouping": { "globalMaxGroups": -1 } });
+    let request =
+        millrace_client::Request::new(Method::POST, "/search/").body("application/json", body.to_string());
+    let answer = server.send(&server.url(), millrace_client::Protocol::Http1, request);
+    assert_eq!(answer.status.as_u16(), 400, "{}", answer.message());
+
+    let profile =
+        "<query-profile id='default'><field name='grouping.globalMaxGroups'>-1</field></query-profile>";
+    let (status, answer) = server.deploy(&[
+        ("services.xml", SERVICES),
+        ("schemas/note.sd", NOTE),
+        ("search/query-profiles/default.xml", profile),
+    ]);
+    assert_eq!(status, 200, "{answer}");
+    let (status, answer) = ask("grouping.defaultMaxHits");
+    assert_eq!((status, &answer["root"]["errors"]), (200, &json!(null)), "{answer}");
+    assert_eq!(ask("grouping.globalMaxGroups").0, 400, "the request still cannot say it");
+}

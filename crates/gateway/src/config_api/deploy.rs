@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::reindexing::waiting;
 use crate::deployment::pack;
 use crate::http::{self, Parameters};
+use crate::pool::WorkFlow;
 use crate::{Deployment, Error, Node, reindexing};
 
 /// Packages carry models and may be this many times as large as other requests.
@@ -153,7 +154,7 @@ pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
         ));
     }
     let worker = Arc::clone(&node);
-    node.pool().run(move || worker.delete_application()).await??;
+    node.pool().run_in(WorkFlow::administration(), move || worker.delete_application()).await??;
     Ok(http::json(StatusCode::OK, &json!({ "message": "Application 'default' was deleted" })))
 }
 
@@ -178,7 +179,7 @@ async fn upload(node: &Node, request: Request) -> Result<Draft, Error> {
     };
     let limit = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR);
     let bytes = http::read_body(&parts.headers, body, limit).await?;
-    let read = node.pool().run(move || read(&bytes)).await?;
+    let read = node.pool().run_in(WorkFlow::administration(), move || read(&bytes)).await?;
     Ok(read.map_err(Mistakes::from)?)
 }
 
@@ -201,7 +202,10 @@ async fn activate_deployment(
 ) -> Result<(), Error> {
     if let Some(cluster) = node.cluster() {
         let packing = Arc::clone(&deployment);
-        let archive = node.pool().run(move || pack(&packing.application.files)).await??;
+        let archive = node
+            .pool()
+            .run_in(WorkFlow::administration(), move || pack(&packing.application.files))
+            .await??;
         let published = cluster.publish(archive, &deployment.application, deployment.generation).await;
         let generation = published.map_err(Error::Unsettled)?;
         active_here(node, generation).await?;
@@ -213,7 +217,7 @@ async fn activate_deployment(
         return Ok(());
     }
     let worker = Arc::clone(node);
-    node.pool().run(move || worker.activate(deployment, based_on)).await?
+    node.pool().run_in(WorkFlow::administration(), move || worker.activate(deployment, based_on)).await?
 }
 
 /// Waits until what was published is active on this node, to which it comes as to all others.

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::cluster::{Cluster, Vouch};
 use crate::http;
 use crate::metrics::Metric;
+use crate::pool::WorkFlow;
 
 /// `GET` of a document. Where its owner may not have the newest version, it is read at all replicas.
 pub(super) async fn document(call: &Call, id: &DocumentId, vouch: Vouch) -> Result<Response, Error> {
@@ -31,15 +32,16 @@ pub(super) async fn document(call: &Call, id: &DocumentId, vouch: Vouch) -> Resu
         }
         _ => None,
     };
-    let rendered = call.node.pool().run(move || -> Result<Option<Value>, Error> {
-        let document = match newest {
-            Some(newest) => newest.map(|version| version.document()).transpose()?.flatten(),
-            None => store.get(&wanted)?.map(|(document, _)| document),
-        };
-        let Some(document) = document else { return Ok(None) };
-        let fields = serde_json::to_value(shape.fields(&deployment, &document));
-        fields.map(Some).map_err(|error| Error::Internal(error.to_string()))
-    });
+    let rendered =
+        call.node.pool().run_in(WorkFlow::short_of(id.group()), move || -> Result<Option<Value>, Error> {
+            let document = match newest {
+                Some(newest) => newest.map(|version| version.document()).transpose()?.flatten(),
+                None => store.get(&wanted)?.map(|(document, _)| document),
+            };
+            let Some(document) = document else { return Ok(None) };
+            let fields = serde_json::to_value(shape.fields(&deployment, &document));
+            fields.map(Some).map_err(|error| Error::Internal(error.to_string()))
+        });
     let rendered = call.within(async { rendered.await? }).await?;
     call.node.metrics().count(Metric::Gets);
     Ok(match rendered {

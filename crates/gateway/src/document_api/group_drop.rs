@@ -15,6 +15,7 @@ use super::Call;
 use super::visit::WholeGroup;
 use crate::Error;
 use crate::cluster::{Cluster, DroppedGroup};
+use crate::pool::WorkFlow;
 
 /// What was dropped of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub(super) async fn drop_group(call: &Call, whole: WholeGroup) -> Result<Option<
     let counted = call
         .node
         .pool()
-        .run(move || {
+        .run_in(WorkFlow::of_group(&whole.group), move || {
             let WholeGroup { namespace, document_type, group, part } = counting;
             let scope = match part {
                 Some(part) => ViewScope::GroupsIn(vec![group], vec![part]),
@@ -66,8 +67,9 @@ pub(super) async fn drop_group(call: &Call, whole: WholeGroup) -> Result<Option<
         }
         _ => {
             let store = call.node.store().clone();
+            let flow = WorkFlow::of_group(&group);
             let dropping = move || store.drop_group_until(&document_type, &group, counted.newest);
-            call.node.pool().run(dropping).await??;
+            call.node.pool().run_in(flow, dropping).await??;
         }
     }
     Ok(Some(GroupDrop { documents: counted.documents, leaves_some: counted.later > 0 }))

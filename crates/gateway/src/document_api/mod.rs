@@ -133,6 +133,7 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
     if call.parameters.flag("dryRun")? == Some(true) {
         return dry_run(call, &target, request).await;
     }
+    admit(call, &target, &request)?;
     if call.node.cluster().is_none() {
         return operate(call, target, Vouch::default(), request).await;
     }
@@ -159,6 +160,20 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
             outcome => return outcome,
         }
     }
+}
+
+/// Counts a request of a client by its address and its group.
+fn admit(call: &Call, target: &Target, request: &Request) -> Result<(), Error> {
+    if !call.node.is_from_client(request.headers()) {
+        return Ok(());
+    }
+    let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
+    quotas.admit_address(request.extensions().get(), call.started, metrics)?;
+    let group = match target {
+        Target::Document(id) => Some(id.group()),
+        Target::Documents(documents) => documents.group.as_ref(),
+    };
+    group.map_or(Ok(()), |group| quotas.admit_group(group, call.started, metrics))
 }
 
 /// Does on this node what a request asks for, knowing what this node has of it.

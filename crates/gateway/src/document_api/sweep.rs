@@ -25,6 +25,7 @@ use crate::cluster::{Access, Vouch};
 use crate::deployment::DocumentKind;
 use crate::http;
 use crate::metrics::Metric;
+use crate::pool::WorkFlow;
 
 /// Documents changed at one time.
 const TOGETHER: usize = 256;
@@ -229,7 +230,7 @@ async fn sweep_here(
     let mut count = 0;
     loop {
         let (stepping, from) = (Arc::clone(pass), continuation.clone());
-        let found = call.node.pool().run(move || stepping.step(from, TOGETHER)).await??;
+        let found = call.node.pool().run_in(pass.flow(), move || stepping.step(from, TOGETHER)).await??;
         let mut writes = Vec::with_capacity(found.documents.len());
         for visited in found.documents {
             let Visited::Document(document, _) = visited else { continue };

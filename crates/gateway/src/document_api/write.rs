@@ -20,6 +20,7 @@ use crate::cluster::WriteError;
 use crate::deployment::{DocumentKind, now_s};
 use crate::http;
 use crate::metrics::Metric;
+use crate::pool::WorkFlow;
 use crate::{Deployment, Error, Node};
 
 /// Bodies up to this size are parsed where they arrive: handing them to another thread costs more.
@@ -83,9 +84,9 @@ async fn read(
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
     };
     let id = id.clone();
-    let small = body.len() <= INLINE_BYTES_MAX;
+    let (small, flow) = (body.len() <= INLINE_BYTES_MAX, WorkFlow::short_of(id.group()));
     let parse = move || json::parse(&body, kind, id, &schema.document_type, options);
-    if small { Ok(parse()?) } else { Ok(call.node.pool().run(parse).await??) }
+    if small { Ok(parse()?) } else { Ok(call.node.pool().run_in(flow, parse).await??) }
 }
 
 /// Carries the operation out.

@@ -6,6 +6,7 @@
 mod tools;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -87,6 +88,7 @@ async fn body(node: &Arc<Node>, request: Request) -> Result<Vec<u8>, Error> {
         return Err(Error::MethodNotAllowed { method: request.method().to_string(), allowed: "POST" });
     }
     let (parts, body) = request.into_parts();
+    node.quotas().admit_address(parts.extensions.get(), Instant::now(), node.metrics())?;
     Ok(http::read_body(&parts.headers, body, node.settings().request_bytes_max).await?.into())
 }
 

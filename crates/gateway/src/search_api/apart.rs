@@ -166,7 +166,7 @@ async fn search(
         let node = Arc::clone(&request.node);
         match node.cluster() {
             Some(cluster) => spread::run(&request, &**cluster).await,
-            None => node.pool().run(move || run::run(&request)).await?,
+            None => node.pool().run_in(request.flow()?, move || run::run(&request)).await?,
         }
     };
     let found = tokio::time::timeout_at((deadline + GRACE).into(), searching).await;

@@ -11,12 +11,11 @@ use millrace_query::{Limits, is_parameter, is_same_parameter, value_of};
 use crate::http::{self, Parameters};
 use crate::{Deployment, Error};
 
+/// The bound of groups and hits that a grouping may give. Vespa takes it from query profiles alone as well.
+const GLOBAL_MAX_GROUPS: &str = "grouping.globalMaxGroups";
+
 /// Reads them. Of a parameter that stands in the body and in the request line, that of the body holds.
-pub(super) async fn read(
-    deployment: &Deployment,
-    limit: usize,
-    request: Request,
-) -> Result<(BTreeMap<String, String>, Limits), Error> {
+pub(super) async fn read(limit: usize, request: Request) -> Result<BTreeMap<String, String>, Error> {
     let (parts, body) = request.into_parts();
     let mut parameters: BTreeMap<String, String> = Parameters::parse(parts.uri.query().unwrap_or(""))
         .iter()
@@ -52,12 +51,34 @@ pub(super) async fn read(
             return Err(Error::MethodNotAllowed { method: other.to_string(), allowed: "GET, POST" });
         }
     }
-    let limits = fill_in(deployment, &mut parameters)?;
-    Ok((parameters, limits))
+    Ok(parameters)
+}
+
+/// Refuses parameters of a client that only query profiles may have, also where they are given for one source alone. What a node hands
+/// on to another has the query profile's values and is not checked.
+pub(super) fn check(parameters: &BTreeMap<String, String>) -> Result<(), Error> {
+    parameters.keys().try_for_each(|name| check_is_for_requests(name))
+}
+
+fn check_is_for_requests(name: &str) -> Result<(), Error> {
+    let is_of_source = name.starts_with("source.") || name.starts_with("provider.");
+    // `source.NAME.…`: a name may have dots itself.
+    let mut tails = name.match_indices('.').map(|(at, _)| &name[at + 1..]).filter(|_| is_of_source);
+    let is = |name: &str| is_same_parameter(name, GLOBAL_MAX_GROUPS);
+    match is(name) || tails.any(is) {
+        true => Err(Error::parameter(
+            GLOBAL_MAX_GROUPS,
+            "must be specified in a query profile: it bounds what a request may ask for",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Adds what the query profile says; what a request may ask for at most is for it alone to say.
-fn fill_in(deployment: &Deployment, parameters: &mut BTreeMap<String, String>) -> Result<Limits, Error> {
+pub(super) fn fill_in(
+    deployment: &Deployment,
+    parameters: &mut BTreeMap<String, String>,
+) -> Result<Limits, Error> {
     let mut limits = Limits::default();
     let profiles = &deployment.application.query_profiles;
     // Whose documents are searched is always for the request to say.
@@ -80,4 +101,33 @@ fn most(name: &'static str, text: &str) -> Result<usize, Error> {
     text.trim()
         .parse()
         .map_err(|_| Error::parameter(name, format!("expected a whole number, found '{text}'")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_of_groupings_is_for_query_profiles() {
+        let refused = [
+            "grouping.globalMaxGroups",
+            "grouping.globalmaxgroups",
+            "GROUPING.GLOBALMAXGROUPS",
+            "source.music.grouping.globalMaxGroups",
+            "source.a.b.grouping.globalMaxGroups",
+            "provider.music.grouping.globalmaxgroups",
+        ];
+        for name in refused {
+            let error = check_is_for_requests(name).expect_err(name).to_string();
+            assert_eq!(
+                error,
+                "parameter 'grouping.globalMaxGroups': must be specified in a query profile: it bounds what a request may ask for",
+            );
+        }
+        let taken =
+            ["grouping.defaultMaxGroups", "grouping.defaultMaxHits", "hits", "x.grouping.globalMaxGroups"];
+        for name in taken {
+            assert!(check_is_for_requests(name).is_ok(), "{name}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use millrace_query::{Brief, Limits, Query, is_same_parameter, value_of};
 use millrace_rules::{Rewriting, RuleBase, Step};
 use millrace_schema::did_you_mean;
 
+use super::run;
 use super::sources::Reached;
 use crate::{Deployment, Error, Node};
 
@@ -32,7 +33,7 @@ pub(super) async fn query(
         return Ok(Rewritten { query, told: Arc::default() });
     };
     let (base, deployment) = (Arc::clone(base), Arc::clone(deployment));
-    node.pool().run(move || rewritten(query, &base, &deployment, &limits)).await?
+    node.pool().run_in(run::flow(&query)?, move || rewritten(query, &base, &deployment, &limits)).await?
 }
 
 fn rewritten(

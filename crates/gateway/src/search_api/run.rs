@@ -23,6 +23,7 @@ use super::apart::SourceFound;
 use super::sources::{Asked, Reached, beside};
 use crate::deployment::DocumentKind;
 use crate::models::Embeddings;
+use crate::pool::{self, WorkFlow};
 use crate::{Deployment, Error, Node};
 
 /// The share of its time that a query finds hits in, where it does not say so: the rest is for what is made of them.
@@ -124,6 +125,11 @@ pub(super) struct Request {
 }
 
 impl Request {
+    /// The queue that its work waits in.
+    pub(super) fn flow(&self) -> Result<WorkFlow, Error> {
+        flow(&self.query)
+    }
+
     /// Where it was asked, what, and since when.
     pub(super) fn asked(&self) -> (&Node, &Query, Instant) {
         (&self.node, &self.query, self.started)
@@ -200,7 +206,10 @@ impl<'r> Prepared<'r> {
         let share = if query.ranking.soft_timeout { SOFT_TIMEOUT_FACTOR } else { 1.0 };
         let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
         let rest = timeout.saturating_sub(looking).max(REST_MIN);
-        let deadline = Deadline::at(*started + looking).with_rest(rest).or_when(Arc::clone(gone));
+        let deadline = Deadline::at(*started + looking)
+            .with_rest(rest)
+            .or_when(Arc::clone(gone))
+            .pausing_with(pool::pause);
         let planned = started.elapsed();
         Ok(Prepared { request, kinds, unresolved, lacking, searches, planned, timeout, deadline })
     }
@@ -341,6 +350,14 @@ fn plan(
     let snippets = asked.cluster().map(|cluster| cluster.snippets).unwrap_or_default();
     let search = Search::new(Arc::new(plan), Arc::clone(profile), cluster)?;
     Ok(search.within(asked.within()).with_snippets(&snippets))
+}
+
+/// The queue that the work of a query waits in: that of the groups whose documents it reads.
+///
+/// # Errors
+/// As [`scope`].
+pub(super) fn flow(query: &Query) -> Result<WorkFlow, Error> {
+    Ok(WorkFlow::of_scope(&scope(query)?))
 }
 
 /// What of the store a query reads: no other groups than the selection can be true of.

@@ -50,7 +50,8 @@ impl Local {
     /// Looks at the documents of these buckets.
     pub(super) async fn begin(request: Request, buckets: Vec<BucketId>) -> Result<Self, Error> {
         let (looking, wanted) = (request.clone(), buckets.clone());
-        let session = request.node.pool().run(move || run::session(&looking, &wanted)).await??;
+        let session =
+            request.node.pool().run_in(request.flow()?, move || run::session(&looking, &wanted)).await??;
         if let Some(cluster) = request.node.cluster() {
             check_held(&**cluster, &buckets)?;
         }
@@ -64,7 +65,7 @@ impl Local {
             let reply = session.answer(ask, &deadline);
             (reply, (session, deadline))
         };
-        let (reply, session) = self.request.node.pool().run(answer).await?;
+        let (reply, session) = self.request.node.pool().run_in(self.request.flow()?, answer).await?;
         self.session = Some(session);
         Ok(reply?)
     }

@@ -45,7 +45,11 @@ pub(super) async fn run(request: &Request, cluster: &dyn Cluster) -> Result<Foun
         }
     };
     let gathered = request.clone();
-    let found = request.node.pool().run(move || run::gathered(&gathered, outcomes, nodes)).await?;
+    let found = request
+        .node
+        .pool()
+        .run_in(request.flow()?, move || run::gathered(&gathered, outcomes, nodes))
+        .await?;
     let mut found = found?;
     found.result.coverage.target += unread;
     found.result.coverage.non_ideal |= !full;
@@ -88,7 +92,8 @@ async fn of_all(
     }
     let count = nodes.len();
     let begun = request.clone();
-    let mut gathering = request.node.pool().run(move || run::gathering(&begun, count)).await??;
+    let mut gathering =
+        request.node.pool().run_in(request.flow()?, move || run::gathering(&begun, count)).await??;
     let mut talks = Vec::with_capacity(count);
     for (node, buckets) in nodes {
         let place = cluster.place(node).map_err(Error::Unsettled)?;
@@ -99,7 +104,7 @@ async fn of_all(
     let mut replies = Vec::new();
     loop {
         let next = move || (gathering.next(replies), gathering);
-        let (next, again) = request.node.pool().run(next).await?;
+        let (next, again) = request.node.pool().run_in(request.flow()?, next).await?;
         gathering = again;
         match next? {
             Next::Found(outcomes) => {

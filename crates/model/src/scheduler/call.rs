@@ -64,12 +64,19 @@ impl Call {
         }
     }
 
-    /// Waits for all results, until the deadline, or until `stop` says yes, which is asked now and then.
+    /// Waits for all results, until the deadline, or until `stop` says yes, which is asked now and then. `stop` may take long: nothing is
+    /// locked while it is asked, so that runs can end.
     pub fn wait(&self, model: &str, stop: Option<&dyn Fn() -> bool>) -> Result<Vec<States>, Error> {
         let mut progress = self.lock();
         while progress.missing > 0 {
             let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) || stop.is_some_and(|stop| stop()) {
+            drop(progress);
+            let is_over = left.is_some_and(|left| left.is_zero()) || stop.is_some_and(|stop| stop());
+            progress = self.lock();
+            if progress.missing == 0 {
+                break;
+            }
+            if is_over {
                 self.left.store(true, Ordering::SeqCst);
                 let runs = std::mem::take(&mut progress.runs);
                 drop(progress);
@@ -190,5 +197,22 @@ impl Interrupt {
         if let Some(end) = self.end.get() {
             end();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Purpose;
+
+    #[test]
+    fn a_run_can_end_while_the_caller_is_asked_if_it_still_waits() {
+        let call = Call::new(1, &Caller::patient(Purpose::Query));
+        let stop = || {
+            assert!(call.progress.try_lock().is_ok(), "a run that ends now would wait for the caller");
+            call.finish(0, Ok(States::default()));
+            true
+        };
+        assert_eq!(call.wait("model", Some(&stop)).expect("it ended in time").len(), 1);
     }
 }

@@ -174,7 +174,7 @@ impl Pages {
         from: Option<String>,
         wanted: usize,
     ) -> Result<Page, Error> {
-        let (shape, form) = (Arc::clone(&self.shape), self.form);
+        let (shape, form, flow) = (Arc::clone(&self.shape), self.form, pass.flow());
         let read = move || {
             let found = pass.step(from, wanted)?;
             let mut page = Page { next: found.continuation, ..Page::default() };
@@ -187,7 +187,7 @@ impl Pages {
             }
             Ok(page)
         };
-        self.node.pool().run(read).await?
+        self.node.pool().run_in(flow, read).await?
     }
 }
 

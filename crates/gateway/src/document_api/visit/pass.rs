@@ -12,6 +12,7 @@ use super::PAGE;
 use crate::document_api::Call;
 use crate::document_api::path::Documents;
 use crate::document_api::write::holds;
+use crate::pool::WorkFlow;
 use crate::{Deployment, Error};
 
 /// What of the store a request goes through.
@@ -182,6 +183,11 @@ impl Pass {
     /// The group that the request is about, where its path names one.
     pub(in crate::document_api) fn group(&self) -> Option<&Group> {
         self.group.as_ref()
+    }
+
+    /// The queue that its work waits in: that of its groups, or of all groups.
+    pub(in crate::document_api) fn flow(&self) -> WorkFlow {
+        WorkFlow::of_scope(&self.visit.scope)
     }
 
     /// Where the request begins.

@@ -1,0 +1,396 @@
+//! The order in which waiting work runs: values and functions of them; no threads, no clock.
+//!
+//! Each [`WorkFlow`] has a queue, first in, first out. Queues stand in rings, one for each [`Level`], and a ring is served by deficit round
+//! robin: the queue in front runs while it has credit, then it gets a [`QUANTUM`] and goes to the back. Credit is charged with the
+//! time that work held its thread, once that is known, so it can fall below zero; a queue in debt is passed over until its turns have
+//! paid for it.
+//!
+//! A queue of [`WorkClass::Grouped`] begins on the level [`Level::Fresh`] and falls to [`Level::Long`] when its first quantum is used
+//! up: groups that ask little go before groups that ask much. Levels go in order, but none starves: while a level waits, it is owed a
+//! share of all time used above it ([`Level::share`]), and is served first whenever a quantum is owed.
+//!
+//! Work that gave way comes back to the front of its queue. So work of a flow is begun only while all that was begun before it
+//! is running, and at most as much of one flow is begun as there are threads that run it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use super::flow::{WorkClass, WorkFlow};
+
+/// The time after which long work gives way to others, where others wait: a turn.
+pub const WORK_SLICE: Duration = Duration::from_millis(4);
+
+/// The credit of one turn.
+pub(super) const QUANTUM: Duration = WORK_SLICE;
+
+/// The most debt that is remembered: so many turns are passed over at most.
+const DEBT_MAX: Duration = Duration::from_secs(1);
+
+const LEVELS: usize = 4;
+
+/// A ring of queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// [`WorkClass::Short`].
+    Short,
+    /// Groups that have not used a quantum since they last had nothing to do.
+    Fresh,
+    /// Groups that have.
+    Long,
+    /// [`WorkClass::AllGroups`].
+    AllGroups,
+}
+
+impl Level {
+    const ALL: [Level; LEVELS] = [Level::Short, Level::Fresh, Level::Long, Level::AllGroups];
+
+    fn first_of(class: WorkClass) -> Self {
+        match class {
+            WorkClass::Short => Level::Short,
+            WorkClass::Grouped => Level::Fresh,
+            WorkClass::AllGroups => Level::AllGroups,
+        }
+    }
+
+    /// The level of a queue whose credit is used up.
+    fn below(self) -> Self {
+        match self {
+            Level::Fresh => Level::Long,
+            other => other,
+        }
+    }
+
+    /// The time used on the levels above, divided by this, is owed to the level while it waits.
+    fn share(self) -> u32 {
+        match self {
+            Level::Short | Level::Fresh => 1,
+            Level::Long => 2,
+            Level::AllGroups => 16,
+        }
+    }
+}
+
+/// The place of a flow in the scheduler, valid while some of its work waits or runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FlowIndex(usize);
+
+/// Work whose turn has come. It counts as running until [`TurnScheduler::end`] or [`TurnScheduler::give_way`].
+#[derive(Debug)]
+pub(super) struct Turn<W> {
+    pub flow: FlowIndex,
+    pub work: W,
+}
+
+/// What became of new work.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Admission<W> {
+    /// It waits.
+    Queued,
+    /// It waits, in place of this: the newest of the longest queue.
+    QueuedInsteadOf(W),
+    /// It does not: its own queue is as long as any may be, or all are full and no other is longer.
+    Refused(W),
+}
+
+/// How much may wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct QueueBounds {
+    /// In one queue.
+    pub flow: usize,
+    /// In all together.
+    pub all: usize,
+}
+
+/// Work that waits, and the order in which it runs.
+pub(super) struct TurnScheduler<W> {
+    bounds: QueueBounds,
+    indexes: HashMap<WorkFlow, usize>,
+    flows: Vec<Option<FlowQueue<W>>>,
+    free: Vec<usize>,
+    rings: [VecDeque<usize>; LEVELS],
+    /// Work that waits on each level.
+    waiting: [usize; LEVELS],
+    /// Nanoseconds owed to each level for what ran above it.
+    owed: [i64; LEVELS],
+}
+
+struct FlowQueue<W> {
+    name: WorkFlow,
+    level: Level,
+    /// Nanoseconds that it may use before its turn is over; negative in debt.
+    credit: i64,
+    /// Work that gave way, which goes first.
+    begun: VecDeque<W>,
+    queued: VecDeque<W>,
+    /// Pieces of its work that run.
+    running: usize,
+    /// Levels on which work of it was served since the level was owed a quantum, which was taken then; once for each time.
+    prepaid: Vec<Level>,
+    /// Whether it stands in the ring of its level: while some of its work waits, or it is idle and in debt.
+    ringed: bool,
+}
+
+impl<W> FlowQueue<W> {
+    fn waiting(&self) -> usize {
+        self.begun.len() + self.queued.len()
+    }
+}
+
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+impl<W> TurnScheduler<W> {
+    pub fn new(bounds: QueueBounds) -> Self {
+        TurnScheduler {
+            bounds,
+            indexes: HashMap::new(),
+            flows: Vec::new(),
+            free: Vec::new(),
+            rings: Default::default(),
+            waiting: [0; LEVELS],
+            owed: [0; LEVELS],
+        }
+    }
+
+    /// Pieces of work that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.iter().sum()
+    }
+
+    /// Adds work to its queue. Where that is full, or all queues together are, work that `is_abandoned` is dropped first: of its own queue,
+    /// or of the longest.
+    ///
+    /// Cost: constant, unless all are full: then all queues are looked at.
+    pub fn push(&mut self, flow: &WorkFlow, work: W, is_abandoned: &dyn Fn(&W) -> bool) -> Admission<W> {
+        let own = self.indexes.get(flow).copied();
+        let length = own.map_or(0, |at| self.flow(at).queued.len());
+        if length >= self.bounds.flow
+            && let Some(own) = own
+        {
+            self.drop_abandoned(own, is_abandoned);
+            if self.flow(own).queued.len() >= self.bounds.flow {
+                return Admission::Refused(work);
+            }
+        }
+        let mut instead = None;
+        if self.waiting() >= self.bounds.all {
+            let Some(longest) = self.longest() else { return Admission::Refused(work) };
+            self.drop_abandoned(longest, is_abandoned);
+            if self.waiting() >= self.bounds.all {
+                if self.flow(longest).queued.len() <= length + 1 {
+                    return Admission::Refused(work);
+                }
+                instead = self.drop_newest(longest);
+            }
+        }
+        let at = self.index_of(flow);
+        self.flow_mut(at).queued.push_back(work);
+        self.added(at);
+        instead.map_or(Admission::Queued, Admission::QueuedInsteadOf)
+    }
+
+    /// Ends a turn whose work goes back to the front of its queue.
+    pub fn give_way(&mut self, FlowIndex(at): FlowIndex, work: W) {
+        let flow = self.flow_mut(at);
+        assert!(flow.running > 0, "only work that was given a turn gives way");
+        flow.running -= 1;
+        flow.begun.push_back(work);
+        self.added(at);
+    }
+
+    /// Takes the work whose turn it is; with `short_only`, only if it is of [`WorkClass::Short`]. None where nothing waits.
+    ///
+    /// Cost: constant, but for queues in debt that are passed over: at most one step for each quantum of time charged before.
+    pub fn next(&mut self, short_only: bool) -> Option<Turn<W>> {
+        loop {
+            let (level, is_owed) = self.level_to_serve(short_only)?;
+            if let Some(turn) = self.serve(level) {
+                if is_owed {
+                    self.owed[level as usize] -= nanos(QUANTUM);
+                    self.flow_mut(turn.flow.0).prepaid.push(level);
+                }
+                return Some(turn);
+            }
+        }
+    }
+
+    /// Charges a flow whose work has held its place for so long.
+    pub fn charge(&mut self, FlowIndex(at): FlowIndex, cost: Duration) {
+        let flow = self.flow_mut(at);
+        flow.credit = flow.credit.saturating_sub(nanos(cost)).max(-nanos(DEBT_MAX));
+        let used_on = flow.level as usize;
+        if let Some(level) = flow.prepaid.pop() {
+            self.owed[level as usize] += nanos(QUANTUM) - nanos(cost).min(nanos(DEBT_MAX));
+        }
+        for below in &Level::ALL[used_on + 1..] {
+            let level = *below as usize;
+            if self.waiting[level] > 0 {
+                let owed = self.owed[level].saturating_add(nanos(cost / below.share()));
+                self.owed[level] = owed.min(2 * nanos(QUANTUM));
+            }
+        }
+    }
+
+    /// Ends a turn whose work is done.
+    pub fn end(&mut self, FlowIndex(at): FlowIndex) {
+        let flow = self.flow_mut(at);
+        assert!(flow.running > 0, "a turn is ended once, after it was given");
+        flow.running -= 1;
+        self.forget_if_idle(at);
+        if self.waiting() == 0 {
+            self.forgive();
+        }
+    }
+
+    /// Forgets all queues in debt that have nothing to do: where nothing waits, their debt harms nobody.
+    fn forgive(&mut self) {
+        for level in 0..LEVELS {
+            while let Some(at) = self.rings[level].pop_front() {
+                self.flow_mut(at).ringed = false;
+                self.forget_if_idle(at);
+            }
+        }
+    }
+
+    /// The level whose turn it is: the lowest that is owed a quantum, which is true then; else the highest where something waits.
+    fn level_to_serve(&mut self, short_only: bool) -> Option<(Level, bool)> {
+        if short_only {
+            return (self.waiting[Level::Short as usize] > 0).then_some((Level::Short, false));
+        }
+        for level in 0..LEVELS {
+            if self.waiting[level] == 0 {
+                self.owed[level] = 0;
+            }
+        }
+        let is_owed = |level: &Level| self.owed[*level as usize] >= nanos(QUANTUM);
+        if let Some(level) = Level::ALL.into_iter().rev().find(is_owed) {
+            return Some((level, true));
+        }
+        let first = Level::ALL.into_iter().find(|level| self.waiting[*level as usize] > 0);
+        first.map(|level| (level, false))
+    }
+
+    /// Serves the ring of a level where something waits. None where nothing does any more, since all that waited fell to another level.
+    fn serve(&mut self, level: Level) -> Option<Turn<W>> {
+        while self.waiting[level as usize] > 0 {
+            let at =
+                *self.rings[level as usize].front().expect("a queue where something waits is in its ring");
+            let flow = self.flows[at].as_mut().expect("a queue in a ring is kept");
+            if flow.credit <= 0 {
+                self.rings[level as usize].pop_front();
+                flow.credit += nanos(QUANTUM);
+                flow.level = level.below();
+                let (waiting, level_now) = (flow.waiting(), flow.level);
+                self.waiting[level as usize] -= waiting;
+                self.waiting[level_now as usize] += waiting;
+                self.rings[level_now as usize].push_back(at);
+                continue;
+            }
+            let work = flow.begun.pop_front().or_else(|| flow.queued.pop_front());
+            if flow.waiting() == 0 {
+                self.rings[level as usize].pop_front();
+                flow.ringed = false;
+            }
+            let Some(work) = work else {
+                self.forget_if_idle(at);
+                continue;
+            };
+            flow.running += 1;
+            self.waiting[level as usize] -= 1;
+            return Some(Turn { flow: FlowIndex(at), work });
+        }
+        None
+    }
+
+    /// Counts a piece of work that was added to a queue, and puts the queue in its ring.
+    fn added(&mut self, at: usize) {
+        let flow = self.flows[at].as_mut().expect("work was added to this queue");
+        self.waiting[flow.level as usize] += 1;
+        if !flow.ringed {
+            flow.ringed = true;
+            self.rings[flow.level as usize].push_back(at);
+        }
+    }
+
+    fn index_of(&mut self, flow: &WorkFlow) -> usize {
+        if let Some(at) = self.indexes.get(flow) {
+            return *at;
+        }
+        let queue = FlowQueue {
+            name: flow.clone(),
+            level: Level::first_of(flow.class()),
+            credit: nanos(QUANTUM),
+            begun: VecDeque::new(),
+            queued: VecDeque::new(),
+            running: 0,
+            prepaid: Vec::new(),
+            ringed: false,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.flows[at] = Some(queue);
+                at
+            }
+            None => {
+                self.flows.push(Some(queue));
+                self.flows.len() - 1
+            }
+        };
+        self.indexes.insert(flow.clone(), at);
+        at
+    }
+
+    /// Forgets a queue with nothing to do. One in debt stands in its ring until its turns have paid, unless nothing waits: then the debt
+    /// harms nobody.
+    fn forget_if_idle(&mut self, at: usize) {
+        let nothing_waits = self.waiting() == 0;
+        let flow = self.flow_mut(at);
+        if flow.running > 0 || flow.ringed {
+            return;
+        }
+        if flow.credit <= 0 && !nothing_waits {
+            flow.ringed = true;
+            let level = flow.level as usize;
+            self.rings[level].push_back(at);
+            return;
+        }
+        if let Some(flow) = self.flows[at].take() {
+            self.indexes.remove(&flow.name);
+            self.free.push(at);
+        }
+    }
+
+    /// The queue with the most work that was not begun.
+    fn longest(&self) -> Option<usize> {
+        let queues = self.flows.iter().enumerate();
+        let lengths = queues.filter_map(|(at, flow)| Some((flow.as_ref()?.queued.len(), at)));
+        lengths.max().filter(|(length, _)| *length > 0).map(|(_, at)| at)
+    }
+
+    fn drop_abandoned(&mut self, at: usize, is_abandoned: &dyn Fn(&W) -> bool) {
+        let flow = self.flow_mut(at);
+        let before = flow.queued.len();
+        flow.queued.retain(|work| !is_abandoned(work));
+        let (dropped, level) = (before - flow.queued.len(), flow.level as usize);
+        self.waiting[level] -= dropped;
+    }
+
+    fn drop_newest(&mut self, at: usize) -> Option<W> {
+        let flow = self.flow_mut(at);
+        let (work, level) = (flow.queued.pop_back(), flow.level as usize);
+        self.waiting[level] -= usize::from(work.is_some());
+        work
+    }
+
+    fn flow(&self, at: usize) -> &FlowQueue<W> {
+        self.flows[at].as_ref().expect("a queue is kept while its index is in use")
+    }
+
+    fn flow_mut(&mut self, at: usize) -> &mut FlowQueue<W> {
+        self.flows[at].as_mut().expect("a queue is kept while its index is in use")
+    }
+}
+
+#[cfg(test)]
+mod tests;
