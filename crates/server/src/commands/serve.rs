@@ -12,6 +12,8 @@ use millrace_gateway::{Node, Server};
 use millrace_membership::rest::{self, Alone};
 use millrace_membership::{BucketFigures, NodeFigures};
 use millrace_schema::Draft;
+use rustix::fs::Mode;
+use rustix::process::umask;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -28,6 +30,8 @@ const UNHEARD: Duration = Duration::from_secs(2);
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     let Resolved { mut settings, app, cluster, passed_over, log } = arguments.resolve()?;
     log_to_standard_error(&log)?;
+    // What is written here is of the users alone: documents, and texts of queries.
+    umask(Mode::RWXG | Mode::RWXO);
     if !passed_over.is_empty() {
         tracing::warn!(
             settings = passed_over.join(", "),
