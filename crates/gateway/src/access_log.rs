@@ -47,7 +47,7 @@ const OTHER_FORWARDED: [HeaderName; 3] = [
 /// The contents of a line beside the fields that every line has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogDetails {
-    /// Whether a line has the parameters of the request line, and so the texts of queries.
+    /// True if a line has the parameters of the request line, and so the texts of queries.
     pub queries: bool,
     /// The proxies whose word for the address of a client is taken.
     pub trusted_proxies: Vec<AddressRange>,
@@ -65,7 +65,8 @@ impl LogDetails {
         self.trusted_proxies.iter().any(|range| range.contains(address))
     }
 
-    /// The address of the client, by the word of the proxies between it and `peer`: the last that no trusted proxy has.
+    /// The address of the client, by the word of the proxies between it and `peer`: the last that no trusted
+    /// proxy has.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Option<String> {
         if !self.is_trusted(peer) {
             return None;

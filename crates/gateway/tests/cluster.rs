@@ -51,7 +51,8 @@ fn a_node_that_the_cluster_does_not_count_on_is_not_up() {
     assert_eq!(health(2).0, 200);
 }
 
-/// A request may be for any name that a node advertises, and a page of one node has its requests handed on to others.
+/// A request may be for any name that a node advertises, and a page of one node has its requests handed on to
+/// others.
 #[test]
 fn names_that_nodes_advertise_are_hosts_and_pages_of_a_node_reach_all() {
     let nodes = with_notes();

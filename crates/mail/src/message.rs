@@ -34,10 +34,11 @@ pub struct MailMessage {
 }
 
 impl MailMessage {
-    /// The id of the document in this group: the first 128 bits of the SHA-256 of what sender and recipients see of the message.
+    /// The id of the document in this group: the first 128 bits of the SHA-256 of what sender and recipients
+    /// see of the message.
     ///
-    /// The same message gets the same id each time that it is imported, also from another folder or archive. A message that differs gets
-    /// another id, even if its sender gave it the Message-ID of an earlier one.
+    /// The same message gets the same id each time that it is imported, also from another folder or archive.
+    /// A message that differs gets another id, even if its sender gave it the Message-ID of an earlier one.
     pub fn document_id(&self, group: &Group) -> String {
         let mut hasher = Context::new(&SHA256);
         // Each with its length before it, so that no text can pass for two others.

@@ -89,7 +89,8 @@ fn answers_share_a_thread_and_ids_are_stable() {
     assert_eq!(messages[0].document_id(&group), "id:mail:mail:g=bob:d4e5143574e482710a8d6f52e0b70ee9");
 }
 
-/// Every header that a sender chooses, changed alone: another message, which must not take the place of the first.
+/// Every header that a sender chooses, changed alone: another message, which must not take the place of the
+/// first.
 #[test]
 fn only_the_same_message_has_the_same_id() {
     const FIRST: &str = "From: Boss <boss@example.com>\nTo: ann@example.com\nSubject: contract\nMessage-ID: <same@example.com>\n\

@@ -18,7 +18,8 @@ use crate::{OutboundPolicy, OutboundRefusal};
 /// Time for the connection to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connector that resolves a name once, checks the addresses, and connects to one of those that are permitted.
+/// A connector that resolves a name once, checks the addresses, and connects to one of those that are
+/// permitted.
 #[derive(Clone)]
 pub(crate) struct CheckedConnector(pub Arc<OutboundPolicy>);
 
@@ -75,7 +76,8 @@ async fn connect(addresses: &[IpAddr], port: u16) -> Result<TcpStream, ConnectEr
     for address in addresses.iter().map(|address| SocketAddr::new(*address, port)) {
         let source = match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // Without it small requests wait for acknowledgements of earlier ones; a failure costs only that.
+                // Without it small requests wait for acknowledgements of earlier ones; a failure costs only
+                // that.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }

@@ -31,11 +31,12 @@ pub struct FileSource {
 
 /// Fetches a file, unless it is there: a file at `path` came whole.
 ///
-/// Two fetches of one file at a time write two temporary files, and the one that ends last takes the place of the other.
+/// Two fetches of one file at a time write two temporary files, and the one that ends last takes the place of
+/// the other.
 ///
 /// # Errors
-/// [`Error::Download`]: the address may not be connected to or does not answer with a file; the file is cut off, too large, or
-/// has another digest; it cannot be written, or would use the reserve of the disk.
+/// [`Error::Download`]: the address may not be connected to or does not answer with a file; the file is cut
+/// off, too large, or has another digest; it cannot be written, or would use the reserve of the disk.
 pub fn download(http: &Http, source: &FileSource, path: &Path) -> Result<(), Error> {
     if path.is_file() {
         return Ok(());

@@ -68,7 +68,8 @@ impl SendError {
 }
 
 impl Http {
-    /// A client that trusts the certificate authorities of the system, and connects to the destinations that the policy permits.
+    /// A client that trusts the certificate authorities of the system, and connects to the destinations that
+    /// the policy permits.
     ///
     /// # Errors
     /// The system refuses a thread, or its certificates cannot be read.

@@ -1,10 +1,12 @@
 //! Destinations that a node may connect to because an application package names them.
 //!
-//! A package is written by a deployer, who may deploy but does not own the machine. Without a rule a package could make the server ask
-//! addresses that only the server reaches: other services of the machine, a private network, the metadata service of a cloud.
+//! A package is written by a deployer, who may deploy but does not own the machine. Without a rule a package
+//! could make the server ask addresses that only the server reaches: other services of the machine, a private
+//! network, the metadata service of a cloud.
 //!
-//! The rules are checked where a connection is made, at the addresses that the name has resolved to, and the connection goes to one
-//! of the addresses that were checked. So a redirect, or a name that resolves differently the second time, gains nothing.
+//! The rules are checked where a connection is made, at the addresses that the name has resolved to, and the
+//! connection goes to one of the addresses that were checked. So a redirect, or a name that resolves
+//! differently the second time, gains nothing.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -100,12 +102,16 @@ pub struct OutboundRefusal {
 }
 
 impl OutboundPolicy {
-    /// The rules of a list: `public`, `none`, `HOST`, `HOST:PORT`, `SCHEME://HOST:PORT`, or a range of addresses such as `10.0.0.0/8`.
+    /// The rules of a list: `public`, `none`, `HOST`, `HOST:PORT`, `SCHEME://HOST:PORT`, or a range of
+    /// addresses such as `10.0.0.0/8`.
     ///
     /// # Errors
     /// Text that is not a rule; `none` beside other rules.
     pub fn parse(rules: &[impl AsRef<str>]) -> Result<Self, String> {
-        let rules: Vec<&str> = rules.iter().map(|rule| rule.as_ref().trim()).collect();
+        let rules: Vec<&str> = rules.iter().map(|rule| rule.as_ref().trim()).filter(|rule| !rule.is_empty()).collect();
+        if rules.is_empty() {
+            return Err("the list of permitted services is empty: write public or none".to_owned());
+        }
         if rules == ["none"] {
             return Ok(OutboundPolicy { rules: Vec::new() });
         }
@@ -128,7 +134,7 @@ impl OutboundPolicy {
         .map_err(|refusal| refusal.to_string())
     }
 
-    /// Whether an address exists that the name could resolve to and that a rule permits.
+    /// Looks for an address that the name could resolve to and that a rule permits.
     fn could_permit(&self, destination: &Destination) -> bool {
         self.rules.iter().any(|rule| match rule {
             OutboundRule::Public => true,
@@ -252,7 +258,8 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an address is one of the public internet, by the registries of special-purpose addresses (RFC 6890).
+/// Tells an address of the public internet from others, by the registries of special-purpose addresses (RFC
+/// 6890).
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -409,5 +416,6 @@ mod tests {
             assert!(OutboundPolicy::parse(&[text]).is_err(), "{text}");
         }
         assert!(OutboundPolicy::parse(&["none", "public"]).is_err());
+        assert!(OutboundPolicy::parse(&Vec::<String>::new()).is_err());
     }
 }

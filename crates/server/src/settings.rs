@@ -21,31 +21,33 @@ pub struct ServeArguments {
     /// Where everything is kept [default: data].
     #[arg(long, env = "MILLRACE_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
-    /// The address at which documents and queries are served. An address other than the machine's own, such as 0.0.0.0, lets other
-    /// machines in, and needs --insecure [default: 127.0.0.1].
+    /// The address at which documents and queries are served. An address other than the machine's own, such
+    /// as 0.0.0.0, lets other machines in, and needs --insecure [default: 127.0.0.1].
     #[arg(long, value_name = "ADDRESS", env = "MILLRACE_LISTEN")]
     pub listen: Option<IpAddr>,
-    /// The address at which applications are deployed and the cluster is administered; as with --listen [default: 127.0.0.1].
+    /// The address at which applications are deployed and the cluster is administered; as with --listen
+    /// [default: 127.0.0.1].
     #[arg(long, value_name = "ADDRESS", env = "MILLRACE_CONFIG_LISTEN")]
     pub config_listen: Option<IpAddr>,
-    /// Listen beyond the machine although clients show no credentials: every machine that reaches a port may read, write and delete all
-    /// documents, and at the config port deploy and administer. For networks that only trusted machines are in.
+    /// Listen beyond the machine although clients show no credentials: every machine that reaches a port may
+    /// read, write and delete all documents, and at the config port deploy and administer. For networks that
+    /// only trusted machines are in.
     #[arg(long, env = "MILLRACE_INSECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub insecure: Option<bool>,
-    /// Names by which clients address the server, with commas between, beside addresses, localhost and the name that it advertises:
-    /// requests for other hosts are refused.
+    /// Names by which clients address the server, with commas between, beside addresses, localhost and the
+    /// name that it advertises: requests for other hosts are refused.
     #[arg(long, value_name = "NAMES", env = "MILLRACE_ALLOWED_HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Option<Vec<String>>,
-    /// Web pages that may use the server beside its own, with commas between, such as https://app.example.com: requests from others are
-    /// refused.
+    /// Web pages that may use the server beside its own, with commas between, such as
+    /// https://app.example.com: requests from others are refused.
     #[arg(long, value_name = "ORIGINS", env = "MILLRACE_ALLOWED_ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Option<Vec<String>>,
-    /// Where models may be fetched from and asked at, with commas between: public (every public address), none, HOST, HOST:PORT,
-    /// http://HOST:PORT, 10.0.0.0/8 [default: public].
+    /// Services that models may be fetched from and asked at, with commas between: public (every public address),
+    /// none, HOST, HOST:PORT, http://HOST:PORT, 10.0.0.0/8 [default: public].
     #[arg(long, value_name = "RULES", env = "MILLRACE_OUTBOUND_ALLOW", value_delimiter = ',')]
     pub outbound_allow: Option<Vec<String>>,
-    /// Hosts that secrets may be sent to, with commas between, such as openai-key=api.openai.com: the name is that in services.xml, the value
-    /// is in the environment (MILLRACE_SECRET_OPENAI_KEY).
+    /// Hosts that secrets may be sent to, with commas between, such as openai-key=api.openai.com: the name is
+    /// that in services.xml, the value is in the environment (MILLRACE_SECRET_OPENAI_KEY).
     #[arg(long, value_name = "NAME=HOST", env = "MILLRACE_SECRET", value_delimiter = ',')]
     pub secret: Option<Vec<String>>,
     /// The port of documents and queries [default: 8080].
@@ -82,11 +84,11 @@ pub struct ServeArguments {
     /// Append a line of JSON to this file for each request; a file that is moved away is begun anew [default: no log].
     #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_LOG")]
     pub access_log: Option<PathBuf>,
-    /// Whether the access log has the parameters of requests, and so the texts of queries [default: true].
+    /// Have the parameters of requests, and so the texts of queries, in the access log [default: true].
     #[arg(long, value_name = "BOOL", env = "MILLRACE_ACCESS_LOG_QUERIES")]
     pub access_log_queries: Option<bool>,
-    /// Proxies whose X-Forwarded-For is taken for the address of the client, as addresses or ranges with commas between
-    /// [default: 127.0.0.1,::1].
+    /// Proxies whose X-Forwarded-For is taken for the address of the client, as addresses or ranges with
+    /// commas between [default: 127.0.0.1,::1].
     #[arg(long, value_name = "ADDRESSES", env = "MILLRACE_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Option<Vec<String>>,
     /// Bytes that stay free on the disk; below it, documents can only be read and removed [default: 268435456].
@@ -182,7 +184,7 @@ impl ServeArguments {
             insecure: given.insecure.unwrap_or(false),
         };
         listening.check()?;
-        let hosts = parsed("allowed-hosts", HostNames::parse(&given.allowed_hosts.unwrap_or_default()))?;
+        let hosts = parsed("allowed-hosts", HostNames::parse(&listed(given.allowed_hosts)))?;
         let hosts = match given.advertise.as_deref().filter(|_| given.cluster.is_some()) {
             Some(own) => hosts.with(own),
             None => hosts,
@@ -202,10 +204,10 @@ impl ServeArguments {
             hosts,
             origins: parsed(
                 "allowed-origins",
-                WebOrigins::parse(&given.allowed_origins.unwrap_or_default()),
+                WebOrigins::parse(&listed(given.allowed_origins)),
             )?,
             outbound: parsed("outbound-allow", outbound)?,
-            secrets: parsed("secret", each(&given.secret.unwrap_or_default()))?,
+            secrets: parsed("secret", each(&listed(given.secret)))?,
             log_details,
             port: given.port.unwrap_or(defaults.port),
             config_port: given.config_port.unwrap_or(defaults.config_port),
@@ -323,8 +325,8 @@ struct Listening {
 }
 
 impl Listening {
-    /// Refuses to let other machines in while clients need no credentials. Certificates of nodes are none: they say who is a node of the
-    /// cluster, not who may use it.
+    /// Refuses to let other machines in while clients need no credentials. Certificates of nodes are none:
+    /// they say who is a node of the cluster, not who may use it.
     fn check(&self) -> Result<(), Error> {
         let ports = [
             ("listen", self.listen, "read, write and delete all documents"),
@@ -349,6 +351,11 @@ impl Listening {
 /// The value of a setting.
 fn parsed<T>(name: &str, value: Result<T, String>) -> Result<T, Error> {
     value.map_err(|reason| Error::Argument(format!("{name}: {reason}")))
+}
+
+/// The entries of a list; a variable that is set to nothing is an empty list.
+fn listed(list: Option<Vec<String>>) -> Vec<String> {
+    list.unwrap_or_default().into_iter().filter(|entry| !entry.trim().is_empty()).collect()
 }
 
 /// Each of a list.

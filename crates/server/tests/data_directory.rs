@@ -68,7 +68,8 @@ fn files_of_something_else_are_left_alone() {
     drop(Server::start_in(directory, data_dir, &[]));
 }
 
-/// Every file that a server makes, of its user alone, whatever the umask that it is started with; and a directory of an earlier version.
+/// Every file that a server makes, of its user alone, whatever the umask that it is started with; and a
+/// directory of an earlier version.
 #[test]
 fn what_is_written_is_of_the_servers_user_alone() {
     let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;

@@ -176,7 +176,8 @@ fn what_cannot_be_asked_or_fetched_is_told_at_deployment() {
     assert!(message.contains("the model's vectors have 2 cells"), "{message}");
 }
 
-/// An application names addresses and secrets; the operator says where the server goes and what it takes along.
+/// An application names addresses and secrets; the operator says where the server goes and what it takes
+/// along.
 #[test]
 fn the_operator_says_which_services_are_asked_and_which_secrets_they_get() {
     let (url, fetched) = service();

@@ -135,7 +135,8 @@ pub trait Cluster: Send + Sync + 'static {
     /// It has not said where it serves documents.
     fn place(&self, node: NodeKey) -> Result<Place, String>;
 
-    /// The `host[:port]` at which each node says that it is reached: requests may be addressed to any of them.
+    /// The `host[:port]` at which each node says that it is reached: requests may be addressed to any of
+    /// them.
     fn advertised(&self) -> Vec<String> {
         Vec::new()
     }

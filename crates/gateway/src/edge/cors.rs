@@ -1,4 +1,5 @@
-//! Answers to web pages of origins that the operator permits, by the CORS protocol (<https://fetch.spec.whatwg.org/#http-cors-protocol>).
+//! Answers to web pages of origins that the operator permits, by the CORS protocol
+//! (<https://fetch.spec.whatwg.org/#http-cors-protocol>).
 
 use axum::body::Body;
 use axum::response::Response;
@@ -16,7 +17,7 @@ const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-contro
 /// Seconds for which a browser may remember the answer to a preflight.
 const REMEMBERED: &str = "600";
 
-/// Whether a browser asks if a page may send a request that it has not sent yet.
+/// Returns true for the question of a browser, if a page may send a request that it has not sent yet.
 pub(super) fn is_preflight<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }

@@ -34,7 +34,7 @@ impl HostNames {
         self
     }
 
-    /// Whether a request may have this host, which has no port.
+    /// Returns true if a request may be for this host, which has no port.
     pub(super) fn permits(&self, host: &str) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host);
         if host.eq_ignore_ascii_case("localhost") || is_address(host) {

@@ -1,16 +1,18 @@
-//! The check of each request before anything else looks at it: the host that it is for, the web page that it comes from, and the media type
-//! of a document.
+//! The check of each request before anything else looks at it: the host that it is for, the web page that it
+//! comes from, and the media type of a document.
 //!
-//! A browser sends requests for any page that is open in it, to servers on the same machine and in the same network too. Three things of a
-//! request tell that it was not meant for this server:
+//! A browser sends requests for any page that is open in it, to servers on the same machine and in the same
+//! network too. Three things of a request tell that it was not meant for this server:
 //!
-//! - A page whose name was made to resolve to the server's address (DNS rebinding) is same-origin to the browser, but the `Host` has the
-//!   name of the page.
+//! - A page whose name was made to resolve to the server's address (DNS rebinding) is same-origin to the
+//!   browser, but the `Host` has the name of the page.
 //! - A page of another site has that site in `Origin`.
-//! - Without asking the server first, a browser sends to another site only bodies of the media types that HTML forms have.
+//! - Without asking the server first, a browser sends to another site only bodies of the media types that
+//!   HTML forms have.
 //!
-//! Clients other than browsers send no `Origin`, and address the server by a name that it has. [`RequestGuard`] is also where a later check
-//! of credentials belongs: it sees every request of both ports, and nothing goes past it.
+//! Clients other than browsers send no `Origin`, and address the server by a name that it has.
+//! [`RequestGuard`] is also where a later check of credentials belongs: it sees every request of both ports,
+//! and nothing goes past it.
 
 mod cors;
 mod hosts;
@@ -36,7 +38,8 @@ use self::refusal::EdgeRefusal;
 use crate::access_log::Peer;
 use crate::{Node, access_log, cluster};
 
-/// The media types that a browser sends to another site without asking first. No client of documents sends them on purpose.
+/// The media types that a browser sends to another site without asking first. No client of documents sends
+/// them on purpose.
 const FORM_TYPES: [&str; 3] = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
 
 /// Headers by which browsers tell where a request comes from.
@@ -65,7 +68,8 @@ impl RequestGuard {
 
     /// Decides about a request by its head.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> GuardVerdict {
-        // A node of the cluster that has shown its certificate reaches this one by whatever name it has for it.
+        // A node of the cluster that has shown its certificate reaches this one by whatever name it has for
+        // it.
         if request.extensions().get::<Peer>().is_some_and(|peer| peer.is_node) {
             return GuardVerdict::Pass(None);
         }
@@ -81,10 +85,12 @@ impl RequestGuard {
         GuardVerdict::Answer(Box::new(answer))
     }
 
-    /// The origin with which the answer is shared; none for requests of the server's own pages, and of clients other than browsers.
+    /// The origin with which the answer is shared; none for requests of the server's own pages, and of
+    /// clients other than browsers.
     fn examine<B>(&self, request: &Request<B>) -> Result<Option<HeaderValue>, EdgeRefusal> {
         self.check_host(request)?;
-        // The node that handed the request on has checked the rest. A page of another site cannot send this header: a browser asks first.
+        // The node that handed the request on has checked the rest. A page of another site cannot send this
+        // header: a browser asks first.
         if request.headers().contains_key(cluster::HOP) && request.method() != Method::OPTIONS {
             return Ok(None);
         }
@@ -93,7 +99,8 @@ impl RequestGuard {
         Ok(origin)
     }
 
-    /// Checks the host in every place that a request can have one. A request without any comes from no browser.
+    /// Checks the host in every place that a request can have one. A request without any comes from no
+    /// browser.
     fn check_host<B>(&self, request: &Request<B>) -> Result<(), EdgeRefusal> {
         let mut named = request.headers().get_all(HOST).iter();
         let (first, second) = (named.next(), named.next());
@@ -139,7 +146,8 @@ impl RequestGuard {
     }
 }
 
-/// Checks what newer browsers say of a request without an origin: another site may lead to the server by a link, and no further.
+/// Checks the words of newer browsers about a request without an origin: another site may lead to the server by a
+/// link, and no further.
 fn check_fetch_metadata<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
     let says = |name: &HeaderName, value: &str| request.headers().get(name).is_some_and(|said| said == value);
     let is_safe = [Method::GET, Method::HEAD].contains(request.method());

@@ -2,7 +2,8 @@ use std::collections::BTreeSet;
 
 use hyper::Uri;
 
-/// The web pages that may send requests and read the answers, beside the server's own: origins such as `https://app.example.com`.
+/// The web pages that may send requests and read the answers, beside the server's own: origins such as
+/// `https://app.example.com`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WebOrigins(BTreeSet<String>);
 
@@ -25,7 +26,7 @@ impl WebOrigins {
         origins.iter().map(|text| origin(text.as_ref())).collect::<Result<_, _>>().map(WebOrigins)
     }
 
-    /// Whether pages of this origin may send requests.
+    /// Returns true if pages of this origin may send requests.
     pub(super) fn permits(&self, origin: &str) -> bool {
         !self.0.is_empty()
             && authority_of_origin(&origin.to_ascii_lowercase())
@@ -42,7 +43,8 @@ pub(super) struct OriginParts<'a> {
 }
 
 impl OriginParts<'_> {
-    /// Whether it is the origin of pages that come from this `host[:port]`, whichever scheme they came by: a proxy may have taken TLS off.
+    /// Returns true for the origin of pages that come from this `host[:port]`, whichever scheme they came by: a
+    /// proxy may have taken TLS off.
     pub(super) fn is(self, host: &str) -> bool {
         let same = |host: &str| host.eq_ignore_ascii_case(self.authority);
         same(host) || same(without_default_port(self.scheme, host))

@@ -92,7 +92,7 @@ fn request(method: &Method, path: &str, headers: &[(&str, &str)]) -> String {
     format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: 2\r\n{headers}\r\n{{}}")
 }
 
-/// What the edge answers; `None`: it lets the request through, and the handler answers as it likes.
+/// The answer of the edge; `None`: it lets the request through, and the handler answers as it likes.
 fn expected(method: &Method, path: &str, headers: &[(&str, &str)], own: &str) -> Option<u16> {
     let header = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     let host = header("host").unwrap_or_default();
@@ -239,7 +239,8 @@ fn preflights() {
     }
 }
 
-/// Requests without an origin, by what newer browsers say of them; requests that nodes hand on; hosts in odd places.
+/// Requests without an origin, by what newer browsers say of them; requests that nodes hand on; hosts in odd
+/// places.
 #[test]
 fn other_heads() {
     let node = ServedNode::start();

@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{StartError, TlsFiles};
 
-/// How often the files are read again.
+/// The time between two looks at the files.
 const RENEW: Duration = Duration::from_secs(30);
 
 /// The certificate that the ports show, and the files that it is from.
@@ -59,8 +59,8 @@ impl RenewedCertificate {
         }))
     }
 
-    /// Reads the files again, every half minute. Connections that are made from then on see what is new; files that do not work are
-    /// passed over with a warning.
+    /// Reads the files again, every half minute. Connections that are made from then on see what is new;
+    /// files that do not work are passed over with a warning.
     pub(crate) async fn renew_forever(self: Arc<Self>) {
         loop {
             tokio::time::sleep(RENEW).await;
@@ -83,7 +83,8 @@ impl RenewedCertificate {
             return Ok(false);
         }
         let renewed = certified(&self.files, &self.provider)?;
-        // Only once they work: a warning comes again while they do not, such as between the two renames of a renewal.
+        // Only once they work: a warning comes again while they do not, such as between the two renames of a
+        // renewal.
         *read = found;
         self.current.store(Arc::new(renewed));
         Ok(true)

@@ -188,7 +188,8 @@ impl Models {
         Ok(kept)
     }
 
-    /// Fetches a file, unless it was fetched before. Its name is the SHA-256 of its content where that is given, else that of its URL.
+    /// Fetches a file, unless it was fetched before. Its name is the SHA-256 of its content where that is
+    /// given, else that of its URL.
     fn fetch(&self, url: &str, sha256: Option<&str>) -> Result<PathBuf, String> {
         let sha256: Option<Sha256> = sha256.map(str::parse).transpose()?;
         let kept = match sha256 {
@@ -228,7 +229,8 @@ impl Models {
         made.clone().map_err(|error| format!("other services cannot be asked: {error}"))
     }
 
-    /// Removes the files that no model uses and that were not written lately. While a file is being taken into use nothing is removed.
+    /// Removes the files that no model uses and that were not written lately. While a file is being taken
+    /// into use nothing is removed.
     pub(crate) fn remove_unused(&self, written_before: Duration) {
         let _taken = match self.taking.try_write() {
             Ok(taken) => taken,
@@ -341,7 +343,8 @@ impl Models {
     }
 }
 
-/// Writes a file whose name is the digest of its content, so that a file of that name is right; `reserve` bytes of the disk stay free.
+/// Writes a file whose name is the digest of its content, so that a file of that name is right; `reserve`
+/// bytes of the disk stay free.
 fn write_once(directory: &Path, path: &Path, content: &[u8], reserve: u64) -> io::Result<()> {
     let length = content.len() as u64;
     if fs::metadata(path).is_ok_and(|there| there.len() == length) {

@@ -11,8 +11,8 @@ const VESPA_SECRET_PREFIX: &str = "VESPA_SECRET_";
 
 /// A secret by its name in services.xml, and a host that it may be sent to.
 ///
-/// A package names secrets, and is written by somebody who need not know them: without a host a package could have
-/// every secret of the environment sent anywhere.
+/// A package names secrets, and is written by somebody who need not know them: without a host a package could
+/// have every secret of the environment sent anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretBinding {
     name: String,
@@ -56,7 +56,8 @@ impl SecretBinding {
     }
 }
 
-/// A secret of services.xml that is sent to `endpoint`: the value that the environment has under its name in capitals, or where Vespa looks for it.
+/// A secret of services.xml that is sent to `endpoint`: the value that the environment has under its name in
+/// capitals, or where Vespa looks for it.
 ///
 /// # Errors
 /// The environment does not have it, or no binding permits the host of the endpoint.

@@ -1,7 +1,8 @@
 //! Models whose weights lie in other files.
 //!
-//! A tensor of an ONNX file can name a path instead of having its cells. ONNX Runtime opens that path, and which paths it refuses depends
-//! on its version. A model here is one file, so none is opened: [`check`] looks at every tensor that a file can have.
+//! A tensor of an ONNX file can name a path instead of having its cells. ONNX Runtime opens that path, and
+//! which paths it refuses depends on its version. A model here is one file, so none is opened: [`check`]
+//! looks at every tensor that a file can have.
 
 use super::protobuf::{Field, MalformedMessage, checked_fields};
 
@@ -62,7 +63,7 @@ pub(super) fn check(model: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a field of a tensor says that its cells are in another file.
+/// Returns true for a field of a tensor that says that its cells are in another file.
 fn is_elsewhere(field: &Field<'_>) -> bool {
     const EXTERNAL_DATA: u64 = 13;
     const DATA_LOCATION: u64 = 14;
