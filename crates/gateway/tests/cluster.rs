@@ -60,7 +60,8 @@ fn names_that_nodes_advertise_are_hosts_and_pages_of_a_node_reach_all() {
     let addresses = nodes.world.addresses.lock().unwrap().clone();
     let send = |node: usize, host: &str, origin: &str| {
         let mut stream = std::net::TcpStream::connect(&addresses[node]).expect("it listens");
-        let head = format!("POST /document/v1/n/note/group/even/9 HTTP/1.1\r\nhost: {host}\r\norigin: {origin}\r\n");
+        let head =
+            format!("POST /document/v1/n/note/group/even/9 HTTP/1.1\r\nhost: {host}\r\norigin: {origin}\r\n");
         let rest = "content-type: application/json\r\nconnection: close\r\ncontent-length: 26\r\n\r\n{\"fields\":{\"title\":\"web\"}}";
         stream.write_all(format!("{head}{rest}").as_bytes()).expect("it reads");
         let mut answer = String::new();

@@ -108,7 +108,8 @@ impl OutboundPolicy {
     /// # Errors
     /// Text that is not a rule; `none` beside other rules.
     pub fn parse(rules: &[impl AsRef<str>]) -> Result<Self, String> {
-        let rules: Vec<&str> = rules.iter().map(|rule| rule.as_ref().trim()).filter(|rule| !rule.is_empty()).collect();
+        let rules: Vec<&str> =
+            rules.iter().map(|rule| rule.as_ref().trim()).filter(|rule| !rule.is_empty()).collect();
         if rules.is_empty() {
             return Err("the list of permitted services is empty: write public or none".to_owned());
         }

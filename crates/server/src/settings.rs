@@ -202,10 +202,7 @@ impl ServeArguments {
             listen: listening.listen,
             config_listen: listening.config_listen,
             hosts,
-            origins: parsed(
-                "allowed-origins",
-                WebOrigins::parse(&listed(given.allowed_origins)),
-            )?,
+            origins: parsed("allowed-origins", WebOrigins::parse(&listed(given.allowed_origins)))?,
             outbound: parsed("outbound-allow", outbound)?,
             secrets: parsed("secret", each(&listed(given.secret)))?,
             log_details,

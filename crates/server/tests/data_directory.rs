@@ -76,7 +76,8 @@ fn what_is_written_is_of_the_servers_user_alone() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let log = directory.path().join("access.log");
     let (data_dir, log_path) = (directory.path().join("data"), log.display().to_string());
-    let mut server = Server::start_in(directory, data_dir.clone(), &[("MILLRACE_ACCESS_LOG", &log_path)]).deploy_notes();
+    let mut server =
+        Server::start_in(directory, data_dir.clone(), &[("MILLRACE_ACCESS_LOG", &log_path)]).deploy_notes();
     server.put("/document/v1/n/note/group/ann/1", "{}");
     let mut open = Vec::new();
     let mut waiting = vec![data_dir.clone(), log];

@@ -108,6 +108,12 @@ async fn serve(server: Server, member: Option<&ClusterNode>) -> Result<(), Error
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let (data, config) = server.addresses().map_err(Error::Runtime)?;
     eprintln!("millrace: documents and queries at {data}, deployment at {config}");
+    for address in [data, config].into_iter().filter(|address| !address.ip().to_canonical().is_loopback()) {
+        tracing::warn!(
+            %address,
+            "other machines reach this port, and clients need no credentials: each may do all that it offers (--insecure)"
+        );
+    }
     let stop = async {
         tokio::select! {
             _ = terminate.recv() => {}
