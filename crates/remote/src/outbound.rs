@@ -406,7 +406,8 @@ mod tests {
         check(&["public"], "http://169.254.169.254/latest", Some("where clouds have their metadata"));
         check(&["none"], "https://api.example/", Some("--outbound-allow https://api.example:443"));
         check(&["other.example"], "https://api.example/", Some("no rule of --outbound-allow permits it"));
-        check(&["public"], "file:///etc/passwd", Some("http:// or https://"));
+        check(&["public"], "file:///etc/passwd", Some("is not an address"));
+        check(&["public"], "ftp://api.example/", Some("http:// or https://"));
         check(&["public"], "/etc/passwd", Some("http:// or https://"));
         check(&["public"], "no address", Some("is not an address"));
     }
