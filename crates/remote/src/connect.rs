@@ -49,6 +49,7 @@ impl Service<Uri> for CheckedConnector {
         let policy = Arc::clone(&self.0);
         Box::pin(async move {
             let destination = Destination::of(&uri).map_err(ConnectError::Address)?;
+            policy.check_destination(&destination)?;
             let addresses = resolve(&destination).await?;
             let permitted = policy.permitted(&destination, &addresses)?;
             connect(&permitted, destination.port).await.map(TokioIo::new)

@@ -127,12 +127,19 @@ impl OutboundPolicy {
     pub fn check_url(&self, url: &str) -> Result<(), String> {
         let uri: Uri = url.parse().map_err(|error| format!("{url} is not an address: {error}"))?;
         let destination = Destination::of(&uri)?;
+        self.check_destination(&destination).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Checks a destination before its name is resolved, so that no name server is asked without need.
+    ///
+    /// # Errors
+    /// No rule permits it, whatever its name resolves to.
+    pub(crate) fn check_destination(&self, destination: &Destination) -> Result<(), OutboundRefusal> {
         match destination.literal() {
-            Some(address) => self.permitted(&destination, &[address]).map(drop),
-            None if self.could_permit(&destination) => Ok(()),
-            None => Err(refusal(&destination, &[])),
+            Some(address) => self.permitted(destination, &[address]).map(drop),
+            None if self.could_permit(destination) => Ok(()),
+            None => Err(refusal(destination, &[])),
         }
-        .map_err(|refusal| refusal.to_string())
     }
 
     /// Looks for an address that the name could resolve to and that a rule permits.

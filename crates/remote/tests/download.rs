@@ -127,6 +127,7 @@ fn no_connection_where_no_rule_permits_it() {
         (&["public"][..], inner.url("/"), "an address of this machine itself (loopback)"),
         (&["public"], by_name(&inner), "localhost is at"),
         (&["none"], inner.url("/"), "--outbound-allow"),
+        (&["none"], "http://unresolved.invalid/".to_owned(), "no rule of --outbound-allow permits it"),
         (&[&only_outer], outer.url("/"), "an address of this machine itself (loopback)"),
         (&["public"], "http://169.254.169.254/latest/".to_owned(), "where clouds have their metadata"),
         (&["public"], "http://[::1]:1/".to_owned(), "loopback"),

@@ -62,7 +62,8 @@ pub(super) fn authority_of_origin(origin: &str) -> Option<OriginParts<'_>> {
     let plain = authority
         .parse::<Uri>()
         .is_ok_and(|uri| uri.authority().is_some_and(|found| found.as_str() == authority));
-    (known && plain && !authority.contains('@'))
+    let is_authority = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':' | '[' | ']');
+    (known && plain && authority.chars().all(is_authority))
         .then(|| OriginParts { scheme, authority: without_default_port(scheme, authority) })
 }
 
