@@ -2,8 +2,10 @@
 
 VENV := target/venv
 CARGO ?= cargo
+# Cargo.lock says which versions are built; a build never changes it.
+LOCKED := --locked
 
-.PHONY: help demo cluster-demo up test check clients build sim torture bench doc clean
+.PHONY: help demo cluster-demo up test check audit sbom clients build sim torture bench doc clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -22,36 +24,45 @@ up: build ## Start a server on ports 8080 and 19071 and leave it running
 build: ## Build the binary, optimised
 	@scripts/prerequisites
 	@scripts/onnxruntime
-	@$(CARGO) build --release -p millrace-server
+	@$(CARGO) build $(LOCKED) --release -p millrace-server
 
 test: check clients ## Everything
 
-check: ## Format, clippy, rustdoc (all without warnings) and the Rust tests
+check: ## Format, clippy, rustdoc (all without warnings), dependencies and the Rust tests
 	@scripts/prerequisites etcd
 	@scripts/onnxruntime
+	@scripts/audit
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
-	$(CARGO) test --workspace --quiet
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps --quiet
+	$(CARGO) test $(LOCKED) --workspace --quiet
+
+audit: ## Licences, sources and known vulnerabilities of all dependencies, as far as the tools are there
+	@scripts/audit
+
+sbom: ## What the binary is made of, as target/millrace.cdx.json (CycloneDX)
+	@mkdir -p target
+	@scripts/sbom.py > target/millrace.cdx.json
+	@echo target/millrace.cdx.json
 
 clients: $(VENV)/ready ## The binary from outside: the Vespa CLI and pyvespa, unchanged, and tables of what applications can say
-	$(CARGO) build -p millrace-server --quiet
+	$(CARGO) build $(LOCKED) -p millrace-server --quiet
 	MILLRACE_BIN=target/debug/millrace $(VENV)/bin/pytest -q tests
 
 $(VENV)/ready: tests/clients/requirements.txt
 	@scripts/prerequisites python
 	python3 -m venv $(VENV)
-	$(VENV)/bin/pip install -q -r $<
+	$(VENV)/bin/pip install -q --require-hashes -r $<
 	@touch $@
 
 doc: ## The documentation of all crates
-	$(CARGO) doc --workspace --no-deps
+	$(CARGO) doc $(LOCKED) --workspace --no-deps
 
 SEED ?= 1
 COUNT ?= 1
 
 sim: ## A cluster from one seed, with all that happens in it (SEED=7), or from many (SEED=1 COUNT=10000)
-	@$(CARGO) run --quiet -p millrace-sim -- $(SEED) $(COUNT)
+	@$(CARGO) run $(LOCKED) --quiet -p millrace-sim -- $(SEED) $(COUNT)
 
 MINUTES ?= 1
 

@@ -57,8 +57,8 @@ class Node:
         host = self.place.host
         self.process = subprocess.Popen(
             [*self.place.inside, MILLRACE, "serve", "--data-dir", str(self.directory), "--cluster", self.etcd,
-             "--name", self.name, "--listen", host, "--advertise", host, "--port", str(self.port),
-             "--config-port", str(self.config), "--peer-port", str(self.peer)],
+             "--name", self.name, "--listen", host, "--config-listen", host, "--insecure", "--advertise", host,
+             "--port", str(self.port), "--config-port", str(self.config), "--peer-port", str(self.peer)],
             stdout=log, stderr=log)
 
     def url(self, path=""):

@@ -46,3 +46,15 @@ def test_the_access_log(tmp_path):
     node.stop()
     search = {"totalhits": 0, "hits": 0, "coverage": {"coverage": 100, "documents": 0}}
     assert [line.get("search") for line in lines(log, 2)] == [None, search]
+
+
+def test_no_texts_of_queries(tmp_path):
+    log = tmp_path / "access.log"
+    settings = ["--access-log", log, "--access-log-queries", "false", "--trusted-proxies", "192.0.2.0/24", "--app", APP]
+    node = Node(tmp_path / "data", *free_ports(2), *settings)
+    urllib.request.urlopen(urllib.request.Request(f"{node.data}/?secret", headers={"X-Forwarded-For": "192.0.2.7"})).read()
+    [line] = lines(log, 1)
+    node.stop()
+    assert line["uri"] == "/" and "secret" not in log.read_text()
+    assert "remoteaddr" not in line, "this machine is not among the proxies"
+    assert log.stat().st_mode & 0o077 == 0

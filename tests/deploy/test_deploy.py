@@ -77,6 +77,12 @@ def test_ports_volumes_and_names_fit_together(objects):
         get = container[probe]["httpGet"]
         assert get["port"] in ports and get["path"] == "/state/v1/health", probe
     assert container["readinessProbe"]["httpGet"]["port"] == "data"
+    # Probes and services reach a pod by its address, at both ports.
+    assert env["MILLRACE_LISTEN"] == env["MILLRACE_CONFIG_LISTEN"] == "0.0.0.0" and env["MILLRACE_INSECURE"] == "true"
+    hosts = env["MILLRACE_ALLOWED_HOSTS"].split(",")
+    clients = {name for (kind, name), each in objects.items() if kind == "Service" and each["spec"].get("clusterIP") != "None"}
+    assert {host.split(".")[0] for host in hosts} == clients == {"millrace", "millrace-config"}
+    assert all(name in hosts and f"{name}.$(POD_NAMESPACE).svc.cluster.local" in hosts for name in clients)
     labels = pod["metadata"]["labels"]
     assert stateful["spec"]["selector"]["matchLabels"].items() <= labels.items()
     for (kind, name), each in objects.items():

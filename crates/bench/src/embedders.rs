@@ -75,7 +75,7 @@ pub(crate) fn embedder(model: &Path, scheduler: &Scheduler) -> Result<Embedder, 
     let services = Services {
         scheduler,
         http: &|| Err("no other service is asked".to_owned()),
-        secret: &|name| Err(format!("there is no secret '{name}'")),
+        secret: &|request| Err(format!("there is no secret '{}'", request.name)),
     };
     Embedder::load(config, &FILES.map(place).into(), &services).map_err(Error::failed)
 }

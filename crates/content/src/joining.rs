@@ -59,6 +59,10 @@ impl Cluster for Joining {
         self.node()?.place(node)
     }
 
+    fn advertised(&self) -> Vec<String> {
+        self.node().map(|node| node.advertised()).unwrap_or_default()
+    }
+
     fn owner(&self, location: Location) -> Result<Place, String> {
         self.node()?.owner(location)
     }

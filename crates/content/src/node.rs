@@ -216,11 +216,16 @@ impl ContentNode {
         let pictures = self.membership.pictures();
         let picture = pictures.borrow();
         let url = picture.members.get(name).map(|member| member.url.as_str()).unwrap_or_default();
-        match url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/') {
+        match authority_of(url) {
             "" => Err(format!("node {node} ({name}) has not said where it serves documents")),
             address => Ok(Place::At(address.to_owned())),
         }
     }
+}
+
+/// The `host:port` in a URL that a node has told.
+fn authority_of(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/')
 }
 
 impl Drop for ContentNode {
@@ -311,6 +316,12 @@ impl Cluster for ContentNode {
 
     fn place(&self, node: NodeKey) -> Result<Place, String> {
         self.place_in(&*self.state()?, node)
+    }
+
+    fn advertised(&self) -> Vec<String> {
+        let pictures = self.membership.pictures();
+        let picture = pictures.borrow();
+        picture.members.values().map(|member| authority_of(&member.url).to_owned()).collect()
     }
 
     fn owner(&self, location: Location) -> Result<Place, String> {

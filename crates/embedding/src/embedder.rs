@@ -50,8 +50,17 @@ pub struct Services<'a> {
     pub scheduler: &'a Scheduler,
     /// Creates the client of external services.
     pub http: &'a dyn Fn() -> Result<Http, String>,
-    /// The secret of this name.
-    pub secret: &'a dyn Fn(&str) -> Result<String, String>,
+    /// The secret of a component.
+    pub secret: &'a dyn Fn(&SecretRequest<'_>) -> Result<String, String>,
+}
+
+/// A secret, and the service that it is to be sent to.
+#[derive(Debug, Clone, Copy)]
+pub struct SecretRequest<'a> {
+    /// Its name in services.xml.
+    pub name: &'a str,
+    /// The URL of the service.
+    pub endpoint: &'a str,
 }
 
 /// A model with its tokenizer.
@@ -87,9 +96,11 @@ impl Embedder {
             }
             EmbedderMeans::Tokenizer(file) => Means::Tokens(Tokenizer::plain(path(file)?)?),
             EmbedderMeans::Remote(remote) => {
-                let secret =
-                    remote.secret.as_deref().map(services.secret).transpose().map_err(Error::Setup)?;
-                Means::Remote(Remote::new(remote, secret, (services.http)().map_err(Error::Setup)?))
+                let http = (services.http)().map_err(Error::Setup)?;
+                http.policy().check_url(&remote.endpoint).map_err(Error::Setup)?;
+                let request = |name| SecretRequest { name, endpoint: &remote.endpoint };
+                let secret = remote.secret.as_deref().map(|name| (services.secret)(&request(name)));
+                Means::Remote(Remote::new(remote, secret.transpose().map_err(Error::Setup)?, http))
             }
         };
         Ok(Embedder { id: config.id.clone(), prepend: config.prepend.clone(), means })

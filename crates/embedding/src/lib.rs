@@ -16,7 +16,7 @@ mod remote;
 mod shape;
 mod tokenizer;
 
-pub use embedder::{Embedder, Files, Services, Text};
+pub use embedder::{Embedder, Files, SecretRequest, Services, Text};
 pub use error::Error;
 pub use execution::execution;
 pub use shape::Shape;

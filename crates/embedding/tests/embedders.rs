@@ -50,7 +50,7 @@ fn load(directory: &Path, embedder: &str, settings: &str) -> Result<Embedder, Er
     let services = Services {
         scheduler: scheduler(),
         http: &|| Err("nobody is asked here".to_owned()),
-        secret: &|name| Err(format!("there is no secret {name}")),
+        secret: &|request| Err(format!("there is no secret {}", request.name)),
     };
     Embedder::load(config, &files, &services)
 }

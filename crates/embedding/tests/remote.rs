@@ -6,7 +6,7 @@ mod twin;
 
 use millrace_embedding::{Embedder, Files, Services, Text};
 use millrace_model::{Caller, Purpose, Scheduler, SchedulerOptions};
-use millrace_remote::Http;
+use millrace_remote::{Http, OutboundPolicy};
 use millrace_schema::Application;
 use millrace_tensor::TensorType;
 use serde_json::json;
@@ -43,8 +43,8 @@ fn embedder(twin: &Twin, quantization: &str) -> Embedder {
     let scheduler = Scheduler::new(SchedulerOptions::default()).expect("threads");
     let services = Services {
         scheduler: &scheduler,
-        http: &|| Http::new().map_err(|error| error.to_string()),
-        secret: &|name| Ok(name.to_owned()),
+        http: &|| Http::new(OutboundPolicy::parse(&["127.0.0.1"])?).map_err(|error| error.to_string()),
+        secret: &|request| Ok(request.name.to_owned()),
     };
     Embedder::load(&application.container.embedders[0], &Files::new(), &services).expect("it loads")
 }

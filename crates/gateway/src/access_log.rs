@@ -5,8 +5,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,9 +20,10 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use hyper::HeaderMap;
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use hyper::header::{HOST, HeaderName, USER_AGENT};
+use hyper::{HeaderMap, StatusCode};
+use millrace_remote::AddressRange;
 use serde_json::{Map, Value, json};
 
 use crate::search_api::Figures;
@@ -33,13 +34,51 @@ const QUEUE_MAX: usize = 10_000;
 /// How often it is looked whether the file is still where it was.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Headers in which proxies tell for whom they ask; the first one there counts.
-const FORWARDED: [HeaderName; 4] = [
-    HeaderName::from_static("x-forwarded-for"),
+/// The header in which each proxy adds the address that it was asked from.
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Headers in which other proxies have the address of the client; the first one there counts.
+const OTHER_FORWARDED: [HeaderName; 3] = [
     HeaderName::from_static("y-ra"),
     HeaderName::from_static("yahooremoteip"),
     HeaderName::from_static("client-ip"),
 ];
+
+/// The contents of a line beside the fields that every line has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogDetails {
+    /// True if a line has the parameters of the request line, and so the texts of queries.
+    pub queries: bool,
+    /// The proxies whose word for the address of a client is taken.
+    pub trusted_proxies: Vec<AddressRange>,
+}
+
+impl Default for LogDetails {
+    fn default() -> Self {
+        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        LogDetails { queries: true, trusted_proxies: loopback.map(AddressRange::of).to_vec() }
+    }
+}
+
+impl LogDetails {
+    fn is_trusted(&self, address: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|range| range.contains(address))
+    }
+
+    /// The address of the client, by the word of the proxies between it and `peer`: the last that no trusted
+    /// proxy has.
+    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Option<String> {
+        if !self.is_trusted(peer) {
+            return None;
+        }
+        let listed = headers.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+        let listed: Vec<&str> = listed.flat_map(|value| value.split(',')).map(str::trim).collect();
+        let is_client = |text: &&&str| !text.parse().is_ok_and(|address| self.is_trusted(address));
+        let client = listed.iter().rev().find(is_client).or(listed.first()).copied();
+        let others = || OTHER_FORWARDED.iter().find_map(|name| header(headers, name));
+        client.filter(|client| !client.is_empty()).or_else(others).map(str::to_owned)
+    }
+}
 
 /// The other side of a connection, told to each of its requests.
 #[derive(Debug, Clone, Copy)]
@@ -57,14 +96,15 @@ pub(crate) struct AccessLog {
     lines: Mutex<Option<SyncSender<String>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     left_out: AtomicU64,
+    details: LogDetails,
 }
 
 impl AccessLog {
-    /// Appends to the file at `path`.
+    /// Appends to the file at `path`, which only its owner can read if it is new.
     ///
     /// # Errors
     /// The file cannot be opened, or the thread not started.
-    pub(crate) fn open(path: &Path) -> io::Result<Arc<AccessLog>> {
+    pub(crate) fn open(path: &Path, details: LogDetails) -> io::Result<Arc<AccessLog>> {
         let mut file = LogFile::open(path)?;
         let (lines, waiting) = sync_channel(QUEUE_MAX);
         let writer = std::thread::Builder::new()
@@ -74,6 +114,7 @@ impl AccessLog {
             lines: Mutex::new(Some(lines)),
             writer: Mutex::new(Some(writer)),
             left_out: AtomicU64::new(0),
+            details,
         }))
     }
 
@@ -110,6 +151,12 @@ pub(crate) async fn log(State(log): State<Arc<AccessLog>>, request: Request, nex
     response.map(|body| Body::new(Sent { body, line }))
 }
 
+/// Logs a request that is answered at the edge.
+pub(crate) fn log_refused<B>(log: &Arc<AccessLog>, request: &axum::http::Request<B>, status: StatusCode) {
+    let mut line = Line::of(request, Arc::clone(log));
+    line.fields.insert("code".to_owned(), json!(status.as_u16()));
+}
+
 /// What is known of a request; written when it is dropped.
 struct Line {
     log: Arc<AccessLog>,
@@ -119,7 +166,7 @@ struct Line {
 }
 
 impl Line {
-    fn of(request: &Request, log: Arc<AccessLog>) -> Self {
+    fn of<B>(request: &axum::http::Request<B>, log: Arc<AccessLog>) -> Self {
         let mut fields = Map::new();
         let mut tell = |name: &str, value: Value| fields.insert(name.to_owned(), value);
         let peer = request.extensions().get::<Peer>();
@@ -129,14 +176,19 @@ impl Line {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         tell("time", json!(time.as_millis() as f64 / 1000.0));
         tell("method", json!(request.method().as_str()));
-        tell("uri", json!(request.uri().path_and_query().map_or("/", |uri| uri.as_str())));
+        let uri = match log.details.queries {
+            true => request.uri().path_and_query().map_or("/", |uri| uri.as_str()),
+            false => request.uri().path(),
+        };
+        tell("uri", json!(uri));
         tell("version", json!(format!("{:?}", request.version())));
         tell("agent", json!(header(request.headers(), &USER_AGENT).unwrap_or_default()));
         // HTTP/2 has the host in the URI.
         let host = header(request.headers(), &HOST).or(request.uri().authority().map(|host| host.as_str()));
         tell("host", json!(host.unwrap_or_default()));
         tell("scheme", json!(if peer.is_some_and(|peer| peer.tls) { "https" } else { "http" }));
-        if let Some(address) = FORWARDED.iter().find_map(|name| header(request.headers(), name)) {
+        let client = peer.and_then(|peer| log.details.client(peer.address.ip(), request.headers()));
+        if let Some(address) = client {
             tell("remoteaddr", json!(address));
         }
         Line { log, fields, began: Instant::now(), sent: 0 }
@@ -212,7 +264,7 @@ struct LogFile {
 
 impl LogFile {
     fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
         let inode = file.metadata()?.ino();
         let file = BufWriter::new(file);
         Ok(LogFile { path: path.to_owned(), file, inode, looked: Instant::now(), failed: false, lost: false })
@@ -250,6 +302,30 @@ impl LogFile {
     fn fail(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.failed, true) {
             tracing::error!(%error, path = %self.path.display(), "the access log cannot be written");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_behind_proxies() {
+        let ranges = ["127.0.0.1", "10.0.0.0/8"].map(|range| range.parse().expect("a range"));
+        let details = LogDetails { trusted_proxies: ranges.to_vec(), ..LogDetails::default() };
+        for (peer, forwarded, expected) in [
+            ("127.0.0.1", "192.0.2.7", Some("192.0.2.7")),
+            ("127.0.0.1", "spoofed, 192.0.2.7", Some("192.0.2.7")),
+            ("10.1.1.1", "spoofed, 192.0.2.7, 10.2.2.2", Some("192.0.2.7")),
+            ("127.0.0.1", "10.3.3.3, 10.2.2.2", Some("10.3.3.3")),
+            ("127.0.0.1", "", None),
+            ("192.0.2.9", "192.0.2.7", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(FORWARDED_FOR, forwarded.parse().expect("a value"));
+            let client = details.client(peer.parse().expect("an address"), &headers);
+            assert_eq!(client.as_deref(), expected, "{peer} {forwarded}");
         }
     }
 }

@@ -19,19 +19,22 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
 
 use crate::access_log::Peer;
+use crate::edge::{GuardVerdict, RequestGuard, shared_with};
 use crate::{Node, access_log, cluster, document_api, http, mcp, model_evaluation, search_api, status_api};
 
 /// Answers the requests of the port.
 #[derive(Clone)]
 pub(crate) struct DataPort {
     node: Arc<Node>,
+    guard: RequestGuard,
     others: TowerToHyperService<Router>,
 }
 
 impl DataPort {
     /// The port of a node, with more endpoints beside its own.
     pub(crate) fn new(node: Arc<Node>, beside: Router) -> Self {
-        DataPort { others: http::routed(beside.merge(router(Arc::clone(&node)))), node }
+        let others = http::routed(beside.merge(router(Arc::clone(&node))));
+        DataPort { guard: RequestGuard::new(Arc::clone(&node)), others, node }
     }
 
     /// Whether a request says that a node has handed it on, and comes from somebody else. Where nodes have no certificates, nobody can
@@ -57,6 +60,20 @@ impl Service<Request<Incoming>> for DataPort {
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        match self.guard.check(&request) {
+            GuardVerdict::Answer(answer) => Box::pin(async move { Ok(*answer) }),
+            GuardVerdict::Pass(None) => self.answer(request),
+            GuardVerdict::Pass(Some(origin)) => {
+                let answer = self.answer(request);
+                Box::pin(async move { answer.await.map(|answer| shared_with(answer, origin)) })
+            }
+        }
+    }
+}
+
+impl DataPort {
+    /// The answer to a request that has passed the guard.
+    fn answer(&self, request: Request<Incoming>) -> <Self as Service<Request<Incoming>>>::Future {
         if self.is_pretended(&request) {
             let message = format!(
                 "the header {} is for nodes of the cluster, which ask each other at their own port",
@@ -77,7 +94,7 @@ impl Service<Request<Incoming>> for DataPort {
     }
 }
 
-fn router(node: Arc<Node>) -> Router {
+pub(crate) fn router(node: Arc<Node>) -> Router {
     let log = node.access_log().cloned();
     let router = Router::new()
         .route("/search", any(search_api::handle))

@@ -1,5 +1,7 @@
 //! The node: what all endpoints share.
 
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,7 +20,7 @@ use crate::deployment::Deployment;
 use crate::deployments::Deployments;
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
 use crate::metrics::{Gauge, Metrics};
-use crate::models::Models;
+use crate::models::{ModelOptions, Models};
 use crate::pool::Pool;
 use crate::quota::Quotas;
 use crate::reindexing::{self, Reindexings};
@@ -52,14 +54,21 @@ impl Node {
     /// The directory cannot be used, has files of something else, or holds an application that this build cannot run.
     pub fn open(settings: Settings) -> Result<Arc<Node>, StartError> {
         claim(&settings.data_dir)?;
+        close_to_others(&settings.data_dir);
         let mut options = Options::new(&settings.data_dir);
         options.cache_bytes = settings.cache_bytes;
         options.paths = settings.paths();
         options.disk_reserve = settings.disk_reserve;
         options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
-        let models = Models::open(settings.data_dir.join("models"), settings.threads)?;
+        let models = Models::open(ModelOptions {
+            directory: settings.data_dir.join("models"),
+            slots: settings.threads,
+            outbound: settings.outbound.clone(),
+            secrets: settings.secrets.clone(),
+            disk_reserve: settings.disk_reserve,
+        })?;
         let deployments = Deployments::open(&settings.data_dir.join("application"), &models)?;
-        models.remove_unused();
+        models.remove_unused(Duration::ZERO);
         let reindexings = Reindexings::open(&settings.data_dir.join("application"))?;
         let layout = match deployments.current() {
             Ok(deployment) => {
@@ -72,7 +81,8 @@ impl Node {
         let pool =
             Pool::new(settings.threads, settings.queue_max, &models.cores()).map_err(StartError::Threads)?;
         let access_log = settings.access_log.as_deref().map(|path| {
-            AccessLog::open(path).map_err(|source| StartError::AccessLog { path: path.to_owned(), source })
+            AccessLog::open(path, settings.log_details.clone())
+                .map_err(|source| StartError::AccessLog { path: path.to_owned(), source })
         });
         let quotas = Quotas::new(&settings);
         let node = Arc::new(Node {
@@ -339,7 +349,7 @@ const OWN: [&str; 4] = ["lock", "manifest", "application", "models"];
 /// Makes a data directory where there is none; refuses one that has files, and none of a server.
 fn claim(path: &Path) -> Result<(), StartError> {
     let failed = |source| StartError::Directory { path: path.to_owned(), source };
-    std::fs::create_dir_all(path).map_err(failed)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
     let names = std::fs::read_dir(path).map_err(failed)?.map(|entry| Ok(entry?.file_name()));
     let mut names = names.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     if names.iter().any(|name| OWN.iter().any(|own| name == own)) {
@@ -350,5 +360,18 @@ fn claim(path: &Path) -> Result<(), StartError> {
     match names.into_iter().min() {
         Some(name) => Err(StartError::Foreign { path: path.to_owned(), example: name.into() }),
         None => Ok(()),
+    }
+}
+
+/// Takes from a directory of an earlier version what users other than its owner and group may do there.
+fn close_to_others(path: &Path) {
+    const OTHERS: u32 = 0o007;
+    let Ok(mode) = std::fs::metadata(path).map(|directory| directory.permissions().mode()) else { return };
+    if mode & OTHERS == 0 {
+        return;
+    }
+    // A volume that belongs to another user, as on Kubernetes, stays as it is.
+    if let Err(error) = std::fs::set_permissions(path, Permissions::from_mode(mode & 0o7777 & !OTHERS)) {
+        tracing::warn!(%error, path = %path.display(), "every user of the machine can look into the data directory");
     }
 }

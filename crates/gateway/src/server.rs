@@ -5,15 +5,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use millrace_env::ThreadClass;
 use millrace_trust::Connection;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use tokio_rustls::TlsAcceptor;
 
 use crate::data_port::DataPort;
+use crate::edge::{RequestGuard, guard};
 use crate::{Node, StartError, config_api, http};
 
 /// Connections of nodes that wait to be served: each node makes one or two.
@@ -37,7 +37,7 @@ pub struct Server {
     node: Arc<Node>,
     data: TcpListener,
     config: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<http::RenewedCertificate>>,
     handed: (Intake, mpsc::Receiver<Connection>),
     /// Endpoints of others beside the own ones: on the data port, and on that of deployment.
     beside: (Router, Router),
@@ -50,9 +50,10 @@ impl Server {
     /// A port is taken; the certificate does not work.
     pub async fn bind(node: Arc<Node>) -> Result<Server, StartError> {
         let settings = node.settings();
-        let tls = settings.tls.as_ref().map(http::acceptor).transpose()?;
+        let tls = settings.tls.clone().map(http::RenewedCertificate::load).transpose()?;
         let data = listen(SocketAddr::new(settings.listen, settings.port), "--port").await?;
-        let config = listen(SocketAddr::new(settings.listen, settings.config_port), "--config-port").await?;
+        let config =
+            listen(SocketAddr::new(settings.config_listen, settings.config_port), "--config-port").await?;
         if let Ok(address) = data.local_addr() {
             node.bound(address.port());
         }
@@ -90,18 +91,20 @@ impl Server {
     pub async fn run_and_leave(self, stop: impl Future<Output = ()>, leave: impl Future<Output = ()>) {
         let (stopped, stopping) = watch::channel(false);
         let drain = self.node.settings().drain;
+        let renewing = self.tls.clone().map(|certificate| tokio::spawn(certificate.renew_forever()));
+        let tls = self.tls.as_ref().map(http::acceptor);
         let data = http::serve_with(
             self.data,
             self.handed.1,
-            self.tls.clone(),
+            tls.clone(),
             DataPort::new(Arc::clone(&self.node), self.beside.0),
             stopping.clone(),
             drain,
         );
         let config = http::serve(
             self.config,
-            self.tls,
-            http::routed(self.beside.1.merge(config_router(Arc::clone(&self.node)))),
+            tls,
+            http::routed(config_router(Arc::clone(&self.node), self.beside.1)),
             stopping,
             drain,
         );
@@ -111,6 +114,7 @@ impl Server {
             let _ = stopped.send(true);
         };
         tokio::join!(data, config, stop);
+        renewing.inspect(tokio::task::JoinHandle::abort);
         leave.await;
         let node = self.node;
         // Closing waits for the disk. A panic in it has been logged; there is nothing left to do then.
@@ -135,6 +139,8 @@ async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, 
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, flag, source })
 }
 
-fn config_router(node: Arc<Node>) -> Router {
-    config_api::router(node).layer(from_fn(http::compress_response))
+/// The routes of the config port, with more beside them, all behind the guard.
+pub(crate) fn config_router(node: Arc<Node>, beside: Router) -> Router {
+    let own = config_api::router(Arc::clone(&node)).layer(from_fn(http::compress_response));
+    beside.merge(own).layer(from_fn_with_state(RequestGuard::new(node), guard))
 }

@@ -6,15 +6,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_column::PathChoice;
+use millrace_remote::OutboundPolicy;
 use millrace_trust::Trust;
+
+use crate::access_log::LogDetails;
+use crate::edge::{HostNames, WebOrigins};
+use crate::models::SecretBinding;
 
 /// The settings of a node. [`Settings::new`] has sensible ones for everything but the data directory.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where everything is kept.
     pub data_dir: PathBuf,
-    /// The address both ports listen at.
+    /// The address at which the port of documents and queries listens.
     pub listen: IpAddr,
+    /// The address at which the port of deployment listens.
+    pub config_listen: IpAddr,
+    /// The names by which clients may address the server, beside addresses and `localhost`.
+    pub hosts: HostNames,
+    /// The web pages that may send requests, beside the server's own.
+    pub origins: WebOrigins,
+    /// The destinations that models may be fetched from and asked at.
+    pub outbound: OutboundPolicy,
+    /// The hosts that secrets may be sent to.
+    pub secrets: Vec<SecretBinding>,
     /// The port of documents and queries; 0 lets the system choose.
     pub port: u16,
     /// The port of deployment; 0 lets the system choose.
@@ -36,6 +51,8 @@ pub struct Settings {
     pub cache_bytes: u64,
     /// The file to which a line is appended for each request to the data port.
     pub access_log: Option<PathBuf>,
+    /// The contents of that line.
+    pub log_details: LogDetails,
     /// Bytes that stay free on the disk: below it, writes other than removes are refused.
     pub disk_reserve: u64,
     /// Segment files that are kept open; others are opened when they are read.
@@ -70,6 +87,11 @@ impl Settings {
         Settings {
             data_dir,
             listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            config_listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            hosts: HostNames::default(),
+            origins: WebOrigins::default(),
+            outbound: OutboundPolicy::default(),
+            secrets: Vec::new(),
             port: 8080,
             config_port: 19071,
             tls: None,
@@ -80,6 +102,7 @@ impl Settings {
             address_rate_max: None,
             cache_bytes: 512 << 20,
             access_log: None,
+            log_details: LogDetails::default(),
             disk_reserve: 256 << 20,
             open_files_max: 4096,
             model_idle: Duration::from_secs(900),

@@ -51,6 +51,32 @@ fn a_node_that_the_cluster_does_not_count_on_is_not_up() {
     assert_eq!(health(2).0, 200);
 }
 
+/// A request may be for any name that a node advertises, and a page of one node has its requests handed on to
+/// others.
+#[test]
+fn names_that_nodes_advertise_are_hosts_and_pages_of_a_node_reach_all() {
+    let nodes = with_notes();
+    let (stranger, owner) = stranger_and_owner("even");
+    let addresses = nodes.world.addresses.lock().unwrap().clone();
+    let send = |node: usize, host: &str, origin: &str| {
+        let mut stream = std::net::TcpStream::connect(&addresses[node]).expect("it listens");
+        let head =
+            format!("POST /document/v1/n/note/group/even/9 HTTP/1.1\r\nhost: {host}\r\norigin: {origin}\r\n");
+        let rest = "content-type: application/json\r\nconnection: close\r\ncontent-length: 26\r\n\r\n{\"fields\":{\"title\":\"web\"}}";
+        stream.write_all(format!("{head}{rest}").as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    for node in [stranger, owner] {
+        let own = addresses[node].as_str();
+        assert_eq!(send(node, own, &format!("http://{own}")), "200", "its own page, through node {node}");
+        assert_eq!(send(node, "N0.example:1", "http://n0.example:1"), "200");
+        assert_eq!(send(node, "n9.example:8080", "http://n9.example:8080"), "421");
+        assert_eq!(send(node, own, "http://n0.example:8080"), "403");
+    }
+}
+
 #[test]
 fn what_was_read_while_the_cluster_state_changed_is_read_again() {
     let nodes = with_notes();

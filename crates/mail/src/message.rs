@@ -1,5 +1,6 @@
+use ring::digest::{Context, SHA256};
 use serde_json::{Map, Value, json};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
 
@@ -33,9 +34,30 @@ pub struct MailMessage {
 }
 
 impl MailMessage {
-    /// The id of the document in this group: the same message always gets the same id.
+    /// The id of the document in this group: the first 128 bits of the SHA-256 of what sender and recipients
+    /// see of the message.
+    ///
+    /// The same message gets the same id each time that it is imported, also from another folder or archive.
+    /// A message that differs gets another id, even if its sender gave it the Message-ID of an earlier one.
     pub fn document_id(&self, group: &Group) -> String {
-        format!("id:mail:mail:g={}:{:032x}", group.0, xxh3_128(self.message_id.as_bytes()))
+        let mut hasher = Context::new(&SHA256);
+        // Each with its length before it, so that no text can pass for two others.
+        let mut add = |text: &str| {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        };
+        let date = self.date.map_or_else(String::new, |date| date.to_string());
+        for text in [&self.message_id, &date, &self.from_name, &self.from_address, &self.subject, &self.body]
+        {
+            add(text);
+        }
+        for list in [&self.to, &self.attachments] {
+            add(&list.len().to_string());
+            list.iter().for_each(|text| add(text));
+        }
+        let digest = hasher.finish();
+        let digits: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        format!("id:mail:mail:g={}:{digits}", group.0)
     }
 
     /// The feed operation that puts the message into a group, as one line of JSON.

@@ -86,7 +86,43 @@ fn answers_share_a_thread_and_ids_are_stable() {
     assert_eq!(messages[0].thread, messages[1].thread);
     assert_ne!(messages[0].thread, messages[2].thread);
     let group = Group::new("bob").unwrap();
-    assert_eq!(messages[0].document_id(&group), "id:mail:mail:g=bob:d4e5143574e482710a8d6f52e0b70ee9");
+    assert_eq!(messages[0].document_id(&group), "id:mail:mail:g=bob:14ccf7abe3bddfdbbfb99c973b101ccc");
+}
+
+/// Every header that a sender chooses, changed alone: another message, which must not take the place of the
+/// first.
+#[test]
+fn only_the_same_message_has_the_same_id() {
+    const FIRST: &str = "From: Boss <boss@example.com>\nTo: ann@example.com\nSubject: contract\nMessage-ID: <same@example.com>\n\
+                         Date: Thu, 01 Jan 2026 00:00:00 +0000\n\nThe true one.";
+    let group = Group::new("ann").unwrap();
+    let id = |message: &str| mbox(&[message]).next().unwrap().unwrap().document_id(&group);
+    let first = id(FIRST);
+    for (from, to) in [
+        ("Boss <boss@example.com>", "Boss <mallory@evil.example>"),
+        ("Boss <boss@example.com>", "Mallory <boss@example.com>"),
+        ("ann@example.com", "ann@example.com, bob@example.com"),
+        ("contract", "contracts"),
+        ("same@example.com", "other@example.com"),
+        ("00:00:00", "00:00:01"),
+        ("The true one.", "Another one."),
+    ] {
+        let changed = FIRST.replace(from, to);
+        assert!(changed != FIRST && id(&changed) != first, "{from} changed to {to}");
+        assert_eq!(id(&changed), id(&changed));
+    }
+    // The same message from elsewhere: by other servers, read meanwhile, with other labels.
+    let elsewhere = format!(
+        "Received: from a by b; Fri, 02 Jan 2026 00:00:00 +0000\nX-Status: R\nX-Gmail-Labels: Work\n{FIRST}"
+    );
+    assert_eq!(id(&elsewhere), first);
+    assert_eq!(
+        mbox(&[FIRST, FIRST]).map(|mail| mail.unwrap().document_id(&group)).collect::<Vec<_>>(),
+        [&*first; 2]
+    );
+    let twice =
+        Import::mbox_from(Box::new(Cursor::new(format!("{FROM}{FIRST}\n\n"))), Path::new("x"), "work");
+    assert_eq!(twice.map(|mail| mail.unwrap().document_id(&group)).collect::<Vec<_>>(), [first]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use ort::session::builder::{PrepackedWeights, SessionBuilder};
 use ort::session::{NoSelectedOutputs, RunOptions, Session};
 use ort::value::{DynValue, Outlet, TensorElementType, ValueType};
 
-use crate::weights::Weights;
+use crate::weights::{Weights, check_self_contained};
 use crate::{Error, Grant, runtime};
 
 /// An input or output of a model.
@@ -175,6 +175,7 @@ impl OnnxModel {
     pub fn load(path: &Path, threads: Threads) -> Result<Self, Error> {
         runtime::load()?;
         let fail = |reason: String| Error::Load { path: path.to_owned(), reason };
+        check_self_contained(path).map_err(fail)?;
         let sharable = !threads.own() && threads.gpu_device.is_none() && runtime::threads() > 1;
         let weights = if sharable { Weights::map(path) } else { None };
         let packed = PrepackedWeights::new();

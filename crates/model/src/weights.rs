@@ -6,6 +6,7 @@
 //! address, and a position in a file is not aligned. The pages belong to the file; once the packed form
 //! exists, hardly any of them is accessed again.
 
+mod external;
 mod protobuf;
 
 use std::collections::HashSet;
@@ -50,6 +51,15 @@ impl Weights {
         let values = values.collect::<Option<Vec<_>>>()?;
         Some(Weights { values, map })
     }
+}
+
+/// Checks that a model's file has all of its weights in itself, so that loading it opens no other file.
+///
+/// # Errors
+/// It names another file, or cannot be read.
+pub(crate) fn check_self_contained(path: &Path) -> Result<(), String> {
+    let map = Map::new(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    external::check(map.bytes())
 }
 
 /// A weight as it stands in the file.

@@ -129,6 +129,13 @@ fn errors_name_the_parameter() {
         &[("streaming.groupname", "")],
         "parameter 'streaming.groupname': the name of the group is empty",
     );
+    for name in ["streaming.groupname", "streaming.groupnames"] {
+        let text = if name.ends_with('s') { "[\"ann\", \"b\\u0000b\"]" } else { "a\nb" };
+        refused(
+            &[(name, text)],
+            "parameter 'streaming.groupname': the name of the group has a control character",
+        );
+    }
 }
 
 #[test]

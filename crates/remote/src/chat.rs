@@ -229,7 +229,7 @@ impl Shared {
                 Err(_) => return Err(self.deadline()),
                 Ok(Ok(response)) if response.status().is_success() => return Ok(response),
                 Ok(Ok(response)) => refused(response, left).await,
-                Ok(Err(reason)) => (Failure::Connection, reason),
+                Ok(Err(error)) => (error.failure, error.reason),
             };
             let (service, status) = (self.endpoint.clone(), failure.status());
             match choose(failure, tries) {

@@ -1,67 +1,133 @@
-use std::fs::{self, File};
-use std::io::{BufWriter, Write as _};
+use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::header::CONTENT_LENGTH;
+use tempfile::NamedTempFile;
 
-use crate::{Error, Http};
+use crate::sha256::Sha256Hasher;
+use crate::{Error, Http, Sha256};
 
 /// Nothing more comes for so long: the other side is gone.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Fetches a file, unless it is there: what is at `path` came whole. It may have `bytes_max` bytes.
+/// Bytes of a file between two looks at the free space of the disk.
+const SPACE_INTERVAL: u64 = 16 << 20;
+
+/// A file that another service has.
+#[derive(Debug, Clone)]
+pub struct FileSource {
+    /// Its address.
+    pub url: String,
+    /// The digest that it must have, if that is known.
+    pub sha256: Option<Sha256>,
+    /// The most bytes that it may have.
+    pub bytes_max: u64,
+    /// Bytes of the disk that must stay free.
+    pub disk_reserve: u64,
+}
+
+/// Fetches a file, unless it is there: a file at `path` came whole.
+///
+/// Two fetches of one file at a time write two temporary files, and the one that ends last takes the place of
+/// the other.
 ///
 /// # Errors
-/// [`Error::Download`]: the address does not answer with a file, it is cut off or too large, or cannot be written.
-pub fn download(http: &Http, url: &str, path: &Path, bytes_max: u64) -> Result<(), Error> {
+/// [`Error::Download`]: the address may not be connected to or does not answer with a file; the file is cut
+/// off, too large, or has another digest; it cannot be written, or would use the reserve of the disk.
+pub fn download(http: &Http, source: &FileSource, path: &Path) -> Result<(), Error> {
     if path.is_file() {
         return Ok(());
     }
-    let fail = |reason: String| Error::Download { url: url.to_owned(), reason };
-    let partial = path.with_extension("partial");
-    let (client, address, file) = (http.clone(), url.to_owned(), partial.clone());
-    let fetched = http.wait(async move { fetch(&client, &address, &file, bytes_max).await });
-    let outcome = fetched
-        .unwrap_or_else(|| Err("the node is stopping".to_owned()))
-        .and_then(|()| fs::rename(&partial, path).map_err(|error| error.to_string()));
-    outcome.map_err(|reason| {
-        // What stays behind is written over by the next try.
-        let _ = fs::remove_file(&partial);
-        fail(reason)
-    })
+    let (client, wanted, to) = (http.clone(), source.clone(), path.to_owned());
+    let fetched = http.wait(async move { fetch(&client, &wanted, &to).await });
+    let outcome = fetched.unwrap_or_else(|| Err("the node is stopping".to_owned()));
+    outcome.map_err(|reason| Error::Download { url: source.url.clone(), reason })
 }
 
-async fn fetch(http: &Http, url: &str, path: &Path, bytes_max: u64) -> Result<(), String> {
+async fn fetch(http: &Http, source: &FileSource, path: &Path) -> Result<(), String> {
     let silent = || format!("nothing came for {} s", SILENCE.as_secs());
-    let response = tokio::time::timeout(SILENCE, http.get(url)).await.map_err(|_| silent())??;
+    let response = tokio::time::timeout(SILENCE, http.get(&source.url)).await.map_err(|_| silent())??;
     let announced: Option<u64> =
         response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let too_large = || format!("it is larger than {bytes_max} bytes");
-    if announced.is_some_and(|length| length > bytes_max) {
-        return Err(too_large());
-    }
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    }
-    let write = |error: std::io::Error| format!("{}: {error}", path.display());
-    let mut file = BufWriter::new(File::create(path).map_err(write)?);
+    let mut file = PartialFile::create(source, path)?;
+    file.check_room(announced.unwrap_or(0))?;
     let mut body = response.into_body();
-    let mut length = 0_u64;
     while let Some(frame) = tokio::time::timeout(SILENCE, body.frame()).await.map_err(|_| silent())? {
         let frame = frame.map_err(|error| format!("it was cut off: {error}"))?;
         let Some(data) = frame.data_ref() else { continue };
-        length += data.len() as u64;
-        if length > bytes_max {
-            return Err(too_large());
-        }
-        file.write_all(data).map_err(write)?;
+        file.append(data)?;
     }
     match announced {
-        Some(announced) if announced != length => {
-            Err(format!("it was cut off: {length} of {announced} bytes came"))
+        Some(announced) if announced != file.length => {
+            Err(format!("it was cut off: {} of {announced} bytes came", file.length))
         }
-        _ => file.into_inner().map_err(|error| write(error.into_error()))?.sync_all().map_err(write),
+        _ => file.complete(),
+    }
+}
+
+/// A file on its way, under a name of its own until it is whole. It is removed if it never is.
+struct PartialFile<'s> {
+    source: &'s FileSource,
+    path: &'s Path,
+    directory: &'s Path,
+    file: NamedTempFile,
+    hasher: Sha256Hasher,
+    length: u64,
+}
+
+impl<'s> PartialFile<'s> {
+    fn create(source: &'s FileSource, path: &'s Path) -> Result<Self, String> {
+        let directory = path.parent().ok_or_else(|| format!("{} is not a file's path", path.display()))?;
+        let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+        fs::create_dir_all(directory).map_err(failed)?;
+        let file = tempfile::Builder::new().prefix("partial-").tempfile_in(directory).map_err(failed)?;
+        Ok(PartialFile { source, path, directory, file, hasher: Sha256Hasher::new(), length: 0 })
+    }
+
+    fn append(&mut self, data: &[u8]) -> Result<(), String> {
+        let before = self.length / SPACE_INTERVAL;
+        let length = self.length + data.len() as u64;
+        if length > self.source.bytes_max || length / SPACE_INTERVAL != before {
+            self.check_room(data.len() as u64)?;
+        }
+        self.file.write_all(data).map_err(|error| self.failed(&error))?;
+        self.hasher.update(data);
+        self.length = length;
+        Ok(())
+    }
+
+    /// Checks that so many more bytes may be written.
+    fn check_room(&self, more: u64) -> Result<(), String> {
+        let FileSource { bytes_max, disk_reserve, .. } = *self.source;
+        if self.length.saturating_add(more) > bytes_max {
+            return Err(format!("it is larger than {bytes_max} bytes"));
+        }
+        let space = rustix::fs::statvfs(self.directory).map_err(|error| self.failed(&error.into()))?;
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        if free < disk_reserve.saturating_add(more) {
+            return Err(format!(
+                "the disk of {} has {free} bytes free, and {disk_reserve} must stay free; make room, or lower disk-reserve",
+                self.directory.display()
+            ));
+        }
+        Ok(())
+    }
+
+    fn complete(self) -> Result<(), String> {
+        let (found, wanted) = (self.hasher.finish(), self.source.sha256);
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+            return Err(format!("its SHA-256 is {found}, and should be {wanted}"));
+        }
+        let failed = |error: std::io::Error| format!("{}: {error}", self.path.display());
+        self.file.as_file().sync_all().map_err(failed)?;
+        self.file.persist(self.path).map_err(|error| failed(error.error))?;
+        fs::File::open(self.directory).and_then(|directory| directory.sync_all()).map_err(failed)
+    }
+
+    fn failed(&self, error: &std::io::Error) -> String {
+        format!("{}: {error}", self.path.display())
     }
 }

@@ -247,7 +247,7 @@ impl Shared {
                     let reason = format!("{}: {}", answer.status, protocol::message(&answer.body));
                     (Failure::Status(answer.status, answer.retry_after), reason)
                 }
-                Err(reason) => (Failure::Connection, reason),
+                Err(error) => (error.failure, error.reason),
             };
             let status = failure.status();
             match choose(failure, tries) {

@@ -8,9 +8,12 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AF
 use hyper::{Method, Request, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::runtime::Runtime;
+
+use crate::connect::CheckedConnector;
+use crate::retry::Failure;
+use crate::{OutboundPolicy, OutboundRefusal};
 
 /// Connections that nobody uses are closed after so long.
 const IDLE: Duration = Duration::from_secs(30);
@@ -20,7 +23,8 @@ const REDIRECTS: usize = 8;
 /// Asks other services. Clones share connections and the thread that waits for answers.
 #[derive(Clone)]
 pub struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<CheckedConnector>, Full<Bytes>>,
+    policy: Arc<OutboundPolicy>,
     runtime: Arc<Background>,
 }
 
@@ -42,18 +46,41 @@ pub(crate) struct Answer {
     pub body: Bytes,
 }
 
+/// A request that got no answer.
+pub(crate) struct SendError {
+    pub failure: Failure,
+    pub reason: String,
+}
+
+impl SendError {
+    /// A request that cannot be made, or whose connection broke.
+    pub fn broken(reason: String) -> Self {
+        SendError { failure: Failure::Connection, reason }
+    }
+
+    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        match causes.find_map(|cause| cause.downcast_ref::<OutboundRefusal>()) {
+            Some(refusal) => SendError { failure: Failure::Forbidden, reason: refusal.to_string() },
+            None => SendError::broken(told(error)),
+        }
+    }
+}
+
 impl Http {
-    /// A client that trusts whom the system trusts.
+    /// A client that trusts the certificate authorities of the system, and connects to the destinations that
+    /// the policy permits.
     ///
     /// # Errors
-    /// There is no thread to be had, or the system's certificates cannot be read.
-    pub fn new() -> std::io::Result<Self> {
+    /// The system refuses a thread, or its certificates cannot be read.
+    pub fn new(policy: OutboundPolicy) -> std::io::Result<Self> {
+        let policy = Arc::new(policy);
         let connector = HttpsConnectorBuilder::new()
             .with_native_roots()?
             .https_or_http()
             .enable_http1()
             .enable_http2()
-            .build();
+            .wrap_connector(CheckedConnector(Arc::clone(&policy)));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("remote")
@@ -63,7 +90,12 @@ impl Http {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .build(connector);
-        Ok(Http { client, runtime: Arc::new(Background(Some(runtime))) })
+        Ok(Http { client, policy, runtime: Arc::new(Background(Some(runtime))) })
+    }
+
+    /// The destinations that it connects to.
+    pub fn policy(&self) -> &OutboundPolicy {
+        &self.policy
     }
 
     /// Goes on with work in the background.
@@ -94,9 +126,13 @@ impl Http {
         body: Vec<u8>,
         timeout: Duration,
         bytes_max: usize,
-    ) -> Result<Answer, String> {
-        let exchange = async { whole(self.post(url, secret, body).await?, bytes_max).await };
-        tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(silent(timeout)))
+    ) -> Result<Answer, SendError> {
+        let exchange = async {
+            let response = self.post(url, secret, body).await?;
+            whole(response, bytes_max).await.map_err(SendError::broken)
+        };
+        let answer = tokio::time::timeout(timeout, exchange).await;
+        answer.unwrap_or_else(|_| Err(SendError::broken(silent(timeout))))
     }
 
     /// Posts JSON; the answer's body is still to come.
@@ -105,27 +141,32 @@ impl Http {
         url: &str,
         secret: Option<&str>,
         body: Vec<u8>,
-    ) -> Result<Response<Incoming>, String> {
+    ) -> Result<Response<Incoming>, SendError> {
         let mut request = Request::new(Full::new(Bytes::from(body)));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = url.parse().map_err(|error| format!("{url} is no address: {error}"))?;
+        *request.uri_mut() = url.parse().map_err(|error| {
+            let reason: hyper::http::uri::InvalidUri = error;
+            SendError::broken(format!("{url} is not an address: {reason}"))
+        })?;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(secret) = secret {
-            let mut value = HeaderValue::from_str(&format!("Bearer {secret}"))
-                .map_err(|_| "the secret has characters that no header can have".to_owned())?;
+            let mut value = HeaderValue::from_str(&format!("Bearer {secret}")).map_err(|_| {
+                SendError::broken("the secret has characters that no header can have".to_owned())
+            })?;
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
         }
-        self.client.request(request).await.map_err(|error| told(&error))
+        self.client.request(request).await.map_err(|error| SendError::of(&error))
     }
 
     /// The answer to a request for a file, after redirects.
     pub(crate) async fn get(&self, url: &str) -> Result<Response<Incoming>, String> {
-        let mut uri: Uri = url.parse().map_err(|error| format!("this is no address: {error}"))?;
+        let mut uri: Uri = url.parse().map_err(|error| format!("this is not an address: {error}"))?;
         for _ in 0..REDIRECTS {
             let mut request = Request::new(Full::default());
             *request.uri_mut() = uri.clone();
-            let response = self.client.request(request).await.map_err(|error| told(&error))?;
+            let response =
+                self.client.request(request).await.map_err(|error| SendError::of(&error).reason)?;
             if !response.status().is_redirection() {
                 return match response.status().is_success() {
                     true => Ok(response),

@@ -6,23 +6,31 @@
 //! - [`LanguageModel`] asks a service that speaks the OpenAI chat protocol; its answer comes in pieces, no faster than they are
 //!   taken, or whole.
 //! - [`download`] fetches a file once, whole or not at all.
+//! - [`OutboundPolicy`] says which addresses any of them may connect to.
 //!
 //! Callers wait on threads that may wait, but for a language model's pieces, which are awaited. This crate knows neither tensors nor documents.
 
+mod address_range;
 mod chat;
+mod connect;
 mod download;
 mod embeddings;
 mod error;
 mod http;
+mod outbound;
 mod protocol;
 mod queue;
 mod retry;
+mod sha256;
 mod usage;
 
+pub use address_range::AddressRange;
 pub use chat::{Inference, LanguageModel, Pieces, Prompt};
-pub use download::download;
+pub use download::{FileSource, download};
 pub use embeddings::{Embeddings, Options};
 pub use error::Error;
 pub use http::Http;
+pub use outbound::{OutboundPolicy, OutboundRefusal};
 pub use protocol::{Cells, Dialect};
+pub use sha256::Sha256;
 pub use usage::Usage;

@@ -15,6 +15,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 pub(crate) enum Failure {
     /// There was no answer.
     Connection,
+    /// The operator's rules do not permit the connection.
+    Forbidden,
     /// An answer with this status; and how long to wait, where it says so.
     Status(u16, Option<Duration>),
 }
@@ -23,7 +25,7 @@ impl Failure {
     /// The status of the answer, where there was one.
     pub fn status(self) -> Option<u16> {
         match self {
-            Failure::Connection => None,
+            Failure::Connection | Failure::Forbidden => None,
             Failure::Status(status, _) => Some(status),
         }
     }
@@ -48,7 +50,7 @@ pub(crate) fn choose(failure: Failure, tries: u32) -> Next {
         Failure::Connection => (true, None),
         Failure::Status(408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529, after) => (true, after),
         Failure::Status(400 | 413 | 422, _) => return Next::Fix,
-        Failure::Status(..) => (false, None),
+        Failure::Forbidden | Failure::Status(..) => (false, None),
     };
     match passes {
         false => Next::GiveUp,
@@ -99,6 +101,7 @@ mod tests {
         check(Failure::Connection, 1, Next::Again(ms(200)));
         check(Failure::Connection, 3, Next::Again(ms(800)));
         check(Failure::Connection, TRIES, Next::Later);
+        check(Failure::Forbidden, 1, Next::GiveUp);
         check(Failure::Status(429, Some(ms(7000))), 1, Next::Again(ms(7000)));
         check(Failure::Status(429, Some(ms(7_000_000))), 1, Next::Again(ms(60_000)));
         check(Failure::Status(429, None), 2, Next::Again(ms(400)));

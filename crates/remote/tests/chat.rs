@@ -8,12 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use millrace_model::{Caller, Purpose};
-use millrace_remote::{Error, Http, Inference, LanguageModel, Pieces, Prompt};
+use millrace_remote::{Error, Http, Inference, LanguageModel, OutboundPolicy, Pieces, Prompt};
 use serde_json::{Value, json};
 use twin::{Reply, Request, Twin};
 
 fn model(twin: &Twin) -> LanguageModel {
-    LanguageModel::new(&twin.url("/v1/"), Http::new().expect("a client"))
+    LanguageModel::new(
+        &twin.url("/v1/"),
+        Http::new(OutboundPolicy::parse(&["127.0.0.1"]).expect("a rule")).expect("a client"),
+    )
 }
 
 fn prompt(text: &str) -> Prompt {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use millrace_model::{Caller, Purpose};
-use millrace_remote::{Cells, Dialect, Embeddings, Error, Http, Options};
+use millrace_remote::{Cells, Dialect, Embeddings, Error, Http, Options, OutboundPolicy};
 use serde_json::{Value, json};
 use twin::{Reply, Twin};
 
@@ -24,7 +24,10 @@ fn speaking(dialect: Dialect, twin: &Twin, batch_max: usize) -> Embeddings {
         batch_max,
         secret: Some("hush".to_owned()),
     };
-    Embeddings::new(options, Http::new().expect("a client"))
+    Embeddings::new(
+        options,
+        Http::new(OutboundPolicy::parse(&["127.0.0.1"]).expect("a rule")).expect("a client"),
+    )
 }
 
 fn patient() -> Caller {
@@ -167,7 +170,10 @@ fn nobody_there_is_a_failure_that_passes() {
         batch_max: 1,
         secret: None,
     };
-    let embeddings = Embeddings::new(options, Http::new().expect("a client"));
+    let embeddings = Embeddings::new(
+        options,
+        Http::new(OutboundPolicy::parse(&["127.0.0.1"]).expect("a rule")).expect("a client"),
+    );
     let error = embeddings.embed(texts(&["a"]), Cells::Float, &patient()).expect_err("nobody is there");
     assert!(matches!(error, Error::Retry { .. }), "{error}");
 }

@@ -188,13 +188,34 @@ pub enum ModelFile {
     /// A path in the package.
     Path(String),
     /// An address that it is downloaded from.
-    Url(String),
+    Url {
+        /// The address.
+        url: String,
+        /// The SHA-256 that the file must have, as 64 hexadecimal digits in lower case.
+        sha256: Option<String>,
+    },
+}
+
+impl ModelFile {
+    /// A file to be downloaded, with its digest if that is given.
+    ///
+    /// # Errors
+    /// The digest is not a SHA-256.
+    pub fn at_url(url: String, sha256: Option<&str>) -> Result<Self, String> {
+        let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match sha256.map(str::trim) {
+            Some(text) if !is_digest(text) => Err(format!(
+                "'{text}' is not a SHA-256: write the 64 hexadecimal digits that sha256sum prints for the file"
+            )),
+            sha256 => Ok(ModelFile::Url { url, sha256: sha256.map(str::to_ascii_lowercase) }),
+        }
+    }
 }
 
 impl fmt::Display for ModelFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ModelFile::Path(text) | ModelFile::Url(text) => f.write_str(text),
+            ModelFile::Path(text) | ModelFile::Url { url: text, .. } => f.write_str(text),
         }
     }
 }

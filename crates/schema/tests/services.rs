@@ -105,7 +105,10 @@ fn clusters_are_read() {
     assert_eq!(remote.endpoint, "https://api.openai.com/v1/embeddings");
     assert_eq!(
         tokens.means,
-        EmbedderMeans::Tokenizer(ModelFile::Url("https://a.b/tokenizer.json".to_owned()))
+        EmbedderMeans::Tokenizer(ModelFile::Url {
+            url: "https://a.b/tokenizer.json".to_owned(),
+            sha256: None
+        })
     );
     let evaluation = container.model_evaluation.as_ref().expect("models are evaluated");
     assert_eq!((evaluation["m"].intra_op_threads, evaluation["m"].gpu_device), (Some(3), Some(0)));

@@ -127,7 +127,7 @@ pub enum Command {
 Examples:
   millrace serve
   millrace serve --data-dir /var/lib/millrace --app examples/mail
-  millrace serve --config millrace.toml --listen 0.0.0.0
+  millrace serve --config millrace.toml --listen 0.0.0.0 --insecure
 
 Every option can stand in the TOML file, under its own name (data-dir = \"/var/lib/millrace\"), or in \
 an environment variable (MILLRACE_DATA_DIR). A flag counts more than a variable, and that more than the file.")]

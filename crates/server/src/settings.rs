@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use millrace_gateway::{Settings, TlsFiles};
+use millrace_gateway::{HostNames, LogDetails, OutboundPolicy, Settings, TlsFiles, WebOrigins};
 use millrace_membership::Role;
 use millrace_trust::{ServiceFiles, TrustFiles};
 use serde::Deserialize;
@@ -20,9 +21,35 @@ pub struct ServeArguments {
     /// Where everything is kept [default: data].
     #[arg(long, env = "MILLRACE_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
-    /// The address to listen at; 0.0.0.0 lets other machines in [default: 127.0.0.1].
-    #[arg(long, env = "MILLRACE_LISTEN")]
+    /// The address at which documents and queries are served. An address other than the machine's own, such
+    /// as 0.0.0.0, lets other machines in, and needs --insecure [default: 127.0.0.1].
+    #[arg(long, value_name = "ADDRESS", env = "MILLRACE_LISTEN")]
     pub listen: Option<IpAddr>,
+    /// The address at which applications are deployed and the cluster is administered; as with --listen
+    /// [default: 127.0.0.1].
+    #[arg(long, value_name = "ADDRESS", env = "MILLRACE_CONFIG_LISTEN")]
+    pub config_listen: Option<IpAddr>,
+    /// Listen beyond the machine although clients show no credentials: every machine that reaches a port may
+    /// read, write and delete all documents, and at the config port deploy and administer. For networks that
+    /// only trusted machines are in.
+    #[arg(long, env = "MILLRACE_INSECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub insecure: Option<bool>,
+    /// Names by which clients address the server, with commas between, beside addresses, localhost and the
+    /// name that it advertises: requests for other hosts are refused.
+    #[arg(long, value_name = "NAMES", env = "MILLRACE_ALLOWED_HOSTS", value_delimiter = ',')]
+    pub allowed_hosts: Option<Vec<String>>,
+    /// Web pages that may use the server beside its own, with commas between, such as
+    /// https://app.example.com: requests from others are refused.
+    #[arg(long, value_name = "ORIGINS", env = "MILLRACE_ALLOWED_ORIGINS", value_delimiter = ',')]
+    pub allowed_origins: Option<Vec<String>>,
+    /// Services that models may be fetched from and asked at, with commas between: public (every public address),
+    /// none, HOST, HOST:PORT, http://HOST:PORT, 10.0.0.0/8 [default: public].
+    #[arg(long, value_name = "RULES", env = "MILLRACE_OUTBOUND_ALLOW", value_delimiter = ',')]
+    pub outbound_allow: Option<Vec<String>>,
+    /// Hosts that secrets may be sent to, with commas between, such as openai-key=api.openai.com: the name is
+    /// that in services.xml, the value is in the environment (MILLRACE_SECRET_OPENAI_KEY).
+    #[arg(long, value_name = "NAME=HOST", env = "MILLRACE_SECRET", value_delimiter = ',')]
+    pub secret: Option<Vec<String>>,
     /// The port of documents and queries [default: 8080].
     #[arg(long, env = "MILLRACE_PORT")]
     pub port: Option<u16>,
@@ -63,6 +90,13 @@ pub struct ServeArguments {
     /// Append a line of JSON to this file for each request; a file that is moved away is begun anew [default: no log].
     #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_LOG")]
     pub access_log: Option<PathBuf>,
+    /// Have the parameters of requests, and so the texts of queries, in the access log [default: true].
+    #[arg(long, value_name = "BOOL", env = "MILLRACE_ACCESS_LOG_QUERIES")]
+    pub access_log_queries: Option<bool>,
+    /// Proxies whose X-Forwarded-For is taken for the address of the client, as addresses or ranges with
+    /// commas between [default: 127.0.0.1,::1].
+    #[arg(long, value_name = "ADDRESSES", env = "MILLRACE_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Option<Vec<String>>,
     /// Bytes that stay free on the disk; below it, documents can only be read and removed [default: 268435456].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_DISK_RESERVE")]
     pub disk_reserve: Option<u64>,
@@ -162,8 +196,34 @@ impl ServeArguments {
                 )));
             }
         }
-        let settings = Settings {
+        let listening = Listening {
             listen: given.listen.unwrap_or(defaults.listen),
+            config_listen: given.config_listen.unwrap_or(defaults.config_listen),
+            insecure: given.insecure.unwrap_or(false),
+        };
+        listening.check()?;
+        let hosts = parsed("allowed-hosts", HostNames::parse(&listed(given.allowed_hosts)))?;
+        let hosts = match given.advertise.as_deref().filter(|_| given.cluster.is_some()) {
+            Some(own) => hosts.with(own),
+            None => hosts,
+        };
+        let outbound =
+            given.outbound_allow.map_or(Ok(defaults.outbound), |rules| OutboundPolicy::parse(&rules));
+        let log_details = LogDetails {
+            queries: given.access_log_queries.unwrap_or(defaults.log_details.queries),
+            trusted_proxies: match &given.trusted_proxies {
+                Some(proxies) => parsed("trusted-proxies", each(proxies))?,
+                None => defaults.log_details.trusted_proxies,
+            },
+        };
+        let settings = Settings {
+            listen: listening.listen,
+            config_listen: listening.config_listen,
+            hosts,
+            origins: parsed("allowed-origins", WebOrigins::parse(&listed(given.allowed_origins)))?,
+            outbound: parsed("outbound-allow", outbound)?,
+            secrets: parsed("secret", each(&listed(given.secret)))?,
+            log_details,
             port: given.port.unwrap_or(defaults.port),
             config_port: given.config_port.unwrap_or(defaults.config_port),
             tls,
@@ -222,6 +282,14 @@ impl ServeArguments {
         ServeArguments {
             data_dir: self.data_dir.or(others.data_dir),
             listen: self.listen.or(others.listen),
+            config_listen: self.config_listen.or(others.config_listen),
+            insecure: self.insecure.or(others.insecure),
+            allowed_hosts: self.allowed_hosts.or(others.allowed_hosts),
+            allowed_origins: self.allowed_origins.or(others.allowed_origins),
+            outbound_allow: self.outbound_allow.or(others.outbound_allow),
+            secret: self.secret.or(others.secret),
+            access_log_queries: self.access_log_queries.or(others.access_log_queries),
+            trusted_proxies: self.trusted_proxies.or(others.trusted_proxies),
             port: self.port.or(others.port),
             config_port: self.config_port.or(others.config_port),
             app: self.app.or(others.app),
@@ -268,6 +336,52 @@ impl ServeArguments {
         ];
         settings.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
     }
+}
+
+/// The addresses that the ports listen at, and whether the operator has said that this is safe.
+struct Listening {
+    listen: IpAddr,
+    config_listen: IpAddr,
+    insecure: bool,
+}
+
+impl Listening {
+    /// Refuses to let other machines in while clients need no credentials. Certificates of nodes are none:
+    /// they say who is a node of the cluster, not who may use it.
+    fn check(&self) -> Result<(), Error> {
+        let ports = [
+            ("listen", self.listen, "read, write and delete all documents"),
+            (
+                "config-listen",
+                self.config_listen,
+                "deploy applications, delete all documents and administer the cluster",
+            ),
+        ];
+        let open = ports.into_iter().find(|(_, address, _)| !address.to_canonical().is_loopback());
+        match open.filter(|_| !self.insecure) {
+            None => Ok(()),
+            Some((flag, address, powers)) => Err(Error::Argument(format!(
+                "--{flag} {address} lets other machines in, and clients need no credentials: every machine that reaches the port may \
+                 {powers}. Listen at 127.0.0.1 behind a proxy that asks for credentials; or, where only trusted machines reach the \
+                 port, add --insecure"
+            ))),
+        }
+    }
+}
+
+/// The value of a setting.
+fn parsed<T>(name: &str, value: Result<T, String>) -> Result<T, Error> {
+    value.map_err(|reason| Error::Argument(format!("{name}: {reason}")))
+}
+
+/// The entries of a list; a variable that is set to nothing is an empty list.
+fn listed(list: Option<Vec<String>>) -> Vec<String> {
+    list.unwrap_or_default().into_iter().filter(|entry| !entry.trim().is_empty()).collect()
+}
+
+/// Each of a list.
+fn each<T: FromStr<Err = String>>(texts: &[String]) -> Result<Vec<T>, String> {
+    texts.iter().map(|text| text.trim().parse()).collect()
 }
 
 /// How nodes trust each other.
@@ -367,11 +481,50 @@ mod tests {
             let error = resolve(file, ServeArguments::default()).err().expect("it is wrong").to_string();
             assert!(error.contains(expected), "{error}");
         }
+        check("allowed-hosts = ['http://a']", "allowed-hosts: 'http://a' is not the name of a host");
+        check("allowed-origins = ['*']", "allowed-origins: '*' is not the origin of a web page");
+        check("outbound-allow = ['none', 'public']", "outbound-allow: 'none'");
+        check("secret = ['key']", "secret: 'key' does not bind a secret to a host");
+        check("trusted-proxies = ['proxy']", "trusted-proxies: 'proxy' is neither an address");
         check("prot = 8080", "prot");
         check("port = 'many'", "port");
         check("tls-key = 'key.pem'", "tls-certificate");
         check("peer-tls-key = 'key.pem'", "peer-tls-authority");
         check("etcd-tls-authority = 'a.pem'\netcd-tls-key = 'key.pem'", "etcd-tls-certificate");
         check("cluster = 'etcd://e'\ntls-certificate = 'c.pem'\ntls-key = 'k.pem'", "peer-tls-authority");
+    }
+
+    /// The address, whether certificates are given, and whether the start is refused.
+    #[test]
+    fn other_machines_are_let_in_only_on_purpose() {
+        let insecure = "insecure = true\n";
+        let certificates = "cluster = 'etcd://e'\ntls-certificate = 'c'\ntls-key = 'k'\npeer-tls-authority = 'a'\n\
+                            peer-tls-certificate = 'c'\npeer-tls-key = 'k'\n";
+        for (listen, config_listen, is_safe) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("127.0.0.2", "::1", true),
+            ("::1", "::ffff:127.0.0.1", true),
+            ("0.0.0.0", "127.0.0.1", false),
+            ("::", "127.0.0.1", false),
+            ("192.168.1.7", "127.0.0.1", false),
+            ("127.0.0.1", "0.0.0.0", false),
+            ("127.0.0.1", "fd00::1", false),
+        ] {
+            let file = format!("listen = '{listen}'\nconfig-listen = '{config_listen}'\n");
+            for more in ["", certificates, "insecure = false\n"] {
+                let outcome = resolve(&format!("{more}{file}"), ServeArguments::default());
+                let error = outcome.err().map(|error| error.to_string()).unwrap_or_default();
+                assert_eq!(error.is_empty(), is_safe, "{file}{more}: {error}");
+                assert!(is_safe || error.contains("add --insecure"), "{error}");
+            }
+            let settings = resolve(&format!("{insecure}{file}"), ServeArguments::default())
+                .expect("on purpose")
+                .settings;
+            assert_eq!(settings.listen.to_string(), listen);
+            assert_eq!(settings.config_listen.to_string(), config_listen);
+        }
+        let flags = ServeArguments { listen: Some([0, 0, 0, 0].into()), ..ServeArguments::default() };
+        let settings = resolve(insecure, flags).expect("on purpose").settings;
+        assert!(settings.config_listen.is_loopback(), "the config port stays inside unless it is asked out");
     }
 }

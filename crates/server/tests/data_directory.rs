@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -64,4 +66,33 @@ fn files_of_something_else_are_left_alone() {
     std::fs::remove_file(directory.path().join("thesis.tex")).expect("it is there");
     let data_dir = directory.path().to_owned();
     drop(Server::start_in(directory, data_dir, &[]));
+}
+
+/// Every file that a server makes, of its user alone, whatever the umask that it is started with; and a
+/// directory of an earlier version.
+#[test]
+fn what_is_written_is_of_the_servers_user_alone() {
+    let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let log = directory.path().join("access.log");
+    let (data_dir, log_path) = (directory.path().join("data"), log.display().to_string());
+    let mut server =
+        Server::start_in(directory, data_dir.clone(), &[("MILLRACE_ACCESS_LOG", &log_path)]).deploy_notes();
+    server.put("/document/v1/n/note/group/ann/1", "{}");
+    let mut open = Vec::new();
+    let mut waiting = vec![data_dir.clone(), log];
+    while let Some(path) = waiting.pop() {
+        // The store may have removed it meanwhile.
+        let Ok(found) = std::fs::metadata(&path) else { continue };
+        if found.permissions().mode() & 0o077 != 0 {
+            open.push(path.clone());
+        }
+        let entries = std::fs::read_dir(&path).into_iter().flatten();
+        waiting.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    assert_eq!(open, Vec::<std::path::PathBuf>::new());
+    server.terminate();
+    std::fs::set_permissions(&data_dir, Permissions::from_mode(0o755)).expect("it is ours");
+    server.start_again();
+    assert_eq!(mode(&data_dir), 0o750, "a group may have been let in on purpose, others were not");
 }

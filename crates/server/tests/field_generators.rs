@@ -25,6 +25,13 @@ const NOTES: &str = "schema note {
   document-summary all { summary text { } summary questions { } summary again { } summary length { } summary mood { } summary strict { } }
 }";
 
+/// The secret of the tests' application, the host that it may be sent to, and the services that may be asked.
+const SECRET: [(&str, &str); 3] = [
+    ("MILLRACE_SECRET_MYKEY", "hush"),
+    ("MILLRACE_SECRET", "myKey=127.0.0.1"),
+    ("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1"),
+];
+
 /// A service that answers by what it is asked for, and what it was asked.
 struct Service {
     twin: Twin,
@@ -130,7 +137,7 @@ fn search(server: &Server, yql: &str) -> Value {
 #[test]
 fn fields_are_written_by_a_model_when_documents_are() {
     let service = Service::start();
-    let server = Server::start_with(&[("MILLRACE_SECRET_MYKEY", "hush")]);
+    let server = Server::start_with(&SECRET);
     let (status, answer) = service.deploy(&server, NOTES);
     assert_eq!(status, 200, "{answer}");
     assert!(!answer.to_string().contains("has no effect"), "{answer}");
@@ -185,7 +192,7 @@ fn fields_are_written_by_a_model_when_documents_are() {
 #[test]
 fn an_answer_of_another_form_follows_the_policy_and_a_refusal_the_documents() {
     let service = Service::start();
-    let server = Server::start_with(&[("MILLRACE_SECRET_MYKEY", "hush")]);
+    let server = Server::start_with(&SECRET);
     let (status, answer) = service.deploy(&server, NOTES);
     assert_eq!(status, 200, "{answer}");
     assert_eq!(put(&server, "1", "odd").0, 200);
@@ -205,7 +212,7 @@ fn an_answer_of_another_form_follows_the_policy_and_a_refusal_the_documents() {
 #[test]
 fn what_cannot_be_generated_is_told_at_deployment() {
     let service = Service::start();
-    let server = Server::start_with(&[("MILLRACE_SECRET_MYKEY", "hush")]);
+    let server = Server::start_with(&SECRET);
     let refused = |from: &str, to: &str, expected: &str| {
         let (status, answer) = service.deploy(&server, &NOTES.replace(from, to));
         let message = answer["message"].as_str().unwrap_or_default();

@@ -130,7 +130,11 @@ fn services(url: &str) -> String {
 /// A server with two notes, and a service to ask about them.
 fn started() -> (Server, Service) {
     let service = Service::start();
-    let server = Server::start_with(&[("VESPA_SECRET_MY_KEY", "hush")]);
+    let server = Server::start_with(&[
+        ("VESPA_SECRET_MY_KEY", "hush"),
+        ("MILLRACE_SECRET", "myKey=127.0.0.1"),
+        ("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1"),
+    ]);
     let (status, answer) =
         server.deploy(&[("services.xml", &services(&service.url)), ("schemas/note.sd", NOTE)]);
     assert_eq!(status, 200, "{answer}");
@@ -285,7 +289,7 @@ fn what_goes_wrong_is_told() {
 
 #[test]
 fn a_secret_that_is_not_there_is_told_at_deployment() {
-    let server = Server::start();
+    let server = Server::start_with(&[("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1")]);
     let (status, answer) =
         server.deploy(&[("services.xml", &services("http://127.0.0.1:1")), ("schemas/note.sd", NOTE)]);
     let message = answer["message"].as_str().unwrap_or_default();

@@ -99,7 +99,11 @@ fn services(url: &str) -> String {
 #[test]
 fn another_service_embeds_and_files_are_fetched_once() {
     let (url, fetched) = service();
-    let mut server = Server::start_with(&[("MILLRACE_SECRET_THE_KEY", "hush")]);
+    let mut server = Server::start_with(&[
+        ("MILLRACE_SECRET_THE_KEY", "hush"),
+        ("MILLRACE_SECRET", "the-key=127.0.0.1"),
+        ("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1"),
+    ]);
     let files = [("services.xml", services(&url)), ("schemas/note.sd", NOTE.to_owned())];
     let deploy = |server: &Server| {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
@@ -157,7 +161,7 @@ fn another_service_embeds_and_files_are_fetched_once() {
 #[test]
 fn what_cannot_be_asked_or_fetched_is_told_at_deployment() {
     let (url, _) = service();
-    let server = Server::start();
+    let server = Server::start_with(&[("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1")]);
     let deploy = |services: &str| {
         let (status, answer) = server.deploy(&[("services.xml", services), ("schemas/note.sd", NOTE)]);
         assert_eq!(status, 400, "{answer}");
@@ -170,4 +174,41 @@ fn what_cannot_be_asked_or_fetched_is_told_at_deployment() {
     assert!(message.contains("cannot be fetched: the answer is 401"), "{message}");
     let message = deploy(&open.replace("<dimensions>3<", "<dimensions>2<"));
     assert!(message.contains("the model's vectors have 2 cells"), "{message}");
+}
+
+/// An application names addresses and secrets; the operator says where the server goes and what it takes
+/// along.
+#[test]
+fn the_operator_says_which_services_are_asked_and_which_secrets_they_get() {
+    let (url, fetched) = service();
+    let secret = ("MILLRACE_SECRET_THE_KEY", "hush");
+    let host = url.trim_start_matches("http://");
+    let by_name = url.replace("127.0.0.1", "localhost");
+    let elsewhere = format!("the-key=other.example,other=127.0.0.1,the-key={host}0");
+    let only_model =
+        services(&url).replace(&format!("{url}/tokenizer.json"), "https://models.example/t.json");
+    for (environment, services, expected) in [
+        (&[secret][..], services(&url), "an address of this machine itself (loopback)"),
+        (&[secret], services(&by_name), "localhost is at"),
+        (&[secret, ("MILLRACE_OUTBOUND_ALLOW", "none")], services(&url), "--outbound-allow"),
+        (&[secret, ("MILLRACE_OUTBOUND_ALLOW", &url)], only_model, "no rule of --outbound-allow permits it"),
+        (
+            &[secret, ("MILLRACE_OUTBOUND_ALLOW", &url)],
+            services(&url),
+            "the secret 'the-key' may not be sent to",
+        ),
+        (
+            &[secret, ("MILLRACE_OUTBOUND_ALLOW", &url), ("MILLRACE_SECRET", &elsewhere)],
+            services(&url),
+            "start the server with --secret the-key=",
+        ),
+    ] {
+        let server = Server::start_with(environment);
+        let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
+        let message = answer["message"].as_str().unwrap_or_default();
+        assert!(status == 400 && message.contains(expected), "{environment:?}: {answer}");
+        assert!(!answer.to_string().contains("hush"), "{answer}");
+    }
+    // The tokenizer alone was asked for, where the model was refused for its secret.
+    assert!(fetched.load(Ordering::SeqCst) <= 2);
 }

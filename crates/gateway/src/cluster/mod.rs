@@ -136,6 +136,12 @@ pub trait Cluster: Send + Sync + 'static {
     /// It has not said where it serves documents.
     fn place(&self, node: NodeKey) -> Result<Place, String>;
 
+    /// The `host[:port]` at which each node says that it is reached: requests may be addressed to any of
+    /// them.
+    fn advertised(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Which node orders the writes of documents at this location. An error says why none does now.
     ///
     /// # Errors

@@ -73,6 +73,11 @@ impl Target {
                     return Err(unknown());
                 }
                 let group = percent_decode(group).into_owned();
+                if group.chars().any(char::is_control) {
+                    return Err(Error::BadRequest(
+                        "the name of the group has a control character".to_owned(),
+                    ));
+                }
                 let group = match kind {
                     "number" => Group::Number(group.parse().map_err(|_| {
                         Error::BadRequest(format!(
@@ -153,5 +158,8 @@ mod tests {
         check("/document/v1/ns/t/group/");
         check("/document/v1/ns/t/number/x/a");
         check("/document/v1/ns/t/docid/a%01b");
+        check("/document/v1/ns/t/group/a%01b");
+        check("/document/v1/ns/t/group/a%0Ab/");
+        check("/document/v1/ns/t/group/a%C2%85b/1");
     }
 }

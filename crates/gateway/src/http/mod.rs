@@ -13,7 +13,7 @@ pub(crate) use frames::{Frames, frame};
 pub(crate) use parameters::{Parameters, form_encode, percent_decode};
 pub(crate) use server::serve_with;
 pub use server::{Answers, routed, serve};
-pub(crate) use tls::acceptor;
+pub(crate) use tls::{RenewedCertificate, acceptor};
 
 use axum::response::Response;
 use hyper::StatusCode;

@@ -1,25 +1,154 @@
-//! Certificate and key, made into an acceptor that offers HTTP/2 and HTTP/1.1.
+//! Certificate and key, made into an acceptor that offers HTTP/2 and HTTP/1.1, and renewed without a restart.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
 use crate::{StartError, TlsFiles};
 
-/// An acceptor for the certificate and key in `files`.
-pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, StartError> {
+/// The time between two looks at the files.
+const RENEW: Duration = Duration::from_secs(30);
+
+/// The certificate that the ports show, and the files that it is from.
+#[derive(Debug)]
+pub(crate) struct RenewedCertificate {
+    files: TlsFiles,
+    provider: Arc<CryptoProvider>,
+    current: ArcSwap<CertifiedKey>,
+    /// The bytes of both files when they were read last, whether or not they worked.
+    read: Mutex<FileContents>,
+}
+
+/// The bytes of certificate and key.
+#[derive(Debug, PartialEq, Eq)]
+struct FileContents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl FileContents {
+    fn read(files: &TlsFiles) -> Result<Self, String> {
+        let read = |path: &std::path::Path| {
+            std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        Ok(FileContents { certificate: read(&files.certificate)?, key: read(&files.key)? })
+    }
+}
+
+impl RenewedCertificate {
+    /// The certificate in the files.
+    ///
+    /// # Errors
+    /// A file cannot be read or has something else in it; the key belongs to another certificate.
+    pub(crate) fn load(files: TlsFiles) -> Result<Arc<Self>, StartError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        // Read before the certificate is: what is replaced in between is then seen as new.
+        let read = FileContents::read(&files).map_err(StartError::Tls)?;
+        let current = certified(&files, &provider).map_err(StartError::Tls)?;
+        Ok(Arc::new(RenewedCertificate {
+            current: ArcSwap::from_pointee(current),
+            read: Mutex::new(read),
+            files,
+            provider,
+        }))
+    }
+
+    /// Reads the files again, every half minute. Connections that are made from then on see what is new;
+    /// files that do not work are passed over with a warning.
+    pub(crate) async fn renew_forever(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(RENEW).await;
+            let own = Arc::clone(&self);
+            // What a panic says has been logged.
+            let Ok(renewed) = tokio::task::spawn_blocking(move || own.renew()).await else { continue };
+            match renewed {
+                Ok(false) => {}
+                Ok(true) => tracing::info!("the certificate for clients has been renewed"),
+                Err(reason) => tracing::warn!(reason, "the certificate for clients stays as it was"),
+            }
+        }
+    }
+
+    /// Reads the files again. Answers whether the certificate has changed.
+    fn renew(&self) -> Result<bool, String> {
+        let found = FileContents::read(&self.files)?;
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if *read == found {
+            return Ok(false);
+        }
+        let renewed = certified(&self.files, &self.provider)?;
+        // Only once they work: a warning comes again while they do not, such as between the two renames of a
+        // renewal.
+        *read = found;
+        self.current.store(Arc::new(renewed));
+        Ok(true)
+    }
+}
+
+impl ResolvesServerCert for RenewedCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.load_full())
+    }
+}
+
+/// The certificate and key in the files, which belong together.
+fn certified(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let (certificates, key) = millrace_trust::certificate_and_key(&files.certificate, &files.key)
-        .map_err(|error| StartError::Tls(error.to_string()))?;
-    let unfit = |error: rustls::Error| {
+        .map_err(|error| error.to_string())?;
+    CertifiedKey::from_der(certificates, key, provider).map_err(|error| {
         let (certificate, key) = (files.certificate.display(), files.key.display());
-        StartError::Tls(format!("{certificate} with {key}: {}", millrace_trust::in_words(&error)))
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
+        format!("{certificate} with {key}: {}", millrace_trust::in_words(&error))
+    })
+}
+
+/// An acceptor that shows the certificate as it is when a connection is made.
+pub(crate) fn acceptor(certificate: &Arc<RenewedCertificate>) -> TlsAcceptor {
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(&certificate.provider))
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
-        .map_err(unfit)?;
+        .expect("the provider has cipher suites for the default protocol versions")
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::clone(certificate) as Arc<dyn ResolvesServerCert>);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    TlsAcceptor::from(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Certificates of the tests of the binary.
+    fn fixture(name: &str) -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/fixtures/tls").join(name)
+    }
+
+    #[test]
+    fn files_that_are_replaced_count_as_soon_as_both_work() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let [certificate, key] = ["c.pem", "k.pem"].map(|name| directory.path().join(name));
+        let put = |name: &str, to: &Path| std::fs::copy(fixture(name), to).map(drop).expect("a file");
+        put("server.pem", &certificate);
+        put("server.key", &key);
+        let files = TlsFiles { certificate: certificate.clone(), key: key.clone() };
+        let renewed = RenewedCertificate::load(files).expect("they work");
+        let shown = || renewed.current.load().cert.clone();
+        let first = shown();
+        assert_eq!(renewed.renew(), Ok(false));
+        put("self.pem", &certificate);
+        let error = renewed.renew().expect_err("the key is the other one's");
+        assert!(error.contains("do not belong together"), "{error}");
+        assert_eq!(shown(), first);
+        put("self.key", &key);
+        assert_eq!(renewed.renew(), Ok(true));
+        assert_ne!(shown(), first);
+        std::fs::remove_file(&key).expect("it is there");
+        assert!(renewed.renew().is_err() && shown() != first);
+    }
 }

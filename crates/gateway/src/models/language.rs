@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use millrace_remote as remote;
 use millrace_schema::{self as schema, Application, Findings, Mistake};
 
-use super::{Models, secret};
+use super::Models;
 
 /// A language model of an application.
 pub(crate) struct Language {
@@ -68,8 +68,10 @@ impl Models {
         if let Some(same) = self.languages.in_use().into_iter().find(|known| known.config == config) {
             return Ok(same);
         }
-        let secret = config.secret.as_deref().map(secret).transpose()?;
-        let model = remote::LanguageModel::new(&config.endpoint, self.http()?);
+        let http = self.http()?;
+        http.policy().check_url(&config.endpoint)?;
+        let secret = config.secret.as_deref().map(|name| self.secret(name, &config.endpoint)).transpose()?;
+        let model = remote::LanguageModel::new(&config.endpoint, http);
         let language = Arc::new(Language { config, model, secret });
         let mut known = self.languages.lock();
         known.retain(|known| known.strong_count() > 0);

@@ -9,17 +9,19 @@ mod gauges;
 mod generator;
 mod language;
 mod ranking;
+mod secrets;
 mod stateless;
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
 use std::time::Duration;
 
-use millrace_embedding::{Embedder, Files, Services};
+use millrace_embedding::{Embedder, Files, SecretRequest, Services};
+use millrace_env::{Disk, RealDisk};
 use millrace_model::{Cores, Evaluator, Purpose, Scheduler, SchedulerOptions};
-use millrace_remote::Http;
+use millrace_remote::{FileSource, Http, OutboundPolicy, Sha256};
 use millrace_schema::{self as schema, Application, Execution, Findings, Mistake, ModelFile};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
@@ -33,6 +35,7 @@ pub(crate) use embeddings::Embeddings;
 pub(crate) use generator::Generator;
 pub(crate) use language::Language;
 pub(crate) use ranking::RankModels;
+pub use secrets::SecretBinding;
 pub(crate) use stateless::{Argument, StatelessModel, StatelessModels};
 
 /// Requests that may wait for a model at the same time: of queries, and documents being fed.
@@ -41,10 +44,6 @@ const FEEDS_MAX: usize = 256;
 
 /// The largest file that is fetched.
 const FILE_BYTES_MAX: u64 = 32 << 30;
-/// Environment variables with secrets begin so.
-const SECRET_PREFIX: &str = "MILLRACE_SECRET_";
-/// Or so, with names in upper snake case, as for Vespa.
-const VESPA_SECRET_PREFIX: &str = "VESPA_SECRET_";
 
 /// What all deployments of a node share of models.
 pub(crate) struct Models {
@@ -55,6 +54,9 @@ pub(crate) struct Models {
     evaluators: Mutex<Vec<KnownEvaluator>>,
     languages: KnownLanguages,
     http: OnceLock<Result<Http, String>>,
+    options: ModelOptions,
+    /// Held while a file that is there already is being taken into use, so that it is not removed meanwhile.
+    taking: RwLock<()>,
     queries: Arc<Semaphore>,
     feeds: Arc<Semaphore>,
 }
@@ -72,13 +74,30 @@ struct KnownEvaluator {
     evaluator: Weak<Evaluator>,
 }
 
+/// The settings of a node that models go by.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelOptions {
+    /// The directory of the files, which need not exist yet.
+    pub(crate) directory: PathBuf,
+    /// Threads that run models.
+    pub(crate) slots: usize,
+    /// Destinations that may be connected to.
+    pub(crate) outbound: OutboundPolicy,
+    /// Hosts that secrets may be sent to.
+    pub(crate) secrets: Vec<SecretBinding>,
+    /// Bytes of the disk that must stay free.
+    pub(crate) disk_reserve: u64,
+}
+
 impl Models {
-    /// Keeps files in `directory`, which need not exist yet.
-    pub(crate) fn open(directory: PathBuf, slots: usize) -> Result<Self, StartError> {
-        let options = SchedulerOptions { slots, ..SchedulerOptions::default() };
+    /// Models by these options; no file is read yet.
+    pub(crate) fn open(options: ModelOptions) -> Result<Self, StartError> {
+        let scheduling = SchedulerOptions { slots: options.slots, ..SchedulerOptions::default() };
         Ok(Models {
-            scheduler: Scheduler::new(options).map_err(StartError::Threads)?,
-            directory,
+            scheduler: Scheduler::new(scheduling).map_err(StartError::Threads)?,
+            directory: options.directory.clone(),
+            options,
+            taking: RwLock::default(),
             embedders: Mutex::default(),
             evaluators: Mutex::default(),
             languages: KnownLanguages::default(),
@@ -106,6 +125,7 @@ impl Models {
         config: &schema::Embedder,
         application: &Application,
     ) -> Result<Arc<Embedder>, String> {
+        let _taking = self.taking.read().unwrap_or_else(PoisonError::into_inner);
         let keep = |file: &ModelFile| Ok((file.clone(), self.keep(application, file)?));
         let files = config.files().into_iter().map(keep).collect::<Result<Files, String>>()?;
         // Where a component stands does not make it another.
@@ -114,6 +134,7 @@ impl Models {
         if let Some(embedder) = self.lock().iter().find(same).and_then(|known| known.embedder.upgrade()) {
             return Ok(embedder);
         }
+        let secret = |request: &SecretRequest<'_>| self.secret(request.name, request.endpoint);
         let services = Services { scheduler: &self.scheduler, http: &|| self.http(), secret: &secret };
         let embedder =
             Arc::new(Embedder::load(&config, &files, &services).map_err(|error| error.to_string())?);
@@ -134,6 +155,7 @@ impl Models {
         execution: &Execution,
         application: &Application,
     ) -> Result<Arc<Evaluator>, String> {
+        let _taking = self.taking.read().unwrap_or_else(PoisonError::into_inner);
         let path = self.keep(application, file)?;
         let same = |known: &&KnownEvaluator| known.path == path && known.execution == *execution;
         if let Some(evaluator) =
@@ -152,39 +174,69 @@ impl Models {
         Ok(evaluator)
     }
 
-    /// Puts a file beside the others, unless it is there.
+    /// Puts a file beside the others, unless it is there. Its name is the SHA-256 of its content.
     fn keep(&self, application: &Application, file: &ModelFile) -> Result<PathBuf, String> {
         let path = match file {
             ModelFile::Path(path) => path,
-            ModelFile::Url(url) => return self.fetch(url),
+            ModelFile::Url { url, sha256 } => return self.fetch(url, sha256.as_deref()),
         };
         let content =
             application.files.get(path).ok_or_else(|| format!("the package has no file '{path}'"))?;
-        let kept = self.directory.join(format!("{:032x}", xxh3_128(content)));
-        write_once(&self.directory, &kept, content)
+        let kept = self.directory.join(Sha256::of(content).to_string());
+        write_once(&self.directory, &kept, content, self.options.disk_reserve)
             .map_err(|error| format!("{path} cannot be kept in {}: {error}", self.directory.display()))?;
         Ok(kept)
     }
 
-    /// Fetches a file, unless it was fetched before.
-    fn fetch(&self, url: &str) -> Result<PathBuf, String> {
-        let kept = self.directory.join(format!("url-{:032x}", xxh3_128(url.as_bytes())));
-        if !kept.is_file() {
-            tracing::info!(url, "fetching a model's file");
+    /// Fetches a file, unless it was fetched before. Its name is the SHA-256 of its content where that is
+    /// given, else that of its URL.
+    fn fetch(&self, url: &str, sha256: Option<&str>) -> Result<PathBuf, String> {
+        let sha256: Option<Sha256> = sha256.map(str::parse).transpose()?;
+        let kept = match sha256 {
+            Some(sha256) => self.directory.join(sha256.to_string()),
+            None => self.directory.join(format!("url-{}", Sha256::of(url.as_bytes()))),
+        };
+        if kept.is_file() {
+            return Ok(kept);
         }
-        millrace_remote::download(&self.http()?, url, &kept, FILE_BYTES_MAX)
-            .map_err(|error| error.to_string())?;
+        if sha256.is_none() {
+            // Earlier versions named it by another digest. If it cannot be renamed, it is fetched again.
+            let former = self.directory.join(format!("url-{:032x}", xxh3_128(url.as_bytes())));
+            if former.is_file() && fs::rename(&former, &kept).is_ok() {
+                return Ok(kept);
+            }
+        }
+        tracing::info!(url, "fetching a model's file");
+        let source = FileSource {
+            url: url.to_owned(),
+            sha256,
+            bytes_max: FILE_BYTES_MAX,
+            disk_reserve: self.options.disk_reserve,
+        };
+        millrace_remote::download(&self.http()?, &source, &kept).map_err(|error| error.to_string())?;
         Ok(kept)
+    }
+
+    /// A secret of the environment, if it may be sent to `endpoint`.
+    fn secret(&self, name: &str, endpoint: &str) -> Result<String, String> {
+        secrets::secret(&self.options.secrets, name, endpoint)
     }
 
     /// Who asks other services; made when the first is asked.
     fn http(&self) -> Result<Http, String> {
-        let made = self.http.get_or_init(|| Http::new().map_err(|error| error.to_string()));
+        let policy = || self.options.outbound.clone();
+        let made = self.http.get_or_init(|| Http::new(policy()).map_err(|error| error.to_string()));
         made.clone().map_err(|error| format!("other services cannot be asked: {error}"))
     }
 
-    /// Removes the files that no model uses.
-    pub(crate) fn remove_unused(&self) {
+    /// Removes the files that no model uses and that were not written lately. While a file is being taken
+    /// into use nothing is removed.
+    pub(crate) fn remove_unused(&self, written_before: Duration) {
+        let _taken = match self.taking.try_write() {
+            Ok(taken) => taken,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let used: Vec<PathBuf> = self
             .lock()
             .iter()
@@ -192,8 +244,15 @@ impl Models {
             .flat_map(|known| known.files.values().cloned().collect::<Vec<_>>())
             .chain(self.evaluators_in_use().iter().map(|(path, _)| path.clone()))
             .collect();
+        let is_old = |path: &Path| {
+            let written = fs::metadata(path).and_then(|file| file.modified()).ok();
+            // A time that cannot be told, or that is to come, counts as now.
+            let age = written.and_then(|written| written.elapsed().ok()).unwrap_or_default();
+            age >= written_before
+        };
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
-        for path in entries.flatten().map(|entry| entry.path()).filter(|path| !used.contains(path)) {
+        let unused = entries.flatten().map(|entry| entry.path()).filter(|path| !used.contains(path));
+        for path in unused.filter(|path| is_old(path)) {
             // A file that stays behind costs its room only.
             let _ = fs::remove_file(path);
         }
@@ -284,55 +343,69 @@ impl Models {
     }
 }
 
-/// A secret of services.xml: what the environment has under its name in capitals, or where Vespa looks for it.
-fn secret(name: &str) -> Result<String, String> {
-    let capital = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    let ours = format!("{SECRET_PREFIX}{}", name.chars().map(capital).collect::<String>());
-    let theirs = format!("{VESPA_SECRET_PREFIX}{}", upper_snake(name));
-    [&ours, &theirs]
-        .into_iter()
-        .find_map(|variable| std::env::var(variable).ok())
-        .ok_or_else(|| format!("there is no secret '{name}': set the environment variable {ours}"))
-}
-
-/// `myApiKey` as `MY_API_KEY`.
-fn upper_snake(name: &str) -> String {
-    let mut text = String::with_capacity(name.len() + 4);
-    let mut before = '_';
-    for c in name.chars() {
-        if c.is_ascii_uppercase() && (before.is_ascii_lowercase() || before.is_ascii_digit()) {
-            text.push('_');
-        }
-        text.push(if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
-        before = c;
-    }
-    text
-}
-
-/// Writes a file whose name says what is in it: one that is there is right.
-fn write_once(directory: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
-    if fs::metadata(path).is_ok_and(|there| there.len() == content.len() as u64) {
+/// Writes a file whose name is the digest of its content, so that a file of that name is right; `reserve`
+/// bytes of the disk stay free.
+fn write_once(directory: &Path, path: &Path, content: &[u8], reserve: u64) -> io::Result<()> {
+    let length = content.len() as u64;
+    if fs::metadata(path).is_ok_and(|there| there.len() == length) {
         return Ok(());
     }
     fs::create_dir_all(directory)?;
+    let free = RealDisk.free_space(directory)?;
+    if free < reserve.saturating_add(length) {
+        return Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            format!("{free} bytes are free, and {reserve} must stay free; make room, or lower disk-reserve"),
+        ));
+    }
     // Others may be writing the same.
-    let mut partial = tempfile::NamedTempFile::new_in(directory)?;
+    let mut partial = tempfile::Builder::new().prefix("partial-").tempfile_in(directory)?;
     partial.write_all(content)?;
     partial.as_file().sync_all()?;
     partial.persist(path)?;
-    Ok(())
+    fs::File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::upper_snake;
+    use super::*;
+
+    fn models(directory: &Path) -> Models {
+        Models::open(ModelOptions {
+            directory: directory.to_owned(),
+            slots: 1,
+            outbound: OutboundPolicy::parse(&["none"]).expect("a rule"),
+            secrets: Vec::new(),
+            disk_reserve: 0,
+        })
+        .expect("threads")
+    }
+
+    /// Nothing may be connected to here, so that a file that is found was there.
+    #[test]
+    fn files_of_earlier_versions_are_found() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let models = models(directory.path());
+        let url = "https://models.example/m.onnx";
+        let former = directory.path().join(format!("url-{:032x}", xxh3_128(url.as_bytes())));
+        fs::write(&former, "a model").expect("a file");
+        for _ in 0..2 {
+            let kept = models.fetch(url, None).expect("it is there");
+            assert_eq!(fs::read(kept).expect("a file"), b"a model");
+        }
+        let digest = Sha256::of(b"a model").to_string();
+        let error = models.fetch(url, Some(&digest)).expect_err("its digest was never checked");
+        assert!(error.contains("--outbound-allow"), "{error}");
+    }
 
     #[test]
-    fn names_of_secrets_become_those_of_variables() {
-        for (name, expected) in
-            [("myApiKey", "MY_API_KEY"), ("openai-key", "OPENAI_KEY"), ("key2B", "KEY2_B"), ("OPEN", "OPEN")]
-        {
-            assert_eq!(upper_snake(name), expected);
-        }
+    fn names_are_digests_and_the_reserve_stays_free() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("deep").join("m");
+        let write = |reserve| write_once(&directory.path().join("deep"), &path, b"a model", reserve);
+        let error = write(u64::MAX).expect_err("there is no room").to_string();
+        assert!(error.contains("must stay free") && !path.exists(), "{error}");
+        write(0).expect("there is room");
+        write(u64::MAX).expect("it is there already");
     }
 }

@@ -1,4 +1,4 @@
-//! Models that nobody uses leave memory.
+//! Models that are not used leave memory, and their files the disk.
 
 use std::time::Duration;
 
@@ -8,12 +8,16 @@ use crate::Node;
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(30);
 
+/// Time after which a file that no model uses is removed: a deployment that failed may be tried again soon.
+const UNUSED_FILE_AGE: Duration = Duration::from_secs(3600);
+
 /// Lets models go that were idle for as long as the settings say.
 pub(super) struct IdleModels;
 
 impl Job for IdleModels {
     fn step(&mut self, node: &Node) -> Duration {
         node.models().unload_idle(node.settings().model_idle);
+        node.models().remove_unused(UNUSED_FILE_AGE);
         EVERY
     }
 }

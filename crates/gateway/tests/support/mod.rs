@@ -160,6 +160,10 @@ impl Cluster for Member {
         Ok(Place::At(self.world.addresses.lock().unwrap()[usize::from(node.0)].clone()))
     }
 
+    fn advertised(&self) -> Vec<String> {
+        vec!["n0.example:8080".to_owned(), "[fd00::1]:8080".to_owned()]
+    }
+
     fn owner(&self, location: Location) -> Result<Place, String> {
         self.place(NodeKey(self.world.holders(self.world.bucket(location))[0]))
     }

@@ -35,21 +35,44 @@ impl<'b> Field<'b> {
 }
 
 /// The fields of a message, up to where it is malformed.
-pub(super) fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+    checked_fields(message).map_while(Result::ok)
+}
+
+/// A message that is not in the wire form.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MalformedMessage;
+
+/// The fields of a message; an error, once, where it is malformed.
+pub(super) fn checked_fields(
+    mut message: &[u8],
+) -> impl Iterator<Item = Result<Field<'_>, MalformedMessage>> {
     std::iter::from_fn(move || {
-        let key = integer(&mut message)?;
-        let content = match key & 7 {
-            0 => Content::Integer(integer(&mut message)?),
-            1 => message.split_off(..8).map(|_| Content::Fixed)?,
-            2 => {
-                let length = usize::try_from(integer(&mut message)?).ok()?;
-                Content::Bytes(message.split_off(..length)?)
-            }
-            5 => message.split_off(..4).map(|_| Content::Fixed)?,
-            _ => return None,
-        };
-        Some(Field { number: key >> 3, content })
+        if message.is_empty() {
+            return None;
+        }
+        let field = field(&mut message).ok_or(MalformedMessage);
+        if field.is_err() {
+            message = &[];
+        }
+        Some(field)
     })
+}
+
+/// The first field of a message, taken from the front. Groups, which no model has, count as malformed.
+fn field<'b>(message: &mut &'b [u8]) -> Option<Field<'b>> {
+    let key = integer(message).filter(|key| *key <= u64::from(u32::MAX))?;
+    let content = match key & 7 {
+        0 => Content::Integer(integer(message)?),
+        1 => message.split_off(..8).map(|_| Content::Fixed)?,
+        2 => {
+            let length = usize::try_from(integer(message)?).ok()?;
+            Content::Bytes(message.split_off(..length)?)
+        }
+        5 => message.split_off(..4).map(|_| Content::Fixed)?,
+        _ => return None,
+    };
+    Some(Field { number: key >> 3, content })
 }
 
 /// An integer of variable length, taken from the front.

@@ -163,6 +163,10 @@ impl Reader<'_> {
         if groups.iter().any(String::is_empty) {
             return Err(parameter("streaming.groupname", "the name of the group is empty"));
         }
+        if groups.iter().any(|name| name.chars().any(char::is_control)) {
+            // No document can have such a group, see DocumentId.
+            return Err(parameter("streaming.groupname", "the name of the group has a control character"));
+        }
         let user = self.get("streaming.userid").map(|text| {
             let wrong = || parameter("streaming.userid", format!("expected a whole number, found {text:?}"));
             text.trim().parse().map_err(|_| wrong())

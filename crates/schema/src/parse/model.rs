@@ -131,7 +131,7 @@ fn argument(cursor: &mut Cursor<'_>, word: Name, feature: &str) -> Result<Name, 
 /// Parses the text after `onnx-model`.
 pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), Error> {
     let name = cursor.name("onnx-model")?;
-    let mut file = None;
+    let (mut file, mut sha256) = (None, None);
     let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
     let mut execution = Execution::default();
     cursor.block("onnx-model", |cursor, word| {
@@ -144,7 +144,14 @@ pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), E
             "uri" | "url" => {
                 cursor.expect(':')?;
                 let url = cursor.value("an address")?;
-                file = Some(Sourced { value: ModelFile::Url(url.value), place: url.place });
+                file = Some(Sourced {
+                    value: ModelFile::Url { url: url.value, sha256: None },
+                    place: url.place,
+                });
+            }
+            "sha256" => {
+                cursor.expect(':')?;
+                sha256 = Some(cursor.value("the SHA-256 of the file")?);
             }
             "input" => {
                 let onnx = onnx_name(cursor)?;
@@ -179,6 +186,7 @@ pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), E
                 let known = [
                     "file",
                     "uri",
+                    "sha256",
                     "input",
                     "output",
                     "gpu-device",
@@ -191,6 +199,12 @@ pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), E
         }
         Ok(())
     })?;
+    if let (Some(Sourced { value: file @ ModelFile::Url { .. }, .. }), Some(sha256)) = (&mut file, sha256) {
+        match ModelFile::at_url(file.to_string(), Some(&sha256.value)) {
+            Ok(checked) => *file = checked,
+            Err(reason) => return cursor.error_at(sha256.place, reason),
+        }
+    }
     match file {
         Some(file) => Ok((name, OnnxModel { file, inputs, outputs, execution })),
         None => cursor.error_at(name.place, "this onnx-model names no file: add 'file: models/name.onnx'"),

@@ -294,7 +294,8 @@ impl<'a> Settings<'a, '_> {
         };
         match (child.attribute("path"), child.attribute("url")) {
             (Some(path), _) => Ok(ModelFile::Path(path.to_owned())),
-            (None, Some(url)) => Ok(ModelFile::Url(url.to_owned())),
+            (None, Some(url)) => ModelFile::at_url(url.to_owned(), child.attribute("sha256"))
+                .or_else(|reason| xml::invalid(FILE, child, reason)),
             (None, None) => xml::invalid(
                 FILE,
                 child,

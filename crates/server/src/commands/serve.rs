@@ -12,6 +12,8 @@ use millrace_gateway::{Node, Server};
 use millrace_membership::rest::{self, Alone};
 use millrace_membership::{BucketFigures, NodeFigures};
 use millrace_schema::Draft;
+use rustix::fs::Mode;
+use rustix::process::umask;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -28,6 +30,8 @@ const UNHEARD: Duration = Duration::from_secs(2);
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     let Resolved { mut settings, app, cluster, passed_over, log } = arguments.resolve()?;
     log_to_standard_error(&log)?;
+    // What is written here is of the users alone: documents, and texts of queries.
+    umask(Mode::RWXG | Mode::RWXO);
     if !passed_over.is_empty() {
         tracing::warn!(
             settings = passed_over.join(", "),
@@ -104,6 +108,12 @@ async fn serve(server: Server, member: Option<&ClusterNode>) -> Result<(), Error
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let (data, config) = server.addresses().map_err(Error::Runtime)?;
     eprintln!("millrace: documents and queries at {data}, deployment at {config}");
+    for address in [data, config].into_iter().filter(|address| !address.ip().to_canonical().is_loopback()) {
+        tracing::warn!(
+            %address,
+            "other machines reach this port, and clients need no credentials: each may do all that it offers (--insecure)"
+        );
+    }
     let stop = async {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -40,9 +40,10 @@ fn a_node_that_others_cannot_reach_is_warned_of() {
     let Some(etcd) = Etcd::start() else { return };
     let warnings =
         |server: &crate::support::Server| server.get("/state/v1/cluster").1["warnings"].to_string();
-    let everywhere = node_with(&etcd, "a", &[("MILLRACE_LISTEN", "0.0.0.0")]);
+    let everywhere = node_with(&etcd, "a", &[("MILLRACE_LISTEN", "0.0.0.0"), ("MILLRACE_INSECURE", "true")]);
     assert!(warnings(&everywhere).contains("start it with --advertise"), "{}", warnings(&everywhere));
-    let named = [("MILLRACE_LISTEN", "0.0.0.0"), ("MILLRACE_ADVERTISE", "localhost")];
+    let named =
+        [("MILLRACE_LISTEN", "0.0.0.0"), ("MILLRACE_INSECURE", "true"), ("MILLRACE_ADVERTISE", "localhost")];
     assert_eq!(warnings(&node_with(&etcd, "b", &named)), "[]");
     assert_eq!(warnings(&node(&etcd, "c")), "[]");
 }

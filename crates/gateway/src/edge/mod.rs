@@ -1,0 +1,194 @@
+//! The check of each request before anything else looks at it: the host that it is for, the web page that it
+//! comes from, and the media type of a document.
+//!
+//! A browser sends requests for any page that is open in it, to servers on the same machine and in the same
+//! network too. Three things of a request tell that it was not meant for this server:
+//!
+//! - A page whose name was made to resolve to the server's address (DNS rebinding) is same-origin to the
+//!   browser, but the `Host` has the name of the page.
+//! - A page of another site has that site in `Origin`.
+//! - Without asking the server first, a browser sends to another site only bodies of the media types that
+//!   HTML forms have.
+//!
+//! Clients other than browsers send no `Origin`, and address the server by a name that it has.
+//! [`RequestGuard`] is also where a later check of credentials belongs: it sees every request of both ports,
+//! and nothing goes past it.
+
+mod cors;
+mod hosts;
+mod origins;
+mod refusal;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::middleware::Next;
+use axum::response::Response;
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
+use hyper::{Method, Request};
+
+pub(crate) use self::cors::shared_with;
+pub use self::hosts::HostNames;
+use self::hosts::host_of;
+pub use self::origins::WebOrigins;
+use self::origins::authority_of_origin;
+use self::refusal::EdgeRefusal;
+use crate::access_log::Peer;
+use crate::{Node, access_log, cluster};
+
+/// The media types that a browser sends to another site without asking first. No client of documents sends
+/// them on purpose.
+const FORM_TYPES: [&str; 3] = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
+
+/// Headers by which browsers tell where a request comes from.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// The outcome of the check.
+pub(crate) enum GuardVerdict {
+    /// The request goes on. With an origin, its page may read the answer: see [`shared_with`].
+    Pass(Option<HeaderValue>),
+    /// This is the answer.
+    Answer(Box<Response>),
+}
+
+/// The guard of a port.
+#[derive(Clone)]
+pub(crate) struct RequestGuard {
+    node: Arc<Node>,
+}
+
+impl RequestGuard {
+    /// The guard of a node's ports.
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        RequestGuard { node }
+    }
+
+    /// Decides about a request by its head.
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> GuardVerdict {
+        // A node of the cluster that has shown its certificate reaches this one by whatever name it has for
+        // it.
+        if request.extensions().get::<Peer>().is_some_and(|peer| peer.is_node) {
+            return GuardVerdict::Pass(None);
+        }
+        let answer = match self.examine(request) {
+            Ok(None) => return GuardVerdict::Pass(None),
+            Ok(Some(origin)) if !cors::is_preflight(request) => return GuardVerdict::Pass(Some(origin)),
+            Ok(Some(origin)) => cors::preflight(request, &origin),
+            Err(refusal) => refusal.response(request.uri().path()),
+        };
+        if let Some(log) = self.node.access_log() {
+            access_log::log_refused(log, request, answer.status());
+        }
+        GuardVerdict::Answer(Box::new(answer))
+    }
+
+    /// The origin with which the answer is shared; none for requests of the server's own pages, and of
+    /// clients other than browsers.
+    fn examine<B>(&self, request: &Request<B>) -> Result<Option<HeaderValue>, EdgeRefusal> {
+        self.check_host(request)?;
+        // The node that handed the request on has checked the rest. A page of another site cannot send this
+        // header: a browser asks first.
+        if request.headers().contains_key(cluster::HOP) && request.method() != Method::OPTIONS {
+            return Ok(None);
+        }
+        let origin = self.check_origin(request)?;
+        check_media_type(request)?;
+        Ok(origin)
+    }
+
+    /// Checks the host in every place that a request can have one. A request without any comes from no
+    /// browser.
+    fn check_host<B>(&self, request: &Request<B>) -> Result<(), EdgeRefusal> {
+        let mut named = request.headers().get_all(HOST).iter();
+        let (first, second) = (named.next(), named.next());
+        if second.is_some() {
+            return Err(EdgeRefusal::SeveralHosts);
+        }
+        let unreadable =
+            |value: &HeaderValue| EdgeRefusal::Host(String::from_utf8_lossy(value.as_bytes()).into());
+        let first = first.map(|value| value.to_str().map_err(|_| unreadable(value))).transpose()?;
+        // HTTP/2 has it in the URI, and so have requests as proxies get them.
+        let authority = request.uri().authority().map(|authority| authority.as_str());
+        for authority in [first, authority].into_iter().flatten() {
+            let allowed = host_of(authority).is_some_and(|host| self.is_own(host));
+            if !allowed {
+                return Err(EdgeRefusal::Host(authority.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_own(&self, host: &str) -> bool {
+        self.node.settings().hosts.permits(host)
+            || self.node.cluster().is_some_and(|cluster| {
+                let names = cluster.advertised();
+                names.iter().filter_map(|name| host_of(name)).any(|name| name.eq_ignore_ascii_case(host))
+            })
+    }
+
+    fn check_origin<B>(&self, request: &Request<B>) -> Result<Option<HeaderValue>, EdgeRefusal> {
+        let headers = request.headers();
+        let Some(origin) = headers.get(ORIGIN) else { return check_fetch_metadata(request).map(|()| None) };
+        let refused = || EdgeRefusal::Origin(String::from_utf8_lossy(origin.as_bytes()).into());
+        let text = origin.to_str().map_err(|_| refused())?;
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let host = request.uri().authority().map(|authority| authority.as_str()).or(host);
+        if host.is_some_and(|host| authority_of_origin(text).is_some_and(|own| own.is(host))) {
+            return Ok(None);
+        }
+        match self.node.settings().origins.permits(text) {
+            true => Ok(Some(origin.clone())),
+            false => Err(refused()),
+        }
+    }
+}
+
+/// Checks the words of newer browsers about a request without an origin: another site may lead to the server by a
+/// link, and no further.
+fn check_fetch_metadata<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
+    let says = |name: &HeaderName, value: &str| request.headers().get(name).is_some_and(|said| said == value);
+    let is_safe = [Method::GET, Method::HEAD].contains(request.method());
+    let follows_link = is_safe && says(&SEC_FETCH_MODE, "navigate");
+    match says(&SEC_FETCH_SITE, "cross-site") && !follows_link {
+        true => Err(EdgeRefusal::OtherSite),
+        false => Ok(()),
+    }
+}
+
+/// Checks that a body of the documents API is not one that an HTML form could send.
+fn check_media_type<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
+    let is_write = [Method::POST, Method::PUT].contains(request.method());
+    if !is_write || !request.uri().path().starts_with("/document/v1") {
+        return Ok(());
+    }
+    match request.headers().get(CONTENT_TYPE) {
+        Some(value) => match form_type(value) {
+            Some(media_type) => Err(EdgeRefusal::MediaType(media_type)),
+            None => Ok(()),
+        },
+        None if request.headers().contains_key(ORIGIN) => Err(EdgeRefusal::NoMediaType),
+        None => Ok(()),
+    }
+}
+
+/// The type of those in [`FORM_TYPES`] that a header names.
+fn form_type(value: &HeaderValue) -> Option<&'static str> {
+    let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    FORM_TYPES.into_iter().find(|known| media_type.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// The guard as a layer around a router.
+pub(crate) async fn guard(
+    State(guard): State<RequestGuard>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    match guard.check(&request) {
+        GuardVerdict::Answer(answer) => *answer,
+        GuardVerdict::Pass(None) => next.run(request).await,
+        GuardVerdict::Pass(Some(origin)) => shared_with(next.run(request).await, origin),
+    }
+}

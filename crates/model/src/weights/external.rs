@@ -1,0 +1,134 @@
+//! Models whose weights lie in other files.
+//!
+//! A tensor of an ONNX file can name a path instead of having its cells. ONNX Runtime opens that path, and
+//! which paths it refuses depends on its version. A model here is one file, so none is opened: [`check`]
+//! looks at every tensor that a file can have.
+
+use super::protobuf::{Field, MalformedMessage, checked_fields};
+
+/// The messages of a model file that lead to tensors (onnx.proto).
+#[derive(Debug, Clone, Copy)]
+enum Message {
+    Model,
+    Training,
+    Function,
+    Graph,
+    Node,
+    Attribute,
+    Sparse,
+    Tensor,
+}
+
+impl Message {
+    /// The message that is in a field of this one, by the number of the field.
+    const fn inner(self, number: u64) -> Option<Message> {
+        match (self, number) {
+            (Message::Model, 20) => Some(Message::Training),
+            (Message::Model, 25) => Some(Message::Function),
+            (Message::Model, 7) | (Message::Training, 1 | 2) | (Message::Attribute, 6 | 11) => {
+                Some(Message::Graph)
+            }
+            (Message::Function, 7) | (Message::Graph, 1) => Some(Message::Node),
+            (Message::Function, 11) | (Message::Node, 5) => Some(Message::Attribute),
+            (Message::Graph, 15) | (Message::Attribute, 22 | 23) => Some(Message::Sparse),
+            (Message::Graph, 5) | (Message::Attribute, 5 | 10) | (Message::Sparse, 1 | 2) => {
+                Some(Message::Tensor)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Checks that a model file has all of its weights in itself.
+///
+/// # Errors
+/// A tensor names another file, or the file is not in the form of ONNX.
+pub(super) fn check(model: &[u8]) -> Result<(), String> {
+    let malformed = |_: MalformedMessage| "it is not an ONNX model: its structure cannot be read".to_owned();
+    let mut waiting = vec![(Message::Model, model)];
+    while let Some((message, bytes)) = waiting.pop() {
+        for field in checked_fields(bytes) {
+            let field = field.map_err(malformed)?;
+            if matches!(message, Message::Tensor) && is_elsewhere(&field) {
+                return Err(
+                    "it has weights in other files (external data), which are not opened; save it as one file \
+                     (onnx.save_model with save_as_external_data=False)"
+                        .to_owned(),
+                );
+            }
+            let Some(inner) = message.inner(field.number) else { continue };
+            waiting.extend(field.bytes_of(field.number).map(|bytes| (inner, bytes)));
+        }
+    }
+    Ok(())
+}
+
+/// Returns true for a field of a tensor that says that its cells are in another file.
+fn is_elsewhere(field: &Field<'_>) -> bool {
+    const EXTERNAL_DATA: u64 = 13;
+    const DATA_LOCATION: u64 = 14;
+    match field.number {
+        EXTERNAL_DATA => true,
+        DATA_LOCATION => field.integers().any(|location| location != 0),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field with bytes in it.
+    fn with(number: u64, bytes: &[u8]) -> Vec<u8> {
+        [&integer(number << 3 | 2)[..], &integer(bytes.len() as u64), bytes].concat()
+    }
+
+    fn integer(mut value: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while value >= 0x80 {
+            bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    }
+
+    /// Fields within each other, the outermost first.
+    fn nested(path: &[u64], innermost: &[u8]) -> Vec<u8> {
+        path.iter().rev().fold(innermost.to_vec(), |inner, number| with(*number, &inner))
+    }
+
+    /// Every way from a model to a tensor.
+    #[test]
+    fn tensors_are_found_wherever_they_are() {
+        let entry = with(13, &[with(1, b"location"), with(2, b"/etc/passwd")].concat());
+        let location = [integer(14 << 3), integer(1)].concat();
+        let large = [integer(14 << 3), integer(1 << 32 | 1)].concat();
+        let tensors: [&[u64]; 6] = [&[5], &[15, 1], &[15, 2], &[1, 5, 5], &[1, 5, 10], &[1, 5, 22, 1]];
+        let graphs: [&[u64]; 5] = [&[7], &[20, 1], &[20, 2], &[7, 1, 5, 6], &[25, 7, 5, 11]];
+        for graph in graphs {
+            for tensor in tensors {
+                let path = [graph, tensor].concat();
+                for sign in [&entry, &location, &large] {
+                    let model = [with(2, b"made by"), nested(&path, sign)].concat();
+                    let error = check(&model).expect_err("its weights are elsewhere");
+                    assert!(error.contains("external data"), "{path:?}: {error}");
+                }
+                let cells = [integer(14 << 3), integer(0), with(9, b"cells")].concat();
+                assert_eq!(check(&nested(&path, &cells)), Ok(()), "{path:?}");
+            }
+        }
+        assert!(check(&nested(&[25, 11, 5], &entry)).is_err(), "an attribute of a function");
+    }
+
+    /// A reader that stops where another goes on would see less than that one.
+    #[test]
+    fn what_cannot_be_read_to_its_end_is_refused() {
+        let external = nested(&[7, 5], &with(13, b""));
+        for strange in [&[0x0b, 0x0c][..], &[0x0f], &[0xff; 11], &[0x0a, 9, 1]] {
+            let error = check(&[strange, &external].concat()).expect_err("it is malformed");
+            assert!(error.contains("cannot be read"), "{strange:?}: {error}");
+        }
+        assert_eq!(check(&[]), Ok(()));
+    }
+}

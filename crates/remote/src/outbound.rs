@@ -1,0 +1,430 @@
+//! Destinations that a node may connect to because an application package names them.
+//!
+//! A package is written by a deployer, who may deploy but does not own the machine. Without a rule a package
+//! could make the server ask addresses that only the server reaches: other services of the machine, a private
+//! network, the metadata service of a cloud.
+//!
+//! The rules are checked where a connection is made, at the addresses that the name has resolved to, and the
+//! connection goes to one of the addresses that were checked. So a redirect, or a name that resolves
+//! differently the second time, gains nothing.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use hyper::Uri;
+
+use crate::AddressRange;
+
+/// The rules of the operator for connections to other services.
+///
+/// The default permits every public address, and nothing in private networks or on the machine itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboundPolicy {
+    rules: Vec<OutboundRule>,
+}
+
+/// A destination that is permitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum OutboundRule {
+    /// Every address of the public internet.
+    Public,
+    /// A name, whatever address but a link-local one it resolves to.
+    Name { name: String, limits: RuleLimits },
+    /// Addresses, whatever name has resolved to them.
+    Range { range: AddressRange, limits: RuleLimits },
+}
+
+/// The part of a rule beside its host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct RuleLimits {
+    scheme: Option<String>,
+    port: Option<u16>,
+}
+
+impl RuleLimits {
+    fn permit(&self, destination: &Destination) -> bool {
+        self.scheme.as_ref().is_none_or(|scheme| *scheme == destination.scheme)
+            && self.port.is_none_or(|port| port == destination.port)
+    }
+}
+
+/// A destination as a URL names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Destination {
+    pub scheme: String,
+    /// Lower case, without the brackets of an IPv6 address.
+    pub host: String,
+    pub port: u16,
+}
+
+impl Destination {
+    /// The destination of a URL.
+    pub fn of(uri: &Uri) -> Result<Self, String> {
+        let scheme = uri.scheme_str().unwrap_or_default().to_ascii_lowercase();
+        let port = match scheme.as_str() {
+            "https" => 443,
+            "http" => 80,
+            _ => return Err(format!("{uri} is not an address that begins with http:// or https://")),
+        };
+        let host = uri.host().map(bare_host).filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| format!("{uri} has no host"))?;
+        Ok(Destination { scheme, host, port: uri.port_u16().unwrap_or(port) })
+    }
+
+    /// The address that the URL itself has in the place of a name.
+    pub fn literal(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Destination { scheme, host, port } = self;
+        match host.contains(':') {
+            true => write!(f, "{scheme}://[{host}]:{port}"),
+            false => write!(f, "{scheme}://{host}:{port}"),
+        }
+    }
+}
+
+/// A host in lower case, without brackets and without the dot that may end a full name.
+fn bare_host(host: &str) -> String {
+    host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// A connection that the operator's rules do not permit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; if the server should connect to it, start it with --outbound-allow {cure}")]
+pub struct OutboundRefusal {
+    reason: String,
+    cure: String,
+}
+
+impl OutboundPolicy {
+    /// The rules of a list: `public`, `none`, `HOST`, `HOST:PORT`, `SCHEME://HOST:PORT`, or a range of
+    /// addresses such as `10.0.0.0/8`.
+    ///
+    /// # Errors
+    /// Text that is not a rule; `none` beside other rules.
+    pub fn parse(rules: &[impl AsRef<str>]) -> Result<Self, String> {
+        let rules: Vec<&str> =
+            rules.iter().map(|rule| rule.as_ref().trim()).filter(|rule| !rule.is_empty()).collect();
+        if rules.is_empty() {
+            return Err("the list of permitted services is empty: write public or none".to_owned());
+        }
+        if rules == ["none"] {
+            return Ok(OutboundPolicy { rules: Vec::new() });
+        }
+        let rules = rules.into_iter().map(str::parse).collect::<Result<_, _>>()?;
+        Ok(OutboundPolicy { rules })
+    }
+
+    /// Checks a URL as far as that is possible before its name is resolved.
+    ///
+    /// # Errors
+    /// No rule permits the destination, or the text is not a URL.
+    pub fn check_url(&self, url: &str) -> Result<(), String> {
+        let uri: Uri = url.parse().map_err(|error| format!("{url} is not an address: {error}"))?;
+        let destination = Destination::of(&uri)?;
+        self.check_destination(&destination).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Checks a destination before its name is resolved, so that no name server is asked without need.
+    ///
+    /// # Errors
+    /// No rule permits it, whatever its name resolves to.
+    pub(crate) fn check_destination(&self, destination: &Destination) -> Result<(), OutboundRefusal> {
+        match destination.literal() {
+            Some(address) => self.permitted(destination, &[address]).map(drop),
+            None if self.could_permit(destination) => Ok(()),
+            None => Err(refusal(destination, &[])),
+        }
+    }
+
+    /// Looks for an address that the name could resolve to and that a rule permits.
+    fn could_permit(&self, destination: &Destination) -> bool {
+        self.rules.iter().any(|rule| match rule {
+            OutboundRule::Public => true,
+            OutboundRule::Name { name, limits } => *name == destination.host && limits.permit(destination),
+            OutboundRule::Range { limits, .. } => limits.permit(destination),
+        })
+    }
+
+    /// Those of the addresses that the server may connect to. The list is never empty.
+    ///
+    /// # Errors
+    /// No rule permits any of them.
+    pub(crate) fn permitted(
+        &self,
+        destination: &Destination,
+        addresses: &[IpAddr],
+    ) -> Result<Vec<IpAddr>, OutboundRefusal> {
+        let permitted: Vec<IpAddr> =
+            addresses.iter().copied().filter(|address| self.permits(destination, *address)).collect();
+        match permitted.is_empty() {
+            true => Err(refusal(destination, addresses)),
+            false => Ok(permitted),
+        }
+    }
+
+    fn permits(&self, destination: &Destination, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.rules.iter().any(|rule| match rule {
+            OutboundRule::Public => is_public(address),
+            OutboundRule::Name { name, limits } => {
+                *name == destination.host && limits.permit(destination) && !is_link_local(address)
+            }
+            OutboundRule::Range { range, limits } => range.contains(address) && limits.permit(destination),
+        })
+    }
+}
+
+impl Default for OutboundPolicy {
+    fn default() -> Self {
+        OutboundPolicy { rules: vec![OutboundRule::Public] }
+    }
+}
+
+impl FromStr for OutboundRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |reason: &str| {
+            format!(
+                "'{text}' is not a rule for connections to other services: {reason}; write public, none, HOST, HOST:PORT, \
+                 http://HOST:PORT, or a range of addresses such as 10.0.0.0/8"
+            )
+        };
+        if text == "public" {
+            return Ok(OutboundRule::Public);
+        }
+        if text == "none" {
+            return Err(wrong("'none' stands alone"));
+        }
+        let (scheme, rest) = match text.split_once("://") {
+            Some((scheme @ ("http" | "https"), rest)) => (Some(scheme.to_owned()), rest),
+            Some(_) => return Err(wrong("the scheme is http or https")),
+            None => (None, text),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        if let Ok(range) = rest.parse() {
+            return Ok(OutboundRule::Range { range, limits: RuleLimits { scheme, port: None } });
+        }
+        let (host, port) = match rest.rsplit_once(':') {
+            Some((host, port)) => {
+                (host, Some(port.parse().map_err(|_| wrong("the port is not a number from 1 to 65535"))?))
+            }
+            None => (rest, None),
+        };
+        let (name, limits) = (bare_host(host), RuleLimits { scheme, port });
+        if let Ok(address) = name.parse::<IpAddr>() {
+            return Ok(OutboundRule::Range { range: AddressRange::of(address), limits });
+        }
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(wrong("the host is neither a name nor an address"));
+        }
+        Ok(OutboundRule::Name { name, limits })
+    }
+}
+
+fn refusal(destination: &Destination, addresses: &[IpAddr]) -> OutboundRefusal {
+    let Destination { host, .. } = destination;
+    let kind = addresses.iter().copied().map(kind_of).next().unwrap_or("that no rule names");
+    let reason = match (addresses, destination.literal()) {
+        ([], _) => {
+            format!("the server may not connect to {destination}: no rule of --outbound-allow permits it")
+        }
+        (_, Some(_)) => format!("the server may not connect to {destination}: {host} is an address {kind}"),
+        ([address, ..], None) => {
+            format!("the server may not connect to {destination}: {host} is at {address}, an address {kind}")
+        }
+    };
+    let is_link_local = addresses.iter().any(|address| is_link_local(address.to_canonical()));
+    let cure = match addresses {
+        [address, ..] if is_link_local => address.to_string(),
+        _ => destination.to_string(),
+    };
+    OutboundRefusal { reason, cure }
+}
+
+/// The kind of an address that is not permitted, for messages.
+fn kind_of(address: IpAddr) -> &'static str {
+    match address.to_canonical() {
+        address if address.is_loopback() => "of this machine itself (loopback)",
+        address if is_link_local(address) => "of the local link, where clouds have their metadata",
+        address if !is_public(address) => "of a private network or for a special purpose",
+        _ => "that no rule of --outbound-allow permits",
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.segments()[0] & 0xffc0 == 0xfe80,
+    }
+}
+
+/// Tells an address of the public internet from others, by the registries of special-purpose addresses (RFC
+/// 6890).
+fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let special = address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_documentation()
+        || a == 0
+        || a >= 224
+        || (a == 100 && b & 0xc0 == 64)
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 192 && b == 88 && c == 99)
+        || (a == 198 && b & 0xfe == 18);
+    !special
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, c, d, e, f, g, h] = address.segments();
+    let embedded = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        is_public_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match a {
+        // Addresses of IPv4 that are reached through a translator or a tunnel.
+        0x0064 if [b, c, d, e, f] == [0xff9b, 0, 0, 0, 0] => embedded(g, h),
+        0x2002 => embedded(b, c),
+        // Teredo and other protocol assignments, and documentation.
+        0x2001 if b < 0x0200 || b == 0x0db8 => false,
+        0x3fff if b < 0x1000 => false,
+        // Only 2000::/3 is assigned to the public internet.
+        _ => a & 0xe000 == 0x2000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permits(rules: &[&str], url: &str, address: &str) -> bool {
+        let policy = OutboundPolicy::parse(rules).expect("these are rules");
+        let destination = Destination::of(&url.parse().expect("an address")).expect("it has a host");
+        policy.permitted(&destination, &[address.parse().expect("an address")]).is_ok()
+    }
+
+    #[test]
+    fn kinds_of_addresses() {
+        for (address, expected) in [
+            ("8.8.8.8", true),
+            ("100.63.255.255", true),
+            ("100.64.0.1", false),
+            ("172.15.0.1", true),
+            ("172.16.0.1", false),
+            ("10.1.2.3", false),
+            ("192.168.1.1", false),
+            ("127.0.0.1", false),
+            ("127.9.9.9", false),
+            ("169.254.169.254", false),
+            ("0.0.0.0", false),
+            ("0.1.2.3", false),
+            ("192.0.0.170", false),
+            ("198.18.0.1", false),
+            ("203.0.113.7", false),
+            ("224.0.0.1", false),
+            ("255.255.255.255", false),
+            ("2606:4700::1111", true),
+            ("::1", false),
+            ("::", false),
+            ("::ffff:127.0.0.1", false),
+            ("::ffff:8.8.8.8", true),
+            ("::127.0.0.1", false),
+            ("64:ff9b::7f00:1", false),
+            ("64:ff9b::808:808", true),
+            ("2002:7f00:1::", false),
+            ("2002:0808:0808::1", true),
+            ("2001:0:1::1", false),
+            ("2001:db8::1", false),
+            ("fe80::1", false),
+            ("fec0::1", false),
+            ("fd00:ec2::254", false),
+            ("ff02::1", false),
+        ] {
+            assert_eq!(is_public(address.parse().expect("an address")), expected, "{address}");
+            assert_eq!(permits(&["public"], "http://any.example/", address), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn rules_and_destinations() {
+        for (rules, url, address, expected) in [
+            (&["none"][..], "https://api.example/", "8.8.8.8", false),
+            (&["api.example"], "https://api.example/v1", "8.8.8.8", true),
+            (&["api.example"], "https://API.example./v1", "8.8.8.8", true),
+            (&["api.example"], "https://other.example/", "8.8.8.8", false),
+            (&["api.example"], "https://api.example/", "10.0.0.1", true),
+            (&["api.example"], "https://api.example/", "169.254.169.254", false),
+            (&["api.example"], "https://api.example/", "fe80::1", false),
+            (&["http://api.example:8000"], "http://api.example:8000/", "10.0.0.1", true),
+            (&["http://api.example:8000"], "http://api.example/", "10.0.0.1", false),
+            (&["http://api.example:8000"], "https://api.example:8000/", "10.0.0.1", false),
+            (&["public", "http://llm:8000"], "http://llm:9999/", "10.0.0.1", false),
+            (&["https://api.example"], "https://api.example:444/", "8.8.8.8", true),
+            (&["127.0.0.1"], "http://127.0.0.1:9/", "127.0.0.1", true),
+            (&["127.0.0.1"], "http://localhost:9/", "127.0.0.1", true),
+            (&["127.0.0.1"], "http://localhost:9/", "127.0.0.2", false),
+            (&["127.0.0.1:9"], "http://localhost:8/", "127.0.0.1", false),
+            (&["127.0.0.1"], "http://any.example/", "::ffff:127.0.0.1", true),
+            (&["[::1]:80"], "http://[::1]/", "::1", true),
+            (&["::1"], "http://[::1]/", "::1", true),
+            (&["10.0.0.0/8"], "http://any.example/", "10.255.0.1", true),
+            (&["10.0.0.0/8"], "http://any.example/", "11.0.0.1", false),
+            (&["169.254.169.254"], "http://169.254.169.254/", "169.254.169.254", true),
+        ] {
+            assert_eq!(permits(rules, url, address), expected, "{rules:?} {url} {address}");
+        }
+    }
+
+    #[test]
+    fn of_several_addresses_only_those_that_are_permitted() {
+        let destination = Destination::of(&Uri::from_static("http://both.example/")).expect("it has a host");
+        let addresses = ["127.0.0.1", "8.8.8.8"].map(|address| address.parse().expect("an address"));
+        assert_eq!(OutboundPolicy::default().permitted(&destination, &addresses), Ok(vec![addresses[1]]));
+    }
+
+    #[test]
+    fn urls_before_they_are_resolved() {
+        let check = |rules: &[&str], url: &str, expected: Option<&str>| {
+            let outcome = OutboundPolicy::parse(rules).expect("these are rules").check_url(url);
+            match (outcome, expected) {
+                (Ok(()), None) => {}
+                (Err(reason), Some(part)) => assert!(reason.contains(part), "{url}: {reason}"),
+                (outcome, _) => panic!("{rules:?} {url}: {outcome:?}"),
+            }
+        };
+        check(&["public"], "https://api.example/", None);
+        check(&["public"], "http://127.0.0.1:8000/v1", Some("--outbound-allow http://127.0.0.1:8000"));
+        check(&["public"], "http://[::1]/v1", Some("--outbound-allow http://[::1]:80"));
+        check(&["public"], "http://169.254.169.254/latest", Some("where clouds have their metadata"));
+        check(&["none"], "https://api.example/", Some("--outbound-allow https://api.example:443"));
+        check(&["other.example"], "https://api.example/", Some("no rule of --outbound-allow permits it"));
+        check(&["public"], "file:///etc/passwd", Some("is not an address"));
+        check(&["public"], "ftp://api.example/", Some("http:// or https://"));
+        check(&["public"], "/etc/passwd", Some("http:// or https://"));
+        check(&["public"], "no address", Some("is not an address"));
+    }
+
+    #[test]
+    fn what_is_not_a_rule() {
+        for text in ["", "ftp://a", "a:b", "a b", "http://", "10.0.0.0/33", "user@host", "a/b"] {
+            assert!(OutboundPolicy::parse(&[text]).is_err(), "{text}");
+        }
+        assert!(OutboundPolicy::parse(&["none", "public"]).is_err());
+        assert!(OutboundPolicy::parse(&Vec::<String>::new()).is_err());
+    }
+}
