@@ -10,6 +10,7 @@ use millrace_document::Timestamp;
 use millrace_segment::{Cache, Segment};
 
 use crate::read::masks::MaskCache;
+use crate::read::settled::SettledCache;
 use crate::replica::counts::CountCache;
 use crate::state::State;
 use crate::state::manifest::{InPlace, Unwritten};
@@ -47,6 +48,7 @@ pub(crate) struct Caches {
     pub segments: Arc<Cache>,
     pub masks: MaskCache,
     pub tail_chunks: TailChunkCache,
+    pub settled: Arc<SettledCache>,
 }
 
 /// Whether writes can be promised, and what went wrong in the background.
@@ -94,7 +96,8 @@ impl Shared {
             timestamps,
             caches: Caches {
                 segments,
-                masks: MaskCache::new(small),
+                masks: MaskCache::new(small / 2),
+                settled: Arc::new(SettledCache::new(small / 2)),
                 tail_chunks: TailChunkCache::new(options.cache_bytes / 4),
             },
             health: Health::default(),
