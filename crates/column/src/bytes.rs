@@ -6,8 +6,8 @@ use crate::{BYTES, Buffer, BufferBuilder, Error, Presence};
 
 /// Byte strings, one per document: text as UTF-8, other values in the wire form.
 ///
-/// Encoded: a header of 64 bytes (layout, three zero bytes, count u32), the presence words padded to 64,
-/// `count + 1` offsets (u32) padded to 64, the bytes.
+/// Encoded: a header of 64 bytes (layout, three zero bytes, count u32, four zero bytes, the record of what
+/// its values are), the presence words padded to 64, `count + 1` offsets (u32) padded to 64, the bytes.
 #[derive(Debug, Clone)]
 pub struct Bytes {
     buffer: Buffer,
@@ -82,6 +82,7 @@ impl Bytes {
 /// Builder of a [`Bytes`] column, document by document.
 #[derive(Default)]
 pub struct BytesBuilder {
+    record: Vec<u8>,
     presence: PresenceBuilder,
     offsets: Vec<u32>,
     data: Vec<u8>,
@@ -90,7 +91,12 @@ pub struct BytesBuilder {
 impl BytesBuilder {
     /// Creates a builder without documents.
     pub fn new() -> Self {
-        BytesBuilder { presence: PresenceBuilder::default(), offsets: vec![0], data: Vec::new() }
+        Self::recorded(Vec::new())
+    }
+
+    /// Creates a builder with a record of what the values are.
+    pub(crate) fn recorded(record: Vec<u8>) -> Self {
+        BytesBuilder { record, presence: PresenceBuilder::default(), offsets: vec![0], data: Vec::new() }
     }
 
     /// Appends a document with these bytes, or without a value.
@@ -115,6 +121,8 @@ impl BytesBuilder {
         let mut out = BufferBuilder::with_capacity(192 + presence_bytes(len) + len * 4 + self.data.len());
         out.extend(&[BYTES, 0, 0, 0]);
         out.extend(&(len as u32).to_le_bytes());
+        out.extend(&[0; 4]);
+        out.extend(&self.record);
         out.align();
         self.presence.write(&mut out);
         out.extend(bytemuck::cast_slice(&self.offsets));

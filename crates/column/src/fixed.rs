@@ -43,7 +43,8 @@ impl Cell {
 /// `width` numbers per document, one document after another, aligned to 64 bytes.
 ///
 /// A document without a value has zeros and no presence bit. Encoded: a header of 64 bytes (layout, cell, two
-/// zero bytes, count u32, width u32), the presence words padded to 64, the numbers.
+/// zero bytes, count u32, width u32, the record of what its values are), the presence words padded to 64, the
+/// numbers.
 #[derive(Debug, Clone)]
 pub struct Fixed {
     buffer: Buffer,
@@ -152,6 +153,7 @@ impl Fixed {
 pub struct FixedBuilder {
     cell: Cell,
     width: usize,
+    record: Vec<u8>,
     presence: PresenceBuilder,
     data: Vec<u8>,
 }
@@ -159,7 +161,17 @@ pub struct FixedBuilder {
 impl FixedBuilder {
     /// Creates a builder without documents; each document will have `width` numbers.
     pub fn new(cell: Cell, width: usize) -> Self {
-        FixedBuilder { cell, width, presence: PresenceBuilder::default(), data: Vec::new() }
+        Self::recorded(cell, width, Vec::new())
+    }
+
+    /// Creates a builder with a record of what the values are.
+    pub(crate) fn recorded(cell: Cell, width: usize, record: Vec<u8>) -> Self {
+        FixedBuilder { cell, width, record, presence: PresenceBuilder::default(), data: Vec::new() }
+    }
+
+    /// Returns whether a column has the same numbers a document.
+    pub(crate) fn is_like(&self, column: &Fixed) -> bool {
+        self.cell == column.cell && self.width == column.width
     }
 
     /// Appends a document with these numbers, as little-endian bytes.
@@ -193,6 +205,7 @@ impl FixedBuilder {
         out.extend(&[FIXED, self.cell as u8, 0, 0]);
         out.extend(&(len as u32).to_le_bytes());
         out.extend(&(self.width as u32).to_le_bytes());
+        out.extend(&self.record);
         out.align();
         self.presence.write(&mut out);
         out.extend(&self.data);

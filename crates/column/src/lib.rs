@@ -16,9 +16,12 @@ mod buffer;
 mod bytes;
 mod error;
 mod fixed;
+mod joining;
+mod layout;
 mod memory;
 mod presence;
 mod stems;
+mod stored;
 mod tokens;
 mod values;
 mod view;
@@ -30,10 +33,13 @@ pub use buffer::{Buffer, BufferBuilder};
 pub use bytes::{Bytes, BytesBuilder};
 pub use error::Error;
 pub use fixed::{Cell, Fixed, FixedBuilder};
+pub use joining::{ColumnPart, RestRows, join_values};
+pub use layout::{Layout, layout};
 pub use memory::MemoryView;
 pub use presence::Presence;
+pub use stored::StoredValues;
 pub use tokens::{ELEMENT_BOUNDARY, TokenIds, Tokens, TokensBuilder};
-pub use values::{Layout, ValueBuilder, layout, value};
+pub use values::{ValueBuilder, value};
 pub use view::{Chunk, PathChoice, ReadError, View};
 
 /// Maximum number of documents per chunk.

@@ -19,6 +19,7 @@ mod types;
 mod update;
 mod value;
 mod version;
+mod visible;
 pub mod wire;
 
 pub use document::{Document, Timestamp};
@@ -32,3 +33,4 @@ pub use types::{DataType, DocumentType, Field, StructType};
 pub use update::{Change, FieldUpdate, Operator, Update};
 pub use value::Value;
 pub use version::{Drop, DropScope, Version};
+pub use visible::{Visibility, is_of_type, unrecorded_type};

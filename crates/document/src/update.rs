@@ -108,11 +108,19 @@ impl Change {
         matches!(self, Change::Assign(_))
     }
 
+    /// A value that the type hides, since it was written under another schema, counts as none; it stays where the change sets
+    /// nothing in its place.
     fn apply(&self, value: &mut Option<Value>, steps: &[Step], data_type: &DataType) -> Result<(), String> {
+        let hidden = value.take_if(|value| !data_type.shows(value));
         match steps.split_first() {
-            None => self.apply_here(value, data_type),
-            Some((step, rest)) => self.apply_inside(value, step, rest, data_type),
+            None => self.apply_here(value, data_type)?,
+            Some((step, rest)) => self.apply_inside(value, step, rest, data_type)?,
         }
+        let clears = steps.is_empty() && matches!(self, Change::Assign(_) | Change::Clear);
+        if value.is_none() && !clears {
+            *value = hidden;
+        }
+        Ok(())
     }
 
     fn apply_inside(

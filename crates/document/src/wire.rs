@@ -47,15 +47,24 @@ pub fn decode_value(bytes: &[u8]) -> Result<Value, Error> {
 
 /// Encodes the fields of a document. The id is not included: it is the row's key.
 pub fn encode_fields(document: &Document) -> Vec<u8> {
+    encode_named(&document.fields)
+}
+
+/// The bytes of named values: what [`encode_fields`] makes of a document that has these.
+pub fn encode_named(fields: &[(Arc<str>, Value)]) -> Vec<u8> {
     let mut out = Vec::new();
-    write_fields(&mut out, document);
+    write_named(&mut out, fields);
     out
 }
 
 /// [`encode_fields`] appended to `out`.
 pub fn write_fields(out: &mut Vec<u8>, document: &Document) {
-    write_number(out, document.fields.len() as u64);
-    for (name, value) in &document.fields {
+    write_named(out, &document.fields);
+}
+
+fn write_named(out: &mut Vec<u8>, fields: &[(Arc<str>, Value)]) {
+    write_number(out, fields.len() as u64);
+    for (name, value) in fields {
         write_bytes(out, name.as_bytes());
         write_value(out, value);
     }
@@ -66,13 +75,17 @@ pub fn write_fields(out: &mut Vec<u8>, document: &Document) {
 /// # Errors
 /// [`Error::Row`] if the bytes are not fields.
 pub fn decode_fields(id: DocumentId, bytes: &[u8]) -> Result<Document, Error> {
+    Ok(Document { id, fields: decode_named(bytes)? })
+}
+
+/// The named values of these bytes: what [`decode_fields`] gives a document.
+///
+/// # Errors
+/// [`Error::Row`] when the bytes are no fields.
+pub fn decode_named(bytes: &[u8]) -> Result<Vec<(Arc<str>, Value)>, Error> {
     let mut reader = Reader { bytes };
     let fields = reader.fields(0)?;
-    if reader.bytes.is_empty() {
-        Ok(Document { id, fields })
-    } else {
-        Err(Error::Row("bytes are left after the fields"))
-    }
+    if reader.bytes.is_empty() { Ok(fields) } else { Err(Error::Row("bytes are left after the fields")) }
 }
 
 fn write_value(out: &mut Vec<u8>, value: &Value) {
@@ -130,11 +143,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value) {
         }
         Value::Struct(fields) => {
             out.push(STRUCT);
-            write_number(out, fields.len() as u64);
-            for (name, value) in fields {
-                write_bytes(out, name.as_bytes());
-                write_value(out, value);
-            }
+            write_named(out, fields);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! An application in effect: what its package says, made ready for requests.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Cursor, Write as _};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millrace_document::Document;
+use millrace_document::{DataType, Document};
 use millrace_env::SystemClock;
 use millrace_indexing::{Columns, Scripts, Surroundings};
 use millrace_ranking::{Profile, check_constants};
@@ -230,11 +231,47 @@ impl DocumentKind {
         self.clusters.iter().map(|cluster| format!("'{}'", cluster.id)).collect::<Vec<_>>().join(", ")
     }
 
+    /// A stored document with the values that the schema shows: of fields that it has, and of the types that it gives them. A document
+    /// keeps other values too, for the day that the schema has their fields again.
+    pub(crate) fn shown<'a>(&self, stored: &'a Document) -> Cow<'a, Document> {
+        if !stored.hides(|field| self.data_type(field)) {
+            return Cow::Borrowed(stored);
+        }
+        let mut shown = stored.clone();
+        shown.show_only(|field| self.data_type(field));
+        Cow::Owned(shown)
+    }
+
+    /// Takes out of a stored document what the schema hides, as [`DocumentKind::shown`] does.
+    pub(crate) fn show_only(&self, stored: &mut Document) {
+        stored.show_only(|field| self.data_type(field));
+    }
+
+    /// A stored document with a change of what the schema shows of it. What it hides stays.
+    pub(crate) fn change_shown<E>(
+        &self,
+        stored: Document,
+        change: impl FnOnce(Document) -> Result<Document, E>,
+    ) -> Result<Document, E> {
+        let shown = match self.shown(&stored) {
+            Cow::Borrowed(_) => return change(stored),
+            Cow::Owned(shown) => shown,
+        };
+        let mut changed = change(shown.clone())?;
+        changed.keep_hidden(&shown, stored);
+        Ok(changed)
+    }
+
+    fn data_type(&self, field: &str) -> Option<&DataType> {
+        self.schema.fields.get(field).map(|field| &field.data_type)
+    }
+
     /// Whether no cluster wants a stored document any more. Where a selection is neither true nor false, the document stays.
-    pub(crate) fn is_garbage(&self, document: &Document, now_s: i64) -> bool {
+    pub(crate) fn is_garbage(&self, stored: &Document, now_s: i64) -> bool {
+        let document = self.shown(stored);
         self.clusters.iter().all(|cluster| {
             let belongs = cluster.belongs.as_ref().filter(|_| cluster.collects_garbage);
-            belongs.is_some_and(|belongs| belongs.evaluate(document, now_s) == Outcome::False)
+            belongs.is_some_and(|belongs| belongs.evaluate(&document, now_s) == Outcome::False)
         })
     }
 }

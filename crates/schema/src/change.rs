@@ -2,6 +2,10 @@
 //!
 //! Columns that are derived from stored values (words of text) are made again from those values, so most changes of matching
 //! need no one's attention. Values that indexing statements made stay as they are until their documents are written again.
+//!
+//! Only fields that both versions have are compared. A field that is removed and declared again, whatever its
+//! type is then, needs no permission: the store keeps values with the types that they were stored with, and
+//! shows those of the type that is declared.
 
 use std::sync::Arc;
 
@@ -39,7 +43,7 @@ pub enum Effect {
     Derive,
     /// The indexing statements must run again over stored documents; until then the field has its old values.
     Reindex,
-    /// Documents must be fed again: stored values cannot be read as the new type, and are gone.
+    /// Documents must be fed again: stored values are not of the new type, and are hidden until the old one is declared again.
     Refeed,
 }
 

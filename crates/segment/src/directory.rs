@@ -40,6 +40,9 @@ impl Directory {
 
     /// Adds the next chunk; its places are the caller's to add. Returns whether it is of another group than the one before.
     pub fn add(&mut self, location: u32, group: &str, info: ChunkInfo) -> bool {
+        assert!(info.documents > 0, "a chunk without documents is not written");
+        assert!(info.removed <= info.documents, "no more versions are removals than there are versions");
+        assert!(info.oldest <= info.newest, "the oldest version of a chunk is not newer than its newest");
         let section = &mut self.section;
         let next_group = self.groups.add(location, group, section.chunks);
         section.chunks += 1;
@@ -61,6 +64,11 @@ impl Directory {
         self.section.rows_offset = *offset;
         let layout = self.section.rows();
         let columns = self.section.columns.len();
+        let expected = self.infos.len() * columns;
+        assert!(
+            self.places.len() == expected,
+            "the columns of all chunks are written before their directory"
+        );
         let rows_per_page = layout.rows_per_page() as usize;
         for (page, infos) in self.infos.chunks(rows_per_page).enumerate() {
             let mut bytes = Vec::with_capacity(infos.len() * layout.row_bytes() + 8);

@@ -118,7 +118,7 @@ impl GroupsBuilder {
         if self.pages.last().is_none_or(|(_, page)| page.len() >= PAGE_BYTES) {
             self.pages.push((entry.location, Vec::new()));
         }
-        let Some((_, page)) = self.pages.last_mut() else { return };
+        let (_, page) = self.pages.last_mut().expect("a page is begun before an entry is written");
         page.extend(entry.location.to_le_bytes());
         write_text(page, &entry.group);
         page.extend(entry.first_chunk.to_le_bytes());

@@ -129,7 +129,7 @@ impl<'a> Writer<'a> {
     /// The section before cannot be written.
     pub fn begin_section(&mut self, document_type: &str, columns: Vec<ColumnKey>) -> Result<(), Error> {
         self.end_section()?;
-        debug_assert!(columns.is_sorted(), "columns are sorted");
+        assert!(columns.is_sorted(), "the columns of a section are sorted: they are looked up by that order");
         let directory = Directory::new(document_type, columns);
         self.open = Some(OpenSection { directory, slab: Vec::new(), slab_bytes: 0 });
         Ok(())
@@ -138,7 +138,7 @@ impl<'a> Writer<'a> {
     /// Adds the next chunk of the section that was begun last.
     ///
     /// # Panics
-    /// No section was begun, or the chunk has not as many columns as the section.
+    /// No section was begun; the chunk has not as many columns as the section, or a column is not of as many documents as the chunk.
     ///
     /// # Errors
     /// It cannot be written.
@@ -147,6 +147,9 @@ impl<'a> Writer<'a> {
         let directory = &mut open.directory;
         let columns = directory.section.columns.len();
         assert_eq!(chunk.columns.len(), columns, "a chunk has the columns of its section");
+        let documents = chunk.info.documents as usize;
+        let full = chunk.columns.iter().flatten().all(|column| column.len() == documents);
+        assert!(full, "each column of a chunk is of all its documents");
         let next_group = directory.add(chunk.location, chunk.group, chunk.info);
         if (next_group && open.slab_bytes >= SLAB_BYTES) || open.slab_bytes >= SLAB_BYTES_MAX {
             open.write_slab(&mut *self.file, &mut self.offset)?;
@@ -218,7 +221,10 @@ impl OpenSection {
                 let length =
                     u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB");
                 let place = Place { offset: *offset, length, checksum: xxh3_64(bytes.padded()) };
-                debug_assert_eq!(place.padded(), bytes.padded().len() as u64, "buffers are whole lines");
+                assert!(
+                    place.padded() == bytes.padded().len() as u64,
+                    "the buffers of columns are whole lines"
+                );
                 append(file, offset, bytes.padded())?;
                 places[first + chunk * columns + column] = place;
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_bucket::SortKey;
-use millrace_column::{Bytes, BytesBuilder, Cell, Column, ColumnKey, FixedBuilder};
+use millrace_column::{Bytes, BytesBuilder, Cell, Column, ColumnKey, FixedBuilder, Layout};
 use millrace_document::DocumentId;
 use millrace_env::{AppendFile, RealDisk};
 use millrace_segment::{
@@ -263,6 +263,10 @@ struct Policy {
 impl MergePolicy for Policy {
     fn columns(&self, _: &str, present: &[ColumnKey]) -> Vec<ColumnKey> {
         present.to_vec()
+    }
+
+    fn layout(&self, _: &str, field: &str) -> Option<Layout> {
+        (field == "text").then_some(Layout::Text)
     }
 
     fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {

@@ -31,6 +31,65 @@ fn a_new_field_and_a_new_rank_profile() {
 }
 
 #[test]
+fn values_stay_while_their_field_is_removed_or_has_another_type() {
+    let server = Server::with_notes();
+    let note = |of: &str| format!("/document/v1/n/note/group/ann/{of}");
+    let deploy = |schema: &str| {
+        let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", schema)]);
+        assert_eq!(status, 200, "{answer}");
+    };
+    let fields = |of: &str| {
+        let (status, answer) = server.get(&format!("{}?fieldSet=[all]", note(of)));
+        assert_eq!(status, 200, "{answer}");
+        answer["fields"].clone()
+    };
+    let update = |of: &str, fields: &str| {
+        let (status, answer) = server.call(Method::PUT, &note(of), &format!("{{\"fields\":{fields}}}"));
+        assert_eq!(status, 200, "{answer}");
+    };
+    let found = |condition: &str| {
+        let yql = format!("select * from note where {condition}");
+        let (_, answer) = server.query(&[("yql", &yql), ("streaming.groupname", "ann")]);
+        answer.pointer("/root/fields/totalCount").cloned()
+    };
+    server.put(&note("1"), r#"{"title":"one","stars":3}"#);
+    server.put(&note("2"), r#"{"title":"two","stars":4}"#);
+    let without = NOTE.replace("field stars type int { indexing: summary | attribute }", "");
+    deploy(&without);
+    assert_eq!(fields("1"), json!({"title": "one"}));
+    update("1", r#"{"title":{"assign":"eins"}}"#);
+
+    // As another type it needs no permission: nothing is lost.
+    let texts = NOTE.replace(
+        "field stars type int { indexing: summary | attribute }",
+        "field stars type string { indexing: summary | attribute }",
+    );
+    deploy(&texts);
+    assert_eq!(fields("2"), json!({"title": "two"}));
+    assert_eq!(found("stars contains '4'"), Some(json!(0)));
+    update("2", r#"{"stars":{"assign":"many"}}"#);
+    assert_eq!(found("stars contains 'many'"), Some(json!(1)));
+    let (status, _) = server.call(
+        Method::PUT,
+        &format!("{}?condition=note.stars", note("1")),
+        r#"{"fields":{"title":{"assign":"uno"}}}"#,
+    );
+    assert_eq!(status, 412, "a hidden value meets no condition");
+
+    deploy(&without);
+    deploy(NOTE);
+    assert_eq!(fields("1"), json!({"title": "eins", "stars": 3}), "it stayed over the update");
+    assert_eq!(found("stars = 3"), Some(json!(1)));
+    assert_eq!(
+        fields("2"),
+        json!({"title": "two"}),
+        "what was written to the field took the place of what it had"
+    );
+    update("2", r#"{"stars":{"increment":1}}"#);
+    assert_eq!(fields("2"), json!({"title": "two"}), "a number that is not there is not incremented");
+}
+
+#[test]
 fn words_of_stored_documents_follow_the_schema() {
     let server = Server::with_notes();
     server.put("/document/v1/n/note/group/ann/1", r#"{"tags":["Deep Water"]}"#);

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use millrace_segment::{Cache, Segment};
 
 use crate::read::masks::MaskCache;
+use crate::read::settled::SettledCache;
 use crate::replica::counts::CountCache;
 use crate::state::State;
 use crate::state::manifest::{InPlace, Unwritten};
@@ -46,6 +47,7 @@ pub(crate) struct Caches {
     pub segments: Arc<Cache>,
     pub masks: MaskCache,
     pub tail_chunks: TailChunkCache,
+    pub settled: Arc<SettledCache>,
 }
 
 /// Whether writes can be promised, and what went wrong in the background.
@@ -93,7 +95,8 @@ impl Shared {
             timestamps,
             caches: Caches {
                 segments,
-                masks: MaskCache::new(small),
+                masks: MaskCache::new(small / 2),
+                settled: Arc::new(SettledCache::new(small / 2)),
                 tail_chunks: TailChunkCache::new(options.cache_bytes / 4),
             },
             health: Health::default(),

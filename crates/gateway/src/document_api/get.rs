@@ -38,7 +38,8 @@ pub(super) async fn document(call: &Call, id: &DocumentId, vouch: Vouch) -> Resu
                 Some(newest) => newest.map(|version| version.document()).transpose()?.flatten(),
                 None => store.get(&wanted)?.map(|(document, _)| document),
             };
-            let Some(document) = document else { return Ok(None) };
+            let Some(mut document) = document else { return Ok(None) };
+            deployment.kind(document.id.document_type())?.show_only(&mut document);
             let fields = serde_json::to_value(shape.fields(&deployment, &document));
             fields.map(Some).map_err(|error| Error::Internal(error.to_string()))
         });

@@ -124,7 +124,8 @@ async fn change(
     destination: &Destination,
     operation: Operation,
 ) -> Result<Option<Change>, Error> {
-    let condition = operation.condition.as_deref().map(|text| condition(deployment, text)).transpose()?;
+    let condition =
+        operation.condition.as_deref().map(|text| condition(deployment, kind, text)).transpose()?;
     let create = operation.create;
     Ok(Some(match (operation.action, condition) {
         (Action::Put(document), condition) => {
@@ -203,7 +204,8 @@ pub(super) fn apply(
     let misfit = |reason: String| Refusal { code: MISFIT, reason };
     let updated =
         update.apply(document, &kind.schema.document_type).map_err(|error| misfit(error.to_string()))?;
-    kind.scripts.run_update(updated, update, caller).map_err(|error| Refusal {
+    let run = |shown| kind.scripts.run_update(shown, update, caller);
+    kind.change_shown(updated, run).map_err(|error| Refusal {
         code: match &error {
             millrace_indexing::Error::Component { failure: Failure::Overloaded(_), .. } => OVERLOADED,
             millrace_indexing::Error::Component { failure: Failure::Timeout(_), .. } => LATE,
@@ -215,14 +217,15 @@ pub(super) fn apply(
 
 /// A test-and-set condition.
 struct Condition {
+    kind: Arc<DocumentKind>,
     text: String,
     selection: Selection,
 }
 
-fn condition(deployment: &Deployment, text: &str) -> Result<Condition, Error> {
+fn condition(deployment: &Deployment, kind: &Arc<DocumentKind>, text: &str) -> Result<Condition, Error> {
     let selection =
         deployment.selection(text).map_err(|error| Error::parameter("condition", error.to_string()))?;
-    Ok(Condition { text: text.to_owned(), selection })
+    Ok(Condition { kind: Arc::clone(kind), text: text.to_owned(), selection })
 }
 
 impl Condition {
@@ -230,7 +233,7 @@ impl Condition {
     fn check(&self, document: Option<&Document>, create: bool) -> Result<(), Refusal> {
         let refuse = |reason: String| Err(Refusal { code: CONDITION, reason });
         match document {
-            Some(document) if holds(&self.selection, document) => Ok(()),
+            Some(document) if holds(&self.selection, &self.kind.shown(document)) => Ok(()),
             Some(_) => refuse(format!("{}; the stored document does not match", self.text)),
             None if create => Ok(()),
             None => refuse(format!("{}; the document does not exist", self.text)),

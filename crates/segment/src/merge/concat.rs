@@ -1,28 +1,23 @@
 use std::ops::Range;
 
-use millrace_column::{BytesBuilder, Column, FixedBuilder, TokensBuilder};
+use millrace_column::{BytesBuilder, Column, ColumnPart, Error, FixedBuilder, TokensBuilder};
 
-/// The columns one after another, without values where there is no column, or one of another type than the last one: it was
-/// written under another schema.
-pub(super) fn concat_with_gaps(parts: &[(Option<&Column>, Range<usize>)]) -> Option<Column> {
-    let model = parts.iter().rev().find_map(|(column, _)| *column)?;
+/// The columns one after another, without values where there is no column; `None` where there is none at all.
+/// They are of no field, or words: their layout is the same under every schema.
+///
+/// # Errors
+/// [`Error::Mixed`] if it is not.
+pub(super) fn concat_with_gaps(parts: &[ColumnPart<'_>]) -> Result<Option<Column>, Error> {
+    let Some(model) = parts.iter().find_map(|(column, _)| *column) else { return Ok(None) };
     let gap = absent_like(model, parts.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0));
     let filled: Vec<(&Column, Range<usize>)> = parts
         .iter()
         .map(|(column, rows)| match column {
-            Some(column) if same_layout(column, model) => (*column, rows.clone()),
-            _ => (&gap, 0..rows.len()),
+            Some(column) => (*column, rows.clone()),
+            None => (&gap, 0..rows.len()),
         })
         .collect();
-    Column::concat(&filled).ok()
-}
-
-fn same_layout(a: &Column, b: &Column) -> bool {
-    match (a, b) {
-        (Column::Fixed(a), Column::Fixed(b)) => a.cell() == b.cell() && a.width() == b.width(),
-        (Column::Bytes(_), Column::Bytes(_)) | (Column::Tokens(_), Column::Tokens(_)) => true,
-        _ => false,
-    }
+    Column::concat(&filled).map(Some)
 }
 
 /// A column of the same layout for so many documents, none of which has a value.

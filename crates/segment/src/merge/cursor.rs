@@ -79,7 +79,8 @@ impl Cursor {
 
     pub(super) fn group(&self) -> Option<(u32, String)> {
         let entry = self.entry.as_ref()?;
-        Some((self.location().unwrap_or(entry.location), entry.group.clone()))
+        let location = self.location().expect("a cursor that has a group stands at a row of it");
+        Some((location, entry.group.clone()))
     }
 
     /// Which of the ranges a reversed location is in.
@@ -119,7 +120,7 @@ impl Cursor {
     /// Moves on towards a reversed location in the group, or to the next group: over the chunks before it that need not be looked at, else to
     /// the next row.
     fn skip_to(&mut self, place: u64) -> Result<(), Error> {
-        let Some(entry) = &self.entry else { return Ok(()) };
+        let entry = self.entry.as_ref().expect("a cursor that stands at a row is in a group");
         let end = entry.first_chunk + entry.chunks;
         if !entry.group.is_empty() && place >> 32 > u64::from(entry.location) {
             return self.begin_entry();
@@ -150,7 +151,7 @@ impl Cursor {
     }
 
     fn step(&mut self) -> Result<(), Error> {
-        let Some(entry) = &self.entry else { return Ok(()) };
+        let entry = self.entry.as_ref().expect("a cursor moves on from a row of a group");
         let last_chunk = entry.first_chunk + entry.chunks;
         self.row += 1;
         if self.keys.as_ref().is_some_and(|keys| self.row >= keys.ids.len()) {
@@ -169,11 +170,15 @@ impl Cursor {
         if self.keys.is_none() {
             self.keys = Some(self.read_key_columns()?);
         }
-        let Some(keys) = &self.keys else { return Ok(()) };
+        let keys = self.keys();
         let id = keys.ids.get(self.row).and_then(|id| std::str::from_utf8(id).ok());
         let id = id.and_then(|id| DocumentId::parse(id).ok());
         let id = id.ok_or_else(|| self.segment.corrupt(0, "a document id is not one"))?;
-        self.sort_key = Some(SortKey::new(&id));
+        let key = SortKey::new(&id);
+        if self.row > 0 && self.sort_key.as_ref().is_some_and(|before| *before >= key) {
+            return Err(self.segment.corrupt(0, "the documents of a chunk are not in order"));
+        }
+        self.sort_key = Some(key);
         Ok(())
     }
 
@@ -191,19 +196,27 @@ impl Cursor {
             (Some(info), Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps)))
                 if timestamps.cell().size() == 8 =>
             {
+                let documents = info.documents as usize;
+                if ids.len() != documents || timestamps.len() != documents {
+                    return Err(self.segment.corrupt(0, "a chunk has more documents than ids or timestamps"));
+                }
                 Ok(KeyColumns { info, ids, timestamps, removed })
             }
             _ => Err(self.segment.corrupt(0, "a chunk lacks its ids or timestamps")),
         }
     }
 
+    /// The key columns of the chunk it stands in. It stands at a row.
+    pub(super) fn keys(&self) -> &KeyColumns {
+        self.keys.as_ref().expect("a cursor that stands at a row has read the keys of its chunk")
+    }
+
     pub(super) fn timestamp(&self) -> u64 {
-        self.keys.as_ref().map_or(0, |keys| keys.timestamps.cells::<u64>()[self.row])
+        self.keys().timestamps.cells::<u64>()[self.row]
     }
 
     pub(super) fn is_removed(&self) -> bool {
-        let removed = self.keys.as_ref().and_then(|keys| keys.removed.as_ref());
-        removed.is_some_and(|removed| removed.integer(self.row) == Some(1))
+        self.keys().removed.as_ref().is_some_and(|removed| removed.integer(self.row) == Some(1))
     }
 
     /// Whether two chunks that follow each other would fit into one.

@@ -6,15 +6,17 @@
 //! 4. Otherwise rows are taken one by one. Of rows with the same key the newest wins. Versions that were dropped with their group go,
 //!    and so do removals that no one has to remember any more.
 //! 5. Rows that were taken are noted as runs of a chunk of a source; when a chunk is full, or the group ends, its columns are
-//!    concatenated from those runs. No document is parsed.
+//!    concatenated from those runs. No document is parsed; single values are, where a field's type was
+//!    changed (see `values`).
 
 mod concat;
 mod cursor;
 mod output;
+mod values;
 
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey};
+use millrace_column::{Column, ColumnKey, Layout};
 
 use self::cursor::Cursor;
 use self::output::{Output, Taken};
@@ -34,6 +36,9 @@ pub struct MergeInput {
 pub trait MergePolicy {
     /// Which of these columns of a type to keep, and which to derive beside them; sorted. Those of no field are kept in any case.
     fn columns(&self, document_type: &str, present: &[ColumnKey]) -> Vec<ColumnKey>;
+
+    /// What the values of a field are now; `None` for a field that the schema does not have.
+    fn layout(&self, document_type: &str, field: &str) -> Option<Layout>;
 
     /// A column, from the value column of its field; `None` when it cannot be derived.
     fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column>;
@@ -94,6 +99,8 @@ fn merge_section(
     present.dedup();
     let mut columns = policy.columns(document_type, &present);
     columns.extend(present.iter().filter(|key| key.field.is_empty()).cloned());
+    // Values that their column cannot hold any more go there.
+    columns.push(ColumnKey::rest());
     columns.sort_unstable();
     columns.dedup();
 

@@ -4,12 +4,12 @@ use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_bucket::SortKey;
 use millrace_column::{CHUNK_DOCS, Column, ColumnKey, Form};
 use millrace_env::pace;
 
 use super::concat::concat_with_gaps;
 use super::cursor::Cursor;
+use super::values::{JoinedValues, damaged, parts};
 use super::{CHUNK_BYTES, MergePolicy};
 use crate::writer::is_key_column;
 use crate::{ChunkInfo, Error, NewChunk, Segment, Writer};
@@ -23,11 +23,11 @@ pub(super) struct Taken {
 }
 
 /// Rows of a chunk of a source.
-struct Run {
-    segment: Arc<Segment>,
+pub(super) struct Run {
+    pub(super) segment: Arc<Segment>,
     section: usize,
     chunk: u32,
-    rows: Range<usize>,
+    pub(super) rows: Range<usize>,
     /// Bytes a row takes, about.
     row_bytes: u64,
 }
@@ -56,7 +56,7 @@ impl Output<'_> {
             let newest = newest_of_first_key(cursors).filter(|&newest| cursors[newest].stands_in(group));
             let Some(newest) = newest else { break };
             let cursor = &cursors[newest];
-            let place = cursor.place().unwrap_or(u64::from(group.0) << 32);
+            let place = cursor.place().expect("a cursor that stands in a group stands at a row");
             let dropped = match known {
                 // It differs from one document without a group to the next.
                 Some((range, dropped)) if !group.1.is_empty() && range == cursor.range_of(place) => dropped,
@@ -70,7 +70,7 @@ impl Output<'_> {
                     self.flush(location, &group.1, writer)?;
                 }
                 if self.taken.info.is_none() {
-                    location = cursor.location().unwrap_or(group.0);
+                    location = (place >> 32) as u32;
                 }
                 self.take(cursor)?;
             }
@@ -89,7 +89,7 @@ impl Output<'_> {
 
     fn take(&mut self, cursor: &Cursor) -> Result<(), Error> {
         let timestamp = cursor.timestamp();
-        let location = cursor.sort_key.as_ref().map_or(0, SortKey::reversed_location);
+        let location = cursor.place().expect("a cursor that stands in a group stands at a row");
         let info = self.taken.info.get_or_insert(ChunkInfo {
             documents: 0,
             removed: 0,
@@ -97,6 +97,7 @@ impl Output<'_> {
             oldest: timestamp,
             newest: timestamp,
         });
+        assert!(info.first_location <= location, "the rows of a chunk come in the order of their keys");
         info.documents += 1;
         info.removed += u32::from(cursor.is_removed());
         info.oldest = info.oldest.min(timestamp);
@@ -111,7 +112,7 @@ impl Output<'_> {
                 self.taken.bytes += run.row_bytes;
             }
             _ => {
-                let documents = cursor.keys.as_ref().map_or(1, |keys| keys.info.documents.max(1));
+                let documents = cursor.keys().info.documents.max(1);
                 let bytes = cursor.segment.chunk_bytes(cursor.section, cursor.chunk)?;
                 let run = Run {
                     segment: Arc::clone(&cursor.segment),
@@ -130,46 +131,69 @@ impl Output<'_> {
     fn flush(&mut self, location: u32, group: &str, writer: &mut Writer<'_>) -> Result<(), Error> {
         let Taken { runs, info, .. } = std::mem::take(&mut self.taken);
         let Some(info) = info else { return Ok(()) };
-        let columns = self.columns.iter().map(|key| self.concat(key, &runs)).collect::<Result<_, _>>()?;
+        let taken: usize = runs.iter().map(|run| run.rows.len()).sum();
+        assert!(taken == info.documents as usize, "a chunk has the rows that were taken for it");
+        let values = JoinedValues::new(self, &runs)?;
+        let columns: Vec<Option<Column>> = self
+            .columns
+            .iter()
+            .map(|key| match key.form {
+                Form::Value => Ok(values.column(&key.field).cloned()),
+                Form::Rest => Ok(values.rest()),
+                Form::Tokens => self.tokens(key, &runs, &values),
+                Form::Id | Form::Timestamp | Form::Removed => self.concat(key, &runs),
+            })
+            .collect::<Result<_, _>>()?;
         writer.add(NewChunk { location, group, info, columns })
     }
 
-    fn concat(&self, key: &ColumnKey, runs: &[Run]) -> Result<Option<Column>, Error> {
+    /// A column of the chunk that each run is of.
+    pub(super) fn columns_of(&self, key: &ColumnKey, runs: &[Run]) -> Result<Vec<Option<Column>>, Error> {
         pace::step();
         let mut read: HashMap<(u64, u32), Option<Column>> = HashMap::new();
+        let mut columns = Vec::with_capacity(runs.len());
         for run in runs {
-            if let Entry::Vacant(place) = read.entry((run.segment.number(), run.chunk)) {
-                place.insert(self.read(key, run)?);
-            }
+            columns.push(match read.entry((run.segment.number(), run.chunk)) {
+                Entry::Occupied(known) => known.get().clone(),
+                Entry::Vacant(place) => place.insert(run.column(key)?).clone(),
+            });
         }
-        let parts: Vec<(Option<&Column>, Range<usize>)> = runs
-            .iter()
-            .map(|run| {
-                let column = read.get(&(run.segment.number(), run.chunk)).and_then(Option::as_ref);
-                (column, run.rows.clone())
-            })
-            .collect();
-        let joined = concat_with_gaps(&parts);
+        Ok(columns)
+    }
+
+    /// A column of no field.
+    fn concat(&self, key: &ColumnKey, runs: &[Run]) -> Result<Option<Column>, Error> {
+        let columns = self.columns_of(key, runs)?;
+        let joined =
+            concat_with_gaps(&parts(&columns, runs)).map_err(|error| damaged(&runs[0].segment, &error))?;
         if joined.is_none() && is_key_column(key) {
             return Err(runs[0].segment.corrupt(0, "a chunk lacks its ids or timestamps"));
         }
         Ok(joined)
     }
 
-    /// The column of a source's chunk, derived where the source lacks it.
-    fn read(&self, key: &ColumnKey, run: &Run) -> Result<Option<Column>, Error> {
-        let range = run.chunk..run.chunk + 1;
-        let column = |key: &ColumnKey| -> Result<Option<Column>, Error> {
-            Ok(run.segment.columns_uncached(run.section, key, range.clone())?.pop().flatten())
-        };
-        if let Some(column) = column(key)? {
-            return Ok(Some(column));
+    /// The words of a field, derived where a source lacks them.
+    fn tokens(&self, key: &ColumnKey, runs: &[Run], values: &JoinedValues) -> Result<Option<Column>, Error> {
+        let derive = |value: &Column| self.policy.derive(self.document_type, key, value);
+        if let Some(value) = values.changed(key.root()) {
+            return Ok(value.and_then(derive));
         }
-        if key.form != Form::Tokens {
-            return Ok(None);
+        let mut columns = self.columns_of(key, runs)?;
+        if columns.iter().any(Option::is_none) {
+            let values = self.columns_of(&ColumnKey::value(key.root()), runs)?;
+            for (column, value) in columns.iter_mut().zip(&values) {
+                if column.is_none() {
+                    *column = value.as_ref().and_then(derive);
+                }
+            }
         }
-        let value = column(&ColumnKey::value(key.root()))?;
-        Ok(value.and_then(|value| self.policy.derive(self.document_type, key, &value)))
+        concat_with_gaps(&parts(&columns, runs)).map_err(|error| damaged(&runs[0].segment, &error))
+    }
+}
+
+impl Run {
+    fn column(&self, key: &ColumnKey) -> Result<Option<Column>, Error> {
+        Ok(self.segment.columns_uncached(self.section, key, self.chunk..self.chunk + 1)?.pop().flatten())
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use millrace_column::{BytesBuilder, Cell, Column, ColumnKey, FixedBuilder, Form, TokenIds, value};
+use millrace_column::{
+    BytesBuilder, Cell, Column, ColumnKey, FixedBuilder, Form, StoredValues, TokenIds,
+    layout as column_layout,
+};
 use millrace_document::{Document, DocumentId, Value, wire};
 
 use crate::Layout;
@@ -96,29 +99,34 @@ fn rest(values: &[(&str, &Column)], rows: &[Row]) -> Option<Column> {
     any.then(|| Column::Bytes(builder.finish()))
 }
 
-/// The document at `index` of a chunk, from its value columns and the rest.
+/// The document at `index` of a chunk, from its value columns and the rest: all values that it was stored
+/// with, also those of fields that the layout does not have now, or has with another type.
 pub(crate) fn document(
     layout: &dyn Layout,
     document_type: &str,
     id: DocumentId,
     index: usize,
     columns: &[(ColumnKey, Option<Column>)],
-) -> Result<Document, millrace_document::Error> {
-    let mut fields = Vec::new();
+) -> Result<Document, millrace_column::Error> {
+    let mut fields: Vec<(Arc<str>, Value)> = Vec::new();
     let mut rest = Vec::new();
     for (key, column) in columns {
         let Some(column) = column else { continue };
         match (key.form, column) {
             (Form::Value, column) => {
-                let data_type = layout.data_type(document_type, &key.field);
-                if let Some(found) = data_type.and_then(|data_type| value(column, &data_type, index)) {
+                let believed = layout.data_type(document_type, &key.field).as_ref().map(column_layout);
+                if let Some(found) = StoredValues::new(column, believed.as_ref()).value(index)? {
                     fields.push((Arc::from(key.field.as_str()), found));
                 }
             }
             (Form::Rest, Column::Bytes(column)) => {
                 if let Some(bytes) = column.get(index) {
-                    rest = wire::decode_fields(id.clone(), bytes)?.fields;
+                    rest = wire::decode_named(bytes)
+                        .map_err(|_| millrace_column::Error::Corrupt("the rest of a document is not one"))?;
                 }
+            }
+            (Form::Rest, _) => {
+                return Err(millrace_column::Error::Corrupt("the rest of the documents is not bytes"));
             }
             _ => {}
         }

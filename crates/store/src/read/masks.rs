@@ -230,7 +230,7 @@ fn mask_replaced(sources: &[SegmentChunks], newest: &mut [Vec<Mask>]) -> Result<
     for (source, of_source) in keys.iter().enumerate() {
         for (chunk, ids) in of_source.ids.iter().enumerate() {
             for row in 0..ids.len() {
-                let id = ids.get(row).unwrap_or_default();
+                let id = ids.get(row).expect("id columns without some ids are refused");
                 let same = best.entry(xxh3_64(id)).or_default();
                 let known = same
                     .iter_mut()
@@ -272,10 +272,15 @@ impl SegmentChunks {
 pub(crate) fn ids(source: &SegmentChunks, chunks: Range<u32>) -> Result<Vec<Bytes>, Error> {
     let columns = source.segment.columns(source.section, &ColumnKey::id(), chunks)?;
     let ids = columns.into_iter().map(|column| match column {
-        Some(Column::Bytes(ids)) => Ok(ids),
+        Some(Column::Bytes(ids)) if has_all(&ids) => Ok(ids),
         _ => Err(lacks_keys(source.segment.path())),
     });
     ids.collect()
+}
+
+/// Whether each version has an id.
+pub(crate) fn has_all(ids: &Bytes) -> bool {
+    ids.presence().words().iter().map(|word| word.count_ones() as usize).sum::<usize>() == ids.len()
 }
 
 /// The timestamp columns of chunks.

@@ -17,7 +17,7 @@ use millrace_document::{DocumentId, Group};
 use millrace_segment::{ChunkInfo, Segment};
 
 use crate::read::found::{Found, TailKey};
-use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, document_id, lacks_keys, unite};
+use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, document_id, has_all, lacks_keys, unite};
 use crate::read::pieces::Order;
 use crate::shared::Shared;
 use crate::state::{Bucket, State, is_of_divided};
@@ -33,7 +33,7 @@ pub(crate) struct Reading<'a> {
     pub shared: &'a Shared,
     pub state: Arc<State>,
     pub layout: Arc<dyn Layout>,
-    layout_number: u64,
+    pub layout_number: u64,
     snapshots: Vec<Box<dyn TailSnapshot>>,
     order: Order,
 }
@@ -369,9 +369,10 @@ impl<'a> Reading<'a> {
         let missing = missing.flat_map(|(place, (.., keys))| keys.iter().map(move |key| (*key, place)));
         let mut rows = self.tail_rows(missing.collect())?;
         let mut parts = Vec::with_capacity(named.len());
-        for (place, (known, name, _)) in named.into_iter().enumerate() {
+        for (place, (known, name, keys)) in named.into_iter().enumerate() {
             let chunk = known.unwrap_or_else(|| {
                 let (rows, bytes) = rows.remove(&place).unwrap_or_default();
+                assert!(rows.len() == keys.len(), "a piece of the tail has a row for each of its keys");
                 let chunk = TailChunk::new(group.document_type, Arc::clone(&self.layout), rows, bytes);
                 let chunk = Arc::new(chunk);
                 cache.insert(name, Arc::clone(&chunk));
@@ -410,10 +411,9 @@ impl<'a> Reading<'a> {
         let mut found: BTreeMap<usize, (Vec<Row>, usize)> = BTreeMap::new();
         for ((_, place), row) in keys.into_iter().zip(rows) {
             let (rows, bytes) = found.entry(place).or_default();
-            if let Some((row, more)) = row {
-                rows.push(row);
-                *bytes += more;
-            }
+            let (row, more) = row.expect("a row whose key was found in a snapshot is in it still");
+            rows.push(row);
+            *bytes += more;
         }
         Ok(found)
     }
@@ -510,7 +510,7 @@ impl Part {
     pub fn keys(&self) -> Result<(Bytes, Fixed), Error> {
         match (self.column(&ColumnKey::id())?, self.column(&ColumnKey::timestamp())?) {
             (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps)))
-                if timestamps.cell().size() == 8 && timestamps.width() == 1 =>
+                if timestamps.cell().size() == 8 && timestamps.width() == 1 && has_all(&ids) =>
             {
                 Ok((ids, timestamps))
             }

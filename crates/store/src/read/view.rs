@@ -1,19 +1,22 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use millrace_column::{Chunk, Column, ColumnKey, Form, PathChoice, ReadError, View};
+use millrace_column::{Chunk, Column, ColumnKey, PathChoice, ReadError, View};
 use millrace_segment::Segment;
 
 use crate::read::pieces::Order;
 use crate::read::reading::{Part, Reading, Source};
+use crate::read::settled::{NeighbourChunks, Settling};
 use crate::shared::Shared;
-use crate::{Error, Layout, ViewScope};
+use crate::{Error, ViewScope};
 
 /// What search sees of the store: chunks of segments and of the tail side by side.
 struct StoreView {
-    document_type: String,
-    layout: Arc<dyn Layout>,
+    settling: Settling,
     sources: Vec<Source>,
+    /// Of each source, whether it is known to be a chunk without a rest.
+    plain: Vec<AtomicBool>,
     chunks: Vec<Chunk>,
     paths: PathChoice,
 }
@@ -41,17 +44,18 @@ pub(crate) fn view(shared: &Shared, document_type: &str, scope: &ViewScope) -> R
         }
     }
     parts.retain(|part| part.live.as_ref().is_none_or(|words| words.iter().any(|word| *word != 0)));
-    let (sources, chunks) = parts
+    let (sources, chunks): (Vec<Source>, Vec<Chunk>) = parts
         .into_iter()
         .map(|Part { source, info, live, .. }| (source, Chunk { documents: info.documents as usize, live }))
         .unzip();
-    Ok(Arc::new(StoreView {
+    let settling = Settling {
         document_type: document_type.to_owned(),
         layout: reading.layout,
-        sources,
-        chunks,
-        paths: shared.options.paths,
-    }))
+        layout_number: reading.layout_number,
+        cache: Arc::clone(&shared.caches.settled),
+    };
+    let plain = sources.iter().map(|_| AtomicBool::new(false)).collect();
+    Ok(Arc::new(StoreView { settling, sources, plain, chunks, paths: shared.options.paths }))
 }
 
 /// How columns of neighbouring chunks are read from a segment: all of them, or the first.
@@ -59,24 +63,25 @@ type Read =
     fn(&Segment, usize, &ColumnKey, Range<u32>) -> Result<Vec<Option<Column>>, millrace_segment::Error>;
 
 impl StoreView {
-    /// A column of chunks that are neighbours, read in this way.
-    fn of_run(&self, key: &ColumnKey, run: &[Source], read: Read) -> Result<Vec<Option<Column>>, ReadError> {
-        let failed = |error: millrace_segment::Error| ReadError(Error::from(error).to_string());
+    /// A column of the sources from `first` on that are neighbours in `run`, read in this way.
+    fn of_run(
+        &self,
+        key: &ColumnKey,
+        first: usize,
+        run: &[Source],
+        read: Read,
+    ) -> Result<Vec<Option<Column>>, ReadError> {
+        let failed = |error: Error| ReadError(error.to_string());
         match &run[0] {
             Source::Tail(chunk) => Ok(vec![chunk.column(key)]),
             Source::Segment { segment, section, chunk } => {
                 let chunks = *chunk..*chunk + run.len() as u32;
-                let mut columns = read(segment, *section, key, chunks).map_err(failed)?;
-                if key.form == Form::Tokens && columns.iter().any(Option::is_none) {
-                    let chunks = *chunk..*chunk + columns.len() as u32;
-                    let values = ColumnKey::value(key.root());
-                    let values = segment.columns(*section, &values, chunks).map_err(failed)?;
-                    for (column, value) in columns.iter_mut().zip(&values) {
-                        if let (None, Some(value)) = (&column, value) {
-                            *column = self.layout.derive(&self.document_type, key, value);
-                        }
-                    }
-                }
+                let mut columns =
+                    read(segment, *section, key, chunks).map_err(|error| failed(error.into()))?;
+                let chunks = *chunk..*chunk + columns.len() as u32;
+                let plain = &self.plain[first..first + columns.len()];
+                let of = NeighbourChunks { segment, section: *section, chunks };
+                self.settling.settle(key, &of, &mut columns, plain).map_err(failed)?;
                 Ok(columns)
             }
         }
@@ -90,15 +95,17 @@ impl View for StoreView {
 
     fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
         let mut columns = Vec::with_capacity(range.len());
+        let mut first = range.start;
         for run in self.sources[range].chunk_by(are_neighbours) {
-            columns.extend(self.of_run(key, run, Segment::columns)?);
+            columns.extend(self.of_run(key, first, run, Segment::columns)?);
+            first += run.len();
         }
         Ok(columns)
     }
 
     fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
-        match self.sources[range].chunk_by(are_neighbours).next() {
-            Some(run) => self.of_run(key, run, Segment::first_columns),
+        match self.sources[range.clone()].chunk_by(are_neighbours).next() {
+            Some(run) => self.of_run(key, range.start, run, Segment::first_columns),
             None => Ok(Vec::new()),
         }
     }

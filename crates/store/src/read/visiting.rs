@@ -383,7 +383,7 @@ impl<'a> RowReader<'a> {
             let removed = self.parts[part].column(&ColumnKey::removed())?;
             self.columns[part] = Some(PartColumns { values, removed });
         }
-        let Some(columns) = &self.columns[part] else { return Ok(Visited::Removed(id, timestamp)) };
+        let columns = self.columns[part].as_ref().expect("the columns of a part are read before its rows");
         if let Some(Column::Fixed(removed)) = &columns.removed
             && removed.integer(row) == Some(1)
         {

@@ -288,7 +288,8 @@ impl<'a> Counting<'a> {
             for (row, timestamp) in timestamps.cells::<u64>().iter().enumerate() {
                 if is_set(&part.newest, row) {
                     let removed = !is_set(&part.live, row);
-                    counts.add_version(ids.get(row).unwrap_or_default(), *timestamp, removed, self.span);
+                    let id = ids.get(row).expect("id columns without some ids are refused");
+                    counts.add_version(id, *timestamp, removed, self.span);
                 }
             }
         }

@@ -150,7 +150,7 @@ impl Maintenance {
                     }
                     inside
                 })?;
-                debug_assert!(section.chunks > 0, "sections without chunks are not written");
+                assert!(section.chunks > 0, "sections without chunks are not written");
                 for entry in entries {
                     let chunks =
                         segment.chunks(number, entry.first_chunk..entry.first_chunk + entry.chunks)?;

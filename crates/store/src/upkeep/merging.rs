@@ -219,6 +219,8 @@ fn brings_older(state: &State, run: &MergeRun, forgotten: u64) -> bool {
 pub(crate) fn inputs(buckets: &[Arc<Bucket>], segments: &[u64]) -> Result<Vec<MergeInput>, Error> {
     let locations: Vec<(u64, u64)> = buckets.iter().map(|bucket| bucket.places()).collect();
     let Some(first) = buckets.first() else { return Ok(Vec::new()) };
+    let all = buckets.iter().all(|bucket| segments.iter().all(|number| bucket.has_segment(*number)));
+    assert!(all, "each bucket of a merge has all its segments: what it lacks would come to it from others");
     let chosen = first.segments.iter().filter(|segment| segments.contains(&segment.record.number));
     chosen
         .map(|segment| {
@@ -250,6 +252,10 @@ impl MergePolicy for Policy<'_> {
         columns.sort_unstable();
         columns.dedup();
         columns
+    }
+
+    fn layout(&self, document_type: &str, field: &str) -> Option<millrace_column::Layout> {
+        self.layout.data_type(document_type, field).as_ref().map(millrace_column::layout)
     }
 
     fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column> {

@@ -204,13 +204,16 @@ fn idle_for(shared: &Shared, us: u64) -> bool {
 
 /// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even share.
 fn add(buckets: &mut [Arc<Bucket>], id: BucketId, segment: &BucketSegment) {
+    let mut taken = false;
     for bucket in buckets {
         if id.covers(bucket.id) {
+            taken = true;
             let mut segments = bucket.segments.clone();
             segments.push(segment.halved(u32::from(bucket.id.used_bits() - id.used_bits())));
             *bucket = Arc::new(Bucket { id: bucket.id, segments });
         }
     }
+    assert!(taken, "rows are sealed into {id}, which is there, or was split: buckets are never joined");
 }
 
 /// What is called with each row: its key, taken apart, and its value.
@@ -253,22 +256,20 @@ fn runs(buckets: &[Arc<Bucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<Run>
         let place = key.reversed_location();
         if !current.is_some_and(|bucket| bucket.has(place)) {
             let after = buckets.partition_point(|bucket| bucket.places().0 <= place);
-            let Some(bucket) = buckets.get(after.saturating_sub(1)) else {
-                return Ok(ControlFlow::Break(()));
-            };
+            let bucket = buckets.get(after.saturating_sub(1)).filter(|bucket| bucket.has(place));
+            let bucket =
+                bucket.expect("the buckets of a store cover all places: a row without one would be lost");
             // All rows of one location are in one file.
             let full = |run: &Run| run.bytes >= FILE_BYTES && run.locations.1 < bucket.locations().0;
             if runs.last().is_none_or(full) {
                 runs.push(Run { locations: bucket.locations(), ..Run::default() });
             }
-            if let Some(run) = runs.last_mut() {
-                run.go_to(bucket);
-            }
+            let run = runs.last_mut().expect("a run is begun before a bucket is added to it");
+            run.go_to(bucket);
             current = Some(bucket);
         }
-        if let Some(run) = runs.last_mut() {
-            run.add(&key, value);
-        }
+        let run = runs.last_mut().expect("a run is begun with the first row");
+        run.add(&key, value);
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(runs)
@@ -296,10 +297,9 @@ impl Run {
         self.bytes += bytes;
         // The newest version of a document comes first.
         let is_newest = key.sort_key != self.last_key;
-        if let Some(rows) = self.buckets.get_mut(self.last) {
-            rows.documents += u64::from(is_newest && !is_removal(value));
-            rows.bytes += bytes;
-        }
+        let rows = self.buckets.get_mut(self.last).expect("a row is of a bucket that the run has come to");
+        rows.documents += u64::from(is_newest && !is_removal(value));
+        rows.bytes += bytes;
         if is_newest {
             self.last_key.clear();
             self.last_key.extend_from_slice(key.sort_key);
@@ -435,7 +435,7 @@ impl<'a> ChunkRows<'a> {
             newest: timestamps().max().unwrap_or(0),
         };
         let columns = columns::build_all(self.layout, self.document_type, self.columns, &rows);
-        debug_assert!(self.columns.iter().any(|key| key.form == Form::Id), "every chunk has ids");
+        assert!(self.columns.iter().any(|key| key.form == Form::Id), "every chunk has ids");
         Ok(writer.add(NewChunk { location: self.location, group: &self.group, info, columns })?)
     }
 }

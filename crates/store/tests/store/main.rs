@@ -10,5 +10,6 @@ mod isolation;
 mod late;
 mod model;
 mod replica;
+mod schemas;
 mod transfer;
 mod writes;

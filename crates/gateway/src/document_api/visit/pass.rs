@@ -125,6 +125,11 @@ impl Pass {
         }
         let page = self.store.visit(&visit)?;
         let mut documents = page.visited;
+        for visited in &mut documents {
+            if let Visited::Document(document, _) = visited {
+                self.deployment.kind(document.id.document_type())?.show_only(document);
+            }
+        }
         documents.retain(|visited| match visited {
             Visited::Document(document, _) => self.wants(document),
             Visited::Removed(id, _) => self.wants_id(id),
@@ -195,10 +200,11 @@ impl Pass {
         self.visit.continuation.clone()
     }
 
-    /// Whether a document is one of those that the request addresses.
+    /// Whether a stored document is one of those that the request addresses, by the values that its schema shows.
     pub(in crate::document_api) fn wants(&self, document: &Document) -> bool {
+        let Ok(kind) = self.deployment.kind(document.id.document_type()) else { return false };
         self.wants_id(&document.id)
-            && self.selection.as_ref().is_none_or(|selection| holds(selection, document))
+            && self.selection.as_ref().is_none_or(|selection| holds(selection, &kind.shown(document)))
     }
 
     /// The same of a version of it: one that was written anew since it was found can be outside of the request's times.

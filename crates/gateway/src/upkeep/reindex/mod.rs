@@ -97,7 +97,8 @@ fn reindexed(kind: &DocumentKind, document: Document) -> Result<Modification, Re
         code: MISFIT,
         reason: format!("{id}: {error}; correct the document, or the indexing statements"),
     };
-    let indexed = kind.scripts.run(document.clone(), &Caller::default()).map_err(refuse)?;
+    let run = |shown| kind.scripts.run(shown, &Caller::default());
+    let indexed = kind.change_shown(document.clone(), run).map_err(refuse)?;
     let same = indexed.fields.len() == document.fields.len()
         && indexed.fields.iter().all(|(field, value)| document.get(field) == Some(value));
     Ok(if same { Modification::Nothing } else { Modification::Put(indexed) })

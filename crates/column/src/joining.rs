@@ -1,0 +1,161 @@
+//! Value columns of several parts, written under several schemas, as the columns of one.
+//!
+//! 1. A column has values of one layout: that of its field's type, or, of a field that is not declared, the
+//!    one that it has last.
+//! 2. Parts of that layout are taken as they are. Of others the values are taken one by one.
+//! 3. A value that the column cannot hold goes to the rest, with its type. A value of the rest that the
+//!    column can hold goes to the column.
+//!
+//! No value is lost: each is in the column or in the rest.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use millrace_document::{Value, wire};
+
+use crate::stored::present;
+use crate::{BytesBuilder, Column, Error, Layout, StoredValues, ValueBuilder};
+
+/// A part of a column: these rows, or as many without a value.
+pub type ColumnPart<'a> = (Option<&'a Column>, Range<usize>);
+
+/// The fields of rows that are in no value column.
+#[derive(Debug, Clone, Default)]
+pub struct RestRows {
+    rows: Vec<Vec<(Arc<str>, Value)>>,
+    moved: usize,
+}
+
+impl RestRows {
+    /// The rows of rest columns, one after another.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a column is not of that form.
+    pub fn decode(parts: &[ColumnPart<'_>]) -> Result<Self, Error> {
+        let mut rows = Vec::new();
+        for (column, range) in parts {
+            match column {
+                None => rows.resize_with(rows.len() + range.len(), Vec::new),
+                Some(Column::Bytes(column)) => {
+                    for row in range.clone() {
+                        rows.push(match column.get(row) {
+                            None => Vec::new(),
+                            Some(bytes) => wire::decode_named(bytes)
+                                .map_err(|_| Error::Corrupt("the rest of a document is not one"))?,
+                        });
+                    }
+                }
+                Some(_) => return Err(Error::Corrupt("the rest of the documents is not bytes")),
+            }
+        }
+        Ok(RestRows { rows, moved: 0 })
+    }
+
+    /// Returns whether a row has a field.
+    pub fn has(&self, field: &str) -> bool {
+        self.rows.iter().flatten().any(|(name, _)| **name == *field)
+    }
+
+    /// How many values there are.
+    pub fn values(&self) -> usize {
+        self.rows.iter().map(Vec::len).sum()
+    }
+
+    /// How many values have come from columns or gone to them.
+    pub fn moved(&self) -> usize {
+        self.moved
+    }
+
+    fn take(&mut self, row: usize, field: &str, fits: impl Fn(&Value) -> bool) -> Option<Value> {
+        let fields = &mut self.rows[row];
+        let at = fields.iter().position(|(name, value)| **name == *field && fits(value))?;
+        self.moved += 1;
+        Some(fields.remove(at).1)
+    }
+
+    fn add(&mut self, row: usize, field: &str, value: Value) {
+        self.moved += 1;
+        self.rows[row].push((Arc::from(field), value));
+    }
+
+    /// The rows as a column; `None` where none has a field.
+    pub fn column(&self) -> Option<Column> {
+        if self.values() == 0 {
+            return None;
+        }
+        let mut builder = BytesBuilder::new();
+        for fields in &self.rows {
+            builder.push((!fields.is_empty()).then(|| wire::encode_named(fields)).as_deref());
+        }
+        Some(Column::Bytes(builder.finish()))
+    }
+}
+
+/// Joins the values of a field. `declared` is the layout of its type; `None`: the schema has no such field,
+/// whose values stay for the day that it has it again. Takes from `rest` what the column can hold, and gives
+/// it what it cannot. `None`: no part has a column, and the rest no value for one.
+///
+/// # Errors
+/// [`Error::Corrupt`] if a value is not of the layout that its column records.
+///
+/// # Panics
+/// A value would be lost, or would come from nowhere: this is an error of the program, and nothing of it must
+/// be written.
+pub fn join_values(
+    field: &str,
+    declared: Option<&Layout>,
+    parts: &[ColumnPart<'_>],
+    rest: &mut RestRows,
+) -> Result<Option<Column>, Error> {
+    let counted = parts.iter().filter_map(|(column, rows)| Some(present((*column)?, rows.clone())));
+    let before = counted.sum::<usize>() + rest.values();
+    let wanted = declared.is_some() && rest.has(field);
+    let Some(mut builder) = builder(declared, parts, wanted) else { return Ok(None) };
+    let mut at = 0;
+    for (column, rows) in parts {
+        match column {
+            Some(column) if !wanted && builder.takes_as_it_is(column) => builder.extend(column, rows.clone()),
+            None if !wanted => rows.clone().for_each(|_| builder.push(None)),
+            column => {
+                let stored = column.map(|column| StoredValues::new(column, declared));
+                for (place, row) in rows.clone().enumerate() {
+                    let own = stored.as_ref().map(|stored| stored.value(row)).transpose()?.flatten();
+                    push_value(&mut builder, own, field, rest, at + place);
+                }
+            }
+        }
+        at += rows.len();
+    }
+    let joined = builder.finish();
+    let after = present(&joined, 0..joined.len()) + rest.values();
+    assert!(
+        before == after,
+        "field '{field}' has {before} values, of which {after} would be left: none may be lost"
+    );
+    Ok(Some(joined))
+}
+
+/// A builder for values of the declared layout; else for those of the last part.
+fn builder(declared: Option<&Layout>, parts: &[ColumnPart<'_>], wanted: bool) -> Option<ValueBuilder> {
+    let mut columns = parts.iter().rev().filter_map(|(column, _)| *column);
+    let last = columns.clone().next();
+    match declared {
+        Some(layout) => (wanted || last.is_some()).then(|| ValueBuilder::of(layout.clone())),
+        None => match columns.find_map(Layout::recorded) {
+            Some(layout) => Some(ValueBuilder::of(layout)),
+            None => last.and_then(ValueBuilder::unrecorded),
+        },
+    }
+}
+
+/// Adds the value of a row: its own, or the one that its rest has. What the column cannot hold goes to the
+/// rest.
+fn push_value(builder: &mut ValueBuilder, own: Option<Value>, field: &str, rest: &mut RestRows, row: usize) {
+    match own {
+        Some(own) if builder.holds(&own) => return builder.push(Some(&own)),
+        Some(own) => rest.add(row, field, own),
+        None => {}
+    }
+    let of_rest = rest.take(row, field, |value| builder.holds(value));
+    builder.push(of_rest.as_ref());
+}

@@ -1,0 +1,164 @@
+//! What the values of a column are, and the record of it in the column's header.
+//!
+//! Columns of earlier releases have no record. Such a column is taken for one of the type that the schema
+//! gives its field, where it can be one: its cells and their number fit, or it is bytes.
+
+use millrace_document::DataType;
+use millrace_tensor::{CellType, TensorType};
+
+use crate::{Cell, Column};
+
+/// What the values of a column are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Layout {
+    /// One number a document.
+    Number(Cell),
+    /// The cells of a dense tensor.
+    Dense(TensorType),
+    /// Text as UTF-8.
+    Text,
+    /// Bytes as they are.
+    Raw,
+    /// Anything else: the wire form of the value.
+    Encoded,
+}
+
+/// The layout of a data type.
+pub fn layout(data_type: &DataType) -> Layout {
+    match data_type {
+        DataType::Bool => Layout::Number(Cell::Bool),
+        DataType::Byte => Layout::Number(Cell::I8),
+        DataType::Int => Layout::Number(Cell::I32),
+        DataType::Long => Layout::Number(Cell::I64),
+        DataType::Float16 | DataType::Float => Layout::Number(Cell::F32),
+        DataType::Double => Layout::Number(Cell::F64),
+        DataType::String | DataType::Uri | DataType::Predicate | DataType::Reference(_) => Layout::Text,
+        DataType::Raw => Layout::Raw,
+        DataType::Tensor(tensor_type) if tensor_type.is_dense() => Layout::Dense(tensor_type.clone()),
+        DataType::Position
+        | DataType::Tensor(_)
+        | DataType::Array(_)
+        | DataType::WeightedSet { .. }
+        | DataType::Map(..)
+        | DataType::Struct(_) => Layout::Encoded,
+    }
+}
+
+pub(crate) const fn tensor_cell(cell: CellType) -> Cell {
+    match cell {
+        CellType::Double => Cell::F64,
+        CellType::Float => Cell::F32,
+        CellType::BFloat16 => Cell::BF16,
+        CellType::Int8 => Cell::I8,
+    }
+}
+
+/// Where the record begins in the header of a column: a code, the length of a text, the text.
+const RECORD_AT: usize = 12;
+/// The most bytes of the text: the header ends there.
+const TEXT_MAX: usize = 50;
+
+const NUMBER: u8 = 1;
+const DENSE: u8 = 2;
+const TEXT: u8 = 3;
+const RAW: u8 = 4;
+const ENCODED: u8 = 5;
+
+impl Layout {
+    /// The record in the header; empty where the dimensions of a tensor are too long for it.
+    pub(crate) fn record(&self) -> Vec<u8> {
+        match self {
+            Layout::Number(_) => vec![NUMBER, 0],
+            Layout::Text => vec![TEXT, 0],
+            Layout::Raw => vec![RAW, 0],
+            Layout::Encoded => vec![ENCODED, 0],
+            Layout::Dense(tensor_type) => {
+                let sizes = tensor_type.indexed().map(|(name, size)| format!("{name}[{size}]"));
+                let text = sizes.collect::<Vec<_>>().join(",");
+                match u8::try_from(text.len()) {
+                    Ok(length) if text.len() <= TEXT_MAX => [&[DENSE, length], text.as_bytes()].concat(),
+                    _ => Vec::new(),
+                }
+            }
+        }
+    }
+
+    /// The layout that a column records; `None`: it has no record.
+    pub fn recorded(column: &Column) -> Option<Layout> {
+        let (code, text) = record_of(column)?;
+        match (code, column) {
+            (NUMBER, Column::Fixed(column)) => Some(Layout::Number(column.cell())),
+            (DENSE, Column::Fixed(column)) => {
+                let cell = cell_type(column.cell())?;
+                let spec = format!("tensor<{}>({text})", cell.name());
+                let tensor_type = TensorType::parse(&spec).ok()?;
+                (tensor_type.dense_size() == column.width()).then_some(Layout::Dense(tensor_type))
+            }
+            (TEXT, Column::Bytes(_)) => Some(Layout::Text),
+            (RAW, Column::Bytes(_)) => Some(Layout::Raw),
+            (ENCODED, Column::Bytes(_)) => Some(Layout::Encoded),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the values of a column are of this layout, as far as its record says. Cheap: it may be
+    /// asked for each value.
+    #[inline]
+    pub fn takes(&self, column: &Column) -> bool {
+        let record = record_of(column);
+        let is = |wanted: u8| record.is_none_or(|(code, _)| code == wanted);
+        match (self, column) {
+            (Layout::Number(cell), Column::Fixed(column)) => {
+                column.cell() == *cell && column.width() == 1 && is(NUMBER)
+            }
+            (Layout::Dense(tensor_type), Column::Fixed(column)) => {
+                column.cell() == tensor_cell(tensor_type.cell())
+                    && column.width() == tensor_type.dense_size()
+                    && record.is_none_or(|(code, text)| code == DENSE && are_dimensions(tensor_type, text))
+            }
+            (Layout::Text, Column::Bytes(_)) => is(TEXT),
+            (Layout::Raw, Column::Bytes(_)) => is(RAW),
+            (Layout::Encoded, Column::Bytes(_)) => is(ENCODED),
+            _ => false,
+        }
+    }
+}
+
+/// Returns whether a column says what its values are.
+pub(crate) fn is_recorded(column: &Column) -> bool {
+    record_of(column).is_some()
+}
+
+/// The code and the text of a column's record. A code of a later release counts as none.
+fn record_of(column: &Column) -> Option<(u8, &str)> {
+    let header = column.encoded().get(RECORD_AT..RECORD_AT + 2 + TEXT_MAX)?;
+    let known = match column {
+        Column::Fixed(_) => matches!(header[0], NUMBER | DENSE),
+        Column::Bytes(_) => matches!(header[0], TEXT | RAW | ENCODED),
+        Column::Tokens(_) => false,
+    };
+    let text = header[2..].get(..usize::from(header[1]))?;
+    known.then(|| std::str::from_utf8(text).ok().map(|text| (header[0], text))).flatten()
+}
+
+/// Returns whether a text is the dimensions of a type, as [`Layout::record`] writes them.
+fn are_dimensions(tensor_type: &TensorType, text: &str) -> bool {
+    let mut parts = text.split(',');
+    let mut same = |(name, size): (&str, usize)| {
+        let part =
+            parts.next().and_then(|part| part.strip_prefix(name)).and_then(|part| part.strip_prefix('['));
+        part.and_then(|part| part.strip_suffix(']')).and_then(|part| part.parse().ok()) == Some(size)
+    };
+    tensor_type.indexed().all(&mut same) && parts.next().is_none()
+}
+
+/// The cells of tensors that are stored as these numbers.
+pub(crate) const fn cell_type(cell: Cell) -> Option<CellType> {
+    match cell {
+        Cell::F64 => Some(CellType::Double),
+        Cell::F32 => Some(CellType::Float),
+        Cell::BF16 => Some(CellType::BFloat16),
+        Cell::I8 => Some(CellType::Int8),
+        Cell::Bool | Cell::I32 | Cell::I64 | Cell::U64 => None,
+    }
+}

@@ -1,0 +1,250 @@
+//! Values that the schema of today shows, and those that it hides: a field may have been removed, or have
+//! another type than when its value was written. Hidden values stay in the document; they show again when the
+//! schema declares their type again.
+
+use millrace_tensor::{Dimension, DimensionKind, Tensor, TensorType};
+
+use crate::{DataType, Document, Value};
+
+/// The dimension of a dense tensor whose dimensions were not recorded when it was stored. It is of every
+/// dense type with the same cells and the same number of them.
+const UNRECORDED_DIMENSION: &str = "unrecorded_dimensions";
+
+/// The type of dense tensors of `cells` cells whose dimensions are not known; `None` where no type has so
+/// many.
+pub fn unrecorded_type(cell: millrace_tensor::CellType, cells: usize) -> Option<TensorType> {
+    let kind = DimensionKind::Indexed(cells);
+    TensorType::new(cell, vec![Dimension { name: UNRECORDED_DIMENSION.to_owned(), kind }]).ok()
+}
+
+impl DataType {
+    /// Returns whether a stored value is one of this type. The members of a struct do not matter: each shows
+    /// or hides by itself.
+    pub fn shows(&self, value: &Value) -> bool {
+        match (self, value) {
+            (DataType::Bool, Value::Bool(_))
+            | (DataType::Byte, Value::Byte(_))
+            | (DataType::Int, Value::Int(_))
+            | (DataType::Long, Value::Long(_))
+            | (DataType::Float16 | DataType::Float, Value::Float(_))
+            | (DataType::Double, Value::Double(_))
+            | (
+                DataType::String | DataType::Uri | DataType::Predicate | DataType::Reference(_),
+                Value::String(_),
+            )
+            | (DataType::Raw, Value::Raw(_))
+            | (DataType::Position, Value::Position { .. })
+            | (DataType::Struct(_), Value::Struct(_)) => true,
+            (DataType::Tensor(of), Value::Tensor(tensor)) => is_of_type(tensor, of),
+            (DataType::Array(of), Value::Array(elements)) => elements.iter().all(|value| of.shows(value)),
+            (DataType::WeightedSet { element: of, .. }, Value::WeightedSet(elements)) => {
+                elements.iter().all(|(value, _)| of.shows(value))
+            }
+            (DataType::Map(of_key, of), Value::Map(entries)) => {
+                entries.iter().all(|(key, value)| of_key.shows(key) && of.shows(value))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether this type hides nothing of a value: no member of a struct either.
+    pub fn shows_all(&self, value: &Value) -> bool {
+        match (self, value) {
+            (DataType::Struct(of), Value::Struct(members)) => members
+                .iter()
+                .all(|(name, value)| of.field(name).is_some_and(|field| field.data_type.shows_all(value))),
+            (DataType::Array(of), Value::Array(elements)) => elements.iter().all(|value| of.shows_all(value)),
+            (DataType::Map(of_key, of), Value::Map(entries)) => {
+                entries.iter().all(|(key, value)| of_key.shows_all(key) && of.shows_all(value))
+            }
+            _ => self.shows(value),
+        }
+    }
+
+    /// Takes what this type hides out of a value: members of structs that are not declared, or not of the
+    /// type that is declared. A value that is hidden stays as it is.
+    pub fn show_only(&self, value: &mut Value) -> Visibility {
+        if !self.shows(value) {
+            return Visibility::Hidden;
+        }
+        let mut hides = false;
+        let mut inner = |of: &DataType, value: &mut Value| {
+            let visibility = of.show_only(value);
+            hides |= visibility == Visibility::InPart;
+            visibility
+        };
+        match (self, value) {
+            (DataType::Struct(of), Value::Struct(members)) => {
+                let before = members.len();
+                members.retain_mut(|(name, value)| {
+                    of.field(name).is_some_and(|field| inner(&field.data_type, value) != Visibility::Hidden)
+                });
+                hides |= members.len() < before;
+            }
+            (DataType::Tensor(of), Value::Tensor(tensor)) if tensor.tensor_type() != of => {
+                let known = Tensor::new(of.clone(), Vec::new(), tensor.cells().clone());
+                *tensor = known.expect("a dense type with as many cells takes them");
+            }
+            (DataType::Array(of), Value::Array(elements)) => {
+                for value in elements {
+                    inner(of, value);
+                }
+            }
+            (DataType::WeightedSet { element: of, .. }, Value::WeightedSet(elements)) => {
+                for (value, _) in elements {
+                    inner(of, value);
+                }
+            }
+            (DataType::Map(of_key, of), Value::Map(entries)) => {
+                for (key, value) in entries {
+                    inner(of_key, key);
+                    inner(of, value);
+                }
+            }
+            _ => {}
+        }
+        if hides { Visibility::InPart } else { Visibility::Whole }
+    }
+}
+
+/// How much of a value a type shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    /// All of it.
+    Whole,
+    /// All but some members of structs.
+    InPart,
+    /// Nothing.
+    Hidden,
+}
+
+/// Returns whether a tensor is of a type, or a dense one whose dimensions were not recorded and that has the
+/// cells of the type.
+pub fn is_of_type(tensor: &Tensor, of: &TensorType) -> bool {
+    let own = tensor.tensor_type();
+    own == of
+        || (own.dimensions().iter().all(|dimension| dimension.name == UNRECORDED_DIMENSION)
+            && own.is_dense()
+            && of.is_dense()
+            && own.cell() == of.cell()
+            && own.dense_size() == of.dense_size())
+}
+
+impl Document {
+    /// Returns whether the types of the fields hide anything of it, where `of` is the type of a field, and
+    /// `None` where it is not declared.
+    pub fn hides<'a>(&self, of: impl Fn(&str) -> Option<&'a DataType>) -> bool {
+        !self.fields.iter().all(|(name, value)| of(name).is_some_and(|data_type| data_type.shows_all(value)))
+    }
+
+    /// Takes out what the types of the fields hide, as [`Document::hides`] says. Returns whether there was
+    /// any.
+    pub fn show_only<'a>(&mut self, of: impl Fn(&str) -> Option<&'a DataType>) -> bool {
+        let mut hides = false;
+        self.fields.retain_mut(|(name, value)| {
+            let visibility = of(name).map_or(Visibility::Hidden, |data_type| data_type.show_only(value));
+            hides |= visibility != Visibility::Whole;
+            match visibility {
+                Visibility::Whole => true,
+                // A struct of which nothing is left is no value, as in a document that is fed.
+                Visibility::InPart => !value.is_empty(),
+                Visibility::Hidden => false,
+            }
+        });
+        hides
+    }
+
+    /// Puts the hidden values of `stored` back: `self` was made from `shown`, which is `stored` without them.
+    /// A field that was changed stays as it is.
+    pub fn keep_hidden(&mut self, shown: &Document, stored: Document) {
+        for (field, value) in stored.fields {
+            if self.get(&field) == shown.get(&field) {
+                self.set(&field, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{DocumentId, Field, StructType};
+
+    fn text(value: &str) -> Value {
+        Value::String(value.to_owned())
+    }
+
+    fn person(fields: &[(&str, DataType)]) -> DataType {
+        let fields = fields
+            .iter()
+            .map(|(name, data_type)| Field { name: Arc::from(*name), data_type: data_type.clone() });
+        DataType::Struct(Arc::new(StructType { name: "person".to_owned(), fields: fields.collect() }))
+    }
+
+    /// What is left of a value of a type; `None`: it is hidden as a whole.
+    fn shown(data_type: &DataType, mut value: Value) -> Option<Value> {
+        (data_type.show_only(&mut value) != Visibility::Hidden).then_some(value)
+    }
+
+    #[test]
+    fn values_show_where_they_are_of_the_type() {
+        let array = |of: DataType| DataType::Array(Box::new(of));
+        let tensor = |spec: &str| TensorType::parse(spec).expect("a type of the test");
+        let zeros = |spec: &str| Value::Tensor(millrace_tensor::TensorBuilder::new(&tensor(spec)).finish());
+        let cases = [
+            (DataType::Int, Value::Int(1), true),
+            (DataType::Long, Value::Int(1), false),
+            (DataType::Float16, Value::Float(1.0), true),
+            (DataType::Uri, text("a"), true),
+            (DataType::Raw, text("a"), false),
+            (array(DataType::Int), Value::Array(vec![Value::Int(1)]), true),
+            (array(DataType::Long), Value::Array(vec![Value::Int(1)]), false),
+            (array(DataType::Long), Value::WeightedSet(vec![(Value::Long(1), 1)]), false),
+            (DataType::Tensor(tensor("tensor(x[2])")), zeros("tensor(x[2])"), true),
+            (DataType::Tensor(tensor("tensor(y[2])")), zeros("tensor(x[2])"), false),
+            (DataType::Tensor(tensor("tensor<float>(x[2])")), zeros("tensor(x[2])"), false),
+            (DataType::Tensor(tensor("tensor(x[3])")), zeros("tensor(x[2])"), false),
+        ];
+        for (data_type, value, expected) in cases {
+            let found = shown(&data_type, value.clone());
+            assert_eq!(found, expected.then_some(value), "{data_type}");
+        }
+        let unrecorded = unrecorded_type(millrace_tensor::CellType::Double, 6).expect("a type");
+        let stored = Value::Tensor(millrace_tensor::TensorBuilder::new(&unrecorded).finish());
+        let known = DataType::Tensor(tensor("tensor(x[2],y[3])"));
+        assert_eq!(shown(&known, stored.clone()), Some(zeros("tensor(x[2],y[3])")));
+        assert_eq!(shown(&DataType::Tensor(tensor("tensor(x[7])")), stored), None);
+    }
+
+    #[test]
+    fn members_of_structs_show_one_by_one_and_stay() {
+        let stored = Value::Struct(vec![
+            ("name".into(), text("ann")),
+            ("age".into(), Value::Int(7)),
+            ("gone".into(), Value::Bool(true)),
+        ]);
+        let now = person(&[("name", DataType::String), ("age", DataType::Long)]);
+        let left = Value::Struct(vec![("name".into(), text("ann"))]);
+        assert_eq!(shown(&now, stored.clone()), Some(left.clone()));
+
+        let id = DocumentId::parse("id:n:mail::1").expect("an id");
+        let fields =
+            vec![("owner".into(), stored.clone()), ("old".into(), text("x")), ("title".into(), text("a"))];
+        let stored_document = Document { id, fields };
+        let types = [Field { name: "owner".into(), data_type: now }];
+        let mut shown = stored_document.clone();
+        assert!(shown.show_only(|name| match name {
+            "title" => Some(&DataType::String),
+            _ => types.iter().find(|field| *field.name == *name).map(|field| &field.data_type),
+        }));
+        assert_eq!(shown.fields, vec![("owner".into(), left), ("title".into(), text("a"))]);
+        let mut changed = shown.clone();
+        changed.set(&"title".into(), text("b"));
+        changed.keep_hidden(&shown, stored_document);
+        assert_eq!(changed.get("owner"), Some(&stored));
+        assert_eq!(changed.get("old"), Some(&text("x")));
+        assert_eq!(changed.get("title"), Some(&text("b")));
+    }
+}

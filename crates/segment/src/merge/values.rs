@@ -1,0 +1,78 @@
+//! The value columns of a chunk that is merged from runs, and what depends on them.
+//!
+//! The runs can have been written under different schemas. A column has the values that the schema of today
+//! gives its field; others are kept in the rest, with their types ([`join_values`]). A merge turns no value
+//! into an absent one: that is asserted for each column.
+
+use std::collections::BTreeMap;
+
+use millrace_column::{Column, ColumnKey, ColumnPart, Form, RestRows, join_values};
+use millrace_env::pace;
+
+use super::output::{Output, Run};
+use crate::{Error, Segment};
+
+/// The value columns of a chunk.
+pub(super) struct JoinedValues {
+    fields: BTreeMap<String, JoinedField>,
+    rest: RestRows,
+}
+
+struct JoinedField {
+    column: Option<Column>,
+    /// A source has other values in its column: what is derived from it is to be derived again.
+    changed: bool,
+}
+
+impl JoinedValues {
+    /// Joins the values of these runs.
+    pub fn new(output: &Output<'_>, runs: &[Run]) -> Result<Self, Error> {
+        let damaged = |error| damaged(&runs[0].segment, &error);
+        let rest = output.columns_of(&ColumnKey::rest(), runs)?;
+        let mut rest = RestRows::decode(&parts(&rest, runs)).map_err(damaged)?;
+        let mut fields = BTreeMap::new();
+        for key in output.columns.iter().filter(|key| key.form == Form::Value) {
+            pace::step();
+            let columns = output.columns_of(key, runs)?;
+            let declared = output.policy.layout(output.document_type, &key.field);
+            let moved = rest.moved();
+            let column = join_values(&key.field, declared.as_ref(), &parts(&columns, runs), &mut rest)
+                .map_err(damaged)?;
+            let is_other = |of: &Column| declared.as_ref().is_some_and(|declared| !declared.takes(of));
+            let changed = rest.moved() != moved || columns.iter().flatten().any(is_other);
+            fields.insert(key.field.clone(), JoinedField { column, changed });
+        }
+        Ok(JoinedValues { fields, rest })
+    }
+
+    /// The value column of a field.
+    pub fn column(&self, field: &str) -> Option<&Column> {
+        self.fields.get(field)?.column.as_ref()
+    }
+
+    /// The value column of a field of which the words have to be taken anew.
+    pub fn changed(&self, field: &str) -> Option<Option<&Column>> {
+        let field = self.fields.get(field).filter(|field| field.changed)?;
+        Some(field.column.as_ref())
+    }
+
+    /// The fields that no column holds.
+    pub fn rest(&self) -> Option<Column> {
+        self.rest.column()
+    }
+}
+
+/// A segment of which a column cannot be joined with others.
+pub(super) fn damaged(segment: &Segment, error: &millrace_column::Error) -> Error {
+    let reason = match error {
+        millrace_column::Error::Corrupt(reason) => reason,
+        _ => "columns of one name, which is that of no value, are of several layouts",
+    };
+    segment.corrupt(0, reason)
+}
+
+/// The columns of runs with the rows that are taken of each.
+pub(super) fn parts<'a>(columns: &'a [Option<Column>], runs: &[Run]) -> Vec<ColumnPart<'a>> {
+    assert!(columns.len() == runs.len(), "each run has its own part of a column");
+    columns.iter().zip(runs).map(|(column, run)| (column.as_ref(), run.rows.clone())).collect()
+}

@@ -1,0 +1,170 @@
+//! Columns as the layout of today has them, of chunks that were written under another one.
+//!
+//! A value column can be of a type that its field had before, and a value of today's type can be in the rest:
+//! it was written before the field was declared, or while it had another type. Views get such columns joined
+//! with the rest, as the next merge writes them.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millrace_column::{Column, ColumnKey, Form, RestRows, join_values, layout as column_layout};
+use millrace_segment::Segment;
+use quick_cache::Weighter;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{Error, Layout};
+
+/// Joined columns that were made lately, up to a number of bytes.
+pub(crate) struct SettledCache(quick_cache::sync::Cache<u128, Option<Column>, ByBytes>);
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<u128, Option<Column>> for ByBytes {
+    fn weight(&self, _: &u128, column: &Option<Column>) -> u64 {
+        column.as_ref().map_or(0, |column| column.encoded().len() as u64) + 64
+    }
+}
+
+impl SettledCache {
+    pub fn new(bytes: u64) -> Self {
+        SettledCache(quick_cache::sync::Cache::with_weighter(256, bytes, ByBytes))
+    }
+}
+
+/// The layout that columns are to be of.
+pub(crate) struct Settling {
+    pub document_type: String,
+    pub layout: Arc<dyn Layout>,
+    /// What was joined under one layout is not used under another.
+    pub layout_number: u64,
+    pub cache: Arc<SettledCache>,
+}
+
+/// Chunks of a segment that follow each other.
+#[derive(Clone)]
+pub(crate) struct NeighbourChunks<'a> {
+    pub segment: &'a Segment,
+    pub section: usize,
+    pub chunks: Range<u32>,
+}
+
+impl Settling {
+    /// Settles column `key` of these chunks, as the segment has it. `plain` says of each chunk whether it is
+    /// known to have no rest, and learns it.
+    ///
+    /// # Errors
+    /// The segment cannot be read or is damaged.
+    pub fn settle(
+        &self,
+        key: &ColumnKey,
+        of: &NeighbourChunks<'_>,
+        columns: &mut [Option<Column>],
+        plain: &[AtomicBool],
+    ) -> Result<(), Error> {
+        assert!(columns.len() == of.chunks.len(), "each chunk has a column, or none");
+        if !matches!(key.form, Form::Value | Form::Tokens) {
+            return Ok(());
+        }
+        let rests = Self::rests(of, plain)?;
+        for (index, column) in columns.iter_mut().enumerate() {
+            let rest = rests.get(index).and_then(Option::as_ref);
+            let chunk = of.chunks.start + index as u32;
+            let one = NeighbourChunks { chunks: chunk..chunk + 1, ..of.clone() };
+            if !self.is_settled(key, column.as_ref(), rest) {
+                *column = self.settled(key, &one, column.take(), rest)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rest of each chunk; empty: none has one.
+    fn rests(of: &NeighbourChunks<'_>, plain: &[AtomicBool]) -> Result<Vec<Option<Column>>, Error> {
+        if plain.iter().all(|plain| plain.load(Ordering::Relaxed)) {
+            return Ok(Vec::new());
+        }
+        let rests = of.segment.columns(of.section, &ColumnKey::rest(), of.chunks.clone())?;
+        for (plain, rest) in plain.iter().zip(&rests) {
+            plain.store(rest.is_none(), Ordering::Relaxed);
+        }
+        Ok(rests)
+    }
+
+    /// Returns whether a column is as the layout wants it, whatever else the chunk has.
+    fn is_settled(&self, key: &ColumnKey, column: Option<&Column>, rest: Option<&Column>) -> bool {
+        match (key.form, column) {
+            (_, _) if rest.is_some() => false,
+            (Form::Value, Some(column)) => {
+                let declared = self.layout.data_type(&self.document_type, &key.field);
+                declared.is_none_or(|declared| column_layout(&declared).takes(column))
+            }
+            // Words are derived where there are none.
+            (Form::Tokens, None) => false,
+            _ => true,
+        }
+    }
+
+    fn settled(
+        &self,
+        key: &ColumnKey,
+        of: &NeighbourChunks<'_>,
+        column: Option<Column>,
+        rest: Option<&Column>,
+    ) -> Result<Option<Column>, Error> {
+        let name = self.name(key, of);
+        if let Some(settled) = self.cache.0.get(&name) {
+            return Ok(settled);
+        }
+        let settled = if key.form == Form::Value {
+            self.joined(&key.field, of, column.as_ref(), rest)?.0
+        } else {
+            let value = of.segment.columns(of.section, &ColumnKey::value(key.root()), of.chunks.clone())?;
+            let (value, moved) = self.joined(key.root(), of, value.first().and_then(Option::as_ref), rest)?;
+            match column {
+                Some(words) if !moved => Some(words),
+                _ => value.and_then(|value| self.layout.derive(&self.document_type, key, &value)),
+            }
+        };
+        self.cache.0.insert(name, settled.clone());
+        Ok(settled)
+    }
+
+    /// The values of a field in one chunk, and whether they are others than those of its column.
+    fn joined(
+        &self,
+        field: &str,
+        of: &NeighbourChunks<'_>,
+        column: Option<&Column>,
+        rest: Option<&Column>,
+    ) -> Result<(Option<Column>, bool), Error> {
+        let Some(declared) = self.layout.data_type(&self.document_type, field) else {
+            return Ok((column.cloned(), false));
+        };
+        let declared = column_layout(&declared);
+        let Some(documents) = column.or(rest).map(Column::len) else { return Ok((None, false)) };
+        let is_other = column.is_some_and(|column| !declared.takes(column));
+        if rest.is_none() && !is_other {
+            return Ok((column.cloned(), false));
+        }
+        let damaged = |error: millrace_column::Error| Error::Corrupt {
+            path: of.segment.path().to_owned(),
+            offset: 0,
+            reason: error.to_string(),
+        };
+        let mut rest = RestRows::decode(&[(rest, 0..documents)]).map_err(damaged)?;
+        let joined =
+            join_values(field, Some(&declared), &[(column, 0..documents)], &mut rest).map_err(damaged)?;
+        Ok((joined, is_other || rest.moved() > 0))
+    }
+
+    fn name(&self, key: &ColumnKey, of: &NeighbourChunks<'_>) -> u128 {
+        let mut hasher = Xxh3::new();
+        for number in [of.segment.number(), of.section as u64, of.chunks.start.into(), self.layout_number] {
+            hasher.update(&number.to_le_bytes());
+        }
+        hasher.update(&[u8::from(key.form == Form::Tokens)]);
+        hasher.update(key.field.as_bytes());
+        hasher.digest128()
+    }
+}
