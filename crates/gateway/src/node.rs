@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use millrace_env::{BoundedDisk, RealDisk};
+use millrace_env::{BoundedDisk, Disk as _, RealDisk};
 use millrace_indexing::Columns;
 use millrace_schema::{Application, Draft};
 use millrace_store::{Options, Store, Tuning};
@@ -331,7 +331,7 @@ const OWN: [&str; 4] = ["lock", "manifest", "application", "models"];
 /// Makes a data directory where there is none; refuses one that has files, and none of a server.
 fn claim(path: &Path) -> Result<(), StartError> {
     let failed = |source| StartError::Directory { path: path.to_owned(), source };
-    std::fs::create_dir_all(path).map_err(failed)?;
+    RealDisk.create_directory(path).map_err(failed)?;
     let names = std::fs::read_dir(path).map_err(failed)?.map(|entry| Ok(entry?.file_name()));
     let mut names = names.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     if names.iter().any(|name| OWN.iter().any(|own| name == own)) {

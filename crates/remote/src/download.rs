@@ -25,12 +25,18 @@ pub fn download(http: &Http, url: &str, path: &Path, bytes_max: u64) -> Result<(
     let fetched = http.wait(async move { fetch(&client, &address, &file, bytes_max).await });
     let outcome = fetched
         .unwrap_or_else(|| Err("the node is stopping".to_owned()))
-        .and_then(|()| fs::rename(&partial, path).map_err(|error| error.to_string()));
+        .and_then(|()| place(&partial, path).map_err(|error| error.to_string()));
     outcome.map_err(|reason| {
         // What stays behind is written over by the next try.
         let _ = fs::remove_file(&partial);
         fail(reason)
     })
+}
+
+/// Gives a file its name, durably.
+fn place(partial: &Path, path: &Path) -> std::io::Result<()> {
+    fs::rename(partial, path)?;
+    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
 async fn fetch(http: &Http, url: &str, path: &Path, bytes_max: u64) -> Result<(), String> {

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use millrace_embedding::{Embedder, Files, Services};
+use millrace_env::{Disk as _, RealDisk, sync_name};
 use millrace_model::{Cores, Evaluator, Purpose, Scheduler, SchedulerOptions};
 use millrace_remote::Http;
 use millrace_schema::{self as schema, Application, Execution, Findings, Mistake, ModelFile};
@@ -314,13 +315,13 @@ fn write_once(directory: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|there| there.len() == content.len() as u64) {
         return Ok(());
     }
-    fs::create_dir_all(directory)?;
+    RealDisk.create_directory(directory)?;
     // Others may be writing the same.
     let mut partial = tempfile::NamedTempFile::new_in(directory)?;
     partial.write_all(content)?;
     partial.as_file().sync_all()?;
     partial.persist(path)?;
-    Ok(())
+    sync_name(&RealDisk, path)
 }
 
 #[cfg(test)]
