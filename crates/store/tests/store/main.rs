@@ -13,5 +13,6 @@ mod model;
 mod power;
 mod replica;
 mod space;
+mod threads;
 mod transfer;
 mod writes;
