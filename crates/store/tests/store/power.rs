@@ -244,3 +244,22 @@ fn what_an_unfinished_write_left_is_told_and_kept() {
     let report = millrace_store::check(directory).expect("checked");
     assert_eq!(report.findings, []);
 }
+
+/// The directory that the server's tests keep was written by an earlier version, whose logs have no links.
+#[test]
+fn a_directory_of_an_earlier_version_opens_and_goes_on() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/fixtures/format-1");
+    let directory = tempfile::tempdir().expect("a directory");
+    copy(&kept, directory.path());
+    let report = millrace_store::check(directory.path()).expect("checked");
+    assert_eq!(report.findings, []);
+    let store = open(options(directory.path()));
+    let before = (store.status().tail_rows, store.status().documents);
+    assert!(before.0 > 0 && before.1 > before.0, "it has rows and segments: {before:?}");
+    put(&store, "id:n:mail:g=ann:new", "text", 1);
+    store.close();
+    let store = open(options(directory.path()));
+    assert_eq!((store.status().tail_rows, store.status().documents), (before.0 + 1, before.1 + 1));
+    store.seal().expect("sealed");
+    assert_eq!(crate::common::get(&store, "id:n:mail:g=ann:new"), Some(1));
+}
