@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{AppendFile, Disk, ReadFile, RealDisk};
 
-/// A real directory that can say what a loss of power would leave of it now: names whose directory was synced since they came, and the
-/// bytes of a file that were synced. All else is forgotten; what was taken away without a sync is there again.
+/// A real directory that can say what a loss of power would leave of it now: names whose directory was synced
+/// since they came, and the bytes of a file that were synced. All else is forgotten; what was taken away
+/// without a sync is there again.
 ///
 /// Files that others than this disk write in the directory count as synced, but their names do not.
 #[derive(Debug, Clone)]
@@ -36,7 +37,8 @@ enum DurableEntry {
 }
 
 impl ForgetfulDisk {
-    /// Over the real directory `root`. Second names of its files lie in `kept`, on the same file system and outside of it.
+    /// Over the real directory `root`. Second names of its files lie in `kept`, on the same file system and
+    /// outside of it.
     pub fn new(root: &Path, kept: &Path) -> Self {
         let tree = DurableTree {
             root: root.to_owned(),

@@ -1,8 +1,9 @@
 //! The files that the embedded store keeps beside a log: which keyspaces there are, and how they are set.
 //!
-//! They have no rows, since no memtable is ever written out: all rows are in the log. The embedded store trusts them, however; where
-//! one is lost it takes a keyspace for one that never came to be, and leaves out its rows. So what it has after it was opened is compared
-//! with the log, and where it does not fit, the files are made again.
+//! They have no rows, since no memtable is ever written out: all rows are in the log. The embedded store
+//! trusts them, however; where one is lost it takes a keyspace for one that never came to be, and leaves out
+//! its rows. So what it has after it was opened is compared with the log, and where it does not fit, the
+//! files are made again.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,8 +16,8 @@ const LOCK: &str = "lock";
 /// The directory in which they are made again.
 const SCRATCH: &str = "scratch";
 
-/// Makes the files again. `make` makes a whole generation without rows in a directory. Can be done again after a crash at any point:
-/// the version file goes first and comes last.
+/// Makes the files again. `make` makes a whole generation without rows in a directory. Can be done again
+/// after a crash at any point: the version file goes first and comes last.
 pub(crate) fn remake_beside(directory: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let scratch = directory.join(SCRATCH);
     remove_directory(&scratch)?;

@@ -22,7 +22,8 @@ use super::{AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, 
 use crate::error::is_no_space;
 use crate::{Error, Finding};
 
-/// Generations as fjall databases, with one keyspace for rows, one for marks, and one for the links of the log.
+/// Generations as fjall databases, with one keyspace for rows, one for marks, and one for the links of the
+/// log.
 pub(crate) struct FjallTails;
 
 const ROWS: &str = "rows";
@@ -147,7 +148,8 @@ fn create_generation(directory: &Path) -> Result<Arc<dyn Tail>, Error> {
     Ok(Arc::new(tail))
 }
 
-/// Makes the contents of all files durable. The embedded store does so with those that it needs; a start does not rely on that.
+/// Makes the contents of all files durable. The embedded store does so with those that it needs; a start does
+/// not rely on that.
 fn sync_files(directory: &Path) -> io::Result<()> {
     for inside in directories_of(directory)? {
         for entry in std::fs::read_dir(inside)? {
@@ -201,8 +203,9 @@ const FREED_AT_ONCE: u64 = 2 << 20;
 /// with so much time between them.
 const FREED_EVERY: Duration = Duration::from_millis(2);
 
-/// Makes the large files of a directory small, a piece at a time. A file system that tells the disk which space comes free does so
-/// at once, and for a whole log that can take so long that the syncs of the next log wait.
+/// Makes the large files of a directory small, a piece at a time. A file system that tells the disk which
+/// space comes free does so at once, and for a whole log that can take so long that the syncs of the next log
+/// wait.
 fn shrink_files(directory: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
@@ -236,7 +239,8 @@ fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a generation that was written before. Returns also whether the files beside the log had to be made again.
+/// Opens a generation that was written before. Returns also whether the files beside the log had to be made
+/// again.
 fn open_or_remake(directory: &Path) -> Result<(Arc<dyn Tail>, bool), Error> {
     check_logs(directory)?;
     let log = LogFile::of(directory).cut_torn_end(&copies_of(directory))?;
@@ -287,7 +291,8 @@ fn open_database(directory: &Path, end: LogEnd) -> Result<FjallTail, fjall::Erro
     let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
     let rows = database.keyspace(ROWS, options)?;
     let marks = database.keyspace(MARKS, options)?;
-    // Earlier versions made generations without; on a full disk those stay so, and the store starts all the same.
+    // Earlier versions made generations without; on a full disk those stay so, and the store starts all the
+    // same.
     let links = match database.keyspace(LINKS, options) {
         Err(error) if io_error(&error).is_some_and(is_no_space) => None,
         links => Some(links?),
@@ -400,8 +405,9 @@ impl FjallTail {
         committed.map_err(|error| self.fail(log, &error))
     }
 
-    /// A batch could not be written: some of it may be in the log, and the rest in a buffer that the embedded store writes out when it
-    /// is closed. Whoever is told that there is no space must not find the batch at the next start.
+    /// A batch could not be written: some of it may be in the log, and the rest in a buffer that the embedded
+    /// store writes out when it is closed. Whoever is told that there is no space must not find the batch at
+    /// the next start.
     fn fail(&self, log: &LogEnd, error: &fjall::Error) -> AppendError {
         self.has_failed.store(true, Ordering::SeqCst);
         if !io_error(error).is_some_and(is_no_space) {

@@ -36,7 +36,8 @@ fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// The log is written by fjall and read by `journal` as well: another version of fjall that writes it otherwise fails here.
+/// The log is written by fjall and read by `journal` as well: another version of fjall that writes it
+/// otherwise fails here.
 #[test]
 fn the_embedded_store_writes_logs_as_they_are_read_here() {
     let (_root, directory) = generation();

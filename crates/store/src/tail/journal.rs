@@ -1,14 +1,17 @@
 //! Tells a log that a crash cut short from one that is damaged.
 //!
-//! Batches are made durable one by one, and the next is not written before. Hence at most the last can be incomplete, and
-//! nobody was told that it is there: it is **torn**. All before it were acknowledged: one that does not parse is **damaged**.
+//! Batches are made durable one by one, and the next is not written before. Hence at most the last can be
+//! incomplete: it was not acknowledged, and is **torn**. All before it were acknowledged: one that does not
+//! parse is **damaged**.
 //!
-//! A batch is `1, items u32, sequence u64`, then items `2, kind u8, compression u8, keyspace u64, key length u16, length u32,
-//! stored length u32, key, value`, then `3, xxh3 of the items u64, "FJL\x03"`; numbers are little-endian. Zeros follow the last.
+//! A batch is `1, items u32, sequence u64`, then items `2, kind u8, compression u8, keyspace u64, key length
+//! u16, length u32, stored length u32, key, value`, then `3, xxh3 of the items u64, "FJL\x03"`; numbers are
+//! little-endian. Zeros follow the last.
 //!
-//! The first item of a batch is its **link**: the log's salt, the byte at which the batch begins, and the checksum of the batch
-//! before it. The salt is random, and no client learns it. So bytes within a document are never taken for a batch, nor are
-//! bytes of a batch that stand at another place. Batches of versions before 0.2 have no link; a log can have both kinds.
+//! The first item of a batch is its **link**: the log's salt, the byte at which the batch begins, and the
+//! checksum of the batch before it. The salt is random, and no client learns it. So bytes within a document
+//! are never taken for a batch, nor are bytes of a batch that stand at another place. Batches of earlier
+//! versions have no link; a log can have both kinds.
 //!
 //! The rest of a log after its last whole batch is judged so:
 //! 1. A batch that belongs to the log stands in it: what is before that was acknowledged, and is damaged.
@@ -29,7 +32,8 @@ const BATCH_END: usize = 13;
 const ITEM_HEADER: usize = 21;
 /// The smallest unit in which a disk writes.
 const SECTOR: usize = 512;
-/// Candidates for a batch without a link are hashed up to so many bytes in all, so that a log made on purpose cannot hold up a start.
+/// Candidates for a batch without a link are hashed up to so many bytes in all, so that a log made on purpose
+/// cannot hold up a start.
 const HASHED_MAX: u64 = 4 << 30;
 
 /// The key of a link. No row and no mark has a key of this length.
@@ -258,7 +262,8 @@ fn is_linked_batch(bytes: &[u8], start: usize, salt: &LogSalt) -> bool {
     link_at(bytes, start).is_some_and(belongs) && Batch::at(bytes, start).is_some()
 }
 
-/// Whether a batch of a version that wrote no links stands here. A client can make such bytes; so its sequence number must fit.
+/// Whether a batch of a version that wrote no links stands here. A client can make such bytes; so its
+/// sequence number must fit.
 fn is_plain_batch(bytes: &[u8], start: usize, end: &LogEnd, hashed: &mut u64) -> bool {
     let at = end.bytes as usize;
     let skipped = ((start - at) / (BATCH_HEADER + BATCH_END)) as u64 + 2;

@@ -131,7 +131,8 @@ fn every_flipped_bit_is_damage() {
     }
 }
 
-/// A batch without items has the same checksum everywhere, and one with items can be made by a client as well.
+/// A batch without items has the same checksum everywhere, and one with items can be made by a client as
+/// well.
 fn made_by_a_client(begin: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.push(START);

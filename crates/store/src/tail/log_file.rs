@@ -1,7 +1,8 @@
-//! The log of a generation as a file: read, judged, and cut to its whole batches before the embedded store opens it.
+//! The log of a generation as a file: read, judged, and cut to its whole batches before the embedded store
+//! opens it.
 //!
-//! The embedded store would cut a log too, but at whatever it cannot read, and it refuses a log whose last batch has a hole. So it
-//! never sees anything but whole batches.
+//! The embedded store would cut a log too, but at whatever it cannot read, and it refuses a log whose last
+//! batch has a hole. So it never sees anything but whole batches.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -82,7 +83,8 @@ impl LogFile {
         self.apply_end_marker()?;
         let (content, cut) = self.check()?;
         if let Some(mut cut) = cut {
-            // What was not acknowledged need not be kept; without space for a copy the store starts all the same.
+            // What was not acknowledged need not be kept; without space for a copy the store starts all the
+            // same.
             cut.copy = self.copy_end(&cut, copies).ok();
             self.truncate(content.end.bytes)?;
             tracing::warn!(
@@ -94,8 +96,8 @@ impl LogFile {
         Ok(content)
     }
 
-    /// Cuts a damaged log after the last batch that is whole, though batches that were acknowledged may follow. They are copied to `copies`.
-    /// Returns `None` where the log is not damaged.
+    /// Cuts a damaged log after the last batch that is whole, though batches that were acknowledged may
+    /// follow. They are copied to `copies`. Returns `None` where the log is not damaged.
     ///
     /// # Errors
     /// The log cannot be read, copied or cut.
@@ -112,7 +114,8 @@ impl LogFile {
         Ok(Some(cut))
     }
 
-    /// Has the log end at a byte whatever is, or will be, written after it, durably. Takes no space but a name.
+    /// Has the log end at a byte whatever is, or will be, written after it, durably. Takes no space but a
+    /// name.
     pub fn mark_end(&self, end: u64) -> io::Result<()> {
         let marker = self.directory.join(format!("{END_MARKER}{end}"));
         if fs::hard_link(self.directory.join("lock"), &marker).is_err() {
@@ -120,7 +123,8 @@ impl LogFile {
             File::create(&marker)?;
         }
         File::open(&self.directory)?.sync_all()?;
-        // Versions that do not know the marker find the log cut, too, unless the embedded store writes once more when it is closed.
+        // Versions that do not know the marker find the log cut, too, unless the embedded store writes once
+        // more when it is closed.
         let file = File::options().write(true).open(&self.path)?;
         file.set_len(end)?;
         file.sync_all()
@@ -211,7 +215,8 @@ fn delete_old_copies(copies: &Path) -> io::Result<()> {
     paths[..surplus].iter().try_for_each(fs::remove_file)
 }
 
-/// The bytes of a file up to its last one that is not zero: logs are made long at once, as holes or as zeros, which need not be in memory.
+/// The bytes of a file up to its last one that is not zero: logs are made long at once, as holes or as zeros,
+/// which need not be in memory.
 fn read_written(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut length = 0;

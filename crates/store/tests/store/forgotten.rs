@@ -1,4 +1,5 @@
-//! Names that no sync of their directory covered are gone after a loss of power: the store starts with all that was acknowledged.
+//! Names that no sync of their directory covered are gone after a loss of power: the store starts with all
+//! that was acknowledged.
 
 use std::collections::BTreeMap;
 use std::path::Path;

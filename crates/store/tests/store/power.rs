@@ -1,5 +1,5 @@
-//! A loss of power leaves the last write in any state, and nothing else: the store starts with all that was acknowledged. Damage in
-//! what was acknowledged is told, and mended by `repair_tail`.
+//! A loss of power leaves the last write in any state, and nothing else: the store starts with all that was
+//! acknowledged. Damage in what was acknowledged is told, and mended by `repair_tail`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The log finds no space for a write, with a part of it written: who is told so does not find the write at a later start.
+//! The log finds no space for a write, with a part of it written: who is told so does not find the write at a
+//! later start.
 
 use std::process::{Command, Stdio};
 
@@ -25,7 +26,8 @@ fn increment(store: &Store) -> Result<(), Error> {
     write(store, &id(COUNTER), Change::Modify(Box::new(modify))).map(drop)
 }
 
-/// Not a test of its own: increments until the log finds no space, tells how often it was acknowledged, and goes on to the end.
+/// Not a test of its own: increments until the log finds no space, tells how often it was acknowledged, and
+/// goes on to the end.
 #[test]
 fn child() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
@@ -42,7 +44,8 @@ fn child() {
     };
     assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
     println!("acknowledged {acknowledged}");
-    // There is space again, for what the embedded store still has in a buffer and writes out when it is closed.
+    // There is space again, for what the embedded store still has in a buffer and writes out when it is
+    // closed.
     setrlimit(Resource::Fsize, Rlimit { current: None, maximum: None }).expect("the limit is taken");
     match std::env::var(ENDS).as_deref() {
         Ok("close") => store.close(),

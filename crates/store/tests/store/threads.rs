@@ -1,4 +1,5 @@
-//! A thread of the store panics: either the process ends with what happened, or the thread goes on, and the panic is told.
+//! A thread of the store panics: either the process ends with what happened, or the thread goes on, and the
+//! panic is told.
 
 use std::io;
 use std::path::{Path, PathBuf};
