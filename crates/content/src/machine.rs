@@ -14,7 +14,7 @@ use millrace_cluster::distributor::{self, Change, Distributor, Event, Read, Requ
 use millrace_cluster::replica::{self, Call, Fetched, Job, Keeper};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Now, Reply, Request, Response};
 use millrace_document::{DocumentId, Refusal, Version};
-use millrace_env::ThreadClass;
+use millrace_env::{ThreadClass, run_or_exit};
 use millrace_membership::Membership;
 use millrace_peer::Peers;
 use millrace_trust::Trust;
@@ -154,7 +154,7 @@ impl Machine {
         let thread = thread::Builder::new().name("cluster".to_owned()).spawn(move || {
             // Every write goes through it.
             ThreadClass::Prompt.enter();
-            driver.run(&queue);
+            run_or_exit("the thread that drives the distributor and the keeper", || driver.run(&queue));
         })?;
         Ok(Machine { inputs, distributor, base, incoming, thread: Mutex::new(Some(thread)) })
     }

@@ -41,7 +41,7 @@ pub trait Disk: Send + Sync + Debug {
     /// Those of the system.
     fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Makes a directory and those above it.
+    /// Makes a directory and those above it, durably: their names, too, survive a loss of power.
     ///
     /// # Errors
     /// Those of the system.

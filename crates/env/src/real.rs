@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::Advice;
 
+use crate::sync_name;
 use crate::writeback::Writeback;
 use crate::{AppendFile, Disk, ReadFile};
 
@@ -50,7 +51,14 @@ impl Disk for RealDisk {
     }
 
     fn create_directory(&self, directory: &Path) -> io::Result<()> {
-        fs::create_dir_all(directory).map_err(at("create", directory))
+        let is_made = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.exists();
+        let mut made: Vec<&Path> = directory.ancestors().take_while(is_made).collect();
+        fs::create_dir_all(directory).map_err(at("create", directory))?;
+        if made.is_empty() {
+            // Whoever made it may have been killed before its name was durable.
+            made.push(directory);
+        }
+        made.into_iter().rev().try_for_each(|made| sync_name(self, made))
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {

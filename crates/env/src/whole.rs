@@ -33,5 +33,19 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()
     file.sync()?;
     drop(file);
     disk.rename(next, path)?;
-    path.parent().map_or(Ok(()), |directory| disk.sync_directory(directory))
+    sync_name(disk, path)
+}
+
+/// Makes the name of a file or directory durable. A directory above it that may not be read is left as it is: whoever made the name there
+/// was somebody else, before.
+///
+/// # Errors
+/// Those of the system.
+pub fn sync_name(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let Some(directory) = path.parent() else { return Ok(()) };
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    match disk.sync_directory(directory) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        outcome => outcome,
+    }
 }

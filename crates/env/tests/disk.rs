@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_env::{BoundedDisk, Disk, Fault, FaultyDisk, RealDisk};
+use millrace_env::{BoundedDisk, Disk, Fault, FaultyDisk, ForgetfulDisk, RealDisk};
 
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = disk.create(path)?;
@@ -109,4 +109,48 @@ fn only_so_many_files_are_open_and_all_can_be_read() {
     assert!(disk.open(&path(0)).is_err());
     drop(files);
     assert_eq!(disk.open_files(), 0);
+}
+
+#[test]
+fn a_loss_of_power_leaves_what_was_synced() {
+    let place = tempfile::tempdir().expect("a directory");
+    let [root, kept, left] = ["root", "kept", "left"].map(|name| place.path().join(name));
+    [&root, &kept].iter().for_each(|path| std::fs::create_dir(path).expect("made"));
+    let disk = ForgetfulDisk::new(&root, &kept);
+    let write = |name: &str, synced: &str, more: &str| {
+        let mut file = disk.create(&root.join(name)).expect("made");
+        file.append(synced.as_bytes()).expect("written");
+        file.sync().expect("synced");
+        file.append(more.as_bytes()).expect("written");
+    };
+    disk.create_directory(&root.join("made")).expect("made");
+    std::fs::create_dir(root.join("unsynced")).expect("made");
+    std::fs::remove_dir(root.join("unsynced")).expect("removed");
+    write("whole", "whole", "");
+    write("cut", "cut", " off");
+    write("old", "old", "");
+    write("removed", "removed", "");
+    disk.sync_directory(&root).expect("synced");
+    write("new", "new", "");
+    write("next", "next", "");
+    disk.rename(&root.join("next"), &root.join("old")).expect("renamed");
+    disk.unlink(&root.join("removed")).expect("removed");
+    disk.lose_power(&left).expect("copied");
+    let mut found: Vec<(String, Option<String>)> = std::fs::read_dir(&left)
+        .expect("listed")
+        .map(|entry| entry.expect("an entry").path())
+        .map(|path| {
+            (path.file_name().expect("a name").display().to_string(), std::fs::read_to_string(path).ok())
+        })
+        .collect();
+    found.sort();
+    let text = |name: &str, content: &str| (name.to_owned(), Some(content.to_owned()));
+    let expected = [
+        text("cut", "cut"),
+        ("made".to_owned(), None),
+        text("old", "old"),
+        text("removed", "removed"),
+        text("whole", "whole"),
+    ];
+    assert_eq!(found, expected);
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
-
+use millrace_env::{Disk as _, RealDisk, sync_name};
 use millrace_schema::Draft;
 
 use crate::deployment::{self, Deployment};
@@ -30,7 +30,8 @@ pub(crate) struct Deployments {
 impl Deployments {
     /// Reads what was active.
     pub(crate) fn open(directory: &Path, models: &Models) -> Result<Self, StartError> {
-        std::fs::create_dir_all(directory)
+        RealDisk
+            .create_directory(directory)
             .map_err(|source| StartError::Directory { path: directory.to_owned(), source })?;
         let deployments = Deployments {
             directory: directory.to_owned(),
@@ -132,7 +133,10 @@ impl Deployments {
     }
 
     fn persist(&self, generation: u64, package: &[u8]) -> io::Result<()> {
-        write_synced(&self.package(generation), package)?;
+        let path = self.package(generation);
+        write_synced(&path, package)?;
+        // Before anything names it.
+        sync_name(&RealDisk, &path)?;
         self.point_to(&generation.to_string())
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::HeaderMap;
-use millrace_env::{BoundedDisk, RealDisk};
+use millrace_env::{BoundedDisk, Disk as _, RealDisk};
 use millrace_indexing::Columns;
 use millrace_schema::{Application, Draft};
 use millrace_store::{Options, Store, Tuning};
@@ -350,6 +350,7 @@ const OWN: [&str; 4] = ["lock", "manifest", "application", "models"];
 fn claim(path: &Path) -> Result<(), StartError> {
     let failed = |source| StartError::Directory { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    RealDisk.create_directory(path).map_err(failed)?;
     let names = std::fs::read_dir(path).map_err(failed)?.map(|entry| Ok(entry?.file_name()));
     let mut names = names.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     if names.iter().any(|name| OWN.iter().any(|own| name == own)) {

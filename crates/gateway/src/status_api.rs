@@ -136,7 +136,14 @@ async fn resources() -> Response {
 async fn data_health(State(node): State<Arc<Node>>) -> Response {
     let metrics = node.metrics().health();
     match ready(&node) {
-        Ok(()) => health(StatusCode::OK, json!({ "code": "up" }), metrics),
+        Ok(()) => {
+            let troubles = node.store().troubles();
+            let status = match troubles.is_empty() {
+                true => json!({ "code": "up" }),
+                false => json!({ "code": "up", "message": troubles.join("; ") }),
+            };
+            health(StatusCode::OK, status, metrics)
+        }
         Err((code, message)) => {
             health(StatusCode::SERVICE_UNAVAILABLE, json!({ "code": code, "message": message }), metrics)
         }

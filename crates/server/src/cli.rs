@@ -248,7 +248,8 @@ Examples:
 Example:
   millrace doctor /var/lib/millrace
 
-Every file is read and its checksums are compared; nothing is changed. The exit status is 1 when something is wrong.")]
+Every file is read and its checksums are compared; nothing is changed, unless --repair-tail is given. The exit status is 1 when something is
+wrong.")]
     Doctor(Doctor),
     /// Import mail: an mbox file or a maildir, for the application in examples/mail.
     #[command(after_help = "\
@@ -459,6 +460,10 @@ pub struct Visit {
 pub struct Doctor {
     /// The data directory.
     pub data_dir: PathBuf,
+    /// Cut damaged logs of the tail off where the damage begins, so that the node starts again. Loses the acknowledged writes from
+    /// there on; a copy of what is cut is kept in DATA_DIR/torn.
+    #[arg(long)]
+    pub repair_tail: bool,
 }
 
 /// The form of a mail archive.

@@ -8,7 +8,7 @@ use millrace_segment::{Cache, Segment};
 use crate::shared::{segment_path, tail_path};
 use crate::state::manifest::Manifest;
 use crate::state::open::Lock;
-use crate::tail::{FjallTails, Tails};
+use crate::tail::{FjallTails, LogCut, Tails};
 use crate::{Error, Options};
 
 /// What [`crate::check`] found in a data directory.
@@ -42,13 +42,7 @@ pub struct Finding {
 /// # Errors
 /// The directory is in use, or cannot be listed.
 pub fn check(data_dir: &Path) -> Result<Report, Error> {
-    if !data_dir.is_dir() {
-        return Err(Error::DataDirectory {
-            path: data_dir.to_owned(),
-            reason: "there is no such directory".to_owned(),
-        });
-    }
-    let _lock = Lock::take(data_dir)?;
+    let _lock = lock_existing(data_dir)?;
     let options = Options::new(data_dir);
     let mut report = Report::default();
     let manifest = match Manifest::read(&RealDisk, data_dir) {
@@ -98,6 +92,52 @@ pub fn check(data_dir: &Path) -> Result<Report, Error> {
     Ok(report)
 }
 
+/// What [`repair_tail`] cut off a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TailRepair {
+    /// The log.
+    pub log: PathBuf,
+    /// The byte at which it ends now.
+    pub end: u64,
+    /// Bytes that were cut.
+    pub bytes: u64,
+    /// The file that has what was cut.
+    pub copy: PathBuf,
+}
+
+/// Cuts the logs of a data directory where they are damaged, so that the store starts again. **Loses acknowledged writes**: those from
+/// the damage on. What is cut is copied to the directory `torn` first. No process may have the directory open.
+///
+/// # Errors
+/// The directory is in use, or has no manifest that can be read; a log cannot be read, copied or cut.
+pub fn repair_tail(data_dir: &Path) -> Result<Vec<TailRepair>, Error> {
+    let _lock = lock_existing(data_dir)?;
+    let Some(manifest) = Manifest::read(&RealDisk, data_dir)? else {
+        let reason =
+            "there is no manifest, so which logs belong to it is unknown; restore the file".to_owned();
+        return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
+    };
+    let options = Options::new(data_dir);
+    let mut repairs = Vec::new();
+    for number in &manifest.generations {
+        let cut = FjallTails::repair(&tail_path(&options, *number))?;
+        repairs.extend(cut.map(|LogCut { log, end, bytes, copy }| {
+            let copy = copy.expect("a damaged log is cut only after it was copied");
+            TailRepair { log, end, bytes, copy }
+        }));
+    }
+    Ok(repairs)
+}
+
+/// The lock of a directory that is there.
+fn lock_existing(data_dir: &Path) -> Result<Lock, Error> {
+    if !data_dir.is_dir() {
+        let reason = "there is no such directory".to_owned();
+        return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
+    }
+    Lock::take(data_dir)
+}
+
 impl Report {
     fn find(&mut self, path: PathBuf, offset: Option<u64>, meaning: &str, cure: &str) {
         self.findings.push(Finding { path, offset, meaning: meaning.to_owned(), cure: cure.to_owned() });
@@ -113,13 +153,21 @@ impl Report {
 
     fn check_generation(&mut self, directory: &Path) {
         self.files += 1;
-        if let Err(error) = FjallTails.check(directory) {
-            self.add(
+        match FjallTails.check(directory) {
+            Ok(findings) => self.findings.extend(findings),
+            Err(error @ Error::Corrupt { .. }) => self.add(
+                &error,
+                directory.to_owned(),
+                "the latest writes cannot be read, and the store does not start",
+                "restore the directory from a copy or a replica; or `millrace doctor --repair-tail`, which cuts the log off \
+                 there, and loses the writes from there on",
+            ),
+            Err(error) => self.add(
                 &error,
                 directory.to_owned(),
                 "the latest writes cannot be read, and the store does not start",
                 "restore the directory from a copy or a replica; deleting it loses the latest writes",
-            );
+            ),
         }
     }
 

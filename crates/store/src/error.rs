@@ -89,6 +89,25 @@ pub enum Error {
     /// The continuation is not one that a visit returned.
     #[error("the continuation is not one that a visit returned; begin the visit again without one")]
     Continuation,
+    /// A timestamp of another machine is too far ahead of this machine's clock. Nothing that came with it was written.
+    #[error(
+        "a timestamp is {ahead_s} seconds ahead of this machine's clock, and at most {limit_s} are taken; \
+         set the clock of the machine that it came from, or of this one"
+    )]
+    ClockAhead {
+        /// Seconds that it is ahead.
+        ahead_s: u64,
+        /// The most that are taken.
+        limit_s: u64,
+    },
+    /// A bug: work panicked. What it worked on is as it was.
+    #[error("{work}: a bug: {reason}; please report it, with the lines of the log")]
+    Panicked {
+        /// What was being done.
+        work: &'static str,
+        /// The message of the panic.
+        reason: String,
+    },
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -113,7 +132,8 @@ impl From<millrace_segment::Error> for Error {
     }
 }
 
-/// Whether the system refused because there is no space, for anybody or for this user.
+/// Whether the system refused because there is no space: on the disk, for this user, or for this file.
 pub(crate) fn is_no_space(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }

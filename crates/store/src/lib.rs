@@ -46,7 +46,7 @@ mod write;
 
 pub use millrace_document::Refusal;
 
-pub use check::{Finding, Report, check};
+pub use check::{Finding, Report, TailRepair, check, repair_tail};
 pub use error::Error;
 pub use layout::Layout;
 pub use options::Options;

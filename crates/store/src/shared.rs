@@ -1,11 +1,13 @@
 //! What the parts of an open store share: the current state and how it changes, the layout, the clock, the state of health.
 
-use std::path::PathBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use millrace_env::panic_message;
 use millrace_segment::{Cache, Segment};
 
 use crate::read::masks::MaskCache;
@@ -14,6 +16,7 @@ use crate::replica::counts::CountCache;
 use crate::state::State;
 use crate::state::manifest::{InPlace, Unwritten};
 use crate::state::marks::{Mark, MarkScope, MarkTime};
+use crate::tail::beside::directories_of;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, Tails};
 use crate::times::Clocked;
@@ -56,6 +59,7 @@ pub(crate) struct Health {
     poisoned: Mutex<Option<String>>,
     troubles: Mutex<Vec<(&'static str, String)>>,
     no_space: Mutex<Option<Error>>,
+    panics: AtomicU64,
     pub closed: AtomicBool,
 }
 
@@ -155,6 +159,7 @@ impl Shared {
         change: impl FnOnce(&State) -> Result<State, Error>,
     ) -> Result<(), Unwritten> {
         let new = change(old).map_err(|error| Unwritten { error, in_place: InPlace::No })?;
+        new.assert_whole();
         let manifest = new.manifest(self.next_number.load(Ordering::SeqCst), self.timestamps.last().0);
         manifest.write(&*self.options.disk, &self.options.data_dir)?;
         let kept = new.segment_numbers();
@@ -188,6 +193,7 @@ impl Shared {
 
     fn roll_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> bool {
         let Some(new) = self.state().rolled() else { return false };
+        new.generations[0].begin(self.timestamps.next().0);
         self.state.store(Arc::new(new));
         true
     }
@@ -198,6 +204,9 @@ impl Shared {
         let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.health.check_writable()?;
         let old = self.state();
+        if let MarkTime::Given(timestamp) = time {
+            self.timestamps.see(timestamp)?;
+        }
         let mark = self.new_mark(scope, time);
         match old.generations[0].append_mark(&mark) {
             Ok(()) => {
@@ -218,9 +227,6 @@ impl Shared {
     }
 
     fn new_mark(&self, scope: MarkScope, time: MarkTime) -> Mark {
-        if let MarkTime::Given(timestamp) = time {
-            self.timestamps.see(timestamp);
-        }
         let since = self.timestamps.next().0;
         let timestamp = match time {
             MarkTime::Now => since,
@@ -303,6 +309,15 @@ pub(crate) fn tail_path(options: &Options, number: u64) -> PathBuf {
     options.data_dir.join("tail").join(format!("{number:016}"))
 }
 
+/// Makes the names of a generation's files durable, and its own name.
+pub(crate) fn sync_generation(options: &Options, directory: &Path) -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::io("make a generation of the tail durable", &error);
+    for directory in directories_of(directory).map_err(failed)? {
+        options.disk.sync_directory(&directory).map_err(failed)?;
+    }
+    options.disk.sync_directory(&options.data_dir.join("tail")).map_err(failed)
+}
+
 pub(crate) fn open_segment(
     options: &Options,
     cache: &Arc<Cache>,
@@ -313,6 +328,23 @@ pub(crate) fn open_segment(
 }
 
 impl Health {
+    /// Runs work that a thread of the store must survive: a panic becomes an error, and is counted.
+    ///
+    /// Whatever work holds is released as it unwinds: states are replaced as a whole, and files that no manifest names are deleted.
+    pub fn guard<T>(&self, work: &'static str, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            let reason = panic_message(&*panic);
+            tracing::error!(work, reason, "a bug: work of the store panicked");
+            Err(Error::Panicked { work, reason })
+        })
+    }
+
+    /// Panics that were caught since the start.
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
     /// No write is accepted from now on.
     pub fn poison(&self, reason: String) {
         tracing::error!(reason, "a write could not be made durable; writes are refused from now on");

@@ -39,4 +39,6 @@ pub struct Status {
     pub refusing: Option<String>,
     /// What in the background did not work when it was last tried.
     pub troubles: Vec<String>,
+    /// Panics of the store's work that were caught: bugs, each of which is in the log.
+    pub panics: u64,
 }

@@ -293,7 +293,19 @@ impl Store {
             splits: counters.splits.load(Ordering::Relaxed),
             refusing: shared.health.check_writable().err().map(|error| error.to_string()),
             troubles: shared.health.troubles(),
+            panics: shared.health.panics(),
         }
+    }
+
+    /// What does not work, in sentences; empty where all does. Costs nothing, so that health can ask for it.
+    pub fn troubles(&self) -> Vec<String> {
+        let health = &self.inner.shared.health;
+        let mut troubles = health.troubles();
+        troubles.extend(health.check_writable().err().map(|error| error.to_string()));
+        if health.panics() > 0 {
+            troubles.push(format!("{} panics were caught since the start; see the log", health.panics()));
+        }
+        troubles
     }
 
     /// How long writes took since the store was opened: for telling what a slow write waited for.
@@ -328,7 +340,7 @@ impl Drop for Inner {
     }
 }
 
-/// A thread of the store catches what its work throws; one that still ended so has nothing to hand over.
+/// The threads of the store catch what their work throws, or end the process.
 fn join(thread: JoinHandle<()>) {
     // The last clone can be dropped by a callback, on one of these threads itself.
     if thread.thread().id() != thread::current().id() && thread.join().is_err() {
@@ -380,7 +392,7 @@ fn background(shared: &Shared, rest: Rest, work: &'static str, tend: impl Fn() -
     pace::keep(rest);
     let mut seen = 0;
     while !shared.health.closed.load(Ordering::SeqCst) {
-        let wait = match tend() {
+        let wait = match shared.health.guard(work, &tend) {
             Ok(true) => continue,
             Ok(false) => {
                 shared.health.trouble(work, None);

@@ -1,6 +1,8 @@
 //! Persistent position of a feed, from which it can be resumed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
@@ -42,8 +44,7 @@ impl Resume {
         self.offsets.insert(input.to_owned(), offset);
         let next = self.path.with_extension("next");
         let text = serde_json::json!(self.offsets).to_string();
-        std::fs::write(&next, text)
-            .and_then(|()| std::fs::rename(&next, &self.path))
+        replace(&next, &self.path, text.as_bytes())
             .map_err(|source| Error::File { path: self.path.clone(), source })
     }
 
@@ -59,6 +60,16 @@ impl Resume {
             _ => Ok(()),
         }
     }
+}
+
+/// Puts a file in place of another, so that a loss of power leaves one of the two, whole.
+fn replace(next: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = File::create(next)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    std::fs::rename(next, path)?;
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The place before which everything is done, though operations end in any order.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_coordination::{Coordination, Embedded, Error, Operation, Watch};
-use millrace_env::{Fault, FaultyDisk, RealDisk};
+use millrace_env::{Fault, FaultyDisk, ForgetfulDisk, RealDisk};
 
 fn open(directory: &Path) -> Arc<dyn Coordination> {
     Arc::new(Embedded::open(directory).expect("it opens"))
@@ -58,6 +58,24 @@ async fn what_could_not_be_written_has_not_happened() {
     coordination.apply(Operation::put("b", "1")).await.expect("it is put");
     let reopened = open(directory.path()).list("").await.expect("they are listed").1;
     assert_eq!(reopened.len(), 2);
+}
+
+#[tokio::test]
+async fn a_loss_of_power_forgets_nothing_that_was_applied() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let [root, kept, left] = ["root", "kept", "left"].map(|name| place.path().join(name));
+    [&root, &kept].iter().for_each(|path| std::fs::create_dir(path).expect("it is made"));
+    let disk = Arc::new(ForgetfulDisk::new(&root, &kept));
+    let embedded = Embedded::open_on(disk.clone(), &root.join("cluster/one")).expect("it opens");
+    let coordination: Arc<dyn Coordination> = Arc::new(embedded);
+    for round in 1..=3 {
+        coordination.apply(Operation::put("a", round.to_string())).await.expect("it is put");
+        let left = left.join(round.to_string());
+        disk.lose_power(&left).expect("it is copied");
+        let value =
+            open(&left.join("cluster/one")).get("a").await.expect("it is read").expect("it is there").value;
+        assert_eq!(&*value, round.to_string().as_bytes());
+    }
 }
 
 #[test]

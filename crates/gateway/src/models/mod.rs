@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockEr
 use std::time::Duration;
 
 use millrace_embedding::{Embedder, Files, SecretRequest, Services};
-use millrace_env::{Disk, RealDisk};
+use millrace_env::{Disk as _, RealDisk, sync_name};
 use millrace_model::{Cores, Evaluator, Purpose, Scheduler, SchedulerOptions};
 use millrace_remote::{FileSource, Http, OutboundPolicy, Sha256};
 use millrace_schema::{self as schema, Application, Execution, Findings, Mistake, ModelFile};
@@ -350,7 +350,7 @@ fn write_once(directory: &Path, path: &Path, content: &[u8], reserve: u64) -> io
     if fs::metadata(path).is_ok_and(|there| there.len() == length) {
         return Ok(());
     }
-    fs::create_dir_all(directory)?;
+    RealDisk.create_directory(directory)?;
     let free = RealDisk.free_space(directory)?;
     if free < reserve.saturating_add(length) {
         return Err(io::Error::new(
@@ -363,7 +363,7 @@ fn write_once(directory: &Path, path: &Path, content: &[u8], reserve: u64) -> io
     partial.write_all(content)?;
     partial.as_file().sync_all()?;
     partial.persist(path)?;
-    fs::File::open(directory)?.sync_all()
+    sync_name(&RealDisk, path)
 }
 
 #[cfg(test)]

@@ -9,9 +9,12 @@ mod models;
 mod reindex;
 mod sweep;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use millrace_env::panic_message;
 
 use crate::Node;
 
@@ -89,11 +92,21 @@ impl Upkeep {
     }
 }
 
+/// After a panic, a job is tried again so much later.
+const AFTER_PANIC: Duration = Duration::from_secs(60);
+
 fn work(mut job: Box<dyn Job>, node: &Weak<Node>, bell: &Bell) {
     let mut seen = 0;
     loop {
         let Some(node) = node.upgrade() else { return };
-        let pause = job.step(&node);
+        let pause = catch_unwind(AssertUnwindSafe(|| job.step(&node))).unwrap_or_else(|panic| {
+            // The next step begins where the last one did.
+            tracing::error!(
+                reason = panic_message(&*panic),
+                "a bug: work in the background panicked; it will be tried again"
+            );
+            AFTER_PANIC
+        });
         drop(node);
         let state = bell.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, _) = bell

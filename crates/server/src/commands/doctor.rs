@@ -8,8 +8,12 @@ use crate::cli::Doctor;
 use crate::error::Error;
 use crate::output::Output;
 
-/// Checks every file of a data directory. The exit status is 1 when something is wrong.
+/// Checks every file of a data directory, after damaged logs were cut if that is asked for. The exit status is 1 when something is wrong.
 pub fn run(arguments: &Doctor, output: &Output) -> Result<ExitCode, Error> {
+    let repairs = match arguments.repair_tail {
+        true => millrace_store::repair_tail(&arguments.data_dir)?,
+        false => Vec::new(),
+    };
     let report = millrace_store::check(&arguments.data_dir)?;
     let findings: Value = report
         .findings
@@ -21,18 +25,32 @@ pub fn run(arguments: &Doctor, output: &Output) -> Result<ExitCode, Error> {
             })
         })
         .collect();
+    let repaired: Value = repairs
+        .iter()
+        .map(|repair| {
+            json!({
+                "path": repair.log.display().to_string(), "offset": repair.end, "bytes": repair.bytes,
+                "copy": repair.copy.display().to_string(),
+            })
+        })
+        .collect();
     let value = json!({
-        "files": report.files, "bytes": report.bytes, "documents": report.documents, "findings": findings,
+        "repaired": repaired, "files": report.files, "bytes": report.bytes, "documents": report.documents, "findings": findings,
     });
     let text = || {
-        let mut lines: Vec<String> = report
-            .findings
+        let mut lines: Vec<String> = repairs
             .iter()
-            .map(|finding| {
-                let at = finding.offset.map_or(String::new(), |offset| format!(", byte {offset}"));
-                format!("{}{at}: {}\n  {}", finding.path.display(), finding.meaning, finding.cure)
+            .map(|repair| {
+                let (log, end, bytes, copy) =
+                    (repair.log.display(), repair.end, repair.bytes, repair.copy.display());
+                format!("{log}: cut at byte {end}; {bytes} bytes of acknowledged writes were cut, and are in {copy}")
             })
             .collect();
+        let findings = report.findings.iter().map(|finding| {
+            let at = finding.offset.map_or(String::new(), |offset| format!(", byte {offset}"));
+            format!("{}{at}: {}\n  {}", finding.path.display(), finding.meaning, finding.cure)
+        });
+        lines.extend(findings);
         let verdict = match report.findings.len() {
             0 => "all is well".to_owned(),
             1 => "1 thing is wrong".to_owned(),

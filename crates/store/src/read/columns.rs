@@ -78,6 +78,21 @@ pub(crate) fn build_all(
     columns
 }
 
+/// As [`build_all`], with all fields in the rest: the layout is asked for nothing.
+pub(crate) fn keep_all(
+    layout: &dyn Layout,
+    document_type: &str,
+    keys: &[ColumnKey],
+    rows: &[Row],
+) -> Vec<Option<Column>> {
+    let of_key = |key: &ColumnKey| match key.form {
+        Form::Value | Form::Tokens => None,
+        Form::Rest => rest(&[], rows),
+        Form::Id | Form::Timestamp | Form::Removed => build(layout, document_type, key, rows),
+    };
+    keys.iter().map(of_key).collect()
+}
+
 /// The fields that no value column holds: those that the layout does not know, and values that are not of the type which it
 /// gives the field.
 fn rest(values: &[(&str, &Column)], rows: &[Row]) -> Option<Column> {

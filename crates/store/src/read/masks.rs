@@ -12,9 +12,10 @@ use millrace_column::{Bytes, Column, ColumnKey, Fixed, PathChoice};
 use millrace_document::DocumentId;
 use millrace_segment::{ChunkInfo, Segment};
 use quick_cache::Weighter;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
+use crate::read::secret::SecretHash;
 use crate::state::marks::Marks;
 
 /// One bit a version, lowest first, in words of 64; `None`: all are set.
@@ -72,22 +73,30 @@ pub(crate) struct Masks {
     pub live: Vec<Mask>,
 }
 
+/// Masks, and what they were made of.
+type MadeMasks = (Vec<u8>, Arc<Masks>);
+
 /// Masks that were made lately, up to a number of bytes.
-pub(crate) struct MaskCache(quick_cache::sync::Cache<u128, Arc<Masks>, ByBytes>);
+pub(crate) struct MaskCache {
+    masks: quick_cache::sync::Cache<u128, Arc<MadeMasks>, ByBytes>,
+    hash: SecretHash,
+}
 
 #[derive(Clone)]
 struct ByBytes;
 
-impl Weighter<u128, Arc<Masks>> for ByBytes {
-    fn weight(&self, _: &u128, masks: &Arc<Masks>) -> u64 {
+impl Weighter<u128, Arc<MadeMasks>> for ByBytes {
+    fn weight(&self, _: &u128, made: &Arc<MadeMasks>) -> u64 {
+        let (identity, masks) = &**made;
         let words = masks.newest.iter().chain(&masks.live).flatten().map(Vec::len).sum::<usize>();
-        (words * 8 + masks.newest.len() * 48 + 128) as u64
+        (words * 8 + masks.newest.len() * 48 + identity.len() + 192) as u64
     }
 }
 
 impl MaskCache {
     pub fn new(bytes: u64) -> Self {
-        MaskCache(quick_cache::sync::Cache::with_weighter(1024, bytes, ByBytes))
+        let masks = quick_cache::sync::Cache::with_weighter(1024, bytes, ByBytes);
+        MaskCache { masks, hash: SecretHash::new() }
     }
 
     /// The masks of a group's chunks in all segments of a bucket.
@@ -109,23 +118,41 @@ impl MaskCache {
             let count = infos().count();
             return Ok(Arc::new(Masks { newest: vec![None; count], live: vec![None; count] }));
         }
-        let name = name(group, sources, dropped, marks);
-        if let Some(masks) = self.0.get(&name) {
+        let identity = identity(group, sources, dropped, marks);
+        let name = self.name(&identity);
+        if let Some(masks) = self.get(name, &identity) {
             return Ok(masks);
         }
         let masks = Arc::new(make(group, sources, dropped, marks)?);
-        self.0.insert(name, Arc::clone(&masks));
+        self.masks.insert(name, Arc::new((identity, Arc::clone(&masks))));
         Ok(masks)
+    }
+
+    fn name(&self, identity: &[u8]) -> u128 {
+        let mut hasher = self.hash.hasher();
+        hasher.update(identity);
+        hasher.digest128()
+    }
+
+    /// The masks of this name, where they are those of what is asked for.
+    fn get(&self, name: u128, identity: &[u8]) -> Option<Arc<Masks>> {
+        let found = self.masks.get(&name).filter(|found| found.0 == identity)?;
+        Some(Arc::clone(&found.1))
     }
 }
 
-fn name(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Marks) -> u128 {
-    let mut hasher = Xxh3::new();
-    let mut number = |number: u64| hasher.update(&number.to_le_bytes());
+/// All that masks depend on, as bytes: segments do not change.
+fn identity(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Marks) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(64 + group.group.len() + group.document_type.len());
+    let mut number = |number: u64| bytes.extend(number.to_le_bytes());
     number(dropped);
     number(group.places.0);
     number(group.places.1);
+    number(u64::from(group.location));
     number(group.document_type.len() as u64);
+    number(group.group.len() as u64);
+    number(sources.len() as u64);
+    sources.iter().for_each(|source| number(source.segment.number()));
     if group.group.is_empty() {
         // Bucket drops reach single documents without a group.
         marks.locations().for_each(|(first, last, timestamp)| {
@@ -133,10 +160,9 @@ fn name(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Ma
             number(timestamp);
         });
     }
-    sources.iter().for_each(|source| number(source.segment.number()));
-    hasher.update(group.document_type.as_bytes());
-    hasher.update(group.group.as_bytes());
-    hasher.digest128()
+    bytes.extend(group.document_type.as_bytes());
+    bytes.extend(group.group.as_bytes());
+    bytes
 }
 
 /// The columns that tell versions apart, for the chunks of one source.
@@ -350,4 +376,27 @@ fn all(documents: usize) -> Vec<u64> {
         *last = (1 << (documents % 64)) - 1;
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_whose_name_collides_are_not_used() {
+        let cache = MaskCache::new(1 << 20);
+        let marks = Marks::new(&[]);
+        let of = |document_type, group, places| GroupIn { document_type, location: 1, group, places };
+        let ann = identity(&of("mail", "gann", (0, 9)), &[], 5, &marks);
+        let name = cache.name(&ann);
+        cache.masks.insert(name, Arc::new((ann.clone(), Arc::default())));
+        assert!(cache.get(name, &ann).is_some());
+        let others = [
+            identity(&of("mail", "gbob", (0, 9)), &[], 5, &marks),
+            identity(&of("mailg", "ann", (0, 9)), &[], 5, &marks),
+            identity(&of("mail", "gann", (1, 9)), &[], 5, &marks),
+            identity(&of("mail", "gann", (0, 9)), &[], 6, &marks),
+        ];
+        assert!(others.iter().all(|other| cache.get(name, other).is_none()));
+    }
 }

@@ -9,6 +9,7 @@ pub(crate) mod get;
 pub(crate) mod masks;
 pub(crate) mod pieces;
 pub(crate) mod reading;
+pub(crate) mod secret;
 pub(crate) mod settled;
 pub(crate) mod sweep;
 pub(crate) mod view;

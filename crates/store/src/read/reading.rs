@@ -21,7 +21,7 @@ use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, document_id, has_a
 use crate::read::pieces::Order;
 use crate::shared::Shared;
 use crate::state::{Bucket, State, is_of_divided};
-use crate::tail::chunk::{self, TailChunk};
+use crate::tail::chunk::TailChunk;
 use crate::tail::{Row, RowKey, TailSnapshot, is_removal};
 use crate::{Error, Layout, ViewScope};
 
@@ -360,8 +360,10 @@ impl<'a> Reading<'a> {
         let pieces = self.order.pieces(keys)?;
         let cache = &self.shared.caches.tail_chunks;
         let named = pieces.into_iter().map(|keys| {
-            let name = chunk::name(self.layout_number, keys.iter().map(|key| key.key.as_slice()));
-            let known = if self.shared.options.paths.is_fast() { cache.get(name) } else { None };
+            let of_rows = || keys.iter().map(|key| key.key.as_slice());
+            let name = cache.name(self.layout_number, of_rows());
+            let is_fast = self.shared.options.paths.is_fast();
+            let known = if is_fast { cache.get(name, self.layout_number, of_rows()) } else { None };
             (known, name, keys)
         });
         let named: Vec<_> = named.collect();
@@ -373,7 +375,8 @@ impl<'a> Reading<'a> {
             let chunk = known.unwrap_or_else(|| {
                 let (rows, bytes) = rows.remove(&place).unwrap_or_default();
                 assert!(rows.len() == keys.len(), "a piece of the tail has a row for each of its keys");
-                let chunk = TailChunk::new(group.document_type, Arc::clone(&self.layout), rows, bytes);
+                let layout = (&self.layout, self.layout_number);
+                let chunk = TailChunk::new(group.document_type, layout, rows, bytes);
                 let chunk = Arc::new(chunk);
                 cache.insert(name, Arc::clone(&chunk));
                 chunk
@@ -411,7 +414,8 @@ impl<'a> Reading<'a> {
         let mut found: BTreeMap<usize, (Vec<Row>, usize)> = BTreeMap::new();
         for ((_, place), row) in keys.into_iter().zip(rows) {
             let (rows, bytes) = found.entry(place).or_default();
-            let (row, more) = row.expect("a row whose key was found in a snapshot is in it still");
+            let (row, more) =
+                row.expect("the keys were read from the same snapshots, and no row is ever taken out of one");
             rows.push(row);
             *bytes += more;
         }

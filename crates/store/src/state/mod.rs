@@ -40,6 +40,8 @@ pub(crate) struct Generation {
     pub bytes: AtomicU64,
     oldest: AtomicU64,
     newest: AtomicU64,
+    /// When it took over the writes; 0 where that is unknown, since it was before the start.
+    began: AtomicU64,
     /// Held while rows are appended.
     appending: Mutex<()>,
     /// Set while nobody appends: nothing is appended from then on.
@@ -56,6 +58,7 @@ impl Generation {
             bytes: AtomicU64::new(0),
             oldest: AtomicU64::new(u64::MAX),
             newest: AtomicU64::new(0),
+            began: AtomicU64::new(0),
             appending: Mutex::default(),
             closed: AtomicBool::new(false),
         }
@@ -98,6 +101,16 @@ impl Generation {
     /// No row has a higher timestamp.
     pub fn newest(&self) -> u64 {
         self.newest.load(Ordering::SeqCst)
+    }
+
+    /// It takes over the writes: what its log has, but for rows whose times were given, is of later times.
+    pub fn begin(&self, now: u64) {
+        self.began.store(now, Ordering::SeqCst);
+    }
+
+    /// Whether neither its log has a mark nor its rows need it.
+    pub fn outlives(&self, mark: &Mark) -> bool {
+        self.began.load(Ordering::SeqCst) > mark.since && self.oldest() > mark.timestamp
     }
 
     /// Counts rows that were appended.
@@ -243,6 +256,27 @@ impl State {
         let mut state = self.clone();
         state.generations.insert(0, state.spare.take()?);
         Some(state)
+    }
+
+    /// Asserts what each state must be, before a manifest says so: else documents would be in no bucket, or in two.
+    pub fn assert_whole(&self) {
+        assert!(!self.generations.is_empty(), "one generation takes the writes");
+        let numbers = || self.generations.iter().map(|generation| generation.number);
+        assert!(
+            numbers().is_sorted_by(|newer, older| newer > older),
+            "generations are in order, the newest first"
+        );
+        let mut next = Some(0);
+        for bucket in &self.buckets {
+            let (first, last) = bucket.places();
+            assert!(
+                next == Some(first),
+                "the buckets are in order, and the one before {} ends where it begins",
+                bucket.id
+            );
+            next = last.checked_add(1);
+        }
+        assert!(next.is_none(), "the buckets cover all keys");
     }
 
     /// The bucket of a reversed location.

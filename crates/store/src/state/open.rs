@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
+use millrace_env::{Disk, RealDisk};
 use millrace_segment::Cache;
 
-use crate::shared::{open_segment, segment_path, tail_path};
+use crate::shared::{open_segment, segment_path, sync_generation, tail_path};
 use crate::state::manifest::Manifest;
 use crate::state::marks::Marks;
 use crate::state::{Bucket, BucketSegment, Generation, State};
@@ -46,6 +47,8 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
     for number in &manifest.generations {
         let directory = tail_path(options, *number);
         let generation = Generation::new(*number, directory.clone(), tails.open(&directory)?);
+        // The start may have put files in order.
+        sync_generation(options, &directory)?;
         let rows = count_rows(&generation)?;
         seen = seen.max(generation.newest());
         let of_generation = marks_of(&*generation.tail)?;
@@ -61,6 +64,7 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
     if generations.is_empty() {
         let directory = tail_path(options, next_number);
         let tail = tails.create(&directory)?;
+        sync_generation(options, &directory)?;
         generations.push(Arc::new(Generation::new(next_number, directory, tail)));
         next_number += 1;
     }
@@ -154,7 +158,7 @@ impl Lock {
     pub fn take(data_dir: &Path) -> Result<Self, Error> {
         let path = data_dir.join("lock");
         let failed = |error: std::io::Error| Error::io(&format!("lock {}", path.display()), &error);
-        std::fs::create_dir_all(data_dir).map_err(failed)?;
+        RealDisk.create_directory(data_dir).map_err(failed)?;
         let file =
             std::fs::File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         for _ in 0..LOCK_TRIES {

@@ -31,7 +31,7 @@ impl Tails for MoodyTails {
         Ok(Arc::new(MoodyTail(FjallTails.open(directory)?, Arc::clone(&self.0))))
     }
 
-    fn check(&self, directory: &Path) -> Result<(), Error> {
+    fn check(&self, directory: &Path) -> Result<Vec<crate::Finding>, Error> {
         FjallTails.check(directory)
     }
 

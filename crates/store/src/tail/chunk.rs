@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_column::{CHUNK_DOCS, Column, ColumnKey};
 use quick_cache::Weighter;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::Layout;
 use crate::read::columns::build;
-use crate::tail::Row;
+use crate::read::secret::SecretHash;
+use crate::tail::{Row, RowKey};
 
 /// A chunk is closed when its rows have so many bytes.
 pub(crate) const CHUNK_BYTES: usize = 8 << 20;
@@ -24,12 +24,34 @@ pub(crate) struct TailChunk {
     bytes: usize,
     document_type: String,
     layout: Arc<dyn Layout>,
+    layout_number: u64,
     built: Mutex<HashMap<ColumnKey, Option<Column>>>,
 }
 
+/// A layout, and how often it was set.
+pub(crate) type NumberedLayout<'a> = (&'a Arc<dyn Layout>, u64);
+
 impl TailChunk {
-    pub fn new(document_type: &str, layout: Arc<dyn Layout>, rows: Vec<Row>, bytes: usize) -> Self {
-        TailChunk { rows, bytes, document_type: document_type.to_owned(), layout, built: Mutex::default() }
+    pub fn new(document_type: &str, layout: NumberedLayout<'_>, rows: Vec<Row>, bytes: usize) -> Self {
+        TailChunk {
+            rows,
+            bytes,
+            document_type: document_type.to_owned(),
+            layout: Arc::clone(layout.0),
+            layout_number: layout.1,
+            built: Mutex::default(),
+        }
+    }
+
+    /// Whether its rows are those of these keys.
+    fn is_of<'a>(&self, layout_number: u64, keys: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
+        self.layout_number == layout_number
+            && self.rows.len() == keys.len()
+            && self
+                .rows
+                .iter()
+                .zip(keys)
+                .all(|(row, key)| RowKey::names(key, &row.document.id, row.timestamp))
     }
 
     /// A column, built when it is asked for first; `None` when no row has a value in it.
@@ -50,7 +72,10 @@ pub(crate) fn is_full(rows: usize, bytes: usize) -> bool {
 }
 
 /// Chunks that views made lately, up to a number of bytes.
-pub(crate) struct TailChunkCache(quick_cache::sync::Cache<u128, Arc<TailChunk>, ByBytes>);
+pub(crate) struct TailChunkCache {
+    chunks: quick_cache::sync::Cache<u128, Arc<TailChunk>, ByBytes>,
+    hash: SecretHash,
+}
 
 #[derive(Clone)]
 struct ByBytes;
@@ -64,25 +89,93 @@ impl Weighter<u128, Arc<TailChunk>> for ByBytes {
 
 impl TailChunkCache {
     pub fn new(bytes: u64) -> Self {
-        TailChunkCache(quick_cache::sync::Cache::with_weighter(256, bytes, ByBytes))
+        let chunks = quick_cache::sync::Cache::with_weighter(256, bytes, ByBytes);
+        TailChunkCache { chunks, hash: SecretHash::new() }
     }
 
-    pub fn get(&self, name: u128) -> Option<Arc<TailChunk>> {
-        self.0.get(&name)
+    /// The name of the chunk of these rows, under a layout.
+    pub fn name<'a>(&self, layout_number: u64, keys: impl Iterator<Item = &'a [u8]>) -> u128 {
+        let mut hasher = self.hash.hasher();
+        hasher.update(&layout_number.to_le_bytes());
+        for key in keys {
+            hasher.update(&(key.len() as u32).to_le_bytes());
+            hasher.update(key);
+        }
+        hasher.digest128()
+    }
+
+    /// The chunk of this name, where it has the rows of these keys.
+    pub fn get<'a>(
+        &self,
+        name: u128,
+        layout_number: u64,
+        keys: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> Option<Arc<TailChunk>> {
+        self.chunks.get(&name).filter(|chunk| chunk.is_of(layout_number, keys))
     }
 
     pub fn insert(&self, name: u128, chunk: Arc<TailChunk>) {
-        self.0.insert(name, chunk);
+        self.chunks.insert(name, chunk);
     }
 }
 
-/// The name of the chunk of these rows, under a layout.
-pub(crate) fn name<'a>(layout_number: u64, keys: impl Iterator<Item = &'a [u8]>) -> u128 {
-    let mut hasher = Xxh3::new();
-    hasher.update(&layout_number.to_le_bytes());
-    for key in keys {
-        hasher.update(&(key.len() as u32).to_le_bytes());
-        hasher.update(key);
+#[cfg(test)]
+mod tests {
+    use millrace_bucket::SortKey;
+    use millrace_document::{DataType, Document, DocumentId, Timestamp};
+
+    use super::*;
+    use crate::tail::row_key;
+
+    struct NoLayout;
+
+    impl Layout for NoLayout {
+        fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
+            None
+        }
+
+        fn build(&self, _: &str, _: &ColumnKey, _: &[&Document]) -> Column {
+            unreachable!("a layout without columns is asked for none")
+        }
+
+        fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
+            None
+        }
+
+        fn data_type(&self, _: &str, _: &str) -> Option<DataType> {
+            None
+        }
     }
-    hasher.digest128()
+
+    fn row(id: &str, timestamp: u64) -> (Vec<u8>, Row) {
+        let id = DocumentId::parse(id).expect("the test's id is one");
+        let timestamp = Timestamp(timestamp);
+        let key = row_key(&SortKey::new(&id), timestamp);
+        (key, Row { document: Document { id, fields: Vec::new() }, timestamp, removed: false })
+    }
+
+    #[test]
+    fn a_chunk_whose_name_collides_is_not_shown() {
+        let cache = TailChunkCache::new(1 << 20);
+        let layout: Arc<dyn Layout> = Arc::new(NoLayout);
+        let (key, of_ann) = row("id:n:mail:g=ann:1", 7);
+        let name = cache.name(1, [key.as_slice()].into_iter());
+        cache.insert(name, Arc::new(TailChunk::new("mail", (&layout, 1), vec![of_ann], 10)));
+        let get =
+            |layout_number, keys: &[&[u8]]| cache.get(name, layout_number, keys.iter().copied()).is_some();
+        assert!(get(1, &[&key]));
+        let others = [
+            ("id:n:mail:g=bob:1", 7),
+            ("id:n:mail:g=ann:1", 8),
+            ("id:n:mail:g=ann:2", 7),
+            ("id:n:mail:g=ann:id:n:mail:g=ann:1", 7),
+        ];
+        for (id, timestamp) in others {
+            assert!(!get(1, &[&row(id, timestamp).0]), "{id} of {timestamp}");
+        }
+        assert!(!get(2, &[&key]) && !get(1, &[&key, &key]) && !get(1, &[]));
+        let hashes =
+            [&cache, &TailChunkCache::new(1)].map(|cache| cache.name(1, [key.as_slice()].into_iter()));
+        assert_ne!(hashes[0], hashes[1], "each cache has a secret of its own");
+    }
 }

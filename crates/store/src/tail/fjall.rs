@@ -1,41 +1,46 @@
+use std::collections::hash_map::RandomState;
+use std::fmt;
 use std::fs::File;
+use std::hash::BuildHasher;
 use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
-use std::sync::Arc;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 use millrace_env::pace;
 use rustix::fs::SeekFrom;
 
-use super::{
-    AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, Tails, check_journals, marks_of,
-};
-use crate::Error;
+use super::beside::{directories_of, remake_beside};
+use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
+use super::log_file::{LOG_NAME, LogContent, LogCut, LogFile};
+use super::{AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, Tails, marks_of};
 use crate::error::is_no_space;
+use crate::{Error, Finding};
 
-/// Generations as fjall databases, with one keyspace for rows and one for marks.
+/// Generations as fjall databases, with one keyspace for rows, one for marks, and one for the links of the
+/// log.
 pub(crate) struct FjallTails;
 
 const ROWS: &str = "rows";
 const MARKS: &str = "marks";
+const LINKS: &str = "links";
 
 /// Rows are sealed long before their memtable has so many bytes, so that none is written twice.
 const MEMTABLE_BYTES: u64 = 1 << 40;
+/// No log is so long that a second one is begun: all rows of a generation are in one.
+const LOG_BYTES: u64 = 1 << 40;
 
 impl Tails for FjallTails {
     fn create(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
         self.delete(directory)?;
-        open_database(directory).map_err(|error| {
+        create_generation(directory).inspect_err(|_| {
             // What stands of it is of no use, and takes space.
             let _ = self.delete(directory);
-            let action = format!("make a generation of the tail in {}", directory.display());
-            match io_error(&error) {
-                Some(source) => Error::io(&action, source),
-                None => Error::Io { action, reason: error.to_string() },
-            }
         })
     }
 
@@ -45,23 +50,44 @@ impl Tails for FjallTails {
     }
 
     fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
-        check_journals(directory)?;
-        open_existing(directory)
+        Ok(open_or_remake(directory)?.0)
     }
 
-    fn check(&self, directory: &Path) -> Result<(), Error> {
-        check_journals(directory)?;
-        // Opening completes what a crash left undone, so it is tried on a copy.
+    fn check(&self, directory: &Path) -> Result<Vec<Finding>, Error> {
+        check_logs(directory)?;
+        let mut findings = Vec::new();
+        let (_, cut) = LogFile::of(directory).check()?;
+        if let Some(LogCut { log, end, bytes, .. }) = cut {
+            findings.push(Finding {
+                path: log,
+                offset: Some(end),
+                meaning: format!(
+                    "a crash interrupted a write, which was not acknowledged: {bytes} bytes of it are there"
+                ),
+                cure: "nothing: the next start cuts them off".to_owned(),
+            });
+        }
         let failed =
             |error: io::Error| Error::io("copy the tail to the directory for temporary files", &error);
-        let copy = tempfile::tempdir().map_err(failed)?;
-        copy_directory(directory, copy.path()).map_err(failed)?;
-        let tail = open_existing(copy.path())?;
+        // Opening completes what a crash left undone, so it is tried on a copy.
+        let root = tempfile::tempdir().map_err(failed)?;
+        let copy = root.path().join("tail/copy");
+        copy_directory(directory, &copy).map_err(failed)?;
+        let (tail, is_remade) = open_or_remake(&copy)?;
+        if is_remade {
+            findings.push(Finding {
+                path: directory.to_owned(),
+                offset: None,
+                meaning: "a file beside the log is damaged or missing; it has no documents".to_owned(),
+                cure: "nothing: the next start makes it again".to_owned(),
+            });
+        }
         marks_of(&*tail)?;
         tail.snapshot().range(&[], None, &mut |key, value| {
             Row::decode(&RowKey::parse(key)?, value)?;
             Ok(ControlFlow::Continue(()))
-        })
+        })?;
+        Ok(findings)
     }
 
     fn delete(&self, directory: &Path) -> Result<(), Error> {
@@ -73,6 +99,78 @@ impl Tails for FjallTails {
             _ => Ok(()),
         }
     }
+}
+
+impl FjallTails {
+    /// Cuts the log of a generation where it is damaged; what is cut is copied. `None`: it is not damaged.
+    ///
+    /// # Errors
+    /// The log cannot be read, copied or cut.
+    pub fn repair(directory: &Path) -> Result<Option<LogCut>, Error> {
+        check_logs(directory)?;
+        LogFile::of(directory).cut_damaged_end(&copies_of(directory))
+    }
+}
+
+/// Copies of what was cut from logs lie here: beside the directory of all generations.
+fn copies_of(directory: &Path) -> PathBuf {
+    directory.ancestors().nth(2).unwrap_or(directory).join("torn")
+}
+
+/// There must be one log and no other: rows in another would be left out.
+fn check_logs(directory: &Path) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::io(&format!("read {}", directory.display()), &error);
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let is_log = path.extension().is_some_and(|extension| extension == "jnl");
+        if is_log && path.file_name().is_some_and(|name| name != LOG_NAME) {
+            let reason = format!(
+                "it is a log beside {LOG_NAME}, and a generation has one; open the directory once with the version that wrote it"
+            );
+            return Err(Error::DataDirectory { path, reason });
+        }
+    }
+    Ok(())
+}
+
+fn create_generation(directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+    let action = || format!("make a generation of the tail in {}", directory.display());
+    let tail = open_database(directory, LogEnd::default()).map_err(|error| match io_error(&error) {
+        Some(source) => Error::io(&action(), source),
+        None => Error::Io { action: action(), reason: error.to_string() },
+    })?;
+    // From the first byte on the log has its salt.
+    tail.write(&mut tail.log(), &tail.rows, Vec::new()).map_err(|error| match error {
+        AppendError::Full => Error::NoSpace { action: action(), reason: "write the log".to_owned() },
+        AppendError::NotDurable(reason) => Error::Io { action: action(), reason },
+    })?;
+    sync_files(directory).map_err(|error| Error::io(&action(), &error))?;
+    Ok(Arc::new(tail))
+}
+
+/// Makes the contents of all files durable. The embedded store does so with those that it needs; a start does
+/// not rely on that.
+fn sync_files(directory: &Path) -> io::Result<()> {
+    for inside in directories_of(directory)? {
+        for entry in std::fs::read_dir(inside)? {
+            let path = entry?.path();
+            match File::open(&path).and_then(|file| file.sync_all()) {
+                // What the embedded store has taken away meanwhile it does not need.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A database without rows.
+fn make_empty(directory: &Path) -> io::Result<()> {
+    let made = open_database(directory, LogEnd::default());
+    made.map(drop).map_err(|error| {
+        let kind = io_error(&error).map_or(io::ErrorKind::Other, io::Error::kind);
+        io::Error::new(kind, error.to_string())
+    })
 }
 
 /// Logs are filled in pieces of so much, so that nobody's sync waits for more.
@@ -105,8 +203,9 @@ const FREED_AT_ONCE: u64 = 2 << 20;
 /// with so much time between them.
 const FREED_EVERY: Duration = Duration::from_millis(2);
 
-/// Makes the large files of a directory small, a piece at a time. A file system that tells the disk which space comes free does so
-/// at once, and for a whole log that can take so long that the syncs of the next log wait.
+/// Makes the large files of a directory small, a piece at a time. A file system that tells the disk which
+/// space comes free does so at once, and for a whole log that can take so long that the syncs of the next log
+/// wait.
 fn shrink_files(directory: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
@@ -140,24 +239,83 @@ fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn open_existing(directory: &Path) -> Result<Arc<dyn Tail>, Error> {
-    open_database(directory).map_err(|error| match io_error(&error) {
-        Some(source) if is_no_space(source) => {
-            Error::io(&format!("open the tail in {}", directory.display()), source)
+/// Opens a generation that was written before. Returns also whether the files beside the log had to be made
+/// again.
+fn open_or_remake(directory: &Path) -> Result<(Arc<dyn Tail>, bool), Error> {
+    check_logs(directory)?;
+    let log = LogFile::of(directory).cut_torn_end(&copies_of(directory))?;
+    match open_existing(directory, &log) {
+        Ok(tail) => Ok((Arc::new(tail), false)),
+        Err(error @ Error::NoSpace { .. }) => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "the files beside the log of the tail are damaged; they have no documents, and are made again");
+            let action = format!("make the files beside the log in {} again", directory.display());
+            remake_beside(directory, make_empty).map_err(|error| Error::io(&action, &error))?;
+            Ok((Arc::new(open_existing(directory, &log)?), true))
         }
-        _ => Error::Tail {
-            action: "open the tail",
-            reason: format!("{}: {error}; run `millrace doctor`", directory.display()),
-        },
-    })
+    }
 }
 
-fn open_database(directory: &Path) -> Result<Arc<dyn Tail>, fjall::Error> {
-    let database = Database::builder(directory).worker_threads(1).cache_size(1 << 20).open()?;
+/// Opens a generation, and compares what the embedded store has of it with its log.
+fn open_existing(directory: &Path, log: &LogContent) -> Result<FjallTail, Error> {
+    let failed = |reason: &dyn fmt::Display| Error::Tail {
+        action: "open the tail",
+        reason: format!("{}: {reason}; run `millrace doctor`", directory.display()),
+    };
+    // Of files that are damaged the embedded store may expect what is not so.
+    let opened = catch_unwind(|| open_database(directory, log.end));
+    let tail = opened.map_err(|_| failed(&"a file beside the log is damaged"))?.map_err(|error| {
+        match io_error(&error) {
+            Some(source) if is_no_space(source) => {
+                Error::io(&format!("open the tail in {}", directory.display()), source)
+            }
+            _ => failed(&error),
+        }
+    })?;
+    let keyspaces = [Some(&tail.rows), Some(&tail.marks), tail.links.as_ref()];
+    let numbers: Vec<u64> = keyspaces.iter().flatten().map(|keyspace| keyspace.id()).collect();
+    for keyspace in [&tail.rows, &tail.marks] {
+        let found = keyspace.len().map_err(|error| failed(&error))?;
+        let written = log.keys.count(keyspace.id());
+        if found != written || !log.keys.are_within(&numbers) {
+            let name = keyspace.name();
+            return Err(failed(&format!("of {written} {name} in the log, {found} were found")));
+        }
+    }
+    Ok(tail)
+}
+
+fn open_database(directory: &Path, end: LogEnd) -> Result<FjallTail, fjall::Error> {
+    let builder = Database::builder(directory).worker_threads(1).cache_size(1 << 20);
+    let database = builder.max_journaling_size(LOG_BYTES).open()?;
     let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
     let rows = database.keyspace(ROWS, options)?;
     let marks = database.keyspace(MARKS, options)?;
-    Ok(Arc::new(FjallTail { database, rows, marks }))
+    // Earlier versions made generations without; on a full disk those stay so, and the store starts all the
+    // same.
+    let links = match database.keyspace(LINKS, options) {
+        Err(error) if io_error(&error).is_some_and(is_no_space) => None,
+        links => Some(links?),
+    };
+    let log = Mutex::new(LogEnd { salt: Some(end.salt.unwrap_or_else(new_salt)), ..end });
+    Ok(FjallTail {
+        database,
+        rows,
+        marks,
+        links,
+        log,
+        has_failed: AtomicBool::new(false),
+        directory: directory.to_owned(),
+    })
+}
+
+/// Random bytes that cannot be foreseen.
+fn new_salt() -> LogSalt {
+    let [first, second] = [0, 1].map(|number: u8| RandomState::new().hash_one(number).to_le_bytes());
+    let mut salt = LogSalt::default();
+    salt[..8].copy_from_slice(&first);
+    salt[8..].copy_from_slice(&second);
+    salt
 }
 
 /// What the system said, where it did.
@@ -176,6 +334,13 @@ struct FjallTail {
     database: Database,
     rows: Keyspace,
     marks: Keyspace,
+    /// `None` in a generation of an earlier version, as long as the disk is full.
+    links: Option<Keyspace>,
+    /// Where the log ends; held while a batch is written.
+    log: Mutex<LogEnd>,
+    /// A batch could not be written: nothing is written after it.
+    has_failed: AtomicBool,
+    directory: PathBuf,
 }
 
 impl Tail for FjallTail {
@@ -202,19 +367,69 @@ impl Tail for FjallTail {
 }
 
 impl FjallTail {
+    fn log(&self) -> MutexGuard<'_, LogEnd> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Writes all of a batch or nothing, durably.
     fn commit(&self, keyspace: &Keyspace, entries: Vec<KeyValue>) -> Result<(), AppendError> {
+        self.write(&mut self.log(), keyspace, entries)
+    }
+
+    fn write(
+        &self,
+        log: &mut LogEnd,
+        keyspace: &Keyspace,
+        entries: Vec<KeyValue>,
+    ) -> Result<(), AppendError> {
+        assert!(
+            !self.has_failed.load(Ordering::SeqCst),
+            "a generation takes no rows after a write of it failed"
+        );
+        let has_rows = !entries.is_empty();
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        let mut measure = BatchMeasure::default();
+        if let Some(links) = &self.links {
+            let link = log.link().encode();
+            measure.add_link(links.id(), &link);
+            batch.insert(links, LINK_KEY.as_slice(), link);
+        }
         for (key, value) in entries {
+            measure.add(keyspace.id(), &key, &value);
             batch.insert(keyspace, key, value);
         }
-        batch.commit().map_err(|error| {
-            if io_error(&error).is_some_and(is_no_space) {
-                AppendError::Full
-            } else {
-                AppendError::NotDurable(error.to_string())
+        let committed = batch.commit();
+        if committed.is_ok() {
+            *log = measure.after(log, has_rows);
+        }
+        committed.map_err(|error| self.fail(log, &error))
+    }
+
+    /// A batch could not be written: some of it may be in the log, and the rest in a buffer that the embedded
+    /// store writes out when it is closed. Whoever is told that there is no space must not find the batch at
+    /// the next start.
+    fn fail(&self, log: &LogEnd, error: &fjall::Error) -> AppendError {
+        self.has_failed.store(true, Ordering::SeqCst);
+        if !io_error(error).is_some_and(is_no_space) {
+            return AppendError::NotDurable(error.to_string());
+        }
+        match LogFile::of(&self.directory).mark_end(log.bytes) {
+            Ok(()) => AppendError::Full,
+            Err(marking) => {
+                AppendError::NotDurable(format!("{error}; and the log could not be cut: {marking}"))
             }
-        })
+        }
+    }
+}
+
+impl Drop for FjallTail {
+    /// Closes the log with a link alone, which says that all before it was acknowledged.
+    fn drop(&mut self) {
+        let mut log = *self.log();
+        if log.has_rows && self.links.is_some() && !self.has_failed.load(Ordering::SeqCst) {
+            // Without it, too, the log is whole.
+            let _ = self.write(&mut log, &self.rows, Vec::new());
+        }
     }
 }
 
@@ -237,3 +452,7 @@ impl TailSnapshot for FjallSnapshot {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "fjall_tests.rs"]
+mod tests;

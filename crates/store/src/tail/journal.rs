@@ -1,110 +1,288 @@
 //! Tells a log that a crash cut short from one that is damaged.
 //!
-//! The embedded store takes whatever does not parse for the end of its log, and cuts it there: right after a crash, but wrong
-//! after a bit has flipped, because acknowledged rows may follow. So the log is read before it is opened. Batches are made
-//! durable one by one; hence at most the last can be incomplete. A log is damaged when after a batch that does not parse
-//! comes one that does, or when the last batch was written to its end and still does not parse.
+//! Batches are made durable one by one, and the next is not written before. Hence at most the last can be
+//! incomplete: it was not acknowledged, and is **torn**. All before it were acknowledged: one that does not
+//! parse is **damaged**.
 //!
-//! A batch is `1, items u32, sequence u64`, then items `2, kind u8, compression u8, keyspace u64, key length u16, length u32,
-//! stored length u32, key, value`, then `3, xxh3 of the items u64, "FJL\x03"`; numbers are little-endian. Zeros follow the last.
+//! A batch is `1, items u32, sequence u64`, then items `2, kind u8, compression u8, keyspace u64, key length
+//! u16, length u32, stored length u32, key, value`, then `3, xxh3 of the items u64, "FJL\x03"`; numbers are
+//! little-endian. Zeros follow the last.
+//!
+//! The first item of a batch is its **link**: the log's salt, the byte at which the batch begins, and the
+//! checksum of the batch before it. The salt is random, and no client learns it. So bytes within a document
+//! are never taken for a batch, nor are bytes of a batch that stand at another place. Batches of earlier
+//! versions have no link; a log can have both kinds.
+//!
+//! The rest of a log after its last whole batch is judged so:
+//! 1. A batch that belongs to the log stands in it: what is before that was acknowledged, and is damaged.
+//! 2. It ends as a batch does and none of its sectors is blank: it was written to its end, and is damaged. A write that did not
+//!    come to its end leaves sectors of zeros, as the log is zeros before, or is cut short.
+//! 3. Otherwise it is torn.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Seek};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::collections::{BTreeMap, HashSet};
 
-use rustix::fs::{SeekFrom, seek};
-use xxhash_rust::xxh3::xxh3_64;
-
-use crate::Error;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 const START: u8 = 1;
 const ITEM: u8 = 2;
 const END: u8 = 3;
 const MAGIC: &[u8; 4] = b"FJL\x03";
+const BATCH_HEADER: usize = 13;
+const BATCH_END: usize = 13;
 const ITEM_HEADER: usize = 21;
-const PAGE: usize = 4096;
-/// Zeros at the end of a log are looked through in pieces of so much.
-const PIECE: usize = 256 << 10;
+/// The smallest unit in which a disk writes.
+const SECTOR: usize = 512;
+/// Candidates for a batch without a link are hashed up to so many bytes in all, so that a log made on purpose
+/// cannot hold up a start.
+const HASHED_MAX: u64 = 4 << 30;
 
-/// Checks the logs of a generation.
-pub(crate) fn check_journals(directory: &Path) -> Result<(), Error> {
-    let failed = |path: &Path, error: io::Error| Error::Io {
-        action: format!("read {}", path.display()),
-        reason: error.to_string(),
-    };
-    for entry in fs::read_dir(directory).map_err(|error| failed(directory, error))? {
-        let path = entry.map_err(|error| failed(directory, error))?.path();
-        if path.extension().is_some_and(|extension| extension == "jnl") {
-            let bytes = read_written(&path).map_err(|error| failed(&path, error))?;
-            check(&bytes).map_err(|(offset, reason)| Error::Corrupt {
-                path,
-                offset: offset as u64,
-                reason: reason.to_owned(),
-            })?;
-        }
-    }
-    Ok(())
+/// The key of a link. No row and no mark has a key of this length.
+pub(crate) const LINK_KEY: &[u8; 4] = b"link";
+const LINK_VERSION: u8 = 1;
+const LINK_BYTES: usize = 1 + 16 + 8 + 8;
+
+/// Random bytes that all links of a log have in common.
+pub(crate) type LogSalt = [u8; 16];
+
+/// What joins a batch to its log and to the batch before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BatchLink {
+    pub salt: LogSalt,
+    /// The byte of the log at which the batch begins.
+    pub begin: u64,
+    /// The checksum of the batch before; 0 for the first.
+    pub before: u64,
 }
 
-/// The bytes of a file up to its last one that is not zero: logs are made long at once, as holes or as zeros, which need not be in memory.
-fn read_written(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let mut length = 0;
-    loop {
-        match seek(&file, SeekFrom::Data(length)) {
-            Ok(data) => length = seek(&file, SeekFrom::Hole(data))?,
-            Err(rustix::io::Errno::NXIO) => break,
-            // A file system that does not know holes.
-            Err(_) => {
-                length = file.metadata()?.len();
-                break;
-            }
-        }
+impl BatchLink {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut value = Vec::with_capacity(LINK_BYTES);
+        value.push(LINK_VERSION);
+        value.extend(self.salt);
+        value.extend(self.begin.to_le_bytes());
+        value.extend(self.before.to_le_bytes());
+        value
     }
-    let mut piece = vec![0; PIECE];
-    while length > 0 {
-        let from = length.saturating_sub(PIECE as u64);
-        let piece = &mut piece[..(length - from) as usize];
-        file.read_exact_at(piece, from)?;
-        if let Some(last) = piece.iter().rposition(|byte| *byte != 0) {
-            length = from + last as u64 + 1;
-            break;
-        }
-        length = from;
+
+    fn decode(value: &[u8]) -> Option<Self> {
+        let (LINK_VERSION, rest) = value.split_first().map(|(version, rest)| (*version, rest))? else {
+            return None;
+        };
+        let (salt, rest) = rest.split_first_chunk::<16>()?;
+        let (begin, rest) = rest.split_first_chunk::<8>()?;
+        let before: [u8; 8] = rest.try_into().ok()?;
+        let (begin, before) = (u64::from_le_bytes(*begin), u64::from_le_bytes(before));
+        Some(BatchLink { salt: *salt, begin, before })
     }
-    file.rewind()?;
-    let mut bytes = Vec::with_capacity(length as usize);
-    file.take(length).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
-/// Where the damage is, and what it is.
-fn check(bytes: &[u8]) -> Result<(), (usize, &'static str)> {
+/// The end of a log, from which it goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LogEnd {
+    /// Bytes of the whole batches.
+    pub bytes: u64,
+    /// The checksum of the last batch.
+    pub checksum: u64,
+    /// The salt of the last link.
+    pub salt: Option<LogSalt>,
+    /// Whether the last batch has a link.
+    pub is_linked: bool,
+    /// Whether the last batch has more than a link.
+    pub has_rows: bool,
+    /// The sequence number of the last batch.
+    pub sequence: Option<u64>,
+}
+
+impl LogEnd {
+    /// The link of the next batch.
+    ///
+    /// # Panics
+    /// The log has no salt yet.
+    pub fn link(&self) -> BatchLink {
+        let salt = self.salt.expect("a log gets its salt before the first link is made");
+        BatchLink { salt, begin: self.bytes, before: self.checksum }
+    }
+}
+
+/// The size and the checksum of a batch that is about to be written.
+#[derive(Default)]
+pub(crate) struct BatchMeasure {
+    items: Xxh3,
+    bytes: u64,
+    is_linked: bool,
+}
+
+impl BatchMeasure {
+    /// The link, which comes first.
+    pub fn add_link(&mut self, keyspace: u64, link: &[u8]) {
+        self.is_linked = true;
+        self.add(keyspace, LINK_KEY, link);
+    }
+
+    /// One more item.
+    pub fn add(&mut self, keyspace: u64, key: &[u8], value: &[u8]) {
+        let mut header = [0; ITEM_HEADER];
+        header[0] = ITEM;
+        header[3..11].copy_from_slice(&keyspace.to_le_bytes());
+        header[11..13].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        header[13..17].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        header[17..21].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        [&header[..], key, value].iter().for_each(|part| self.items.update(part));
+        self.bytes += (ITEM_HEADER + key.len() + value.len()) as u64;
+    }
+
+    /// The end of the log once the batch is in it.
+    pub fn after(&self, end: &LogEnd, has_rows: bool) -> LogEnd {
+        let bytes = end.bytes + self.bytes + (BATCH_HEADER + BATCH_END) as u64;
+        LogEnd { bytes, checksum: self.items.digest(), is_linked: self.is_linked, has_rows, ..*end }
+    }
+}
+
+/// The rest of a log after its last whole batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogRest {
+    /// Zeros, or nothing.
+    Blank,
+    /// So many bytes of a batch that was not acknowledged.
+    Torn(u64),
+    /// A batch that was acknowledged.
+    Damaged(&'static str),
+}
+
+/// A log, judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogVerdict {
+    pub end: LogEnd,
+    pub rest: LogRest,
+    pub keys: LogKeys,
+}
+
+/// The keys in the whole batches of a log, by the number of their keyspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LogKeys(BTreeMap<u64, HashSet<u64>>);
+
+impl LogKeys {
+    /// Different keys in a keyspace, about: as many as have different hashes.
+    pub fn count(&self, keyspace: u64) -> usize {
+        self.0.get(&keyspace).map_or(0, HashSet::len)
+    }
+
+    /// Whether all keys are in one of these keyspaces.
+    pub fn are_within(&self, keyspaces: &[u64]) -> bool {
+        self.0.keys().all(|keyspace| keyspaces.contains(keyspace))
+    }
+
+    /// The keys of a whole batch.
+    fn add(&mut self, bytes: &[u8], items: std::ops::Range<usize>) {
+        let mut items = &bytes[items];
+        while let Some((header, rest)) = items.split_at_checked(ITEM_HEADER) {
+            let header = ItemHeader::read(header).expect("the items of a whole batch have headers");
+            self.0.entry(header.keyspace).or_default().insert(xxh3_64(&rest[..header.key]));
+            items = &rest[header.key + header.value..];
+        }
+    }
+}
+
+/// What stands before the key and the value of an item.
+struct ItemHeader {
+    keyspace: u64,
+    /// Bytes of the key.
+    key: usize,
+    /// Bytes of the value, as they are stored.
+    value: usize,
+}
+
+impl ItemHeader {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let header = bytes.first_chunk::<ITEM_HEADER>().filter(|header| header[0] == ITEM)?;
+        Some(ItemHeader {
+            keyspace: u64::from_le_bytes(header[3..11].try_into().ok()?),
+            key: usize::from(u16::from_le_bytes(header[11..13].try_into().ok()?)),
+            value: u32::from_le_bytes(header[17..21].try_into().ok()?) as usize,
+        })
+    }
+}
+
+/// Judges a log; `bytes` may leave out zeros at its end.
+pub(crate) fn judge(bytes: &[u8]) -> LogVerdict {
+    let mut end = LogEnd::default();
+    let mut keys = LogKeys::default();
     let mut at = 0;
-    let mut sequence = None;
-    while let Some((next, number)) = batch(bytes, at) {
-        if sequence.is_some_and(|before| number <= before) {
-            return Err((at, "batches of the log are out of order"));
+    while let Some(batch) = Batch::at(bytes, at) {
+        let out_of_order = end.sequence.is_some_and(|before| batch.sequence <= before);
+        let misplaced = batch.link.is_some_and(|link| !end.precedes(&link));
+        if out_of_order || misplaced {
+            let reason = "a batch of the log is not the one that was written after the one before it";
+            return LogVerdict { end, rest: LogRest::Damaged(reason), keys };
         }
-        sequence = Some(number);
-        at = next;
+        keys.add(bytes, batch.items.clone());
+        at = batch.next;
+        end = LogEnd {
+            bytes: at as u64,
+            checksum: batch.checksum,
+            salt: batch.link.map(|link| link.salt).or(end.salt),
+            is_linked: batch.link.is_some(),
+            has_rows: batch.count > u32::from(batch.link.is_some()),
+            sequence: Some(batch.sequence),
+        };
     }
-    // Zeros follow the last batch.
-    let Some(last) = bytes[at..].iter().rposition(|byte| *byte != 0) else { return Ok(()) };
-    let end = at + last + 1;
-    // What is left does not parse. Torn, or damaged?
-    let left = &bytes[at..end];
-    if (1..left.len()).any(|skip| left[skip] == START && batch(left, skip).is_some()) {
-        return Err((at, "a batch of the log does not fit its checksum, and batches follow it"));
+    let rest = match bytes[at..].iter().rposition(|byte| *byte != 0) {
+        None => LogRest::Blank,
+        Some(last) => judge_rest(bytes, at + last + 1, &end),
+    };
+    LogVerdict { end, rest, keys }
+}
+
+/// Judges what is between the last whole batch and the last byte that is not zero.
+fn judge_rest(bytes: &[u8], to: usize, end: &LogEnd) -> LogRest {
+    let at = end.bytes as usize;
+    if has_successor(&bytes[..to], at, end) {
+        return LogRest::Damaged("a batch of the log does not fit its checksum, and batches follow it");
     }
-    let page_is_missing = (at.next_multiple_of(PAGE)..end)
-        .step_by(PAGE)
-        .any(|page| bytes[page..end.min(page + PAGE)].iter().all(|byte| *byte == 0));
-    if ends_like_a_batch(left) && !page_is_missing {
-        return Err((at, "the last batch of the log was written to its end, but does not fit its checksum"));
+    if ends_like_a_batch(&bytes[at..to]) && !has_blank_sector(bytes, at, to) {
+        return LogRest::Damaged(
+            "the last batch of the log was written to its end, but does not fit its checksum",
+        );
     }
-    Ok(())
+    LogRest::Torn((to - at) as u64)
+}
+
+/// Whether a batch that belongs to the log stands somewhere after the byte at which it would go on.
+fn has_successor(bytes: &[u8], at: usize, end: &LogEnd) -> bool {
+    let mut hashed = 0;
+    let starts = (at + 1..bytes.len()).filter(|start| bytes[*start] == START);
+    match end.salt.filter(|_| end.is_linked) {
+        Some(salt) => starts.into_iter().any(|start| is_linked_batch(bytes, start, &salt)),
+        None => starts.into_iter().any(|start| is_plain_batch(bytes, start, end, &mut hashed)),
+    }
+}
+
+fn is_linked_batch(bytes: &[u8], start: usize, salt: &LogSalt) -> bool {
+    let belongs = |link: BatchLink| link.salt == *salt && link.begin == start as u64;
+    link_at(bytes, start).is_some_and(belongs) && Batch::at(bytes, start).is_some()
+}
+
+/// Whether a batch of a version that wrote no links stands here. A client can make such bytes; so its
+/// sequence number must fit.
+fn is_plain_batch(bytes: &[u8], start: usize, end: &LogEnd, hashed: &mut u64) -> bool {
+    let at = end.bytes as usize;
+    let skipped = ((start - at) / (BATCH_HEADER + BATCH_END)) as u64 + 2;
+    let fits = |sequence: u64| match end.sequence {
+        Some(before) => sequence > before && sequence <= before.saturating_add(skipped),
+        None => sequence <= skipped + 1024,
+    };
+    let Some(frame) = Frame::at(bytes, start).filter(|frame| frame.count > 0 && fits(frame.sequence)) else {
+        return false;
+    };
+    *hashed += (frame.items.end - frame.items.start) as u64;
+    *hashed <= HASHED_MAX && frame.is_whole(bytes)
+}
+
+/// Whether one of the sectors between two places of the log has nothing but zeros there.
+fn has_blank_sector(bytes: &[u8], from: usize, to: usize) -> bool {
+    let first = from - from % SECTOR;
+    let mut sectors = (first..to).step_by(SECTOR).map(|sector| sector.max(from)..to.min(sector + SECTOR));
+    sectors.any(|sector| bytes[sector].iter().all(|byte| *byte == 0))
 }
 
 /// Whether the bytes end as a batch does, but for one flipped bit.
@@ -113,90 +291,79 @@ fn ends_like_a_batch(bytes: &[u8]) -> bool {
     (u32::from_le_bytes(*last) ^ u32::from_le_bytes(*MAGIC)).count_ones() <= 1
 }
 
-/// The whole batch at `at`: where it ends, and its sequence number.
-fn batch(bytes: &[u8], at: usize) -> Option<(usize, u64)> {
-    let header = bytes.get(at..at + 13)?;
-    if header[0] != START {
-        return None;
+impl LogEnd {
+    /// Whether a link is one of a batch that stands here.
+    fn precedes(&self, link: &BatchLink) -> bool {
+        let of_log = self.salt.is_none_or(|salt| salt == link.salt);
+        of_log && link.begin == self.bytes && link.before == self.checksum
     }
-    let items = u32::from_le_bytes(header[1..5].try_into().ok()?);
-    let sequence = u64::from_le_bytes(header[5..].try_into().ok()?);
-    let first = at + 13;
-    let mut next = first;
-    for _ in 0..items {
-        let header = bytes.get(next..next + ITEM_HEADER)?;
-        if header[0] != ITEM {
+}
+
+/// The parts of a batch, whose checksum was not compared.
+struct Frame {
+    count: u32,
+    sequence: u64,
+    items: std::ops::Range<usize>,
+    checksum: u64,
+}
+
+impl Frame {
+    fn at(bytes: &[u8], at: usize) -> Option<Self> {
+        let header = bytes.get(at..at + BATCH_HEADER)?;
+        if header[0] != START {
             return None;
         }
-        let key = u16::from_le_bytes(header[11..13].try_into().ok()?) as usize;
-        let value = u32::from_le_bytes(header[17..21].try_into().ok()?) as usize;
-        next = next.checked_add(ITEM_HEADER + key + value)?;
+        let count = u32::from_le_bytes(header[1..5].try_into().ok()?);
+        let sequence = u64::from_le_bytes(header[5..].try_into().ok()?);
+        let first = at + BATCH_HEADER;
+        let mut next = first;
+        for _ in 0..count {
+            let header = ItemHeader::read(bytes.get(next..)?)?;
+            next = next.checked_add(ITEM_HEADER + header.key + header.value)?;
+        }
+        let end = bytes.get(next..next + BATCH_END)?;
+        let checksum = u64::from_le_bytes(end[1..9].try_into().ok()?);
+        let ends = end[0] == END && &end[9..] == MAGIC;
+        ends.then_some(Frame { count, sequence, items: first..next, checksum })
     }
-    let items = bytes.get(first..next)?;
-    let end = bytes.get(next..next + 13)?;
-    let checksum = u64::from_le_bytes(end[1..9].try_into().ok()?);
-    (end[0] == END && &end[9..] == MAGIC && checksum == xxh3_64(items)).then_some((next + 13, sequence))
+
+    fn is_whole(&self, bytes: &[u8]) -> bool {
+        self.checksum == xxh3_64(&bytes[self.items.clone()])
+    }
+}
+
+/// A whole batch.
+struct Batch {
+    count: u32,
+    sequence: u64,
+    checksum: u64,
+    link: Option<BatchLink>,
+    items: std::ops::Range<usize>,
+    /// The byte after it.
+    next: usize,
+}
+
+impl Batch {
+    /// The whole batch that begins at a byte.
+    fn at(bytes: &[u8], at: usize) -> Option<Self> {
+        let frame = Frame::at(bytes, at).filter(|frame| frame.is_whole(bytes))?;
+        let Frame { count, sequence, items, checksum } = frame;
+        let next = items.end + BATCH_END;
+        Some(Batch { count, sequence, checksum, link: link_at(bytes, at), items, next })
+    }
+}
+
+/// The link of the batch that begins at a byte, where its first item is one.
+fn link_at(bytes: &[u8], at: usize) -> Option<BatchLink> {
+    let item = bytes.get(at + BATCH_HEADER..)?;
+    let header = ItemHeader::read(item)?;
+    if header.key != LINK_KEY.len() || header.value != LINK_BYTES {
+        return None;
+    }
+    let (key, value) = item.get(ITEM_HEADER..ITEM_HEADER + header.key + header.value)?.split_at(header.key);
+    if key == LINK_KEY { BatchLink::decode(value) } else { None }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn write_batch(out: &mut Vec<u8>, sequence: u64, value: &[u8]) {
-        out.push(START);
-        out.extend(1u32.to_le_bytes());
-        out.extend(sequence.to_le_bytes());
-        let mut item = vec![ITEM, 0, 0];
-        item.extend(1u64.to_le_bytes());
-        item.extend(3u16.to_le_bytes());
-        item.extend((value.len() as u32).to_le_bytes());
-        item.extend((value.len() as u32).to_le_bytes());
-        item.extend(b"key");
-        item.extend(value);
-        out.extend(&item);
-        out.push(END);
-        out.extend(xxh3_64(&item).to_le_bytes());
-        out.extend(MAGIC);
-    }
-
-    fn log() -> Vec<u8> {
-        let mut log = Vec::new();
-        (1..=3).for_each(|sequence| write_batch(&mut log, sequence, &[sequence as u8; 9000]));
-        log
-    }
-
-    #[test]
-    fn a_log_cut_anywhere_is_torn_and_not_damaged() {
-        let whole = log();
-        for cut in (1..9000).step_by(37).chain(1..60) {
-            let mut torn = whole[..whole.len() - cut].to_vec();
-            torn.extend([0; 5000]);
-            assert_eq!(check(&torn), Ok(()), "cut by {cut}");
-        }
-    }
-
-    #[test]
-    fn a_page_that_never_came_to_the_disk_is_torn_and_not_damaged() {
-        let mut torn = log();
-        let page = (torn.len() / 3 * 2).next_multiple_of(PAGE);
-        assert!(page + PAGE < torn.len(), "the page lies inside the last batch");
-        torn[page..page + PAGE].fill(0);
-        assert_eq!(check(&torn), Ok(()));
-    }
-
-    #[test]
-    fn every_flipped_bit_is_damage() {
-        let whole = log();
-        for at in 0..whole.len() {
-            // Of a batch's sequence number only the order is told.
-            let in_batch = at % (whole.len() / 3);
-            if (5..13).contains(&in_batch) || (300..8700).contains(&in_batch) && at % 97 != 0 {
-                continue;
-            }
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1 << (at % 8);
-            damaged.extend([0; 100]);
-            assert!(check(&damaged).is_err(), "byte {at}");
-        }
-    }
-}
+#[path = "journal_tests.rs"]
+mod tests;

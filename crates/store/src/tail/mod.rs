@@ -6,9 +6,11 @@
 //!
 //! [`Tail`] is the seam to the store that is embedded; nothing outside this folder names it.
 
+pub(crate) mod beside;
 pub(crate) mod chunk;
 mod fjall;
 mod journal;
+mod log_file;
 mod row;
 
 use std::ops::ControlFlow;
@@ -16,13 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use self::fjall::FjallTails;
-use journal::check_journals;
+pub(crate) use log_file::LogCut;
 pub(crate) use row::{
     KEY_LIMIT, Row, RowKey, encode_fields, encode_put, encode_removed, is_removal, row_key,
 };
 
-use crate::Error;
 use crate::state::marks::Mark;
+use crate::{Error, Finding};
 
 /// Key and value of a row.
 pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
@@ -54,7 +56,7 @@ pub(crate) trait TailSnapshot {
 /// Rows could not be added.
 #[derive(Debug, Clone)]
 pub(crate) enum AppendError {
-    /// There is no space. The generation takes no more rows; another may.
+    /// There is no space. None of the rows is found at a later start. The generation takes no more rows; another may.
     Full,
     /// They could not be made durable. What the disk holds of them is unknown.
     NotDurable(String),
@@ -77,11 +79,17 @@ pub(crate) trait Tails: Send + Sync {
     /// what cannot be written is left.
     fn lay_out(&self, directory: &Path, bytes: u64);
 
-    /// A generation that was written before. Fails when its log is damaged other than by a crash.
+    /// A generation that was written before. What a crash left of a write that was not acknowledged is cut off its log.
+    ///
+    /// # Errors
+    /// The log is damaged where it was acknowledged.
     fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error>;
 
-    /// Reads a generation that no one has open, without changing it.
-    fn check(&self, directory: &Path) -> Result<(), Error>;
+    /// Reads a generation that no one has open, without changing it. Returns what the next start mends by itself.
+    ///
+    /// # Errors
+    /// The log is damaged where it was acknowledged; a row cannot be read.
+    fn check(&self, directory: &Path) -> Result<Vec<Finding>, Error>;
 
     /// Deletes the files of a generation that no one reads any more.
     fn delete(&self, directory: &Path) -> Result<(), Error>;

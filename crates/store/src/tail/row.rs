@@ -86,6 +86,17 @@ impl<'a> RowKey<'a> {
         })
     }
 
+    /// Whether a key is that of a version of a document.
+    pub fn names(key: &[u8], id: &DocumentId, timestamp: Timestamp) -> bool {
+        let parts = || {
+            let (sort_key, suffix) = key.split_at_checked(key.len().checked_sub(SUFFIX)?)?;
+            let rest = sort_key.get(4..)?;
+            let group_end = rest.iter().position(|byte| *byte == 0)?;
+            Some((rest.get(group_end + 5..)?, &suffix[1..]))
+        };
+        parts() == Some((id.as_str().as_bytes(), &(!timestamp.0).to_be_bytes()))
+    }
+
     /// All bits of the reversed location, from both of their places in the key.
     pub fn reversed_location(&self) -> u64 {
         reversed_location(self.sort_key)

@@ -27,15 +27,17 @@ pub(crate) fn should_split(bucket: &Bucket, tuning: &Tuning) -> bool {
 /// Does the work, one piece at a time.
 pub(crate) struct Maintenance {
     shared: Arc<Shared>,
-    /// Buckets that cannot be split or merged now.
+    /// Buckets on which work failed.
     rests: Rests,
+    /// Buckets that are large and cannot be split now. They are merged all the same.
+    unsplittable: Rests,
     pruning: Pruning,
 }
 
 impl Maintenance {
     pub fn new(shared: Arc<Shared>) -> Self {
         let pruning = Pruning::new(shared.timestamps.now().0);
-        Maintenance { shared, rests: Rests::default(), pruning }
+        Maintenance { shared, rests: Rests::default(), unsplittable: Rests::default(), pruning }
     }
 
     /// Does the most useful piece of work. Returns whether there may be more.
@@ -51,12 +53,15 @@ impl Maintenance {
         if self.split_to_bits(&state, tuning.split_bits.min(Tuning::SPLIT_BITS_MAX))? {
             return Ok(true);
         }
-        for bucket in state.buckets.iter().filter(awake).filter(|bucket| should_split(bucket, &tuning)) {
-            if self.or_rest(bucket, self.split(bucket))? {
+        let splittable =
+            |bucket: &&Arc<Bucket>| should_split(bucket, &tuning) && !self.unsplittable.rests(bucket.id, now);
+        for bucket in state.buckets.iter().filter(awake).filter(splittable) {
+            let split = self.shared.health.guard("split a bucket", || self.split(bucket));
+            if self.or_rest(bucket, split)? {
                 return Ok(true);
             }
             // All its documents have one location: until there are others, looking again is of no use.
-            self.rests.rest(bucket.id, now);
+            self.unsplittable.rest(bucket.id, now);
         }
         if let Some(run) = MergeRun::next(&state, |bucket| awake(&bucket)) {
             self.merge(&run)?;
@@ -83,7 +88,7 @@ impl Maintenance {
 
     /// Merges; where that fails, the first of the buckets rests, so that others have their turn.
     fn merge(&self, run: &MergeRun) -> Result<(), Error> {
-        let outcome = merge(&self.shared, run);
+        let outcome = self.shared.health.guard("merge segments", || merge(&self.shared, run));
         match &outcome {
             Ok(()) => run.buckets().iter().for_each(|bucket| self.rests.forget(*bucket)),
             Err(_) => {
@@ -182,13 +187,12 @@ impl Maintenance {
 
     /// Forgets marks that are applied in all that they can reach. Returns whether there were some.
     fn forget_marks(&self, state: &State) -> Result<bool, Error> {
+        if state.marks.is_empty() {
+            return Ok(false);
+        }
         // Rows that come from now on are newer than the marks, but for marks and rows whose times were given.
         let retention = self.shared.tuning().tombstone_retention.as_micros() as u64;
         let remembered_from = self.shared.timestamps.now().0.saturating_sub(retention);
-        let no_rows = state.generations.iter().all(|generation| generation.rows.load(Ordering::Relaxed) == 0);
-        if state.marks.is_empty() || !no_rows {
-            return Ok(false);
-        }
         let is_applied = |mark: &Mark, state: &State| {
             if mark.given && mark.since >= remembered_from {
                 return false;
@@ -198,7 +202,7 @@ impl Maintenance {
                 .iter()
                 .filter(|bucket| reaches(&mark.scope, bucket))
                 .flat_map(|bucket| &bucket.segments);
-            segments.all(|segment| segment.record.applied >= mark.since)
+            tail_is_past(state, mark) && segments.all(|segment| segment.record.applied >= mark.since)
         };
         if !state.marks.list().iter().any(|mark| is_applied(mark, state)) {
             return Ok(false);
@@ -206,14 +210,20 @@ impl Maintenance {
         self.shared.publish(|state| {
             let mut new = state.clone();
             let mut marks = (*state.marks).clone();
-            if state.generations.len() == 1 {
-                marks
-                    .retain(|mark| !is_applied(mark, state) || mark.since >= self.shared.timestamps.last().0);
-            }
+            marks.retain(|mark| !is_applied(mark, state) || mark.since >= self.shared.timestamps.last().0);
             new.marks = Arc::new(marks);
             Ok(new)
         })?;
         Ok(false)
+    }
+}
+
+/// Whether nothing in the tail needs a mark: each generation took over the writes after it, and has no older rows; or there is one
+/// generation, without rows. The spare has nothing at all.
+fn tail_is_past(state: &State, mark: &Mark) -> bool {
+    match &state.generations[..] {
+        [only] if only.rows.load(Ordering::Relaxed) == 0 => true,
+        generations => generations.iter().all(|generation| generation.outlives(mark)),
     }
 }
 

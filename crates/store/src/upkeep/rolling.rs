@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Error;
-use crate::shared::{Shared, tail_path};
+use crate::shared::{Shared, sync_generation, tail_path};
 use crate::state::Generation;
 use crate::state::manifest::InPlace;
 
@@ -61,6 +61,8 @@ impl Roller {
         let number = shared.next_number();
         let directory = tail_path(&shared.options, number);
         let tail = shared.tails.create(&directory)?;
+        // Before the manifest names it: else a loss of power can leave a manifest that names what is not there.
+        sync_generation(&shared.options, &directory)?;
         let log = shared.options.tail_bytes;
         let free = shared.options.disk.free_space(&shared.options.data_dir).unwrap_or(0);
         if free / FREE_LOGS_MIN > log {

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use millrace_bucket::BucketId;
-use millrace_column::{ColumnKey, Form};
+use millrace_column::{Column, ColumnKey, Form};
 use millrace_env::pace;
 use millrace_segment::{ChunkInfo, NewChunk, Writer};
 
@@ -104,7 +104,8 @@ impl Sealer {
     fn seal_older(&self, number: u64) -> Result<(), Error> {
         let outcome = loop {
             let Some((turn, oldest)) = self.turn(number) else { break Ok(()) };
-            if let Err(error) = self.seal_generation(&oldest) {
+            let sealed = self.shared.health.guard("seal the tail", || self.seal_generation(&oldest));
+            if let Err(error) = sealed {
                 break Err(error);
             }
             self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(oldest);
@@ -361,7 +362,7 @@ impl SealRun<'_> {
     fn write_type(&self, document_type: &str, writer: &mut Writer<'_>) -> Result<(), Error> {
         let columns = columns::stored_columns(self.layout, document_type);
         writer.begin_section(document_type, columns.clone())?;
-        let mut chunk = ChunkRows::new(self.layout, document_type, &columns);
+        let mut chunk = ChunkRows::new(self, document_type, &columns);
         let mut last_key: Vec<u8> = Vec::new();
         self.rows(&mut |key, value| {
             // The newest version of a document comes first.
@@ -381,7 +382,7 @@ impl SealRun<'_> {
 
 /// Rows on their way into one chunk.
 struct ChunkRows<'a> {
-    layout: &'a dyn Layout,
+    sealing: &'a SealRun<'a>,
     document_type: &'a str,
     columns: &'a [ColumnKey],
     location: u32,
@@ -392,9 +393,9 @@ struct ChunkRows<'a> {
 }
 
 impl<'a> ChunkRows<'a> {
-    fn new(layout: &'a dyn Layout, document_type: &'a str, columns: &'a [ColumnKey]) -> Self {
+    fn new(sealing: &'a SealRun<'a>, document_type: &'a str, columns: &'a [ColumnKey]) -> Self {
         ChunkRows {
-            layout,
+            sealing,
             document_type,
             columns,
             location: 0,
@@ -434,8 +435,17 @@ impl<'a> ChunkRows<'a> {
             oldest: timestamps().min().unwrap_or(0),
             newest: timestamps().max().unwrap_or(0),
         };
-        let columns = columns::build_all(self.layout, self.document_type, self.columns, &rows);
+        let columns = self.build(&rows);
         assert!(self.columns.iter().any(|key| key.form == Form::Id), "every chunk has ids");
         Ok(writer.add(NewChunk { location: self.location, group: &self.group, info, columns })?)
+    }
+
+    /// The columns of rows. Where the layout panics on one of them, all are kept as they were written, without columns of fields: else
+    /// one document would keep the tail from being sealed, and before long all writes from being taken.
+    fn build(&self, rows: &[Row]) -> Vec<Option<Column>> {
+        let SealRun { shared, layout, .. } = self.sealing;
+        let build = || Ok(columns::build_all(*layout, self.document_type, self.columns, rows));
+        let built = shared.health.guard("make columns of documents", build);
+        built.unwrap_or_else(|_| columns::keep_all(*layout, self.document_type, self.columns, rows))
     }
 }

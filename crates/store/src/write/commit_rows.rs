@@ -1,7 +1,7 @@
 //! Rows on their way to the tail.
 
 use millrace_bucket::SortKey;
-use millrace_document::Version;
+use millrace_document::{Timestamp, Version};
 
 use crate::Error;
 use crate::tail::{KEY_LIMIT, KeyValue, encode_fields, encode_removed, row_key};
@@ -19,6 +19,14 @@ impl CommitRows {
         match self {
             CommitRows::Written { key, value, .. } => key.as_bytes().len() + value.bytes.len(),
             CommitRows::Given { bytes, .. } => *bytes,
+        }
+    }
+
+    /// The newest of the timestamps that came with the rows.
+    pub fn newest(&self) -> Option<Timestamp> {
+        match self {
+            CommitRows::Given { newest, rows, .. } if !rows.is_empty() => Some(Timestamp(*newest)),
+            _ => None,
         }
     }
 

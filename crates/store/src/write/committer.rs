@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::SortKey;
 use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_env::run_or_exit;
 
 use crate::shared::Shared;
 use crate::state::Generation;
@@ -107,7 +108,12 @@ impl Writes {
         let given = CommitRows::given(versions);
         let bytes = given.as_ref().map_or(0, CommitRows::bytes);
         let reply = Reply::new(Arc::clone(&self.shared), bytes, done);
-        let rows = given.and_then(|rows| self.check(rows.removes()).map(|()| rows));
+        let rows = given.and_then(|rows| {
+            self.check(rows.removes())?;
+            // The committer tells the clock, in the order of commits; here is told only what it must not take.
+            rows.newest().map_or(Ok(()), |newest| self.shared.timestamps.check(newest))?;
+            Ok(rows)
+        });
         match rows {
             Ok(rows) if rows.bytes() == 0 => reply.send(Ok(Written::default())),
             Ok(rows) => self.commits.push(Commit { rows, reply }),
@@ -162,11 +168,18 @@ impl Writes {
         self.lanes.leave(key.as_bytes()).into_iter().for_each(|next| self.run(next));
     }
 
-    /// Runs modifications until the store closes. Several threads can.
+    /// Runs modifications until the store closes. Several threads can. A panic outside of a modification ends the process.
     pub fn run_modifier(&self) {
+        run_or_exit("a thread for modifications", || self.run_modifications());
+    }
+
+    fn run_modifications(&self) {
         while let Some(accepted) = self.modifications.take_one() {
-            let Accepted { key, work: Work::Modify(id, modify), reply } = accepted else { continue };
-            match self.modify(&id, modify) {
+            let Accepted { key, work: Work::Modify(id, modify), reply } = accepted else {
+                unreachable!("only modifications are queued for the modifiers")
+            };
+            // A document that cannot be read must not hold up the others.
+            match self.shared.health.guard("modify a document", || self.modify(&id, modify)) {
                 Ok((Some(value), existed)) => {
                     let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
                     self.commits.push(Commit { rows, reply });
@@ -200,8 +213,12 @@ impl Writes {
         Ok((value, existed))
     }
 
-    /// Makes writes durable until the store closes. One thread can.
+    /// Makes writes durable until the store closes. One thread can. A panic ends the process.
     pub fn run_committer(&self) {
+        run_or_exit("the thread that makes writes durable", || self.run_commits());
+    }
+
+    fn run_commits(&self) {
         let bytes = |commit: &Commit| commit.rows.bytes();
         let mut last = LastCommit::default();
         while let Some(batch) = self.commits.take(bytes, &last) {
@@ -222,7 +239,7 @@ impl Writes {
             Some(_) => (Vec::new(), batch),
         };
         for commit in refused_writes {
-            let error = refused.clone().unwrap_or(Error::Closed);
+            let error = refused.clone().expect("writes are refused for a reason");
             self.finish_commit(commit, Timestamp::default(), Err(error));
         }
         if batch.is_empty() {
@@ -235,6 +252,7 @@ impl Writes {
             counters.waited.add(began.saturating_duration_since(commit.reply.began));
             counters.committed.add(took);
         }
+        assert_eq!(batch.len(), timestamps.len(), "every write of a batch is answered with its timestamp");
         for (commit, timestamp) in batch.into_iter().zip(timestamps) {
             self.finish_commit(commit, timestamp, outcome.clone());
         }
@@ -298,7 +316,7 @@ impl Writes {
                     timestamps.push(timestamp);
                 }
                 CommitRows::Given { rows, oldest, newest, .. } => {
-                    clock.see(Timestamp(*newest));
+                    clock.accept(Timestamp(*newest));
                     generation.expect(*oldest, *newest);
                     all.append(rows);
                     timestamps.push(Timestamp(*newest));

@@ -1,20 +1,35 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use millrace_document::Timestamp;
 use millrace_env::Clock;
+
+use crate::Error;
 
 /// A hybrid logical clock: gives timestamps that follow the machine's clock, ascend strictly, and are above every one that the
 /// data directory has seen, even when the machine's clock steps back.
 pub(crate) struct Timestamps {
     clock: Arc<dyn Clock>,
     last: AtomicU64,
+    /// It was said that another clock is ahead.
+    has_warned: AtomicBool,
 }
+
+/// No timestamp of another clock is taken that is further ahead.
+pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(3600);
+/// From then on it is said once that another clock is ahead.
+const AHEAD_WARNED: Duration = Duration::from_secs(10);
 
 impl Timestamps {
     /// A clock whose timestamps are above `seen`.
     pub fn new(clock: Arc<dyn Clock>, seen: Timestamp) -> Self {
-        Timestamps { clock, last: AtomicU64::new(seen.0) }
+        let timestamps =
+            Timestamps { clock, last: AtomicU64::new(seen.0), has_warned: AtomicBool::new(false) };
+        if let Err(error) = timestamps.check(seen) {
+            tracing::warn!(%error, "the data directory has timestamps from the future; new ones are above them");
+        }
+        timestamps
     }
 
     /// A timestamp above all before.
@@ -27,7 +42,37 @@ impl Timestamps {
     }
 
     /// Every timestamp from now on is above this one, which another clock has given.
-    pub fn see(&self, timestamp: Timestamp) {
+    ///
+    /// # Errors
+    /// As [`Timestamps::check`].
+    pub fn see(&self, timestamp: Timestamp) -> Result<(), Error> {
+        self.check(timestamp)?;
+        self.accept(timestamp);
+        Ok(())
+    }
+
+    /// Refuses a timestamp of another clock that is more than [`AHEAD_MAX`] ahead of this machine's: who takes it gives no earlier ones
+    /// from then on, hands that on to whom it speaks with, and forgets removals of that time only long after it.
+    ///
+    /// # Errors
+    /// [`Error::ClockAhead`].
+    pub fn check(&self, timestamp: Timestamp) -> Result<(), Error> {
+        let ahead = Duration::from_micros(timestamp.0.saturating_sub(self.clock.now_us()));
+        if ahead > AHEAD_MAX {
+            return Err(Error::ClockAhead { ahead_s: ahead.as_secs(), limit_s: AHEAD_MAX.as_secs() });
+        }
+        if ahead > AHEAD_WARNED && !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                ahead_s = ahead.as_secs(),
+                limit_s = AHEAD_MAX.as_secs(),
+                "another machine's clock is ahead of this one's; beyond the limit its writes are refused"
+            );
+        }
+        Ok(())
+    }
+
+    /// As [`Timestamps::see`], of a timestamp that was checked.
+    pub fn accept(&self, timestamp: Timestamp) {
         self.last.fetch_max(timestamp.0, Ordering::SeqCst);
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_document::{Drop, DropScope, Timestamp, Version};
 use millrace_env::ManualClock;
-use millrace_store::{Options, ReplicaInfo, Store, Tuning, ViewScope, Visit};
+use millrace_store::{Error, Options, ReplicaInfo, Store, Tuning, ViewScope, Visit};
 use proptest::prelude::*;
 use proptest::strategy::Union;
 
@@ -302,6 +302,29 @@ proptest! {
     fn the_newest_counts_in_whatever_order_it_comes(steps in proptest::collection::vec(step(), 1..50)) {
         run(steps);
     }
+}
+
+#[test]
+fn another_clock_that_is_far_ahead_is_refused() {
+    const HOUR: u64 = 3_600_000_000;
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(small(directory.path()));
+    let try_apply = |timestamp| {
+        let (sender, answer) = mpsc::channel();
+        let given = version("id:n:mail:g=ann:1", timestamp, true).0;
+        store.apply(vec![given], move |outcome| drop(sender.send(outcome)));
+        answer.recv().expect("answered")
+    };
+    try_apply(NOW + HOUR).expect("as far as it may be");
+    let refused = try_apply(NOW + HOUR + 2_000_000);
+    assert!(matches!(refused, Err(Error::ClockAhead { ahead_s: 3602, limit_s: 3600 })), "{refused:?}");
+    let scope = DropScope::Type("mail".to_owned());
+    let drop = Drop { scope, timestamp: Timestamp(NOW + 2 * HOUR) };
+    let refused = store.apply_drop(BucketId::ROOT, &drop);
+    assert!(matches!(refused, Err(Error::ClockAhead { .. })), "{refused:?}");
+    assert_eq!(get(&store, "id:n:mail:g=ann:1"), Some((NOW + HOUR) as i64), "nothing else was taken");
+    let written = put(&store, "id:n:mail:g=ann:2", "text", 1);
+    assert!(written.timestamp.0 < NOW + HOUR + 1000, "its own clock did not follow: {:?}", written.timestamp);
 }
 
 #[test]

@@ -453,3 +453,39 @@ fn only_one_can_have_a_directory_open() {
     drop(clone);
     open(options(directory.path()));
 }
+
+#[test]
+fn marks_are_forgotten_though_writes_never_stop() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(Options { tail_bytes: 16 << 10, ..options(directory.path()) });
+    let marks = || {
+        // The manifest has them: it is longer by each.
+        std::fs::metadata(directory.path().join("manifest")).expect("it is there").len()
+    };
+    let text = "words ".repeat(500);
+    let mut number = 0;
+    let mut write_some = || {
+        for _ in 0..10 {
+            put(&store, &format!("id:n:mail:g=ann:{}", number % 20), &text, number);
+            number += 1;
+        }
+    };
+    write_some();
+    store.seal().expect("sealed");
+    store.maintain().expect("maintained");
+    let without = marks();
+    for group in 0..50 {
+        let name = format!("a group with a long name, so that its mark is long as well {group}");
+        store.drop_group(None, &millrace_document::Group::Name(name)).expect("dropped");
+    }
+    // Rows are in the tail whenever there is a look.
+    for _ in 0..3 {
+        write_some();
+        store.seal().expect("sealed");
+        write_some();
+    }
+    assert!(store.status().tail_rows > 0);
+    store.maintain().expect("maintained");
+    assert!(store.status().tail_rows > 0);
+    assert!(marks() < without + 2000, "{} bytes, and {without} before the drops", marks());
+}

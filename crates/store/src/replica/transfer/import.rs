@@ -106,6 +106,7 @@ impl Import {
             let reason = format!("a version is of {}, which is no time", segment.newest());
             return Err(Error::Corrupt { path, offset: 0, reason });
         }
+        shared.timestamps.check(Timestamp(segment.newest()))?;
         Ok(Arrived {
             file: unchecked,
             number: self.number,
@@ -181,7 +182,7 @@ impl Arrived {
         let shared = &first.file.shared;
         let mut given: HashMap<BucketId, Vec<BucketSegment>> = HashMap::new();
         for (of, buckets) in arrived {
-            shared.timestamps.see(Timestamp(of.segment.newest()));
+            shared.timestamps.see(Timestamp(of.segment.newest()))?;
             for share in of.shares.iter().filter(|share| buckets.contains(&share.bucket)) {
                 // Drops that this store knows of are not applied in it.
                 let record = SegmentRecord {

@@ -1,0 +1,26 @@
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The exit status of a process that ends itself because of a bug: that of an internal software error, of
+/// sysexits.
+pub const EXIT_INTERNAL_ERROR: i32 = 70;
+
+/// Runs the work of a thread without which the process must not go on. A panic ends the process, and says so
+/// on standard error.
+///
+/// A process that lives and answers nothing is worse than one that is started again: nobody takes over from
+/// it.
+pub fn run_or_exit(work: &str, run: impl FnOnce()) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return };
+    let reason = panic_message(&*panic);
+    eprintln!(
+        "millrace: a bug: {work} panicked: {reason}; the process ends, and what was acknowledged is safe"
+    );
+    std::process::exit(EXIT_INTERNAL_ERROR);
+}
+
+/// The message of a panic.
+pub fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref().cloned()).unwrap_or_else(|| "a panic without a message".to_owned())
+}

@@ -1,0 +1,191 @@
+use super::*;
+use crate::tail::beside::directories_of;
+
+fn row(number: u64, length: usize) -> KeyValue {
+    (format!("{number:020}").into_bytes(), vec![number as u8; length])
+}
+
+fn rows(tail: &dyn Tail) -> Vec<KeyValue> {
+    let mut rows = Vec::new();
+    let mut visit = |key: &[u8], value: &[u8]| {
+        rows.push((key.to_vec(), value.to_vec()));
+        Ok(ControlFlow::Continue(()))
+    };
+    tail.snapshot().range(&[], None, &mut visit).expect("the rows can be read");
+    rows
+}
+
+/// A generation in a directory of a store.
+fn generation() -> (tempfile::TempDir, PathBuf) {
+    let root = tempfile::tempdir().expect("a directory");
+    let directory = root.path().join("tail/1");
+    (root, directory)
+}
+
+fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for inside in directories_of(directory).expect("listed") {
+        for entry in std::fs::read_dir(inside).expect("listed") {
+            let path = entry.expect("an entry").path();
+            if path.is_file() && path.file_name().is_some_and(|name| name != LOG_NAME) {
+                files.push((path.clone(), std::fs::read(path).expect("read")));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The log is written by fjall and read by `journal` as well: another version of fjall that writes it
+/// otherwise fails here.
+#[test]
+fn the_embedded_store_writes_logs_as_they_are_read_here() {
+    let (_root, directory) = generation();
+    let log = LogFile::of(&directory);
+    let tail = FjallTails.create(&directory).expect("made");
+    let mut ends = vec![log.check().expect("whole").0.end];
+    assert!(ends[0].is_linked && !ends[0].has_rows && ends[0].bytes > 0, "it begins with its salt");
+    for number in 0..5 {
+        tail.append(vec![row(number, 10), row(100 + number, 9000)]).expect("appended");
+        tail.append_mark(number, vec![1; 20]).expect("appended");
+        ends.push(log.check().expect("whole").0.end);
+    }
+    assert!(ends.is_sorted_by(|before, after| before.bytes < after.bytes && before.salt == after.salt));
+    let bytes = std::fs::read(directory.join(LOG_NAME)).expect("read");
+    let end = ends.last().expect("there are some").bytes as usize;
+    assert_eq!(&bytes[end - 4..end], b"FJL\x03", "the log's magic");
+    assert!(bytes[end..].iter().all(|byte| *byte == 0));
+    drop(tail);
+    let closed = log.check().expect("whole").0.end;
+    assert!(closed.bytes > end as u64 && !closed.has_rows, "a link closes it");
+    let tail = FjallTails.open(&directory).expect("opened");
+    assert_eq!((rows(&*tail).len(), tail.marks().expect("read").len()), (10, 5));
+    drop(tail);
+    assert_eq!(log.check().expect("whole").0.end.bytes, closed.bytes, "closing twice writes one link");
+}
+
+#[test]
+fn files_beside_a_log_that_are_damaged_are_made_again() {
+    let (_root, directory) = generation();
+    let tail = FjallTails.create(&directory).expect("made");
+    tail.append(vec![row(1, 10)]).expect("appended");
+    tail.append_mark(7, vec![1; 20]).expect("appended");
+    drop(tail);
+    // The next start takes away what was of use only while the files were made.
+    drop(FjallTails.open(&directory).expect("opened"));
+    let made = files(&directory);
+    for (path, bytes) in &made {
+        let mut flipped = bytes.clone();
+        if let Some(byte) = flipped.last_mut() {
+            *byte ^= 1;
+        }
+        for damage in [None, Some(Vec::new()), Some(vec![0; bytes.len()]), Some(flipped)] {
+            match &damage {
+                None => std::fs::remove_file(path).expect("removed"),
+                Some(bytes) => std::fs::write(path, bytes).expect("written"),
+            }
+            let tail = FjallTails.open(&directory).expect("opened");
+            let damage = damage.as_ref().map(Vec::len);
+            assert_eq!(rows(&*tail), [row(1, 10)], "{} {damage:?}", path.display());
+            assert_eq!(tail.marks().expect("read").len(), 1, "{} {damage:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_crash_while_the_files_beside_a_log_are_made_again_is_made_good() {
+    for left in ["version", "keyspaces", "lock"] {
+        let (_root, directory) = generation();
+        let tail = FjallTails.create(&directory).expect("made");
+        tail.append(vec![row(1, 10)]).expect("appended");
+        drop(tail);
+        // As far as it had come: all gone but this.
+        for name in ["version", "keyspaces", "lock"].iter().filter(|name| **name != left) {
+            let path = directory.join(name);
+            if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }
+                .expect("removed");
+        }
+        if left == "version" {
+            // The version file is the first to go and the last to come.
+            std::fs::remove_file(directory.join(left)).expect("removed");
+        }
+        let tail = FjallTails.open(&directory).expect("opened");
+        assert_eq!(rows(&*tail), [row(1, 10)], "{left}");
+    }
+}
+
+#[test]
+fn a_batch_that_was_refused_for_space_is_gone_at_the_next_start() {
+    // What is in the log of it when the system says that there is no space: nothing, a part, all.
+    for written in [0, 60, 10_000, usize::MAX] {
+        let (_root, directory) = generation();
+        let tail = open_database(&directory, LogEnd::default()).expect("made");
+        tail.append(vec![row(1, 10)]).expect("appended");
+        let log_path = directory.join(LOG_NAME);
+        let before = std::fs::read(&log_path).expect("read");
+        let end = *tail.log();
+        tail.append(vec![row(2, 20_000)]).expect("appended");
+        let after = *tail.log();
+        *tail.log() = end;
+        let file = File::options().write(true).open(&log_path).expect("opened");
+        let kept = written.min((after.bytes - end.bytes) as usize);
+        file.write_all_at(&before[end.bytes as usize + kept..], end.bytes + kept as u64).expect("written");
+        let full = fjall::Error::Io(io::Error::from(io::ErrorKind::StorageFull));
+        assert!(matches!(tail.fail(&end, &full), AppendError::Full));
+        // The embedded store writes out what it still has when it is closed.
+        file.write_all_at(&std::fs::read(&log_path).map(|_| vec![9; 30]).expect("read"), end.bytes + 40)
+            .expect("written");
+        drop(tail);
+        for _ in 0..2 {
+            let tail = FjallTails.open(&directory).expect("opened");
+            assert_eq!(rows(&*tail), [row(1, 10)], "{written}");
+        }
+    }
+}
+
+/// An earlier version knows rows and marks, and writes no links.
+#[test]
+fn an_earlier_version_opens_a_generation_and_writes_on() {
+    let (_root, directory) = generation();
+    let tail = FjallTails.create(&directory).expect("made");
+    tail.append(vec![row(1, 3000)]).expect("appended");
+    drop(tail);
+    for number in 2..4 {
+        let database = Database::builder(&directory).worker_threads(1).open().expect("opened");
+        let rows_of = database.keyspace(ROWS, KeyspaceCreateOptions::default).expect("opened");
+        database.keyspace(MARKS, KeyspaceCreateOptions::default).expect("opened");
+        let mut batch = database.batch().durability(Some(PersistMode::SyncData));
+        let (key, value) = row(number * 10, 3000);
+        batch.insert(&rows_of, key, value);
+        batch.commit().expect("committed");
+        drop((rows_of, database));
+        let tail = FjallTails.open(&directory).expect("opened");
+        tail.append(vec![row(number * 10 + 1, 3000)]).expect("appended");
+        drop(tail);
+    }
+    let tail = FjallTails.open(&directory).expect("opened");
+    assert_eq!(rows(&*tail), [1, 20, 21, 30, 31].map(|number| row(number, 3000)));
+}
+
+/// A generation as an earlier version makes it.
+#[test]
+fn a_generation_of_an_earlier_version_goes_on() {
+    let (_root, directory) = generation();
+    let database = Database::builder(&directory).worker_threads(1).open().expect("made");
+    let [rows_of, _marks] =
+        [ROWS, MARKS].map(|name| database.keyspace(name, KeyspaceCreateOptions::default).expect("made"));
+    for number in 1..3 {
+        let mut batch = database.batch().durability(Some(PersistMode::SyncData));
+        let (key, value) = row(number, 3000);
+        batch.insert(&rows_of, key, value);
+        batch.commit().expect("committed");
+    }
+    drop((rows_of, _marks, database));
+    for number in 3..6 {
+        let tail = FjallTails.open(&directory).expect("opened");
+        assert_eq!(rows(&*tail).len() as u64, number - 1);
+        tail.append(vec![row(number, 3000)]).expect("appended");
+    }
+    let (content, cut) = LogFile::of(&directory).check().expect("whole");
+    assert!(content.end.is_linked && cut.is_none());
+}

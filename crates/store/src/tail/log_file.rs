@@ -1,0 +1,249 @@
+//! The log of a generation as a file: read, judged, and cut to its whole batches before the embedded store
+//! opens it.
+//!
+//! The embedded store would cut a log too, but at whatever it cannot read, and it refuses a log whose last
+//! batch has a hole. So it never sees anything but whole batches.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{SeekFrom, seek};
+
+use super::journal::{LogEnd, LogKeys, LogRest, LogVerdict, judge};
+use crate::Error;
+use crate::error::is_no_space;
+
+/// Zeros at the end of a log are looked through in pieces of so much.
+const PIECE: usize = 256 << 10;
+
+/// The log of a generation. The embedded store begins no second one: see `open_database`.
+pub(crate) const LOG_NAME: &str = "0.jnl";
+
+/// Begins the name of an empty file that says at which byte the log ends, whatever follows.
+const END_MARKER: &str = "ends-at-";
+
+/// Copies of what was cut from logs that are kept, the newest ones.
+const COPIES_MAX: usize = 8;
+/// Bytes of one copy: more than a batch has.
+const COPY_BYTES_MAX: u64 = 256 << 20;
+
+/// What is wrong with the end of a log, or was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogCut {
+    pub log: PathBuf,
+    /// The byte at which the log ends from now on.
+    pub end: u64,
+    /// Bytes that were, or are to be, cut.
+    pub bytes: u64,
+    /// The file that has them; `None` where there is no copy.
+    pub copy: Option<PathBuf>,
+}
+
+/// The whole batches of a log.
+pub(crate) struct LogContent {
+    pub end: LogEnd,
+    pub keys: LogKeys,
+}
+
+/// The log of a generation.
+pub(crate) struct LogFile {
+    path: PathBuf,
+    directory: PathBuf,
+}
+
+impl LogFile {
+    pub fn of(directory: &Path) -> Self {
+        LogFile { path: directory.join(LOG_NAME), directory: directory.to_owned() }
+    }
+
+    /// Reads and judges the log. Changes nothing.
+    ///
+    /// # Errors
+    /// The log is damaged, is not there, or cannot be read.
+    pub fn check(&self) -> Result<(LogContent, Option<LogCut>), Error> {
+        let (verdict, _) = self.judge()?;
+        let content = LogContent { end: verdict.end, keys: verdict.keys };
+        let offset = content.end.bytes;
+        match verdict.rest {
+            LogRest::Blank => Ok((content, None)),
+            LogRest::Torn(bytes) => Ok((content, Some(self.cut_at(offset, bytes)))),
+            LogRest::Damaged(reason) => {
+                Err(Error::Corrupt { path: self.path.clone(), offset, reason: reason.to_owned() })
+            }
+        }
+    }
+
+    /// Has the log end after its whole batches, durably. What a crash left after them is copied to `copies`.
+    ///
+    /// # Errors
+    /// As [`LogFile::check`]; the log cannot be cut.
+    pub fn cut_torn_end(&self, copies: &Path) -> Result<LogContent, Error> {
+        self.apply_end_marker()?;
+        let (content, cut) = self.check()?;
+        if let Some(mut cut) = cut {
+            // What was not acknowledged need not be kept; without space for a copy the store starts all the
+            // same.
+            cut.copy = self.copy_end(&cut, copies).ok();
+            self.truncate(content.end.bytes)?;
+            tracing::warn!(
+                log = %cut.log.display(), end = cut.end, bytes = cut.bytes,
+                copy = cut.copy.as_ref().map(|copy| copy.display().to_string()),
+                "the log of the tail ended in a write that a crash interrupted, which was not acknowledged; it was cut off"
+            );
+        }
+        Ok(content)
+    }
+
+    /// Cuts a damaged log after the last batch that is whole, though batches that were acknowledged may
+    /// follow. They are copied to `copies`. Returns `None` where the log is not damaged.
+    ///
+    /// # Errors
+    /// The log cannot be read, copied or cut.
+    pub fn cut_damaged_end(&self, copies: &Path) -> Result<Option<LogCut>, Error> {
+        self.apply_end_marker()?;
+        let (verdict, written) = self.judge()?;
+        if !matches!(verdict.rest, LogRest::Damaged(_)) {
+            return Ok(None);
+        }
+        let end = verdict.end.bytes;
+        let mut cut = self.cut_at(end, written - end);
+        cut.copy = Some(self.copy_end(&cut, copies)?);
+        self.truncate(end)?;
+        Ok(Some(cut))
+    }
+
+    /// Has the log end at a byte whatever is, or will be, written after it, durably. Takes no space but a
+    /// name.
+    pub fn mark_end(&self, end: u64) -> io::Result<()> {
+        let marker = self.directory.join(format!("{END_MARKER}{end}"));
+        if fs::hard_link(self.directory.join("lock"), &marker).is_err() {
+            // A file system without hard links, or the marker is there.
+            File::create(&marker)?;
+        }
+        File::open(&self.directory)?.sync_all()?;
+        // Versions that do not know the marker find the log cut, too, unless the embedded store writes once
+        // more when it is closed.
+        let file = File::options().write(true).open(&self.path)?;
+        file.set_len(end)?;
+        file.sync_all()
+    }
+
+    /// Cuts the log where a marker says that it ends, and takes the marker away.
+    fn apply_end_marker(&self) -> Result<(), Error> {
+        let failed = |error: io::Error| self.failed("cut", &error);
+        for (end, marker) in self.end_markers().map_err(failed)? {
+            if fs::metadata(&self.path).map_err(failed)?.len() > end {
+                self.truncate(end)?;
+            }
+            fs::remove_file(marker).map_err(failed)?;
+            File::open(&self.directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn end_markers(&self) -> io::Result<Vec<(u64, PathBuf)>> {
+        let mut markers = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            let end = path.file_name().and_then(|name| name.to_str()?.strip_prefix(END_MARKER)?.parse().ok());
+            markers.extend(end.map(|end| (end, path)));
+        }
+        Ok(markers)
+    }
+
+    /// The verdict, and the bytes up to the last one that is not zero.
+    fn judge(&self) -> Result<(LogVerdict, u64), Error> {
+        let mut bytes = read_written(&self.path).map_err(|error| self.failed("read", &error))?;
+        let markers = self.end_markers().map_err(|error| self.failed("read", &error))?;
+        let end = markers.iter().map(|(end, _)| *end).min().unwrap_or(u64::MAX);
+        bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
+        Ok((judge(&bytes), bytes.len() as u64))
+    }
+
+    fn cut_at(&self, end: u64, bytes: u64) -> LogCut {
+        LogCut { log: self.path.clone(), end, bytes, copy: None }
+    }
+
+    fn truncate(&self, end: u64) -> Result<(), Error> {
+        let cut = || {
+            let file = File::options().write(true).open(&self.path)?;
+            file.set_len(end)?;
+            file.sync_all()
+        };
+        cut().map_err(|error| self.failed("cut", &error))
+    }
+
+    /// Copies what follows the end of the log, durably, and deletes older copies.
+    fn copy_end(&self, cut: &LogCut, copies: &Path) -> Result<PathBuf, Error> {
+        let generation = self.directory.file_name().unwrap_or_default().to_string_lossy();
+        let target = copies.join(format!("{generation}-{:012}", cut.end));
+        let copy = || -> io::Result<()> {
+            fs::create_dir_all(copies)?;
+            let mut from = File::open(&self.path)?;
+            from.seek(io::SeekFrom::Start(cut.end))?;
+            let mut to = File::create(&target)?;
+            io::copy(&mut from.take(cut.bytes.min(COPY_BYTES_MAX)), &mut to)?;
+            to.sync_all()?;
+            File::open(copies)?.sync_all()?;
+            delete_old_copies(copies)
+        };
+        copy().map_err(|error| self.failed("copy the end of", &error))?;
+        Ok(target)
+    }
+
+    fn failed(&self, verb: &str, error: &io::Error) -> Error {
+        let action = format!("{verb} {}", self.path.display());
+        match error.kind() {
+            io::ErrorKind::NotFound => Error::Corrupt {
+                path: self.path.clone(),
+                offset: 0,
+                reason: "the log of the latest writes is not there".to_owned(),
+            },
+            _ if is_no_space(error) => Error::NoSpace { action, reason: error.to_string() },
+            _ => Error::Io { action, reason: error.to_string() },
+        }
+    }
+}
+
+/// Keeps the copies that were made last. Their names ascend with the numbers of generations.
+fn delete_old_copies(copies: &Path) -> io::Result<()> {
+    let mut paths = fs::read_dir(copies)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort_unstable();
+    let surplus = paths.len().saturating_sub(COPIES_MAX);
+    paths[..surplus].iter().try_for_each(fs::remove_file)
+}
+
+/// The bytes of a file up to its last one that is not zero: logs are made long at once, as holes or as zeros,
+/// which need not be in memory.
+fn read_written(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let mut length = 0;
+    loop {
+        match seek(&file, SeekFrom::Data(length)) {
+            Ok(data) => length = seek(&file, SeekFrom::Hole(data))?,
+            Err(rustix::io::Errno::NXIO) => break,
+            // A file system that does not know holes.
+            Err(_) => {
+                length = file.metadata()?.len();
+                break;
+            }
+        }
+    }
+    let mut piece = vec![0; PIECE];
+    while length > 0 {
+        let from = length.saturating_sub(PIECE as u64);
+        let piece = &mut piece[..(length - from) as usize];
+        file.read_exact_at(piece, from)?;
+        if let Some(last) = piece.iter().rposition(|byte| *byte != 0) {
+            length = from + last as u64 + 1;
+            break;
+        }
+        length = from;
+    }
+    file.rewind()?;
+    let mut bytes = Vec::with_capacity(length as usize);
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
