@@ -20,7 +20,7 @@ pub(crate) fn yql(input: &[u8]) {
 
 /// The body of a query as JSON, and text typed by a user.
 pub(crate) fn query(input: &[u8]) {
-    match flatten(input) {
+    match flatten(input, 1000) {
         Ok(parameters) => plan(parameters),
         Err(error) => tells(&error),
     }

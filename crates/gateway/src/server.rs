@@ -97,6 +97,7 @@ impl Server {
             self.data,
             self.handed.1,
             tls.clone(),
+            self.node.port_limits()[0].clone(),
             DataPort::new(Arc::clone(&self.node), self.beside.0),
             stopping.clone(),
             drain,
@@ -104,6 +105,7 @@ impl Server {
         let config = http::serve(
             self.config,
             tls,
+            self.node.port_limits()[1].clone(),
             http::routed(config_router(Arc::clone(&self.node), self.beside.1)),
             stopping,
             drain,

@@ -80,4 +80,12 @@ pub enum Error {
         /// Maximum number of terms.
         limit: usize,
     },
+    /// The query has more regular expressions than it may have.
+    #[error(
+        "the query has more than {limit} regular expressions, counted in each field that they look at; join alternatives into one: (a|b)"
+    )]
+    TooManyExpressions {
+        /// The most regular expressions.
+        limit: usize,
+    },
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_query::{EmbedCall, Query};
 use millrace_schema::{InputDef, InputType, RankProfile, Schema};
-use millrace_tensor::{Tensor, TensorType};
+use millrace_tensor::{TENSOR_BYTES_MAX, Tensor, TensorType};
 
 use crate::{Context, Error, Input};
 
@@ -19,6 +19,7 @@ pub(crate) struct Inputs {
 impl Inputs {
     pub fn read(query: &Query, profile: &RankProfile, context: &Context<'_>) -> Result<Self, Error> {
         let mut inputs = Inputs { values: BTreeMap::new(), missing: Vec::new() };
+        let mut room = InputRoom::default();
         for (name, declared) in &profile.inputs {
             let Some(text) = text_of(query, name, declared) else {
                 inputs.missing.push(name.clone());
@@ -39,6 +40,7 @@ impl Inputs {
                     }
                     let tensor = Tensor::parse(text, Some(tensor_type))
                         .map_err(|error| Error::Input { name: name.clone(), reason: error.to_string() })?;
+                    room.take(name, &tensor)?;
                     Input::Tensor(Arc::new(tensor))
                 }
             };
@@ -46,12 +48,12 @@ impl Inputs {
         }
         for (name, text) in &query.ranking.inputs {
             if !profile.inputs.contains_key(name) {
-                inputs.values.insert(name.clone(), undeclared(text));
+                inputs.values.insert(name.clone(), room.taken_by(name, undeclared(text))?);
             }
         }
         for (name, text) in &query.ranking.properties {
             if !profile.inputs.contains_key(name) && !inputs.values.contains_key(name) {
-                inputs.values.insert(name.clone(), undeclared(text));
+                inputs.values.insert(name.clone(), room.taken_by(name, undeclared(text))?);
             }
         }
         Ok(inputs)
@@ -59,8 +61,12 @@ impl Inputs {
 
     /// Values that the request sets for rank features other than query features.
     pub fn feature_values(query: &Query) -> Result<BTreeMap<String, Arc<Tensor>>, Error> {
+        let mut room = InputRoom::default();
         let tensor = |(name, text): (&String, &String)| match Tensor::parse(text.trim(), None) {
-            Ok(tensor) => Ok((name.clone(), Arc::new(tensor))),
+            Ok(tensor) => {
+                room.take(name, &tensor)?;
+                Ok((name.clone(), Arc::new(tensor)))
+            }
             Err(error) => Err(Error::FeatureValue { name: name.clone(), reason: error.to_string() }),
         };
         query.ranking.feature_values.iter().map(tensor).collect()
@@ -85,6 +91,32 @@ impl Inputs {
             ),
         };
         Err(Error::Input { name: name.to_owned(), reason })
+    }
+}
+
+/// The bytes that the tensors of a query take together, which are bounded as those of one tensor are.
+#[derive(Default)]
+struct InputRoom {
+    taken: usize,
+}
+
+impl InputRoom {
+    fn take(&mut self, name: &str, tensor: &Tensor) -> Result<(), Error> {
+        let labels: usize = tensor.all_labels().iter().map(|label| label.len() + size_of::<String>()).sum();
+        self.taken = self.taken.saturating_add(tensor.cells().as_bytes().len() + labels);
+        if self.taken <= TENSOR_BYTES_MAX {
+            return Ok(());
+        }
+        let most = TENSOR_BYTES_MAX >> 20;
+        let reason = format!("the tensors of the query take more than {most} MB together; send fewer cells");
+        Err(Error::Input { name: name.to_owned(), reason })
+    }
+
+    fn taken_by(&mut self, name: &str, input: Input) -> Result<Input, Error> {
+        if let Input::Tensor(tensor) = &input {
+            self.take(name, tensor)?;
+        }
+        Ok(input)
     }
 }
 

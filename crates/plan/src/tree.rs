@@ -23,6 +23,9 @@ use crate::{Context, Error, Leaf, LeafId, Node, Predicate, Term, TermId, WordPat
 /// Maximum number of leaves of a plan: each takes memory for every matched document.
 const MAX_LEAVES: usize = 4096;
 
+/// The most regular expressions of a plan: each takes up to a megabyte as it is, and more while it runs.
+const REGEXES_MAX: usize = 64;
+
 /// Builder of a plan's tree.
 pub(crate) struct Tree<'a> {
     schema: &'a Schema,
@@ -242,6 +245,14 @@ impl<'a> Tree<'a> {
     ) -> Result<LeafId, Error> {
         if self.leaves.len() == MAX_LEAVES {
             return Err(Error::TooLarge { limit: MAX_LEAVES });
+        }
+        let is_regex = |predicate: &Predicate| {
+            matches!(predicate, Predicate::Value { pattern: WordPattern::Regex(_), .. })
+        };
+        if is_regex(&predicate)
+            && self.leaves.iter().filter(|leaf| is_regex(&leaf.predicate)).count() == REGEXES_MAX
+        {
+            return Err(Error::TooManyExpressions { limit: REGEXES_MAX });
         }
         let id = LeafId(self.leaves.len());
         self.leaves.push(Leaf { field: Arc::clone(&target.path), predicate, term, dot_product_above: None });

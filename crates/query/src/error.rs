@@ -14,6 +14,14 @@ pub enum Error {
         /// Expected and actual text, with the correct form.
         reason: String,
     },
+    /// A request has more parameters than it may.
+    #[error(
+        "the request has more than {most} parameters; send what belongs together as one of them: a list, a map or a tensor counts as one"
+    )]
+    TooMany {
+        /// As many as it may have.
+        most: usize,
+    },
     /// A request parameter has a value it cannot have.
     #[error("parameter '{parameter}': {reason}")]
     Parameter {

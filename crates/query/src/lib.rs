@@ -21,6 +21,7 @@ mod select;
 pub mod simple;
 pub mod sorting;
 mod syntax;
+mod text_size;
 mod yql;
 
 pub use brief::Brief;

@@ -16,6 +16,7 @@ use crate::build::{self, Context};
 use crate::programmatic;
 use crate::select::{Conditions, grouping_requests};
 use crate::syntax::Fault;
+use crate::text_size::{TEXT_BYTES_MAX, text_bytes};
 use crate::yql::{self, Statement};
 use crate::{
     Composite, Error, Grammar, Item, Query, SortKey, Sources, Syntax, Tokenization, UserText, sorting,
@@ -34,6 +35,8 @@ pub struct Limits {
     pub default_hits: usize,
     /// The timeout where none is given.
     pub default_timeout: Duration,
+    /// The longest timeout: a longer one is cut to it.
+    pub max_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -43,6 +46,7 @@ impl Default for Limits {
             max_offset: 1000,
             default_hits: 10,
             default_timeout: Duration::from_millis(500),
+            max_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -91,6 +95,14 @@ impl Query {
         if reader.get(FEDERATED).is_some() {
             asked = Asked { sources: Sources::All, hits: None, offset: None, timeout: None, ..asked };
         }
+        let recall = reader.text("recall");
+        let text_bytes = text_bytes(&asked.root) + recall.as_deref().map_or(0, str::len);
+        if text_bytes > TEXT_BYTES_MAX {
+            let reason = format!(
+                "the query has {text_bytes} bytes of text to search for, and at most {TEXT_BYTES_MAX} can be; search for fewer words"
+            );
+            return Err(parameter("query", reason));
+        }
         let hits = asked.hits.or(reader.whole("hits")?).unwrap_or(limits.default_hits);
         // An estimate is the number of hits, and that is always counted.
         let hits = if reader.truth("hitcountestimate", false)? { 0 } else { hits };
@@ -107,6 +119,7 @@ impl Query {
             Some(timeout) => timeout,
             None => reader.get("timeout").map(parts::timeout).transpose()?.unwrap_or(limits.default_timeout),
         };
+        let timeout = timeout.min(limits.max_timeout);
         let sorting = match reader.get("ranking.sorting") {
             Some(text) if asked.order.is_empty() => sorting::parse(text)?,
             _ => asked.order,
@@ -120,7 +133,7 @@ impl Query {
             sorting,
             grouping: asked.grouping,
             grouping_defaults: reader.grouping_defaults()?,
-            recall: reader.text("recall"),
+            recall,
             collapse: reader.collapse()?,
             ranking: reader.ranking()?,
             presentation: reader.presentation(asked.fields)?,

@@ -6,7 +6,7 @@ use millrace_query::{Limits, Query, flatten};
 #[test]
 fn bodies_mean_what_the_table_says() {
     cases::check("tests/select.txt", |input, _| {
-        let parameters = flatten(input.as_bytes());
+        let parameters = flatten(input.as_bytes(), 1000);
         match parameters.and_then(|parameters| Query::from_parameters(parameters, &Limits::default())) {
             Ok(query) => {
                 let mut lines = vec![query.root.to_string()];
@@ -26,7 +26,7 @@ fn a_body_is_flattened_to_parameters() {
     let body = br#"{"yql": "select * from sources * where true", "ranking": {"profile": "bm25", "features": {"query(q)": [1, 2]}},
         "input.query(t)": {"a": 0.5}, "hits": 5, "presentation": {"bolding": false}, "streaming": {"groupname": ["a", "b"]},
         "tokens": {"x": 3}, "nothing": null}"#;
-    let parameters = flatten(body).expect("the body is JSON");
+    let parameters = flatten(body, 1000).expect("the body is JSON");
     assert_eq!(parameters["ranking.profile"], "bm25");
     assert_eq!(parameters["ranking.features.query(q)"], "[1,2]");
     assert_eq!(parameters["input.query(t)"], r#"{"a":0.5}"#);

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use crate::size::TensorSize;
 use crate::{Cells, Error, Tensor, TensorType};
 
 /// Builds a tensor from cells and blocks in any order. Cells that are never set are 0.
@@ -10,6 +11,7 @@ pub struct TensorBuilder<'t> {
     labels: Vec<String>,
     cells: Cells,
     by_labels: HashMap<Vec<String>, usize>,
+    size: TensorSize,
 }
 
 impl<'t> TensorBuilder<'t> {
@@ -20,6 +22,7 @@ impl<'t> TensorBuilder<'t> {
             labels: Vec::new(),
             cells: Cells::with_capacity(tensor_type.cell(), 0),
             by_labels: HashMap::new(),
+            size: TensorSize::default(),
         }
     }
 
@@ -31,7 +34,8 @@ impl<'t> TensorBuilder<'t> {
     /// Sets one cell: the labels of its subspace, and its row-major index there.
     ///
     /// # Errors
-    /// The number of labels is not that of mapped dimensions, or the index is past the subspace.
+    /// The number of labels is not that of mapped dimensions, the index is past the subspace, or the value becomes larger than
+    /// [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
     pub fn cell(&mut self, labels: Vec<String>, index: usize, value: f64) -> Result<(), Error> {
         let dense = self.tensor_type.dense_size();
         if index >= dense {
@@ -45,7 +49,8 @@ impl<'t> TensorBuilder<'t> {
     /// Sets all cells of one subspace.
     ///
     /// # Errors
-    /// The number of labels or cells, or the cell type, is not the type's.
+    /// The number of labels or cells, or the cell type, is not the type's, or the value becomes larger than
+    /// [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
     pub fn block(&mut self, labels: Vec<String>, block: &Cells) -> Result<(), Error> {
         let dense = self.tensor_type.dense_size();
         if block.len() != dense {
@@ -78,6 +83,9 @@ impl<'t> TensorBuilder<'t> {
         if let Some(&at) = self.by_labels.get(&labels) {
             return Ok(at);
         }
+        // The labels are kept twice: in order, and to find the subspace.
+        let block = dense * self.tensor_type.cell().size();
+        self.size.add(self.tensor_type, labels.iter().map(String::as_str), 2, block)?;
         let at = self.by_labels.len();
         self.cells.extend_zeroed(dense);
         self.labels.extend_from_slice(&labels);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::size::TensorSize;
 use crate::{Address, CellType, Cells, Dimension, DimensionKind, Error, Tensor, TensorBuilder, TensorType};
 
 impl Tensor {
@@ -97,8 +98,15 @@ impl<'t> Parser<'t> {
 
     fn addresses_without_type(&mut self) -> Result<Tensor, Error> {
         let mut cells: Vec<(Vec<(String, String)>, f64)> = Vec::new();
+        let (mut size, scalar) = (TensorSize::default(), TensorType::scalar());
         match self.peek() {
             Some('{') => self.addressed_cells(|_, pairs, value| {
+                size.add(
+                    &scalar,
+                    pairs.iter().flat_map(|(name, label)| [name.as_str(), label.as_str()]),
+                    1,
+                    0,
+                )?;
                 cells.push((pairs, value));
                 Ok(())
             })?,

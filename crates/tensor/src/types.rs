@@ -1,9 +1,6 @@
 use std::fmt;
 
-use crate::Error;
-
-/// The most cells of one dense subspace: a type in a request cannot ask for more memory than this.
-const MAX_DENSE_CELLS: usize = 1 << 28;
+use crate::{Error, TENSOR_BYTES_MAX};
 
 /// Maximum number of dimensions of a type; it limits recursion over them.
 const MAX_DIMENSIONS: usize = 64;
@@ -72,8 +69,8 @@ impl TensorType {
     /// Creates a type with these dimensions, which it sorts.
     ///
     /// # Errors
-    /// Two dimensions of one name, an indexed dimension of size 0, more than 2^28 cells in a
-    /// dense subspace, or more than 64 dimensions.
+    /// Two dimensions of one name, an indexed dimension of size 0, a dense subspace of more than
+    /// [`TENSOR_BYTES_MAX`] bytes, or more than 64 dimensions.
     pub fn new(cell: CellType, mut dimensions: Vec<Dimension>) -> Result<Self, Error> {
         dimensions.sort_by(|a, b| a.name.cmp(&b.name));
         let this = TensorType { cell, dimensions };
@@ -85,10 +82,10 @@ impl TensorType {
             "it has more than 64 dimensions"
         } else if this
             .indexed()
-            .try_fold(1usize, |cells, (_, size)| cells.checked_mul(size))
-            .is_none_or(|cells| cells > MAX_DENSE_CELLS)
+            .try_fold(cell.size(), |bytes, (_, size)| bytes.checked_mul(size))
+            .is_none_or(|bytes| bytes > TENSOR_BYTES_MAX)
         {
-            "its indexed dimensions have more than 2^28 cells"
+            "its indexed dimensions have more cells than the 64 MB that a value can take"
         } else {
             return Ok(this);
         };

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::size::TensorSize;
 use crate::{Cells, Error, Tensor};
 
 /// Operation of a [`Modify`] on each of its cells.
@@ -55,10 +56,18 @@ impl Tensor {
     /// Returns this tensor with some cells modified.
     ///
     /// # Errors
-    /// A cell's labels or index are not of this type.
+    /// A cell's labels or index are not of this type; with the subspaces that are created, the value is larger than
+    /// [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
     pub fn modified(&self, modify: &Modify) -> Result<Tensor, Error> {
         let dense = self.tensor_type().dense_size();
         let mapped = self.tensor_type().mapped().count();
+        let block = dense * self.tensor_type().cell().size();
+        let mut size = TensorSize::default();
+        if modify.create {
+            for index in 0..self.subspaces() {
+                size.add(self.tensor_type(), self.labels(index).iter().map(String::as_str), 2, block)?;
+            }
+        }
         let mut labels = self.all_labels().to_vec();
         let mut cells = self.cells().clone();
         let mut by_labels: HashMap<Vec<String>, usize> =
@@ -73,6 +82,7 @@ impl Tensor {
             let subspace = match by_labels.get(address) {
                 Some(&subspace) => subspace,
                 None if modify.create => {
+                    size.add(self.tensor_type(), address.iter().map(String::as_str), 2, block)?;
                     let subspace = by_labels.len();
                     labels.extend_from_slice(address);
                     (0..dense).for_each(|_| cells.push(modify.operation.default()));
@@ -90,7 +100,8 @@ impl Tensor {
     /// Returns this tensor with the subspaces of `other` added; if both have one, that of `other` wins.
     ///
     /// # Errors
-    /// The types differ, or no dimension is mapped, so that nothing can be added.
+    /// The types differ; no dimension is mapped, so that nothing can be added; the value becomes larger than
+    /// [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
     pub fn with_subspaces(&self, other: &Tensor) -> Result<Tensor, Error> {
         if self.tensor_type() != other.tensor_type() || self.tensor_type().mapped().next().is_none() {
             return Err(self.only_mapped("added"));

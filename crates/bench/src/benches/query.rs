@@ -57,8 +57,12 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             parameters.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let body = serde_json::to_vec(&parameters).map_err(Error::failed)?;
         plan(&body, &schema)?;
-        let (time, json) =
-            measure::alternately(settings.time_per_case, 100, || plan(&body, &schema), || flatten(&body));
+        let (time, json) = measure::alternately(
+            settings.time_per_case,
+            100,
+            || plan(&body, &schema),
+            || flatten(&body, 1000),
+        );
         let figure = Figure::new(case, "median", time.median(), Unit::Seconds)
             .beside(format!("reading its {} bytes of JSON", body.len()), json.median());
         report.push(if has_goal { figure.with_goal(Goal::AtMost(SECONDS_MAX)) } else { figure });
@@ -69,7 +73,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
 
 /// A JSON body to its plan.
 fn plan(body: &[u8], schema: &Arc<Schema>) -> Result<Plan, Error> {
-    let parameters = flatten(body).map_err(Error::failed)?;
+    let parameters = flatten(body, 1000).map_err(Error::failed)?;
     let query = Query::from_parameters(parameters, &Limits::default()).map_err(Error::failed)?;
     Plan::new(Arc::new(query), schema, &Context::alone()).map_err(Error::failed)
 }

@@ -1,6 +1,12 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-use crate::{DocumentType, Error};
+use millrace_tensor::{TENSOR_BYTES_MAX, Tensor};
+
+use crate::{DocumentType, Error, Value};
+
+/// The most bytes that the elements of all collections of a document take in memory, beside their text: an element that is two bytes of JSON
+/// takes many times that, and as much again while a list grows.
+const ELEMENT_BYTES_MAX: usize = 32 << 20;
 
 /// Path in the fields of a document at which a reader failed, built from the inside out while the error
 /// propagates.
@@ -8,6 +14,9 @@ use crate::{DocumentType, Error};
 pub(super) struct Failure {
     segments: RefCell<Vec<String>>,
     unknown_field: RefCell<Option<String>>,
+    /// Bytes of elements read so far, and of tensors.
+    elements: Cell<usize>,
+    tensors: Cell<usize>,
 }
 
 impl Failure {
@@ -21,6 +30,25 @@ impl Failure {
             self.segments.borrow_mut().push(segment());
         }
         result
+    }
+
+    /// Counts `values` values more, which are elements of a collection.
+    ///
+    /// # Errors
+    /// The document takes more memory with them than it may.
+    pub(super) fn take<E: serde::de::Error>(&self, values: usize) -> Result<(), E> {
+        take(&self.elements, values * size_of::<Value>(), "collections", ELEMENT_BYTES_MAX)
+    }
+
+    /// Counts one more tensor, and hands it on.
+    ///
+    /// # Errors
+    /// The document takes more memory with it than it may.
+    pub(super) fn take_tensor<E: serde::de::Error>(&self, tensor: Tensor) -> Result<Tensor, E> {
+        let labels: usize = tensor.all_labels().iter().map(|label| label.len() + size_of::<String>()).sum();
+        let bytes = tensor.cells().as_bytes().len() + labels;
+        take(&self.tensors, bytes, "tensors", TENSOR_BYTES_MAX)?;
+        Ok(tensor)
     }
 
     /// Records that the reader stopped at a field that the document type lacks.
@@ -48,6 +76,18 @@ impl Failure {
             Error::Field { field, reason, line, column }
         }
     }
+}
+
+/// Counts `bytes` more of what has a bound.
+fn take<E: serde::de::Error>(taken: &Cell<usize>, bytes: usize, what: &str, most: usize) -> Result<(), E> {
+    taken.set(taken.get().saturating_add(bytes));
+    if taken.get() <= most {
+        return Ok(());
+    }
+    let most = most >> 20;
+    Err(E::custom(format!(
+        "the document's {what} take more than {most} MB in memory; divide it into several documents"
+    )))
 }
 
 /// Message of the parser without its own position.

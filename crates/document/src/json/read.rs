@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use millrace_tensor::Tensor;
 use millrace_tensor::json::{Skipped, TensorSeed};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 
@@ -37,6 +38,10 @@ pub(super) struct ValueSeed<'a> {
 }
 
 impl ValueSeed<'_> {
+    fn tensor<E: serde::de::Error>(self, tensor: Tensor) -> Result<Option<Value>, E> {
+        self.failure.take_tensor(tensor).map(|tensor| Some(Value::Tensor(tensor)))
+    }
+
     fn parse<E: serde::de::Error>(self, text: &str) -> Result<Option<Value>, E> {
         scalar::parse(text, self.data_type).map(Some).map_err(E::custom)
     }
@@ -118,9 +123,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
                 })?;
                 Ok(Some(Value::Raw(bytes)))
             }
-            DataType::Tensor(tensor_type) => {
-                TensorSeed(tensor_type).visit_str(text).map(|t| Some(Value::Tensor(t)))
-            }
+            DataType::Tensor(tensor_type) => self.tensor(TensorSeed(tensor_type).visit_str(text)?),
             DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..) | DataType::Struct(_) => {
                 Err(E::invalid_type(Unexpected::Str(text), &self))
             }
@@ -137,15 +140,14 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Value>, A::Error> {
         match self.data_type {
-            DataType::Tensor(tensor_type) => {
-                TensorSeed(tensor_type).visit_seq(seq).map(|t| Some(Value::Tensor(t)))
-            }
+            DataType::Tensor(tensor_type) => self.tensor(TensorSeed(tensor_type).visit_seq(seq)?),
             DataType::Array(element) => {
                 let seed = ValueSeed { data_type: element, failure: self.failure };
                 let mut elements = Vec::new();
                 for index in 0.. {
                     let next = self.failure.within(seq.next_element_seed(seed), || format!("[{index}]"))?;
                     let Some(next) = next else { break };
+                    self.failure.take(1)?;
                     elements.extend(next);
                 }
                 Ok(Some(Value::Array(elements)))
@@ -156,6 +158,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
                     let seed = EntrySeed { key, value, failure: self.failure };
                     let next = self.failure.within(seq.next_element_seed(seed), || format!("[{index}]"))?;
                     let Some(entry) = next else { break };
+                    self.failure.take(2)?;
                     entries.extend(entry);
                 }
                 Ok(Some(Value::Map(unique(entries))))
@@ -166,9 +169,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Value>, A::Error> {
         match self.data_type {
-            DataType::Tensor(tensor_type) => {
-                TensorSeed(tensor_type).visit_map(map).map(|t| Some(Value::Tensor(t)))
-            }
+            DataType::Tensor(tensor_type) => self.tensor(TensorSeed(tensor_type).visit_map(map)?),
             DataType::Position => self.read_position(map).map(Some),
             DataType::Map(key, value) => self.read_map(map, key, value).map(Some),
             DataType::WeightedSet { element, .. } => self.read_weighted_set(map, element).map(Some),
@@ -191,6 +192,7 @@ impl<'a> ValueSeed<'a> {
             let key = self.failure.within(scalar::parse(&name, key).map_err(A::Error::custom), segment)?;
             let seed = ValueSeed { data_type: value, failure: self.failure };
             if let Some(value) = self.failure.within(map.next_value_seed(seed), segment)? {
+                self.failure.take(2)?;
                 entries.push((key, value));
             }
         }
@@ -209,6 +211,7 @@ impl<'a> ValueSeed<'a> {
                 self.failure.within(scalar::parse(&name, element).map_err(A::Error::custom), segment)?;
             let seed = ValueSeed { data_type: &DataType::Int, failure: self.failure };
             if let Some(Value::Int(weight)) = self.failure.within(map.next_value_seed(seed), segment)? {
+                self.failure.take(2)?;
                 elements.push((element, weight));
             }
         }
@@ -229,6 +232,7 @@ impl<'a> ValueSeed<'a> {
             let member = self.failure.within(member, segment)?;
             let seed = ValueSeed { data_type: &member.data_type, failure: self.failure };
             if let Some(value) = self.failure.within(map.next_value_seed(seed), segment)? {
+                self.failure.take(1)?;
                 members.retain(|(there, _)| *there != member.name);
                 members.push((Arc::clone(&member.name), value));
             }

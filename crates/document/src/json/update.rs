@@ -8,6 +8,9 @@ use super::read::ValueSeed;
 use crate::scalar;
 use crate::{Change, DataType, DocumentType, FieldPath, FieldUpdate, Operator, Step, Value};
 
+/// Values that a change counts as, beside those in it.
+const CHANGE_VALUES: usize = 4;
+
 /// Reads the operations on the field path `path`, the key just returned by `map`.
 pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
     map: &mut A,
@@ -57,8 +60,10 @@ impl<'de> Visitor<'de> for Operations<'_> {
             if operation == "match" {
                 let (step, inner) =
                     map.next_value_seed(Match { data_type: self.data_type, failure: self.failure })?;
+                self.failure.take(CHANGE_VALUES * inner.len())?;
                 changes.extend(inner.into_iter().map(|change| (Some(step.clone()), change)));
             } else {
+                self.failure.take(CHANGE_VALUES)?;
                 changes.push((None, self.change(&mut map, &operation)?));
             }
         }
@@ -99,7 +104,7 @@ impl Operations<'_> {
                         "'add' needs a mapped dimension, {tensor_type} has none; use modify"
                     )));
                 }
-                Change::AddCells(map.next_value_seed(TensorSeed(tensor_type))?)
+                Change::AddCells(self.failure.take_tensor(map.next_value_seed(TensorSeed(tensor_type))?)?)
             }
             ("modify", DataType::Tensor(tensor_type)) => {
                 Change::ModifyCells(map.next_value_seed(ModifySeed(tensor_type))?)
@@ -187,6 +192,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
         let seed = ValueSeed { data_type: self.data_type, failure: self.failure };
         let mut elements = Vec::new();
         while let Some(element) = seq.next_element_seed(seed)? {
+            self.failure.take(1)?;
             elements.extend(element);
         }
         Ok(elements)
@@ -195,6 +201,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut elements = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
+            self.failure.take(1)?;
             elements.push(scalar::parse(&key, self.data_type).map_err(A::Error::custom)?);
             map.next_value::<Skipped>()?;
         }
@@ -237,6 +244,7 @@ impl<'de> Visitor<'de> for Match<'_> {
             if name == "element" {
                 key = map.next_value_seed(ValueSeed { data_type: key_type, failure: self.failure })?;
             } else {
+                self.failure.take(CHANGE_VALUES)?;
                 changes.push(operations.change(&mut map, &name)?);
             }
         }

@@ -1,10 +1,14 @@
 //! A JSON body to parameters.
+//!
+//! Values stay text: a list of millions of numbers takes the bytes that it has in the body, and counts as one parameter.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
-use super::parts::plain;
+use super::json_text;
 use crate::Error;
 
 /// First parts of the names of parameters, which never stand for a value themselves.
@@ -23,53 +27,190 @@ const FAMILIES: [&str; 12] = [
     "trace",
 ];
 
+/// The most objects in objects whose names are joined. Each level is read once for each level above it.
+const LEVELS_MAX: usize = 16;
+
+/// The deepest nesting of a value that stays text: whoever reads it calls itself for each level.
+const NESTING_MAX: usize = 128;
+
+const EXAMPLE: &str = "for example: {\"yql\": \"select * from sources * where true\"}";
+
 /// The parameters of a JSON body: objects are flattened with dots, so that `{"ranking": {"profile": "x"}}` is
 /// `ranking.profile=x`. What is a value by itself stays JSON text: lists, the parts of `select`, query tensors, and maps of tokens
 /// that `@name` refers to (which are flattened as well). A list of `streaming.groupname` becomes `streaming.groupnames`.
 ///
 /// # Errors
-/// [`Error::Syntax`] where it is not a JSON object, with its place.
-pub fn flatten(body: &[u8]) -> Result<BTreeMap<String, String>, Error> {
-    let value: Value = super::json_text::parse(body).map_err(|error| Error::Syntax {
+/// [`Error::Syntax`] where it is not a JSON object, with its place; [`Error::TooMany`] beyond `most` parameters.
+pub fn flatten(body: &[u8], most: usize) -> Result<BTreeMap<String, String>, Error> {
+    let fail = |error: &serde_json::Error| Error::Syntax {
         language: "JSON",
         line: error.line(),
         column: error.column(),
-        reason: format!("{error}; for example: {{\"yql\": \"select * from sources * where true\"}}"),
-    })?;
-    let Value::Object(entries) = value else {
-        return Err(Error::Syntax {
-            language: "JSON",
-            line: 1,
-            column: 1,
-            reason: "expected an object; for example: {\"yql\": \"select * from sources * where true\"}"
-                .to_owned(),
-        });
+        reason: format!("{error}; {EXAMPLE}"),
     };
-    let mut parameters = BTreeMap::new();
-    for (name, value) in entries {
-        put(&mut parameters, name, &value);
-    }
-    Ok(parameters)
+    json_text::read(body, |text| {
+        let mut flattened = Flattened { parameters: BTreeMap::new(), most, refusal: None };
+        let read = serde_json::from_slice::<&RawValue>(text).and_then(|whole| {
+            flattened.object("", whole, 0)?;
+            Ok(())
+        });
+        match (flattened.refusal, read) {
+            (Some(refusal), _) => Ok(Err(refusal)),
+            (None, Ok(())) => Ok(Ok(flattened.parameters)),
+            (None, Err(error)) => Err(error),
+        }
+    })
+    .unwrap_or_else(|error| Err(fail(&error)))
 }
 
-fn put(parameters: &mut BTreeMap<String, String>, name: String, value: &Value) {
-    let is_value = name.ends_with(')') || name == "select" || name.starts_with("select.");
-    match value {
-        Value::Object(entries) if !is_value => {
-            for (key, value) in entries {
-                put(parameters, format!("{name}.{key}"), value);
-            }
-            if !name.contains('.') && !FAMILIES.contains(&name.as_str()) {
-                parameters.entry(name).or_insert_with(|| value.to_string());
-            }
+/// Parameters as they are found.
+struct Flattened {
+    parameters: BTreeMap<String, String>,
+    most: usize,
+    /// The reason why no more are read.
+    refusal: Option<Error>,
+}
+
+impl Flattened {
+    /// Reads the entries of an object whose name is `prefix`, which is empty for the body itself.
+    fn object(&mut self, prefix: &str, object: &RawValue, level: usize) -> Result<(), serde_json::Error> {
+        if !object.get().starts_with('{') {
+            self.refusal = Some(Error::Syntax {
+                language: "JSON",
+                line: 1,
+                column: 1,
+                reason: format!("expected an object; {EXAMPLE}"),
+            });
+            return Ok(());
         }
-        Value::Array(_) if name == "streaming.groupname" => {
-            parameters.insert("streaming.groupnames".to_owned(), value.to_string());
-        }
-        _ => {
-            if let Some(text) = plain(value) {
-                parameters.insert(name, text);
+        let mut json = serde_json::Deserializer::from_str(object.get());
+        Entries { of: self, prefix, level }.deserialize(&mut json)
+    }
+
+    fn put(&mut self, name: String, value: &RawValue, level: usize) -> Result<(), serde_json::Error> {
+        let text = value.get();
+        let is_value = name.ends_with(')') || name == "select" || name.starts_with("select.");
+        match text.as_bytes().first() {
+            Some(b'{') if !is_value => {
+                if level == LEVELS_MAX {
+                    self.refuse(&name, format!("objects are nested more than {LEVELS_MAX} deep"));
+                    return Ok(());
+                }
+                if name.contains('.') || FAMILIES.contains(&name.as_str()) {
+                    return self.object(&name, value, level + 1);
+                }
+                self.map(name, value, level + 1)?;
             }
+            Some(b'[') if name == "streaming.groupname" => {
+                self.insert_json("streaming.groupnames".to_owned(), text);
+            }
+            Some(b'{' | b'[') => self.insert_json(name, text),
+            _ => match serde_json::from_str(text)? {
+                serde_json::Value::Null => {}
+                serde_json::Value::String(text) => self.insert(name, text),
+                other => self.insert(name, other.to_string()),
+            },
+        }
+        Ok(())
+    }
+
+    /// Reads an object that may be a map of tokens, which counts as one parameter, and is its entries where they are few.
+    fn map(&mut self, name: String, map: &RawValue, level: usize) -> Result<(), serde_json::Error> {
+        let left = self.most.saturating_sub(self.parameters.len() + 1);
+        let mut entries = Flattened { parameters: BTreeMap::new(), most: left, refusal: None };
+        match (entries.object(&name, map, level), entries.refusal.take()) {
+            (_, Some(Error::TooMany { .. })) => {}
+            (_, Some(refusal)) => self.refusal = Some(refusal),
+            (Err(error), None) => return Err(error),
+            (Ok(()), None) => self.parameters.append(&mut entries.parameters),
+        }
+        if !self.parameters.contains_key(&name) {
+            self.insert_json(name, map.get());
+        }
+        Ok(())
+    }
+
+    fn insert_json(&mut self, name: String, text: &str) {
+        match compact(text) {
+            Some(text) => self.insert(name, text),
+            None => self.refuse(&name, format!("its value is nested more than {NESTING_MAX} deep")),
         }
     }
+
+    fn insert(&mut self, name: String, value: String) {
+        self.parameters.insert(name, value);
+        if self.parameters.len() > self.most {
+            self.refusal = Some(Error::TooMany { most: self.most });
+        }
+    }
+
+    fn refuse(&mut self, name: &str, reason: String) {
+        // A name is as long as the body lets it be.
+        let parameter = name.chars().take(100).collect();
+        self.refusal = Some(Error::Parameter { parameter, reason });
+    }
+}
+
+/// The entries of an object, each of which becomes parameters.
+struct Entries<'f, 'n> {
+    of: &'f mut Flattened,
+    prefix: &'n str,
+    level: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Entries<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entries<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut entries = 0;
+        while let Some(key) = map.next_key::<String>()? {
+            let value: &RawValue = map.next_value()?;
+            let name = if self.prefix.is_empty() { key } else { format!("{}.{key}", self.prefix) };
+            self.of.put(name, value, self.level).map_err(serde::de::Error::custom)?;
+            // Entries that leave no parameter, such as nulls, or one of a name that was there, count as well.
+            entries += 1;
+            if entries > self.of.most {
+                self.of.refusal.get_or_insert(Error::TooMany { most: self.of.most });
+            }
+            if let Some(refusal) = &self.of.refusal {
+                return Err(serde::de::Error::custom(refusal));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// JSON without the blanks between its tokens; `None` where it is nested too deep.
+fn compact(text: &str) -> Option<String> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = in_string,
+            '"' => in_string = !in_string,
+            _ if in_string => {}
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth = depth.saturating_sub(1),
+            ' ' | '\t' | '\n' | '\r' => continue,
+            _ => {}
+        }
+        if depth > NESTING_MAX {
+            return None;
+        }
+        out.push(character);
+    }
+    Some(out)
 }

@@ -2,14 +2,46 @@
 
 use serde_json::{Error, Value};
 
+/// The most values of a JSON text that is read as a tree: a value of two bytes takes many times that there.
+const VALUES_MAX: usize = 100_000;
+
 /// The value of a JSON text. One that is right as it stands is taken so; otherwise single quotes are read as double ones.
 pub(super) fn parse(text: &[u8]) -> Result<Value, Error> {
-    serde_json::from_slice(text).or_else(|error| {
+    // Each value but the first of its list or object comes after a comma, and each list or object has a bracket.
+    if text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).nth(VALUES_MAX).is_some()
+        && values(text) > VALUES_MAX
+    {
+        return Err(serde::de::Error::custom(format!(
+            "it has more than {VALUES_MAX} values; give long lists to 'in' and 'weightedSet' as parameters of their own, by @name"
+        )));
+    }
+    read(text, |text| serde_json::from_slice(text))
+}
+
+/// What `read` makes of a JSON text, or, where that is an error, of the text with single quotes read as double ones.
+pub(super) fn read<T>(text: &[u8], mut read: impl FnMut(&[u8]) -> Result<T, Error>) -> Result<T, Error> {
+    read(text).or_else(|error| {
         if !text.contains(&b'\'') {
             return Err(error);
         }
-        serde_json::from_slice(&double_quoted(text)).map_err(|_| error)
+        read(&double_quoted(text)).map_err(|_| error)
     })
+}
+
+/// About as many values as the text has, those in strings left out.
+fn values(text: &[u8]) -> usize {
+    let (mut count, mut quote, mut escaped) = (1, None, false);
+    for byte in text {
+        match (byte, quote) {
+            _ if escaped => escaped = false,
+            (b'\\', Some(_)) => escaped = true,
+            (b'"' | b'\'', None) => quote = Some(*byte),
+            (byte, Some(open)) if *byte == open => quote = None,
+            (b',' | b'[' | b'{', None) => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 /// The text with each string in single quotes put in double ones.

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::{Reader, names, parameter};
 use crate::{
     Collapse, Error, GroupingDefaults, Now, Presentation, Ranking, Sources, Streaming, Tracing, duration,
@@ -214,14 +212,5 @@ fn now(text: &str) -> Result<Now, Error> {
             seconds.map(|seconds| Now::WallClock(Duration::from_secs(seconds))).ok_or_else(wrong)
         }
         None => text.trim().parse().map(Now::At).map_err(|_| wrong()),
-    }
-}
-
-/// The text of a value in a JSON body; `None` for null.
-pub(super) fn plain(value: &Value) -> Option<String> {
-    match value {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
     }
 }

@@ -4,6 +4,9 @@ use super::{Fields, TermEnd};
 use crate::number_text::{self, NumberText};
 use crate::{Annotations, Grammar, Item, Match, PhraseWord, Syntax, TermText};
 
+/// The most pieces of a text. That is more than the words that a plan takes, so that it refuses what is longer.
+const PIECES_MAX: usize = 1 << 16;
+
 /// A part of the query and whether it must or must not match.
 pub(super) struct Piece {
     pub sign: Sign,
@@ -44,7 +47,7 @@ impl<'a> Reader<'a> {
     pub fn pieces(mut self) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut either = false;
-        while self.skip_blanks() {
+        while pieces.len() < PIECES_MAX && self.skip_blanks() {
             if self.grammar.syntax == Syntax::Web && self.rest().starts_with("OR") && self.ends_at(2) {
                 self.at += 2;
                 either = !pieces.is_empty();

@@ -13,7 +13,12 @@ pub(super) struct Parser<'a> {
     /// End of the previous token.
     previous_end: usize,
     depth: usize,
+    /// Tokens read so far.
+    tokens: usize,
 }
+
+/// The most tokens of a statement: what is made of a token takes many times its bytes. A list of 100,000 numbers fits.
+const TOKENS_MAX: usize = 400_000;
 
 type Parsed<T> = Result<T, Fault>;
 
@@ -21,7 +26,7 @@ impl<'a> Parser<'a> {
     pub fn new(text: &'a str) -> Parsed<Self> {
         let mut lexer = Lexer { text, at: 0 };
         let (at, token) = lexer.next()?;
-        Ok(Parser { lexer, token, at, previous_end: 0, depth: 0 })
+        Ok(Parser { lexer, token, at, previous_end: 0, depth: 0, tokens: 1 })
     }
 
     pub fn statement(mut self) -> Parsed<Statement> {
@@ -477,6 +482,12 @@ impl<'a> Parser<'a> {
 
     fn advance(&mut self) -> Parsed<()> {
         self.previous_end = self.lexer.at;
+        self.tokens += 1;
+        if self.tokens > TOKENS_MAX {
+            let reason =
+                format!("the statement has more than {TOKENS_MAX} words and signs; ask in several queries");
+            return Err(Fault::new(self.at, reason));
+        }
         (self.at, self.token) = self.lexer.next()?;
         Ok(())
     }

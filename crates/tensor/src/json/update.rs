@@ -3,6 +3,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::read::{Addressed, Block, Label, Pairs, check_range};
+use crate::size::TensorSize;
 use crate::{Address, CellOperation, Modify, Remove, TensorType};
 
 /// Reads the object of a `modify` update: `operation` (replace, add, multiply), `create`, and the cells under
@@ -27,6 +28,7 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Modify, A::Error> {
         let (mut operation, mut create, mut cells) = (None, false, Vec::new());
+        let mut size = TensorSize::default();
         while let Some(key) = map.next_key_seed(Label)? {
             match key.as_str() {
                 "operation" => {
@@ -40,7 +42,11 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
                 }
                 "create" => create = map.next_value()?,
                 "cells" | "addresses" | "blocks" => {
-                    map.next_value_seed(Operands { tensor_type: self.0, cells: &mut cells })?;
+                    map.next_value_seed(Operands {
+                        tensor_type: self.0,
+                        cells: &mut cells,
+                        size: &mut size,
+                    })?;
                 }
                 other => {
                     let known = &["operation", "create", "cells", "addresses", "blocks"];
@@ -58,6 +64,8 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
 struct Operands<'t, 'c> {
     tensor_type: &'t TensorType,
     cells: &'c mut Vec<(Vec<String>, usize, f64)>,
+    /// Of the operands: each has labels of its own.
+    size: &'c mut TensorSize,
 }
 
 impl Operands<'_, '_> {
@@ -69,7 +77,16 @@ impl Operands<'_, '_> {
                 block.len()
             ));
         }
-        self.cells.extend(block.iter().enumerate().map(|(index, value)| (labels.to_vec(), index, value)));
+        for (index, value) in block.iter().enumerate() {
+            self.push((labels.to_vec(), index, value))?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, operand: (Vec<String>, usize, f64)) -> Result<(), String> {
+        let labels = operand.0.iter().map(String::as_str);
+        self.size.add(self.tensor_type, labels, 1, 0).map_err(|error| error.to_string())?;
+        self.cells.push(operand);
         Ok(())
     }
 }
@@ -100,7 +117,7 @@ impl<'de> Visitor<'de> for Operands<'_, '_> {
                 let (labels, index) = address.into_cell(tensor_type).map_err(A::Error::custom)?;
                 let value = found.value.ok_or_else(|| A::Error::missing_field("value"))?;
                 check_range(value, tensor_type)?;
-                self.cells.push((labels, index, value));
+                self.push((labels, index, value)).map_err(A::Error::custom)?;
             }
         }
         Ok(())
@@ -144,7 +161,11 @@ impl<'de> Visitor<'de> for RemoveSeed<'_> {
             if key != "addresses" {
                 return Err(A::Error::unknown_field(&key, &["addresses"]));
             }
-            map.next_value_seed(Patterns { tensor_type: self.0, patterns: &mut patterns })?;
+            map.next_value_seed(Patterns {
+                tensor_type: self.0,
+                patterns: &mut patterns,
+                size: TensorSize::default(),
+            })?;
         }
         Ok(Remove { patterns })
     }
@@ -154,6 +175,7 @@ impl<'de> Visitor<'de> for RemoveSeed<'_> {
 struct Patterns<'t, 'p> {
     tensor_type: &'t TensorType,
     patterns: &'p mut Vec<Vec<Option<String>>>,
+    size: TensorSize,
 }
 
 impl<'de> DeserializeSeed<'de> for Patterns<'_, '_> {
@@ -171,13 +193,15 @@ impl<'de> Visitor<'de> for Patterns<'_, '_> {
         f.write_str(r#"a list of tensor addresses, for example [{"x": "a"}]"#)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
         while let Some(pairs) = seq.next_element_seed(Pairs)? {
             let pairs = pairs.iter().map(|(name, label)| (name.as_str(), label.as_str()));
             let labels = Address::resolve(self.tensor_type, pairs).map_err(A::Error::custom)?.labels;
             if labels.iter().all(Option::is_none) {
                 return Err(A::Error::custom("an address to remove must name a mapped dimension"));
             }
+            let named = labels.iter().flatten().map(String::as_str);
+            self.size.add(self.tensor_type, named, 1, 0).map_err(A::Error::custom)?;
             self.patterns.push(labels);
         }
         Ok(())

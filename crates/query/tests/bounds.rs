@@ -1,0 +1,122 @@
+//! What the text of a query may make of itself: parameters, values, words and time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millrace_query::{Error, Limits, Query, flatten};
+
+const YQL: &str = "\"yql\":\"select * from sources * where true\"";
+
+fn asked(yql: String) -> Result<Query, String> {
+    let parameters = BTreeMap::from([("yql".to_owned(), yql)]);
+    Query::from_parameters(parameters, &Limits::default()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_list_a_map_or_a_tensor_is_one_parameter_and_stays_text() {
+    let numbers = format!("[{}0]", "0, ".repeat(1_000_000));
+    let map = (0..50_000).map(|at| format!("\"{at}\":1")).collect::<Vec<_>>().join(",");
+    let body = format!("{{{YQL},\"input.query(q)\":{numbers},\"ids\":{{{map}}},\"other\":{numbers}}}");
+    let parameters = flatten(body.as_bytes(), 4).expect("there are four");
+    assert_eq!(parameters.len(), 4);
+    assert_eq!(parameters["other"].len(), 2_000_003, "blanks go");
+    assert!(parameters["ids"].starts_with("{\"0\":1,\"1\":1"));
+    // Few entries are parameters as well.
+    let few =
+        flatten(format!("{{{YQL},\"source\":{{\"a\":{{\"hits\":5}}}}}}").as_bytes(), 1000).expect("few");
+    assert_eq!((&*few["source.a.hits"], &*few["source"]), ("5", "{\"a\":{\"hits\":5}}"));
+}
+
+#[test]
+fn there_are_only_so_many_parameters() {
+    let body = |entries: &str| flatten(format!("{{{YQL}{entries}}}").as_bytes(), 1000);
+    let distinct = |count: usize| (0..count).map(|at| format!(",\"a{at}\":1")).collect::<String>();
+    assert_eq!(body(&distinct(999)).expect("just as many").len(), 1000);
+    for entries in [
+        distinct(1000),
+        ",\"a\":null".repeat(1000),
+        ",\"a\":1".repeat(1000),
+        format!(",\"ranking\":{{\"a\":1{}}}", distinct(1000)),
+        format!(",\"ranking\":{{\"features\":{{\"a\":1{}}}}}", distinct(1000)),
+    ] {
+        let error = body(&entries).expect_err("too many");
+        assert!(matches!(error, Error::TooMany { most: 1000 }), "{error}");
+    }
+}
+
+#[test]
+fn nesting_is_bounded_without_following_it() {
+    let deep = |open: &str, close: &str| format!("{}1{}", open.repeat(300_000), close.repeat(300_000));
+    for (name, value) in [
+        ("ranking", deep("{\"a\":", "}")),
+        ("a", deep("[", "]")),
+        ("select", deep("{\"where\":", "}")),
+        ("input.query(q)", deep("[", "]")),
+    ] {
+        let error = flatten(format!("{{{YQL},\"{name}\":{value}}}").as_bytes(), 1000).expect_err("too deep");
+        assert!(error.to_string().contains("nested more than"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_statement_has_only_so_many_words() {
+    let numbers = |count: usize| format!("select * from a where b in ({}1)", "1,".repeat(count));
+    assert!(asked(numbers(100_000)).is_ok());
+    let error = asked(numbers(300_000)).expect_err("too many");
+    assert!(error.contains("more than 400000 words and signs"), "{error}");
+}
+
+#[test]
+fn a_condition_in_json_has_only_so_many_values() {
+    let select = |item: &str, count: usize| {
+        let list = format!("[\"a\"{}]", format!(",{item}").repeat(count));
+        let parameters = BTreeMap::from([("select".to_owned(), format!("{{\"where\":{{\"in\":{list}}}}}"))]);
+        Query::from_parameters(parameters, &Limits::default()).map_err(|error| error.to_string())
+    };
+    assert!(select("1", 50_000).is_ok());
+    assert!(select("\"a,[{,\"", 40_000).is_ok(), "signs in texts are no values");
+    for item in ["1", "[]", "{}", "\"\""] {
+        let error = select(item, 200_000).expect_err("too many");
+        assert!(error.contains("more than 100000 values"), "{item}: {error}");
+    }
+}
+
+#[test]
+fn a_longer_timeout_is_cut() {
+    let limits = Limits { max_timeout: Duration::from_secs(3), ..Limits::default() };
+    let timeout = |yql: &str, given: &str| {
+        let pairs = [("yql", yql), ("timeout", given)];
+        let parameters = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        Query::from_parameters(parameters, &limits).expect("the query is right").timeout
+    };
+    assert_eq!(timeout("select * from a where true", "2s"), Duration::from_secs(2));
+    assert_eq!(timeout("select * from a where true", "1000000s"), Duration::from_secs(3));
+    assert_eq!(timeout("select * from a where true timeout 60000", "1s"), Duration::from_secs(3));
+    assert_eq!(Limits::default().max_timeout, Duration::from_secs(60));
+}
+
+#[test]
+fn there_is_only_so_much_text_to_search_for() {
+    let words = |count: usize| "a ".repeat(count);
+    let typed = |grammar: &str, count: usize| {
+        let pairs = [("query", words(count)), ("type", grammar.to_owned())];
+        let parameters = pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Query::from_parameters(parameters, &Limits::default()).map(drop).map_err(|error| error.to_string())
+    };
+    for grammar in ["all", "any", "web", "phrase", "tokenize", "weakAnd", "linguistics", "adv"] {
+        assert_eq!(typed(grammar, 60_000), Ok(()), "{grammar}");
+        let error = typed(grammar, 70_000).expect_err(grammar);
+        assert!(error.contains("bytes of text to search for"), "{grammar}: {error}");
+    }
+    for condition in [
+        format!("a contains \"{}\"", words(70_000)),
+        format!("a contains phrase(\"{}\", \"b\")", words(70_000)),
+        format!("!(a contains \"{0}\") and a contains \"{0}\"", words(40_000)),
+        format!("userInput(\"{}\")", words(70_000)),
+        format!("a contains sameElement(b contains \"{}\")", words(70_000)),
+    ] {
+        let error =
+            asked(format!("select * from a where {condition}")).map(drop).expect_err(&condition[..20]);
+        assert!(error.contains("bytes of text to search for"), "{error}");
+    }
+}
