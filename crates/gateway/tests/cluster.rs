@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
@@ -49,6 +50,26 @@ fn a_node_that_the_cluster_does_not_count_on_is_not_up() {
     assert_eq!(health(1), (503, "\"down\"".to_owned(), "\"an operator removed it\"".to_owned()));
     assert_eq!(nodes.call(1, Method::GET, "/status.html", "").0, 503);
     assert_eq!(health(2).0, 200);
+}
+
+#[test]
+fn a_node_whose_disk_stays_full_is_not_up() {
+    let nodes = Nodes::start_with(1, NOTE, &|settings| {
+        // No disk has so much.
+        (settings.disk_reserve, settings.space_patience) = (1 << 60, Duration::from_millis(50));
+    });
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let health = loop {
+        let (status, answer) = nodes.call(0, Method::GET, "/state/v1/health", "");
+        if status != 200 {
+            break answer["status"].clone();
+        }
+        assert!(Instant::now() < deadline, "it is up without space: {answer}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(health["code"], "down");
+    let message = health["message"].as_str().unwrap_or_default();
+    assert!(message.contains("the disk has been full") && message.contains("disk-reserve"), "{message}");
 }
 
 #[test]
