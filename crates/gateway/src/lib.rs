@@ -16,6 +16,7 @@ mod deployment;
 mod deployments;
 mod document_api;
 mod error;
+mod fitness;
 mod http;
 mod limits;
 mod mcp;
@@ -35,7 +36,8 @@ mod upkeep;
 
 pub use deployment::{Deployment, pack};
 pub use error::{Error, Kind, StartError};
+pub use fitness::Unfit;
 pub use http::{Answers, routed, serve};
-pub use node::Node;
+pub use node::{Node, PublishedApplication};
 pub use server::{Intake, Server, runtime};
 pub use settings::{Settings, TlsFiles};

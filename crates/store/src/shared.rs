@@ -196,6 +196,9 @@ impl Shared {
         let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.health.check_writable()?;
         let old = self.state();
+        if given.is_some_and(|timestamp| old.marks.remembers(&scope, timestamp.0)) {
+            return Ok(());
+        }
         let mark = self.new_mark(scope, given);
         match old.generations[0].append_mark(&mark) {
             Ok(()) => {

@@ -13,6 +13,7 @@ use millrace_schema::{Draft, Mistakes};
 use serde_json::{Value, json};
 
 use super::reindexing::waiting;
+use crate::cluster::ClusterDeployment;
 use crate::deployment::pack;
 use crate::http::{self, Parameters};
 use crate::{Deployment, Error, Node, reindexing};
@@ -202,8 +203,15 @@ async fn activate_deployment(
     if let Some(cluster) = node.cluster() {
         let packing = Arc::clone(&deployment);
         let archive = node.pool().run(move || pack(&packing.application.files)).await??;
-        let published = cluster.publish(archive, &deployment.application, deployment.generation).await;
-        let generation = published.map_err(Error::Unsettled)?;
+        let generation = cluster
+            .publish(ClusterDeployment {
+                archive,
+                application: &deployment.application,
+                generation: deployment.generation,
+                based_on,
+                dropped: node.removed_by(&deployment.application),
+            })
+            .await?;
         active_here(node, generation).await?;
         // Before the next request can be about it. Where that fails now, it is done later.
         let told = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;
@@ -213,7 +221,7 @@ async fn activate_deployment(
         return Ok(());
     }
     let worker = Arc::clone(node);
-    node.pool().run(move || worker.activate(deployment, based_on)).await?
+    node.pool().run(move || worker.activate_alone(deployment, based_on)).await?
 }
 
 /// Waits until what was published is active on this node, to which it comes as to all others.
