@@ -9,8 +9,10 @@ pub(crate) struct HybridClock {
 impl HybridClock {
     /// A timestamp above all before.
     pub fn next(&mut self, wall_us: u64) -> Timestamp {
-        self.last = Timestamp(wall_us.max(self.last.0.saturating_add(1)));
-        self.last
+        let next = Timestamp(wall_us.max(self.last.0.saturating_add(1)));
+        assert!(next > self.last, "timestamps are at their end: some clock was far in the future");
+        self.last = next;
+        next
     }
 
     /// The last timestamp that it gave, or was shown.

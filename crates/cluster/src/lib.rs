@@ -17,6 +17,7 @@ mod configuration;
 mod confirmation;
 pub mod controller;
 pub mod distributor;
+mod dropped_types;
 mod earlier;
 mod error;
 mod message;
@@ -30,6 +31,7 @@ mod state;
 mod time;
 
 pub use configuration::{Configuration, ConfiguredNode};
+pub use dropped_types::DroppedTypes;
 pub use earlier::Earlier;
 pub use error::Error;
 pub use message::{

@@ -96,7 +96,7 @@ impl Scheduler {
     /// Somebody waits for what the operation on a bucket does, if there is one that waits itself: of those that are as urgent, it goes before all that nobody waits for.
     pub fn hasten(&mut self, bucket: BucketId) {
         let Some((_, Standing::Pending, UNHURRIED..)) = self.known.get(&bucket) else { return };
-        let Some((proposal, standing, number)) = self.known.remove(&bucket) else { return };
+        let (proposal, standing, number) = self.known.remove(&bucket).expect("it was just there");
         if let Some(line) = self.lines.get_mut(&line_of(&proposal)) {
             line.remove(&number);
         }

@@ -114,10 +114,15 @@ impl Cluster {
                     capacity: 1.0,
                     group: vec![],
                     too_large: BTreeSet::new(),
+                    out_of_space: false,
                     protocol: self.newest,
                 };
                 self.departed.remove(name);
                 self.registrations.insert(name.to_owned(), registration);
+            }
+            "full" => {
+                let registration = self.registrations.get_mut(name).expect("it has started");
+                registration.out_of_space = true;
             }
             "gone" => {
                 let left = self.registrations.remove(name);
@@ -310,11 +315,24 @@ fn a_node_that_crashes_again_and_again_is_kept_down_longer_each_time() {
     cluster.run("0 start a b\n10 gone b\n20 start b\n30 gone b\n50 start b");
     assert_eq!(
         cluster.reasons["b"],
-        "it has crashed 2 times in a row; it is up again when it has run for 20 seconds"
+        "it has crashed 2 times in a row; this run began at 1970-01-01T00:00:00Z and is taken in at 1970-01-01T00:00:20Z, after 20 seconds, \
+         if it lasts: its log before that says why it crashed"
     );
     // To stop is not to crash.
     let stops = "0 start a b\n1 stopping b\n2 start b\n3 stopping b\n4 start b\n5 stopping b\n6 start b";
     check(flat(2), stops, &["0 uu", "1 um", "2 uu", "3 um", "4 uu", "5 um", "6 uu"]);
+}
+
+#[test]
+fn a_node_without_space_is_retired_unless_too_few_others_could_take_over() {
+    // Redundancy is 2: with two nodes nobody could.
+    check(flat(2), "0 start a b\n1 full b\n2 start x", &["0 uu", "2 uru"]);
+    // It stays so until it starts again, and where as many are full as are not, all of them take part.
+    let script = "0 start a b c d\n1 full b\n2 full c\n3 full d\n4 gone b\n5 start b\n6 full b";
+    check(flat(4), script, &["0 uuuu", "1 uruu", "2 urru", "3 uuuu", "5 umuu", "5 uurr", "6 uuuu"]);
+    let mut cluster = Cluster::new(flat(3));
+    cluster.run("0 start a b c\n1 full b\n2");
+    assert!(cluster.reasons["b"].starts_with("its disk is full"), "{:?}", cluster.reasons);
 }
 
 #[test]

@@ -34,6 +34,7 @@ impl Installing {
 
     /// What was to be taken in is, or cannot be.
     pub(crate) fn done(&mut self) {
+        assert!(self.under_way, "what was taken in was under way");
         self.under_way = false;
     }
 }

@@ -7,11 +7,11 @@ use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::DropHorizon;
 use millrace_document::{DocumentId, Group, Location};
 use millrace_gateway::cluster::{
-    Cluster, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers,
+    Cluster, ClusterDeployment, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach,
+    ReadDone, Readers,
     WriteError,
 };
 use millrace_membership::Membership;
-use millrace_schema::Application;
 use millrace_store::Write;
 
 use crate::{ContentNode, notes};
@@ -154,12 +154,7 @@ impl Cluster for Joining {
         }
     }
 
-    fn publish<'a>(
-        &'a self,
-        archive: Vec<u8>,
-        application: &'a Application,
-        generation: u64,
-    ) -> Published<'a> {
-        crate::node::publish(&self.membership, archive, application, generation)
+    fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a> {
+        crate::node::publish(&self.membership, deployment)
     }
 }

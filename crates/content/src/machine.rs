@@ -95,6 +95,10 @@ pub(crate) enum Input {
 /// Inputs that are taken in one turn.
 const TURN_MAX: usize = 1024;
 
+/// The exit status of a process whose thread for the cluster has failed, of sysexits.h: "an internal
+/// software error".
+const EXIT_STATUS: i32 = 70;
+
 /// The thread looks at the time at least so often.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -392,7 +396,7 @@ impl Driver {
                 self.events.push(Event::Reply { from: self.parts.me, number, reply });
             }
             Some(Caller::Other(reply_to)) => reply_to(reply),
-            None => {}
+            None => unreachable!("a request is answered once"),
         }
     }
 
@@ -478,7 +482,7 @@ impl Driver {
                 }
             }
             distributor::Effect::Written { ticket, outcome } => {
-                let Some((deadline, done)) = self.writes.remove(&ticket) else { return };
+                let (deadline, done) = self.writes.remove(&ticket).expect("a write is answered once");
                 match outcome {
                     Err(RequestError::Moved { owner, version, unfinished: Some(unfinished) }) => {
                         let finishing = Finishing { unfinished, deadline, done };
@@ -488,9 +492,8 @@ impl Driver {
                 }
             }
             distributor::Effect::Found { ticket, outcome } => {
-                if let Some(done) = self.reads.remove(&ticket) {
-                    done(outcome);
-                }
+                let done = self.reads.remove(&ticket).expect("a read is answered once");
+                done(outcome);
             }
             distributor::Effect::Decide { decision, modify, current } => {
                 let inputs = self.inputs.clone();

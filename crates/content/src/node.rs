@@ -11,12 +11,12 @@ use millrace_document::{
     Document, DocumentId, DropScope, Group, Location, Refusal, Timestamp, Version, wire,
 };
 use millrace_gateway::cluster::{
-    Cluster, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers,
+    Cluster, ClusterDeployment, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach,
+    ReadDone, Readers,
     WriteError,
 };
-use millrace_membership::{Confirmation, Membership};
+use millrace_membership::{Confirmation, Membership, Publication};
 use millrace_peer::{Peers, Service, Source};
-use millrace_schema::Application;
 use millrace_store::{Store, Write, Written};
 use millrace_trust::{Connection, Trust};
 use tokio::net::TcpListener;
@@ -136,6 +136,11 @@ impl ContentNode {
             stop,
             tasks,
         }))
+    }
+
+    /// Writes get timestamps above this one from now on.
+    pub fn observe(&self, seen: Timestamp) {
+        self.machine.ask(|distributor, _| distributor.observe(seen));
     }
 
     /// This node's key.
@@ -481,13 +486,8 @@ impl Cluster for ContentNode {
         self.send(Change::Drop { bucket, scope, until: Some(horizon) }, deadline, done);
     }
 
-    fn publish<'a>(
-        &'a self,
-        archive: Vec<u8>,
-        application: &'a Application,
-        generation: u64,
-    ) -> Published<'a> {
-        publish(&self.membership, archive, application, generation)
+    fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a> {
+        publish(&self.membership, deployment)
     }
 }
 
@@ -509,15 +509,20 @@ impl ContentNode {
 }
 
 /// Publishes an application with what it wants of the cluster.
-pub(crate) fn publish<'a>(
-    membership: &'a Membership,
-    archive: Vec<u8>,
-    application: &'a Application,
-    generation: u64,
-) -> Published<'a> {
+pub(crate) fn publish<'a>(membership: &'a Membership, deployment: ClusterDeployment<'a>) -> Published<'a> {
     Box::pin(async move {
-        let published = membership.publish(&archive, &application.topology(), generation).await;
-        published.map(|package| package.generation).map_err(|error| error.to_string())
+        let publication = Publication {
+            archive: &deployment.archive,
+            configuration: &deployment.application.topology(),
+            generation: deployment.generation,
+            based_on: deployment.based_on,
+            dropped: &deployment.dropped,
+        };
+        let published = membership.publish(publication).await;
+        published.map(|package| package.generation).map_err(|error| match error {
+            millrace_membership::Error::Conflict(_) => millrace_gateway::Error::Conflict(error.to_string()),
+            other => millrace_gateway::Error::Unsettled(other.to_string()),
+        })
     })
 }
 

@@ -17,7 +17,7 @@ use millrace_coordination::Embedded;
 use millrace_document::{
     DataType, Document, DocumentId, Drop, DropScope, Group, Location, Timestamp, Value, Version,
 };
-use millrace_membership::{Membership, Settings};
+use millrace_membership::{Membership, Publication, Settings};
 use millrace_peer::{Peers, Service, Source};
 use millrace_sim::ModelStorage;
 use millrace_store::{Options, Store};
@@ -409,7 +409,10 @@ async fn alone(directory: &TempDir, listener: TcpListener) -> (Membership, Store
     let address = listener.local_addr().expect("it is bound").to_string();
     let settings = Settings::new("n", address, directory.path().join("membership"));
     let membership = Membership::join(Arc::new(coordination), settings).await.expect("it joins");
-    membership.publish(b"package", &Configuration::default(), 1).await.expect("it is published");
+    membership
+        .publish(Publication::unconditional(b"package", &Configuration::default()))
+        .await
+        .expect("it is published");
     let options = Options { disk_reserve: 0, ..Options::new(directory.path().join("store")) };
     let store = Store::open(options, Arc::new(Numbers)).expect("the store opens");
     let port = PeerPort { listener, trust: None, handed_on: Box::new(|_| {}) };

@@ -1,15 +1,20 @@
 //! Which application is active: one pointer for requests, one file for restarts.
 //!
-//! The directory holds the packages as zip archives by generation, and a file `active` that names one of them. That file is
-//! replaced by a rename once everything else is on disk, so that a crash leaves the old application or the new one.
+//! The directory holds the packages as zip archives by generation, beside each the document types that were
+//! removed up to it (`GENERATION.drops`), and a file `active` that names one of them, or 0 after the
+//! application was deleted. That file is replaced by a rename once everything else is on disk, so that a
+//! crash leaves the old application or the new one, each with its removals. The file `dropped` has the
+//! removals that the store has been told of; a start catches up with the others.
 
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use millrace_cluster::DroppedTypes;
+use millrace_document::Timestamp;
 use millrace_env::{Disk as _, RealDisk, sync_name};
 use millrace_schema::Draft;
 
@@ -25,7 +30,22 @@ pub(crate) struct Deployments {
     last: AtomicU64,
     /// Held while the active deployment changes.
     change: Mutex<()>,
+    removals: Mutex<Removals>,
 }
+
+/// The document types that were removed.
+#[derive(Debug, Clone, Default)]
+struct Removals {
+    /// All that came with the active deployment.
+    known: DroppedTypes,
+    /// Those that the store has dropped durably.
+    applied: DroppedTypes,
+    /// Whether this directory ever had an application, so that a type that it does not have was removed.
+    had_application: bool,
+}
+
+/// The file of the removals that the store has been told of.
+const APPLIED: &str = "dropped";
 
 impl Deployments {
     /// Reads what was active.
@@ -38,6 +58,7 @@ impl Deployments {
             current: ArcSwapOption::empty(),
             last: AtomicU64::new(0),
             change: Mutex::new(()),
+            removals: Mutex::default(),
         };
         let active = deployments.directory.join("active");
         let text = match std::fs::read_to_string(&active) {
@@ -51,6 +72,13 @@ impl Deployments {
             .parse()
             .map_err(|_| fail(&active, format!("it should hold a generation, not '{}'", text.trim())))?;
         deployments.last.store(generation, Ordering::Relaxed);
+        let read = |path: PathBuf| read_drops(&path).map_err(|reason| fail(&path, reason));
+        let removals = Removals {
+            known: read(deployments.drops(generation))?,
+            applied: read(deployments.directory.join(APPLIED))?,
+            had_application: true,
+        };
+        *deployments.removals() = removals;
         let package = deployments.package(generation);
         if text.trim() == "0" {
             return Ok(deployments);
@@ -88,7 +116,50 @@ impl Deployments {
         self.last.fetch_max(generation, Ordering::Relaxed);
     }
 
-    /// Persists `deployment`, calls `in_effect`, and hands the deployment to every later request.
+    /// Every removal of a document type that this node knows of.
+    pub(crate) fn dropped(&self) -> DroppedTypes {
+        let removals = self.removals();
+        let mut all = removals.known.clone();
+        all.merge(&removals.applied);
+        all
+    }
+
+    /// Whether this directory has, or had, an application.
+    pub(crate) fn had_application(&self) -> bool {
+        self.removals().had_application
+    }
+
+    /// Has `drop` applied to every removal of `dropped` that the store was not told of, and remembers that
+    /// it was, durably.
+    ///
+    /// # Errors
+    /// Those of `drop`; the disk refuses. What was dropped until then may be dropped again.
+    pub(crate) fn apply_drops(
+        &self,
+        dropped: &DroppedTypes,
+        drop: impl Fn(&str, Timestamp) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // Held all the while, so that one caller returns only after all that another one has begun.
+        let mut removals = self.removals();
+        let due = dropped.beyond(&removals.applied);
+        if due.is_empty() {
+            return Ok(());
+        }
+        due.iter().try_for_each(|(document_type, removed_at)| drop(document_type, removed_at))?;
+        let mut applied = removals.applied.clone();
+        applied.merge(&due);
+        replace_file(&self.directory, APPLIED, &drops_json(&applied))
+            .map_err(|error| self.disk_error(&error))?;
+        removals.applied = applied;
+        Ok(())
+    }
+
+    fn removals(&self) -> MutexGuard<'_, Removals> {
+        self.removals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Persists `deployment` and all removals of document types up to it, calls `in_effect`, and hands the
+    /// deployment to every later request.
     ///
     /// # Errors
     /// Another deployment became active since generation `based_on`; or the disk refuses.
@@ -96,6 +167,7 @@ impl Deployments {
         &self,
         deployment: Arc<Deployment>,
         based_on: u64,
+        dropped: &DroppedTypes,
         in_effect: impl FnOnce(),
     ) -> Result<(), Error> {
         let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,46 +178,74 @@ impl Deployments {
             )));
         }
         let generation = deployment.generation;
-        self.persist(generation, &deployment::pack(&deployment.application.files)?)
-            .map_err(|error| self.disk_error(&error))?;
+        let package = deployment::pack(&deployment.application.files)?;
+        let persisted = write_synced(&self.package(generation), &package)
+            .and_then(|()| self.point_to(generation, dropped));
+        persisted.map_err(|error| self.disk_error(&error))?;
         in_effect();
         self.current.store(Some(deployment));
         if active != generation {
-            // A package that stays behind costs its room only.
-            let _ = std::fs::remove_file(self.package(active));
+            self.forget(active);
         }
         Ok(())
     }
 
-    /// Takes the active deployment away.
-    pub(crate) fn delete(&self) -> Result<(), Error> {
+    /// Takes the active deployment away; `dropped` has all its document types.
+    pub(crate) fn delete(&self, dropped: &DroppedTypes) -> Result<(), Error> {
         let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         let active = self.generation();
-        self.point_to("0").map_err(|error| self.disk_error(&error))?;
+        self.point_to(0, dropped).map_err(|error| self.disk_error(&error))?;
         self.current.store(None);
-        // A package that stays behind costs its room only.
-        let _ = std::fs::remove_file(self.package(active));
+        self.forget(active);
         Ok(())
+    }
+
+    /// Deletes the files of a generation. What stays behind costs its room only.
+    fn forget(&self, generation: u64) {
+        let _ = std::fs::remove_file(self.package(generation));
+        let _ = std::fs::remove_file(self.drops(generation));
     }
 
     fn package(&self, generation: u64) -> PathBuf {
         self.directory.join(format!("{generation}.zip"))
     }
 
-    fn persist(&self, generation: u64, package: &[u8]) -> io::Result<()> {
-        let path = self.package(generation);
-        write_synced(&path, package)?;
-        // Before anything names it.
-        sync_name(&RealDisk, &path)?;
-        self.point_to(&generation.to_string())
+    fn drops(&self, generation: u64) -> PathBuf {
+        self.directory.join(format!("{generation}.drops"))
     }
 
-    fn point_to(&self, generation: &str) -> io::Result<()> {
-        replace_file(&self.directory, "active", generation.as_bytes())
+    /// Makes a generation, whose package is on disk, the active one of the next start, with these removals.
+    fn point_to(&self, generation: u64, dropped: &DroppedTypes) -> io::Result<()> {
+        write_synced(&self.drops(generation), &drops_json(dropped))?;
+        // The files must be there whenever `active` names them.
+        File::open(&self.directory)?.sync_all()?;
+        replace_file(&self.directory, "active", generation.to_string().as_bytes())?;
+        let mut removals = self.removals();
+        removals.known = dropped.clone();
+        removals.had_application = true;
+        Ok(())
     }
 
     fn disk_error(&self, error: &io::Error) -> Error {
         Error::Internal(format!("the application could not be kept in {}: {error}", self.directory.display()))
+    }
+}
+
+fn drops_json(dropped: &DroppedTypes) -> Vec<u8> {
+    serde_json::to_vec(dropped).expect("names and numbers always have a JSON form")
+}
+
+/// The removals in a file; none where it does not exist, since earlier versions wrote none.
+fn read_drops(path: &Path) -> Result<DroppedTypes, String> {
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+            format!(
+                "it should hold the document types that were removed, as JSON: {error}; put a copy of the directory back, or {{}} in it \
+                 to start without them"
+            )
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(DroppedTypes::default()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -45,6 +45,9 @@ pub enum StartError {
         /// The name of a file in it.
         example: PathBuf,
     },
+    /// What the last deployment left to do cannot be done.
+    #[error("the last deployment cannot be completed: {0}")]
+    Deployment(Error),
     /// The access log cannot be written.
     #[error("access log {}: {source}; choose another place with --access-log", path.display())]
     AccessLog {

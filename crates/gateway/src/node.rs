@@ -1,5 +1,6 @@
 //! The node: what all endpoints share.
 
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
@@ -8,6 +9,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::HeaderMap;
+use millrace_bucket::BucketId;
+use millrace_cluster::DroppedTypes;
+use millrace_document::{Drop, DropScope, Timestamp};
 use millrace_env::{BoundedDisk, Disk as _, RealDisk};
 use millrace_indexing::Columns;
 use millrace_schema::{Application, Draft};
@@ -18,6 +22,7 @@ use crate::cluster::{Cluster, Forwarder, HOP};
 use crate::config_api::Sessions;
 use crate::deployment::Deployment;
 use crate::deployments::Deployments;
+use crate::fitness::SpaceWatch;
 use crate::http::{BodyBounds, BodyBudget, PortLimits};
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
 use crate::metrics::{Gauge, Metrics};
@@ -47,8 +52,21 @@ pub struct Node {
     /// The cluster that it is one of, where it is.
     cluster: OnceLock<Arc<dyn Cluster>>,
     forwarder: Forwarder,
+    space_watch: SpaceWatch,
     /// The data port, once it is bound.
     port: AtomicU16,
+}
+
+/// An application as a cluster has published it.
+#[derive(Debug)]
+pub struct PublishedApplication {
+    /// Its package, read.
+    pub draft: Draft,
+    /// The generation the cluster gave it.
+    pub generation: u64,
+    /// The document types that it and all generations before removed; `None` if its publisher is of a
+    /// version that does not tell.
+    pub dropped: Option<DroppedTypes>,
 }
 
 impl Node {
@@ -97,6 +115,7 @@ impl Node {
             access_log: access_log.transpose()?,
             cluster: OnceLock::new(),
             forwarder: Forwarder::new(settings.trust.clone()),
+            space_watch: SpaceWatch::default(),
             port: AtomicU16::new(settings.port),
             settings,
             store,
@@ -110,8 +129,26 @@ impl Node {
             pool,
             upkeep: Upkeep::default(),
         });
+        node.complete_deployment().map_err(StartError::Deployment)?;
         node.upkeep.start(&node).map_err(StartError::Threads)?;
         Ok(node)
+    }
+
+    /// Does what a process left undone that ended after a deployment, or the deletion of the application,
+    /// became effective on disk.
+    fn complete_deployment(&self) -> Result<(), Error> {
+        match self.drop_types(&self.deployments.dropped()) {
+            // A node without space starts, so that documents can be removed. Every later deployment tries it
+            // again.
+            Err(Error::DiskFull(reason)) => {
+                tracing::error!(reason, "documents of removed types are still there");
+            }
+            outcome => outcome?,
+        }
+        if self.deployments.had_application() && self.deployments.current().is_err() {
+            self.reindexings.clear().map_err(|error| reindexing::kept(&error))?;
+        }
+        Ok(())
     }
 
     /// What the node was started with.
@@ -153,6 +190,18 @@ impl Node {
     /// The way to other nodes.
     pub(crate) fn forwarder(&self) -> &Forwarder {
         &self.forwarder
+    }
+
+    pub(crate) fn space_watch(&self) -> &SpaceWatch {
+        &self.space_watch
+    }
+
+    /// How long a node of a cluster remembers removals of documents.
+    pub fn removals_kept(&self) -> Duration {
+        let current = self.deployments.current();
+        let application = current.as_ref().map(|deployment| &deployment.application);
+        let tuning = application.map_or_else(|_| Tuning::default(), store_tuning_in_a_cluster);
+        tuning.tombstone_retention
     }
 
     /// Where requests are logged.
@@ -205,20 +254,67 @@ impl Node {
             return Ok(current.generation);
         }
         let generation = self.deployments.next_generation();
-        self.deploy_as(draft, generation)?;
+        let based_on = self.deployments.generation();
+        let current = self.deployments.current().ok();
+        let deployment = Deployment::compile(draft, generation, current.as_deref(), &self.models)?;
+        self.activate_alone(Arc::new(deployment), based_on)?;
         Ok(generation)
     }
 
-    /// Makes an application the active one as the generation that a cluster gave it.
+    /// Makes an application the active one as the generation that a cluster gave it. The document types that
+    /// were removed are dropped first.
     ///
     /// # Errors
     /// The application is refused; the active one stays as it was.
-    pub fn deploy_as(&self, draft: impl Into<Draft>, generation: u64) -> Result<(), Error> {
+    pub fn deploy_as(&self, published: PublishedApplication) -> Result<(), Error> {
+        let PublishedApplication { draft, generation, dropped } = published;
+        dropped.iter().try_for_each(|dropped| self.drop_types(dropped))?;
         let based_on = self.deployments.generation();
         self.deployments.gave(generation);
         let current = self.deployments.current().ok();
         let deployment = Deployment::compile(draft, generation, current.as_deref(), &self.models)?;
-        self.activate(Arc::new(deployment), based_on)
+        let dropped = match dropped {
+            Some(dropped) => dropped,
+            // As nodes of its publisher's version do: each at its own time.
+            None => self.removed_by(&deployment.application),
+        };
+        self.activate(Arc::new(deployment), based_on, &dropped)
+    }
+
+    /// Drops the documents of removed types, as of the time of each removal. Removals that were applied
+    /// before cost a comparison in memory, others a sync each.
+    ///
+    /// # Errors
+    /// The drops cannot be made durable.
+    pub fn drop_types(&self, dropped: &DroppedTypes) -> Result<(), Error> {
+        self.deployments.apply_drops(dropped, |document_type, timestamp| {
+            let scope = DropScope::Type(document_type.to_owned());
+            Ok(self.store.apply_drop(BucketId::ROOT, &Drop { scope, timestamp })?)
+        })
+    }
+
+    /// Every removal of a document type that this node knows of, and those that `next` makes: as of now.
+    pub fn removed_by(&self, next: &Application) -> DroppedTypes {
+        let mut dropped = self.deployments.dropped();
+        if let Ok(current) = self.deployments.current() {
+            let (next, now) = (stored_types(next), self.store.next_timestamp());
+            let removed = stored_types(&current.application).into_iter().filter(|name| !next.contains(name));
+            removed.for_each(|name| dropped.add(name, now));
+        }
+        dropped
+    }
+
+    /// The same for a node that is alone. A type that comes, or comes back, has no documents: whatever the
+    /// store has of it was written by requests that were under way when it was removed, or was left by an
+    /// earlier version that ended before it dropped it.
+    fn removed_alone(&self, next: &Application) -> DroppedTypes {
+        let mut dropped = self.removed_by(next);
+        if self.deployments.had_application() && self.store.newest() != Timestamp::default() {
+            let (current, now) = (self.deployments.current().ok(), self.store.next_timestamp());
+            let had = current.as_ref().map(|current| stored_types(&current.application)).unwrap_or_default();
+            stored_types(next).difference(&had).for_each(|name| dropped.add(name, now));
+        }
+        dropped
     }
 
     /// Compiles an application as for a deployment, and lets it go: whatever is wrong with it is said, and nothing changes.
@@ -279,23 +375,30 @@ impl Node {
         self.port.store(port, Ordering::Relaxed);
     }
 
-    /// Puts `deployment` into effect: it is on disk before the first request sees it. Document types that it no longer has are
-    /// dropped.
-    pub(crate) fn activate(&self, deployment: Arc<Deployment>, based_on: u64) -> Result<(), Error> {
-        let before = self.deployments.current().ok();
+    /// Puts `deployment` into effect on a node that is alone, and drops the document types that it does not
+    /// have any more.
+    pub(crate) fn activate_alone(&self, deployment: Arc<Deployment>, based_on: u64) -> Result<(), Error> {
+        let dropped = self.removed_alone(&deployment.application);
+        self.activate(deployment, based_on, &dropped)
+    }
+
+    /// Puts `deployment` into effect: it is on disk, with all removals of document types, before the first
+    /// request sees it.
+    fn activate(
+        &self,
+        deployment: Arc<Deployment>,
+        based_on: u64,
+        dropped: &DroppedTypes,
+    ) -> Result<(), Error> {
         let layout = deployment.layout();
-        self.deployments.activate(Arc::clone(&deployment), based_on, || self.store.set_layout(layout))?;
+        let in_effect = || self.store.set_layout(layout);
+        self.deployments.activate(Arc::clone(&deployment), based_on, dropped, in_effect)?;
         self.store.set_tuning(self.tuning(&deployment.application));
         if self.cluster().is_none() {
             reindexing::deployed(self, &deployment)?;
         }
         self.upkeep.wake();
-        for document_type in before.iter().flat_map(|before| before.application.schemas.keys()) {
-            if !deployment.application.schemas.contains_key(document_type) {
-                self.store.drop_type(document_type)?;
-            }
-        }
-        Ok(())
+        self.drop_types(dropped)
     }
 
     /// How the store keeps an application's documents.
@@ -311,10 +414,10 @@ impl Node {
         let current = self.deployments.current().map_err(|_| {
             Error::NotFound("No application is active; there is nothing to delete".to_owned())
         })?;
-        self.deployments.delete()?;
-        for document_type in current.application.schemas.keys() {
-            self.store.drop_type(document_type)?;
-        }
+        let (mut dropped, now) = (self.deployments.dropped(), self.store.next_timestamp());
+        stored_types(&current.application).into_iter().for_each(|name| dropped.add(name, now));
+        self.deployments.delete(&dropped)?;
+        self.drop_types(&dropped)?;
         self.store.set_layout(Arc::new(Columns::default()));
         self.store.set_tuning(Tuning::default());
         self.reindexings.clear().map_err(|error| reindexing::kept(&error))
@@ -414,7 +517,13 @@ impl Node {
 /// Some of what every data directory has, from its first start on.
 const OWN: [&str; 4] = ["lock", "manifest", "application", "models"];
 
-/// Makes a data directory where there is none; refuses one that has files, and none of a server.
+/// The document types whose documents an application stores: those of its content clusters.
+fn stored_types(application: &Application) -> BTreeSet<&str> {
+    let documents = application.content.iter().flat_map(|cluster| &cluster.documents);
+    documents.map(|document| &*document.document_type).collect()
+}
+
+/// Creates the data directory if it does not exist; refuses one with files that are not a server's.
 fn claim(path: &Path) -> Result<(), StartError> {
     let failed = |source| StartError::Directory { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;

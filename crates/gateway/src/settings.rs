@@ -57,6 +57,8 @@ pub struct Settings {
     pub log_details: LogDetails,
     /// Bytes that stay free on the disk: below it, writes other than removes are refused.
     pub disk_reserve: u64,
+    /// How long the disk may be full before the node says that it is down.
+    pub space_patience: Duration,
     /// Segment files that are kept open; others are opened when they are read.
     pub open_files_max: usize,
     /// How long a model stays in memory that nobody uses.
@@ -161,6 +163,7 @@ impl Settings {
             access_log: None,
             log_details: LogDetails::default(),
             disk_reserve: 256 << 20,
+            space_patience: Duration::from_secs(60),
             open_files_max: 4096,
             model_idle: Duration::from_secs(900),
             drain: Duration::from_secs(10),

@@ -104,10 +104,14 @@ async fn application_status(State(node): State<Arc<Node>>) -> Response {
     )
 }
 
-/// Whether requests for documents and queries can be answered here: an application is active, and where the node is one of a cluster, that
-/// counts on it. Else one of Vespa's codes of health, and why.
+/// Whether requests for documents and queries can be answered here: an application is active, documents can
+/// be written, and where the node is one of a cluster, that counts on it. Else one of Vespa's codes of
+/// health, and why.
 fn ready(node: &Node) -> Result<(), (&'static str, String)> {
     node.deployments().current().map_err(|error| ("initializing", Error::to_string(&error)))?;
+    if let Some(unfit) = node.unfit() {
+        return Err(("down", unfit.to_string()));
+    }
     let serves = node.cluster().map_or(Ok(()), |cluster| cluster.serves());
     serves.map_err(|reason| ("down", reason))
 }

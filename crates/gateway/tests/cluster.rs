@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
@@ -75,6 +76,26 @@ fn names_that_nodes_advertise_are_hosts_and_pages_of_a_node_reach_all() {
         assert_eq!(send(node, "n9.example:8080", "http://n9.example:8080"), "421");
         assert_eq!(send(node, own, "http://n0.example:8080"), "403");
     }
+}
+
+#[test]
+fn a_node_whose_disk_stays_full_is_not_up() {
+    let nodes = Nodes::start_with(1, NOTE, &|settings| {
+        // No disk has so much.
+        (settings.disk_reserve, settings.space_patience) = (1 << 60, Duration::from_millis(50));
+    });
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let health = loop {
+        let (status, answer) = nodes.call(0, Method::GET, "/state/v1/health", "");
+        if status != 200 {
+            break answer["status"].clone();
+        }
+        assert!(Instant::now() < deadline, "it is up without space: {answer}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(health["code"], "down");
+    let message = health["message"].as_str().unwrap_or_default();
+    assert!(message.contains("the disk has been full") && message.contains("disk-reserve"), "{message}");
 }
 
 #[test]

@@ -51,6 +51,20 @@ pub enum Error {
     /// What the directory of this node holds cannot be used.
     #[error("{0}")]
     Disk(String),
+    /// The node has documents from before the time from which the others remember removals.
+    #[error(
+        "this node last took part in the cluster {away_hours} hours ago, and the others, which went on, remember removals for {kept_hours} hours: \
+         what they have removed since would come back. Start it with an empty data directory, and it is filled by the others. Only to take \
+         it in as it is, with all that it has, delete {}", file.display()
+    )]
+    AwayTooLong {
+        /// Since when, in hours.
+        away_hours: u64,
+        /// How long removals are remembered, in hours.
+        kept_hours: u64,
+        /// The file that says when the node took part last.
+        file: PathBuf,
+    },
     /// Another package was published first.
     #[error("generation {0} was activated since this one was prepared; prepare it again")]
     Conflict(u64),

@@ -72,6 +72,11 @@ impl Keys {
         format!("{}/v1/reasons", self.prefix)
     }
 
+    /// When the cluster was active.
+    pub(crate) fn activity(&self) -> String {
+        format!("{}/activity", self.prefix)
+    }
+
     /// All parts of all packages. They sort by generation.
     pub(crate) fn parts(&self) -> String {
         format!("{}/packages/", self.prefix)

@@ -8,6 +8,7 @@ use millrace_cluster::controller::{Controller, Inputs, Registration, Step, Wish}
 use millrace_cluster::{ClusterState, NodeEntry, PROTOCOL};
 use millrace_coordination::{Condition, Election, Leadership, Lease, Operation, Revision, Transaction};
 
+use crate::absence;
 use crate::membership::Shared;
 use crate::{Error, Member, Picture, Role};
 
@@ -41,7 +42,10 @@ async fn term(shared: &Shared, election: &Election) -> Result<(), Error> {
     let leading = async {
         let leadership = election.campaign(&shared.settings.name, &lease).await?;
         tracing::info!(node = shared.settings.name, "leads the cluster");
-        lead(shared, &leadership).await;
+        tokio::select! {
+            () = lead(shared, &leadership) => {}
+            () = absence::record(shared, &leadership) => {}
+        }
         Ok(())
     };
     let ended = tokio::select! {

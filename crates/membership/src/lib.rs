@@ -10,6 +10,7 @@
 //!
 //! This crate does not know what is in a package or a bucket, and sends nothing to other nodes: all of it goes through coordination.
 
+mod absence;
 mod error;
 mod figures;
 mod kept;
@@ -29,6 +30,6 @@ pub use figures::{BucketFigures, IdealFigures, NodeFigures, OperationFigures, Pa
 pub use kept::resident;
 pub use membership::{Confirmation, Membership};
 pub use notes::Note;
-pub use packages::{PACKAGE_BYTES_MAX, Package};
+pub use packages::{PACKAGE_BYTES_MAX, Package, Publication};
 pub use picture::{Member, Picture, WishRecord};
 pub use settings::{Role, Settings};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::ClusterState;
+use millrace_cluster::{ClusterState, NodeEntry};
 use millrace_coordination::{Condition, Entry, Lease, Operation, Transaction};
 use tokio::sync::watch;
 
+use crate::absence;
 use crate::membership::Shared;
 use crate::picture::{Member, read_state};
 use crate::{Confirmation, Error};
@@ -19,7 +20,7 @@ pub(crate) async fn stay(shared: Arc<Shared>, mut own: watch::Receiver<Member>) 
     while !shared.has_left() {
         match register(&shared, &mut own).await {
             Ok(()) => continue,
-            Err(error @ Error::NameTaken { .. }) => {
+            Err(error @ (Error::NameTaken { .. } | Error::AwayTooLong { .. })) => {
                 tracing::warn!(%error, "the node is not part of the cluster")
             }
             Err(error) => tracing::debug!(%error, "registering"),
@@ -36,6 +37,7 @@ async fn register(shared: &Shared, own: &mut watch::Receiver<Member>) -> Result<
     let lease = Lease::grant(Arc::clone(&shared.coordination), shared.settings.lease).await;
     shared.reach.note(&lease);
     let lease = lease?;
+    absence::check(shared).await?;
     let mut states = shared.states();
     let outcome = async {
         let mut registered = put(shared, own, &lease).await?;
@@ -129,6 +131,12 @@ async fn confirm(shared: &Shared, lease: &Lease, registered: &Condition) -> Resu
             bring_back(shared, entry, state.as_deref(), &known).await?;
         }
     } else if let (true, Some(state), Some(kept_alive)) = (outcome.held, state, lease.kept_alive()) {
+        let own = |node: &&NodeEntry| node.name == shared.settings.name;
+        if state.nodes().values().find(own).is_some_and(|node| node.state.serves()) {
+            // It may have been registered all the while, and out of service.
+            absence::check(shared).await?;
+            shared.took_part.note();
+        }
         // When others see the lease end, nothing must count any more that was confirmed by it.
         shared.confirmed(Confirmation { version: state.version(), at: asked.min(kept_alive) });
     }

@@ -9,6 +9,7 @@ use millrace_env::{Clock, SystemClock};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
+use crate::absence::{self, TookPart};
 use crate::kept::Kept;
 use crate::keys::Keys;
 use crate::picture::read_state;
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     confirmations: watch::Sender<Option<Confirmation>>,
     stopped: watch::Sender<bool>,
     pub(crate) reach: Reach,
+    pub(crate) took_part: TookPart,
 }
 
 /// Which state coordination said to be the newest, while the node was registered.
@@ -82,6 +84,7 @@ impl Membership {
                 capacity: settings.capacity,
                 group: settings.group.clone(),
                 too_large: BTreeSet::new(),
+                out_of_space: false,
                 protocol: PROTOCOL,
             },
             roles: settings.roles.clone(),
@@ -95,6 +98,7 @@ impl Membership {
             return Err(Error::NameTaken { name: settings.name, address: other.registration.address });
         }
         kept.take(&settings.name)?;
+        let took_part = TookPart::read(&settings.directory, settings.is_empty)?;
         let shared = Arc::new(Shared {
             keys,
             states: watch::Sender::new(kept.state.clone()),
@@ -102,14 +106,20 @@ impl Membership {
             confirmations: watch::Sender::new(None),
             stopped: watch::Sender::new(false),
             reach: Reach::default(),
+            took_part,
             settings,
             coordination,
         });
+        // Where coordination cannot be reached, it is checked again before the node registers.
+        if let Err(error @ Error::AwayTooLong { .. }) = absence::check(&shared).await {
+            return Err(error);
+        }
         let (own, member) = watch::channel(own);
         // From before coordination has said anything.
         let first = shared.pictures();
         let mut running = vec![
             tokio::spawn(Kept::follow(kept.directory().to_owned(), Arc::clone(&shared))),
+            tokio::spawn(absence::follow(Arc::clone(&shared))),
             tokio::spawn(follow(Arc::clone(&shared))),
             tokio::spawn(come_back(Arc::clone(&shared), first)),
             tokio::spawn(member::stay(Arc::clone(&shared), member)),
@@ -199,6 +209,12 @@ impl Membership {
         Ok(before.map_or(Wish::Up, |record| record.wish) != wish)
     }
 
+    /// Tells that this node has had no space for a while, see [`Registration::out_of_space`].
+    pub fn out_of_space(&self) {
+        let own = &self.tasks.own;
+        own.send_if_modified(|own| !std::mem::replace(&mut own.registration.out_of_space, true));
+    }
+
     /// Tells which generation of the application this node has activated.
     pub fn activated(&self, generation: u64) {
         self.tasks
@@ -243,6 +259,10 @@ impl Membership {
     /// Tells that this node stops, and gives back the registration, and the leadership if it has it. Where coordination cannot be reached, others see it after a while.
     pub async fn leave(&self) {
         self.says_that_it_stops();
+        self.end_tasks().await;
+    }
+
+    async fn end_tasks(&self) {
         self.shared.stopped.send_replace(true);
         let running = self.tasks.take();
         let ends: Vec<_> = running.iter().map(JoinHandle::abort_handle).collect();
@@ -255,6 +275,12 @@ impl Membership {
         if tokio::time::timeout(STOPPING_MAX, end).await.is_err() {
             ends.iter().for_each(AbortHandle::abort);
         }
+    }
+
+    /// Gives back the registration as [`Membership::leave`] does, without saying that the node stops: to the
+    /// others it has crashed.
+    pub async fn abandon(&self) {
+        self.end_tasks().await;
     }
 
     fn says_that_it_stops(&self) {

@@ -1,6 +1,6 @@
 //! Application packages, in parts: a value of coordination holds only so much.
 
-use millrace_cluster::Configuration;
+use millrace_cluster::{Configuration, DroppedTypes};
 use millrace_coordination::{Condition, Error as Failure, Operation, Transaction};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
@@ -28,20 +28,45 @@ pub struct Package {
     pub bytes: usize,
     /// The hash of all of it, XXH3 with 128 bits.
     pub hash: String,
+    /// The document types that this and all earlier deployments have removed; `None` in a record of a
+    /// program that did not tell. Programs that do not know the field pass over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<DroppedTypes>,
+}
+
+/// An application package to be published.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<'a> {
+    /// The packed files.
+    pub archive: &'a [u8],
+    /// What the application wants of the cluster.
+    pub configuration: &'a Configuration,
+    /// The lowest generation it may get.
+    pub generation: u64,
+    /// The generation it was checked against; 0 for none.
+    pub based_on: u64,
+    /// The document types that it removes, and those that its publisher knows to have been removed before.
+    pub dropped: &'a DroppedTypes,
+}
+
+impl<'a> Publication<'a> {
+    /// A publication that replaces any package, and removes no document type.
+    pub fn unconditional(archive: &'a [u8], configuration: &'a Configuration) -> Self {
+        const NOTHING: &DroppedTypes = &DroppedTypes::NONE;
+        Publication { archive, configuration, generation: 1, based_on: u64::MAX, dropped: NOTHING }
+    }
 }
 
 impl Membership {
-    /// Makes a package the active one in the whole cluster, with what it wants of the cluster. Its generation is at least `generation`.
-    /// Nodes begin to fetch it when this is done.
+    /// Makes a package the active one in the whole cluster, with what it wants of the cluster. Nodes begin
+    /// to fetch it when this is done. Its record has all removals of document types that the record before
+    /// had.
     ///
     /// # Errors
-    /// Another package was published meanwhile, it is too large, or coordination cannot be reached.
-    pub async fn publish(
-        &self,
-        archive: &[u8],
-        configuration: &Configuration,
-        generation: u64,
-    ) -> Result<Package, Error> {
+    /// Another package was published since the one that this was checked against, it is too large, or
+    /// coordination cannot be reached.
+    pub async fn publish(&self, publication: Publication<'_>) -> Result<Package, Error> {
+        let Publication { archive, configuration, generation, based_on, dropped } = publication;
         if archive.len() > PACKAGE_BYTES_MAX {
             return Err(Error::PackageSize { bytes: archive.len(), max: PACKAGE_BYTES_MAX });
         }
@@ -49,13 +74,20 @@ impl Membership {
         let active = coordination.get(keys.package()).await?;
         let before: Option<Package> =
             active.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
+        // A lower one is that of coordination which was restored from a backup: this publication brings the
+        // cluster forward.
+        if let Some(newer) = before.as_ref().filter(|before| before.generation > based_on) {
+            return Err(Error::Conflict(newer.generation));
+        }
+        let mut all_dropped = before.as_ref().and_then(|before| before.dropped.clone()).unwrap_or_default();
+        all_dropped.merge(dropped);
         let generation = before.as_ref().map_or(0, |before| before.generation + 1).max(generation).max(1);
         let id = format!("{generation:020}-{:016x}", random());
         for (number, part) in archive.chunks(PART_BYTES).enumerate() {
             self.send(Operation::put(keys.part(&id, number), part)).await?;
         }
         let hash = hash(archive);
-        let package = Package { generation, id, bytes: archive.len(), hash };
+        let package = Package { generation, id, bytes: archive.len(), hash, dropped: Some(all_dropped) };
         let json = |value: Result<Vec<u8>, serde_json::Error>| {
             value.expect("numbers, texts and lists of them always have a JSON form")
         };

@@ -92,6 +92,7 @@ impl Picture {
             capacity: 1.0,
             group: Vec::new(),
             too_large: BTreeSet::new(),
+            out_of_space: false,
             protocol: PROTOCOL,
         };
         let member = Member { registration, roles: Vec::new(), url: url.to_owned(), home: 0, generation: 0 };

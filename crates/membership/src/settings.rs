@@ -54,6 +54,9 @@ pub struct Settings {
     pub group: Vec<u16>,
     /// It has no documents and no replicas when it starts: then it is taken in anew though it was removed.
     pub is_empty: bool,
+    /// How long nodes remember removals: one that was away for longer is not taken in with what it has.
+    /// `None`: no such check.
+    pub removals_kept: Option<Duration>,
     /// Where it keeps what it must know after a restart.
     pub directory: PathBuf,
     /// Begins every key of this cluster, so that several can share one etcd.
@@ -77,6 +80,7 @@ impl Settings {
             capacity: 1.0,
             group: Vec::new(),
             is_empty: false,
+            removals_kept: None,
             directory: directory.into(),
             prefix: "/millrace".to_owned(),
             lease: Duration::from_secs(5),

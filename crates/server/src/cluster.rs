@@ -10,9 +10,9 @@ use axum::extract::State;
 use axum::routing::get;
 use millrace_content::{ContentNode, Joining, Pace, PeerPort};
 use millrace_coordination::Etcd;
-use millrace_gateway::{Intake, Node};
+use millrace_gateway::{Intake, Node, PublishedApplication};
 use millrace_membership::rest::{self, Shown};
-use millrace_membership::{Membership, NodeFigures, Role, Settings};
+use millrace_membership::{Membership, NodeFigures, Publication, Role, Settings};
 use millrace_schema::Draft;
 use millrace_trust::{ServiceFiles, Trust, TrustFiles};
 use tokio::net::TcpListener;
@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::cluster_figures::figures;
 use crate::error::Error;
+use crate::standing;
 
 /// Where in its data directory a node keeps what it must know of its cluster after a restart.
 pub const CLUSTER_DIRECTORY: &str = "cluster";
@@ -138,6 +139,7 @@ impl ClusterNode {
         let own = Settings {
             roles: settings.roles.clone(),
             is_empty: status.segments == 0 && status.tail_rows == 0 && status.replicas == 0,
+            removals_kept: Some(node.removals_kept()),
             url: format!("{scheme}://{}:{}", settings.host(), data.port()),
             ..Settings::new(&settings.name, format!("{}:{peer_port}", settings.host()), &settings.directory)
         };
@@ -159,7 +161,8 @@ impl ClusterNode {
                 port,
                 settings.transfer_rate_max,
             )),
-            tokio::spawn(follow_packages(Arc::clone(node), membership.clone())),
+            tokio::spawn(standing::watch(Arc::clone(node), membership.clone(), Arc::clone(&joining))),
+            tokio::spawn(follow_packages(Arc::clone(node), membership.clone(), Arc::clone(&joining))),
         ];
         tasks.extend(trust.map(|trust| tokio::spawn(renew(trust))));
         Ok(ClusterNode { membership, joining, warnings: warnings.into(), tasks })
@@ -170,7 +173,12 @@ impl ClusterNode {
         let (joining, membership) = (Arc::clone(&self.joining), self.membership.clone());
         let (of_node, warnings) = (Arc::clone(node), Arc::clone(&self.warnings));
         let figures = Arc::new(move || NodeFigures {
-            warnings: warnings.iter().cloned().chain(unreachable(&membership)).collect(),
+            warnings: warnings
+                .iter()
+                .cloned()
+                .chain(unreachable(&membership))
+                .chain(set_back(&of_node, &membership))
+                .collect(),
             ..figures(&of_node, &membership, &joining)
         });
         let own = Arc::clone(&figures);
@@ -206,13 +214,22 @@ impl ClusterNode {
             return Ok(());
         }
         let (topology, files) = (draft.application.topology(), draft.application.files.clone());
+        // Coordination may have been begun anew, under nodes that had an application.
+        let dropped = node.removed_by(&draft.application);
         let checking = Arc::clone(node);
         let check = move || checking.check(draft).map_err(|error| error.to_string());
         // Its models may have to be fetched.
         let checked = tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| Err(error.to_string()));
         checked.map_err(|reason| Error::Application { path, reason })?;
         let archive = millrace_gateway::pack(&files).map_err(|error| Error::Cluster(error.to_string()))?;
-        match self.membership.publish(&archive, &topology, 1).await {
+        let publication = Publication {
+            archive: &archive,
+            configuration: &topology,
+            generation: 1,
+            based_on: 0,
+            dropped: &dropped,
+        };
+        match self.membership.publish(publication).await {
             // Another node was first.
             Ok(_) | Err(millrace_membership::Error::Conflict(_)) => Ok(()),
             Err(error) => Err(Error::Cluster(error.to_string())),
@@ -242,6 +259,17 @@ fn unreachable(membership: &Membership) -> Option<String> {
          anew, and no deployment is possible: bring etcd back",
         lost.as_secs()
     ))
+}
+
+/// That coordination has an older application than this node, for operators.
+fn set_back(node: &Node, membership: &Membership) -> Option<String> {
+    let (own, published) = (node.generation(), membership.package()?.generation);
+    (published < own).then(|| {
+        format!(
+            "coordination (etcd) has generation {published} of the application, and this node has {own} active: an older snapshot of etcd was \
+             restored. Nodes that start empty get {published}; deploy the newest package again, so that all have the same"
+        )
+    })
 }
 
 async fn take_part(
@@ -275,7 +303,7 @@ async fn renew(trust: Arc<Trust>) {
 }
 
 /// Activates every package that is published.
-async fn follow_packages(node: Arc<Node>, membership: Membership) {
+async fn follow_packages(node: Arc<Node>, membership: Membership, joining: Arc<Joining>) {
     let mut pictures = membership.pictures();
     // What was active before the node stopped.
     let mut activated = node.generation();
@@ -283,7 +311,7 @@ async fn follow_packages(node: Arc<Node>, membership: Membership) {
     loop {
         let package = pictures.borrow_and_update().package.clone();
         if let Some(package) = package.filter(|package| package.generation > activated) {
-            match activate(&node, &membership, &package).await {
+            match activate(&node, &membership, &joining, &package).await {
                 Ok(()) => {
                     activated = package.generation;
                     membership.activated(activated);
@@ -308,13 +336,24 @@ async fn follow_packages(node: Arc<Node>, membership: Membership) {
 async fn activate(
     node: &Arc<Node>,
     membership: &Membership,
+    joining: &Joining,
     package: &millrace_membership::Package,
 ) -> Result<(), String> {
+    // As soon as they are heard of: the package may take minutes to come and to be compiled.
+    let (dropping, dropped) = (Arc::clone(node), package.dropped.clone());
+    let drop_types = move || dropped.iter().try_for_each(|dropped| dropping.drop_types(dropped));
+    let told = tokio::task::spawn_blocking(drop_types).await.map_err(|error| error.to_string())?;
+    told.map_err(|error| error.to_string())?;
+    // A part that comes later learns it from the store.
+    if let (Some(part), Some(dropped)) = (joining.part(), &package.dropped) {
+        part.observe(dropped.newest());
+    }
     let archive = membership.fetch(package).await.map_err(|error| error.to_string())?;
-    let (node, generation) = (Arc::clone(node), package.generation);
+    let (node, generation, dropped) = (Arc::clone(node), package.generation, package.dropped.clone());
     let deploy = move || {
         let draft = Draft::from_zip(&archive).map_err(|error| error.to_string())?;
-        node.deploy_as(draft, generation).map_err(|error| error.to_string())
+        let published = PublishedApplication { draft, generation, dropped };
+        node.deploy_as(published).map_err(|error| error.to_string())
     };
     tokio::task::spawn_blocking(deploy).await.map_err(|error| error.to_string())?
 }

@@ -12,6 +12,7 @@ mod lines;
 mod output;
 mod overview;
 mod settings;
+mod standing;
 
 use std::process::ExitCode;
 

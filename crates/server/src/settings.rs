@@ -282,6 +282,7 @@ impl ServeArguments {
             cache_bytes: given.cache_bytes.unwrap_or(defaults.cache_bytes),
             access_log: given.access_log,
             disk_reserve: given.disk_reserve.unwrap_or(defaults.disk_reserve),
+            space_patience: defaults.space_patience,
             open_files_max: defaults.open_files_max,
             model_idle: given.model_idle_s.map_or(defaults.model_idle, Duration::from_secs),
             drain: given.drain_s.map_or(defaults.drain, Duration::from_secs),

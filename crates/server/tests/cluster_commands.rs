@@ -10,8 +10,8 @@ use millrace_cluster::{Configuration, ConfiguredNode, Layout, NodeKey};
 use millrace_coordination::{Coordination, Embedded};
 use millrace_membership::rest::{Shown, router};
 use millrace_membership::{
-    BucketFigures, IdealFigures, Membership, NodeFigures, OperationFigures, PaceFigures, Settings,
-    TransferFigures,
+    BucketFigures, IdealFigures, Membership, NodeFigures, OperationFigures, PaceFigures, Publication,
+    Settings, TransferFigures,
 };
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -45,7 +45,10 @@ impl Cluster {
                 members.push(member);
                 listeners.push(listener);
             }
-            members[0].publish(b"", &configuration(), 1).await.expect("it is published");
+            members[0]
+                .publish(Publication::unconditional(b"", &configuration()))
+                .await
+                .expect("it is published");
             let mut states = members[0].states();
             let both = states.wait_for(|state| state.as_ref().is_some_and(|state| all_serve(state)));
             drop(tokio::time::timeout(Duration::from_secs(60), both).await.expect("both are up"));

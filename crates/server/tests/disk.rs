@@ -218,6 +218,10 @@ fn a_sync_that_fails_ends_writing_and_acknowledges_nothing() {
         );
     }
     assert_eq!(server.get(&path(1)).1["fields"]["stars"], 1, "reads go on");
+    let (status, health) = server.get("/state/v1/health");
+    let message = health["status"]["message"].as_str().unwrap_or_default();
+    assert_eq!((status, &health["status"]["code"]), (503, &"down".into()), "{health}");
+    assert!(message.contains("cannot be made durable") && message.contains("started again"), "{message}");
     std::fs::remove_file(&trigger).expect("the file is there");
     let (status, answer) = server.call(Method::POST, &path(3), "{\"fields\":{}}");
     assert_eq!(status, 503, "a sync that failed once proves nothing when it works again: {answer}");

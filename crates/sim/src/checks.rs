@@ -21,6 +21,10 @@ pub(crate) fn at_rest(world: &World) -> Result<(), String> {
                 state.version()
             ));
         }
+        let (active, newest) = (node.package.generation, world.coordination.package().generation);
+        if active != newest {
+            return Err(format!("n{key} has generation {active} of the application active, not {newest}"));
+        }
         if !node.distributor.unheard().is_empty() {
             return Err(format!("n{key} has not heard from {:?}", node.distributor.unheard()));
         }

@@ -31,6 +31,9 @@ impl World {
 
     pub fn client(&mut self, key: NodeKey, operation: OperationId, unfinished: Option<Unfinished>, hops: u8) {
         let intent = self.history.operations[&operation].intent.clone();
+        if unfinished.is_none() && !self.knows_type(key, intent.id()) {
+            return self.history.hear(operation, Heard::NotWritten);
+        }
         let floor = self.history.newest(intent.id());
         let Some(state) = self.nodes.get(&key).and_then(|node| node.state.clone()) else { return };
         let bucket = state.bucket(intent.id().location());
@@ -45,7 +48,12 @@ impl World {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let deadline = node.now(self.now).monotonic + PATIENCE;
         let ticket = Ticket(node.name());
-        node.under_way.insert(ticket, UnderWay { operation, floor, holders, hops });
+        let type_removed = match &unfinished {
+            None => node.package.dropped.removed_at(intent.id().document_type()).unwrap_or_default(),
+            // It keeps the time that it was given before.
+            Some(_) => Timestamp::default(),
+        };
+        node.under_way.insert(ticket, UnderWay { operation, floor, type_removed, holders, hops });
         let body: Arc<[u8]> = operation.0.to_le_bytes().into();
         let change = match (intent, unfinished) {
             (Intent::Read(id), _) => {
@@ -73,7 +81,7 @@ impl World {
         ticket: Ticket,
         outcome: Result<distributor::Written, RequestError>,
     ) {
-        let Some(UnderWay { operation, hops, .. }) =
+        let Some(UnderWay { operation, hops, type_removed, .. }) =
             self.nodes.get_mut(&key).and_then(|node| node.under_way.remove(&ticket))
         else {
             return;
@@ -92,6 +100,15 @@ impl World {
             ) => Heard::Unknown,
             Err(_) => Heard::NotWritten,
         };
+        if let Heard::Acknowledged(timestamp) = heard
+            && timestamp <= type_removed
+        {
+            let at = (timestamp.0, type_removed.0);
+            self.wrong = Some(format!(
+                "{operation:?} was written at {}, before its type was removed at {}",
+                at.0, at.1
+            ));
+        }
         self.history.hear(operation, heard);
     }
 

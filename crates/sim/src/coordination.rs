@@ -10,6 +10,8 @@ use millrace_cluster::controller::{
 };
 use millrace_cluster::{ClusterState, Configuration, NodeKey, PROTOCOL};
 
+use crate::deployments::SimPackage;
+
 /// Longer than a node may act on a confirmation.
 const LEASE: Duration = Duration::from_millis(5_000);
 
@@ -24,6 +26,7 @@ pub(crate) struct Coordination {
     /// What all nodes say of groups.
     too_large: BTreeMap<u32, u8>,
     state: Option<Arc<ClusterState>>,
+    package: Arc<SimPackage>,
 }
 
 impl Coordination {
@@ -43,6 +46,7 @@ impl Coordination {
             wishes: BTreeMap::new(),
             too_large: BTreeMap::new(),
             state: None,
+            package: Arc::default(),
         }
     }
 
@@ -50,8 +54,21 @@ impl Coordination {
         self.state.as_ref()
     }
 
+    pub fn package(&self) -> &Arc<SimPackage> {
+        &self.package
+    }
+
+    pub fn publish_package(&mut self, package: Arc<SimPackage>) {
+        self.package = package;
+    }
+
     /// A node says that it lives, and which state it has adopted. Whether its run is the newest that is known.
-    pub fn beat(&mut self, node: NodeKey, (incarnation, adopted): (u64, u64), now: Duration) -> bool {
+    pub fn beat(
+        &mut self,
+        node: NodeKey,
+        (incarnation, adopted, out_of_space): (u64, u64, bool),
+        now: Duration,
+    ) -> bool {
         let name = name(node);
         let registration = Registration {
             address: format!("{name}:1"),
@@ -61,6 +78,7 @@ impl Coordination {
             capacity: 1.0,
             group: Vec::new(),
             too_large: self.too_large.iter().map(|(low, bits)| (*low, *bits)).collect(),
+            out_of_space,
             protocol: PROTOCOL,
         };
         let assignment = Assignment { key: node, capacity: 1.0, group: Vec::new() };
@@ -71,7 +89,8 @@ impl Coordination {
         }
         // A message that was late says nothing new.
         let adopted = if known.0.incarnation == incarnation { known.0.adopted.max(adopted) } else { adopted };
-        *known = (Registration { adopted, ..registration }, known.1.max(now + LEASE));
+        let out_of_space = out_of_space || (known.0.incarnation == incarnation && known.0.out_of_space);
+        *known = (Registration { adopted, out_of_space, ..registration }, known.1.max(now + LEASE));
         true
     }
 

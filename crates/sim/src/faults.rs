@@ -1,6 +1,7 @@
 use millrace_cluster::NodeKey;
 use millrace_cluster::controller::Wish;
 
+use crate::disk::SimDisk;
 use crate::network::Place;
 use crate::node::Node;
 use crate::world::World;
@@ -9,7 +10,7 @@ use crate::world::World;
 pub(crate) fn strike(world: &mut World) {
     let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
     let Some(key) = world.random.pick(&keys) else { return };
-    match world.random.below(21) {
+    match world.random.below(26) {
         0..3 => {
             world.note(|| format!("n{key} crashes"));
             world.crash(key);
@@ -68,6 +69,23 @@ pub(crate) fn strike(world: &mut World) {
             let (low, bits) = (world.random.below(6) as u32, 33 + world.random.below(2) as u8);
             world.note(|| format!("group {low} is to be divided, to {bits} bits"));
             world.coordination.grows(low, bits);
+        }
+        20..22 => world.deploy(key),
+        22 => {
+            world.note(|| format!("n{key}'s disk breaks"));
+            world.break_disk(key);
+        }
+        23..25 => {
+            let now = world.now;
+            if let Some(node) = world.nodes.get_mut(&key) {
+                node.disk = match node.disk {
+                    SimDisk::Works => SimDisk::Full { since: now },
+                    SimDisk::Full { .. } => SimDisk::Works,
+                    SimDisk::Broken => SimDisk::Broken,
+                };
+                let disk = node.disk;
+                world.note(|| format!("n{key}'s disk: {disk:?}"));
+            }
         }
         _ => {
             world.note(|| "coordination is lost".to_owned());
@@ -131,9 +149,16 @@ pub(crate) fn heal(world: &mut World) {
     let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
     for key in keys {
         world.wake(key);
+        if world.nodes[&key].disk == SimDisk::Broken {
+            // Now, rather than when it would notice.
+            world.crash(key);
+        }
         world.restart(key);
         if let Some(node) = world.nodes.get_mut(&key) {
             node.slow_disk = false;
+            if matches!(node.disk, SimDisk::Full { .. }) {
+                node.disk = SimDisk::Works;
+            }
         }
         world.wish(key, Wish::Up);
     }

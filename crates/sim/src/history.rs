@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::BucketId;
+use millrace_cluster::DroppedTypes;
 use millrace_document::{DocumentId, Group, Timestamp};
 
 /// Names what a client did.
@@ -60,6 +61,8 @@ pub(crate) struct History {
     acknowledged: BTreeMap<DocumentId, (Timestamp, OperationId)>,
     /// The acknowledged drops of each group, and what of it they reach.
     dropped: BTreeMap<Group, Vec<(BucketId, Timestamp)>>,
+    /// The document types that deployments have removed.
+    types: DroppedTypes,
     /// Groups with drops whose outcome is not known.
     uncertain: BTreeMap<Group, BTreeSet<OperationId>>,
     pub acknowledgements: u64,
@@ -101,7 +104,13 @@ impl History {
         }
     }
 
-    /// The timestamp below which nothing may be seen of a document any more.
+    /// A deployment has removed a document type.
+    pub fn type_removed(&mut self, document_type: &str, at: Timestamp) {
+        self.types.add(document_type, at);
+    }
+
+    /// The timestamp below which nothing may be seen of a document any more, but for removals of its type:
+    /// these reach nodes one after another.
     pub fn newest(&self, id: &DocumentId) -> Timestamp {
         let written = self.acknowledged.get(id).map(|(timestamp, _)| *timestamp).unwrap_or_default();
         let dropped = self.dropped.get(id.group()).into_iter().flatten();
@@ -128,6 +137,16 @@ impl History {
         writer: Option<OperationId>,
     ) -> Result<(), String> {
         let promised = self.newest(id);
+        let type_removed = self.types.removed_at(id.document_type()).unwrap_or_default();
+        if writer.is_some() && timestamp <= type_removed {
+            return Err(format!(
+                "{id}: what was written at {} is back, and its type was removed at {}",
+                timestamp.0, type_removed.0
+            ));
+        }
+        if promised <= type_removed && writer.is_none() {
+            return Ok(());
+        }
         if timestamp < promised && !(self.may_be_dropped(id) && writer.is_none()) {
             return Err(format!(
                 "{id}: the write acknowledged at {} is gone; found is what was written at {}",

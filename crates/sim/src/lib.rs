@@ -2,7 +2,8 @@
 //!
 //! [`run`] lets a few virtual nodes live for some minutes of virtual time: the real distributor, the real rules of replicas, the real checkers and
 //! scheduler, with a virtual clock, a virtual network and a storage in memory. Clients write, read, modify and drop; nodes crash and lose
-//! what was not synced, start again, freeze and wake, join, retire; messages are late, doubled, lost; links break in one direction or
+//! what was not synced, start again, freeze and wake, join, retire; document types are removed and come
+//! back; disks are full or break; messages are late, doubled, lost; links break in one direction or
 //! both; clocks jump, and differ in speed; coordination goes away. Then all is well again, and what was promised is checked:
 //!
 //! - every acknowledged write is there with its newest value, and nothing that was removed is back;
@@ -15,6 +16,8 @@
 mod checks;
 mod clients;
 mod coordination;
+mod deployments;
+mod disk;
 mod faults;
 mod history;
 mod message;
@@ -29,6 +32,7 @@ use std::time::Duration;
 
 use millrace_document::{DocumentId, Group};
 
+use crate::deployments::CHANGING_TYPE;
 use crate::history::Intent;
 use crate::world::World;
 
@@ -47,6 +51,9 @@ pub enum Sabotage {
     NoComparison,
     /// Nodes say that rows are durable before they are.
     EarlyAcknowledgement,
+    /// Each node drops a type that a deployment removes at a time of its own, when it has the deployment
+    /// active.
+    TypesDroppedLocally,
 }
 
 /// How a run goes.
@@ -162,7 +169,8 @@ fn ask(world: &mut World) {
     let Some(node) = world.random.pick(&keys) else { return };
     let group = Group::Number(world.random.below(6));
     let name = world.random.below(4).to_string();
-    let id = DocumentId::new("sim", "note", &group, &name).expect("all its parts are there");
+    let document_type = if world.random.permille(300) { CHANGING_TYPE } else { "note" };
+    let id = DocumentId::new("sim", document_type, &group, &name).expect("all its parts are there");
     let intent = match world.random.below(100) {
         0..45 => Intent::Put(id),
         45..55 => Intent::Remove(id),

@@ -6,6 +6,7 @@ use millrace_cluster::distributor::Unfinished;
 use millrace_cluster::replica::Job;
 use millrace_cluster::{ClusterState, Fence, NodeKey, Reply, Request, RowContent};
 
+use crate::deployments::SimPackage;
 use crate::history::OperationId;
 
 /// What travels between nodes, clients and coordination.
@@ -49,7 +50,17 @@ pub(crate) enum Message {
         incarnation: u64,
         adopted: u64,
         asked: Duration,
+        /// The package that the sender has active.
+        generation: u64,
+        out_of_space: bool,
     },
+    /// Make this package the active one, if the one that it was checked against still is.
+    Publish {
+        based_on: u64,
+        package: Arc<SimPackage>,
+    },
+    /// The newest package.
+    Package(Arc<SimPackage>),
     /// A client's operation, from the client or from the node that it went to first.
     Client {
         operation: OperationId,

@@ -10,6 +10,8 @@ use millrace_cluster::replica::{Call, Job, Keeper, Work};
 use millrace_cluster::{ClusterState, NodeKey, Now, Pull, RowContent};
 use millrace_document::Timestamp;
 
+use crate::deployments::SimPackage;
+use crate::disk::SimDisk;
 use crate::history::OperationId;
 use crate::message::Message;
 use crate::storage::ModelStorage;
@@ -37,6 +39,9 @@ pub(crate) struct UnderWay {
     pub operation: OperationId,
     /// The newest acknowledged timestamp when it began: no read may show less.
     pub floor: Timestamp,
+    /// When the document's type was removed last, as far as the node knew when it began: no write may count
+    /// as older.
+    pub type_removed: Timestamp,
     /// Which nodes had just that when it began; what is newer may be on its way still.
     pub holders: Vec<NodeKey>,
     pub hops: u8,
@@ -48,12 +53,17 @@ pub(crate) struct Node {
     pub alive: bool,
     pub frozen: bool,
     pub slow_disk: bool,
+    pub disk: SimDisk,
     /// What came while it was frozen.
     pub backlog: VecDeque<Message>,
     pub distributor: Distributor,
     pub keeper: Keeper,
     pub storage: ModelStorage,
     pub state: Option<Arc<ClusterState>>,
+    /// The package that is active; durable.
+    pub package: Arc<SimPackage>,
+    /// A newer one is being made active.
+    pub activating: bool,
     /// By how much its clock is off, in microseconds.
     pub clock_off: i64,
     /// How many thousandths of a second pass on its monotonic clock in a second.
@@ -86,11 +96,14 @@ impl Node {
             alive: true,
             frozen: false,
             slow_disk: false,
+            disk: SimDisk::Works,
             backlog: VecDeque::new(),
             distributor: Distributor::new(key, 1, settings()),
             keeper: Keeper::new(key, 1, settings().confirm, start),
             storage: ModelStorage::default(),
             state: None,
+            package: Arc::default(),
+            activating: false,
             clock_off: 0,
             pace,
             jobs: BTreeMap::new(),
@@ -106,8 +119,10 @@ impl Node {
     pub fn restart(&mut self, now: Duration) {
         let storage = std::mem::take(&mut self.storage);
         let (key, incarnation, clock_off) = (self.key, self.incarnation + 1, self.clock_off);
+        let package = Arc::clone(&self.package);
         *self = Node::new(key, self.pace, now);
-        (self.storage, self.incarnation, self.clock_off) = (storage, incarnation, clock_off);
+        (self.storage, self.package) = (storage, package);
+        (self.incarnation, self.clock_off) = (incarnation, clock_off);
         self.distributor = Distributor::new(key, incarnation, settings());
         let start = self.now(now);
         self.keeper = Keeper::new(key, incarnation, settings().confirm, start);

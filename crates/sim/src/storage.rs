@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::replica::Storage;
-use millrace_cluster::{Birth, ClusterState, Content, Failure, ReplicaInfo, Row, RowContent};
+use millrace_cluster::{Birth, ClusterState, Content, DroppedTypes, Failure, ReplicaInfo, Row, RowContent};
 use millrace_document::{DocumentId, Drop, DropScope, Timestamp, Version};
 
 /// Replicas by bucket. Only what is durable is here: a row is applied at the moment of its sync.
@@ -21,6 +21,10 @@ struct Inner {
     drops: Vec<(BucketId, Drop)>,
     /// The groups that are divided here, and the bits of their buckets.
     divided: BTreeMap<u32, u8>,
+    /// The document types that were dropped, and when.
+    types: DroppedTypes,
+    /// Those of them that other replicas are told of.
+    told_types: DroppedTypes,
     newest: Timestamp,
 }
 
@@ -79,7 +83,8 @@ impl Inner {
     /// Up to when a document is dropped.
     fn dropped(&self, id: &DocumentId) -> Option<Timestamp> {
         let reaching = self.drops.iter().filter(|(bucket, drop)| covers(*bucket, &drop.scope, id));
-        reaching.map(|(_, drop)| drop.timestamp).max()
+        let with_others = reaching.map(|(_, drop)| drop.timestamp).max();
+        with_others.max(self.types.removed_at(id.document_type()))
     }
 
     /// What there is of a bucket becomes replicas of its parts that have these low bits.
@@ -104,6 +109,23 @@ impl Inner {
         }
     }
 
+    /// Drops types in all replicas; other replicas are told of it or not.
+    fn drop_types(&mut self, dropped: &DroppedTypes, told: bool) {
+        for (document_type, at) in dropped.iter() {
+            self.newest = self.newest.max(at);
+            let gone = |id: &DocumentId, version: &Version| {
+                id.document_type() == document_type && version.timestamp <= at
+            };
+            for replica in self.replicas.values_mut() {
+                replica.versions.retain(|id, version| !gone(id, version));
+            }
+        }
+        self.types.merge(dropped);
+        if told {
+            self.told_types.merge(dropped);
+        }
+    }
+
     fn apply(&mut self, bucket: BucketId, content: &RowContent) -> Result<(), Failure> {
         self.newest = self.newest.max(content.timestamp());
         if !self.replicas.contains_key(&bucket) {
@@ -120,6 +142,11 @@ impl Inner {
                 if newer && !dropped {
                     replica.versions.insert(version.id.clone(), version.clone());
                 }
+            }
+            RowContent::Drop(Drop { scope: DropScope::Type(name), timestamp }) => {
+                let mut dropped = DroppedTypes::default();
+                dropped.add(name, *timestamp);
+                self.drop_types(&dropped, true);
             }
             RowContent::Drop(drop) => {
                 let same = |(of, known): &&mut (BucketId, Drop)| *of == bucket && known.scope == drop.scope;
@@ -164,9 +191,22 @@ impl ModelStorage {
     pub fn listing(&self, bucket: BucketId, known: Option<&[RowContent]>) -> Option<Vec<RowContent>> {
         let inner = self.inner.borrow();
         let replica = inner.replicas.get(&bucket)?;
-        let drops = inner.drops_of(bucket).into_iter().cloned().map(RowContent::Drop);
+        let types = inner.told_types.iter().map(|(name, timestamp)| {
+            RowContent::Drop(Drop { scope: DropScope::Type(name.to_owned()), timestamp })
+        });
+        let drops = inner.drops_of(bucket).into_iter().cloned().map(RowContent::Drop).chain(types);
         let versions = replica.versions.values().cloned().map(RowContent::Version);
         Some(drops.chain(versions).filter(|row| known.is_none_or(|known| !known.contains(row))).collect())
+    }
+
+    /// Drops document types, durably.
+    pub(crate) fn drop_types(&self, dropped: &DroppedTypes, told: bool) {
+        self.inner.borrow_mut().drop_types(dropped, told);
+    }
+
+    /// The newest timestamp that was ever seen here.
+    pub(crate) fn newest_seen(&self) -> Timestamp {
+        self.inner.borrow().newest
     }
 
     /// What was fetched is taken into the replica.

@@ -11,6 +11,8 @@ use millrace_cluster::{ClusterState, Content, Failure, NodeKey, Reply, Request, 
 
 use crate::clients::outcome_operation;
 use crate::coordination::Coordination;
+use crate::deployments::SimPackage;
+use crate::disk::SimDisk;
 use crate::history::History;
 use crate::message::Message;
 use crate::network::{Network, Place};
@@ -35,6 +37,8 @@ enum Happening {
     Lost { node: NodeKey, incarnation: u64, to: NodeKey, number: u64 },
     Beat { node: NodeKey },
     Publish,
+    Active { node: NodeKey, incarnation: u64, package: Arc<SimPackage> },
+    GivesUp { node: NodeKey, incarnation: u64 },
 }
 
 /// Everything there is.
@@ -107,6 +111,25 @@ impl World {
         self.queue.insert((self.now + after, self.next), happening);
     }
 
+    /// The disk of a node makes nothing durable any more; the node notices, and ends.
+    pub fn break_disk(&mut self, key: NodeKey) {
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.alive) else { return };
+        node.disk = SimDisk::Broken;
+        let incarnation = node.incarnation;
+        let takes = self.random.micros(1_000, 2_000_000);
+        self.at(takes, Happening::GivesUp { node: key, incarnation });
+    }
+
+    /// A package becomes active on a node after so long.
+    pub fn activate_after(
+        &mut self,
+        takes: Duration,
+        (node, incarnation): (NodeKey, u64),
+        package: Arc<SimPackage>,
+    ) {
+        self.at(takes, Happening::Active { node, incarnation, package });
+    }
+
     /// Lets all happen that does in this time, or until something is found to be wrong.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
@@ -166,6 +189,15 @@ impl World {
                     self.beat(key);
                 }
             }
+            Happening::GivesUp { node: key, incarnation } => {
+                if self.nodes.get(&key).is_some_and(|node| node.incarnation == incarnation && node.alive) {
+                    self.note(|| format!("n{key} cannot sync, and ends"));
+                    self.crash(key);
+                }
+            }
+            Happening::Active { node, incarnation, package } => {
+                self.package_active((node, incarnation), package);
+            }
             Happening::Publish => {
                 self.at(Duration::from_millis(500), Happening::Publish);
                 if let Some(state) = self.coordination.publish(self.now) {
@@ -191,9 +223,19 @@ impl World {
     }
 
     fn coordinate(&mut self, message: Message) {
-        let Message::Beat { from, incarnation, adopted, asked } = message else { return };
-        if !self.coordination.beat(from, (incarnation, adopted), self.now) {
+        let (from, incarnation, asked, generation, registered) = match message {
+            Message::Beat { from, incarnation, adopted, asked, generation, out_of_space } => {
+                (from, incarnation, asked, generation, (incarnation, adopted, out_of_space))
+            }
+            Message::Publish { based_on, package } => return self.publish_package(based_on, package),
+            _ => return,
+        };
+        if !self.coordination.beat(from, registered, self.now) {
             return;
+        }
+        let package = Arc::clone(self.coordination.package());
+        if generation < package.generation {
+            self.send(Place::Coordination, Place::Node(from), Message::Package(package));
         }
         let Some(state) = self.coordination.state().cloned() else { return };
         let version = state.version();
@@ -270,10 +312,12 @@ impl World {
                 fetch.laid_aside = rows;
                 self.keep(key, vec![replica::Event::Fetched { job, outcome: Ok(Fetched::Part) }]);
             }
+            Message::Package(package) => self.package_came(key, package),
             Message::Client { operation, unfinished, hops } => self.client(key, operation, unfinished, hops),
             Message::Confirmed { .. }
             | Message::Reply { .. }
             | Message::Fetched { .. }
+            | Message::Publish { .. }
             | Message::Beat { .. } => {}
         }
     }
@@ -363,7 +407,9 @@ impl World {
         let Some(node) = self.nodes.get(&key) else { return };
         let asked = node.now(self.now).monotonic;
         let (incarnation, adopted) = (node.incarnation, node.keeper.adopted());
-        let message = Message::Beat { from: key, incarnation, adopted, asked };
+        let generation = node.package.generation;
+        let out_of_space = node.disk.is_full_for_long(self.now);
+        let message = Message::Beat { from: key, incarnation, adopted, asked, generation, out_of_space };
         self.send(Place::Node(key), Place::Coordination, message);
     }
 
@@ -377,7 +423,13 @@ impl World {
             return self.at(Duration::from_millis(100), Happening::JobDone { node: key, incarnation, job });
         }
         let response = match node.jobs.remove(&job) {
-            Some(work) => work.run(&node.storage),
+            Some(work) => node.disk.run(work, &node.storage, &mut self.random),
+            None if !node.disk.takes_more() => {
+                node.fetches.remove(&job);
+                Response::Failed(Failure::DiskFull {
+                    reason: "there is no room for what was fetched".to_owned(),
+                })
+            }
             None => {
                 let Some(fetch) = node.fetches.get_mut(&job) else { return };
                 let rows = std::mem::take(&mut fetch.laid_aside);

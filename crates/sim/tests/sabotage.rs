@@ -4,9 +4,12 @@ use millrace_sim::{Options, Sabotage, run};
 
 #[test]
 fn what_is_broken_on_purpose_is_found() {
-    for (sabotage, seeds) in
-        [(Sabotage::NoFence, 1_000), (Sabotage::NoComparison, 100), (Sabotage::EarlyAcknowledgement, 100)]
-    {
+    for (sabotage, seeds) in [
+        (Sabotage::NoFence, 1_000),
+        (Sabotage::NoComparison, 100),
+        (Sabotage::EarlyAcknowledgement, 100),
+        (Sabotage::TypesDroppedLocally, 100),
+    ] {
         let found = (1..=seeds).any(|seed| {
             run(seed, Options { sabotage: Some(sabotage), ..Options::default() }).wrong.is_some()
         });

@@ -206,6 +206,9 @@ impl Shared {
         let old = self.state();
         if let MarkTime::Given(timestamp) = time {
             self.timestamps.see(timestamp)?;
+            if old.marks.remembers(&scope, timestamp.0) {
+                return Ok(());
+            }
         }
         let mark = self.new_mark(scope, time);
         match old.generations[0].append_mark(&mark) {

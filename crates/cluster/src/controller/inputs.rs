@@ -58,7 +58,7 @@ impl Settings {
 pub struct Registration {
     /// Where other nodes reach it, as `host:port`.
     pub address: String,
-    /// Names this run of the process: another after each start.
+    /// Names this run of the process: the microseconds since 1970 at which it started.
     pub incarnation: u64,
     /// The newest state that it acts by, and by which nothing counts any more that it promised by an earlier one; 0 for none yet.
     #[serde(default)]
@@ -76,6 +76,10 @@ pub struct Registration {
     /// should use.
     #[serde(default)]
     pub too_large: BTreeSet<(u32, u8)>,
+    /// It has had no space for documents for a while. It stays so until the process ends, so that buckets do
+    /// not come and go.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_space: bool,
     /// The newest protocol that it speaks, see [`PROTOCOL`](crate::PROTOCOL).
     #[serde(default = "protocol::first")]
     pub protocol: u16,

@@ -4,14 +4,18 @@
 //! 1. Every node that is listed or has registered gets a key ([`Assignments`]), for ever.
 //! 2. Each node is judged by itself (`node`): is it there, how long has it been away, does it start again and again, what does the
 //!    operator wish for it; does it speak the protocol that the others do.
-//! 3. A group of which too few nodes serve is taken out whole, unless it is the last one.
-//! 4. Where too few of the listed nodes serve, everything stays as it was: more likely than all of them is something else at fault.
-//! 5. Nobody is taken out of service who could then go on with others by an earlier state, being a majority of its nodes that has not heard
+//! 3. Nodes that are out of space are retired, so that others take over what they have; but not where they
+//!    are as many as the others.
+//! 4. A group of which too few nodes serve is taken out whole, unless it is the last one.
+//! 5. Where too few of the listed nodes serve, everything stays as it was: more likely than all of them is
+//!    something else at fault.
+//! 6. Nobody is taken out of service who could then go on with others by an earlier state, being a majority
+//!    of its nodes that has not heard
 //!    of a newer one (`followers`). Nodes that are there are taken out later, when others have heard; where the others are away without a
 //!    word, everything stays as it was. An operator who sets them down or removes them says that they are not cut off.
-//! 6. Groups that nodes have seen to be too large are divided, and stay so.
-//! 7. When all nodes that are not down speak a newer protocol, it is spoken from then on.
-//! 8. What differs from the previous state becomes the next one, with a version that is one higher.
+//! 7. Groups that nodes have seen to be too large are divided, and stay so.
+//! 8. When all nodes that are not down speak a newer protocol, it is spoken from then on.
+//! 9. What differs from the previous state becomes the next one, with a version that is one higher.
 //!
 //! Several may lead one after another. What a leader knows that is in no state (how often a node has started of late) ends with it;
 //! a new one lets nodes that it has not seen yet have some more time.
@@ -97,6 +101,7 @@ impl Controller {
             judged.insert(assignment.key, (name.clone(), judgement.wished(inputs.wish(name))));
         }
         let layout = layout(inputs.configuration, &assignments, &judged);
+        retire_full(&layout, inputs, &mut judged);
         degrade_groups(&layout, inputs.configuration.group_nodes_min, &mut judged);
         let followers = Followers::new(inputs, &self.records, previous);
         let cut_off = followers.spare(inputs, previous, &mut judged);
@@ -141,6 +146,33 @@ fn layout(
         }
     }
     layout
+}
+
+/// Retires the nodes that are out of space, as long as the others of each group can hold what these have.
+fn retire_full(layout: &Layout, inputs: &Inputs<'_>, judged: &mut BTreeMap<NodeKey, (String, Judgement)>) {
+    let said = |name: &String| inputs.registrations.get(name).or_else(|| inputs.departed.get(name));
+    let is_full = |name: &String| said(name).is_some_and(|node| node.out_of_space);
+    let least = match layout {
+        Layout::Nodes(_) => usize::from(inputs.configuration.redundancy),
+        // Each has replicas of its own.
+        Layout::Groups { .. } => 1,
+    };
+    for (_, nodes) in layout.leaves() {
+        let up =
+            |key: &&NodeKey| judged.get(key).is_some_and(|(_, judgement)| judgement.state == NodeState::Up);
+        let (full, others): (Vec<NodeKey>, Vec<NodeKey>) =
+            nodes.iter().filter(up).partition(|key| judged.get(key).is_some_and(|(name, _)| is_full(name)));
+        if others.len() < full.len().max(least) {
+            continue;
+        }
+        for key in full {
+            let (_, judgement) = judged.get_mut(&key).expect("only judged nodes were chosen");
+            judgement.state = NodeState::Retired;
+            judgement.reason = "its disk is full, so that others take over what it has: make room, or give the cluster another node, \
+                                and start it again"
+                .to_owned();
+        }
+    }
 }
 
 /// Takes out the groups of which too few nodes serve, as long as another one is left.

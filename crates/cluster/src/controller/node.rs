@@ -43,6 +43,17 @@ pub fn removed_reason(name: &str) -> String {
     )
 }
 
+/// Why a node that runs is held back after it has crashed.
+fn held_back(crashes: u32, started_us: u64, hold: Duration) -> String {
+    let started = jiff::Timestamp::from_microsecond(started_us as i64).unwrap_or_default();
+    let until = started.checked_add(hold).unwrap_or(started);
+    format!(
+        "it has crashed {crashes} times in a row; this run began at {started:.0} and is taken in at {until:.0}, after {} seconds, if it \
+         lasts: its log before that says why it crashed",
+        hold.as_secs()
+    )
+}
+
 /// What should be said of a node.
 #[derive(Debug, Clone)]
 pub(super) struct Judgement {
@@ -119,11 +130,7 @@ impl Record {
         if now < from + hold {
             let away = *self.away.get_or_insert(now);
             let (state, wake) = long_away(settings, now, away, entry);
-            let reason = format!(
-                "it has crashed {} times in a row; it is up again when it has run for {} seconds",
-                self.crashes,
-                hold.as_secs()
-            );
+            let reason = held_back(self.crashes, registration.incarnation, hold);
             let held = judgement(state, reason, wake.into_iter().chain([from + hold]).min());
             // Which process it is counts once it is up.
             return match entry {

@@ -180,7 +180,7 @@ impl Distributor {
 
     /// The bucket has another owner now.
     fn hand_on(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
-        let Some(request) = self.requests.slots.get(&id) else { return };
+        let request = self.requests.slots.get(&id).expect("an operation that is handed on is under way");
         let (bucket, unfinished) = (request.bucket, request.unfinished());
         let error = RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished };
         self.finish(id, Err(error), effects);
@@ -247,7 +247,8 @@ impl Distributor {
 
     /// All nodes have said what they have: writes may begin.
     fn open(&mut self, effects: &mut Vec<Effect>) {
-        let Some(state) = self.state().cloned() else { return };
+        let state =
+            self.state().cloned().expect("nodes are heard about a state that this node has a part in");
         let mut freed = Vec::new();
         for (id, bucket) in &mut self.buckets {
             if !bucket.open {

@@ -39,7 +39,8 @@ impl Lanes {
 
     /// A write that ran has ended. Those that may run now are appended.
     pub fn leave(&mut self, id: &DocumentId, next: &mut Vec<RequestId>) {
-        let Some(lane) = self.lanes.get_mut(id) else { return };
+        let lane = self.lanes.get_mut(id).expect("a write that ran is in the lane of its document");
+        assert!(lane.running > 0, "a write that ran was counted when it began");
         lane.running -= 1;
         if lane.running == 0 {
             self.advance(id, next);
@@ -48,7 +49,7 @@ impl Lanes {
 
     /// A write that waits does so no more.
     pub fn forget(&mut self, id: &DocumentId, request: RequestId, next: &mut Vec<RequestId>) {
-        let Some(lane) = self.lanes.get_mut(id) else { return };
+        let lane = self.lanes.get_mut(id).expect("a write that waits is in the lane of its document");
         let blocked_others = lane.waiting.front().is_some_and(|(first, _)| *first == request);
         lane.waiting.retain(|(other, _)| *other != request);
         // Behind a modification that has left, blind writes may run beside those that do.
@@ -61,7 +62,7 @@ impl Lanes {
     }
 
     fn advance(&mut self, id: &DocumentId, next: &mut Vec<RequestId>) {
-        let Some(lane) = self.lanes.get_mut(id) else { return };
+        let lane = self.lanes.get_mut(id).expect("a lane is there until its last write has left");
         let Some((first, alone)) = lane.waiting.pop_front() else {
             self.lanes.remove(id);
             return;

@@ -101,6 +101,13 @@ impl Distributor {
         others.into_iter().flatten().min().map(|other| other.min(ping)).or(Some(ping))
     }
 
+    /// Gives timestamps above this one from now on. For times that come another way than with replicas: a
+    /// document type that was removed then may be back, and what is written to it from now on must not count
+    /// as written before.
+    pub fn observe(&mut self, seen: Timestamp) {
+        self.clock.observe(seen);
+    }
+
     /// The state that this distributor acts by; `None` while it has no part in any.
     pub fn version(&self) -> Option<u64> {
         self.takes_part.then_some(self.version)

@@ -20,6 +20,9 @@ use super::peers::Purpose;
 use crate::checkers::{Action, Proposal};
 use crate::{Content, NodeKey, Pull, ReplicaInfo, Request, Response};
 
+/// Why the bucket of an operation is there: a state in which it is not kept ends all operations.
+const KNOWN: &str = "a bucket is known while an operation runs on it";
+
 /// After so many comparisons an operation makes way for others.
 const ROUNDS: u8 = 6;
 
@@ -79,7 +82,9 @@ impl Distributor {
         };
         let deadline = Some(self.now.monotonic + self.settings.hold);
         let step = Step::Creating(create.clone());
-        self.upkeep.operations.insert(bucket, Operation { name, proposal, step, deadline, round: 0 });
+        let operation = Operation { name, proposal, step, deadline, round: 0 };
+        let before = self.upkeep.operations.insert(bucket, operation);
+        assert!(before.is_none(), "one operation at a time runs on a bucket");
         if create.is_empty() {
             return self.hold(bucket, effects);
         }
@@ -117,6 +122,7 @@ impl Distributor {
 
     /// Lets writes go on.
     fn release(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+        // By a new state it may be another node's, or not heard of yet.
         let Some(entry) = self.buckets.get_mut(&bucket) else { return };
         entry.held = false;
         for request in std::mem::take(&mut entry.waiting) {
@@ -130,7 +136,8 @@ impl Distributor {
         if !self.upkeep.operations.get(&bucket).is_some_and(draining) {
             return;
         }
-        let Some(entry) = self.buckets.get(&bucket) else { return };
+        let entry = self.buckets.get(&bucket).expect(KNOWN);
+        assert!(entry.held && entry.in_flight == 0, "replicas are compared while no row is on its way");
         let nodes: BTreeSet<NodeKey> = entry.replicas.iter().map(|replica| replica.node).collect();
         let step = Step::Comparing { waiting_for: nodes.clone(), heard: Vec::new() };
         self.step(bucket, step, Some(self.settings.hold));
@@ -147,10 +154,11 @@ impl Distributor {
         response: Response,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(operation) = self.upkeep.operations.get_mut(&bucket) else { return };
-        if operation.name != name {
+        // An answer can come after its operation has ended, and the next one has begun.
+        let Some(operation) = self.upkeep.operations.get_mut(&bucket).filter(|found| found.name == name)
+        else {
             return;
-        }
+        };
         let done = matches!(response, Response::Done);
         match &mut operation.step {
             Step::Draining => {}
@@ -181,6 +189,7 @@ impl Distributor {
                 }
             }
             Step::Pulling(left) if done => {
+                assert!(*left > 0, "as many replicas take over what they lack as were asked");
                 *left -= 1;
                 if *left == 0 {
                     self.hold(bucket, effects);
@@ -219,7 +228,8 @@ impl Distributor {
         heard: Vec<(NodeKey, Option<ReplicaInfo>)>,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        let entry = self.buckets.get_mut(&bucket).expect(KNOWN);
+        assert!(entry.held && entry.in_flight == 0, "no row went out while replicas said what they hold");
         let mut lost = false;
         for (node, info) in &heard {
             match (info, entry.replica_mut(*node)) {
@@ -249,7 +259,7 @@ impl Distributor {
 
     /// All replicas are equal: those that were incomplete are so no more, if there is no other that they could have been filled from.
     fn complete(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
-        let Some(entry) = self.buckets.get(&bucket) else { return };
+        let entry = self.buckets.get(&bucket).expect(KNOWN);
         let incomplete: BTreeSet<NodeKey> = entry
             .replicas
             .iter()
@@ -277,13 +287,14 @@ impl Distributor {
 
     /// Replicas take over from each other what they lack.
     fn pull(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
-        let Some(operation) = self.upkeep.operations.get_mut(&bucket) else { return };
-        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        let operation = self.upkeep.operations.get_mut(&bucket).expect("what runs has not ended");
+        let entry = self.buckets.get_mut(&bucket).expect(KNOWN);
         operation.round += 1;
         if operation.round > ROUNDS {
             return self.fail_operation(bucket, effects);
         }
         let pulls = pulls(bucket, entry, operation.round == 1);
+        assert!(!pulls.is_empty(), "of replicas that differ, some lack something");
         self.step(bucket, Step::Pulling(pulls.len()), None);
         for (node, from, pull) in pulls {
             self.ask(bucket, node, Request::Pull { bucket, from, pull }, effects);
@@ -293,8 +304,8 @@ impl Distributor {
 
     /// Deletes replicas that all others are equal to.
     fn delete(&mut self, bucket: BucketId, nodes: &[NodeKey], effects: &mut Vec<Effect>) {
-        let Some(ideal) = self.context(bucket).map(|context| context.ideal) else { return };
-        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        let context = self.context(bucket).expect("operations run by a state that this node has a part in");
+        let (ideal, entry) = (context.ideal, self.buckets.get_mut(&bucket).expect(KNOWN));
         let stays = |node: &NodeKey| entry.replica(*node).is_some_and(|replica| replica.info.complete);
         let all_stay = !ideal.is_empty() && ideal.iter().all(|node| stays(node) && !nodes.contains(node));
         if !all_stay {
@@ -318,7 +329,7 @@ impl Distributor {
 
     /// The operation has come to its end, and the next one, if any, can be proposed.
     fn end_operation(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
-        let Some(operation) = self.upkeep.operations.remove(&bucket) else { return };
+        let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
         self.upkeep.ended.count(&operation.proposal.action, true);
         self.upkeep.troubles.remove(&bucket);
         self.peers.end_operation(operation.name);
@@ -329,7 +340,7 @@ impl Distributor {
 
     /// The operation cannot go on; it is looked at again after a while, when others have had their turn.
     pub(super) fn fail_operation(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
-        let Some(operation) = self.upkeep.operations.remove(&bucket) else { return };
+        let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
         self.upkeep.ended.count(&operation.proposal.action, false);
         let trouble = self.upkeep.trouble.take().unwrap_or_else(|| operation.step.trouble().to_owned());
         self.upkeep.troubles.insert(bucket, trouble);

@@ -115,9 +115,7 @@ impl Peers {
     /// A row goes to a node that has too much to do, once some time has passed.
     pub fn push_later(&mut self, to: NodeKey, outgoing: Outgoing, at: Duration) {
         self.push(to, outgoing);
-        if let Some(peer) = self.peers.get_mut(&to) {
-            peer.not_before = at;
-        }
+        self.peers.get_mut(&to).expect("a row was pushed to it").not_before = at;
     }
 
     /// The request that an answer belongs to. `None`: it was given up.
@@ -125,6 +123,7 @@ impl Peers {
         let peer = self.peers.get_mut(&from)?;
         let outstanding = peer.outstanding.remove(&number)?;
         if let Purpose::Rows(_) = outstanding.purpose {
+            assert!(peer.batches > 0, "a batch that is answered was counted when it was sent");
             peer.batches -= 1;
             self.touched.insert(from);
         }
@@ -145,7 +144,7 @@ impl Peers {
         let Outstanding { purpose, again, .. } = outstanding;
         match (purpose, again) {
             (Purpose::Rows(rows), _) => {
-                let Some(peer) = self.peers.get_mut(&to) else { return };
+                let peer = self.peers.get_mut(&to).expect("it has just answered, or was lost");
                 peer.not_before = at;
                 rows.into_iter().rev().for_each(|row| peer.rows.push_front(row));
                 self.touched.insert(to);
@@ -160,6 +159,7 @@ impl Peers {
 
     /// Rows of an operation that was given up can be on their way to this node; none of them may arrive late.
     pub fn void_rows(&mut self, node: NodeKey) {
+        // A new state forgets nodes that do not serve any more, and what they were asked.
         let Some(peer) = self.peers.get_mut(&node) else { return };
         let rows = |(_, outstanding): &(&u64, &Outstanding)| matches!(outstanding.purpose, Purpose::Rows(_));
         if let Some((last, _)) = peer.outstanding.iter().rfind(rows) {

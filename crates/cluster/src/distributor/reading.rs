@@ -109,8 +109,8 @@ impl Distributor {
 
     /// Asks the replicas that have to be asked for a document.
     pub(super) fn begin_reading(&mut self, request: RequestId, effects: &mut Vec<Effect>) {
-        let Some(slot) = self.requests.slots.get_mut(&request) else { return };
-        let (Some(id), bucket) = (slot.id.clone(), slot.bucket) else { return };
+        let slot = self.requests.slots.get_mut(&request).expect("an operation that reads is under way");
+        let (id, bucket) = (slot.id.clone().expect("a drop reads no document"), slot.bucket);
         let nodes =
             self.buckets.get(&bucket).map(|found| found.readable(self.me, request.0)).unwrap_or_default();
         slot.stage = Stage::Reading { waiting_for: nodes.clone(), newest: None, failure: None };
@@ -130,6 +130,7 @@ impl Distributor {
         response: Response,
         effects: &mut Vec<Effect>,
     ) {
+        // An answer can come after the client gave up, or after enough others have answered.
         let Some(slot) = self.requests.slots.get_mut(&request) else { return };
         let bucket = slot.bucket;
         let Stage::Reading { waiting_for, newest, failure } = &mut slot.stage else { return };
@@ -170,8 +171,11 @@ impl Distributor {
             self.await_confirmation(request);
             return;
         }
-        let Some(slot) = self.requests.slots.get_mut(&request) else { return };
-        let Stage::Reading { newest, failure, .. } = &mut slot.stage else { return };
+        let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is under way");
+        let Stage::Reading { newest, failure, waiting_for } = &mut slot.stage else {
+            unreachable!("an operation has read only after it began to");
+        };
+        assert!(waiting_for.is_empty(), "a document is read when all who were asked have answered");
         if let Some(failure) = failure.take() {
             return self.finish(request, Err(RequestError::Failed(failure)), effects);
         }
@@ -186,7 +190,7 @@ impl Distributor {
                     exists: version.body.is_some(),
                     timestamp: version.timestamp,
                 }));
-                let Some(modify) = modify.take() else { return };
+                let modify = modify.take().expect("a modification is decided once");
                 slot.stage = Stage::Deciding;
                 self.decide(request, modify, newest, effects);
             }
@@ -197,7 +201,7 @@ impl Distributor {
     /// What is there now is known, where another owner may have come between.
     fn looked_again(&mut self, request: RequestId, newest: Timestamp, effects: &mut Vec<Effect>) {
         self.clock.observe(newest);
-        let Some(slot) = self.requests.slots.get_mut(&request) else { return };
+        let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is under way");
         if slot.still_holds(newest) {
             slot.outdated = false;
             return self.relaunch(request, effects);

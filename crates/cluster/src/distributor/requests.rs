@@ -216,12 +216,17 @@ impl Requests {
         let id = RequestId(self.next);
         self.bytes += request.bytes;
         self.deadlines.insert((request.deadline, id));
-        self.slots.insert(id, request);
+        let before = self.slots.insert(id, request);
+        assert!(before.is_none(), "two operations have one name");
         id
     }
 
     pub fn remove(&mut self, id: RequestId) -> Option<ClientRequest> {
         let request = self.slots.remove(&id)?;
+        assert!(
+            self.bytes >= request.bytes,
+            "an operation counts as many bytes when it ends as when it began"
+        );
         self.bytes -= request.bytes;
         self.deadlines.remove(&(request.deadline, id));
         self.unconfirmed.remove(&id);

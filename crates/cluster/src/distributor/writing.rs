@@ -105,6 +105,8 @@ impl Distributor {
 
     /// Takes an operation as far as it can go now.
     pub(super) fn advance(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+        // Buckets keep the names of operations that waited and have ended since, because their clients gave
+        // up.
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
         match &request.stage {
             Stage::Durable(_) | Stage::Flying(_) => return self.landed(id, effects),
@@ -123,7 +125,7 @@ impl Distributor {
         if !self.confirmed() {
             return self.await_confirmation(id);
         }
-        let Some(entry) = self.entry(bucket) else { return };
+        let entry = self.entry(bucket).expect("a state is confirmed only to a node that has a part in it");
         if !entry.open || (entry.held && !must_read) {
             entry.waiting.push_back(id);
         } else if must_read {
@@ -157,8 +159,12 @@ impl Distributor {
         effects: &mut Vec<Effect>,
     ) {
         let id = RequestId(decision.0);
+        // The client may have given up while its function ran.
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
-        let Kind::Modify { decided, found, .. } = &mut request.kind else { return };
+        assert!(matches!(request.stage, Stage::Deciding), "a decision comes while it is waited for");
+        let Kind::Modify { decided, found, .. } = &mut request.kind else {
+            unreachable!("only a modification has something to decide");
+        };
         match outcome {
             Err(refusal) => self.finish(id, Err(RequestError::Refused(refusal)), effects),
             Ok(Modification::Nothing) => {
@@ -191,12 +197,17 @@ impl Distributor {
 
     /// Gives the row its timestamp and sends it to all replicas.
     fn launch(&mut self, id: RequestId) {
-        let Some(request) = self.requests.slots.get_mut(&id) else { return };
+        let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
         let bucket = request.bucket;
-        let Some(content) = request.content(|| self.clock.next(self.now.wall_us)) else { return };
+        let content = request.content(|| self.clock.next(self.now.wall_us));
+        let content = content.expect("an operation that is launched is no read, and decided");
         self.clock.observe(content.timestamp());
         self.beget(bucket);
-        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        let entry = self.buckets.get_mut(&bucket).expect("the bucket of a row is known");
+        assert!(
+            entry.open && !entry.held,
+            "no row goes out while it is not known who has the bucket, or replicas are compared"
+        );
         let waiting_for: Vec<NodeKey> = entry.replicas.iter().map(|replica| replica.node).collect();
         if waiting_for.is_empty() {
             // Nowhere to write until more nodes have been heard.
@@ -216,8 +227,8 @@ impl Distributor {
 
     /// Where a bucket has too few replicas, its next row makes new ones.
     fn beget(&mut self, bucket: BucketId) {
-        let Some(state) = self.state().cloned() else { return };
-        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        let state = self.state().cloned().expect("rows go out only by a state that this node has a part in");
+        let entry = self.buckets.get_mut(&bucket).expect("the bucket of a row is known");
         let lacking = entry.ideal.len().saturating_sub(entry.replicas.len());
         if lacking == 0 && !entry.replicas.is_empty() {
             return;
@@ -298,8 +309,10 @@ impl Distributor {
         if !self.requests.awaits(outgoing.request, from, bucket) {
             return;
         }
-        let Some(request) = self.requests.slots.get_mut(&outgoing.request) else { return };
-        let Stage::Flying(flight) = &mut request.stage else { return };
+        let request = self.requests.slots.get_mut(&outgoing.request);
+        let Some(ClientRequest { stage: Stage::Flying(flight), .. }) = request else {
+            unreachable!("an operation that awaits a row is under way, and its row too");
+        };
         match failure {
             Some(Failure::Overloaded) => {
                 self.peers.push_later(from, outgoing, self.now.monotonic + self.settings.retry);
@@ -323,7 +336,7 @@ impl Distributor {
     /// Looks whether a row has arrived everywhere.
     pub(super) fn landed(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
         let confirmed = self.confirmed();
-        let Some(request) = self.requests.slots.get_mut(&id) else { return };
+        let request = self.requests.slots.get_mut(&id).expect("an operation that lands is under way");
         let bucket = request.bucket;
         let existed = match &request.kind {
             Kind::Modify { found, .. } => found.map(|found| found.exists),
@@ -344,7 +357,9 @@ impl Distributor {
                 self.landed(id, effects);
             }
             Stage::Durable(replicas) if confirmed => {
-                let timestamp = request.row.as_ref().map(|row| row.timestamp()).unwrap_or_default();
+                assert!(*replicas > 0, "what is acknowledged is durable on a replica");
+                let row = request.row.as_ref().expect("what is acknowledged was a row");
+                let timestamp = row.timestamp();
                 let written = Written { timestamp, existed, changed: true, replicas: *replicas };
                 self.finish(id, Ok(written), effects);
             }
@@ -355,15 +370,17 @@ impl Distributor {
 
     /// The row goes out again, under its timestamp, to whoever has the bucket then.
     pub(super) fn relaunch(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
-        let Some(request) = self.requests.slots.get_mut(&id) else { return };
+        let request = self.requests.slots.get_mut(&id).expect("an operation that begins again is under way");
         request.stage = Stage::Waiting;
         self.advance(id, effects);
     }
 
     /// A row is on its way no more; `everywhere` is whether all replicas have it or none.
     fn ended_flight(&mut self, bucket: BucketId, everywhere: bool, effects: &mut Vec<Effect>) {
-        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
-        entry.in_flight = entry.in_flight.saturating_sub(1);
+        let entry =
+            self.buckets.get_mut(&bucket).expect("a bucket is known while rows of it are on their way");
+        assert!(entry.in_flight > 0, "a row that lands was counted when it was sent");
+        entry.in_flight -= 1;
         let quiet = entry.held && entry.in_flight == 0;
         if !everywhere {
             entry.settled = false;
@@ -376,6 +393,7 @@ impl Distributor {
 
     /// The client waits no longer.
     pub(super) fn late(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+        // The end of another one that is late may have ended it.
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
         let bucket = request.bucket;
         let error = if request.sent().is_some() { RequestError::Unknown } else { RequestError::Late };
@@ -395,7 +413,7 @@ impl Distributor {
         outcome: Result<Written, RequestError>,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(request) = self.requests.remove(id) else { return };
+        let request = self.requests.remove(id).expect("an operation is answered once");
         let ClientRequest { ticket, kind, stage, id: document, .. } = request;
         let kind_is_read = matches!(kind, Kind::Read);
         match (kind, outcome) {

@@ -113,6 +113,9 @@ pub enum Effect {
     },
 }
 
+/// Why there is a state: everything else is refused before the first one.
+const ADMITTED: &str = "what is admitted was asked by a state that is known";
+
 /// The most requests that wait for a newer state.
 const HELD_MAX: usize = 4096;
 
@@ -324,7 +327,7 @@ impl Keeper {
                 self.reply(call, Response::Here { votes }, effects);
             }
             Request::Owned { removals_since } => {
-                let Some(owners) = &self.owners else { return };
+                let owners = self.owners.as_ref().expect(ADMITTED);
                 match self.votes.bound_until(owners.state(), self.confirm) {
                     Some(until) if until > self.now => {
                         self.promised.push(Promised { until, call, owner: from, removals_since });
@@ -348,8 +351,9 @@ impl Keeper {
             Request::Create(bucket) => self.run(call, Work::Create(bucket), true, effects),
             Request::Read { bucket, id } => self.run(call, Work::Read { bucket, id }, false, effects),
             Request::Pull { bucket, from, pull } => self.pull(call, (bucket, from, pull), effects),
-            // Refused before.
-            Request::Finish(_) => {}
+            Request::Finish(_) => {
+                unreachable!("what another owner began is ended by the shell, and refused here")
+            }
         }
     }
 
@@ -360,7 +364,7 @@ impl Keeper {
         removals_since: Timestamp,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(owners) = &self.owners else { return };
+        let owners = self.owners.as_ref().expect(ADMITTED);
         let work = Work::Owned { state: Arc::clone(owners.state()), owner, removals_since };
         self.wait(call, work, None, effects);
     }
@@ -371,6 +375,12 @@ impl Keeper {
             || self.running.values().any(
                 |running| matches!(running, Running::Work { alone_on: Some(other), .. } if *other == bucket),
             )
+    }
+
+    /// Whether something that was fetched is being taken into the replica of a bucket.
+    fn is_installing(&self, of: BucketId) -> bool {
+        let installs = |running: &Running| matches!(running, Running::Pull { bucket, installing: true, .. } if *bucket == of);
+        self.running.values().any(installs)
     }
 
     fn job(&mut self) -> Job {
@@ -399,7 +409,12 @@ impl Keeper {
             if self.changing.first().is_some_and(|oldest| *oldest < waiting.job) {
                 return;
             }
-            let Some(Waiting { job, call, work, alone_on }) = self.waiting.pop_front() else { return };
+            let waiting = self.waiting.pop_front().expect("the first one was just looked at");
+            let Waiting { job, call, work, alone_on } = waiting;
+            assert!(
+                alone_on.is_none_or(|bucket| !self.is_installing(bucket)),
+                "a replica is completed or deleted while nothing is taken into it"
+            );
             self.running.insert(job, Running::Work { call, alone_on });
             if alone_on.is_some() {
                 self.changing.insert(job);
@@ -422,6 +437,7 @@ impl Keeper {
     }
 
     fn fetched(&mut self, job: Job, outcome: Result<Fetched, Failure>, effects: &mut Vec<Effect>) {
+        // A new state may have cancelled it.
         let Some(Running::Pull { bucket, .. }) = self.running.get(&job) else { return };
         let bucket = *bucket;
         match outcome {
@@ -442,7 +458,9 @@ impl Keeper {
     }
 
     fn end_pull(&mut self, job: Job, response: Response, effects: &mut Vec<Effect>) {
-        let Some(Running::Pull { calls, bucket, from, pull, .. }) = self.running.remove(&job) else { return };
+        let Some(Running::Pull { calls, bucket, from, pull, .. }) = self.running.remove(&job) else {
+            unreachable!("a fetch ends once");
+        };
         // Another one can have begun since, by a newer state.
         if self.pulls.get(&(bucket, from, pull)) == Some(&job) {
             self.pulls.remove(&(bucket, from, pull));

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::DropHorizon;
+use millrace_cluster::{DroppedTypes, NodeKey};
 use millrace_document::{DocumentId, Group, Location, Version};
 use millrace_schema::Application;
 use millrace_store::{Write, Written};
@@ -229,14 +229,24 @@ pub trait Cluster: Send + Sync + 'static {
     /// of the horizon still holds, or nothing is dropped.
     fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done);
 
-    /// Makes an application the active one on all nodes, each of which fetches its archive; answers its generation, which is `generation`
-    /// or a later one.
-    fn publish<'a>(
-        &'a self,
-        archive: Vec<u8>,
-        application: &'a Application,
-        generation: u64,
-    ) -> Published<'a>;
+    /// Makes an application the active one on all nodes, each of which fetches its archive; answers its
+    /// generation.
+    fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a>;
+}
+
+/// An application on its way to all nodes of a cluster.
+#[derive(Debug)]
+pub struct ClusterDeployment<'a> {
+    /// The packed files.
+    pub archive: Vec<u8>,
+    /// What they say.
+    pub application: &'a Application,
+    /// The lowest generation it may get.
+    pub generation: u64,
+    /// The generation it was checked against; 0 for none. If another one is active by now, it is refused.
+    pub based_on: u64,
+    /// The document types it removes, and those this node knows to have been removed before.
+    pub dropped: DroppedTypes,
 }
 
 /// What is dropped of a group.
@@ -253,7 +263,7 @@ pub struct DroppedGroup {
 }
 
 /// The answer to [`Cluster::publish`], to come: an error says why the application is not the active one.
-pub type Published<'a> = Pin<Box<dyn Future<Output = Result<u64, String>> + Send + 'a>>;
+pub type Published<'a> = Pin<Box<dyn Future<Output = Result<u64, crate::Error>> + Send + 'a>>;
 
 impl From<WriteError> for crate::Error {
     fn from(error: WriteError) -> Self {

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::reindexing::waiting;
 use super::sessions::{Prepared, Session};
 use super::{query_parameters, upload};
+use crate::cluster::ClusterDeployment;
 use crate::deployment::pack;
 use crate::http;
 use crate::pool::WorkFlow;
@@ -206,8 +207,15 @@ async fn activate_deployment(
             .pool()
             .run_in(WorkFlow::administration(), move || pack(&packing.application.files))
             .await??;
-        let published = cluster.publish(archive, &deployment.application, deployment.generation).await;
-        let generation = published.map_err(Error::Unsettled)?;
+        let generation = cluster
+            .publish(ClusterDeployment {
+                archive,
+                application: &deployment.application,
+                generation: deployment.generation,
+                based_on,
+                dropped: node.removed_by(&deployment.application),
+            })
+            .await?;
         active_here(node, generation).await?;
         // Before the next request can be about it. Where that fails now, it is done later.
         let told = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;
@@ -217,7 +225,7 @@ async fn activate_deployment(
         return Ok(());
     }
     let worker = Arc::clone(node);
-    node.pool().run_in(WorkFlow::administration(), move || worker.activate(deployment, based_on)).await?
+    node.pool().run_in(WorkFlow::administration(), move || worker.activate_alone(deployment, based_on)).await?
 }
 
 /// Waits until what was published is active on this node, to which it comes as to all others.

@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use millrace_bucket::BucketId;
 use millrace_client::{Client, Protocol, Request};
-use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::DropHorizon;
-use millrace_document::{Document, DocumentId, Drop, DropScope, Group, Location};
+use millrace_cluster::{DroppedTypes, NodeKey};
+use millrace_document::{Document, DocumentId, Drop, DropScope, Group, Location, Timestamp};
 use millrace_gateway::cluster::{
-    Cluster, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers,
+    Cluster, ClusterDeployment, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach,
+    ReadDone, Readers,
     WriteError,
 };
-use millrace_gateway::{Node, Server, Settings};
+use millrace_gateway::{Node, PublishedApplication, Server, Settings};
 use millrace_schema::Application;
 use millrace_store::{Change, Write, Written};
 use serde_json::{Value, json};
@@ -316,8 +317,8 @@ impl Cluster for Member {
         done(Ok(held));
     }
 
-    fn publish<'a>(&'a self, _: Vec<u8>, _: &'a Application, generation: u64) -> Published<'a> {
-        Box::pin(async move { Ok(generation) })
+    fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a> {
+        Box::pin(async move { Ok(deployment.generation) })
     }
 }
 
@@ -406,7 +407,12 @@ impl Nodes {
     /// The same, with more files in the package.
     pub fn deploy_with(&self, node: usize, schema: &str, more: &[(&str, &str)]) {
         let generation = self.nodes[node].generation() + 1;
-        self.nodes[node].deploy_as(application(schema, more), generation).expect("it is deployed");
+        let published = PublishedApplication {
+            draft: application(schema, more).into(),
+            generation,
+            dropped: Some(DroppedTypes::default()),
+        };
+        self.nodes[node].deploy_as(published).expect("it is deployed");
     }
 
     /// The node answers no more.

@@ -183,7 +183,10 @@ impl From<Error> for Refusal {
         let status = match &error {
             Error::UnknownNode { .. } => StatusCode::NOT_FOUND,
             Error::Name(_) | Error::Role(_) | Error::Alone => StatusCode::BAD_REQUEST,
-            Error::Conflict(_) | Error::NameTaken { .. } | Error::Resident { .. } => StatusCode::CONFLICT,
+            Error::Conflict(_)
+            | Error::NameTaken { .. }
+            | Error::Resident { .. }
+            | Error::AwayTooLong { .. } => StatusCode::CONFLICT,
             Error::PackageSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Error::Coordination(_) | Error::Disk(_) | Error::Package { .. } => {
                 StatusCode::SERVICE_UNAVAILABLE

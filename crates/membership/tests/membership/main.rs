@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "it is shared with tests that use other parts of it")]
 mod etcd_process;
 
+mod absence;
 mod nodes;
 mod outage;
 mod packages;

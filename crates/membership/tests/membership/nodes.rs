@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_cluster::ClusterState;
 use millrace_cluster::controller::Wish;
 use millrace_coordination::Operation;
-use millrace_membership::{Confirmation, Error, Member, Membership, Picture, Role, Settings};
+use millrace_membership::{Confirmation, Error, Member, Membership, Picture, Publication, Role, Settings};
 use tokio::time::timeout;
 
 use crate::support::{Cluster, PATIENCE, configuration, reaches, sees, shown};
@@ -16,7 +16,9 @@ async fn nodes_join_stop_and_are_missed() {
     let cluster = Cluster::new();
     let a = cluster.join("a").await;
     let b = cluster.join("b").await;
-    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+        .await
+        .expect("it is published");
     let both = reaches(&b, "a:up b:up").await;
     assert_eq!(both.nodes()[&b.key().expect("it has a key")].address, "b:19100");
     // One that is not listed.
@@ -42,7 +44,7 @@ async fn another_leads_when_the_leader_is_gone() {
     let cluster = Cluster::new();
     let a = cluster.join("a").await;
     sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
-    a.publish(b"package", &configuration([]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration([]))).await.expect("it is published");
     // It is a majority by itself of the first state, and others know that it has ended only because it says so.
     reaches(&a, "a:up").await;
     let _b = cluster.join("b").await;
@@ -62,7 +64,9 @@ async fn another_leads_when_the_leader_is_gone() {
 async fn others_know_what_a_node_has_adopted_and_that_its_lease_has_ended() {
     let cluster = Cluster::new();
     let (a, b, c) = (cluster.join("a").await, cluster.join("b").await, cluster.join("c").await);
-    a.publish(b"package", &configuration(["a", "b", "c"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a", "b", "c"])))
+        .await
+        .expect("it is published");
     let all = reaches(&a, "a:up b:up c:up").await;
     assert!(all.nodes().values().all(|node| !node.lease_ended));
     b.adopted(all.version());
@@ -79,7 +83,9 @@ async fn others_know_what_a_node_has_adopted_and_that_its_lease_has_ended() {
 async fn groups_that_a_node_sees_to_be_too_large_are_divided_for_all() {
     let cluster = Cluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+        .await
+        .expect("it is published");
     reaches(&b, "a:up b:up").await;
     a.too_large([(7, 39), (u32::MAX, 40)].into());
     let divided = |state: &ClusterState| state.spread().groups().eq([(7, 39), (u32::MAX, 40)]);
@@ -90,7 +96,9 @@ async fn groups_that_a_node_sees_to_be_too_large_are_divided_for_all() {
 async fn operators_wishes_reach_the_state() {
     let cluster = Cluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+        .await
+        .expect("it is published");
     reaches(&b, "a:up b:up").await;
     let wish = async |wish| b.wish("a", wish, "for the test").await.expect("it is wished");
     assert!(wish(Wish::Retired).await);
@@ -108,7 +116,7 @@ async fn operators_wishes_reach_the_state() {
 async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
     let cluster = Cluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    a.publish(b"package", &configuration(["a"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a"]))).await.expect("it is published");
     reaches(&a, "a:up b:up").await;
     b.leave().await;
     a.wish("b", Wish::Removed, "").await.expect("it is removed");
@@ -163,7 +171,7 @@ async fn a_name_is_one_directorys() {
 async fn the_newest_state_is_confirmed_again_and_again() {
     let cluster = Cluster::new();
     let a = cluster.join("a").await;
-    a.publish(b"package", &configuration(["a"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a"]))).await.expect("it is published");
     let version = reaches(&a, "a:up").await.version();
     let mut last = None;
     while last.is_none() {
@@ -183,7 +191,9 @@ async fn another_state_is_confirmed_at_once() {
     let mut settings = cluster.settings("a");
     settings.confirm = Duration::from_secs(3600);
     let a = Membership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
-    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+        .await
+        .expect("it is published");
     let b = cluster.join("b").await;
     for (wish, expected) in [(Wish::Up, "a:up b:up"), (Wish::Retired, "a:up b:retired")] {
         sees(&b, |picture| picture.names().contains("b")).await;
@@ -200,13 +210,13 @@ async fn another_state_is_confirmed_at_once() {
 async fn versions_go_on_where_coordination_was_begun_anew() {
     let cluster = Cluster::new();
     let a = cluster.join("a").await;
-    a.publish(b"package", &configuration([]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration([]))).await.expect("it is published");
     let before = reaches(&a, "a:up").await;
     a.leave().await;
     cluster.coordination.apply(Operation::DeletePrefix("/".to_owned())).await.expect("it is emptied");
     let a = cluster.join("a").await;
     assert_eq!(a.states().borrow().as_deref(), Some(&*before));
-    a.publish(b"package", &configuration([]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration([]))).await.expect("it is published");
     let mut states = a.states();
     let newer = |version| {
         move |state: &Option<_>| {

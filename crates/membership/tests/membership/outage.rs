@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_cluster::ClusterState;
 use millrace_cluster::controller::Wish;
 use millrace_coordination::{Coordination, Etcd, Operation};
-use millrace_membership::{Membership, Role, Settings};
+use millrace_membership::{Membership, Publication, Role, Settings};
 
 use crate::etcd_process::EtcdProcess;
 use crate::support::{Cluster, PATIENCE, configuration, reaches, sees, shown};
@@ -37,7 +37,9 @@ async fn losing_etcd_takes_no_node_out() {
     };
     let join = async |name| Membership::join(client(), patient(name)).await.expect("it joins");
     let (a, b, c) = (join("a").await, join("b").await, join("c").await);
-    a.publish(b"package", &configuration(["a", "b", "c"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a", "b", "c"])))
+        .await
+        .expect("it is published");
     let before = reaches(&c, "a:up b:up c:up").await;
     confirmed(&c).await;
     assert_eq!((c.coordination_lost_for(), c.serves()), (None, Ok(())));
@@ -91,7 +93,9 @@ async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
     let cluster = Cluster::by(client());
     let join = async |name| Membership::join(client(), cluster.settings(name)).await.expect("it joins");
     let (a, b) = (join("a").await, join("b").await);
-    a.publish(b"package", &configuration(["a", "b", "c"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a", "b", "c"])))
+        .await
+        .expect("it is published");
     sees(&b, |picture| picture.package.is_some()).await;
     etcd.kill();
     let backup = etcd.backup();
@@ -121,7 +125,9 @@ async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
 async fn of_two_states_of_one_number_none_stays() {
     let cluster = Cluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+        .await
+        .expect("it is published");
     let before = reaches(&a, "a:up b:up").await;
     reaches(&b, "a:up b:up").await;
     let mut nodes = before.nodes().clone();
@@ -152,7 +158,9 @@ async fn whoever_knows_a_newer_state_brings_it_back() {
     let coordination = Arc::clone(&cluster.coordination);
     let a = Membership::join(coordination, settings).await.expect("it joins");
     let b = cluster.join("b").await;
-    b.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    b.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+        .await
+        .expect("it is published");
     let before = reaches(&a, "a:up b:up").await;
     drop(b);
     let older = before.as_ref().clone().numbered(0).to_json();
@@ -180,7 +188,7 @@ async fn clusters_share_an_etcd_by_their_prefixes() {
         Membership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins")
     };
     let (a, b) = (join("a", "/one").await, join("b", "/one-more/").await);
-    a.publish(b"package", &configuration([]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration([]))).await.expect("it is published");
     reaches(&a, "a:up").await;
     sees(&b, |picture| picture.members.contains_key("b")).await;
     assert!(b.package().is_none() && b.states().borrow().is_none());

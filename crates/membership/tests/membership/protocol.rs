@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 
 use millrace_cluster::PROTOCOL;
-use millrace_cluster::controller::Wish;
+use millrace_cluster::controller::{Registration, Wish};
 use millrace_coordination::{Condition, Operation, Transaction};
-use millrace_membership::{Membership, Picture, Role};
+use millrace_membership::{Membership, Package, Picture, Publication, Role};
 use serde_json::{Value, json};
 
 use crate::support::{Cluster, configuration, reaches, sees};
@@ -78,7 +78,9 @@ async fn what_nodes_have_agreed_on_is_read_and_written_as_ever() {
 async fn nodes_write_where_they_ever_did() {
     let cluster = Cluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+        .await
+        .expect("it is published");
     reaches(&b, "a:up b:up").await;
     for (name, wish) in [("a", Wish::Maintenance), ("b", Wish::Retired)] {
         a.wish(name, wish, "").await.expect("it is known");
@@ -97,7 +99,7 @@ async fn nodes_write_where_they_ever_did() {
 async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
     let cluster = Cluster::new();
     let a = cluster.join("a").await;
-    a.publish(b"package", &configuration(["a"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a"]))).await.expect("it is published");
     let own = reaches(&a, "a:up").await;
     sees(&a, |picture| picture.leader.is_some()).await;
     // Others have taken over, all of which speak the next protocol.
@@ -124,4 +126,15 @@ async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
     sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
     let next = reaches(&a, "a:up").await;
     assert!(next.version() >= own.version() + 5, "{}", next.version());
+}
+
+#[test]
+fn fields_that_were_added_to_a_protocol_are_optional_and_stay_as_they_are() {
+    let package =
+        r#"{"generation":7,"id":"7-1","bytes":577,"hash":"c4","dropped":{"memo":1795316001042330}}"#;
+    let full = r#"{"address":"b:1","incarnation":5,"adopted":0,"stopping":false,"capacity":1.0,"group":[],"too_large":[],"out_of_space":true,"protocol":1}"#;
+    let package_again: Package = serde_json::from_str(package).expect("a package");
+    let full_again: Registration = serde_json::from_str(full).expect("a registration");
+    assert_eq!(serde_json::to_string(&package_again).expect("JSON"), package);
+    assert_eq!(serde_json::to_string(&full_again).expect("JSON"), full);
 }

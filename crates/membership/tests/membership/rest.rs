@@ -8,7 +8,7 @@ use axum::http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use millrace_cluster::NodeKey;
 use millrace_membership::rest::{Alone, Shown, router};
-use millrace_membership::{BucketFigures, NodeFigures};
+use millrace_membership::{BucketFigures, NodeFigures, Publication};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -70,7 +70,9 @@ async fn the_tree_and_the_states() {
         before["state"]["generated"],
         json!({ "state": "down", "reason": "no application is deployed" })
     );
-    a.publish(b"package", &configuration(["a", "b", "c"]), 1).await.expect("it is published");
+    a.publish(Publication::unconditional(b"package", &configuration(["a", "b", "c"])))
+        .await
+        .expect("it is published");
     reaches(&a, "a:up b:up c:down").await;
 
     let links = json!({ "cluster": {

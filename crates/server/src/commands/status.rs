@@ -29,6 +29,9 @@ pub async fn run(node: &NodeArguments, patience: &Patience, output: &Output) -> 
     let reindexing = config.send(Request::new(Method::GET, path)).await?.checked()?.json();
     let data = Client::new(&node.url, Protocol::Http1)?.patient(patience.timeout);
     let metrics = data.send(Request::new(Method::GET, "/state/v1/metrics")).await?.checked()?.json();
+    // Its status says the same as its body.
+    let health = data.send(Request::new(Method::GET, "/state/v1/health")).await?.json();
+    let health = &health["status"];
     let mut values = Map::new();
     for metric in metrics["metrics"]["values"].as_array().into_iter().flatten() {
         let Some(name) = metric["name"].as_str() else { continue };
@@ -47,15 +50,21 @@ pub async fn run(node: &NodeArguments, patience: &Patience, output: &Output) -> 
     };
     let text = || {
         let cluster = overview.as_ref().map_or_else(String::new, |overview| format!("\n{}", overview.text()));
-        format!("application  generation {generation}\n{}{cluster}", told(&values, &reindexing))
+        let health = down(health).map_or_else(String::new, |reason| format!("health       {reason}\n"));
+        format!("application  generation {generation}\n{health}{}{cluster}", told(&values, &reindexing))
     };
-    let mut value =
-        json!({ "generation": generation, "metrics": values, "reindexing": reindexing["clusters"] });
+    let mut value = json!({ "generation": generation, "health": health, "metrics": values, "reindexing": reindexing["clusters"] });
     if let Some(overview) = &overview {
         value["cluster"] = overview.value();
     }
     output.print(text, &value);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The code and the reason of a node that is not up, for people.
+fn down(health: &Value) -> Option<String> {
+    let code = health["code"].as_str().filter(|code| *code != "up")?;
+    Some(format!("{code}: {}", health["message"].as_str().unwrap_or("see its log")))
 }
 
 /// The metrics that say how a node is, for people.

@@ -105,6 +105,11 @@ impl Store {
         self.shared().timestamps.last()
     }
 
+    /// A timestamp above those of all versions that the store has seen, and not before the machine's clock.
+    pub fn next_timestamp(&self) -> Timestamp {
+        self.shared().timestamps.next()
+    }
+
     /// Whether a replica of this bucket was made ([`Store::create_replicas`]). Costs a look at the manifest in memory.
     pub fn has_replica(&self, bucket: BucketId) -> bool {
         self.shared().state().replicas.contains_key(&bucket)
@@ -130,8 +135,9 @@ impl Store {
         Ok(buckets.into_iter().collect())
     }
 
-    /// What this store was told of dropped groups ([`Store::apply_drop`]) that reach a bucket, and remembers: as long as removals. Another replica has to
-    /// hear of it, since rows from before it can still come there.
+    /// What this store was told of dropped groups and document types ([`Store::apply_drop`]) that reach a
+    /// bucket, and remembers: as long as removals. Another replica has to hear of it, since rows from before
+    /// it can still come there.
     ///
     /// # Errors
     /// The store is closed.
@@ -210,12 +216,19 @@ fn info(
     Ok(Some(ReplicaInfo { documents: counts.documents, checksum, newest, complete }))
 }
 
-/// The remembered drops of groups that reach a bucket.
+/// The remembered drops of groups that reach a bucket, and those of types, which reach all.
 fn drops(state: &State, bucket: BucketId) -> Vec<Drop> {
     let given = state.marks.list().into_iter().filter(|mark| mark.given);
     given
         .filter_map(|mark| {
-            let MarkScope::Group { document_type, group, part } = mark.scope else { return None };
+            let (document_type, group, part) = match mark.scope {
+                MarkScope::Group { document_type, group, part } => (document_type, group, part),
+                MarkScope::Type(name) => {
+                    let timestamp = Timestamp(mark.timestamp);
+                    return Some(Drop { scope: DropScope::Type(name), timestamp });
+                }
+                MarkScope::Locations(..) => return None,
+            };
             let group = Group::from_key(&group)?;
             let is_divided =
                 |low: u32| state.buckets_of(low.reverse_bits()).iter().any(|bucket| is_of_divided(bucket.id));
@@ -235,7 +248,8 @@ fn drops(state: &State, bucket: BucketId) -> Vec<Drop> {
         })
 }
 
-/// What a drop adds to a checksum.
+/// What a drop adds to a checksum. That of a type adds nothing: every node hears of it with the application
+/// package, and nodes of earlier versions do not count it.
 fn drop_sum(drop: &Drop) -> u64 {
     let DropScope::Group { document_type, group } = &drop.scope else { return 0 };
     // No id has such bytes.

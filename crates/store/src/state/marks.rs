@@ -89,6 +89,22 @@ impl Marks {
         }
     }
 
+    /// Whether a mark of this scope with this or a later time is there, and is remembered as one that
+    /// another clock has given.
+    pub fn remembers(&self, scope: &MarkScope, timestamp: u64) -> bool {
+        let known = match scope {
+            MarkScope::Group { document_type, group, part } => {
+                let of_group = OfGroup { document_type: document_type.clone(), part: *part };
+                let marks = self.groups.get(group).into_iter().flatten();
+                marks.filter(|(of, _)| *of == of_group).map(|(_, when)| when).next()
+            }
+            MarkScope::Type(name) => self.types.get(name),
+            // No other clock gives those.
+            MarkScope::Locations(..) => None,
+        };
+        known.is_some_and(|known| known.given && known.timestamp >= timestamp)
+    }
+
     /// Those that are still needed.
     pub fn retain(&mut self, needed: impl Fn(&Mark) -> bool) {
         let kept: Vec<Mark> = self.list().into_iter().filter(needed).collect();

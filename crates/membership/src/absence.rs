@@ -1,0 +1,189 @@
+//! How long a node was away, measured by what the cluster did meanwhile.
+//!
+//! Nodes forget removals after a while. A node that comes back later with its old documents would bring
+//! removed ones back, on all replicas. So it is refused, if the cluster was active between the end of its
+//! part and the time from which removals are remembered. Where all nodes were stopped for long, or were
+//! restored together, there was no such time, and all come back as they are.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millrace_coordination::{Condition, Leadership, Operation, Transaction};
+use millrace_env::{Clock, RealDisk, SystemClock, read_file, replace_file};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::membership::Shared;
+
+/// How often a leader writes down that the cluster is active, and a node that it takes part.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// A longer pause ends a span of activity.
+const PAUSE: Duration = Duration::from_secs(600);
+
+/// The time in which all nodes of a cluster are stopped one after another: what it did in it without the
+/// first of them is accepted.
+const TOLERANCE: Duration = Duration::from_secs(900);
+
+/// Removals have to be remembered for so long after a node is back, so that it can be told of them.
+const MARGIN: Duration = Duration::from_secs(3_600);
+
+/// Spans that are written down. Beyond, the two oldest become one.
+const SPANS_MAX: usize = 64;
+
+/// The file with the time at which the node took part last, in microseconds since 1970.
+const TOOK_PART: &str = "took-part";
+
+/// When the cluster had a leader: spans of time in microseconds since 1970, the oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct ActivityRecord(Vec<(u64, u64)>);
+
+impl ActivityRecord {
+    fn extend(&mut self, now: u64) {
+        match self.0.last_mut() {
+            Some((_, to)) if now <= to.saturating_add(PAUSE.as_micros() as u64) => *to = now.max(*to),
+            _ => self.0.push((now, now)),
+        }
+        if self.0.len() > SPANS_MAX {
+            let (from, _) = self.0.remove(0);
+            self.0[0].0 = from;
+        }
+    }
+
+    /// Whether the cluster was active after one time and before another.
+    fn is_active_between(&self, after: u64, before: u64) -> bool {
+        after < before && self.0.iter().any(|(from, to)| *from < before && after < *to)
+    }
+}
+
+/// When this node took part in the cluster last, in microseconds since 1970; 0 where that is not known.
+#[derive(Debug, Default)]
+pub(crate) struct TookPart(AtomicU64);
+
+impl TookPart {
+    /// What the node's directory says. A node that has nothing cannot bring anything back.
+    pub(crate) fn read(directory: &Path, is_empty: bool) -> Result<Self, Error> {
+        if is_empty {
+            return Ok(TookPart::default());
+        }
+        let path = directory.join(TOOK_PART);
+        let Some(bytes) = read_file(&RealDisk, &path).map_err(|error| Error::Disk(error.to_string()))? else {
+            return Ok(TookPart::default());
+        };
+        let number = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse().ok());
+        let fail = || Error::Disk(format!("{} should hold a number; delete it", path.display()));
+        Ok(TookPart(AtomicU64::new(number.ok_or_else(fail)?)))
+    }
+
+    pub(crate) fn note(&self) {
+        self.0.store(SystemClock.now_us(), Ordering::Relaxed);
+    }
+
+    fn at(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|at| *at > 0)
+    }
+}
+
+/// Refuses a node that was away for longer than removals are remembered, while the cluster was not.
+///
+/// # Errors
+/// [`Error::AwayTooLong`]; coordination cannot be reached.
+pub(crate) async fn check(shared: &Shared) -> Result<(), Error> {
+    let (Some(kept), Some(took_part)) = (shared.settings.removals_kept, shared.took_part.at()) else {
+        return Ok(());
+    };
+    let now = SystemClock.now_us();
+    let micros = |time: Duration| time.as_micros() as u64;
+    let remembered_from = now.saturating_sub(micros(kept.saturating_sub(MARGIN)));
+    let missed_from = took_part.saturating_add(micros(TOLERANCE));
+    if remembered_from <= missed_from {
+        return Ok(());
+    }
+    let entry = shared.coordination.get(shared.keys.activity()).await?;
+    let record: ActivityRecord =
+        entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default();
+    if !record.is_active_between(missed_from, remembered_from) {
+        return Ok(());
+    }
+    let hours = |micros: u64| micros / 3_600_000_000;
+    Err(Error::AwayTooLong {
+        away_hours: hours(now.saturating_sub(took_part)),
+        kept_hours: hours(micros(kept)),
+        file: shared.settings.directory.join(TOOK_PART),
+    })
+}
+
+/// Writes down when the node takes part, until it leaves.
+pub(crate) async fn follow(shared: Arc<Shared>) {
+    let mut written = None;
+    loop {
+        tokio::select! {
+            () = shared.left() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+        let Some(at) = shared.took_part.at().filter(|at| written != Some(*at)) else { continue };
+        let path = shared.settings.directory.join(TOOK_PART);
+        let write = move || replace_file(&RealDisk, &path, at.to_string().as_bytes());
+        match tokio::task::spawn_blocking(write).await {
+            Ok(Ok(())) => written = Some(at),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "when the node took part last could not be kept on disk")
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// Writes down that the cluster is active, as long as this node leads.
+pub(crate) async fn record(shared: &Shared, leadership: &Leadership) {
+    loop {
+        if let Err(error) = record_once(shared, leadership).await {
+            tracing::debug!(%error, "recording activity");
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+async fn record_once(shared: &Shared, leadership: &Leadership) -> Result<(), Error> {
+    let key = shared.keys.activity();
+    let entry = shared.coordination.get(&*key).await?;
+    let known = entry.and_then(|entry| serde_json::from_slice::<ActivityRecord>(&entry.value).ok());
+    let mut record = known.unwrap_or_default();
+    record.extend(SystemClock.now_us());
+    let value = serde_json::to_vec(&record).expect("lists of numbers always have a JSON form");
+    let guard: Condition = leadership.guard();
+    shared.coordination.transact(Transaction::new().when(guard).then(Operation::put(key, value))).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 86_400_000_000;
+
+    #[test]
+    fn spans_grow_and_their_number_is_bounded() {
+        let mut record = ActivityRecord::default();
+        (0..100).for_each(|minute| record.extend(DAY + minute * 60_000_000));
+        assert_eq!(record, ActivityRecord(vec![(DAY, DAY + 99 * 60_000_000)]));
+        (2..200).for_each(|day| record.extend(day * DAY));
+        assert_eq!((record.0.len(), record.0[0].0, record.0[63]), (SPANS_MAX, DAY, (199 * DAY, 199 * DAY)));
+        // A clock that went back adds nothing.
+        record.extend(5);
+        assert_eq!(record.0[63], (199 * DAY, 199 * DAY));
+    }
+
+    #[test]
+    fn activity_counts_only_where_it_was_missed() {
+        let record = ActivityRecord(vec![(DAY, 20 * DAY), (40 * DAY, 41 * DAY)]);
+        assert!(record.is_active_between(10 * DAY, 12 * DAY));
+        assert!(record.is_active_between(19 * DAY, 30 * DAY));
+        assert!(!record.is_active_between(20 * DAY, 39 * DAY));
+        assert!(!record.is_active_between(20 * DAY, 40 * DAY));
+        assert!(!record.is_active_between(12 * DAY, 11 * DAY));
+    }
+}

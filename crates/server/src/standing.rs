@@ -1,0 +1,66 @@
+//! What a node of a cluster does about itself: it says on standard error why it does not serve, and gives
+//! its buckets up when it cannot take documents any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_content::Joining;
+use millrace_gateway::{Node, Unfit};
+use millrace_membership::Membership;
+
+/// How often it looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long giving up may take before the process ends all the same.
+const GIVING_UP_MAX: Duration = Duration::from_secs(10);
+
+/// The exit status of a node that gives up, of sysexits.h: "an internal software error has been detected".
+/// Supervisors start it again.
+const EXIT_STATUS: i32 = 70;
+
+/// Watches the node until the task is aborted.
+pub async fn watch(node: Arc<Node>, membership: Membership, joining: Arc<Joining>) {
+    let (mut told, mut last) = (None, None);
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let standing = membership.serves().err();
+        // What lasts for one look is the ordinary course of a start.
+        if standing == last && standing != told {
+            tell(&membership.settings().name, standing.as_deref());
+            told.clone_from(&standing);
+        }
+        last = standing;
+        let looking = Arc::clone(&node);
+        // A panic has been logged.
+        let Ok(unfit) = tokio::task::spawn_blocking(move || looking.unfit()).await else { continue };
+        match unfit {
+            None => {}
+            Some(Unfit::OutOfSpace { .. }) => membership.out_of_space(),
+            Some(reason @ Unfit::CannotSync(_)) => give_up(&reason, &membership, &joining).await,
+        }
+    }
+}
+
+fn tell(name: &str, standing: Option<&str>) {
+    match standing {
+        Some(reason) => tracing::warn!(node = name, "does not serve: {reason}"),
+        None => tracing::info!(node = name, "serves"),
+    }
+}
+
+/// Ends the process, so that other nodes take over its buckets: at once, since it gives its registration
+/// back. It does not say that it stops, so that a node that gives up again and again is kept out for longer
+/// each time.
+async fn give_up(reason: &Unfit, membership: &Membership, joining: &Joining) {
+    tracing::error!(%reason, "this node gives its buckets up and ends");
+    let part = joining.part().cloned();
+    let end = async {
+        if let Some(part) = part {
+            // What was promised by this node must end before its registration does.
+            let _ = tokio::task::spawn_blocking(move || part.stop()).await;
+        }
+        membership.abandon().await;
+    };
+    let _ = tokio::time::timeout(GIVING_UP_MAX, end).await;
+    std::process::exit(EXIT_STATUS);
+}

@@ -1,0 +1,124 @@
+//! What deployments do: a document type goes, and comes back, on nodes that hear of it at different times.
+//!
+//! An operator deploys at a node, which checks the new package against the one it has and publishes it
+//! through coordination. Every node hears of the newest package only, and has it active some time later:
+//! nodes pass through different generations.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_cluster::{DroppedTypes, NodeKey};
+use millrace_document::{DocumentId, Timestamp};
+
+use crate::Sabotage;
+use crate::message::Message;
+use crate::network::Place;
+use crate::world::World;
+
+/// The document type that comes and goes; all others stay.
+pub(crate) const CHANGING_TYPE: &str = "memo";
+
+/// An application package, as far as anything here depends on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SimPackage {
+    pub generation: u64,
+    pub types: BTreeSet<&'static str>,
+    pub dropped: DroppedTypes,
+}
+
+impl Default for SimPackage {
+    fn default() -> Self {
+        let types = BTreeSet::from(["note", CHANGING_TYPE]);
+        SimPackage { generation: 1, types, dropped: DroppedTypes::default() }
+    }
+}
+
+impl SimPackage {
+    /// The package that follows on this one, in which the type is gone, or back.
+    fn followed(&self, now: Timestamp) -> SimPackage {
+        let mut next = SimPackage { generation: self.generation + 1, ..self.clone() };
+        if next.types.remove(CHANGING_TYPE) {
+            next.dropped.add(CHANGING_TYPE, now);
+        } else {
+            next.types.insert(CHANGING_TYPE);
+        }
+        next
+    }
+}
+
+impl World {
+    /// An operator deploys at a node what differs from its package by one type.
+    pub fn deploy(&mut self, key: NodeKey) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.alive && !node.frozen) else { return };
+        // A hybrid clock: above all that the node has seen.
+        let at = Timestamp(node.now(now).wall_us.max(node.storage.newest_seen().0 + 1));
+        let based_on = node.package.generation;
+        let next = Arc::new(node.package.followed(at));
+        self.note(|| format!("n{key} deploys {next:?}"));
+        let message = Message::Publish { based_on, package: next };
+        self.send(Place::Node(key), Place::Coordination, message);
+    }
+
+    /// Coordination is asked to make a package the active one.
+    pub fn publish_package(&mut self, based_on: u64, package: Arc<SimPackage>) {
+        if based_on != self.coordination.package().generation {
+            return;
+        }
+        for (document_type, at) in package.dropped.iter() {
+            self.history.type_removed(document_type, at);
+        }
+        let mut all = SimPackage::clone(&package);
+        all.dropped.merge(&self.coordination.package().dropped);
+        self.coordination.publish_package(Arc::new(all));
+    }
+
+    /// A node hears of the newest package. It drops what was removed at once, and has the package active
+    /// later.
+    pub fn package_came(&mut self, key: NodeKey, package: Arc<SimPackage>) {
+        let sabotaged = self.options.sabotage == Some(Sabotage::TypesDroppedLocally);
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        if node.activating || node.package.generation >= package.generation {
+            return;
+        }
+        if !sabotaged {
+            node.storage.drop_types(&package.dropped, true);
+            node.distributor.observe(package.dropped.newest());
+        }
+        node.activating = true;
+        let incarnation = node.incarnation;
+        // Models may have to be fetched first.
+        let takes = if self.random.permille(200) { 20_000_000 } else { 2_000_000 };
+        let takes = self.random.micros(50_000, takes);
+        self.activate_after(takes, (key, incarnation), package);
+    }
+
+    /// The package is the active one of a node.
+    pub fn package_active(&mut self, (key, incarnation): (NodeKey, u64), package: Arc<SimPackage>) {
+        let sabotaged = self.options.sabotage == Some(Sabotage::TypesDroppedLocally);
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        if node.incarnation != incarnation || !node.alive {
+            return;
+        }
+        if node.frozen {
+            return self.activate_after(Duration::from_millis(100), (key, incarnation), package);
+        }
+        if sabotaged {
+            let at = Timestamp(node.now(now).wall_us.max(node.storage.newest_seen().0 + 1));
+            let mut gone = DroppedTypes::default();
+            let removed = node.package.types.difference(&package.types);
+            removed.for_each(|document_type| gone.add(document_type, at));
+            node.storage.drop_types(&gone, false);
+        }
+        node.activating = false;
+        node.package = Arc::clone(&package);
+        self.note(|| format!("n{key} has generation {} active", package.generation));
+    }
+
+    /// Whether a node knows the type of a document, so that it takes requests for it.
+    pub fn knows_type(&self, key: NodeKey, id: &DocumentId) -> bool {
+        self.nodes.get(&key).is_some_and(|node| node.package.types.contains(id.document_type()))
+    }
+}

@@ -1,0 +1,66 @@
+//! Disks that are full, or make nothing durable any more.
+
+use std::time::Duration;
+
+use millrace_cluster::replica::Work;
+use millrace_cluster::{Failure, Response, Row, RowContent};
+
+use crate::random::Random;
+use crate::storage::ModelStorage;
+
+/// A node says that it is out of space after so long.
+const LONG: Duration = Duration::from_secs(5);
+
+/// The state of a node's disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum SimDisk {
+    #[default]
+    Works,
+    /// It takes no documents since then, only removals and drops.
+    Full { since: Duration },
+    /// What is written fails; some of it is there after a restart.
+    Broken,
+}
+
+impl SimDisk {
+    pub fn is_full_for_long(self, now: Duration) -> bool {
+        matches!(self, SimDisk::Full { since } if now.saturating_sub(since) >= LONG)
+    }
+
+    pub fn takes_more(self) -> bool {
+        self == SimDisk::Works
+    }
+
+    /// Does work of a keeper as far as this disk can.
+    pub fn run(self, work: Work, storage: &ModelStorage, random: &mut Random) -> Response {
+        match (self, work) {
+            (SimDisk::Works, work) => work.run(storage),
+            (SimDisk::Full { .. }, Work::Apply(rows)) => apply_what_fits(rows, storage),
+            (SimDisk::Broken, Work::Apply(rows)) => {
+                let kept = rows.into_iter().filter(|_| random.permille(400)).collect();
+                Work::Apply(kept).run(storage);
+                Response::Failed(Failure::Storage { reason: "a sync failed".to_owned() })
+            }
+            (_, work @ (Work::Owned { .. } | Work::Info { .. } | Work::Read { .. })) => work.run(storage),
+            (SimDisk::Full { .. }, work) => work.run(storage),
+            (SimDisk::Broken, _) => {
+                Response::Failed(Failure::Storage { reason: "a sync failed before".to_owned() })
+            }
+        }
+    }
+}
+
+/// Applies what needs no room.
+fn apply_what_fits(rows: Vec<Row>, storage: &ModelStorage) -> Response {
+    let needs_room =
+        |row: &Row| matches!(&*row.content, RowContent::Version(version) if version.body.is_some());
+    let mut failed: Vec<(usize, Failure)> = Vec::new();
+    for (place, row) in rows.into_iter().enumerate() {
+        if needs_room(&row) {
+            failed.push((place, Failure::DiskFull { reason: "the disk is full".to_owned() }));
+        } else if let Response::Applied(refused) = Work::Apply(vec![row]).run(storage) {
+            failed.extend(refused.into_iter().map(|(_, failure)| (place, failure)));
+        }
+    }
+    Response::Applied(failed)
+}
