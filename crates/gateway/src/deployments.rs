@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwapOption;
 use millrace_cluster::DroppedTypes;
 use millrace_document::Timestamp;
-use millrace_env::{Disk as _, RealDisk, sync_name};
+use millrace_env::{Disk as _, RealDisk};
 use millrace_schema::Draft;
 
 use crate::deployment::{self, Deployment};

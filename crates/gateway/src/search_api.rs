@@ -204,6 +204,7 @@ async fn asked(
     node: &Node,
     deployment: &Arc<Deployment>,
     headers: &HeaderMap,
+    hop: &Hop,
     request: extract::Request,
     started: Instant,
     format: &mut Format,

@@ -16,7 +16,6 @@ use crate::replica::counts::CountCache;
 use crate::state::State;
 use crate::state::manifest::{InPlace, Unwritten};
 use crate::state::marks::{Mark, MarkScope, MarkTime};
-use crate::tail::beside::directories_of;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, Tails};
 use crate::times::Clocked;
@@ -312,12 +311,10 @@ pub(crate) fn tail_path(options: &Options, number: u64) -> PathBuf {
     options.data_dir.join("tail").join(format!("{number:016}"))
 }
 
-/// Makes the names of a generation's files durable, and its own name.
+/// Makes the name of a generation's log durable, and its own name. What is beside the log is made again where it is lost.
 pub(crate) fn sync_generation(options: &Options, directory: &Path) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::io("make a generation of the tail durable", &error);
-    for directory in directories_of(directory).map_err(failed)? {
-        options.disk.sync_directory(&directory).map_err(failed)?;
-    }
+    options.disk.sync_directory(directory).map_err(failed)?;
     options.disk.sync_directory(&options.data_dir.join("tail")).map_err(failed)
 }
 

@@ -25,7 +25,6 @@ use crate::cluster::WriteError;
 use crate::deployment::{DocumentKind, now_s};
 use crate::http::{self, BodyShare, WorkSize};
 use crate::metrics::Metric;
-use crate::pool::WorkFlow;
 use crate::{Deployment, Error, Node};
 
 /// Bytes of a body from which on memory for what is made of it is reserved as well: as much again, up to [`WORKING_BYTES_MAX`].

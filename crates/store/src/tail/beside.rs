@@ -36,7 +36,7 @@ pub(crate) fn remake_beside(directory: &Path, make: impl FnOnce(&Path) -> io::Re
 }
 
 /// The directories of a generation, itself included, those inside before those that have them.
-pub(crate) fn directories_of(directory: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn directories_of(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut directories = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();

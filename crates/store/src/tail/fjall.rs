@@ -15,7 +15,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Sn
 use millrace_env::pace;
 use rustix::fs::SeekFrom;
 
-use super::beside::{directories_of, remake_beside};
+use super::beside::remake_beside;
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
 use super::log_file::{LOG_NAME, LogContent, LogCut, LogFile};
 use super::{AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, Tails, marks_of};
@@ -144,24 +144,7 @@ fn create_generation(directory: &Path) -> Result<Arc<dyn Tail>, Error> {
         AppendError::Full => Error::NoSpace { action: action(), reason: "write the log".to_owned() },
         AppendError::NotDurable(reason) => Error::Io { action: action(), reason },
     })?;
-    sync_files(directory).map_err(|error| Error::io(&action(), &error))?;
     Ok(Arc::new(tail))
-}
-
-/// Makes the contents of all files durable. The embedded store does so with those that it needs; a start does
-/// not rely on that.
-fn sync_files(directory: &Path) -> io::Result<()> {
-    for inside in directories_of(directory)? {
-        for entry in std::fs::read_dir(inside)? {
-            let path = entry?.path();
-            match File::open(&path).and_then(|file| file.sync_all()) {
-                // What the embedded store has taken away meanwhile it does not need.
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-    }
-    Ok(())
 }
 
 /// A database without rows.

@@ -6,7 +6,7 @@
 //!
 //! [`Tail`] is the seam to the store that is embedded; nothing outside this folder names it.
 
-pub(crate) mod beside;
+mod beside;
 pub(crate) mod chunk;
 mod fjall;
 mod journal;
