@@ -63,6 +63,6 @@ impl Node {
         let reserve = self.settings().disk_reserve;
         let full_for = self.space_watch().look(free < reserve.max(SPACE_MIN));
         let is_long = full_for > self.settings().space_patience;
-        is_long.then(|| Unfit::OutOfSpace { seconds: full_for.as_secs(), free, reserve })
+        is_long.then_some(Unfit::OutOfSpace { seconds: full_for.as_secs(), free, reserve })
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millrace_cluster::DroppedTypes;
 use millrace_document::{Document, DocumentId, Group, Timestamp, Value, Version};
@@ -57,9 +57,22 @@ fn tomorrow() -> String {
 }
 
 fn open(directory: &Path) -> Arc<Node> {
-    let mut settings = Settings::new(directory.to_owned());
-    (settings.threads, settings.disk_reserve) = (1, 0);
-    Node::open(settings).expect("a node")
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let mut settings = Settings::new(directory.to_owned());
+        (settings.threads, settings.disk_reserve) = (1, 0);
+        match Node::open(settings) {
+            Ok(node) => return node,
+            // Threads of the one before may hold it for another moment.
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ends a node, so that its directory can be opened again.
+fn close(node: Arc<Node>) {
+    node.close();
 }
 
 fn id(document_type: &str, number: usize) -> DocumentId {
@@ -98,7 +111,7 @@ fn after_a_crash(crash: impl Fn(&Path, &Path)) -> Vec<usize> {
         node.deploy(application(&["note", "memo"])).expect("it is deployed");
         put(&node, "memo", 0..10);
         put(&node, "note", 0..10);
-        node.close();
+        close(node);
     }
     crash(&own, &other);
     let node = open(&own);
@@ -106,10 +119,10 @@ fn after_a_crash(crash: impl Fn(&Path, &Path)) -> Vec<usize> {
     put(&node, "memo", 20..23);
     let found = there(&node, "memo");
     assert_eq!(there(&node, "note").len(), 10, "another type");
-    node.close();
+    close(node);
     let node = open(&own);
     assert_eq!(there(&node, "memo"), found, "after a restart");
-    node.close();
+    close(node);
     found
 }
 
@@ -131,7 +144,7 @@ fn documents_of_a_removed_type_are_gone_when_it_comes_back() {
         let node = open(own);
         node.deploy(application(&["note"])).expect("it is deployed");
         assert!(there(&node, "memo").is_empty());
-        node.close();
+        close(node);
     });
     assert_eq!(found, [20, 21, 22]);
 }
@@ -141,11 +154,11 @@ fn a_crash_before_the_store_was_told_changes_nothing() {
     let found = after_a_crash(|own, other| {
         let node = open(other);
         node.deploy(application(&["note"])).expect("it is deployed");
-        node.close();
+        close(node);
         take_over(own, other);
         let node = open(own);
         assert!(there(&node, "memo").is_empty(), "the start did not drop what the deployment removed");
-        node.close();
+        close(node);
     });
     assert_eq!(found, [20, 21, 22]);
 }
@@ -155,7 +168,7 @@ fn a_crash_of_a_version_that_kept_no_list_of_removals_changes_nothing() {
     let found = after_a_crash(|own, other| {
         let node = open(other);
         node.deploy(application(&["note"])).expect("it is deployed");
-        node.close();
+        close(node);
         take_over(own, other);
         std::fs::remove_file(own.join("application/2.drops")).expect("it was there");
     });
@@ -171,7 +184,7 @@ fn a_type_that_leaves_its_content_cluster_goes_though_its_schema_stays() {
         files.insert("services.xml".to_owned(), services);
         let without = Application::from_files(files).expect("an application");
         node.deploy(without).expect("it is deployed");
-        node.close();
+        close(node);
     });
     assert_eq!(found, [20, 21, 22]);
 }
@@ -269,10 +282,11 @@ fn a_crash_after_the_application_was_deleted_changes_nothing() {
     node.deploy(application(&["note", "memo"])).expect("it is deployed");
     put(&node, "memo", 0..10);
     let now = node.store().next_timestamp().0;
-    node.close();
+    close(node);
     // What the deletion makes durable before the store is told of it.
     let application_files = directory.path().join("application");
-    std::fs::write(application_files.join("0.drops"), format!(r#"{{"memo":{now},"note":{now}}}"#)).expect("written");
+    std::fs::write(application_files.join("0.drops"), format!(r#"{{"memo":{now},"note":{now}}}"#))
+        .expect("written");
     std::fs::write(application_files.join("active"), "0").expect("written");
     let node = open(directory.path());
     assert!(there(&node, "memo").is_empty(), "the start did not complete the deletion");

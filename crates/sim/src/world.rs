@@ -355,9 +355,8 @@ impl World {
                         info.content = Content { removals_since, ..Content::default() };
                     }
                 }
-                if let Some((from, number)) = node.calls.remove(&call) {
-                    self.reply(key, from, number, reply);
-                }
+                let (from, number) = node.calls.remove(&call).expect("a request is answered once");
+                self.reply(key, from, number, reply);
             }
             replica::Effect::FetchState { .. } => self.beat(key),
             replica::Effect::Run { job, work } => {
