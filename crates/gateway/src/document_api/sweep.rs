@@ -25,7 +25,6 @@ use crate::cluster::{Access, Vouch};
 use crate::deployment::DocumentKind;
 use crate::http;
 use crate::metrics::Metric;
-use crate::pool::WorkFlow;
 
 /// Documents changed at one time.
 const TOGETHER: usize = 256;

@@ -43,9 +43,11 @@ pub(super) async fn read(
 ) -> Result<Read, Error> {
     let (parts, body) = request.into_parts();
     let settings = &node.settings().limits;
-    let (bounds, most) = match hop {
-        Hop::Client => (node.query_bounds(), settings.parameters_max),
-        _ => (node.body_bounds(), settings.parameters_max.saturating_mul(NODE_FACTOR)),
+    // Anybody can write the header of a hop; where there are no other nodes, nobody has reason to.
+    let is_of_node = *hop != Hop::Client && node.cluster().is_some();
+    let (bounds, most) = match is_of_node {
+        false => (node.query_bounds(), settings.parameters_max),
+        true => (node.body_bounds(), settings.parameters_max.saturating_mul(NODE_FACTOR)),
     };
     let line = Parameters::parse(parts.uri.query().unwrap_or(""), most)?;
     let mut room = None;
@@ -67,7 +69,7 @@ pub(super) async fn read(
             return Err(Error::MethodNotAllowed { method: other.to_string(), allowed: "GET, POST" });
         }
     }
-    if matches!(hop, Hop::Client) {
+    if !is_of_node {
         check(&parameters)?;
     }
     let limits = fill_in(node, deployment, &mut parameters)?;

@@ -13,7 +13,7 @@ use millrace_bucket::BucketId;
 use millrace_client::{Client, Protocol, Request};
 use millrace_cluster::distributor::DropHorizon;
 use millrace_cluster::{DroppedTypes, NodeKey};
-use millrace_document::{Document, DocumentId, Drop, DropScope, Group, Location, Timestamp};
+use millrace_document::{Document, DocumentId, Drop, DropScope, Group, Location};
 use millrace_gateway::cluster::{
     Cluster, ClusterDeployment, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach,
     ReadDone, Readers,
