@@ -13,6 +13,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::Service;
 use hyper::{Request, StatusCode};
 use millrace_document::{DocumentId, Group, OperationKind, json};
+use millrace_gateway::{PortLimits, RequestLimits};
 use millrace_schema::Schema;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -37,9 +38,16 @@ impl Floor {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(Error::failed)?;
         let address = listener.local_addr().map_err(Error::failed)?;
         let (stop, stopped) = watch::channel(false);
+        let limits = PortLimits::new(&RequestLimits::default());
         let parses = Parses { schema };
-        let task =
-            runtime.spawn(millrace_gateway::serve(listener, None, parses, stopped, Duration::from_secs(1)));
+        let task = runtime.spawn(millrace_gateway::serve(
+            listener,
+            None,
+            limits,
+            parses,
+            stopped,
+            Duration::from_secs(1),
+        ));
         Ok(Floor { url: format!("http://{address}"), serving: Some((runtime, stop, task)) })
     }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::header::HeaderValue;
 
 /// Why a node does not start.
 #[derive(Debug, thiserror::Error)]
@@ -121,10 +122,70 @@ pub enum Error {
     #[error("{0}")]
     DiskFull(String),
     /// The body is larger than allowed.
-    #[error("the request body is larger than {limit} bytes; split it, or raise request-bytes-max")]
+    #[error("the request body is larger than {limit} bytes; split it, or raise {setting}")]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
+        /// The setting that has it.
+        setting: &'static str,
+    },
+    /// The body unpacks to many times its size.
+    #[error(
+        "the request body of {packed} bytes unpacks to {unpacked}, which is more than {ratio} times as many; send it as it is, or in parts \
+         that unpack to 1 MB"
+    )]
+    Inflated {
+        /// Bytes as sent.
+        packed: usize,
+        /// Bytes unpacked.
+        unpacked: usize,
+        /// The most times.
+        ratio: usize,
+    },
+    /// The body needs more memory than all bodies together may have.
+    #[error(
+        "the request takes more than the {budget} bytes that the bodies of all requests have together; split it, or raise bodies-bytes-max"
+    )]
+    OverBudget {
+        /// The bytes of all bodies.
+        budget: usize,
+    },
+    /// The bodies of other requests take all the memory that bodies may have.
+    #[error(
+        "the bodies of other requests take all bytes that bodies may take (bodies-bytes-max); try again in {retry_after_s} s, with fewer \
+         at a time"
+    )]
+    NoRoom {
+        /// Seconds after which there should be room.
+        retry_after_s: u64,
+    },
+    /// The sessions of the port of deployment take all the disk that they may.
+    #[error(
+        "the package does not fit into the {most} bytes that all sessions may take on disk; send less, activate or leave others, or \
+         raise sessions-bytes-max"
+    )]
+    SessionsFull {
+        /// Bytes of all sessions.
+        most: u64,
+    },
+    /// The body comes too slowly.
+    #[error(
+        "the request body came too slowly: {received} bytes while the server waited for {waited:.1?}; send it faster, or raise \
+         body-patience-s or the request's timeout"
+    )]
+    SlowBody {
+        /// Bytes that came.
+        received: usize,
+        /// The time spent waiting for them.
+        waited: Duration,
+    },
+    /// The request has more parameters than it may.
+    #[error(
+        "the request has more than {most} parameters; send what belongs together as one of them, or raise parameters-max"
+    )]
+    TooManyParameters {
+        /// The most parameters.
+        most: usize,
     },
     /// The operation is larger than services.xml allows.
     #[error(
@@ -304,9 +365,14 @@ impl Error {
             Error::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
             Error::Conflict(_) => Kind::Conflict,
             Error::Condition(_) => Kind::Precondition,
-            Error::TooLarge { .. } | Error::OperationTooLarge { .. } => Kind::TooLarge,
-            Error::Overloaded | Error::OverQuota { .. } => Kind::Overloaded,
-            Error::Timeout(_) | Error::Unknown(_) => Kind::Timeout,
+            Error::TooManyParameters { .. } => Kind::BadRequest,
+            Error::TooLarge { .. }
+            | Error::OperationTooLarge { .. }
+            | Error::Inflated { .. }
+            | Error::OverBudget { .. }
+            | Error::SessionsFull { .. } => Kind::TooLarge,
+            Error::Overloaded | Error::OverQuota { .. } | Error::NoRoom { .. } => Kind::Overloaded,
+            Error::Timeout(_) | Error::Unknown(_) | Error::SlowBody { .. } => Kind::Timeout,
             Error::Remote { status, .. } => Kind::of(*status),
             Error::Store(error) => store_kind(error),
             Error::Internal(_) => Kind::Internal,
@@ -315,7 +381,20 @@ impl Error {
 
     /// The HTTP status.
     pub fn status(&self) -> StatusCode {
-        self.kind().status()
+        match self {
+            // It is the client that was late.
+            Error::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
+            other => other.kind().status(),
+        }
+    }
+
+    /// The seconds after which the client may try again, where that helps: the value of `Retry-After`.
+    pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
+        match (self, self.kind()) {
+            (Error::NoRoom { retry_after_s }, _) => Some(HeaderValue::from(*retry_after_s)),
+            (_, Kind::Overloaded | Kind::Unavailable) => Some(HeaderValue::from_static("1")),
+            _ => None,
+        }
     }
 }
 

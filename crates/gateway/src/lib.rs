@@ -35,7 +35,7 @@ mod upkeep;
 
 pub use deployment::{Deployment, pack};
 pub use error::{Error, Kind, StartError};
-pub use http::{Answers, routed, serve};
+pub use http::{Answers, PortLimits, routed, serve};
 pub use node::Node;
 pub use server::{Intake, Server, runtime};
-pub use settings::{Settings, TlsFiles};
+pub use settings::{RequestLimits, Settings, TlsFiles};

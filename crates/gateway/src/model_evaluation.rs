@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use millrace_model::Purpose;
 use millrace_tensor::Tensor;
@@ -13,8 +13,7 @@ use millrace_tensor::json::Format;
 use serde_json::{Value, json};
 
 use crate::caller::Caller;
-use crate::error::Kind;
-use crate::http::{self, Parameters};
+use crate::http::{self, BodyShare, Parameters};
 use crate::models::StatelessModel;
 use crate::{Deployment, Error, Node};
 
@@ -29,9 +28,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
         Ok(answer) => http::json(StatusCode::OK, &answer),
         Err(error) => {
             let mut response = http::json(error.status(), &json!({ "error": error.message() }));
-            if matches!(error.kind(), Kind::Overloaded | Kind::Unavailable) {
-                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            }
+            response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
             response
         }
     }
@@ -93,8 +90,8 @@ async fn evaluate(
 ) -> Result<Value, Error> {
     let known = deployment.stateless_models().get(model)?;
     let function = known.function(function)?.to_owned();
-    let parameters = parameters(node, request).await?;
-    let format = match parameters.get("format.tensors") {
+    let arguments = parameters(node, request).await?;
+    let format = match arguments.parameters.get("format.tensors") {
         Some(name) => name.parse().map_err(|error| Error::parameter("format.tensors", error))?,
         None => Format::default(),
     };
@@ -105,27 +102,40 @@ async fn evaluate(
     let work = move || {
         let stop = || gone.load(std::sync::atomic::Ordering::Relaxed) || began.elapsed() > TIMEOUT;
         let model = deployment.stateless_models().get(&model)?;
-        model.evaluate(&function, &|name| parameters.get(name), &stop)
+        model.evaluate(&function, &|name| arguments.parameters.get(name), &stop)
     };
     let tensor = node.models().wait(Purpose::Query, work).await??;
     rendered(&tensor, format)
 }
 
+/// The arguments of a model, and the bytes of the budget of bodies that they take.
+struct Arguments {
+    parameters: Parameters,
+    _room: Option<BodyShare>,
+}
+
 /// The parameters of the request line and, of a form that is posted, those in its body.
-async fn parameters(node: &Node, request: Request) -> Result<Parameters, Error> {
+async fn parameters(node: &Node, request: Request) -> Result<Arguments, Error> {
     let (parts, body) = request.into_parts();
     let line = parts.uri.query().unwrap_or_default();
+    let most = node.settings().limits.parameters_max;
+    let parameters = Parameters::parse(line, most)?;
     if parts.method != Method::POST {
-        return Ok(Parameters::parse(line));
+        return Ok(Arguments { parameters, _room: None });
     }
-    let body = http::read_body(&parts.headers, body, node.settings().request_bytes_max).await?;
-    let body = String::from_utf8_lossy(&body);
     let is_json =
         parts.headers.get(CONTENT_TYPE).is_some_and(|of| of.as_bytes().starts_with(b"application/json"));
     if is_json {
         return Err(Error::BadRequest("post arguments as a form: name=value&name=value".to_owned()));
     }
-    Ok(Parameters::parse(&format!("{line}&{body}")))
+    let body = http::read_body(node, &parts.headers, body, node.body_bounds()).await?;
+    let (body, mut share) = body.into_parts();
+    let size = body.len();
+    // The arguments are copies of what is in the body, and tensors are made of them.
+    share.grow(body.len().saturating_mul(2)).await?;
+    let read = move || parameters.and(&String::from_utf8_lossy(&body), most);
+    let parameters = http::within_or_pooled(node, http::WorkSize::of_query(size), read).await??;
+    Ok(Arguments { parameters, _room: Some(share) })
 }
 
 fn rendered(tensor: &Tensor, format: Format) -> Result<Value, Error> {

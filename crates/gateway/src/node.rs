@@ -15,6 +15,7 @@ use crate::cluster::{Cluster, Forwarder};
 use crate::config_api::Sessions;
 use crate::deployment::Deployment;
 use crate::deployments::Deployments;
+use crate::http::{BodyBounds, BodyBudget, PortLimits};
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
 use crate::metrics::{Gauge, Metrics};
 use crate::models::Models;
@@ -35,6 +36,9 @@ pub struct Node {
     quotas: Quotas,
     models: Models,
     pool: Pool,
+    bodies: Arc<BodyBudget>,
+    /// Of the data port, and of the port of deployment.
+    port_limits: [PortLimits; 2],
     upkeep: Upkeep,
     access_log: Option<Arc<AccessLog>>,
     /// The cluster that it is one of, where it is.
@@ -72,7 +76,11 @@ impl Node {
         let access_log = settings.access_log.as_deref().map(|path| {
             AccessLog::open(path).map_err(|source| StartError::AccessLog { path: path.to_owned(), source })
         });
+        let limits = settings.limits.clone();
+        let sessions_dir = settings.data_dir.join("sessions");
         let node = Arc::new(Node {
+            bodies: BodyBudget::new(limits.bodies_bytes_max, limits.bodies_wait),
+            port_limits: [(); 2].map(|()| PortLimits::new(&limits)),
             access_log: access_log.transpose()?,
             cluster: OnceLock::new(),
             forwarder: Forwarder::new(settings.trust.clone()),
@@ -80,7 +88,8 @@ impl Node {
             settings,
             store,
             deployments,
-            sessions: Sessions::default(),
+            sessions: Sessions::open(sessions_dir.clone(), limits.sessions_bytes_max)
+                .map_err(|source| StartError::Directory { path: sessions_dir, source })?,
             reindexings,
             metrics: Metrics::new(),
             quotas: Quotas::default(),
@@ -131,6 +140,34 @@ impl Node {
     /// Where requests are logged.
     pub(crate) fn access_log(&self) -> Option<&Arc<AccessLog>> {
         self.access_log.as_ref()
+    }
+
+    /// The bytes that bodies of requests may take.
+    pub(crate) fn bodies(&self) -> &Arc<BodyBudget> {
+        &self.bodies
+    }
+
+    /// The bounds of a body of documents, or of anything that has none of its own.
+    pub(crate) fn body_bounds(&self) -> BodyBounds {
+        let Settings { request_bytes_max, limits, .. } = &self.settings;
+        BodyBounds {
+            bytes: *request_bytes_max,
+            setting: "request-bytes-max",
+            patience: limits.body_patience,
+            is_reserved: false,
+        }
+    }
+
+    /// The bounds of the body of a query, or of a message of an assistant.
+    pub(crate) fn query_bounds(&self) -> BodyBounds {
+        let limits = &self.settings.limits;
+        let bytes = limits.query_bytes_max.min(self.settings.request_bytes_max);
+        BodyBounds { bytes, setting: "query-bytes-max", ..self.body_bounds() }
+    }
+
+    /// The bounds of the connections to the data port, and to the port of deployment.
+    pub(crate) fn port_limits(&self) -> &[PortLimits; 2] {
+        &self.port_limits
     }
 
     /// The threads for work.
@@ -269,6 +306,7 @@ impl Node {
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
         let status = self.store.status();
         let gauge = Gauge::new;
+        let bodies = self.bodies.figures();
         let mut gauges = vec![
             gauge(
                 "content.proton.documentdb.documents.total",
@@ -296,6 +334,36 @@ impl Node {
                 "jdisc.thread_pool.work_queue.size",
                 "Requests that wait for a thread",
                 self.pool.waiting() as f64,
+            ),
+            gauge(
+                "millrace.bodies.bytes",
+                "Bytes that bodies of requests under way take",
+                bodies.reserved as f64,
+            ),
+            gauge(
+                "millrace.bodies.waiting",
+                "Requests that wait for room for their bodies",
+                bodies.waiting as f64,
+            ),
+            Gauge::counted(
+                "millrace.bodies.refused",
+                "Requests refused since there was no room for their bodies",
+                bodies.refused,
+            ),
+            gauge(
+                "millrace.sessions.bytes",
+                "Bytes on disk of packages that are not active yet",
+                self.sessions.bytes() as f64,
+            ),
+            gauge(
+                "millrace.connections.open",
+                "Connections of clients",
+                self.port_limits.iter().map(|limits| limits.connections.open()).sum::<usize>() as f64,
+            ),
+            Gauge::counted(
+                "millrace.connections.refused",
+                "Connections closed at once since there were too many",
+                self.port_limits.iter().map(|limits| limits.connections.refused()).sum(),
             ),
             gauge(
                 "reindexing.progress",

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{self, State};
 use axum::response::Response;
-use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::header::RETRY_AFTER;
 use hyper::{HeaderMap, StatusCode};
 use millrace_document::{Group, Location};
 use millrace_model::Purpose;
@@ -36,6 +36,7 @@ use self::run::{Found, Request};
 use crate::caller::Caller;
 use crate::cluster::{self, Access, Hop, PATIENCE, Subject, Vouch, Way};
 use crate::error::Kind;
+use crate::http::BodyShare;
 use crate::metrics::Metric;
 use crate::models::Embeddings;
 use crate::quota::Claim;
@@ -69,9 +70,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: extract::Requ
             let body = render::error(&error, format);
             let mut response = http::answer(error.status(), &format.content_type(), body);
             asked.add(&Figures { errors: 1, ..Figures::default() }, response.headers_mut());
-            if matches!(error.kind(), Kind::Overloaded | Kind::Unavailable) {
-                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            }
+            response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
             if matches!(error, Error::Unsettled(_)) {
                 cluster::unsettled(response.headers_mut());
             }
@@ -119,6 +118,8 @@ struct Asked {
     aim: Aim,
     /// Where its sources are searched apart, they with their queries.
     apart: Option<apart::Asking>,
+    /// The bytes of the budget of bodies that it takes.
+    room: Option<BodyShare>,
 }
 
 /// What is to be done with a query here, or what another node has done with it.
@@ -147,7 +148,7 @@ async fn search(
     if hop == Hop::Share {
         return Ok(Answer::Response(share::answer(node, deployment, request, started).await?));
     }
-    let Asked { query, told, aim, apart } =
+    let Asked { query, told, aim, apart, room: _room } =
         asked(node, &deployment, &headers, &hop, request, started, format).await?;
     let format = *format;
     if let Aim::Prompt(question) = &aim
@@ -205,8 +206,8 @@ async fn asked(
     started: Instant,
     format: &mut Format,
 ) -> Result<Asked, Error> {
-    let (mut parameters, limits) =
-        parameters::read(deployment, node.settings().request_bytes_max, request).await?;
+    let parameters::Read { mut parameters, limits, room } =
+        parameters::read(node, deployment, hop, request).await?;
     *format = Format::of(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates
@@ -239,7 +240,7 @@ async fn asked(
         Some(question) => Aim::Prompt(Arc::new(question)),
         None => Aim::Result(*format),
     };
-    Ok(Asked { query: Arc::new(query), told, aim, apart })
+    Ok(Asked { query: Arc::new(query), told, aim, apart, room })
 }
 
 /// Hands a query on to the node whose documents it reads, where they all lie in one bucket and that is another node's.

@@ -94,6 +94,7 @@ impl Server {
             self.data,
             self.handed.1,
             self.tls.clone(),
+            self.node.port_limits()[0].clone(),
             DataPort::new(Arc::clone(&self.node), self.beside.0),
             stopping.clone(),
             drain,
@@ -101,6 +102,7 @@ impl Server {
         let config = http::serve(
             self.config,
             self.tls,
+            self.node.port_limits()[1].clone(),
             http::routed(self.beside.1.merge(config_router(Arc::clone(&self.node)))),
             stopping,
             drain,

@@ -22,6 +22,8 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// The largest request body, as sent and unpacked, in bytes. Deployments may be ten times as large.
     pub request_bytes_max: usize,
+    /// The bounds of what one request and one client may cost, beside the size of a body.
+    pub limits: RequestLimits,
     /// Threads for work.
     pub threads: usize,
     /// Requests that may wait for a thread.
@@ -40,6 +42,60 @@ pub struct Settings {
     pub drain: Duration,
     /// In a cluster whose nodes have certificates, this node's: requests are handed on over connections of those alone.
     pub trust: Option<Arc<Trust>>,
+}
+
+/// The bounds of what one request and one client may cost, beside the size of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestLimits {
+    /// The largest body of a query, as sent and unpacked, in bytes; that of a message of an assistant as well.
+    pub query_bytes_max: usize,
+    /// The bytes that the bodies of all requests under way may take together, packed and unpacked.
+    pub bodies_bytes_max: usize,
+    /// How long a request waits for room among them before it is refused.
+    pub bodies_wait: Duration,
+    /// How far the sender of a body may be behind the slowest rate; of a document operation that has a shorter timeout, that counts.
+    pub body_patience: Duration,
+    /// The slowest rate of a body, in bytes a second.
+    pub body_rate_min: usize,
+    /// The most parameters of a request.
+    pub parameters_max: usize,
+    /// The most requests under way on one HTTP/2 connection.
+    pub streams_max: u32,
+    /// The most connections of clients to each port.
+    pub connections_max: usize,
+    /// The most of them from one address.
+    pub connections_per_address_max: usize,
+    /// The time for a TLS handshake, the first request of a connection, and the head of any.
+    pub head_patience: Duration,
+    /// The time that a connection stays open without a request.
+    pub connection_idle: Duration,
+    /// The longest timeout of a query where services.xml does not say; a longer one is cut.
+    pub query_timeout_max: Duration,
+    /// The longest timeout of a document operation or a visit; a longer one is cut.
+    pub document_timeout_max: Duration,
+    /// The bytes on disk of all sessions of the port of deployment.
+    pub sessions_bytes_max: u64,
+}
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        RequestLimits {
+            query_bytes_max: 4 << 20,
+            bodies_bytes_max: 128 << 20,
+            bodies_wait: Duration::from_secs(2),
+            body_patience: Duration::from_secs(30),
+            body_rate_min: 1 << 10,
+            parameters_max: 1000,
+            streams_max: 128,
+            connections_max: 1024,
+            connections_per_address_max: 512,
+            head_patience: Duration::from_secs(30),
+            connection_idle: Duration::from_secs(120),
+            query_timeout_max: Duration::from_secs(60),
+            document_timeout_max: Duration::from_secs(3600),
+            sessions_bytes_max: 4 << 30,
+        }
+    }
 }
 
 /// Where certificate and key lie, as PEM.
@@ -61,6 +117,7 @@ impl Settings {
             config_port: 19071,
             tls: None,
             request_bytes_max: 64 << 20,
+            limits: RequestLimits::default(),
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             queue_max: 4096,
             cache_bytes: 512 << 20,

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use std::fs::File;
 use std::path::Path;
 
 use millrace_cluster::Configuration;
@@ -73,6 +74,22 @@ impl Draft {
     /// See [`Draft::from_zip`].
     pub fn from_tar_gz(archive: &[u8]) -> Result<Self, Error> {
         Ok(Self::from_files(package::from_tar_gz(archive)?))
+    }
+
+    /// Reads a package in a zip archive that is a file.
+    ///
+    /// # Errors
+    /// As [`Draft::from_zip`].
+    pub fn from_zip_file(archive: &File) -> Result<Self, Error> {
+        Ok(Self::from_files(package::from_zip_file(archive)?))
+    }
+
+    /// Reads a package in a tar archive that is a file, compressed by gzip.
+    ///
+    /// # Errors
+    /// As [`Draft::from_zip`].
+    pub fn from_tar_gz_file(archive: &File) -> Result<Self, Error> {
+        Ok(Self::from_files(package::from_tar_gz_file(archive)?))
     }
 
     /// Reads a package in a directory; `.vespaignore` is honoured, names that begin with a dot are left out.

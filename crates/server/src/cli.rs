@@ -353,7 +353,7 @@ pub struct Feed {
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
     /// Connections to the node.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 8)]
     pub connections: usize,
     /// The most operations under way at one time; how many really are depends on how the node answers.
     #[arg(long, default_value_t = 1024)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use millrace_gateway::{Settings, TlsFiles};
+use millrace_gateway::{RequestLimits, Settings, TlsFiles};
 use millrace_membership::Role;
 use millrace_trust::{ServiceFiles, TrustFiles};
 use serde::Deserialize;
@@ -45,6 +45,49 @@ pub struct ServeArguments {
     /// The largest request body in bytes, as sent and unpacked [default: 67108864].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_REQUEST_BYTES_MAX")]
     pub request_bytes_max: Option<usize>,
+    /// The largest body of a query or of a message of an assistant, as sent and unpacked [default: 4194304].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_QUERY_BYTES_MAX")]
+    pub query_bytes_max: Option<usize>,
+    /// Bytes that the bodies of all requests under way take together; requests beyond wait, then get 429
+    /// [default: 134217728, or twice request-bytes-max].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_BODIES_BYTES_MAX")]
+    pub bodies_bytes_max: Option<usize>,
+    /// Seconds that a request waits for room for its body [default: 2].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_BODIES_WAIT_S")]
+    pub bodies_wait_s: Option<u64>,
+    /// Seconds that a body may be behind body-rate-min before it is refused with 408 [default: 30].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_BODY_PATIENCE_S")]
+    pub body_patience_s: Option<u64>,
+    /// Bytes a second that the sender of a body must reach on average, while the server waits for it [default: 1024].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_BODY_RATE_MIN")]
+    pub body_rate_min: Option<usize>,
+    /// Parameters of a request; a list or a tensor is one [default: 1000].
+    #[arg(long, value_name = "COUNT", env = "MILLRACE_PARAMETERS_MAX")]
+    pub parameters_max: Option<usize>,
+    /// Requests under way on one HTTP/2 connection [default: 128].
+    #[arg(long, value_name = "COUNT", env = "MILLRACE_STREAMS_MAX")]
+    pub streams_max: Option<u32>,
+    /// Connections of clients to each port; more are closed at once [default: 1024, or less where the system allows few files].
+    #[arg(long, value_name = "COUNT", env = "MILLRACE_CONNECTIONS_MAX")]
+    pub connections_max: Option<usize>,
+    /// Those of them from one address [default: 512].
+    #[arg(long, value_name = "COUNT", env = "MILLRACE_CONNECTIONS_PER_ADDRESS_MAX")]
+    pub connections_per_address_max: Option<usize>,
+    /// Seconds for a TLS handshake, the first request of a connection, and the head of any [default: 30].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_HEAD_PATIENCE_S")]
+    pub head_patience_s: Option<u64>,
+    /// Seconds that a connection stays open without a request [default: 120].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_CONNECTION_IDLE_S")]
+    pub connection_idle_s: Option<u64>,
+    /// The longest timeout of a query where services.xml has none; a longer one is cut [default: 60].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_QUERY_TIMEOUT_MAX_S")]
+    pub query_timeout_max_s: Option<u64>,
+    /// The longest timeout of a document operation or a visit; a longer one is cut [default: 3600].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_DOCUMENT_TIMEOUT_MAX_S")]
+    pub document_timeout_max_s: Option<u64>,
+    /// Bytes on disk of packages that are uploaded and not active [default: 4294967296].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_SESSIONS_BYTES_MAX")]
+    pub sessions_bytes_max: Option<u64>,
     /// Threads for work [default: as many as cores].
     #[arg(long, env = "MILLRACE_THREADS")]
     pub threads: Option<usize>,
@@ -134,6 +177,7 @@ impl ServeArguments {
         };
         let given = self.clone().or(file);
         let of_clusters = given.of_clusters();
+        let limits = given.limits(RequestLimits::default());
         let defaults = Settings::new(given.data_dir.unwrap_or_else(|| PathBuf::from("data")));
         let tls = match (given.tls_certificate, given.tls_key) {
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
@@ -145,6 +189,7 @@ impl ServeArguments {
             }
         };
         let settings = Settings {
+            limits,
             listen: given.listen.unwrap_or(defaults.listen),
             port: given.port.unwrap_or(defaults.port),
             config_port: given.config_port.unwrap_or(defaults.config_port),
@@ -208,6 +253,22 @@ impl ServeArguments {
             tls_certificate: self.tls_certificate.or(others.tls_certificate),
             tls_key: self.tls_key.or(others.tls_key),
             request_bytes_max: self.request_bytes_max.or(others.request_bytes_max),
+            query_bytes_max: self.query_bytes_max.or(others.query_bytes_max),
+            bodies_bytes_max: self.bodies_bytes_max.or(others.bodies_bytes_max),
+            bodies_wait_s: self.bodies_wait_s.or(others.bodies_wait_s),
+            body_patience_s: self.body_patience_s.or(others.body_patience_s),
+            body_rate_min: self.body_rate_min.or(others.body_rate_min),
+            parameters_max: self.parameters_max.or(others.parameters_max),
+            streams_max: self.streams_max.or(others.streams_max),
+            connections_max: self.connections_max.or(others.connections_max),
+            connections_per_address_max: self
+                .connections_per_address_max
+                .or(others.connections_per_address_max),
+            head_patience_s: self.head_patience_s.or(others.head_patience_s),
+            connection_idle_s: self.connection_idle_s.or(others.connection_idle_s),
+            query_timeout_max_s: self.query_timeout_max_s.or(others.query_timeout_max_s),
+            document_timeout_max_s: self.document_timeout_max_s.or(others.document_timeout_max_s),
+            sessions_bytes_max: self.sessions_bytes_max.or(others.sessions_bytes_max),
             threads: self.threads.or(others.threads),
             queue_max: self.queue_max.or(others.queue_max),
             cache_bytes: self.cache_bytes.or(others.cache_bytes),
@@ -228,6 +289,31 @@ impl ServeArguments {
             advertise: self.advertise.or(others.advertise),
             transfer_rate_max: self.transfer_rate_max.or(others.transfer_rate_max),
             log: self.log.or(others.log),
+        }
+    }
+
+    /// The bounds of what one request and one client may cost.
+    fn limits(&self, defaults: RequestLimits) -> RequestLimits {
+        let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
+        // One body of the largest size fits, packed and unpacked.
+        let bodies = self.request_bytes_max.map_or(0, |bytes| bytes.saturating_mul(2));
+        RequestLimits {
+            query_bytes_max: self.query_bytes_max.unwrap_or(defaults.query_bytes_max),
+            bodies_bytes_max: self.bodies_bytes_max.unwrap_or(defaults.bodies_bytes_max.max(bodies)),
+            bodies_wait: seconds(self.bodies_wait_s, defaults.bodies_wait),
+            body_patience: seconds(self.body_patience_s, defaults.body_patience),
+            body_rate_min: self.body_rate_min.unwrap_or(defaults.body_rate_min),
+            parameters_max: self.parameters_max.unwrap_or(defaults.parameters_max),
+            streams_max: self.streams_max.unwrap_or(defaults.streams_max),
+            connections_max: self.connections_max.unwrap_or(defaults.connections_max),
+            connections_per_address_max: self
+                .connections_per_address_max
+                .unwrap_or(defaults.connections_per_address_max),
+            head_patience: seconds(self.head_patience_s, defaults.head_patience),
+            connection_idle: seconds(self.connection_idle_s, defaults.connection_idle),
+            query_timeout_max: seconds(self.query_timeout_max_s, defaults.query_timeout_max),
+            document_timeout_max: seconds(self.document_timeout_max_s, defaults.document_timeout_max),
+            sessions_bytes_max: self.sessions_bytes_max.unwrap_or(defaults.sessions_bytes_max),
         }
     }
 

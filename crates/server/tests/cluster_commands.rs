@@ -128,6 +128,7 @@ async fn serve(listener: TcpListener, endpoints: Router, name: String, figures: 
     millrace_gateway::serve(
         listener,
         None,
+        millrace_gateway::PortLimits::new(&millrace_gateway::RequestLimits::default()),
         millrace_gateway::routed(endpoints),
         stop,
         Duration::from_secs(1),

@@ -1,6 +1,7 @@
 //! Handing a request on to another node, whole, and its answer back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -17,7 +18,8 @@ use millrace_trust::Trust;
 use super::Hop;
 use super::encrypted::Connector;
 use super::hop::HOP;
-use crate::{Error, http};
+use crate::http::{self, BodyBounds, BodyShare};
+use crate::{Error, Node};
 
 /// What belongs to one connection, and is not handed on.
 const OF_THE_CONNECTION: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE];
@@ -26,7 +28,7 @@ const OF_THE_CONNECTION: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, HOST, TE
 pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A request as it can be sent, more than once if need be.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Forwarded {
     pub(crate) method: Method,
     /// Path and parameters, as they came.
@@ -34,18 +36,25 @@ pub(crate) struct Forwarded {
     pub(crate) headers: HeaderMap,
     /// Unpacked or packed, as the headers say.
     pub(crate) body: Bytes,
+    /// The bytes of the budget of bodies that it takes, where it came from a client.
+    pub(crate) room: Option<Arc<BodyShare>>,
 }
 
 impl Forwarded {
     /// The request, with its whole body.
     ///
     /// # Errors
-    /// The body is larger than `limit` bytes, or breaks off.
-    pub(crate) async fn of(request: axum::extract::Request, limit: usize) -> Result<Self, Error> {
+    /// The body is out of its bounds, or breaks off.
+    pub(crate) async fn of(
+        node: &Node,
+        request: axum::extract::Request,
+        bounds: BodyBounds,
+    ) -> Result<Self, Error> {
         let (parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-        let body = http::collect(body, limit).await?;
-        Ok(Forwarded { method: parts.method, target, headers: parts.headers, body })
+        let (body, share) = http::collect(node, body, bounds).await?.into_parts();
+        let room = Some(Arc::new(share));
+        Ok(Forwarded { method: parts.method, target, headers: parts.headers, body, room })
     }
 
     /// The request again, for this node.
@@ -61,10 +70,20 @@ impl Forwarded {
 
 /// Connections to other nodes, which it keeps: to their data ports, or, where nodes have certificates, to the ports where they speak to
 /// each other.
-pub(crate) enum Forwarder {
+pub(crate) struct Forwarder {
+    /// Each has a connection of its own to each node: one carries only so many requests at a time.
+    ways: Vec<ForwardWay>,
+    next: AtomicUsize,
+}
+
+/// A client of other nodes.
+enum ForwardWay {
     Plain(Client<HttpConnector, Body>),
     Encrypted(Client<Connector, Body>),
 }
+
+/// Connections to each other node.
+const WAYS: usize = 4;
 
 impl Forwarder {
     pub(crate) fn new(trust: Option<Arc<Trust>>) -> Self {
@@ -75,15 +94,16 @@ impl Forwarder {
             .http2_keep_alive_interval(Duration::from_secs(5))
             .http2_keep_alive_timeout(Duration::from_secs(5))
             .http2_adaptive_window(true);
-        match trust {
-            Some(trust) => Forwarder::Encrypted(builder.build(Connector(trust))),
+        let way = || match &trust {
+            Some(trust) => ForwardWay::Encrypted(builder.build(Connector(Arc::clone(trust)))),
             None => {
                 let mut connector = HttpConnector::new();
                 connector.set_nodelay(true);
                 connector.set_connect_timeout(Some(CONNECT_PATIENCE));
-                Forwarder::Plain(builder.build(connector))
+                ForwardWay::Plain(builder.build(connector))
             }
-        }
+        };
+        Forwarder { ways: std::iter::repeat_with(way).take(WAYS).collect(), next: AtomicUsize::new(0) }
     }
 
     /// Sends a request to the node at `address` (`host:port`). The answer's body is passed on as it comes.
@@ -91,7 +111,7 @@ impl Forwarder {
     /// # Errors
     /// The node cannot be reached: [`Error::Unreachable`], which says whether it may have seen the request.
     pub(crate) async fn send(&self, address: &str, request: Forwarded, hop: &Hop) -> Result<Response, Error> {
-        let Forwarded { method, target, headers, body } = request;
+        let Forwarded { method, target, headers, body, room: _room } = request;
         self.stream(address, (method, &target), headers, Body::from(body), hop).await
     }
 
@@ -120,9 +140,9 @@ impl Forwarder {
             outgoing.headers_mut().remove(name);
         }
         outgoing.headers_mut().extend(hop.value().map(|value| (HOP, value)));
-        let answer = match self {
-            Forwarder::Plain(client) => client.request(outgoing).await,
-            Forwarder::Encrypted(client) => client.request(outgoing).await,
+        let answer = match &self.ways[self.next.fetch_add(1, Ordering::Relaxed) % WAYS] {
+            ForwardWay::Plain(client) => client.request(outgoing).await,
+            ForwardWay::Encrypted(client) => client.request(outgoing).await,
         };
         let answer = answer.map_err(|error| {
             let sent = !error.is_connect() && !was_left_alone(&error);

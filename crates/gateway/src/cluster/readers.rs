@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use super::{Cluster, Forwarded, Hop, Place, Readers, is_unsettled};
+use crate::http::BodyBounds;
 use crate::{Error, Node, http};
 
 /// Where a node tells who has the buckets that it owns.
@@ -160,6 +161,7 @@ async fn ask(node: &Node, address: &str, question: Question) -> Result<Vec<Reade
         target: READERS_PATH.to_owned(),
         headers: HeaderMap::new(),
         body: body.into(),
+        room: None,
     };
     let answer = node.forwarder().send(address, request, &Hop::Share).await?;
     if is_unsettled(answer.headers()) || answer.status() != StatusCode::OK {
@@ -194,7 +196,8 @@ async fn answer(node: &Node, request: Request) -> Result<Response, Error> {
     let Some(cluster) = node.cluster() else {
         return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
     };
-    let body = http::collect(request.into_body(), BYTES_MAX).await?;
+    let bounds = BodyBounds { bytes: BYTES_MAX, ..node.body_bounds() };
+    let body = http::collect(node, request.into_body(), bounds).await?;
     let question: Question = ciborium::from_reader(&*body)
         .map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))?;
     let buckets =

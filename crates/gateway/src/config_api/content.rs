@@ -9,45 +9,71 @@ use hyper::StatusCode;
 use millrace_schema::FILES_MAX;
 use serde_json::{Value, json};
 
-use super::deploy::PACKAGE_FACTOR;
-use super::sessions::Files;
-use crate::http::{self, Parameters, percent_decode};
+use super::query_parameters;
+use super::sessions::{Files, Session, SessionFiles};
+use super::upload::PACKAGE_FACTOR;
+use crate::http::{self, percent_decode};
 use crate::{Error, Node};
 
+/// The files of a package, wherever they lie.
+trait PackageFiles {
+    /// Their paths, in order.
+    fn paths(&self) -> Vec<&str>;
+
+    /// The content of one; `None` where there is none of this path.
+    fn content(&self, path: &str) -> Result<Option<Vec<u8>>, Error>;
+}
+
+impl PackageFiles for Files {
+    fn paths(&self) -> Vec<&str> {
+        self.keys().map(String::as_str).collect()
+    }
+
+    fn content(&self, path: &str) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.get(path).cloned())
+    }
+}
+
+impl PackageFiles for SessionFiles {
+    fn paths(&self) -> Vec<&str> {
+        self.sizes().map(|(path, _)| path).collect()
+    }
+
+    fn content(&self, path: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.read(path)
+    }
+}
+
 /// `GET …/application/default/…/content/PATH`.
-pub(super) fn read_active(node: &Node, base: &str, path: &str, request: &Request) -> Result<Response, Error> {
+pub(super) async fn read_active(node: Arc<Node>, asked: Asked) -> Result<Response, Error> {
     let deployment = node.deployments().current()?;
-    read(&deployment.application.files, base, path, request)
+    node.pool().run(move || read(&deployment.application.files, &asked)).await?
 }
 
 /// `GET …/session/N/content/PATH`.
-pub(super) fn read_session(
-    node: &Node,
-    base: &str,
-    id: u64,
-    path: &str,
-    request: &Request,
-) -> Result<Response, Error> {
-    node.sessions().with(id, |session| read(&session.files, base, path, request))?
+pub(super) async fn read_session(node: Arc<Node>, id: u64, asked: Asked) -> Result<Response, Error> {
+    let at = Arc::clone(&node);
+    node.pool().run(move || at.sessions().with(id, |session| read(&session.files, &asked))?).await?
 }
 
 /// `PUT …/session/N/content/PATH`. Directories are there as soon as a file is in them.
 pub(super) async fn write(node: Arc<Node>, id: u64, path: &str, request: Request) -> Result<Response, Error> {
     let path = checked(path)?;
     let (parts, body) = request.into_parts();
-    let bytes = http::read_body(&parts.headers, body, node.settings().request_bytes_max).await?;
+    let bytes = http::read_body(&node, &parts.headers, body, node.body_bounds()).await?;
     if !path.ends_with('/') {
-        let limit = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR);
-        node.sessions().with(id, |session| {
-            let others = || session.files.iter().filter(|(name, _)| **name != path);
-            let total = others().map(|(_, content)| content.len()).sum::<usize>() + bytes.len();
+        let limit = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR) as u64;
+        let at = Arc::clone(&node);
+        let write = move |session: &mut Session| {
+            let others = || session.files.sizes().filter(|(name, _)| *name != path);
+            let total = others().map(|(_, bytes)| bytes).sum::<u64>() + bytes.len() as u64;
             if total > limit || others().count() >= FILES_MAX {
                 let reason = format!("a package has at most {FILES_MAX} files, of {limit} bytes together");
                 return Err(Error::BadRequest(format!("{reason}: delete what is not needed")));
             }
-            session.change(|files| files.insert(path.clone(), bytes.to_vec()));
-            Ok(())
-        })??;
+            session.change(|files| files.write(&path, &bytes))
+        };
+        node.pool().run(move || at.sessions().with(id, write)?).await??;
     }
     Ok(http::json(
         StatusCode::OK,
@@ -56,17 +82,40 @@ pub(super) async fn write(node: Arc<Node>, id: u64, path: &str, request: Request
 }
 
 /// `DELETE …/session/N/content/PATH`.
-pub(super) fn delete(node: &Node, id: u64, path: &str) -> Result<Response, Error> {
+pub(super) async fn delete(node: &Arc<Node>, id: u64, path: &str) -> Result<Response, Error> {
     let path = checked(path)?;
-    let found = node.sessions().with(id, |session| {
-        let before = session.files.len();
-        let stays = |name: &str| name != path && !(path.ends_with('/') && name.starts_with(&path));
-        session.change(|files| files.retain(|name, _| stays(name)));
-        before != session.files.len()
-    })?;
-    match found {
-        true => Ok(http::json(StatusCode::OK, &json!({ "message": format!("'{path}' was deleted") }))),
-        false => Err(Error::NotFound(format!("session {id} has no file '{path}'"))),
+    let (at, gone) = (Arc::clone(node), path.clone());
+    let delete = move |session: &mut Session| {
+        let goes = |name: &str| name == gone || (gone.ends_with('/') && name.starts_with(&gone));
+        session.change(|files| files.remove(goes))
+    };
+    match node.pool().run(move || at.sessions().with(id, delete)).await?? {
+        0 => Err(Error::NotFound(format!("session {id} has no file '{path}'"))),
+        _ => Ok(http::json(StatusCode::OK, &json!({ "message": format!("'{path}' was deleted") }))),
+    }
+}
+
+/// What is asked of the files of a package.
+pub(super) struct Asked {
+    base: String,
+    /// Below the content's root.
+    path: String,
+    /// As it was asked for.
+    request_path: String,
+    status: bool,
+    recursive: bool,
+}
+
+impl Asked {
+    pub(super) fn of(node: &Node, base: String, path: &str, request: &Request) -> Result<Self, Error> {
+        let parameters = query_parameters(node, request)?;
+        Ok(Asked {
+            base,
+            path: checked(path)?,
+            request_path: request.uri().path().to_owned(),
+            status: parameters.get("return") == Some("status"),
+            recursive: parameters.flag("recursive")?.unwrap_or(false),
+        })
     }
 }
 
@@ -79,44 +128,38 @@ fn checked(path: &str) -> Result<String, Error> {
     }
 }
 
-fn read(files: &Files, base: &str, path: &str, request: &Request) -> Result<Response, Error> {
-    let parameters = Parameters::parse(request.uri().query().unwrap_or(""));
-    let path = checked(path)?;
-    let status = parameters.get("return") == Some("status");
-    let request_path = request.uri().path();
+fn read(files: &impl PackageFiles, asked: &Asked) -> Result<Response, Error> {
+    let Asked { base, path, request_path, status, recursive } = asked;
     // The address of the content's root, whatever was asked below it.
     let root =
-        request_path.find("/content").map_or(request_path, |at| &request_path[..at + "/content".len()]);
+        request_path.find("/content").map_or(&**request_path, |at| &request_path[..at + "/content".len()]);
     let url = |name: &str| format!("{base}{root}/{name}");
-    if let Some(content) = files.get(&path) {
+    if let Some(content) = files.content(path)? {
         return Ok(match status {
-            true => http::json(StatusCode::OK, &file_status(&url(&path), content)),
-            false => http::answer(StatusCode::OK, content_type(&path), content.clone()),
+            true => http::json(StatusCode::OK, &file_status(&url(path), &content)),
+            false => http::answer(StatusCode::OK, content_type(path), content),
         });
     }
-    let directory = if path.is_empty() || path.ends_with('/') { path } else { format!("{path}/") };
-    let recursive = parameters.flag("recursive")?.unwrap_or(false);
-    let names = list(files, &directory, recursive);
+    let directory = if path.is_empty() || path.ends_with('/') { path.clone() } else { format!("{path}/") };
+    let names = list(&files.paths(), &directory, *recursive);
     if names.is_empty() && !directory.is_empty() {
         return Err(Error::NotFound(format!(
             "the package has no file '{}'",
             directory.trim_end_matches('/')
         )));
     }
-    let listed: Value = names
-        .iter()
-        .map(|name| match (status, files.get(name)) {
-            (true, Some(content)) => file_status(&url(name), content),
-            _ => json!(url(name)),
-        })
-        .collect();
+    let listed = |name: &String| {
+        let content = if *status { files.content(name)? } else { None };
+        Ok(content.map_or_else(|| json!(url(name)), |content| file_status(&url(name), &content)))
+    };
+    let listed = names.iter().map(listed).collect::<Result<Vec<Value>, Error>>()?;
     Ok(http::json(StatusCode::OK, &listed))
 }
 
 /// The files in `directory`, and the directories in it (which end in a slash).
-fn list(files: &Files, directory: &str, recursive: bool) -> BTreeSet<String> {
+fn list(paths: &[&str], directory: &str, recursive: bool) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for path in files.keys() {
+    for path in paths {
         let Some(rest) = path.strip_prefix(directory) else { continue };
         for (at, _) in rest.match_indices('/') {
             names.insert(format!("{directory}{}", &rest[..=at]));
@@ -125,7 +168,7 @@ fn list(files: &Files, directory: &str, recursive: bool) -> BTreeSet<String> {
             }
         }
         if recursive || !rest.contains('/') {
-            names.insert(path.clone());
+            names.insert((*path).to_owned());
         }
     }
     names
@@ -152,11 +195,9 @@ mod tests {
 
     #[test]
     fn listings() {
-        let files: Files = ["services.xml", "schemas/a.sd", "schemas/a/p.profile"]
-            .map(|name| (name.to_owned(), vec![]))
-            .into();
+        let files = ["services.xml", "schemas/a.sd", "schemas/a/p.profile"];
         #[track_caller]
-        fn check(files: &Files, directory: &str, recursive: bool, expected: &[&str]) {
+        fn check(files: &[&str], directory: &str, recursive: bool, expected: &[&str]) {
             assert_eq!(list(files, directory, recursive).iter().collect::<Vec<_>>(), expected, "{directory}");
         }
         check(&files, "", false, &["schemas/", "services.xml"]);

@@ -6,19 +6,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use hyper::header::CONTENT_TYPE;
 use millrace_model::Purpose;
+use millrace_schema::Draft;
 use millrace_schema::change::Effect;
-use millrace_schema::{Draft, Mistakes};
 use serde_json::{Value, json};
 
 use super::reindexing::waiting;
+use super::sessions::{Prepared, Session};
+use super::{query_parameters, upload};
 use crate::deployment::pack;
-use crate::http::{self, Parameters};
+use crate::http;
 use crate::{Deployment, Error, Node, reindexing};
-
-/// Packages carry models and may be this many times as large as other requests.
-pub(super) const PACKAGE_FACTOR: usize = 10;
 
 /// How long a package that was published may take to become active on the node that published it.
 const PUBLISHED_PATIENCE: Duration = Duration::from_secs(60);
@@ -33,7 +31,9 @@ pub(super) async fn prepare_and_activate(
     base: &str,
     request: Request,
 ) -> Result<Response, Error> {
-    let draft = upload(&node, request).await?;
+    let received = upload::receive(&node, request).await?;
+    let _turn = node.sessions().turn().await?;
+    let draft = received.unpacked(&node).await?;
     let id = node.deployments().next_generation();
     let base_generation = node.deployments().generation();
     let deployment = compile(&node, move || draft, id).await?;
@@ -54,13 +54,24 @@ pub(super) async fn prepare_and_activate(
 
 /// `POST …/session`, with a package or from the active application. What is wrong with the package is told when it is prepared.
 pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request) -> Result<Response, Error> {
-    let parameters = Parameters::parse(request.uri().query().unwrap_or(""));
-    let files = match parameters.get("from") {
-        Some(_) => node.deployments().current()?.application.files.clone(),
-        None => upload(&node, request).await?.application.files,
+    let parameters = query_parameters(&node, &request)?;
+    let (current, received) = match parameters.get("from") {
+        Some(_) => (Some(node.deployments().current()?), None),
+        None => (None, Some(upload::receive(&node, request).await?)),
+    };
+    let _turn = node.sessions().turn().await?;
+    let draft = match received {
+        Some(received) => Some(received.unpacked(&node).await?),
+        None => None,
     };
     let id = node.deployments().next_generation();
-    node.sessions().create(id, files);
+    let at = Arc::clone(&node);
+    let create = move || {
+        let draft = draft.as_ref().map(|draft| &draft.application);
+        let application = draft.or(current.as_ref().map(|deployment| &deployment.application));
+        application.map_or(Ok(()), |application| at.sessions().create(id, &application.files))
+    };
+    node.pool().run(create).await??;
     let session = format!("{base}/application/v2/tenant/default/session/{id}");
     Ok(http::json(
         StatusCode::OK,
@@ -76,34 +87,50 @@ pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request
 
 /// `PUT …/session/N/prepared`.
 pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
-    let (files, revision) = node.sessions().with(id, |session| (session.files.clone(), session.revision))?;
-    let based_on = node.deployments().generation();
-    let deployment = compile(&node, move || Draft::from_files(files), id).await?;
-    let answer = prepared_answer(base, id, log(&node, &deployment), change_actions(&deployment));
-    let is_of_its_files = node.sessions().with(id, |session| {
-        let is_same = session.revision == revision;
-        if is_same {
-            session.prepared = Some(deployment);
-            session.based_on = based_on;
-        }
-        is_same
-    })?;
-    match is_of_its_files {
-        true => Ok(answer),
+    let deployment = make_ready(&node, id, node.deployments().generation()).await?;
+    Ok(prepared_answer(base, id, log(&node, &deployment), change_actions(&deployment)))
+}
+
+/// Compiles the package of a session, which is kept as prepared.
+///
+/// # Errors
+/// The package cannot work; its files have changed meanwhile.
+async fn make_ready(node: &Arc<Node>, id: u64, based_on: u64) -> Result<Arc<Deployment>, Error> {
+    let _turn = node.sessions().turn().await?;
+    let at = Arc::clone(node);
+    let read = move || {
+        let all = |session: &mut Session| Ok::<_, Error>((session.files.read_all()?, session.revision));
+        at.sessions().with(id, all)?
+    };
+    let (files, revision) = node.pool().run(read).await??;
+    let deployment = compile(node, move || Draft::from_files(files), id).await?;
+    let prepared = Prepared { based_on, deployment: Some(Arc::clone(&deployment)) };
+    match node.sessions().prepared(id, revision, prepared)? {
+        true => Ok(deployment),
         false => Err(Error::Conflict(format!(
             "the files of session {id} have changed while it was prepared; PUT …/session/{id}/prepared again"
         ))),
     }
 }
 
+/// What came of preparing a session, and on which generation it is based. Where another was prepared since, it is compiled again.
+async fn ready(node: &Arc<Node>, id: u64) -> Result<(Arc<Deployment>, u64), Error> {
+    let prepared = node.sessions().with(id, |session| session.prepared.clone())?;
+    let Some(Prepared { based_on, deployment }) = prepared else {
+        return Err(Error::BadRequest(format!(
+            "session {id} is not prepared; first PUT …/session/{id}/prepared"
+        )));
+    };
+    match deployment {
+        Some(deployment) => Ok((deployment, based_on)),
+        None => Ok((make_ready(node, id, based_on).await?, based_on)),
+    }
+}
+
 /// `GET …/session/N/prepared`.
-pub(super) fn prepared(node: &Node, base: &str, id: u64) -> Result<Response, Error> {
-    let ready = |deployment: &Deployment| (log(node, deployment), change_actions(deployment));
-    let prepared = node.sessions().with(id, |session| session.prepared.as_deref().map(ready))?;
-    let (log, actions) = prepared.ok_or_else(|| {
-        Error::BadRequest(format!("session {id} is not prepared; PUT …/session/{id}/prepared"))
-    })?;
-    Ok(prepared_answer(base, id, log, actions))
+pub(super) async fn prepared(node: &Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
+    let (deployment, _) = ready(node, id).await?;
+    Ok(prepared_answer(base, id, log(node, &deployment), change_actions(&deployment)))
 }
 
 fn prepared_answer(base: &str, id: u64, log: Value, actions: Value) -> Response {
@@ -122,13 +149,11 @@ fn prepared_answer(base: &str, id: u64, log: Value, actions: Value) -> Response 
 
 /// `PUT …/session/N/active`.
 pub(super) async fn activate(node: Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
-    let (prepared, based_on) =
-        node.sessions().with(id, |session| (session.prepared.clone(), session.based_on))?;
-    let deployment = prepared.ok_or_else(|| {
-        Error::BadRequest(format!("session {id} is not prepared; first PUT …/session/{id}/prepared"))
-    })?;
+    let (deployment, based_on) = ready(&node, id).await?;
     activate_deployment(&node, deployment, based_on).await?;
-    node.sessions().close(id);
+    let at = Arc::clone(&node);
+    // Its files go.
+    node.pool().run(move || at.sessions().close(id)).await?;
     Ok(http::json(
         StatusCode::OK,
         &json!({
@@ -155,31 +180,6 @@ pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
     let worker = Arc::clone(&node);
     node.pool().run(move || worker.delete_application()).await??;
     Ok(http::json(StatusCode::OK, &json!({ "message": "Application 'default' was deleted" })))
-}
-
-/// The package in the body.
-async fn upload(node: &Node, request: Request) -> Result<Draft, Error> {
-    let (parts, body) = request.into_parts();
-    let content_type = parts
-        .headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .map(|value| value.trim().to_ascii_lowercase());
-    let read = match content_type.as_deref() {
-        Some("application/zip") => Draft::from_zip,
-        Some("application/x-gzip" | "application/gzip") => Draft::from_tar_gz,
-        other => {
-            return Err(Error::BadRequest(format!(
-                "content-type is {}; send the package as application/zip, or as application/x-gzip (a tar)",
-                other.map_or("missing".to_owned(), |other| format!("'{other}'"))
-            )));
-        }
-    };
-    let limit = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR);
-    let bytes = http::read_body(&parts.headers, body, limit).await?;
-    let read = node.pool().run(move || read(&bytes)).await?;
-    Ok(read.map_err(Mistakes::from)?)
 }
 
 async fn compile(

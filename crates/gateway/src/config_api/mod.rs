@@ -8,6 +8,7 @@ mod converge;
 mod deploy;
 mod reindexing;
 mod sessions;
+mod upload;
 
 pub(crate) use sessions::Sessions;
 
@@ -17,6 +18,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::StatusCode;
+use hyper::header::RETRY_AFTER;
 use serde_json::json;
 
 use crate::error::Kind;
@@ -152,17 +154,20 @@ async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
         (Target::NewSession, "POST") => deploy::create_session(node, &base, request).await,
         (Target::NewSession, _) => not_allowed("POST"),
         (Target::Session(id, SessionPart::Prepared), "PUT") => deploy::prepare(node, &base, *id).await,
-        (Target::Session(id, SessionPart::Prepared), "GET") => deploy::prepared(&node, &base, *id),
+        (Target::Session(id, SessionPart::Prepared), "GET") => deploy::prepared(&node, &base, *id).await,
         (Target::Session(_, SessionPart::Prepared), _) => not_allowed("GET, PUT"),
         (Target::Session(id, SessionPart::Active), "PUT") => deploy::activate(node, &base, *id).await,
         (Target::Session(_, SessionPart::Active), _) => not_allowed("PUT"),
         (Target::Session(id, SessionPart::Content(file)), "GET") => {
-            content::read_session(&node, &base, *id, file, &request)
+            let asked = content::Asked::of(&node, base, file, &request)?;
+            content::read_session(node, *id, asked).await
         }
         (Target::Session(id, SessionPart::Content(file)), "PUT") => {
             content::write(node, *id, file, request).await
         }
-        (Target::Session(id, SessionPart::Content(file)), "DELETE") => content::delete(&node, *id, file),
+        (Target::Session(id, SessionPart::Content(file)), "DELETE") => {
+            content::delete(&node, *id, file).await
+        }
         (Target::Session(_, SessionPart::Content(_)), _) => not_allowed("GET, PUT, DELETE"),
         (Target::Applications, "GET") => Ok(converge::applications(&node, &base)),
         (Target::Applications, _) => not_allowed("GET"),
@@ -170,23 +175,24 @@ async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
         (Target::Application(ApplicationPart::Whole), "DELETE") => deploy::delete(node).await,
         (Target::Application(ApplicationPart::Whole), _) => not_allowed("GET, DELETE"),
         (Target::Application(ApplicationPart::Content(file)), "GET") => {
-            content::read_active(&node, &base, file, &request)
+            let asked = content::Asked::of(&node, base, file, &request)?;
+            content::read_active(node, asked).await
         }
         (Target::Application(ApplicationPart::ServiceConverge), "GET") => converge::services(&node, &base),
         (Target::Application(ApplicationPart::Reindexing), "GET") => reindexing::status(&node),
         (Target::Application(ApplicationPart::Reindex), "POST") => {
-            reindexing::mark(&node, &query_parameters(&request)).await
+            reindexing::mark(&node, &query_parameters(&node, &request)?).await
         }
         (Target::Application(ApplicationPart::Reindex), "PUT") => {
-            reindexing::set_speed(&node, &query_parameters(&request)).await
+            reindexing::set_speed(&node, &query_parameters(&node, &request)?).await
         }
         (Target::Application(ApplicationPart::Reindex), _) => not_allowed("POST, PUT"),
         (Target::Application(_), _) => not_allowed("GET"),
     }
 }
 
-fn query_parameters(request: &Request) -> http::Parameters {
-    http::Parameters::parse(request.uri().query().unwrap_or(""))
+fn query_parameters(node: &Node, request: &Request) -> Result<http::Parameters, Error> {
+    http::Parameters::parse(request.uri().query().unwrap_or(""), node.settings().limits.parameters_max)
 }
 
 /// Scheme, host and port as the client sees them, for addresses in answers.
@@ -211,7 +217,9 @@ pub(super) fn render(error: &Error) -> Response {
         (_, Kind::Storage) => "OUT_OF_CAPACITY",
         (_, Kind::Overloaded | Kind::Unavailable | Kind::Internal) => "INTERNAL_SERVER_ERROR",
     };
-    http::json(error.status(), &json!({ "error-code": code, "message": error.message() }))
+    let mut response = http::json(error.status(), &json!({ "error-code": code, "message": error.message() }));
+    response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
+    response
 }
 
 #[cfg(test)]

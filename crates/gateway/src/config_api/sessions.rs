@@ -1,9 +1,19 @@
 //! Packages that were uploaded and are not active yet.
+//!
+//! Their files lie on disk, in a directory for each session, under one bound for all of them. They do not outlive the process: what counts is
+//! persisted when it is activated.
+
+mod files;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+pub(crate) use self::files::{Files, SessionFiles};
 use crate::{Deployment, Error};
 
 /// How long a session is kept.
@@ -12,30 +22,53 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 /// Sessions kept at one time; the oldest leaves.
 const SESSIONS_MAX: usize = 16;
 
-/// The files of a package by path.
-pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+/// How long a deployment waits until the one before it has its package no more in memory.
+const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The sessions that are open. They live in memory: what counts is persisted when it is activated.
-#[derive(Default)]
+/// The sessions that are open.
 pub(crate) struct Sessions {
-    open: Mutex<BTreeMap<u64, Session>>,
+    directory: PathBuf,
+    disk: Arc<SessionDisk>,
+    open: Mutex<BTreeMap<u64, Arc<Mutex<Session>>>>,
+    /// Packages that may be in memory at one time, beside the active one.
+    turn: Semaphore,
+}
+
+/// The bytes on disk of all sessions and uploads.
+#[derive(Default)]
+pub(crate) struct SessionDisk {
+    most: u64,
+    used: AtomicU64,
+}
+
+/// Bytes of a [`SessionDisk`], free again when it is dropped.
+pub(crate) struct DiskShare {
+    of: Arc<SessionDisk>,
+    bytes: u64,
 }
 
 /// An uploaded package.
 pub(crate) struct Session {
-    pub(crate) files: Files,
-    /// The package made ready, once it was prepared and not changed since.
-    pub(crate) prepared: Option<Arc<Deployment>>,
-    /// The generation that was active when it was prepared.
-    pub(crate) based_on: u64,
+    pub(crate) files: SessionFiles,
+    /// What came of it, once it was prepared and not changed since.
+    pub(crate) prepared: Option<Prepared>,
     /// How often the files have changed.
     pub(crate) revision: u64,
     created: Instant,
 }
 
+/// A package that was made ready.
+#[derive(Clone)]
+pub(crate) struct Prepared {
+    /// The generation that was active then.
+    pub(crate) based_on: u64,
+    /// The application; only of the session that was prepared last, it stays in memory. Of others it is made again.
+    pub(crate) deployment: Option<Arc<Deployment>>,
+}
+
 impl Session {
-    /// Changes the files: they are to be prepared anew.
-    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Files) -> T) -> T {
+    /// Changes the files: they are to be prepared again.
+    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut SessionFiles) -> T) -> T {
         self.prepared = None;
         self.revision += 1;
         change(&mut self.files)
@@ -43,36 +76,197 @@ impl Session {
 }
 
 impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Session>> {
+    /// None, in an empty directory: what sessions of an earlier process have left goes.
+    pub(crate) fn open(directory: PathBuf, most: u64) -> std::io::Result<Self> {
+        match std::fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => std::fs::create_dir_all(&directory)?,
+        }
+        Ok(Sessions {
+            directory,
+            disk: Arc::new(SessionDisk { most, used: AtomicU64::new(0) }),
+            open: Mutex::default(),
+            turn: Semaphore::new(1),
+        })
+    }
+
+    /// Where uploads may be written before they are unpacked.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A share of the bytes on disk, without any yet.
+    pub(crate) fn disk_share(&self) -> DiskShare {
+        DiskShare { of: Arc::clone(&self.disk), bytes: 0 }
+    }
+
+    /// Bytes on disk of all sessions and uploads.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.disk.used.load(Ordering::Relaxed)
+    }
+
+    /// The turn of one package to be in memory; others wait until it is dropped.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] when it has not come within a minute.
+    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, Error> {
+        match tokio::time::timeout(TURN_PATIENCE, self.turn.acquire()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            // It is never closed.
+            _ => Err(Error::NoRoom { retry_after_s: 10 }),
+        }
+    }
+
+    /// The sessions. Nothing panics while they are locked.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Mutex<Session>>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a session with these files.
-    pub(crate) fn create(&self, id: u64, files: Files) {
-        let mut open = self.lock();
-        open.retain(|_, session| session.created.elapsed() < LIFETIME);
-        while open.len() >= SESSIONS_MAX {
-            open.pop_first();
+    /// Opens a session with these files. Old sessions leave where there are too many, or where there is no room.
+    ///
+    /// # Errors
+    /// The files do not fit, or cannot be written.
+    pub(crate) fn create(&self, id: u64, files: &Files) -> Result<(), Error> {
+        {
+            let mut open = self.lock();
+            open.retain(|_, session| locked(session).created.elapsed() < LIFETIME);
+            while open.len() >= SESSIONS_MAX {
+                open.pop_first();
+            }
         }
-        let created = Instant::now();
-        open.insert(id, Session { files, prepared: None, based_on: 0, revision: 0, created });
+        let directory = self.directory.join(id.to_string());
+        let files = loop {
+            match SessionFiles::write_all(&directory, self.disk_share(), files) {
+                Err(Error::SessionsFull { .. }) if self.lock().pop_first().is_some() => {}
+                other => break other?,
+            }
+        };
+        let session = Session { files, prepared: None, revision: 0, created: Instant::now() };
+        self.lock().insert(id, Arc::new(Mutex::new(session)));
+        Ok(())
     }
 
-    /// Reads or changes a session.
+    /// Reads or changes a session. Files are read from the disk and written to it: not on a thread that others wait for.
     ///
     /// # Errors
     /// There is none of this id.
     pub(crate) fn with<T>(&self, id: u64, work: impl FnOnce(&mut Session) -> T) -> Result<T, Error> {
-        match self.lock().get_mut(&id) {
-            Some(session) => Ok(work(session)),
-            None => Err(Error::NotFound(format!(
+        let session = self.lock().get(&id).cloned();
+        let session = session.ok_or_else(|| {
+            Error::NotFound(format!(
                 "session {id} does not exist; make one with POST /application/v2/tenant/default/session"
-            ))),
+            ))
+        })?;
+        Ok(work(&mut locked(&session)))
+    }
+
+    /// Keeps what came of preparing a session, unless its files have changed since. No other session keeps its application in memory then.
+    ///
+    /// # Errors
+    /// There is none of this id any more.
+    pub(crate) fn prepared(&self, id: u64, revision: u64, prepared: Prepared) -> Result<bool, Error> {
+        let others: Vec<_> = self
+            .lock()
+            .iter()
+            .filter(|(other, _)| **other != id)
+            .map(|(_, session)| Arc::clone(session))
+            .collect();
+        for other in others {
+            if let Some(prepared) = &mut locked(&other).prepared {
+                prepared.deployment = None;
+            }
         }
+        self.with(id, |session| {
+            let is_same = session.revision == revision;
+            if is_same {
+                session.prepared = Some(prepared);
+            }
+            is_same
+        })
     }
 
     /// Forgets a session.
     pub(crate) fn close(&self, id: u64) {
         self.lock().remove(&id);
+    }
+}
+
+/// A session. A panic while it was locked left it with the files that it had.
+fn locked(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl DiskShare {
+    /// Takes `bytes` more.
+    ///
+    /// # Errors
+    /// [`Error::SessionsFull`].
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Error> {
+        let before = self.of.used.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.of.most {
+            self.of.used.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(Error::SessionsFull { most: self.of.most });
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives `bytes` back.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        assert!(bytes <= self.bytes, "a session gives back no more bytes than it has taken");
+        self.bytes -= bytes;
+        self.of.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for DiskShare {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(bytes: usize) -> Files {
+        [("services.xml".to_owned(), vec![b'x'; bytes])].into()
+    }
+
+    #[test]
+    fn all_sessions_have_one_bound_and_the_oldest_leaves() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("sessions");
+        let sessions = Sessions::open(path.clone(), 100).expect("it can be made");
+        sessions.create(1, &package(60)).expect("there is room");
+        sessions.create(2, &package(40)).expect("there is room");
+        assert_eq!(sessions.bytes(), 100);
+        sessions.create(3, &package(50)).expect("the first leaves");
+        assert!(sessions.with(1, |_| ()).is_err() && sessions.with(2, |_| ()).is_ok());
+        assert_eq!(sessions.bytes(), 90);
+        assert!(matches!(sessions.create(4, &package(101)), Err(Error::SessionsFull { most: 100 })));
+        assert_eq!((sessions.bytes(), std::fs::read_dir(&path).expect("a directory").count()), (0, 0));
+    }
+
+    #[test]
+    fn files_are_as_they_were_written() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let sessions = Sessions::open(directory.path().join("sessions"), 1000).expect("it can be made");
+        sessions.create(1, &package(10)).expect("there is room");
+        let work = |session: &mut Session| -> Result<(), Error> {
+            session.change(|files| files.write("schemas/a.sd", b"schema a"))?;
+            session.change(|files| files.write("schemas/a.sd", b"schema b"))?;
+            session.change(|files| files.remove(|name| name == "services.xml"));
+            Ok(())
+        };
+        sessions.with(1, work).expect("it is open").expect("the disk is fine");
+        let files = sessions.with(1, |session| session.files.read_all()).expect("it is open");
+        assert_eq!(
+            files.expect("the disk is fine"),
+            [("schemas/a.sd".to_owned(), b"schema b".to_vec())].into()
+        );
+        assert_eq!(sessions.bytes(), 8);
+        sessions.close(1);
+        assert_eq!(sessions.bytes(), 0);
     }
 }

@@ -146,7 +146,8 @@ impl Place {
     /// The request for what comes in this bucket, with other parameters (`None` takes one away).
     pub(super) fn request(&self, request: &Forwarded, parameters: &[(&str, Option<&str>)]) -> Forwarded {
         let (path, given) = request.target.split_once('?').unwrap_or((&request.target, ""));
-        let given = Parameters::parse(given);
+        // They were counted when the request came.
+        let given = Parameters::parse(given, usize::MAX).unwrap_or_default();
         let is_given =
             |name: &str| name == "continuation" || parameters.iter().any(|(other, _)| *other == name);
         let kept = given.iter().filter(|(name, _)| !is_given(name));
@@ -252,6 +253,7 @@ mod tests {
                 .to_owned(),
             headers: hyper::HeaderMap::new(),
             body: Bytes::new(),
+            room: None,
         };
         let buckets = Buckets { bits: Some(3), divided: Arc::new([]) };
         let place = buckets.resume(Some("2.g0.00".to_owned())).unwrap();

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::cluster::{self, Access, Forwarded, Hop, Looks, Subject, Vouch, Way};
 use crate::error::Kind;
-use crate::http::{self, Parameters};
+use crate::http::{self, BodyBounds, Parameters};
 use crate::metrics::Metric;
 use crate::{Deployment, Error, Node};
 use path::Target;
@@ -42,6 +42,8 @@ struct Call {
     hop: Hop,
     /// The request again, where its documents lie on several nodes and this one gathers them.
     spread: Option<Forwarded>,
+    /// Whether the body was read before, to be handed on.
+    body_is_reserved: bool,
 }
 
 impl Call {
@@ -75,6 +77,16 @@ impl Call {
         self.timeout.saturating_sub(self.started.elapsed())
     }
 
+    /// The bounds of the body: while it makes no progress, the request's time counts.
+    fn body_bounds(&self) -> BodyBounds {
+        let bounds = self.node.body_bounds();
+        BodyBounds {
+            patience: bounds.patience.min(self.timeout),
+            is_reserved: self.body_is_reserved,
+            ..bounds
+        }
+    }
+
     /// `future`, unless the request's time is over first.
     async fn within<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         match tokio::time::timeout(self.left(), future).await {
@@ -100,13 +112,19 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
     }
     let mut call = Call {
         path: request.uri().path().to_owned(),
-        parameters: Parameters::parse(request.uri().query().unwrap_or("")),
+        parameters: Parameters::default(),
         node,
         started: Instant::now(),
         timeout: TIMEOUT,
         hop: Hop::Client,
         spread: None,
+        body_is_reserved: false,
     };
+    let most = call.node.settings().limits.parameters_max;
+    match Parameters::parse(request.uri().query().unwrap_or(""), most) {
+        Ok(parameters) => call.parameters = parameters,
+        Err(error) => return render(&call, None, &error),
+    }
     let target = match Target::parse(&call.path) {
         Ok(target) => target,
         Err(error) => return render(&call, None, &error),
@@ -126,7 +144,8 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
 
 async fn route(call: &mut Call, target: Target, request: Request) -> Result<Response, Error> {
     if let Some(timeout) = call.parameters.duration("timeout")? {
-        call.timeout = timeout;
+        // A longer one is cut: no one waits for so long, and nothing is lost by the answer that comes then.
+        call.timeout = timeout.min(call.node.settings().limits.document_timeout_max);
     }
     call.parameters.number("tracelevel", 0, 9)?;
     if call.parameters.flag("dryRun")? == Some(true) {
@@ -136,7 +155,8 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
         return operate(call, target, Vouch::default(), request).await;
     }
     call.hop = Hop::of(request.headers())?;
-    let request = Forwarded::of(request, call.node.settings().request_bytes_max).await?;
+    let request = Forwarded::of(&call.node, request, call.body_bounds()).await?;
+    call.body_is_reserved = true;
     let is_read = request.method == Method::GET;
     let mut looks = Looks::until(call.deadline());
     loop {
@@ -208,7 +228,7 @@ async fn hand_on(call: &mut Call, target: &Target, request: &Forwarded) -> Resul
 /// Reads the request and changes nothing: clients measure their connection so.
 async fn dry_run(call: &Call, target: &Target, request: Request) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
-    http::read_body(&parts.headers, body, call.node.settings().request_bytes_max).await?;
+    http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
     let id = match target {
         Target::Document(id) => Some(id),
         Target::Documents(_) => None,
@@ -236,9 +256,7 @@ fn render(call: &Call, id: Option<&DocumentId>, error: &Error) -> Response {
     let mut answer = call.answer(id);
     answer.insert("message".to_owned(), Value::String(error.message()));
     let mut response = http::json(error.status(), &Value::Object(answer));
-    if matches!(error.kind(), Kind::Overloaded | Kind::Unavailable) {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    }
+    response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
     if matches!(error, Error::Unsettled(_)) {
         cluster::unsettled(response.headers_mut());
     }

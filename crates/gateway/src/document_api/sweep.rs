@@ -99,11 +99,14 @@ async fn read_update(
     request: Request,
 ) -> Result<Update, Error> {
     let (parts, body) = request.into_parts();
-    let body = http::read_body(&parts.headers, body, call.node.settings().request_bytes_max).await?;
+    let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
     // The update is applied to many documents; parsing wants one id, which is not looked at after that.
     let id = DocumentId::new(namespace, kind.schema.document_type.name(), &Group::None, "any")?;
     let options = json::ParseOptions::default();
-    let operation = json::parse(&body, OperationKind::Update, id, &kind.schema.document_type, options)?;
+    let schema = Arc::clone(&kind.schema);
+    let size = body.len();
+    let parse = move || json::parse(&body, OperationKind::Update, id, &schema.document_type, options);
+    let operation = http::within_or_pooled(&call.node, http::WorkSize::of_document(size), parse).await??;
     match operation.action {
         Action::Update(update) => Ok(update),
         Action::Put(_) | Action::Remove(_) => Err(Error::BadRequest("the body is not an update".to_owned())),

@@ -6,24 +6,30 @@ use std::time::Instant;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
+use hyper::body::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
-use millrace_document::{Action, Document, DocumentId, Operation, OperationKind, Update, json};
+use millrace_document::{
+    Action, Change as FieldChange, Document, DocumentId, FieldUpdate, Operation, OperationKind, Update,
+    Value, json,
+};
 use millrace_indexing::{Caller, Failure};
 use millrace_model::Purpose;
 use millrace_selection::Selection;
 use millrace_store::{Change, Modification, Modify, Refusal, Write, Written};
+use millrace_tensor::Tensor;
 use tokio::sync::oneshot;
 
 use super::Call;
 use super::route::Destination;
 use crate::cluster::WriteError;
 use crate::deployment::{DocumentKind, now_s};
-use crate::http;
+use crate::http::{self, BodyShare, WorkSize};
 use crate::metrics::Metric;
 use crate::{Deployment, Error, Node};
 
-/// Bodies up to this size are parsed where they arrive: handing them to another thread costs more.
-const INLINE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a body from which on memory for what is made of it is reserved as well: as much again, up to [`WORKING_BYTES_MAX`].
+const LARGE_BYTES_MIN: usize = 1 << 20;
+const WORKING_BYTES_MAX: usize = 32 << 20;
 
 /// [`Refusal::code`] of a condition that does not hold.
 pub(super) const CONDITION: u16 = 412;
@@ -39,7 +45,7 @@ const LATE: u16 = 504;
 
 /// `POST` of a document.
 pub(super) async fn put(call: &Call, id: DocumentId, request: Request) -> Result<Response, Error> {
-    let operation = read(call, OperationKind::Put, &id, request).await?;
+    let (operation, _room) = read(call, OperationKind::Put, &id, request).await?;
     let response = write(call, id, operation).await?;
     call.node.metrics().count(Metric::Puts);
     Ok(response)
@@ -47,7 +53,7 @@ pub(super) async fn put(call: &Call, id: DocumentId, request: Request) -> Result
 
 /// `PUT` of a document.
 pub(super) async fn update(call: &Call, id: DocumentId, request: Request) -> Result<Response, Error> {
-    let operation = read(call, OperationKind::Update, &id, request).await?;
+    let (operation, _room) = read(call, OperationKind::Update, &id, request).await?;
     let response = write(call, id, operation).await?;
     call.node.metrics().count(Metric::Updates);
     Ok(response)
@@ -66,26 +72,60 @@ pub(super) async fn remove(call: &Call, id: DocumentId) -> Result<Response, Erro
     Ok(response)
 }
 
-/// The operation in the body of a request. Its id comes from the path, whatever the body says.
+/// The operation in the body of a request, and the bytes of the budget of bodies that it takes until it is done. Its id comes from the
+/// path, whatever the body says.
 async fn read(
     call: &Call,
     kind: OperationKind,
     id: &DocumentId,
     request: Request,
-) -> Result<Operation, Error> {
+) -> Result<(Operation, BodyShare), Error> {
     let deployment = call.deployment()?;
     let kind_of_document = deployment.kind(id.document_type())?;
     let schema = Arc::clone(&kind_of_document.schema);
     let (parts, body) = request.into_parts();
-    let body = http::read_body(&parts.headers, body, call.node.settings().request_bytes_max).await?;
+    let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
     kind_of_document.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(body.len()))?;
     let options = json::ParseOptions {
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
     };
-    let id = id.clone();
-    let small = body.len() <= INLINE_BYTES_MAX;
-    let parse = move || json::parse(&body, kind, id, &schema.document_type, options);
-    if small { Ok(parse()?) } else { Ok(call.node.pool().run(parse).await??) }
+    let (body, mut room) = body.into_parts();
+    if body.len() > LARGE_BYTES_MIN {
+        call.within(room.grow(body.len().min(WORKING_BYTES_MAX))).await?;
+    }
+    let size = WorkSize::of_document(body.len());
+    let parsing = |body: Bytes| {
+        let (id, schema) = (id.clone(), Arc::clone(&schema));
+        move || json::parse(&body, kind, id, &schema.document_type, options)
+    };
+    let operation = http::within_or_pooled(&call.node, size, parsing(body.clone())).await??;
+    // A few bytes of a body may name a whole block of a tensor.
+    let more = tensor_bytes(&operation).saturating_sub(body.len());
+    if more == 0 || room.try_grow(more) {
+        return Ok((operation, room));
+    }
+    // It does not stay in memory while it waits for room.
+    drop(operation);
+    call.within(room.grow(more)).await?;
+    Ok((http::within_or_pooled(&call.node, size, parsing(body)).await??, room))
+}
+
+/// Bytes of the tensors of an operation, about.
+fn tensor_bytes(operation: &Operation) -> usize {
+    let of_tensor = |tensor: &Tensor| tensor.cells().as_bytes().len();
+    let of_value = |value: &Value| if let Value::Tensor(tensor) = value { of_tensor(tensor) } else { 0 };
+    match &operation.action {
+        Action::Put(document) => document.fields.iter().map(|(_, value)| of_value(value)).sum(),
+        Action::Update(update) => {
+            let of_change = |field: &FieldUpdate| match &field.change {
+                FieldChange::Assign(value) => of_value(value),
+                FieldChange::AddCells(tensor) => of_tensor(tensor),
+                _ => 0,
+            };
+            update.fields.iter().map(of_change).sum()
+        }
+        Action::Remove(_) => 0,
+    }
 }
 
 /// Carries the operation out.

@@ -1,21 +1,102 @@
-//! Request bodies: read up to a limit, unpacked where they came packed.
+//! Request bodies: read as fast as they come and no slower than they may, up to a limit, unpacked where they came packed.
+
+use std::ops::Deref;
+use std::time::Duration;
 
 use axum::body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::{Body as _, Bytes};
 use hyper::header::CONTENT_ENCODING;
-use libdeflater::{DecompressionError, Decompressor};
+use libdeflater::Decompressor;
+use tokio::time::Instant;
 
-use crate::Error;
+use super::budget::BodyShare;
+use crate::{Error, Node};
 
-/// The whole body, unpacked; at most `limit` bytes, packed as well as unpacked.
-pub(crate) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Error> {
-    let bytes = collect(body, limit).await?;
-    let Some(encoding) = headers.get(CONTENT_ENCODING) else { return Ok(bytes) };
+/// Bytes up to which a body is unpacked, and a document parsed, where it arrives: handing it to another thread costs more.
+const INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// The same of the text of a query, which takes longer to read.
+const INLINE_QUERY_BYTES_MAX: usize = 16 << 10;
+
+/// The size of work over the bytes of a request, and the size from which on it is done in the pool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorkSize {
+    bytes: usize,
+    inline_max: usize,
+}
+
+impl WorkSize {
+    /// The work of unpacking to so many bytes, or of parsing a document of so many.
+    pub(crate) fn of_document(bytes: usize) -> Self {
+        WorkSize { bytes, inline_max: INLINE_BYTES_MAX }
+    }
+
+    /// The work of reading the parameters or the text of a query of so many bytes.
+    pub(crate) fn of_query(bytes: usize) -> Self {
+        WorkSize { bytes, inline_max: INLINE_QUERY_BYTES_MAX }
+    }
+}
+
+/// Bytes that a body may always unpack to, however small it is packed.
+const RATIO_FREE: usize = 1 << 20;
+
+/// How many times its packed size a body may unpack to beyond [`RATIO_FREE`].
+const RATIO_MAX: usize = 100;
+
+/// Bytes that are reserved first of a body whose length is not known.
+const FIRST_STEP: usize = 16 << 10;
+
+/// The bounds of one body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyBounds {
+    /// The most bytes, as sent and unpacked.
+    pub(crate) bytes: usize,
+    /// The setting that says so.
+    pub(crate) setting: &'static str,
+    /// How far the sender may be behind the slowest rate.
+    pub(crate) patience: Duration,
+    /// Whether the bytes as sent lie in memory already, under a share of their own.
+    pub(crate) is_reserved: bool,
+}
+
+/// A body in memory, and the bytes of the budget that it takes. They are given back when it is dropped.
+pub(crate) struct ReadBody {
+    bytes: Bytes,
+    share: BodyShare,
+}
+
+impl Deref for ReadBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl ReadBody {
+    /// The bytes, and their share of the budget, which is to be kept for as long as what is made of them.
+    pub(crate) fn into_parts(self) -> (Bytes, BodyShare) {
+        (self.bytes, self.share)
+    }
+}
+
+/// The whole body, unpacked, within its bounds both packed and unpacked. A large one is unpacked in the pool.
+///
+/// # Errors
+/// It is too large, unpacks to too much, comes too slowly, breaks off, or is no gzip; there was no room for it.
+pub(crate) async fn read_body(
+    node: &Node,
+    headers: &HeaderMap,
+    body: Body,
+    bounds: BodyBounds,
+) -> Result<ReadBody, Error> {
+    let read = collect(node, body, bounds).await?;
+    let Some(encoding) = headers.get(CONTENT_ENCODING) else { return Ok(read) };
     match encoding.as_bytes() {
-        b"identity" | b"" => Ok(bytes),
-        b"gzip" | b"x-gzip" => gunzip(&bytes, limit).map(Bytes::from),
+        b"identity" | b"" => Ok(read),
+        b"gzip" | b"x-gzip" => unpacked(node, read, bounds).await,
         other => Err(Error::BadRequest(format!(
             "content-encoding '{}' is not known; send the body with gzip, or as it is",
             String::from_utf8_lossy(other)
@@ -23,48 +104,188 @@ pub(crate) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> 
     }
 }
 
-/// The whole body as it came, of at most `limit` bytes.
-pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, Error> {
-    if body.size_hint().lower() > limit as u64 {
-        return Err(Error::TooLarge { limit });
+/// The whole body as it came.
+///
+/// # Errors
+/// As [`read_body`].
+pub(crate) async fn collect(node: &Node, body: Body, bounds: BodyBounds) -> Result<ReadBody, Error> {
+    let mut share = node.bodies().share();
+    if bounds.is_reserved {
+        // There is nothing to wait for, and nothing is copied.
+        let bytes = body.collect().await.map_err(|error| Error::BadRequest(error.to_string()))?.to_bytes();
+        bounds.check(bytes.len())?;
+        return Ok(ReadBody { bytes, share });
     }
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Error::TooLarge { limit }),
-        Err(error) => Err(Error::BadRequest(format!("the request body broke off: {error}"))),
+    let told = body.size_hint();
+    if told.lower() > bounds.bytes as u64 {
+        return Err(bounds.too_large());
+    }
+    // What is told is an order of magnitude, not an amount to trust: memory is taken as bytes come.
+    let exact = told.exact().and_then(|bytes| usize::try_from(bytes).ok());
+    if exact.is_some_and(|bytes| bytes <= FIRST_STEP) {
+        share.grow(exact.unwrap_or(0)).await?;
+    }
+    let mut reader = BodyReader::new(node, body, bounds);
+    let Some(first) = reader.next().await? else { return Ok(ReadBody { bytes: Bytes::new(), share }) };
+    share.grow_to(first.len()).await?;
+    if exact == Some(first.len()) || reader.body.is_end_stream() {
+        return Ok(ReadBody { bytes: first, share });
+    }
+    let mut bytes = Vec::new();
+    append(&mut bytes, &first, &mut share, exact, bounds).await?;
+    drop(first);
+    while let Some(data) = reader.next().await? {
+        append(&mut bytes, &data, &mut share, exact, bounds).await?;
+    }
+    Ok(ReadBody { bytes: bytes.into(), share })
+}
+
+/// Appends `data`, with room for it reserved before it is taken: at first little, then twice as much each time.
+async fn append(
+    bytes: &mut Vec<u8>,
+    data: &[u8],
+    share: &mut BodyShare,
+    exact: Option<usize>,
+    bounds: BodyBounds,
+) -> Result<(), Error> {
+    let needed = bytes.len() + data.len();
+    if needed > bytes.capacity() {
+        let most = exact.unwrap_or(bounds.bytes).max(needed);
+        let room = needed.next_power_of_two().max(FIRST_STEP).min(most);
+        share.grow_to(room).await?;
+        bytes.reserve_exact(room - bytes.len());
+    }
+    bytes.extend_from_slice(data);
+    Ok(())
+}
+
+impl BodyBounds {
+    fn too_large(&self) -> Error {
+        Error::TooLarge { limit: self.bytes, setting: self.setting }
+    }
+
+    fn check(&self, bytes: usize) -> Result<(), Error> {
+        if bytes > self.bytes { Err(self.too_large()) } else { Ok(()) }
     }
 }
 
-/// Unpacks one gzip member. The length that its trailer tells is taken as a first guess, never as an amount to trust.
-fn gunzip(packed: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
-    let told = match packed.last_chunk::<4>() {
-        Some(trailer) => u32::from_le_bytes(*trailer) as usize,
-        None => 0,
-    };
-    // Deflate packs at most 1032 to 1, so that a short body cannot ask for much memory.
-    let ceiling = packed.len().saturating_mul(1032).min(limit);
-    let mut size = told.clamp(1, ceiling.max(1));
-    let mut decompressor = Decompressor::new();
-    loop {
-        let mut unpacked = vec![0; size];
-        match decompressor.gzip_decompress(packed, &mut unpacked) {
-            Ok(written) => {
-                unpacked.truncate(written);
-                return Ok(unpacked);
-            }
-            Err(DecompressionError::InsufficientSpace) if size >= limit => {
-                return Err(Error::TooLarge { limit });
-            }
-            Err(DecompressionError::InsufficientSpace) if size < ceiling => {
-                size = size.saturating_mul(2).min(ceiling);
-            }
-            Err(_) => {
-                return Err(Error::BadRequest(
-                    "the request body is not the gzip stream that content-encoding promises".to_owned(),
-                ));
+/// The pace of a body: the time that was spent waiting for its sender, less what its bytes account for at the slowest rate. Time spent on
+/// anything else, such as waiting for room, does not count.
+struct Pace {
+    /// Bytes a second.
+    rate: usize,
+    patience: Duration,
+    waited: Duration,
+    received: usize,
+}
+
+impl Pace {
+    fn new(rate: usize, bounds: BodyBounds) -> Self {
+        Pace { rate: rate.max(1), patience: bounds.patience, waited: Duration::ZERO, received: 0 }
+    }
+
+    /// The time that may still be spent waiting, if nothing comes.
+    fn left(&self) -> Duration {
+        let earned = Duration::from_secs_f64(self.received as f64 / self.rate as f64);
+        (self.patience + earned).saturating_sub(self.waited)
+    }
+
+    /// The next data of the body; `None` at its end.
+    async fn next(&mut self, body: &mut Body) -> Result<Option<Bytes>, Error> {
+        loop {
+            let began = Instant::now();
+            let Ok(frame) = tokio::time::timeout(self.left(), body.frame()).await else {
+                return Err(Error::SlowBody {
+                    received: self.received,
+                    waited: self.waited + began.elapsed(),
+                });
+            };
+            self.waited += began.elapsed();
+            let Some(frame) = frame else { return Ok(None) };
+            let frame =
+                frame.map_err(|error| Error::BadRequest(format!("the request body broke off: {error}")))?;
+            // Trailers say nothing here.
+            let Ok(data) = frame.into_data() else { continue };
+            self.received += data.len();
+            if !data.is_empty() {
+                return Ok(Some(data));
             }
         }
     }
+}
+
+/// A body that is read part by part, at least as fast as it must be, up to its limit.
+pub(crate) struct BodyReader {
+    body: Body,
+    pace: Pace,
+    bounds: BodyBounds,
+}
+
+impl BodyReader {
+    /// A reader of `body`.
+    pub(crate) fn new(node: &Node, body: Body, bounds: BodyBounds) -> Self {
+        BodyReader { body, pace: Pace::new(node.settings().limits.body_rate_min, bounds), bounds }
+    }
+
+    /// The next part; `None` at the end.
+    ///
+    /// # Errors
+    /// It is too large, comes too slowly, or breaks off.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        let data = self.pace.next(&mut self.body).await?;
+        self.bounds.check(self.pace.received)?;
+        Ok(data)
+    }
+}
+
+/// The body of `packed`, unpacked; the room that it takes is reserved before.
+async fn unpacked(node: &Node, packed: ReadBody, bounds: BodyBounds) -> Result<ReadBody, Error> {
+    let size = unpacked_size(&packed, bounds)?;
+    let ReadBody { bytes, mut share } = packed;
+    share.grow(size).await?;
+    let unpacked =
+        within_or_pooled(node, WorkSize::of_document(size), move || gunzip(&bytes, size)).await??;
+    Ok(ReadBody { bytes: unpacked.into(), share })
+}
+
+/// Runs work over the bytes of a request: here where they are few, else in the pool.
+///
+/// # Errors
+/// The pool is full.
+pub(crate) async fn within_or_pooled<T: Send + 'static>(
+    node: &Node,
+    size: WorkSize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    if size.bytes <= size.inline_max { Ok(work()) } else { node.pool().run(work).await }
+}
+
+/// The bytes that a gzip member says it unpacks to, where a body of its size may unpack to so much. What the trailer says is a bound for
+/// [`gunzip`], so that a lie costs nothing.
+fn unpacked_size(packed: &[u8], bounds: BodyBounds) -> Result<usize, Error> {
+    let Some(trailer) = packed.last_chunk::<4>() else { return Err(not_gzip()) };
+    let told = u32::from_le_bytes(*trailer) as usize;
+    bounds.check(told)?;
+    if told > RATIO_FREE && told / RATIO_MAX > packed.len() {
+        return Err(Error::Inflated { packed: packed.len(), unpacked: told, ratio: RATIO_MAX });
+    }
+    Ok(told)
+}
+
+/// Unpacks one gzip member of `size` bytes.
+fn gunzip(packed: &[u8], size: usize) -> Result<Vec<u8>, Error> {
+    // One byte where there are none: nothing can be unpacked into nothing.
+    let mut unpacked = vec![0; size.max(1)];
+    let written = Decompressor::new().gzip_decompress(packed, &mut unpacked).map_err(|_| not_gzip())?;
+    if written != size {
+        return Err(not_gzip());
+    }
+    unpacked.truncate(written);
+    Ok(unpacked)
+}
+
+fn not_gzip() -> Error {
+    Error::BadRequest("the request body is not the gzip stream that content-encoding promises".to_owned())
 }
 
 #[cfg(test)]
@@ -72,6 +293,13 @@ mod tests {
     use libdeflater::{CompressionLvl, Compressor};
 
     use super::*;
+
+    const BOUNDS: BodyBounds = BodyBounds {
+        bytes: 64 << 20,
+        setting: "request-bytes-max",
+        patience: Duration::from_secs(2),
+        is_reserved: false,
+    };
 
     fn gzip(data: &[u8]) -> Vec<u8> {
         let mut compressor = Compressor::new(CompressionLvl::default());
@@ -81,10 +309,14 @@ mod tests {
         packed
     }
 
+    fn whole(packed: &[u8], bounds: BodyBounds) -> Result<Vec<u8>, Error> {
+        gunzip(packed, unpacked_size(packed, bounds)?)
+    }
+
     #[test]
     fn unpacks_what_was_packed() {
-        for data in [&b""[..], b"x", &[7; 100_000]] {
-            assert_eq!(gunzip(&gzip(data), 1 << 20).expect("it was packed just now"), data);
+        for data in [&b""[..], b"x", &[7; 100_000], &[7; RATIO_FREE]] {
+            assert_eq!(whole(&gzip(data), BOUNDS).expect("it was packed just now"), data);
         }
     }
 
@@ -94,22 +326,64 @@ mod tests {
             let mut packed = gzip(b"a few words that are packed, a few words");
             let at = at % packed.len();
             packed[at] = byte;
-            let _ = gunzip(&packed, 1 << 16);
+            let _ = whole(&packed, BodyBounds { bytes: 1 << 16, ..BOUNDS });
         }
     }
 
     #[test]
-    fn a_bomb_ends_at_the_limit() {
-        assert!(matches!(gunzip(&gzip(&[0; 1 << 20]), 1 << 16), Err(Error::TooLarge { limit: 65536 })));
+    fn a_bomb_is_refused_before_memory_is_taken() {
+        let small = BodyBounds { bytes: 1 << 16, ..BOUNDS };
+        assert!(matches!(whole(&gzip(&[0; 1 << 20]), small), Err(Error::TooLarge { limit: 65536, .. })));
+        // 1,000 to 1, and as it comes of text.
+        let error = whole(&gzip(&vec![0; 8 << 20]), BOUNDS).expect_err("a bomb");
+        assert!(matches!(error, Error::Inflated { .. }), "{error}");
+        let mut number = 1_u32;
+        let text: Vec<u8> = std::iter::repeat_with(|| {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            b'a' + (number >> 28) as u8
+        })
+        .take(3 << 20)
+        .collect();
+        assert_eq!(whole(&gzip(&text), BOUNDS).expect("text"), text);
     }
 
     #[test]
     fn a_trailer_that_lies_is_not_believed() {
         let mut packed = gzip(&[1; 5000]);
         let end = packed.len() - 4;
-        packed[end..].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(matches!(gunzip(&packed, 1 << 20), Err(Error::BadRequest(_))));
-        assert!(matches!(gunzip(b"not gzip", 1 << 20), Err(Error::BadRequest(_))));
-        assert!(matches!(gunzip(b"", 1 << 20), Err(Error::BadRequest(_))));
+        for lie in [u32::MAX, 4999, 5001, 0, 1 << 20] {
+            packed[end..].copy_from_slice(&lie.to_le_bytes());
+            assert!(whole(&packed, BOUNDS).is_err(), "{lie}");
+        }
+        assert!(matches!(whole(b"not gzip", BOUNDS), Err(Error::BadRequest(_) | Error::TooLarge { .. })));
+        assert!(matches!(whole(b"", BOUNDS), Err(Error::BadRequest(_))));
+    }
+
+    #[test]
+    fn a_body_may_be_long_under_way_and_not_slow() {
+        // Parts that each come after a second.
+        let left_after = |part: usize, count: usize| {
+            let mut pace = Pace::new(1024, BOUNDS);
+            for _ in 0..count {
+                pace.waited += Duration::from_secs(1);
+                pace.received += part;
+            }
+            pace.left()
+        };
+        assert!(left_after(2048, 600) > BOUNDS.patience, "it makes progress, for ten minutes");
+        assert_eq!(left_after(1024, 600), BOUNDS.patience, "just as fast as it must be");
+        assert_eq!(left_after(1, 3), Duration::ZERO, "a byte a second is none");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_makes_no_progress_is_refused() {
+        let (mut sender, body) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
+        sender.send_data(Bytes::from_static(b"{")).await.expect("it is read");
+        let bounds = BodyBounds { patience: Duration::from_millis(20), ..BOUNDS };
+        let (mut body, mut pace) = (Body::new(body), Pace::new(1024, bounds));
+        assert!(pace.next(&mut body).await.is_ok_and(|data| data.is_some()));
+        let error = pace.next(&mut body).await.expect_err("nothing more comes");
+        assert!(matches!(error, Error::SlowBody { received: 1, .. }), "{error}");
+        assert_eq!(error.status(), hyper::StatusCode::REQUEST_TIMEOUT);
     }
 }

@@ -13,6 +13,9 @@ use libdeflater::{CompressionLvl, Compressor};
 /// Answers up to this many bytes go as they are: they fit a packet, and packing costs more than it saves.
 const PLAIN_BYTES_MAX: u64 = 1200;
 
+/// Answers up to this many bytes are packed where they are: more would hold up the threads that wait for sockets.
+const INLINE_BYTES_MAX: usize = 64 << 10;
+
 /// Packs the answer where the request accepts gzip.
 pub(crate) async fn compress_response(request: Request, next: Next) -> Response {
     let accepted = accepts_gzip(request.headers());
@@ -31,16 +34,27 @@ pub(crate) async fn pack(response: Response) -> Response {
     let Ok(plain) = body.collect().await.map(|collected| collected.to_bytes()) else {
         return Response::from_parts(parts, Body::empty());
     };
-    let mut compressor = Compressor::new(level());
-    let mut packed = vec![0; compressor.gzip_compress_bound(plain.len())];
-    let Ok(written) = compressor.gzip_compress(&plain, &mut packed) else {
-        return Response::from_parts(parts, Body::from(plain));
+    let packed = if plain.len() <= INLINE_BYTES_MAX {
+        gzip(&plain)
+    } else {
+        let copy = plain.clone();
+        // The task is neither cancelled nor panics; if it did, the answer goes as it is.
+        tokio::task::spawn_blocking(move || gzip(&copy)).await.unwrap_or(None)
     };
-    packed.truncate(written);
+    let Some(packed) = packed else { return Response::from_parts(parts, Body::from(plain)) };
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     parts.headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(packed))
+}
+
+/// The bytes packed; `None` where that does not work.
+fn gzip(plain: &[u8]) -> Option<Vec<u8>> {
+    let mut compressor = Compressor::new(level());
+    let mut packed = vec![0; compressor.gzip_compress_bound(plain.len())];
+    let written = compressor.gzip_compress(plain, &mut packed).ok()?;
+    packed.truncate(written);
+    Some(packed)
 }
 
 /// The level that packs fastest and still packs: what the library calls the fastest stores bytes as they are.

@@ -6,6 +6,8 @@ use hyper::body::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::budget::BodyShare;
+
 /// A value as it travels.
 ///
 /// # Errors
@@ -24,11 +26,13 @@ pub(crate) struct Frames {
     read: Vec<u8>,
     /// The most bytes of one value.
     limit: usize,
+    /// The bytes of the budget of bodies that the longest value so far takes, where it comes from whom anybody can be.
+    share: Option<BodyShare>,
 }
 
 impl Frames {
-    pub(crate) fn new(body: Body, limit: usize) -> Self {
-        Frames { body, read: Vec::new(), limit }
+    pub(crate) fn new(body: Body, limit: usize, share: Option<BodyShare>) -> Self {
+        Frames { body, read: Vec::new(), limit, share }
     }
 
     /// The next value; `None` at the end.
@@ -50,6 +54,10 @@ impl Frames {
             match self.body.frame().await {
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
+                        let room = self.read.len() + data.len();
+                        if let Some(share) = &mut self.share {
+                            share.grow_to(room).await.map_err(|error| error.to_string())?;
+                        }
                         self.read.extend_from_slice(data);
                     }
                 }
@@ -63,22 +71,26 @@ impl Frames {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::budget::BodyBudget;
     use super::*;
 
     #[tokio::test]
     async fn values_come_out_as_they_went_in() {
         let all: Vec<u8> =
             ["one", "", "three"].iter().flat_map(|text| frame(text).expect("a text").to_vec()).collect();
-        let mut frames = Frames::new(Body::from(all.clone()), 100);
+        let budget = BodyBudget::new(1000, Duration::ZERO);
+        let mut frames = Frames::new(Body::from(all.clone()), 100, Some(budget.share()));
         for text in ["one", "", "three"] {
             assert_eq!(frames.next::<String>().await, Ok(Some(text.to_owned())));
         }
         assert_eq!(frames.next::<String>().await, Ok(None));
-        let mut broken = Frames::new(Body::from(all[..all.len() - 1].to_vec()), 100);
+        let mut broken = Frames::new(Body::from(all[..all.len() - 1].to_vec()), 100, Some(budget.share()));
         assert!(broken.next::<String>().await.is_ok());
         assert!(broken.next::<String>().await.is_ok());
         assert!(broken.next::<String>().await.is_err());
-        let mut long = Frames::new(Body::from(vec![255; 8]), 100);
+        let mut long = Frames::new(Body::from(vec![255; 8]), 100, Some(budget.share()));
         assert!(long.next::<String>().await.is_err());
     }
 }

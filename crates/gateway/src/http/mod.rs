@@ -1,18 +1,21 @@
 //! HTTP itself: connections, bodies, compression, and the parts of a request that several endpoints read.
 
 mod body;
+mod budget;
 mod compression;
+mod connections;
 mod frames;
 mod parameters;
 mod server;
 mod tls;
 
-pub(crate) use body::{collect, read_body};
+pub(crate) use body::{BodyBounds, BodyReader, ReadBody, WorkSize, collect, read_body, within_or_pooled};
+pub(crate) use budget::{BodyBudget, BodyShare};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{Frames, frame};
 pub(crate) use parameters::{Parameters, form_encode, percent_decode};
 pub(crate) use server::serve_with;
-pub use server::{Answers, routed, serve};
+pub use server::{Answers, PortLimits, routed, serve};
 pub(crate) use tls::acceptor;
 
 use axum::response::Response;

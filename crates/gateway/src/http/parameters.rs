@@ -14,12 +14,36 @@ pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     /// Those of a query string or a form: `name=value` joined by `&`, percent-encoded, `+` for a space.
-    pub(crate) fn parse(text: &str) -> Self {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+    ///
+    /// # Errors
+    /// [`Error::TooManyParameters`] beyond `most`; no more are read then.
+    pub(crate) fn parse(text: &str, most: usize) -> Result<Self, Error> {
+        Parameters::default().and(text, most)
+    }
+
+    /// These, and after them those of another text.
+    ///
+    /// # Errors
+    /// [`Error::TooManyParameters`] beyond `most` together.
+    pub(crate) fn and(mut self, text: &str, most: usize) -> Result<Self, Error> {
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            if self.0.len() == most {
+                return Err(Error::TooManyParameters { most });
+            }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (form_decode(name), form_decode(value))
-        });
-        Parameters(pairs.collect())
+            self.0.push((form_decode(name), form_decode(value)));
+        }
+        Ok(self)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them, with what they own.
+    pub(crate) fn into_pairs(self) -> impl Iterator<Item = (String, String)> {
+        self.0.into_iter()
     }
 
     /// All of them.
@@ -95,7 +119,8 @@ mod tests {
 
     #[test]
     fn forms() {
-        let parameters = Parameters::parse("a=1&b=x+y%2Bz&nocache&a=2&c=%C3%A6&d=é&e=%ff");
+        let parse = |text: &str| Parameters::parse(text, 10).expect("there are few");
+        let parameters = parse("a=1&b=x+y%2Bz&nocache&a=2&c=%C3%A6&d=é&e=%ff");
         assert_eq!(parameters.get("a"), Some("2"));
         assert_eq!(parameters.get("b"), Some("x y+z"));
         assert_eq!(parameters.get("nocache"), Some(""));
@@ -103,7 +128,18 @@ mod tests {
         assert_eq!(parameters.get("d"), Some("é"));
         assert_eq!(parameters.get("e"), Some("\u{fffd}"));
         let pairs = [("a.b", "x y+z&ä"), ("c", "")];
-        let read = Parameters::parse(&form_encode(pairs.into_iter()));
+        let read = parse(&form_encode(pairs.into_iter()));
         assert_eq!(read.iter().collect::<Vec<_>>(), pairs);
+    }
+
+    #[test]
+    fn there_are_only_so_many() {
+        let text = |count: usize| "a=1&".repeat(count);
+        assert_eq!(Parameters::parse(&text(1000), 1000).expect("not too many").len(), 1000);
+        let error = Parameters::parse(&text(1001), 1000).expect_err("one too many");
+        assert!(matches!(error, Error::TooManyParameters { most: 1000 }), "{error}");
+        let half = || Parameters::parse(&text(500), 1000).expect("not too many");
+        assert_eq!(half().and(&text(500), 1000).expect("not too many").len(), 1000);
+        assert!(half().and(&text(501), 1000).is_err(), "line and form count together");
     }
 }

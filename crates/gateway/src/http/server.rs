@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -19,16 +20,45 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
+use super::connections::{Activity, ConnectionPlace, OpenConnections, Watched};
+use crate::RequestLimits;
 use crate::access_log::Peer;
 
 /// Bytes of the head of a request: request line and headers.
-const HEAD_BYTES_MAX: usize = 512 << 10;
+const HEAD_BYTES_MAX: usize = 128 << 10;
 
-/// Requests that one HTTP/2 connection may have under way.
-const STREAMS_MAX: u32 = 1024;
+/// Bytes of a body that a client may send over HTTP/2 before the server has read them: of one request, and of all on a connection.
+const WINDOW: (u32, u32) = (256 << 10, 1 << 20);
 
-/// Time that a client has for a TLS handshake, or the head of a request.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How often an HTTP/2 connection is asked whether its client is still there, and how long an answer may take.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+
+/// Requests that one HTTP/2 connection of another node may have under way.
+const NODE_STREAMS_MAX: u32 = 1024;
+
+/// The bounds of a port's connections.
+#[derive(Clone)]
+pub struct PortLimits {
+    pub(crate) connections: Arc<OpenConnections>,
+    /// Requests that one HTTP/2 connection may have under way.
+    pub(crate) streams_max: u32,
+    /// The time that a client has for a TLS handshake, its first request, or the head of any.
+    pub(crate) head_patience: Duration,
+    /// The time that a connection stays open without a request.
+    pub(crate) idle: Duration,
+}
+
+impl PortLimits {
+    /// The limits that the settings give each port.
+    pub fn new(limits: &RequestLimits) -> Self {
+        PortLimits {
+            connections: OpenConnections::new(limits.connections_max, limits.connections_per_address_max),
+            streams_max: limits.streams_max,
+            head_patience: limits.head_patience,
+            idle: limits.connection_idle,
+        }
+    }
+}
 
 /// What answers the requests of a port; it always does.
 pub trait Answers:
@@ -53,12 +83,13 @@ pub fn routed(router: Router) -> TowerToHyperService<Router> {
 pub async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
+    limits: PortLimits,
     service: impl Answers,
     stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
     let (_, handed) = mpsc::channel(1);
-    serve_with(listener, handed, tls, service, stop, drain).await;
+    serve_with(listener, handed, tls, limits, service, stop, drain).await;
 }
 
 /// The same, and over connections that nodes of the cluster have made elsewhere and that are `handed` in.
@@ -66,6 +97,7 @@ pub(crate) async fn serve_with(
     listener: TcpListener,
     mut handed: mpsc::Receiver<Connection>,
     tls: Option<TlsAcceptor>,
+    limits: PortLimits,
     service: impl Answers,
     mut stop: watch::Receiver<bool>,
     drain: Duration,
@@ -75,14 +107,21 @@ pub(crate) async fn serve_with(
         tokio::select! {
             () = stopped(&mut stop) => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => accept(stream, address, tls.clone(), service.clone(), &graceful),
+                Ok((stream, address)) => match limits.connections.admit(address.ip()) {
+                    Some(place) => {
+                        let client = Client { address, place, limits: limits.clone() };
+                        accept(stream, client, tls.clone(), service.clone(), &graceful);
+                    }
+                    // It is counted, and the client sees that the connection has ended.
+                    None => tracing::debug!(%address, "a connection more than there may be was closed"),
+                },
                 Err(error) => {
                     // Out of file descriptors, mostly: connections that end will free some.
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
-            Some(connection) = handed.recv() => take(connection, service.clone(), &graceful),
+            Some(connection) = handed.recv() => take(connection, &limits, service.clone(), &graceful),
         }
     }
     drop((listener, handed));
@@ -96,55 +135,84 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
+/// A client that has connected.
+struct Client {
+    address: SocketAddr,
+    place: ConnectionPlace,
+    limits: PortLimits,
+}
+
 fn accept(
     stream: TcpStream,
-    address: SocketAddr,
+    client: Client,
     tls: Option<TlsAcceptor>,
     service: impl Answers,
     graceful: &GracefulShutdown,
 ) {
+    let Client { address, place, limits } = client;
     let peer = Peer { address, tls: tls.is_some(), is_node: false };
     // Without it small answers would wait for acknowledgements of earlier ones; a failure costs only that.
     let _ = stream.set_nodelay(true);
     let watcher = graceful.watcher();
     tokio::spawn(async move {
+        let _place = place;
         match tls {
-            None => connection(stream, peer, service, watcher).await,
-            Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => connection(stream, peer, service, watcher).await,
-                Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-                Err(_) => tracing::debug!("a TLS handshake took too long"),
-            },
+            None => connection(stream, peer, limits, service, watcher).await,
+            Some(acceptor) => {
+                match tokio::time::timeout(limits.head_patience, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => connection(stream, peer, limits, service, watcher).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                    Err(_) => tracing::debug!("a TLS handshake took too long"),
+                }
+            }
         }
     });
 }
 
 /// Serves a node of the cluster, which has shown its certificate.
-fn take(stream: Connection, service: impl Answers, graceful: &GracefulShutdown) {
+fn take(stream: Connection, limits: &PortLimits, service: impl Answers, graceful: &GracefulShutdown) {
     let Ok(address) = stream.get_ref().0.peer_addr() else { return };
     let peer = Peer { address, tls: true, is_node: true };
-    tokio::spawn(connection(stream, peer, service, graceful.watcher()));
+    let limits = PortLimits { streams_max: NODE_STREAMS_MAX, ..limits.clone() };
+    tokio::spawn(connection(stream, peer, limits, service, graceful.watcher()));
 }
 
-async fn connection<S>(stream: S, peer: Peer, service: impl Answers, watcher: Watcher)
+async fn connection<S>(stream: S, peer: Peer, limits: PortLimits, service: impl Answers, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES_MAX);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_patience)
+        .max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
+        .max_concurrent_streams(limits.streams_max)
         .max_header_list_size(HEAD_BYTES_MAX as u32)
-        .initial_stream_window_size(1 << 20)
-        .initial_connection_window_size(8 << 20);
+        .keep_alive_interval(KEEP_ALIVE.0)
+        .keep_alive_timeout(KEEP_ALIVE.1)
+        .initial_stream_window_size(WINDOW.0)
+        .initial_connection_window_size(WINDOW.1);
+    let activity = Arc::new(Activity::default());
+    let stream = Watched { stream, activity: Arc::clone(&activity) };
+    let noted = Arc::clone(&activity);
     let service = service_fn(move |mut request: Request<Incoming>| {
+        let under_way = noted.begin();
         request.extensions_mut().insert(peer);
-        service.call(request)
+        let answer = service.call(request);
+        async move { Ok::<_, Infallible>(under_way.until_answered(answer.await?)) }
     });
-    let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(served).await {
-        tracing::debug!(%error, "a connection ended with an error");
+    let served = watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
+    tokio::select! {
+        served = served => if let Err(error) = served {
+            tracing::debug!(%error, "a connection ended with an error");
+        },
+        // Other nodes keep their connections for the next request.
+        () = activity.idle(limits.head_patience, limits.idle), if !peer.is_node => {
+            tracing::debug!("a connection without a request was closed");
+        }
     }
 }

@@ -9,23 +9,35 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use hyper::header::RETRY_AFTER;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::{Error, Node, http};
+use crate::http::{self, ReadBody};
+use crate::{Error, Node};
 
 /// The versions of the protocol that are spoken, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// A message: a request, or without an `id` a notification.
 #[derive(Deserialize)]
-struct Message {
+struct Message<'m> {
     jsonrpc: String,
-    id: Option<Value>,
+    #[serde(borrow)]
+    id: Option<&'m RawValue>,
     method: String,
-    #[serde(default)]
-    params: Value,
+    /// As it came: a list of millions of numbers makes no values here.
+    #[serde(borrow)]
+    params: Option<&'m RawValue>,
+}
+
+/// What a client says of itself, as far as it counts here.
+#[derive(Deserialize)]
+struct Asked {
+    #[serde(rename = "protocolVersion")]
+    version: String,
 }
 
 /// Why a message is not answered with a result.
@@ -50,33 +62,38 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
     let body = match body(&node, request).await {
         Ok(body) => body,
         Err(error) => {
-            return http::json(error.kind().status(), &json!({ "message": error.to_string() }));
+            let mut response = http::json(error.status(), &json!({ "message": error.to_string() }));
+            response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
+            return response;
         }
     };
-    let message: Message = match serde_json::from_slice(&body) {
+    let message: Message<'_> = match serde_json::from_slice(&body) {
         Ok(message) => message,
         Err(error) => {
             let code = if error.is_data() { Refusal::NO_REQUEST } else { Refusal::NOT_JSON };
-            return refused(&Value::Null, &Refusal::new(code, format!("no JSON-RPC request: {error}")));
+            return refused(None, &Refusal::new(code, format!("no JSON-RPC request: {error}")));
         }
     };
-    let Some(id) = message.id.clone() else {
+    let Some(id) = message.id else {
         // A notification: there is nothing to say to it.
         return http::answer(StatusCode::ACCEPTED, "application/json", Vec::new());
     };
+    if id.get().starts_with(['{', '[']) {
+        return refused(None, &Refusal::new(Refusal::NO_REQUEST, "'id' is a text or a number"));
+    }
     match answer(&node, message).await {
         Ok(result) => http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "result": result })),
-        Err(refusal) => refused(&id, &refusal),
+        Err(refusal) => refused(Some(id), &refusal),
     }
 }
 
-fn refused(id: &Value, Refusal { code, message }: &Refusal) -> Response {
+fn refused(id: Option<&RawValue>, Refusal { code, message }: &Refusal) -> Response {
     let error = json!({ "code": code, "message": message });
     http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "error": error }))
 }
 
 /// The body of a request that may be made here.
-async fn body(node: &Arc<Node>, request: Request) -> Result<Vec<u8>, Error> {
+async fn body(node: &Arc<Node>, request: Request) -> Result<ReadBody, Error> {
     if !node.deployments().current()?.application.container.assistants {
         return Err(Error::NotFound(
             "there is no search for assistants: add <handler id='ai.vespa.mcp.McpRequestHandler'> to the container in services.xml"
@@ -87,17 +104,18 @@ async fn body(node: &Arc<Node>, request: Request) -> Result<Vec<u8>, Error> {
         return Err(Error::MethodNotAllowed { method: request.method().to_string(), allowed: "POST" });
     }
     let (parts, body) = request.into_parts();
-    Ok(http::read_body(&parts.headers, body, node.settings().request_bytes_max).await?.into())
+    http::read_body(node, &parts.headers, body, node.query_bounds()).await
 }
 
-async fn answer(node: &Arc<Node>, message: Message) -> Result<Value, Refusal> {
+async fn answer(node: &Arc<Node>, message: Message<'_>) -> Result<Value, Refusal> {
     if message.jsonrpc != "2.0" {
         return Err(Refusal::new(Refusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
     }
     match message.method.as_str() {
         "initialize" => {
-            let asked = message.params.get("protocolVersion").and_then(Value::as_str);
-            let version = VERSIONS.into_iter().find(|version| Some(*version) == asked).unwrap_or(VERSIONS[0]);
+            let asked = message.params.and_then(|params| serde_json::from_str::<Asked>(params.get()).ok());
+            let asked = asked.map(|asked| asked.version).unwrap_or_default();
+            let version = VERSIONS.into_iter().find(|version| *version == asked).unwrap_or(VERSIONS[0]);
             Ok(json!({
                 "protocolVersion": version,
                 "capabilities": { "tools": {} },

@@ -1,23 +1,26 @@
 //! What assistants can ask for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use http_body_util::BodyExt;
 use hyper::header::CONTENT_TYPE;
 use millrace_schema::{InputType, Schema};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::Refusal;
-use crate::{Node, http, search_api};
+use crate::{Node, search_api};
 
 /// Calls of a tool.
 #[derive(Deserialize)]
-struct Call {
+struct Call<'c> {
     name: String,
-    #[serde(default)]
-    arguments: Map<String, Value>,
+    #[serde(borrow)]
+    arguments: Option<&'c RawValue>,
 }
 
 /// The tools, as they are listed.
@@ -48,15 +51,17 @@ pub(super) fn all() -> Value {
 }
 
 /// The result of a call.
-pub(super) async fn call(node: &Arc<Node>, parameters: Value) -> Result<Value, Refusal> {
+pub(super) async fn call(node: &Arc<Node>, parameters: Option<&RawValue>) -> Result<Value, Refusal> {
     let wrong = |message: String| Refusal::new(Refusal::WRONG_PARAMETERS, message);
-    let Call { name, arguments } = serde_json::from_value(parameters)
+    let parameters = parameters.map_or("null", RawValue::get);
+    let Call { name, arguments } = serde_json::from_str(parameters)
         .map_err(|error| wrong(format!("a call has the name of a tool and its arguments: {error}")))?;
     match name.as_str() {
         "getSchemas" => {
             let deployment = node.deployments().current().map_err(|error| wrong(error.to_string()))?;
             let schemas = deployment.application.schemas.values();
-            Ok(content(&Value::Array(schemas.map(|schema| described(schema)).collect()), false))
+            let described: Value = schemas.map(|schema| described(schema)).collect();
+            Ok(content(&described.to_string(), false))
         }
         "executeQuery" => {
             let (answer, is_error) = query(node, arguments).await.map_err(wrong)?;
@@ -66,15 +71,30 @@ pub(super) async fn call(node: &Arc<Node>, parameters: Value) -> Result<Value, R
     }
 }
 
-fn content(answer: &Value, is_error: bool) -> Value {
-    json!({ "content": [{ "type": "text", "text": answer.to_string() }], "isError": is_error })
+fn content(answer: &str, is_error: bool) -> Value {
+    json!({ "content": [{ "type": "text", "text": answer }], "isError": is_error })
+}
+
+/// The arguments of executeQuery.
+type Arguments<'a> = BTreeMap<String, &'a RawValue>;
+
+/// The entries of an object, at most as many as a request may have parameters.
+fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, String> {
+    let commas = object.bytes().filter(|byte| *byte == b',').count();
+    // Each entry but the first comes after a comma; those in lists and texts are looked at only where there are many.
+    if commas >= most {
+        millrace_query::flatten(object.as_bytes(), most).map_err(|error| error.to_string())?;
+    }
+    serde_json::from_str(object).map_err(|error| error.to_string())
 }
 
 /// What `/search/` answers to the query, and whether it is refused.
-async fn query(node: &Arc<Node>, mut arguments: Map<String, Value>) -> Result<(Value, bool), String> {
-    let mut asked = match arguments.remove("parameters") {
-        None => Map::new(),
-        Some(Value::Object(parameters)) => parameters,
+async fn query(node: &Arc<Node>, arguments: Option<&RawValue>) -> Result<(String, bool), String> {
+    let most = node.settings().limits.parameters_max;
+    let mut arguments = entries(arguments.map_or("{}", RawValue::get), most)?;
+    let mut asked = match arguments.remove("parameters").map(RawValue::get) {
+        None => Arguments::new(),
+        Some(parameters) if parameters.starts_with('{') => entries(parameters, most)?,
         Some(_) => return Err("'parameters' is an object, as in {\"hits\": 5}".to_owned()),
     };
     for (argument, parameter) in [("yql", "yql"), ("groupname", "streaming.groupname")] {
@@ -85,16 +105,18 @@ async fn query(node: &Arc<Node>, mut arguments: Map<String, Value>) -> Result<(V
             "executeQuery has no argument '{unknown}'; there are yql, groupname and parameters"
         ));
     }
+    let body = serde_json::to_vec(&asked).map_err(|error| error.to_string())?;
     let request = Request::post("/search/")
         .header(CONTENT_TYPE, "application/json")
-        .body(Body::from(Value::Object(asked).to_string()))
+        .body(Body::from(body))
         .map_err(|error| error.to_string())?;
     let response = search_api::handle(State(Arc::clone(node)), request).await;
     let is_error = !response.status().is_success();
-    let body = http::collect(response.into_body(), usize::MAX).await.map_err(|error| error.to_string())?;
-    let answer = serde_json::from_slice(&body)
+    // It lies in memory.
+    let body = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+    let answer: &RawValue = serde_json::from_slice(&body)
         .map_err(|_| "the result is not JSON: leave out presentation.format".to_owned())?;
-    Ok((answer, is_error))
+    Ok((answer.get().to_owned(), is_error))
 }
 
 /// A schema, as far as queries are concerned.

@@ -9,7 +9,7 @@ use millrace_rules::{Rewriting, RuleBase, Step};
 use millrace_schema::did_you_mean;
 
 use super::sources::Reached;
-use crate::{Deployment, Error, Node};
+use crate::{Deployment, Error, Node, http};
 
 /// The level from which the trace tells of each rule that was carried out; below, of what came of all.
 const RULES_LEVEL: u64 = 2;
@@ -27,7 +27,9 @@ pub(super) async fn query(
     parameters: BTreeMap<String, String>,
     limits: Limits,
 ) -> Result<Rewritten, Error> {
-    let query = Query::from_parameters(parameters, &limits)?;
+    let size = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let parse = move || Query::from_parameters(parameters, &limits);
+    let query = http::within_or_pooled(node, http::WorkSize::of_query(size), parse).await??;
     let Some(base) = base_of(deployment, &query)? else {
         return Ok(Rewritten { query, told: Arc::default() });
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract;
@@ -82,14 +82,19 @@ pub(super) async fn answer(
     }
     // Whoever asks looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
-    let mut asks = Frames::new(request.into_body(), MESSAGE_BYTES_MAX);
+    let mut asks = Frames::new(request.into_body(), MESSAGE_BYTES_MAX, Some(node.bodies().share()));
     let begin: Option<Begin> = asks.next().await.map_err(unreadable)?;
     let begin = begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
     let buckets = begin.buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>()?;
     let caller = Caller::default();
     let gone = Arc::clone(&caller.gone);
     // Whoever asked has looked after the limits.
-    let limits = Limits { max_hits: usize::MAX, max_offset: usize::MAX, ..Limits::default() };
+    let limits = Limits {
+        max_hits: usize::MAX,
+        max_offset: usize::MAX,
+        max_timeout: Duration::MAX,
+        ..Limits::default()
+    };
     let Rewritten { query, told } = rewrite::query(node, &deployment, begin.parameters, limits).await?;
     let query = Arc::new(query);
     let until = started + query.timeout;

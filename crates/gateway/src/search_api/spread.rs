@@ -247,7 +247,7 @@ async fn begin(
         let body = body.map_err(|error| broke_off(address, &error.to_string()))?;
         return Err(Error::Remote { status, message: String::from_utf8_lossy(&body).into_owned() });
     }
-    Ok((asks, Frames::new(answer.into_body(), MESSAGE_BYTES_MAX)))
+    Ok((asks, Frames::new(answer.into_body(), MESSAGE_BYTES_MAX, None)))
 }
 
 async fn reply_of(address: &str, replies: &mut Frames) -> Result<Reply, Error> {
@@ -276,5 +276,11 @@ pub(super) fn forwarded(query: &Query, mut headers: HeaderMap, left: Duration) -
         serde_json::to_vec(&with_timeout(query, left)).map_err(|error| Error::Internal(error.to_string()))?;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.remove(CONTENT_ENCODING);
-    Ok(Forwarded { method: Method::POST, target: "/search/".to_owned(), headers, body: body.into() })
+    Ok(Forwarded {
+        method: Method::POST,
+        target: "/search/".to_owned(),
+        headers,
+        body: body.into(),
+        room: None,
+    })
 }

@@ -7,7 +7,7 @@ mod ignore;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Cursor, Read};
+use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::Error;
@@ -30,11 +30,21 @@ const DEPTH_MAX: usize = 32;
 
 /// Reads a zip archive.
 pub(crate) fn from_zip(archive: &[u8]) -> Result<Files, Error> {
-    let mut zip = zip::ZipArchive::new(Cursor::new(archive))
+    unzipped(Cursor::new(archive), archive.len() as u64)
+}
+
+/// Reads a zip archive in a file.
+pub(crate) fn from_zip_file(archive: &fs::File) -> Result<Files, Error> {
+    let bytes = bytes_of(archive)?;
+    unzipped(BufReader::new(archive), bytes)
+}
+
+fn unzipped(archive: impl Read + Seek, bytes: u64) -> Result<Files, Error> {
+    let mut zip = zip::ZipArchive::new(archive)
         .map_err(|error| Error::Package(format!(
             "this is no zip archive ({error}): send one of the directory that has services.xml, as 'millrace deploy DIRECTORY' does"
         )))?;
-    let mut files = Collected::new(archive.len());
+    let mut files = Collected::new(bytes);
     for index in 0..zip.len() {
         let entry = zip
             .by_index(index)
@@ -56,10 +66,26 @@ pub(crate) fn from_zip(archive: &[u8]) -> Result<Files, Error> {
 
 /// Reads a gzipped tar archive.
 pub(crate) fn from_tar_gz(archive: &[u8]) -> Result<Files, Error> {
+    untarred(archive, archive.len() as u64)
+}
+
+/// Reads a tar archive compressed by gzip, in a file.
+pub(crate) fn from_tar_gz_file(mut archive: &fs::File) -> Result<Files, Error> {
+    let bytes = bytes_of(archive)?;
+    archive.seek(SeekFrom::Start(0)).map_err(|error| Error::Package(format!("read the archive: {error}")))?;
+    untarred(BufReader::new(archive), bytes)
+}
+
+fn bytes_of(archive: &fs::File) -> Result<u64, Error> {
+    let metadata = archive.metadata();
+    Ok(metadata.map_err(|error| Error::Package(format!("read the archive: {error}")))?.len())
+}
+
+fn untarred(archive: impl BufRead, bytes: u64) -> Result<Files, Error> {
     let broken = |error: std::io::Error| Error::Package(format!("read the tar archive: {error}"));
-    let mut files = Collected::new(archive.len());
+    let mut files = Collected::new(bytes);
     // Headers and skipped entries are unpacked too, so the whole stream is bounded, not only what is kept.
-    let stream = flate2::read::MultiGzDecoder::new(archive).take(files.left.saturating_add(UNPACKED_FREE));
+    let stream = flate2::bufread::MultiGzDecoder::new(archive).take(files.left.saturating_add(UNPACKED_FREE));
     let mut tar = tar::Archive::new(stream);
     for entry in tar.entries().map_err(broken)? {
         let entry = entry.map_err(broken)?;
@@ -139,8 +165,8 @@ struct Collected {
 }
 
 impl Collected {
-    fn new(archive_size: usize) -> Self {
-        let by_ratio = (archive_size as u64).saturating_mul(RATIO_MAX);
+    fn new(archive_bytes: u64) -> Self {
+        let by_ratio = archive_bytes.saturating_mul(RATIO_MAX);
         Collected { files: Files::new(), left: BYTES_MAX.min(UNPACKED_FREE.max(by_ratio)) }
     }
 

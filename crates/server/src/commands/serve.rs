@@ -12,6 +12,7 @@ use millrace_gateway::{Node, Server};
 use millrace_membership::rest::{self, Alone};
 use millrace_membership::{BucketFigures, NodeFigures};
 use millrace_schema::Draft;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -24,6 +25,9 @@ use crate::settings::{Resolved, ServeArguments};
 /// as safe to end as when power fails.
 const UNHEARD: Duration = Duration::from_secs(2);
 
+/// Threads for what the nodes of a cluster say to each other and to coordination.
+const MEMBERSHIP_THREADS: usize = 2;
+
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     let Resolved { mut settings, app, cluster, passed_over, log } = arguments.resolve()?;
@@ -35,6 +39,8 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         );
     }
     settings.open_files_max = file_limit::raise();
+    // As many as a quarter of the files that the process may open: segments have a half.
+    settings.limits.connections_max = settings.limits.connections_max.min(settings.open_files_max / 2);
     let workers = settings.threads;
     settings.trust = cluster.as_ref().map(ClusterSettings::trust).transpose()?.flatten();
     if cluster.is_none() {
@@ -42,28 +48,39 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     }
     let node = Node::open(settings)?;
     let package = app.map(|path| Package::read(path, &node)).transpose()?;
-    let runtime = millrace_gateway::runtime(workers, "serve").map_err(Error::Runtime)?;
+    // Requests of clients have threads of their own. Leases, votes and other nodes have others, which nothing that a client sends can hold up.
+    let requests = millrace_gateway::runtime(workers, "serve").map_err(Error::Runtime)?;
+    let membership = millrace_gateway::runtime(MEMBERSHIP_THREADS, "member").map_err(Error::Runtime)?;
+    let serving = requests.handle().clone();
     let outcome = match &cluster {
         None => package.map_or(Ok(()), |package| package.deploy(&node)).and_then(|()| {
-            runtime.block_on(async {
-                let server = Server::bind(Arc::clone(&node)).await?;
+            membership.block_on(async {
+                let server = bind(&serving, &node).await?;
                 let (data, _) = server.addresses().map_err(Error::Runtime)?;
-                serve(server.beside(Router::new(), alone(&node, data)), None).await
+                serve(&serving, server.beside(Router::new(), alone(&node, data)), None).await
             })
         }),
-        Some(settings) => runtime.block_on(async {
-            let server = Server::bind(Arc::clone(&node)).await?;
+        Some(settings) => membership.block_on(async {
+            let server = bind(&serving, &node).await?;
             let (data, _) = server.addresses().map_err(Error::Runtime)?;
-            let member = ClusterNode::join(&node, settings, data, server.intake()).await?;
+            let member = Arc::new(ClusterNode::join(&node, settings, data, server.intake()).await?);
             if let Some(Package { path, draft }) = package {
                 member.publish_first(&node, path, draft).await?;
             }
             let (of_data, of_config) = member.routers(&node);
-            serve(server.beside(of_data, of_config), Some(&member)).await
+            serve(&serving, server.beside(of_data, of_config), Some(member)).await
         }),
     };
-    runtime.shutdown_timeout(UNHEARD);
+    requests.shutdown_timeout(UNHEARD);
+    membership.shutdown_timeout(UNHEARD);
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// The ports, bound where their requests are served.
+async fn bind(serving: &Handle, node: &Arc<Node>) -> Result<Server, Error> {
+    let node = Arc::clone(node);
+    let bound = serving.spawn(async move { Server::bind(node).await }).await;
+    Ok(bound.map_err(|error| Error::Runtime(error.into()))??)
 }
 
 fn log_to_standard_error(filter: &str) -> Result<(), Error> {
@@ -99,12 +116,13 @@ impl Package {
 }
 
 /// Serves until a signal says to stop.
-async fn serve(server: Server, member: Option<&ClusterNode>) -> Result<(), Error> {
+async fn serve(serving: &Handle, server: Server, member: Option<Arc<ClusterNode>>) -> Result<(), Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let (data, config) = server.addresses().map_err(Error::Runtime)?;
     eprintln!("millrace: documents and queries at {data}, deployment at {config}");
-    let stop = async {
+    let leaving = member.clone();
+    let stop = async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
@@ -114,13 +132,13 @@ async fn serve(server: Server, member: Option<&ClusterNode>) -> Result<(), Error
         }
     };
     // Requests under way may still need the others, and the others this node.
-    let leave = async {
-        if let Some(member) = member {
+    let leave = async move {
+        if let Some(member) = leaving {
             member.leave().await;
         }
     };
-    server.run_and_leave(stop, leave).await;
-    Ok(())
+    let served = serving.spawn(server.run_and_leave(stop, leave)).await;
+    served.map_err(|error| Error::Runtime(error.into()))
 }
 
 /// The endpoints that show a node in no cluster as Vespa shows a cluster.

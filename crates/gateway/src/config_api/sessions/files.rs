@@ -1,0 +1,126 @@
+//! The files of a session, on disk.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::DiskShare;
+use crate::Error;
+
+/// The files of a package by path, in memory.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
+/// The files of a package by path, each in a file whose name is a number. They go when this is dropped.
+pub(crate) struct SessionFiles {
+    directory: PathBuf,
+    share: DiskShare,
+    by_path: BTreeMap<String, StoredFile>,
+    /// Files written so far.
+    written: u64,
+}
+
+#[derive(Clone, Copy)]
+struct StoredFile {
+    number: u64,
+    bytes: u64,
+}
+
+impl SessionFiles {
+    /// Writes all files of a package into a new directory.
+    ///
+    /// # Errors
+    /// They do not fit into what all sessions may take, or cannot be written.
+    pub(super) fn write_all(directory: &Path, share: DiskShare, files: &Files) -> Result<Self, Error> {
+        std::fs::create_dir(directory).map_err(failed)?;
+        let directory = directory.to_owned();
+        let mut stored = SessionFiles { directory, share, by_path: BTreeMap::new(), written: 0 };
+        for (path, content) in files {
+            stored.write(path, content)?;
+        }
+        Ok(stored)
+    }
+
+    /// Writes a file, in the place of one that is there.
+    ///
+    /// # Errors
+    /// As [`SessionFiles::write_all`]; what was there stays then.
+    pub(crate) fn write(&mut self, path: &str, content: &[u8]) -> Result<(), Error> {
+        let bytes = content.len() as u64;
+        self.share.grow(bytes)?;
+        let number = self.written;
+        self.written += 1;
+        if let Err(error) = std::fs::write(self.place(number), content) {
+            // What is there of it is not named by anything.
+            let _ = std::fs::remove_file(self.place(number));
+            self.share.shrink(bytes);
+            return Err(failed(error));
+        }
+        if let Some(before) = self.by_path.insert(path.to_owned(), StoredFile { number, bytes }) {
+            self.forget(before);
+        }
+        Ok(())
+    }
+
+    /// Takes away the files whose paths are so; answers how many there were.
+    pub(crate) fn remove(&mut self, goes: impl Fn(&str) -> bool) -> usize {
+        let gone: Vec<String> = self.by_path.keys().filter(|path| goes(path)).cloned().collect();
+        for path in &gone {
+            if let Some(file) = self.by_path.remove(path) {
+                self.forget(file);
+            }
+        }
+        gone.len()
+    }
+
+    /// The content of a file; `None` where there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, Error> {
+        let file = self.by_path.get(path);
+        file.map(|file| std::fs::read(self.place(file.number)).map_err(failed)).transpose()
+    }
+
+    /// All files, in memory.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub(crate) fn read_all(&self) -> Result<Files, Error> {
+        let read = |path: &String| Ok((path.clone(), self.read(path)?.unwrap_or_default()));
+        self.by_path.keys().map(read).collect()
+    }
+
+    /// The paths with the bytes of their files, in order.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.by_path.iter().map(|(path, file)| (path.as_str(), file.bytes))
+    }
+
+    fn place(&self, number: u64) -> PathBuf {
+        self.directory.join(number.to_string())
+    }
+
+    fn forget(&mut self, file: StoredFile) {
+        if let Err(error) = std::fs::remove_file(self.place(file.number)) {
+            tracing::warn!(%error, "a file of a session stays on disk until the next start");
+        }
+        self.share.shrink(file.bytes);
+    }
+}
+
+impl Drop for SessionFiles {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.directory) {
+            tracing::warn!(%error, "the files of a session stay on disk until the next start");
+        }
+    }
+}
+
+/// What the disk says, as an error of the request.
+fn failed(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull(format!(
+            "the files of a session cannot be written: {error}; make room on the disk of the data directory"
+        )),
+        _ => Error::Internal(format!("the files of a session: {error}")),
+    }
+}

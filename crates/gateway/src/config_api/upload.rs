@@ -1,0 +1,114 @@
+//! Packages as they are uploaded: written to disk as they come, so that a large one takes no memory, then unpacked.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use hyper::HeaderMap;
+use hyper::body::Body as _;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use millrace_schema::{Draft, Mistakes};
+
+use super::sessions::DiskShare;
+use crate::http::{self, BodyReader};
+use crate::{Error, Node};
+
+/// Packages carry models and may be this many times as large as other requests.
+pub(super) const PACKAGE_FACTOR: usize = 10;
+
+/// Bytes of an upload that are in memory, and are reserved for as long as it lasts.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// The form of an archive.
+#[derive(Clone, Copy)]
+enum Archive {
+    Zip,
+    TarGz,
+}
+
+impl Archive {
+    fn of(headers: &HeaderMap) -> Result<Self, Error> {
+        let content_type = headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.split(';').next())
+            .map(|value| value.trim().to_ascii_lowercase());
+        match content_type.as_deref() {
+            Some("application/zip") => Ok(Archive::Zip),
+            Some("application/x-gzip" | "application/gzip") => Ok(Archive::TarGz),
+            other => Err(Error::BadRequest(format!(
+                "content-type is {}; send the package as application/zip, or as application/x-gzip (a tar)",
+                other.map_or("missing".to_owned(), |other| format!("'{other}'"))
+            ))),
+        }
+    }
+}
+
+/// An archive that has come, in a file that goes with this.
+pub(super) struct Upload {
+    archive: Archive,
+    file: File,
+    _disk: DiskShare,
+}
+
+/// The archive in the body.
+///
+/// # Errors
+/// It is too large, of another form, or comes too slowly; there is no room for it.
+pub(super) async fn receive(node: &Arc<Node>, request: Request) -> Result<Upload, Error> {
+    let (parts, body) = request.into_parts();
+    let archive = Archive::of(&parts.headers)?;
+    let directory = node.sessions().directory().to_owned();
+    let file = node.pool().run(move || tempfile::tempfile_in(directory)).await?.map_err(unwritten)?;
+    let mut receiving = Upload { archive, file, _disk: node.sessions().disk_share() };
+    if parts.headers.contains_key(CONTENT_ENCODING) {
+        // An archive is packed by itself; whoever packs it again has the bounds of other requests.
+        let body = http::read_body(node, &parts.headers, body, node.body_bounds()).await?;
+        return receiving.write(node, body.to_vec()).await;
+    }
+    let bytes = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR);
+    let bounds = http::BodyBounds { bytes, ..node.body_bounds() };
+    if body.size_hint().lower() > bytes as u64 {
+        return Err(Error::TooLarge { limit: bytes, setting: bounds.setting });
+    }
+    let mut window = node.bodies().share();
+    window.grow(WINDOW_BYTES).await?;
+    let (mut reader, mut waiting): (BodyReader, Vec<u8>) = (BodyReader::new(node, body, bounds), Vec::new());
+    while let Some(data) = reader.next().await? {
+        waiting.extend_from_slice(&data);
+        if waiting.len() >= WINDOW_BYTES / 2 {
+            receiving = receiving.write(node, std::mem::take(&mut waiting)).await?;
+        }
+    }
+    receiving.write(node, waiting).await
+}
+
+impl Upload {
+    async fn write(mut self, node: &Node, bytes: Vec<u8>) -> Result<Self, Error> {
+        self._disk.grow(bytes.len() as u64)?;
+        let written = node.pool().run(move || self.file.write_all(&bytes).map(|()| self)).await?;
+        written.map_err(unwritten)
+    }
+
+    /// Unpacks the archive.
+    ///
+    /// # Errors
+    /// It is none, or what is in it is no package.
+    pub(super) async fn unpacked(self, node: &Node) -> Result<Draft, Error> {
+        let read = move || match self.archive {
+            Archive::Zip => Draft::from_zip_file(&self.file),
+            Archive::TarGz => Draft::from_tar_gz_file(&self.file),
+        };
+        Ok(node.pool().run(read).await?.map_err(Mistakes::from)?)
+    }
+}
+
+fn unwritten(error: std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull => {
+            Error::DiskFull(format!("the package cannot be written: {error}; make room on the disk"))
+        }
+        _ => Error::Internal(format!("the package cannot be written: {error}")),
+    }
+}

@@ -1,0 +1,270 @@
+//! The connections of a port: how many there may be, of whom, and when one that does nothing ends.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// Bytes that are written at once only as part of an answer: what HTTP/2 writes to keep a connection alive is shorter.
+const ANSWER_BYTES_MIN: usize = 256;
+
+/// The connections of a port that clients have open.
+pub(crate) struct OpenConnections {
+    most: usize,
+    most_of_address: usize,
+    by_address: Mutex<HashMap<IpAddr, usize>>,
+    open: AtomicUsize,
+    refused: AtomicU64,
+}
+
+impl OpenConnections {
+    /// None yet; up to `most`, of which `most_of_address` may be of one address.
+    pub(crate) fn new(most: usize, most_of_address: usize) -> Arc<Self> {
+        Arc::new(OpenConnections {
+            most,
+            most_of_address,
+            by_address: Mutex::default(),
+            open: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+        })
+    }
+
+    /// The place of one more connection from `address`; `None` where there is none left, which is counted.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPlace> {
+        let mut by_address = self.lock();
+        let of_address = by_address.get(&address).copied().unwrap_or(0);
+        if self.open.load(Ordering::Relaxed) >= self.most || of_address >= self.most_of_address {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        by_address.insert(address, of_address + 1);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        drop(by_address);
+        Some(ConnectionPlace { of: Arc::clone(self), address })
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections refused since the start.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The connections by address. Nothing panics while it is locked.
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of one open connection, free again when it is dropped.
+pub(crate) struct ConnectionPlace {
+    of: Arc<OpenConnections>,
+    address: IpAddr,
+}
+
+impl Drop for ConnectionPlace {
+    fn drop(&mut self) {
+        let mut by_address = self.of.lock();
+        self.of.open.fetch_sub(1, Ordering::Relaxed);
+        if let Some(count) = by_address.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// What a connection does, as far as it keeps it open: requests under way, and answers written.
+#[derive(Default)]
+pub(crate) struct Activity {
+    under_way: AtomicUsize,
+    /// Grows with each request that begins or ends, and with what is written of answers.
+    steps: AtomicUsize,
+}
+
+impl Activity {
+    /// Counts a request as under way until what is answered is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        UnderWay(Arc::clone(self))
+    }
+
+    /// Returns once nothing has happened for `first` before the first request, or for `idle` after it.
+    pub(crate) async fn idle(&self, first: Duration, idle: Duration) {
+        let (mut steps, mut since) = (0, Instant::now());
+        loop {
+            let patience = if steps == 0 { first } else { idle };
+            tokio::time::sleep_until(since + patience).await;
+            let now = self.steps.load(Ordering::Relaxed);
+            if self.under_way.load(Ordering::Relaxed) > 0 || now != steps {
+                // A client that does nothing from here on has up to twice its time: the clock is looked at only here.
+                (steps, since) = (now.max(1), Instant::now());
+            } else {
+                return;
+            }
+        }
+    }
+}
+
+/// A request under way.
+pub(crate) struct UnderWay(Arc<Activity>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.steps.fetch_add(1, Ordering::Relaxed);
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl UnderWay {
+    /// The answer, with which the request ends: at once where it lies in memory (that it is written is seen), else with its stream, which may say
+    /// nothing for long.
+    pub(crate) fn until_answered(self, response: Response) -> Response {
+        match response.body().size_hint().exact() {
+            Some(_) => response,
+            None => response.map(|body| Body::new(AnswerStream { body, _under_way: self })),
+        }
+    }
+}
+
+/// The body of an answer that is a stream.
+struct AnswerStream {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl HttpBody for AnswerStream {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream whose written answers are noted.
+pub(crate) struct Watched<S> {
+    pub(crate) stream: S,
+    pub(crate) activity: Arc<Activity>,
+}
+
+impl<S> Watched<S> {
+    fn note(&self, written: &Poll<std::io::Result<usize>>) {
+        if let Poll::Ready(Ok(ANSWER_BYTES_MIN..)) = written {
+            self.activity.steps.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note(&written);
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.note(&written);
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_its_share_and_all_have_their_number() {
+        let connections = OpenConnections::new(3, 2);
+        let [one, other] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
+        let first = connections.admit(one).expect("there is room");
+        let _second = connections.admit(one).expect("there is room");
+        assert!(connections.admit(one).is_none(), "an address has two");
+        let _third = connections.admit(other).expect("another has its own");
+        assert!(connections.admit(other).is_none(), "three are all");
+        drop(first);
+        let _fourth = connections.admit(other).expect("one has ended");
+        assert_eq!((connections.open(), connections.refused()), (3, 2));
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_idle_when_nothing_is_under_way() {
+        let (first, idle) = (Duration::from_millis(5), Duration::from_millis(10));
+        // It never says anything.
+        Activity::default().idle(first, idle).await;
+        let activity = Arc::new(Activity::default());
+        let request = activity.begin();
+        let many_times_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle)).await;
+        assert!(many_times_idle.is_err(), "a request is under way");
+        drop(request);
+        activity.idle(first, idle).await;
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_a_stream_is_under_way_until_its_end() {
+        let activity = Arc::new(Activity::default());
+        let lies_in_memory = activity.begin().until_answered(Response::new(Body::from("answer")));
+        assert_eq!(activity.under_way.load(Ordering::Relaxed), 0);
+        let (_sender, stream) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
+        let streamed = activity.begin().until_answered(Response::new(Body::new(stream)));
+        assert_eq!(activity.under_way.load(Ordering::Relaxed), 1);
+        drop((lies_in_memory, streamed));
+        assert_eq!(activity.under_way.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,655 @@
+//! What one request may cost: hostile requests one after another and at once, against a server whose memory is looked at.
+//!
+//! Meanwhile its health answers, and so do good requests.
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use hyper::header::CONTENT_ENCODING;
+use libdeflater::{CompressionLvl, Compressor};
+use millrace_client::{Client, Protocol, Request};
+use support::{SERVICES, Server, file_of, onnxruntime};
+use tokio::runtime::Runtime;
+
+/// The most that the server may ever have had in memory, with a cache of 64 MB.
+const PEAK_MAX: u64 = 400 << 20;
+
+/// How long a client waits for an answer: far longer than any takes, so that none at all is what fails.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const SCHEMA: &str = "schema note {
+  document note {
+    field title type string { indexing: summary | index }
+    field stars type int { indexing: summary | attribute }
+    field tags type array<string> { indexing: summary | attribute }
+    field numbers type array<int> { indexing: summary | attribute }
+    field weights type weightedset<string> { indexing: summary | attribute }
+    field mixed type tensor<float>(l{},x[4096]) { indexing: summary | attribute }
+    field sparse type tensor<int8>(l{}) { indexing: summary | attribute }
+  }
+  fieldset default { fields: title }
+  rank-profile default {
+    inputs { query(m) tensor<float>(l{},x[4096]) }
+    first-phase { expression: bm25(title) }
+  }
+}";
+
+const DOCUMENT: &str = "/document/v1/n/note/group/ann/1";
+const QUERY: &str = "\"yql\":\"select * from note where true\",\"streaming.groupname\":\"ann\"";
+const FORM: &str = "yql=select+*+from+note+where+true&streaming.groupname=ann";
+const JSON: &str = "application/json";
+const FORM_TYPE: &str = "application/x-www-form-urlencoded";
+const SESSION: &str = "/application/v2/tenant/default/session";
+const PREPARE_AND_ACTIVATE: &str = "/application/v2/tenant/default/prepareandactivate";
+
+/// A hostile request: its name, where it goes, and the statuses that are right.
+struct Hostile {
+    name: String,
+    to_config: bool,
+    request: Request,
+    statuses: &'static [u16],
+}
+
+/// Answers of who is refused for what was sent.
+const REFUSED: &[u16] = &[400, 413, 414, 429, 431];
+/// Answers of who is refused or has what little was asked for.
+const ANSWERED: &[u16] = &[200, 400, 413, 414, 429, 431, 504];
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    let mut compressor = Compressor::new(CompressionLvl::new(1).expect("there is such a level"));
+    let mut packed = vec![0; compressor.gzip_compress_bound(data.len())];
+    let written = compressor.gzip_compress(data, &mut packed).expect("the bound is large enough");
+    packed.truncate(written);
+    packed
+}
+
+fn packed(request: Request) -> Request {
+    request.header(CONTENT_ENCODING, "gzip")
+}
+
+fn post(path: &str, media: &'static str, body: impl Into<hyper::body::Bytes>) -> Request {
+    Request::new(Method::POST, path).body(media, body)
+}
+
+/// Bytes that gzip packs about 40 to 1.
+fn somewhat_random(bytes: usize) -> Vec<u8> {
+    let mut number = 1_u32;
+    let mut out = Vec::with_capacity(bytes + 100);
+    while out.len() < bytes {
+        number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        out.extend_from_slice(format!("{:03}", number >> 23).as_bytes());
+        out.extend_from_slice(&[b' '; 240]);
+    }
+    out
+}
+
+fn json_list(item: &str, bytes: usize) -> String {
+    let count = bytes / (item.len() + 1);
+    format!("[{}{item}]", format!("{item},").repeat(count))
+}
+
+fn message(name: &str, arguments: &str) -> String {
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{{\"name\":\"{name}\",\"arguments\":{arguments}}}}}"
+    )
+}
+
+fn yql(conditions: &str) -> String {
+    format!("{{\"yql\":\"select * from note where {conditions}\",\"streaming.groupname\":\"ann\"}}")
+}
+
+/// Those that come to each endpoint that takes a body: bombs, what is larger than it may be, and gzip that is none.
+fn bodies(all: &mut Vec<Hostile>) {
+    const MB: usize = 1 << 20;
+    let bombs = [gzip(&vec![b' '; 64 * MB]), gzip(&vec![b' '; 300 * MB]), gzip(&somewhat_random(60 * MB))];
+    for (path, media) in [
+        ("/search/", JSON),
+        ("/search/", FORM_TYPE),
+        ("/mcp/", JSON),
+        (DOCUMENT, JSON),
+        ("/document/v1/n/note/group/ann/1?dryRun=true", JSON),
+        ("/model-evaluation/v1/linear/score/eval", FORM_TYPE),
+    ] {
+        for (number, bomb) in bombs.iter().enumerate() {
+            let request = packed(post(path, media, bomb.clone()));
+            let statuses: &[u16] = if number == 2 { &[200, 400, 413, 429] } else { &[413] };
+            all.push(Hostile {
+                name: format!("bomb {number} at {path}"),
+                to_config: false,
+                request,
+                statuses,
+            });
+        }
+        let request = packed(post(path, media, "no gzip"));
+        all.push(Hostile {
+            name: format!("no gzip at {path}"),
+            to_config: false,
+            request,
+            statuses: REFUSED,
+        });
+    }
+    let update = Request::new(Method::PUT, "/document/v1/n/note/docid?cluster=notes&selection=true");
+    let request = packed(update.body(JSON, bombs[0].clone()));
+    all.push(Hostile { name: "bomb of an update".into(), to_config: false, request, statuses: &[413] });
+    for path in [SESSION, PREPARE_AND_ACTIVATE] {
+        let request = packed(post(path, "application/zip", bombs[0].clone()));
+        all.push(Hostile { name: format!("bomb at {path}"), to_config: true, request, statuses: &[413] });
+        let request = post(path, "application/gzip", bombs[1].clone());
+        all.push(Hostile {
+            name: format!("tar of spaces at {path}"),
+            to_config: true,
+            request,
+            statuses: REFUSED,
+        });
+    }
+}
+
+fn queries(all: &mut Vec<Hostile>) {
+    const MB: usize = 1 << 20;
+    let mut push = |name: &str, request: Request, statuses: &'static [u16]| {
+        all.push(Hostile { name: name.into(), to_config: false, request, statuses });
+    };
+    // Parameters, in every form that they come in.
+    let line = format!("/search/?{FORM}&{}", "a&".repeat(20_000));
+    push("parameters in the line", Request::new(Method::GET, line), &[400]);
+    push(
+        "parameters of a document",
+        Request::new(Method::GET, format!("{DOCUMENT}?{}", "a&".repeat(20_000))),
+        &[400],
+    );
+    push("parameters in a form", post("/search/", FORM_TYPE, format!("{FORM}&{}", "a&".repeat(MB))), &[400]);
+    let distinct: String = (0..300_000).map(|number| format!("a{number}&")).collect();
+    push("distinct parameters", post("/search/", FORM_TYPE, format!("{FORM}&{distinct}")), &[400]);
+    let entries: String = (0..200_000).map(|number| format!(",\"a{number}\":1")).collect();
+    push("parameters in JSON", post("/search/", JSON, format!("{{{QUERY}{entries}}}")), &[400]);
+    let nulls = ",\"a\":null".repeat(300_000);
+    push("nulls in JSON", post("/search/", JSON, format!("{{{QUERY}{nulls}}}")), &[400]);
+    let deep = format!("{}1{}", "{\"a\":".repeat(500_000), "}".repeat(500_000));
+    push("objects in objects", post("/search/", JSON, format!("{{{QUERY},\"ranking\":{deep}}}")), &[400]);
+    let deep = format!("{}{}", "[".repeat(MB), "]".repeat(MB));
+    push("lists in lists", post("/search/", JSON, format!("{{{QUERY},\"a\":{deep}}}")), &[400]);
+    let arguments = format!("{{\"yql\":\"x\",\"parameters\":{{\"b\":1{entries}}}}}");
+    push("parameters of an assistant", post("/mcp/", JSON, message("executeQuery", &arguments)), &[200]);
+    push(
+        "a form of arguments",
+        post("/model-evaluation/v1/linear/score/eval", FORM_TYPE, "a&".repeat(8 * MB)),
+        &[400],
+    );
+    // Lists.
+    for item in ["0", "[]", "{}", "\"\""] {
+        let list = json_list(item, 3 * MB);
+        push("a list", post("/search/", JSON, format!("{{{QUERY},\"a\":{list}}}")), &[200]);
+        push(
+            "a list as a tensor",
+            post("/search/", JSON, format!("{{{QUERY},\"input.query(m)\":{list}}}")),
+            REFUSED,
+        );
+        push(
+            "a list of groups",
+            post("/search/", JSON, format!("{{{QUERY},\"streaming.groupname\":{list}}}")),
+            ANSWERED,
+        );
+        let select = format!("{{{QUERY},\"select\":{{\"where\":{{\"and\":{list}}}}}}}");
+        push("a list of conditions", post("/search/", JSON, select), &[400]);
+        let arguments =
+            format!("{{\"yql\":\"select * from note where true\",\"parameters\":{{\"a\":{list}}}}}");
+        push("a list of an assistant", post("/mcp/", JSON, message("executeQuery", &arguments)), &[200]);
+        push("arguments of no tool", post("/mcp/", JSON, message("nothing", &list)), &[200]);
+        let message = format!("{{\"jsonrpc\":\"2.0\",\"id\":{list},\"method\":\"ping\"}}");
+        push("an id of an assistant", post("/mcp/", JSON, message), &[200]);
+    }
+    // YQL and what it is made into.
+    push(
+        "numbers of in",
+        post("/search/", JSON, yql(&format!("stars in ({}1)", "1,".repeat(2 * MB - 100)))),
+        &[400],
+    );
+    push(
+        "alternatives",
+        post("/search/", JSON, yql(&format!("{}true", "stars = 1 or ".repeat(300_000)))),
+        &[400],
+    );
+    push("negations", post("/search/", JSON, yql(&format!("{}true", "!".repeat(3 * MB)))), ANSWERED);
+    push("brackets", post("/search/", JSON, yql(&"(".repeat(3 * MB))), &[400]);
+    push(
+        "a word",
+        post("/search/", JSON, yql(&format!("title contains '{}'", "a".repeat(3 * MB)))),
+        ANSWERED,
+    );
+    push("words", post("/search/", JSON, yql(&format!("title contains '{}'", "a ".repeat(MB)))), ANSWERED);
+    let regex = "title matches '(a{1,100}){1,90}' or ".repeat(4000);
+    push("regular expressions", post("/search/", JSON, yql(&format!("{regex}true"))), &[400]);
+    push(
+        "one large expression",
+        post("/search/", JSON, yql("title matches '((a{1,100}){1,100}){1,100}'")),
+        &[400],
+    );
+    for grammar in ["all", "any", "web", "phrase", "tokenize", "weakAnd", "linguistics", "adv"] {
+        let text = format!(
+            "{{\"query\":\"{}\",\"type\":\"{grammar}\",\"streaming.groupname\":\"ann\"}}",
+            "a ".repeat(MB)
+        );
+        push(&format!("words as {grammar}"), post("/search/", JSON, text), ANSWERED);
+    }
+    let fields = format!(
+        "{{\"yql\":\"select {}a from note where true\",\"streaming.groupname\":\"ann\"}}",
+        "a,".repeat(MB)
+    );
+    push("fields", post("/search/", JSON, fields), &[400]);
+    let grouping =
+        format!("true | all({}output(count()){}", "group(stars) each(".repeat(10_000), ")".repeat(10_001));
+    push("groups in groups", post("/search/", JSON, yql(&grouping)), &[400]);
+    let select =
+        format!("{{{QUERY},\"select\":\"{}\"}}", "all(group(stars) each(output(count()))) ".repeat(20_000));
+    push("many groupings", post("/search/", JSON, select), ANSWERED);
+    for asked in
+        ["hits=2000000000", "offset=2000000000", "timeout=31536000", "ranking.keepRankCount=99999999999"]
+    {
+        push(asked, post("/search/", FORM_TYPE, format!("{FORM}&{asked}")), ANSWERED);
+    }
+    // Tensors.
+    let cells: String = (0..100_000).map(|number| format!("{{l:{number},x:0}}:1,")).collect();
+    let tensor = format!("{{{QUERY},\"input.query(m)\":\"{{{}}}\"}}", cells.trim_end_matches(','));
+    push("a mixed tensor", post("/search/", JSON, tensor), &[400]);
+    let typed = "tensor(x[100000000]):{}";
+    push(
+        "a typed tensor",
+        post("/search/", JSON, format!("{{{QUERY},\"input.query(other)\":\"{typed}\"}}")),
+        ANSWERED,
+    );
+    let many: String = (0..900)
+        .map(|number| format!(",\"input.query(q{number})\":\"tensor(x[1000000],y{{}}):{{{{y:a,x:1}}:1}}\""))
+        .collect();
+    push("many tensors", post("/search/", JSON, format!("{{{QUERY}{many}}}")), &[400]);
+    for argument in [
+        typed.to_owned(),
+        format!("tensor<float>(l{{}},x[4096]):{{{}}}", cells.trim_end_matches(',')),
+        "[".repeat(MB),
+        format!("[{}1]", "1,".repeat(4 * MB)),
+    ] {
+        push(
+            "a model's argument",
+            post("/model-evaluation/v1/linear/score/eval", FORM_TYPE, format!("features={argument}")),
+            REFUSED,
+        );
+    }
+    let head = Request::new(Method::GET, format!("/search/?query={}", "a".repeat(60_000)));
+    push("a long line", head, ANSWERED);
+}
+
+fn documents(all: &mut Vec<Hostile>) {
+    const MB: usize = 1 << 20;
+    let mut push = |name: &str, method: Method, fields: String, statuses: &'static [u16]| {
+        let request = Request::new(method, DOCUMENT).body(JSON, format!("{{\"fields\":{{{fields}}}}}"));
+        all.push(Hostile { name: name.into(), to_config: false, request, statuses });
+    };
+    let blocks = |entry: &dyn Fn(usize) -> String| (0..100_000).map(entry).collect::<Vec<_>>().join(",");
+    let addressed =
+        blocks(&|number| format!("{{\"address\":{{\"l\":\"{number}\",\"x\":\"0\"}},\"value\":1}}"));
+    push("mixed cells", Method::POST, format!("\"mixed\":{{\"cells\":[{addressed}]}}"), &[400]);
+    push(
+        "mixed cells to assign",
+        Method::PUT,
+        format!("\"mixed\":{{\"assign\":{{\"cells\":[{addressed}]}}}}"),
+        &[400],
+    );
+    push(
+        "mixed cells to add",
+        Method::PUT,
+        format!("\"mixed\":{{\"add\":{{\"cells\":[{addressed}]}}}}"),
+        &[400],
+    );
+    let modify = |cells: &str| {
+        format!("\"mixed\":{{\"modify\":{{\"operation\":\"add\",\"create\":true,\"cells\":{cells}}}}}")
+    };
+    push("mixed cells to modify", Method::PUT, modify(&format!("[{addressed}]")), &[200, 400, 404]);
+    let block = format!("[{}0]", "0,".repeat(4095));
+    let many = (0..1000).map(|number| format!("\"{number}\":{block}")).collect::<Vec<_>>().join(",");
+    push("blocks to modify", Method::PUT, modify(&format!("{{{many}}}")), &[400]);
+    let sparse = blocks(&|number| format!("\"{number}\":1"));
+    push("sparse cells", Method::POST, format!("\"sparse\":{{{sparse}}}"), &[200]);
+    let sparser = (0..3_000_000).map(|number| format!("\"{number}\":1")).collect::<Vec<_>>().join(",");
+    push("many sparse cells", Method::POST, format!("\"sparse\":{{{sparser}}}"), &[400]);
+    push("numbers", Method::POST, format!("\"numbers\":{}", json_list("0", 30 * MB)), &[400]);
+    push("texts", Method::POST, format!("\"tags\":{}", json_list("\"\"", 30 * MB)), &[400]);
+    push("weights", Method::POST, format!("\"weights\":{{{}\"b\":1}}", "\"a\":1,".repeat(5 * MB)), &[400]);
+    push(
+        "numbers to add",
+        Method::PUT,
+        format!("\"numbers\":{{\"add\":{}}}", json_list("0", 30 * MB)),
+        &[400],
+    );
+    push(
+        "changes",
+        Method::PUT,
+        format!("\"stars\":{{{}\"assign\":1}}", "\"increment\":1,".repeat(2 * MB)),
+        &[400],
+    );
+    push("unknown fields", Method::POST, "\"a\":1,".repeat(MB) + "\"b\":1", &[400]);
+    push("a deep value", Method::POST, format!("\"tags\":{}", "[".repeat(MB)), &[400]);
+}
+
+/// Zeros that a zip archive has in a few KB.
+fn zip_of_zeros(bytes: usize) -> Vec<u8> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    std::fs::write(directory.path().join("services.xml"), SERVICES).expect("a file");
+    std::fs::create_dir(directory.path().join("files")).expect("a directory");
+    std::fs::write(directory.path().join("files/zeros.bin"), vec![0; bytes]).expect("a file");
+    millrace_client::pack(directory.path()).expect("a package")
+}
+
+fn packages(all: &mut Vec<Hostile>) {
+    let mut push = |name: &str, path: &str, bytes: Vec<u8>, statuses: &'static [u16]| {
+        let request = post(path, "application/zip", bytes);
+        all.push(Hostile { name: name.into(), to_config: true, request, statuses });
+    };
+    let (large, larger) = (zip_of_zeros(60 << 20), zip_of_zeros(200 << 20));
+    for _ in 0..3 {
+        push("a session of 60 MB", SESSION, large.clone(), &[200, 429]);
+    }
+    push("a session of 200 MB", SESSION, larger.clone(), &[400]);
+    push("a package of 200 MB", PREPARE_AND_ACTIVATE, larger, &[400]);
+}
+
+fn all() -> Vec<Hostile> {
+    let mut all = Vec::new();
+    bodies(&mut all);
+    queries(&mut all);
+    documents(&mut all);
+    packages(&mut all);
+    // A part of them, by a word of their names.
+    if let Ok(only) = std::env::var("MILLRACE_ADMISSION_ONLY") {
+        all.retain(|hostile| hostile.name.contains(&only));
+    }
+    all
+}
+
+/// Bytes of the most memory that a process has had, and of what it has.
+fn memory(process: u32) -> (u64, u64) {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let of = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).expect("the system tells");
+        let kilobytes: u64 =
+            line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number");
+        kilobytes << 10
+    };
+    (of("VmHWM:"), of("VmRSS:"))
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// Asks for health, and for a document, a query and a write, for as long as `going`; panics where one is not answered well.
+fn watch(url: &str, going: &AtomicBool) -> (usize, Duration) {
+    let runtime = runtime();
+    let client = Client::new(url, Protocol::Http1).expect("an address").patient(PATIENCE);
+    let (mut rounds, mut longest) = (0, Duration::ZERO);
+    while going.load(Ordering::SeqCst) {
+        let good = [
+            Request::new(Method::GET, "/state/v1/health"),
+            Request::new(Method::GET, "/document/v1/n/note/group/bob/1"),
+            Request::new(
+                Method::GET,
+                "/search/?yql=select+*+from+note+where+true&streaming.groupname=bob&timeout=60s",
+            ),
+            post("/document/v1/n/note/group/bob/2", JSON, "{\"fields\":{\"stars\":2}}"),
+        ];
+        for (number, request) in good.into_iter().enumerate() {
+            let began = Instant::now();
+            let answer = runtime.block_on(client.send(request)).expect("a good request is answered");
+            assert_eq!(answer.status.as_u16(), 200, "good request {number}: {}", answer.message());
+            if number == 0 {
+                longest = longest.max(began.elapsed());
+            }
+        }
+        rounds += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (rounds, longest)
+}
+
+fn start() -> Server {
+    onnxruntime();
+    let server = Server::start_with(&[
+        ("MILLRACE_CACHE_BYTES", "67108864"),
+        ("MILLRACE_HEAD_PATIENCE_S", "2"),
+        ("MILLRACE_BODY_PATIENCE_S", "2"),
+    ]);
+    let services = support::services_with(
+        "<search/><document-api/><model-evaluation/><handler id='ai.vespa.mcp.McpRequestHandler'/>",
+    );
+    let model = file_of("model/tests/data/linear.onnx");
+    let (status, answer) = server.deploy_bytes(&[
+        ("services.xml", services.as_bytes()),
+        ("schemas/note.sd", SCHEMA.as_bytes()),
+        ("models/linear.onnx", &model),
+    ]);
+    assert_eq!(status, 200, "{answer}");
+    server.put("/document/v1/n/note/group/bob/1", "{\"title\":\"a word\",\"stars\":1}");
+    server.put(DOCUMENT, "{\"title\":\"a word\",\"stars\":1}");
+    server
+}
+
+#[test]
+fn no_request_takes_more_than_its_share() {
+    let server = start();
+    let (url, config, process) = (server.url(), server.config_url(), server.process_id());
+    let all = all();
+    assert!(all.len() > 36, "there are {}", all.len());
+    let going = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| watch(&url, &going));
+        let attack = |hostile: &Hostile, runtime: &Runtime| {
+            let base = if hostile.to_config { &config } else { &url };
+            let client = Client::new(base, Protocol::Http1).expect("an address").patient(PATIENCE);
+            match runtime.block_on(client.send(hostile.request.clone())) {
+                Ok(answer) => {
+                    let status = answer.status.as_u16();
+                    assert!(
+                        hostile.statuses.contains(&status) || status == 429,
+                        "{}: {status} {}",
+                        hostile.name,
+                        answer.message()
+                    );
+                }
+                // Where a body is refused before its end, the connection ends.
+                Err(error) => assert!(hostile.statuses.contains(&413), "{}: {error}", hostile.name),
+            }
+        };
+        let one_after_another = runtime();
+        for hostile in &all {
+            attack(hostile, &one_after_another);
+            let (peak, now) = memory(process);
+            if std::env::var_os("MILLRACE_ADMISSION_SHOW").is_some() {
+                eprintln!("{:40} peak {} MB, now {} MB", hostile.name, peak >> 20, now >> 20);
+            }
+            assert!(peak < PEAK_MAX, "{}: the server has taken {} MB", hostile.name, peak >> 20);
+        }
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|at_once| {
+            for _ in 0..16 {
+                at_once.spawn(|| {
+                    let runtime = runtime();
+                    while let Some(hostile) = all.get(next.fetch_add(1, Ordering::SeqCst)) {
+                        attack(hostile, &runtime);
+                    }
+                });
+            }
+        });
+        going.store(false, Ordering::SeqCst);
+        let (rounds, longest) = watching.join().expect("health and good requests were answered");
+        let (peak, _) = memory(process);
+        eprintln!(
+            "{} requests; peak {} MB; {rounds} rounds of good ones, health after {longest:?} at most",
+            2 * all.len(),
+            peak >> 20
+        );
+        assert!(peak < PEAK_MAX, "the server has taken {} MB at once", peak >> 20);
+    });
+}
+
+/// Whether the other side has ended a connection, after so long at most.
+fn ends(mut stream: TcpStream, patience: Duration) -> (bool, String) {
+    stream.set_read_timeout(Some(patience)).expect("a time");
+    let (mut buffer, mut answer) = ([0; 4096], Vec::new());
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return (true, String::from_utf8_lossy(&answer).into_owned()),
+            Ok(count) => answer.extend_from_slice(&buffer[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return (false, String::from_utf8_lossy(&answer).into_owned());
+            }
+            Err(_) => return (true, String::from_utf8_lossy(&answer).into_owned()),
+        }
+    }
+}
+
+#[test]
+fn connections_that_do_nothing_end() {
+    let server = Server::start_with(&[
+        ("MILLRACE_HEAD_PATIENCE_S", "1"),
+        ("MILLRACE_BODY_PATIENCE_S", "1"),
+        ("MILLRACE_CONNECTION_IDLE_S", "1"),
+    ])
+    .deploy_notes();
+    let settings = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let beginnings: [(&str, &[u8]); 8] = [
+        ("nothing", b""),
+        ("half a preface", b"PRI * HTTP/2.0\r\n"),
+        ("a preface alone", settings),
+        ("half a request", b"GET / HTTP/1.1\r\nHost: x\r\n"),
+        ("a request, and half a second one", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT"),
+        ("a request", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+        (
+            "half a body",
+            b"POST /document/v1/n/note/group/ann/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n{",
+        ),
+        (
+            "half a body and a short timeout",
+            b"POST /document/v1/n/note/group/ann/1?timeout=10ms HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{",
+        ),
+    ];
+    for (port, address) in [("data", server.url()), ("config", server.config_url())] {
+        let address = address.trim_start_matches("http://").to_owned();
+        std::thread::scope(|scope| {
+            for (name, beginning) in beginnings {
+                let address = address.clone();
+                scope.spawn(move || {
+                    let mut stream = TcpStream::connect(address).expect("it listens");
+                    stream.write_all(beginning).expect("it is open");
+                    let (has_ended, answer) = ends(stream, Duration::from_secs(30));
+                    assert!(has_ended, "{name} at the {port} port is still open: {answer}");
+                    let is_late = name.starts_with("half a body") && port == "data";
+                    assert!(!is_late || answer.starts_with("HTTP/1.1 408"), "{name}: {answer}");
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_body_that_makes_progress_may_take_its_time() {
+    let server = Server::start_with(&[("MILLRACE_BODY_PATIENCE_S", "1"), ("MILLRACE_BODY_RATE_MIN", "10")])
+        .deploy_notes();
+    let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).expect("it listens");
+    let body = format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "word ".repeat(40));
+    let head = format!(
+        "POST /document/v1/n/note/group/ann/1?timeout=1s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("it is open");
+    // Longer than its timeout and its patience, and no part is late.
+    for part in body.as_bytes().chunks(50) {
+        std::thread::sleep(Duration::from_millis(400));
+        stream.write_all(part).expect("it is open");
+    }
+    let (_, answer) = ends(stream, PATIENCE);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[test]
+fn an_address_has_only_so_many_connections() {
+    let server = Server::start_with(&[("MILLRACE_CONNECTIONS_PER_ADDRESS_MAX", "20")]).deploy_notes();
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let open: Vec<TcpStream> =
+        (0..40).map(|_| TcpStream::connect(&address).expect("the system accepts it")).collect();
+    let closed = open.into_iter().map(|stream| ends(stream, Duration::from_millis(200)).0);
+    let closed = closed.filter(|closed| *closed).count();
+    assert!((20..40).contains(&closed), "{closed} of 40 were closed");
+    // Those are gone, and there is room again.
+    support::poll("a connection is taken", || {
+        let client = Client::new(&server.url(), Protocol::Http1).expect("an address");
+        runtime().block_on(client.send(Request::new(Method::GET, "/state/v1/health"))).is_ok()
+    });
+    let metrics = server.get("/metrics/v2/values").1.to_string();
+    for name in ["millrace.connections.refused", "millrace.connections.open", "millrace.bodies.bytes"] {
+        assert!(metrics.contains(name), "{name} is not among the metrics");
+    }
+}
+
+/// Bodies that each take most of the budget, as many at once: each is answered, some with 429 and a time.
+#[test]
+fn bodies_share_a_budget() {
+    let server =
+        Server::start_with(&[("MILLRACE_BODIES_BYTES_MAX", "1000000"), ("MILLRACE_BODIES_WAIT_S", "1")])
+            .deploy_notes();
+    let address = server.url().trim_start_matches("http://").to_owned();
+    // It holds its room for as long as it makes progress.
+    let mut holder = TcpStream::connect(&address).expect("it listens");
+    holder
+        .write_all(
+            b"POST /document/v1/n/note/group/ann/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n",
+        )
+        .expect("it is open");
+    holder.write_all(&[b' '; 800_000]).expect("it is open");
+    support::poll("the budget is taken", || {
+        let text =
+            server.send(&server.url(), Protocol::Http1, Request::new(Method::GET, "/prometheus/v1/values"));
+        let text = String::from_utf8_lossy(&text.body).into_owned();
+        let line = text.lines().find(|line| line.starts_with("millrace_bodies_bytes "));
+        line.and_then(|line| line.split(' ').nth(1)?.parse::<f64>().ok())
+            .is_some_and(|bytes| bytes >= 800_000.0)
+    });
+    let body = |bytes: usize| format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "w".repeat(bytes));
+    let put = |bytes: usize| {
+        let request = post("/document/v1/n/note/group/ann/2", JSON, body(bytes));
+        server.send(&server.url(), Protocol::Http1, request)
+    };
+    let refused = put(400_000);
+    assert_eq!(refused.status.as_u16(), 429, "{}", refused.message());
+    let retry_after =
+        refused.headers.get("retry-after").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    assert!(retry_after.is_some_and(|seconds| (1..=30).contains(&seconds)), "{retry_after:?}");
+    assert!(refused.message().contains("bodies-bytes-max"), "{}", refused.message());
+    assert_eq!(put(1000).status.as_u16(), 200, "there is room for a small one");
+    let large = put(1_100_000);
+    assert_eq!(large.status.as_u16(), 413, "{}", large.message());
+    drop(holder);
+    support::poll("there is room again", || put(400_000).status.as_u16() == 200);
+}
+
+#[test]
+fn a_longer_timeout_is_cut() {
+    let server = Server::start_with(&[("MILLRACE_QUERY_TIMEOUT_MAX_S", "0")]).deploy_notes();
+    server.put(DOCUMENT, "{\"title\":\"a word\",\"stars\":1}");
+    let query =
+        [("yql", "select * from note where true"), ("streaming.groupname", "ann"), ("timeout", "1000s")];
+    let (status, answer) = server.query(&query);
+    assert!(status == 504 || answer["root"]["errors"].is_array(), "it has no time at all: {status} {answer}");
+    let services =
+        SERVICES.replace("</content>", "<search><query-timeout>100</query-timeout></search></content>");
+    let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", support::NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    let (status, answer) = server.query(&query);
+    assert_eq!(
+        (status, &answer["root"]["fields"]["totalCount"]),
+        (200, &1.into()),
+        "services.xml allows it: {answer}"
+    );
+}
