@@ -68,5 +68,5 @@ fn elements_count_as_what_they_take() {
         assert!(error.contains(" MB in memory; divide it"), "{shown}: {error}");
     }
     assert_eq!(parse(put, &blocks("one")), Ok(()));
-    assert_eq!(parse(put, &format!("\"numbers\":{}", list("0", 500_000))), Ok(()));
+    assert_eq!(parse(put, &format!("\"numbers\":{}", list("0", 300_000))), Ok(()));
 }

@@ -102,7 +102,7 @@ fn wrong_json_is_refused_with_the_reason() {
         ("tensor(x{})", r#"[{"address":{"x":"a"}}]"#, "!missing field `value`"),
         ("tensor(x[2])", r#"[{"address":{"x":"2"},"value":1}]"#, "!not within 0 to 1"),
         ("tensor(x[2])", r#"[1,{"address":{"x":"1"},"value":1}]"#, "!mixed in a list"),
-        ("tensor(x[999999999],y[999999999])", "[]", "!2^28"),
+        ("tensor(x[999999999],y[999999999])", "[]", "!64 MB"),
         ("tensor(x{})", "7", "!expected tensor(x{}), for example {\"a\": 1.0}"),
     ] {
         check(spec, json, "short", reason);
