@@ -54,8 +54,8 @@ pub(super) async fn read(limit: usize, request: Request) -> Result<BTreeMap<Stri
     Ok(parameters)
 }
 
-/// Refuses parameters of a client that only query profiles may have, also where they are given for one source alone. What a node hands
-/// on to another has the query profile's values and is not checked.
+/// Refuses parameters of a client that only query profiles may have, also where they are given for one source
+/// alone. What a node hands on to another has the query profile's values and is not checked.
 pub(super) fn check(parameters: &BTreeMap<String, String>) -> Result<(), Error> {
     parameters.keys().try_for_each(|name| check_is_for_requests(name))
 }
