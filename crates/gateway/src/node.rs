@@ -182,7 +182,8 @@ impl Node {
         self.cluster.get()
     }
 
-    /// Whether a request comes from a client, and not from another node of the cluster. A node that is alone knows no other.
+    /// True if a request comes from a client, and not from another node of the cluster. A node that is alone
+    /// knows no other.
     pub(crate) fn is_from_client(&self, headers: &HeaderMap) -> bool {
         self.cluster().is_none() || !headers.contains_key(HOP)
     }

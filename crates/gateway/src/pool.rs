@@ -1,13 +1,16 @@
 //! Threads for CPU-bound and disk-bound work, with a bounded queue for each flow of requests in front.
 //!
-//! As many pieces of work run at one time as there are cores: each holds a *place*. [`turns`] decides whose turn it is when a place
-//! becomes free. Single documents have one more place, so that they need not wait until a query gives way.
+//! As many pieces of work run at one time as there are cores: each holds a *place*. [`turns`] decides whose
+//! turn it is when a place becomes free. Single documents have one more place, so that they need not wait
+//! until a query gives way.
 //!
-//! Work that runs for long calls [`pause`] again and again, where it can be interrupted. Once it has held its place for a quantum and
-//! others wait, it gives the place to whoever's turn it is; its thread sleeps until its own turn comes. What it read so far stays in
-//! memory meanwhile, so the number of sleeping threads is bounded ([`ASLEEP_MAX`]): beyond that, work keeps its place to its end.
+//! Work that runs for long calls [`pause`] again and again, where it can be interrupted. Once it has held its
+//! place for a quantum and others wait, it gives the place to whoever's turn it is; its thread sleeps until
+//! its own turn comes. What it read so far stays in memory meanwhile, so the number of sleeping threads is
+//! bounded ([`ASLEEP_MAX`]): beyond that, work keeps its place to its end.
 //!
-//! A caller may leave: work whose caller is gone when its turn comes is dropped unbegun. Full queues refuse at once.
+//! A caller may leave: work whose caller is gone when its turn comes is dropped unbegun. Full queues refuse
+//! at once.
 
 mod flow;
 mod turns;
@@ -70,7 +73,7 @@ struct State {
     closed: bool,
 }
 
-/// What waits for a place.
+/// Work that waits for a place.
 enum Waiting {
     /// Work that was not begun.
     Job(Box<dyn Job>),
@@ -87,7 +90,7 @@ struct GrantedJob {
 #[derive(Default)]
 struct Sleeper {
     changed: Condvar,
-    /// Whether it has a place again. Changed under the lock of [`Shared::state`].
+    /// True once it has a place again. Changed under the lock of [`Shared::state`].
     has_place: AtomicBool,
 }
 
@@ -139,8 +142,8 @@ thread_local! {
     static CURRENT: RefCell<Option<CurrentWork>> = const { RefCell::new(None) };
 }
 
-/// Lets others have the thread's place, where it has held that for a quantum and it is not its turn any more. Returns true if it
-/// slept meanwhile. Does nothing outside of a pool.
+/// Lets others have the thread's place, where it has held that for a quantum and it is not its turn any more.
+/// Returns true if it slept meanwhile. Does nothing outside of a pool.
 ///
 /// Call it where nothing is locked. Cost: nanoseconds, unless others wait and the quantum is over.
 pub(crate) fn pause(now: Instant) -> bool {
@@ -182,7 +185,8 @@ impl State {
 }
 
 impl Shared {
-    /// The state. Only an assertion of the scheduler panics while it is held; the pool then goes on as far as it can.
+    /// The state. Only an assertion of the scheduler panics while it is held; the pool then goes on as far as
+    /// it can.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -237,11 +241,13 @@ impl Shared {
         }
     }
 
-    /// Waits for granted work, on a thread that counts as idle, or was started since there is some. None when the thread is to end.
+    /// Waits for granted work, on a thread that counts as idle, or was started since there is some. None when
+    /// the thread is to end.
     fn wait_until_rung<'s>(&'s self, mut state: MutexGuard<'s, State>) -> Option<MutexGuard<'s, State>> {
         let mut is_surplus = false;
         loop {
-            // A ring is for the first thread that notices; the one that was meant finds nothing, and is idle in its place.
+            // A ring is for the first thread that notices; the one that was meant finds nothing, and is idle
+            // in its place.
             while state.rung > 0 {
                 state.rung -= 1;
                 if !state.granted.is_empty() {
@@ -270,7 +276,8 @@ impl Shared {
         current.since.elapsed()
     }
 
-    /// Charges the work of this thread, and lets others have its place if it is their turn. Returns true if it slept until its own.
+    /// Charges the work of this thread, and lets others have its place if it is their turn. Returns true if
+    /// it slept until its own.
     fn give_way(shared: &Arc<Shared>, flow: FlowIndex, sleeper: &Arc<Sleeper>, held: Duration) -> bool {
         let mut state = shared.lock();
         state.turns.charge(flow, held);
@@ -297,8 +304,8 @@ impl Shared {
 }
 
 impl Pool {
-    /// Starts the threads of `places` pieces of work at a time, which count among the busy cores while they run; at most `capacity`
-    /// wait, of one flow a quarter of that.
+    /// Starts the threads of `places` pieces of work at a time, which count among the busy cores while they
+    /// run; at most `capacity` wait, of one flow a quarter of that.
     ///
     /// # Errors
     /// The operating system refuses a thread.
@@ -349,12 +356,13 @@ impl Pool {
         self.run_in(WorkFlow::short(), work).await
     }
 
-    /// Runs `work` on one of the threads when it is the turn of its flow. Dropping the future before the work began means that it never
-    /// begins.
+    /// Runs `work` on one of the threads when it is the turn of its flow. Dropping the future before the work
+    /// began means that it never begins.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] when the queue of the flow is full, or all together are and no other is longer; or when that happens to
-    /// another flow while this one's queue is the longest. [`Error::Internal`] when the work panicked.
+    /// [`Error::Overloaded`] when the queue of the flow is full, or all together are and no other is longer;
+    /// or when that happens to another flow while this one's queue is the longest. [`Error::Internal`] when
+    /// the work panicked.
     pub(crate) async fn run_in<T, F>(&self, flow: WorkFlow, work: F) -> Result<T, Error>
     where
         T: Send + 'static,

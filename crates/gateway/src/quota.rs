@@ -1,12 +1,14 @@
 //! Requests a second.
 //!
-//! Two limits are the operator's and count what the server knows of itself: requests for the documents of one group, and requests from one
-//! address (`--group-rate-max`, `--address-rate-max`). A third is advice: what queries say of their client (`rate.id`, `rate.quota`,
-//! `rate.cost`, `rate.dryRun`) holds for clients that say it, and no other.
+//! Two limits are the operator's and count what the server knows of itself: requests for the documents of one
+//! group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third is advice: what
+//! queries say of their client (`rate.id`, `rate.quota`, `rate.cost`, `rate.dryRun`) holds for clients that
+//! say it, and no other.
 //!
-//! Each key has an allowance of as much as may be asked in a second, which fills again as time passes. A request is let through while
-//! something of it is left, and then takes its cost; what it takes beyond is paid back first. Limits are each node's own, and count where a
-//! client's request arrives: not again at the nodes to which it is handed on.
+//! Each key has an allowance of as much as may be asked in a second, which fills again as time passes. A
+//! request is let through while something of it is left, and then takes its cost; what it takes beyond is
+//! paid back first. Limits are each node's own, and count where a client's request arrives: not again at the
+//! nodes to which it is handed on.
 
 mod allowances;
 

@@ -44,10 +44,11 @@ pub struct Settings {
     pub threads: usize,
     /// Requests that may wait for a thread.
     pub queue_max: usize,
-    /// Requests a second for the documents of one group; more are refused. None for no limit. Each node counts for itself.
+    /// Requests a second for the documents of one group; more are refused. None for no limit. Each node
+    /// counts for itself.
     pub group_rate_max: Option<f64>,
-    /// Requests a second from one address, of IPv6 from one network of 64 bits; more are refused. None for no limit. Each node counts for
-    /// itself.
+    /// Requests a second from one address, of IPv6 from one network of 64 bits; more are refused. None for no
+    /// limit. Each node counts for itself.
     pub address_rate_max: Option<f64>,
     /// Bytes of columns kept in memory between requests.
     pub cache_bytes: u64,

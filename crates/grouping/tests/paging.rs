@@ -105,8 +105,8 @@ fn defaults_limit_what_is_not_limited() {
     );
 }
 
-/// Lists inside lists multiply: a few numbers in one document are a million groups, which a limit on what is shown does not keep out
-/// of memory.
+/// Lists inside lists multiply: a few numbers in one document are a million groups, which a limit on what is
+/// shown does not keep out of memory.
 #[test]
 fn groups_in_memory_are_limited_whatever_is_shown() {
     let sizes = |count: i32| Value::Array((0..count).map(Value::Int).collect());

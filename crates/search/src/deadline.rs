@@ -15,8 +15,8 @@ pub struct Deadline {
     pause: Option<Pause>,
 }
 
-/// Called where a search can be interrupted, with the time. It may let other work have the thread's core; it returns true if time has passed
-/// meanwhile.
+/// Called where a search can be interrupted, with the time. It may let other work have the thread's core; it
+/// returns true if time has passed meanwhile.
 pub type Pause = fn(Instant) -> bool;
 
 /// A step of a search that can take long.
@@ -53,7 +53,8 @@ impl Deadline {
         Deadline { pause: Some(pause), ..self }
     }
 
-    /// Pauses, where that is asked for; then says if it is time to stop with a step. Called between chunks, with nothing locked.
+    /// Pauses, where that is asked for; then says if it is time to stop with a step. Called between chunks,
+    /// with nothing locked.
     pub(crate) fn ends(&self, step: Step) -> bool {
         let later = match step {
             Step::Look => Duration::ZERO,

@@ -126,7 +126,8 @@ pub struct ServeArguments {
     /// Requests a second for the documents of one group; more are refused with 429 [default: no limit].
     #[arg(long, value_name = "REQUESTS", env = "MILLRACE_GROUP_RATE_MAX")]
     pub group_rate_max: Option<f64>,
-    /// Requests a second from one address (IPv6: from one network of 64 bits); more are refused with 429 [default: no limit].
+    /// Requests a second from one address (IPv6: from one network of 64 bits); more are refused with 429
+    /// [default: no limit].
     #[arg(long, value_name = "REQUESTS", env = "MILLRACE_ADDRESS_RATE_MAX")]
     pub address_rate_max: Option<f64>,
     /// Bytes of columns kept in memory between requests [default: 536870912].

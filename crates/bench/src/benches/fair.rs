@@ -1,8 +1,9 @@
 //! Cheap queries and gets of many groups beside somebody who asks much.
 //!
-//! The neighbours take turns: expensive queries of one group, expensive queries over many groups, scans of all groups, visits, puts. Cheap
-//! queries and gets come at a steady rate meanwhile, each from another of a hundred small groups. What they take alone, in the same run,
-//! is the peer. Clients and server share the cores.
+//! The neighbours take turns: expensive queries of one group, expensive queries over many groups, scans of
+//! all groups, visits, puts. Cheap queries and gets come at a steady rate meanwhile, each from another of a
+//! hundred small groups. What they take alone, in the same run, is the peer. Clients and server share the
+//! cores.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,11 +38,11 @@ const MAIL_BYTES: usize = 250;
 const RATE: f64 = 50.0;
 /// For how many times the time of a case each neighbour is there: percentiles want samples.
 const TIMES: u32 = 6;
-/// How long neighbours ask before they are measured.
+/// Time that neighbours ask before they are measured.
 const LEAD: Duration = Duration::from_millis(500);
 /// Of what the expensive queries get alone.
 const EXPENSIVE_SHARE_MIN: f64 = 0.9;
-/// How much longer others may take: so many times as long as alone, or so many slices.
+/// The bound of others' times: so many times as long as alone, or so many slices more.
 const LONGER_MAX: f64 = 2.0;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -111,7 +112,7 @@ struct Neighbour {
     share_min: Option<f64>,
 }
 
-/// What was seen beside a neighbour.
+/// Times of requests beside a neighbour, and the neighbour's own.
 struct SeenBeside {
     queries: Samples,
     gets: Samples,

@@ -18,7 +18,8 @@ pub(crate) enum WorkClass {
 
 /// Names the queue that a piece of work waits in. Queues of one class are served in turns.
 ///
-/// The owner is the set of groups whose documents are read. Once requests carry a principal, it belongs into [`FlowOwner`].
+/// The owner is the set of groups whose documents are read. Once requests carry a principal, it belongs into
+/// [`FlowOwner`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct WorkFlow {
     class: WorkClass,
@@ -55,7 +56,8 @@ impl WorkFlow {
         WorkFlow { class: WorkClass::Grouped, owner: FlowOwner::Common }
     }
 
-    /// Reading of the documents in a scope: the flow of its groups, or that of all groups where it names none.
+    /// Reading of the documents in a scope: the flow of its groups, or that of all groups where it names
+    /// none.
     pub(crate) fn of_scope(scope: &ViewScope) -> Self {
         match scope {
             ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {

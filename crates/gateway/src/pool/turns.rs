@@ -1,16 +1,17 @@
 //! The order in which waiting work runs: values and functions of them; no threads, no clock.
 //!
-//! Each [`WorkFlow`] has a queue, first in, first out. Queues stand in rings, one for each [`Level`], and a ring is served by deficit round
-//! robin: the queue in front runs while it has credit, then it gets a [`QUANTUM`] and goes to the back. Credit is charged with the
-//! time that work held its thread, once that is known, so it can fall below zero; a queue in debt is passed over until its turns have
-//! paid for it.
+//! Each [`WorkFlow`] has a queue, first in, first out. Queues stand in rings, one for each [`Level`], and a
+//! ring is served by deficit round robin: the queue in front runs while it has credit, then it gets a
+//! [`QUANTUM`] and goes to the back. Credit is charged with the time that work held its thread, once that is
+//! known, so it can fall below zero; a queue in debt is passed over until its turns have paid for it.
 //!
-//! A queue of [`WorkClass::Grouped`] begins on the level [`Level::Fresh`] and falls to [`Level::Long`] when its first quantum is used
-//! up: groups that ask little go before groups that ask much. Levels go in order, but none starves: while a level waits, it is owed a
-//! share of all time used above it ([`Level::share`]), and is served first whenever a quantum is owed.
+//! A queue of [`WorkClass::Grouped`] begins on the level [`Level::Fresh`] and falls to [`Level::Long`] when
+//! its first quantum is used up: groups that ask little go before groups that ask much. Levels go in order,
+//! but none starves: while a level waits, it is owed a share of all time used above it ([`Level::share`]),
+//! and is served first whenever a quantum is owed.
 //!
-//! Work that gave way comes back to the front of its queue. So work of a flow is begun only while all that was begun before it
-//! is running, and at most as much of one flow is begun as there are threads that run it.
+//! Work that gave way comes back to the front of its queue. So work of a flow is begun only while all that
+//! was begun before it is running, and at most as much of one flow is begun as there are threads that run it.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -74,14 +75,15 @@ impl Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FlowIndex(usize);
 
-/// Work whose turn has come. It counts as running until [`TurnScheduler::end`] or [`TurnScheduler::give_way`].
+/// Work whose turn has come. It counts as running until [`TurnScheduler::end`] or
+/// [`TurnScheduler::give_way`].
 #[derive(Debug)]
 pub(super) struct Turn<W> {
     pub flow: FlowIndex,
     pub work: W,
 }
 
-/// What became of new work.
+/// The fate of new work.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Admission<W> {
     /// It waits.
@@ -92,7 +94,7 @@ pub(super) enum Admission<W> {
     Refused(W),
 }
 
-/// How much may wait.
+/// Bounds on work that waits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueBounds {
     /// In one queue.
@@ -124,9 +126,10 @@ struct FlowQueue<W> {
     queued: VecDeque<W>,
     /// Pieces of its work that run.
     running: usize,
-    /// Levels on which work of it was served since the level was owed a quantum, which was taken then; once for each time.
+    /// Levels on which work of it was served since the level was owed a quantum, which was taken then; once
+    /// for each time.
     prepaid: Vec<Level>,
-    /// Whether it stands in the ring of its level: while some of its work waits, or it is idle and in debt.
+    /// True while it stands in the ring of its level: some of its work waits, or it is idle and in debt.
     ringed: bool,
 }
 
@@ -158,8 +161,8 @@ impl<W> TurnScheduler<W> {
         self.waiting.iter().sum()
     }
 
-    /// Adds work to its queue. Where that is full, or all queues together are, work that `is_abandoned` is dropped first: of its own queue,
-    /// or of the longest.
+    /// Adds work to its queue. Where that is full, or all queues together are, work that `is_abandoned` is
+    /// dropped first: of its own queue, or of the longest.
     ///
     /// Cost: constant, unless all are full: then all queues are looked at.
     pub fn push(&mut self, flow: &WorkFlow, work: W, is_abandoned: &dyn Fn(&W) -> bool) -> Admission<W> {
@@ -199,9 +202,11 @@ impl<W> TurnScheduler<W> {
         self.added(at);
     }
 
-    /// Takes the work whose turn it is; with `short_only`, only if it is of [`WorkClass::Short`]. None where nothing waits.
+    /// Takes the work whose turn it is; with `short_only`, only if it is of [`WorkClass::Short`]. None where
+    /// nothing waits.
     ///
-    /// Cost: constant, but for queues in debt that are passed over: at most one step for each quantum of time charged before.
+    /// Cost: constant, but for queues in debt that are passed over: at most one step for each quantum of time
+    /// charged before.
     pub fn next(&mut self, short_only: bool) -> Option<Turn<W>> {
         loop {
             let (level, is_owed) = self.level_to_serve(short_only)?;
@@ -253,7 +258,8 @@ impl<W> TurnScheduler<W> {
         }
     }
 
-    /// The level whose turn it is: the lowest that is owed a quantum, which is true then; else the highest where something waits.
+    /// The level whose turn it is: the lowest that is owed a quantum, which is true then; else the highest
+    /// where something waits.
     fn level_to_serve(&mut self, short_only: bool) -> Option<(Level, bool)> {
         if short_only {
             return (self.waiting[Level::Short as usize] > 0).then_some((Level::Short, false));
@@ -271,7 +277,8 @@ impl<W> TurnScheduler<W> {
         first.map(|level| (level, false))
     }
 
-    /// Serves the ring of a level where something waits. None where nothing does any more, since all that waited fell to another level.
+    /// Serves the ring of a level where something waits. None where nothing does any more, since all that
+    /// waited fell to another level.
     fn serve(&mut self, level: Level) -> Option<Turn<W>> {
         while self.waiting[level as usize] > 0 {
             let at =
@@ -341,8 +348,8 @@ impl<W> TurnScheduler<W> {
         at
     }
 
-    /// Forgets a queue with nothing to do. One in debt stands in its ring until its turns have paid, unless nothing waits: then the debt
-    /// harms nobody.
+    /// Forgets a queue with nothing to do. One in debt stands in its ring until its turns have paid, unless
+    /// nothing waits: then the debt harms nobody.
     fn forget_if_idle(&mut self, at: usize) {
         let nothing_waits = self.waiting() == 0;
         let flow = self.flow_mut(at);

@@ -8,10 +8,10 @@ const DEBT_MAX: Duration = Duration::from_secs(60);
 /// Keys that are full again are looked for so many at a time, at each request.
 const FORGOTTEN_AT_ONCE: usize = 2;
 
-/// What is left to each key that asked lately. A key that is not there has all of its allowance.
+/// The rest of the allowance of each key that asked lately. A key that is not there has all of its allowance.
 ///
-/// At most as many keys are kept as it was made for. Beyond, the key is forgotten that has all of its allowance first: it gains least by
-/// that, and all others are held to theirs.
+/// At most as many keys are kept as it was made for. Beyond, the key is forgotten that has all of its
+/// allowance first: it gains least by that, and all others are held to theirs.
 ///
 /// Cost of a request: logarithmic in the number of keys.
 pub(super) struct AllowanceTable<K> {
@@ -34,7 +34,8 @@ impl<K: Clone + Eq + Hash + Ord> AllowanceTable<K> {
         AllowanceTable { keys_max, left: HashMap::new(), by_full: BTreeSet::new() }
     }
 
-    /// Takes `cost` from what is left to a key, whose allowance fills by `quota` a second up to `quota`. False if nothing is left.
+    /// Takes `cost` from what is left to a key, whose allowance fills by `quota` a second up to `quota`.
+    /// False if nothing is left.
     pub fn take(&mut self, key: &K, quota: f64, cost: f64, now: Instant) -> bool {
         self.forget_full(now);
         let before = self.left.remove(key);

@@ -64,8 +64,8 @@ impl Call {
         }
     }
 
-    /// Waits for all results, until the deadline, or until `stop` says yes, which is asked now and then. `stop` may take long: nothing is
-    /// locked while it is asked, so that runs can end.
+    /// Waits for all results, until the deadline, or until `stop` says yes, which is asked now and then.
+    /// `stop` may take long: nothing is locked while it is asked, so that runs can end.
     pub fn wait(&self, model: &str, stop: Option<&dyn Fn() -> bool>) -> Result<Vec<States>, Error> {
         let mut progress = self.lock();
         while progress.missing > 0 {

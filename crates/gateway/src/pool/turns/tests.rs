@@ -222,7 +222,7 @@ fn full_queues_drop_what_was_abandoned_then_the_newest_of_the_longest() {
     assert_eq!(order, ["a1", "a2", "b1", "c1", "d1", "d2"]);
 }
 
-/// What happens to a scheduler.
+/// A call of the scheduler.
 #[derive(Debug, Clone)]
 enum Event {
     Push(usize),
