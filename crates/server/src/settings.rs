@@ -40,12 +40,12 @@ pub struct ServeArguments {
     /// name that it advertises: requests for other hosts are refused.
     #[arg(long, value_name = "NAMES", env = "MILLRACE_ALLOWED_HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Option<Vec<String>>,
-    /// Web pages that may use the server beside its own, with commas between, such as
-    /// https://app.example.com: requests from others are refused.
+    /// Web pages that may use the server beside its own, as origins with commas between, such as
+    /// `https://app.example.com`: requests from others are refused.
     #[arg(long, value_name = "ORIGINS", env = "MILLRACE_ALLOWED_ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Option<Vec<String>>,
     /// Services that models may be fetched from and asked at, with commas between: public (every public address),
-    /// none, HOST, HOST:PORT, http://HOST:PORT, 10.0.0.0/8 [default: public].
+    /// none, HOST, HOST:PORT, `http://HOST:PORT`, 10.0.0.0/8 [default: public].
     #[arg(long, value_name = "RULES", env = "MILLRACE_OUTBOUND_ALLOW", value_delimiter = ',')]
     pub outbound_allow: Option<Vec<String>>,
     /// Hosts that secrets may be sent to, with commas between, such as openai-key=api.openai.com: the name is
