@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// Length of a portion: far longer than a switch of threads, and too short to be noticed.
 const PORTION: Duration = Duration::from_micros(200);
 
-/// Function that returns the rest of a thread after this time of work; zero: it continues. It calls [`step`]
-/// nowhere itself.
+/// Function that returns the rest of a thread after this time of work; zero: it continues. It must not call
+/// [`step`] itself.
 pub type Rest = Box<dyn Fn(Duration) -> Duration>;
 
 struct Pace {

@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn answers_join_the_thread_of_their_question() {
-        // Each message with its references, and the marks of those in the thread of message `a`.
+        // Each message with its references, and an `a` for each message in the thread of message `a`.
         for (messages, expected) in [
             (vec![("a", ""), ("b", "a"), ("c", "a b")], "aaa"),
             (vec![("a", ""), ("b", "a"), ("c", "b")], "aaa"),

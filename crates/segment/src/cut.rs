@@ -102,8 +102,8 @@ impl Cut {
 
     /// Cut with the contents of these ranges of locations
     /// ([reversed](millrace_document::Location::reversed)), both ends included. The ranges are in order and
-    /// do not overlap. Other documents in the same chunks are included as well: those without a group, and
-    /// those of a group of which a range has only a part. `None`: there are no contents.
+    /// do not overlap. Other documents in the same chunks are included as well: documents without a group,
+    /// and other documents of a group that a range covers only in part. `None`: there are no contents.
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.

@@ -90,7 +90,7 @@ struct Run<'s> {
     settings: &'s Settings,
     report: Report,
     began: Instant,
-    /// Number of points to measure, and of those measured or left out.
+    /// Number of points to measure, and of points measured or left out.
     total: usize,
     done: usize,
 }

@@ -84,7 +84,7 @@ pub(crate) fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error
     }
 }
 
-/// Sets the speed, from the next deployment on, of those types that were marked before; returns these types.
+/// Sets the speed, from the next deployment on, of the types that were marked before; returns these types.
 /// May wait for coordination.
 ///
 /// # Errors

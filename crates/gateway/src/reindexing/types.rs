@@ -43,7 +43,7 @@ impl Types {
         }
     }
 
-    /// Sets the speed, from the next deployment on, of those types that were marked before; returns these
+    /// Sets the speed, from the next deployment on, of the types that were marked before; returns these
     /// types.
     pub(super) fn set_speed(&mut self, chosen: &Chosen, speed: f64) -> Chosen {
         let mut changed = Chosen::new();

@@ -189,7 +189,7 @@ fn chosen<'d>(
     }
 }
 
-/// Prefixes of the parameters of one source, and of those of all sources of one provider.
+/// Prefixes of the parameters: for one source, and for all sources of one provider.
 const SOURCE: &str = "source.";
 const PROVIDERS: &str = "provider.";
 /// Parameter of a source that chooses its provider.

@@ -166,8 +166,7 @@ fn replicas(state: &State, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<BucketId,
 /// Amount that each bucket has of each segment.
 type Measured = HashMap<(BucketId, u64), BytesAndDocuments>;
 
-/// Measures the share of the new buckets in the segments of those that are split, by the segments'
-/// directories.
+/// Measures the share of the new buckets in the segments of the split buckets, by the segments' directories.
 fn measure(state: &State, groups: &[(u32, u8)]) -> Result<Measured, Error> {
     let new = buckets(state, groups);
     let mut measured = Measured::new();

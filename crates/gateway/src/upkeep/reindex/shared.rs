@@ -12,8 +12,8 @@
 //! 5. When everything that it owns by a state is done, and no node is absent, it reports so. When all nodes
 //!    report so for the current state, all is done: every bucket has an owner.
 //!
-//! Nothing is done while so many nodes are absent that documents may be on those alone, nor by a node that
-//! does not have the newest application.
+//! Nothing is done while enough nodes are absent to have the only copies of some documents, nor by a node
+//! that does not have the newest application.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
