@@ -1,4 +1,4 @@
-//! What all benchmarks store: one application, and documents that look like mail and are the same on every run.
+//! Common data of all benchmarks: one application, and mail-like documents that are the same on every run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use millrace_tensor::{Cells, Tensor, TensorType};
 use crate::Error;
 use crate::random::Random;
 
-/// Numbers of a vector.
+/// Number of dimensions of a vector.
 pub(crate) const DIMENSIONS: usize = 384;
 /// Bytes of a stored vector: its cells are bfloat16.
 pub(crate) const VECTOR_BYTES: usize = DIMENSIONS * 2;
 /// The document type.
 pub(crate) const TYPE: &str = "mail";
-/// Words that texts are made of.
+/// Number of different words in texts.
 const WORDS: u64 = 20_000;
 
 const SERVICES: &str = "<services version='1.0'>
@@ -48,12 +48,12 @@ const SCHEMA: &str = "schema mail {
     }
 }";
 
-/// The files of the application package.
+/// Files of the application package.
 pub(crate) fn files() -> BTreeMap<String, Vec<u8>> {
     files_with(SCHEMA)
 }
 
-/// The same with so many replicas of every bucket.
+/// The same files with this number of replicas of every bucket.
 pub(crate) fn files_with_replicas(replicas: usize) -> BTreeMap<String, Vec<u8>> {
     let mut files = files();
     let services = SERVICES.replace("<min-redundancy>1<", &format!("<min-redundancy>{replicas}<"));
@@ -71,7 +71,7 @@ pub(crate) fn application() -> Result<Application, Error> {
     Application::from_files(files()).map_err(Error::failed)
 }
 
-/// An application with this schema of the type [`TYPE`] in the place of the usual one.
+/// An application with this schema of the type [`TYPE`] in place of the usual one.
 pub(crate) fn with_schema(schema: &str) -> Result<Application, Error> {
     Application::from_files(files_with(schema)).map_err(Error::failed)
 }
@@ -82,30 +82,30 @@ pub(crate) fn schema(application: &Application) -> Result<Arc<Schema>, Error> {
     schema.ok_or_else(|| Error::failed("the schema of the benchmark is not there"))
 }
 
-/// The group of this number.
+/// Name of the group with this number.
 pub(crate) fn group_name(number: u64) -> String {
     format!("user{number}")
 }
 
-/// The id of a document.
+/// Id of a document.
 pub(crate) fn id(group: u64, name: u64) -> Result<DocumentId, Error> {
     DocumentId::new("bench", TYPE, &Group::Name(group_name(group)), &name.to_string()).map_err(Error::failed)
 }
 
-/// The path of a document under the data port.
+/// Path of a document under the data port.
 pub(crate) fn path(group: u64, name: u64) -> String {
     format!("/document/v1/bench/{TYPE}/group/{}/{name}", group_name(group))
 }
 
-/// The word of this number; low numbers are the frequent ones.
+/// The word with this number; low numbers are the frequent ones.
 pub(crate) fn word(number: u64) -> String {
-    // Letters drawn by the number itself: three to ten of them, so that few words contain another.
+    // Letters derived from the number itself: three to ten of them, so that few words contain another.
     let mut random = Random::new(number.wrapping_mul(0x1234_5677));
     let length = 3 + random.below(8);
     (0..length).map(|_| char::from(b'a' + random.below(26) as u8)).collect()
 }
 
-/// Makes documents.
+/// Generator of documents.
 pub(crate) struct Maker {
     random: Random,
     words: Vec<String>,
@@ -113,13 +113,13 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// One whose documents are the same on every run.
+    /// Creates a generator; its documents are the same on every run.
     pub fn new() -> Result<Self, Error> {
         let tensor_type = TensorType::parse("tensor<bfloat16>(x[384])").map_err(Error::failed)?;
         Ok(Maker { random: Random::new(42), words: (0..WORDS).map(word).collect(), tensor_type })
     }
 
-    /// A text of at least so many bytes, its words as unequally frequent as those that people write.
+    /// Generates a text of at least this many bytes, with the word frequencies of natural text.
     pub fn text(&mut self, bytes: usize) -> String {
         let mut text = String::with_capacity(bytes + 12);
         while text.len() < bytes {
@@ -131,7 +131,7 @@ impl Maker {
         text
     }
 
-    /// Seconds since 1970, somewhere in 2001 to 2033.
+    /// Seconds since 1970, within 2001 to 2033.
     pub fn date(&mut self) -> i64 {
         1_000_000_000 + self.random.below(1_000_000_000) as i64
     }
@@ -141,7 +141,7 @@ impl Maker {
         self.random.direction(DIMENSIONS)
     }
 
-    /// A document with a text of so many bytes and a date.
+    /// A document with a text of this many bytes and a date.
     pub fn mail(&mut self, group: u64, name: u64, text_bytes: usize) -> Result<Document, Error> {
         let fields = vec![
             ("text".into(), Value::String(self.text(text_bytes))),
@@ -161,13 +161,13 @@ impl Maker {
         Ok(Document { id: id(group, name)?, fields })
     }
 
-    /// The body of a put with a text of so many bytes.
+    /// Body of a put with a text of this many bytes.
     pub fn mail_json(&mut self, text_bytes: usize) -> Vec<u8> {
         let (text, date) = (self.text(text_bytes), self.date());
         format!("{{\"fields\":{{\"text\":\"{text}\",\"date\":{date}}}}}").into_bytes()
     }
 
-    /// The body of a put with 384 floats, as text.
+    /// Body of a put with 384 floats, as text.
     pub fn embedded_json(&mut self) -> Vec<u8> {
         let (text, date, vector) = (self.text(60), self.date(), vector_json(&self.vector()));
         format!("{{\"fields\":{{\"text\":\"{text}\",\"date\":{date},\"embedding\":{vector}}}}}").into_bytes()

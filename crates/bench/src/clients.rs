@@ -1,4 +1,4 @@
-//! The other side of a server: clients that ask as fast as they are answered, or at a steady rate.
+//! Clients of a server: in a closed loop, or at a steady rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,46 +19,46 @@ pub(crate) struct Clients {
     client: Client,
 }
 
-/// What clients saw.
+/// Observations of clients.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
-    /// Times of the requests that went well.
+    /// Times of successful requests.
     pub times: Samples,
-    /// Requests that were refused because there was too much load (429), each tried again.
+    /// Number of requests that were refused because of too much load (429), each tried again.
     pub refused: u64,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last answer.
     pub lasted: Duration,
 }
 
-/// What a query was answered.
+/// Answer to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Documents that match.
+    /// Number of matching documents.
     pub matches: u64,
-    /// Hits and groups that came with the answer.
+    /// Number of hits and groups in the answer.
     pub hits: usize,
 }
 
-/// The time of one request that went well, and how often it was refused before.
+/// Time of one successful request, and the number of its refusals.
 type Outcome = Result<(Duration, u64), Error>;
 
-/// Makes the request of a number.
+/// Function that creates the request with a number.
 pub(crate) type Requests = Arc<dyn Fn(u64) -> Request + Send + Sync>;
 
 const TOO_MANY: u16 = 429;
-/// How long a client stays away after a 429.
+/// Pause of a client after a 429.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Clients {
-    /// Clients of the server at `url`, each with a connection of its own.
+    /// Creates clients of the server at `url`, each with a connection of its own.
     pub fn new(url: &str) -> Result<Self, Error> {
         let client = Client::new(url, Protocol::Http1).map_err(Error::failed)?;
-        // The same threads as the server's, under a name of their own, so that a profile tells them apart.
+        // The same threads as the server's, with their own name, so that a profile distinguishes them.
         let runtime = millrace_gateway::runtime(cores(), "clients").map_err(Error::failed)?;
         Ok(Clients { runtime, client })
     }
 
-    /// Asks once.
+    /// Sends one request.
     pub fn ask(&self, request: Request) -> Result<Answer, Error> {
         self.runtime
             .block_on(self.client.send(request))
@@ -67,7 +67,7 @@ impl Clients {
             .map_err(Error::failed)
     }
 
-    /// Asks a query once.
+    /// Sends one query.
     pub fn query(&self, request: Request) -> Result<Found, Error> {
         let answer = self.ask(request)?.json();
         let matches = answer.pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64);
@@ -78,8 +78,8 @@ impl Clients {
         }
     }
 
-    /// `count` clients ask, each as soon as its last answer has come, for so long; requests are numbered from `first` on.
-    /// Returns also the number of the next request.
+    /// Runs `count` clients in a closed loop for this time; requests are numbered from `first` on. Returns
+    /// also the number of the next request.
     pub fn at_once(
         &self,
         count: usize,
@@ -115,7 +115,7 @@ impl Clients {
         Ok((Seen { lasted: began.elapsed(), ..seen }, next.load(Ordering::Relaxed)))
     }
 
-    /// Requests go out at a rate, whether those before are answered or not; a request's time counts from when it was due.
+    /// Sends requests at a rate, independent of the answers; a request's time counts from when it was due.
     pub fn at_rate(
         &self,
         per_second: f64,
@@ -166,12 +166,12 @@ impl Clients {
     }
 }
 
-/// What clients saw that send at a rate.
+/// Observations of clients that send at a rate.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Paced {
     /// Times count from when a request was due.
     pub seen: Seen,
-    /// How long after they were due requests were begun: what the clients themselves waited for a core.
+    /// Delays of requests after they were due: the clients' own waits for a core.
     pub late: Samples,
 }
 
@@ -190,12 +190,12 @@ impl Paced {
 }
 
 impl Seen {
-    /// Requests answered well in a second.
+    /// Successful requests per second.
     pub fn rate(&self) -> f64 {
         self.times.len() as f64 / self.lasted.as_secs_f64()
     }
 
-    /// Adds what others saw, before or after.
+    /// Adds other observations, before or after.
     pub fn merge(&mut self, other: &Seen) {
         self.times.merge(&other.times);
         self.refused += other.refused;
@@ -203,7 +203,7 @@ impl Seen {
     }
 }
 
-/// Asks until the server takes the request; the time is that of the whole.
+/// Repeats a request until the server accepts it; returns the total time.
 async fn until_taken(client: &Client, request: &(dyn Fn() -> Request + Send + Sync)) -> Outcome {
     let began = Instant::now();
     let mut refused = 0;

@@ -13,16 +13,16 @@ use crate::application;
 use crate::clients::Clients;
 use crate::process::free_port;
 
-/// How long nodes may take to become a cluster.
+/// Maximum time for nodes to become a cluster.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked at.
+/// Interval between checks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What is said where etcd is not installed.
+/// Message if etcd is not installed.
 pub(crate) const NO_ETCD: &str =
     "skipped: etcd is not installed; on Debian it comes with `apt-get install etcd-server`";
 
-/// etcd and servers; ended when it is dropped.
+/// etcd and servers; ended on drop.
 pub(crate) struct LocalCluster {
     program: PathBuf,
     directory: PathBuf,
@@ -32,17 +32,17 @@ pub(crate) struct LocalCluster {
     nodes: Vec<LocalMember>,
 }
 
-/// A node of it.
+/// A node of the cluster.
 pub(crate) struct LocalMember {
     process: Child,
-    /// Those of its data port.
+    /// Clients of its data port.
     clients: Clients,
     config: Clients,
 }
 
 impl LocalCluster {
-    /// Starts so many nodes whose application has so many replicas of every bucket, and waits until they have nothing to do. `None`: etcd
-    /// is not installed.
+    /// Starts `nodes` nodes whose application has the given number of replicas of every bucket, and waits
+    /// until they have nothing to do. `None`: etcd is not installed.
     pub fn start(
         program: &Path,
         directory: &Path,
@@ -111,7 +111,7 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Waits until something holds of the cluster; how long that took.
+    /// Waits until a condition of the cluster holds; returns the time.
     pub fn until(
         &self,
         patience: Duration,
@@ -134,13 +134,13 @@ impl LocalCluster {
         &self.nodes[node].clients
     }
 
-    /// What the nodes tell of their parts; those that do not answer are left out.
+    /// Figures of the nodes; those that do not answer are left out.
     pub fn figures(&self) -> Vec<Value> {
         let ask = |node: &LocalMember| node.clients.ask(Request::new(Method::GET, "/state/v1/cluster"));
         self.nodes.iter().filter_map(|node| Some(ask(node).ok()?.json())).collect()
     }
 
-    /// Whether so many nodes answer, and all of them say that nothing is left to do.
+    /// True if `nodes` nodes answer, and all of them report that nothing is left to do.
     pub fn is_ideal(&self, nodes: usize) -> bool {
         let figures = self.figures();
         let is_ideal = |of: &Value| {
@@ -150,7 +150,7 @@ impl LocalCluster {
         figures.len() == nodes && figures.iter().all(is_ideal)
     }
 
-    /// What the cluster state says of a node.
+    /// State of a node in the cluster state.
     pub fn state_of(&self, node: usize) -> Option<String> {
         let request = || Request::new(Method::GET, "/cluster/v2/").parameter("recursive", "true");
         let tree = self.nodes.iter().find_map(|of| Some(of.config.ask(request()).ok()?.json()))?;
@@ -161,7 +161,7 @@ impl LocalCluster {
         Some(of["state"]["generated"]["state"].as_str()?.to_owned())
     }
 
-    /// Ends a node without a word.
+    /// Kills a node.
     pub fn kill(&mut self, node: usize) -> Result<(), Error> {
         let process = &mut self.nodes[node].process;
         process.kill().map_err(Error::failed)?;
@@ -174,7 +174,7 @@ impl Drop for LocalCluster {
     fn drop(&mut self) {
         let processes = self.nodes.iter_mut().map(|node| &mut node.process);
         for process in processes.chain([&mut self.etcd]) {
-            // It may have ended by itself. What it leaves behind is the benchmark's directory.
+            // It may have ended by itself. Its remains are in the benchmark's directory.
             let _ = process.kill();
             let _ = process.wait();
         }

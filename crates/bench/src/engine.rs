@@ -1,4 +1,4 @@
-//! Queries without a network: planned once, run over a store as a node runs them.
+//! Queries without a network: planned once, run over a store as on a node.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,10 +19,10 @@ use millrace_store::{Options, Store, ViewScope};
 use crate::Error;
 use crate::application::{self, TYPE};
 
-/// No query of a benchmark takes so long.
+/// Timeout that no query of a benchmark reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A store, and what it takes to search it.
+/// A store, and the means to search it.
 pub(crate) struct Engine {
     store: Store,
     schema: Arc<Schema>,
@@ -42,17 +42,18 @@ impl Prepared {
 }
 
 impl Engine {
-    /// Over a store that is open already.
+    /// Creates an engine over an open store.
     pub fn over(store: Store) -> Result<Self, Error> {
         Ok(Engine { store, schema: application::schema(&application::application()?)? })
     }
 
-    /// Over a new store in a directory. Segments are merged when documents are loaded, and never while queries are measured.
+    /// Creates an engine over a new store in a directory. Segments are merged when documents are loaded, and
+    /// never while queries are measured.
     pub fn open(directory: &Path, disk: Option<Arc<dyn Disk>>) -> Result<Self, Error> {
         Self::of(&application::application()?, directory, disk)
     }
 
-    /// As [`Engine::open`], of an application whose only schema is this one, for the type [`TYPE`].
+    /// Like [`Engine::open`], for an application whose only schema is this one, of the type [`TYPE`].
     pub fn with_schema(schema: &str, directory: &Path) -> Result<Self, Error> {
         Self::of(&application::with_schema(schema)?, directory, None)
     }
@@ -89,24 +90,24 @@ impl Engine {
         Ok(Prepared { search: Arc::new(search), scope })
     }
 
-    /// Runs a query over the store as it is now.
+    /// Runs a query over the current contents of the store.
     pub fn run(&self, query: &Prepared) -> Result<Outcome, Error> {
         let view = self.store.view(TYPE, &query.scope).map_err(Error::failed)?;
         query.search.run(&*view, &Engine::deadline()).map_err(Error::failed)
     }
 
-    /// The query over a part of the store, as one node of several has it.
+    /// Session of the query over a part of the store, as on one node of several.
     pub fn session(&self, query: &Prepared, scope: &ViewScope) -> Result<Session, Error> {
         let view = self.store.view(TYPE, scope).map_err(Error::failed)?;
         Session::new(vec![(Arc::clone(&query.search), view)], &Engine::deadline()).map_err(Error::failed)
     }
 
-    /// When a query of a benchmark is given up: it never is.
+    /// Deadline of a benchmark's query, which is never reached.
     pub fn deadline() -> Deadline {
         Deadline::at(Instant::now() + PATIENCE)
     }
 
-    /// The value columns of a field in one group, chunk by chunk, as the store has them in memory.
+    /// Value columns of a field in one group, chunk by chunk, as the store has them in memory.
     pub fn columns(&self, group: u64, field: &str) -> Result<Vec<Column>, Error> {
         let scope = ViewScope::Groups(vec![Group::Name(application::group_name(group))]);
         let view = self.store.view(TYPE, &scope).map_err(Error::failed)?;
@@ -115,7 +116,8 @@ impl Engine {
         Ok(columns.into_iter().flatten().collect())
     }
 
-    /// Runs a query, and fails where it does not find so many hits: what finds nothing is no benchmark.
+    /// Runs a query, and fails if it does not find this number of hits: a query without hits is not a
+    /// benchmark.
     pub fn check(&self, query: &Prepared, hits: usize) -> Result<(), Error> {
         let found = self.run(query)?.result.hits.len();
         if found == hits {

@@ -1,39 +1,39 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a benchmark cannot run.
+/// Errors of benchmarks.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no benchmark of this name.
+    /// There is no benchmark with this name.
     #[error("there is no benchmark '{name}'; there are {known}")]
     Unknown {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// Existing names.
         known: String,
     },
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// What is measured does not work.
+    /// The measured operation fails.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Error {
-    /// For `map_err` on what is done with a file.
+    /// Adapter for `map_err` on file operations.
     pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::File { path, source }
     }
 
-    /// For `map_err` on errors of what is measured.
+    /// Adapter for `map_err` on errors of the measured operation.
     pub fn failed(error: impl std::fmt::Display) -> Error {
         Error::Failed(error.to_string())
     }

@@ -1,8 +1,9 @@
 //! Benchmarks: each prints a figure, the limit or peer measured in the same run, and their ratio.
 //!
-//! Times differ between machines and hours; ratios much less. So a [`Bench`] never reports a figure alone where there is something
-//! to hold it against: the rate at which memory is read, a plain read of the same bytes, bare appends with fsync. What is compared
-//! is measured in turns ([`measure::alternately`]), so that a busy moment of the machine meets both.
+//! Times differ between machines and hours; ratios much less. So a [`Bench`] never reports a figure alone if
+//! there is something to compare it with: the rate at which memory is read, a plain read of the same bytes,
+//! bare appends with fsync. Both sides of a comparison are measured in turns ([`measure::alternately`]), so
+//! that a busy moment of the machine affects both.
 //!
 //! A [`Report`] is printed as a table, as JSON lines, or drawn ([`Plot`]).
 //!

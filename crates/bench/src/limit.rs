@@ -1,4 +1,4 @@
-//! What the machine can do at best: the limits that figures are held against.
+//! Limits of the machine, with which figures are compared.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -16,9 +16,9 @@ use rustix::fs::{Advice, fadvise};
 use crate::Error;
 use crate::measure::Samples;
 
-/// Reads memory once, as fast as one thread can; returns a sum, so that nothing is left out.
+/// Reads memory once, as fast as one thread can; returns a sum, so that no read is optimized away.
 pub fn read_memory(bytes: &[u8]) -> u64 {
-    // Eight sums side by side: the loads, not the additions, are what it waits for.
+    // Eight parallel sums: the loads, not the additions, determine the time.
     let mut sums = [0u64; 8];
     let (chunks, rest) = bytes.as_chunks::<64>();
     for chunk in chunks {
@@ -30,12 +30,13 @@ pub fn read_memory(bytes: &[u8]) -> u64 {
     sums.into_iter().fold(rest, u64::wrapping_add)
 }
 
-/// Looks for every occurrence of each word in a text; returns how many there are.
+/// Finds every occurrence of each word in a text; returns their number.
 pub fn scan_words(text: &[u8], words: &[&str]) -> usize {
     words.iter().map(|word| Finder::new(word).find_iter(text).count()).sum()
 }
 
-/// Writes what a file has to the disk and drops it from the page cache. Pages that a process has mapped stay.
+/// Writes a file's dirty pages to the disk and drops it from the page cache. Pages that a process has mapped
+/// stay.
 ///
 /// # Errors
 /// The file cannot be opened, or the system refuses.
@@ -45,7 +46,7 @@ pub fn drop_page_cache(path: &Path) -> Result<(), Error> {
     fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| Error::file(path)(error.into()))
 }
 
-/// The time of plain reads of these ranges of a file, whose pages are dropped from the cache before.
+/// Time of plain reads of these ranges of a file, whose pages are dropped from the cache before.
 ///
 /// # Errors
 /// The file cannot be read, or a range is past its end.
@@ -64,8 +65,8 @@ pub fn read_cold(path: &Path, ranges: &[Range<u64>]) -> Result<Duration, Error> 
     Ok(start.elapsed())
 }
 
-/// Appends `sizes` one after another to a new file in a directory, each followed by an fsync, on a thread that is as prompt as that of the
-/// store; the file is removed afterwards.
+/// Appends `sizes` one after another to a new file in a directory, each followed by an fsync, on a thread of
+/// the same class as that of the store; the file is removed afterwards.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -80,7 +81,8 @@ pub fn append_durably(directory: &Path, sizes: impl Iterator<Item = usize> + Sen
     })
 }
 
-/// As [`append_durably`], but so many in a second until it is over, and an append's time counts from when it was due.
+/// Like [`append_durably`], but with `per_second` appends per second until it is over; an append's time
+/// counts from when it was due.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -106,7 +108,7 @@ pub fn append_when_due(
 }
 
 fn append_all(directory: &Path, sizes: impl Iterator<Item = usize>) -> Result<Samples, Error> {
-    // With a name: file systems spare themselves the work of syncing a file that has none.
+    // With a name: file systems skip the sync of a file without one.
     let mut file = tempfile::NamedTempFile::new_in(directory).map_err(Error::file(directory))?;
     let mut samples = Samples::new();
     let mut data = Vec::new();

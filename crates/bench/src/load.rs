@@ -1,4 +1,4 @@
-//! Documents straight into a store, as fast as it takes them.
+//! Loading of documents directly into a store, at maximum speed.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -7,9 +7,9 @@ use millrace_store::{Change, Store, Write};
 
 use crate::Error;
 
-/// Writes under way at one time: enough for one sync to cover many, few enough for any queue.
+/// Number of concurrent writes: enough for one sync to cover many, few enough for any queue.
 const TOGETHER: usize = 4096;
-/// Documents between two sealings.
+/// Number of documents between two seals.
 const SEAL_EVERY: usize = 16 * TOGETHER;
 
 /// Writes the documents, and leaves them sealed and merged.
@@ -45,7 +45,7 @@ pub(crate) fn load_unmerged(
     store.seal().map_err(Error::failed)
 }
 
-/// Counts the writes that are under way.
+/// Counter of the writes in progress.
 #[derive(Default)]
 struct Pending {
     state: Mutex<(usize, Option<millrace_store::Error>)>,
@@ -68,7 +68,7 @@ impl Pending {
         }
     }
 
-    /// Waits until none is under way; says what went wrong with one of them.
+    /// Waits until none is in progress; returns the error of one of them.
     fn wait(&self) -> Result<(), Error> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state =

@@ -5,15 +5,15 @@ use millrace_client::Request;
 use millrace_mail::corpus::{Corpus, Settings};
 use serde_json::{Value, json};
 
-/// A mail of somebody's mailbox.
+/// A mail of a mailbox.
 pub(crate) struct Mail {
-    /// The body of its put.
+    /// Body of its put.
     pub operation: String,
     /// Its subject and body, as they are embedded.
     pub text: String,
 }
 
-/// So many mails of one mailbox.
+/// Generates `count` mails of one mailbox.
 pub(crate) fn mails(count: usize) -> Vec<Mail> {
     let mail = |mut mail: millrace_mail::corpus::CorpusMail| {
         mail.message.embedding = None;

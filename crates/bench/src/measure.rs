@@ -1,4 +1,4 @@
-//! Times of code: samples with percentiles, and two things measured in turns.
+//! Times of code: samples with percentiles, and alternating measurements.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rustix::time::ClockId;
 
-/// The longest time that is told apart from longer ones.
+/// Maximum time that is distinguished from longer ones.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// Times of one thing done many times, to three digits, up to an hour.
+/// Times of one repeated operation, to three digits, up to an hour.
 #[derive(Debug, Clone)]
 pub struct Samples {
     histogram: Histogram<u64>,
@@ -25,7 +25,7 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// Without samples.
+    /// Creates an empty set of samples.
     pub fn new() -> Self {
         Self::default()
     }
@@ -43,12 +43,12 @@ impl Samples {
         self.total += other.total;
     }
 
-    /// How many there are.
+    /// Number of samples.
     pub fn len(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -63,7 +63,7 @@ impl Samples {
         self.quantile(0.5)
     }
 
-    /// Seconds of the fastest: what it takes when nothing disturbs.
+    /// Seconds of the fastest: the time without disturbances.
     pub fn fastest(&self) -> f64 {
         self.histogram.min() as f64 / 1e9
     }
@@ -73,13 +73,13 @@ impl Samples {
         self.histogram.max() as f64 / 1e9
     }
 
-    /// Seconds of all.
+    /// Total seconds.
     pub fn total(&self) -> f64 {
         self.total.as_secs_f64()
     }
 }
 
-/// The time of one call. What it returns is not optimised away.
+/// Time of one call. Its return value is not optimized away.
 pub fn time<T>(run: impl FnOnce() -> T) -> Duration {
     let start = Instant::now();
     black_box(run());
@@ -97,8 +97,8 @@ pub fn repeatedly<T>(budget: Duration, least: usize, mut run: impl FnMut() -> T)
     samples
 }
 
-/// Calls the two in turns, for at least `budget` and `least` times each after a call to warm up: what disturbs one disturbs the
-/// other.
+/// Calls the two in turns, for at least `budget` and `least` times each after a call to warm up: a
+/// disturbance affects both.
 pub fn alternately<A, B>(
     budget: Duration,
     least: usize,
@@ -116,12 +116,12 @@ pub fn alternately<A, B>(
     (of_first, of_second)
 }
 
-/// Time that processors have spent on this process, on threads that ended too.
+/// Processor time of this process, including ended threads.
 pub fn process_time() -> Duration {
     of_clock(ClockId::ProcessCPUTime)
 }
 
-/// Time that processors have spent on this thread.
+/// Processor time of this thread.
 pub fn thread_time() -> Duration {
     of_clock(ClockId::ThreadCPUTime)
 }
@@ -132,12 +132,12 @@ fn of_clock(clock: ClockId) -> Duration {
     Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Memory of this process that is resident, in bytes.
+/// Resident memory of this process, in bytes.
 pub fn resident_bytes() -> Option<u64> {
     resident_bytes_of("self")
 }
 
-/// Memory of a process that is resident, in bytes.
+/// Resident memory of a process, in bytes.
 pub fn resident_bytes_of(process: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

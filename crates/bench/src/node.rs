@@ -13,25 +13,26 @@ use tokio::task::JoinHandle;
 use crate::Error;
 use crate::application;
 
-/// How many threads this machine runs at one time.
+/// Number of threads that this machine runs at one time.
 pub(crate) fn cores() -> usize {
     available_parallelism().map_or(2, usize::from)
 }
 
-/// A node with the benchmarks' application, as the server starts it: as many threads as cores wait, and as many work.
+/// A node with the benchmarks' application, as the server starts it: both the asynchronous and the computing
+/// threads are as many as cores.
 pub(crate) struct LocalNode {
     node: Arc<Node>,
     url: String,
     serving: Option<(Runtime, oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
-/// The settings of a node in `directory`, on free ports.
+/// Settings of a node in `directory`, on free ports.
 pub(crate) fn settings(directory: &Path) -> Settings {
     Settings { port: 0, config_port: 0, ..Settings::new(directory.to_owned()) }
 }
 
 impl LocalNode {
-    /// Starts one over a new or left data directory.
+    /// Starts one over a new or existing data directory.
     pub fn start(directory: &Path) -> Result<Self, Error> {
         Self::start_with(directory, application::application()?)
     }
@@ -51,7 +52,7 @@ impl LocalNode {
         Ok(LocalNode { node, url: format!("http://{data}"), serving: Some((runtime, stop, task)) })
     }
 
-    /// Where documents and queries are served.
+    /// Address of documents and queries.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -65,7 +66,7 @@ impl LocalNode {
 impl Drop for LocalNode {
     fn drop(&mut self) {
         if let Some((runtime, stop, task)) = self.serving.take() {
-            // The server may have ended by itself; then there is nobody to stop, and nothing to wait for.
+            // The server may have ended by itself; then there is nothing to stop or to wait for.
             let _ = stop.send(());
             let _ = runtime.block_on(task);
         }

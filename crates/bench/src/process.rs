@@ -12,12 +12,12 @@ use crate::Error;
 use crate::clients::Clients;
 use crate::measure::resident_bytes_of;
 
-/// How long a server may take until it answers.
+/// Maximum time until a server answers.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is asked whether it is ready.
+/// Interval between checks.
 const TICK: Duration = Duration::from_millis(1);
 
-/// A running server; ended when it is dropped.
+/// A running server; ended on drop.
 pub(crate) struct Process {
     child: Child,
     clients: Clients,
@@ -53,17 +53,17 @@ impl Process {
         Ok(process)
     }
 
-    /// From its start to its first answer.
+    /// Time from its start to its first answer.
     pub fn ready_after(&self) -> Duration {
         self.ready_after
     }
 
-    /// Asks it once; the answer as JSON.
+    /// Sends one request; returns the answer as JSON.
     pub fn ask(&self, request: Request) -> Result<serde_json::Value, Error> {
         self.clients.ask(request).map(|answer| answer.json())
     }
 
-    /// Its memory that is resident.
+    /// Its resident memory, in bytes.
     pub fn resident_bytes(&self) -> Result<u64, Error> {
         resident_bytes_of(&self.child.id().to_string())
             .ok_or_else(|| Error::failed("the system does not tell how much memory a process has"))
@@ -72,13 +72,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself. What it leaves behind is the benchmark's directory.
+        // It may have ended by itself. Its remains are in the benchmark's directory.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A port that is free now; the server says so when someone else was faster.
+/// A port that is free now; the server reports an error if another process takes it first.
 pub(crate) fn free_port() -> Result<u16, Error> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::failed)?;
     Ok(listener.local_addr().map_err(Error::failed)?.port())

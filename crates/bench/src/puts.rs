@@ -1,4 +1,4 @@
-//! Puts through `/document/v1/`: bodies made beforehand, ids that never come twice.
+//! Puts through `/document/v1/`: prepared bodies, ids that never repeat.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::Error;
 use crate::application::{self, Maker};
 use crate::clients::Requests;
 
-/// Different bodies; more would measure nothing else.
+/// Number of different bodies; more would not change the result.
 const BODIES: usize = 1024;
-/// Documents of one number after another go to different groups.
+/// Number of groups; documents with successive numbers go to different groups.
 pub(crate) const GROUPS: u64 = 1000;
 
-/// Which documents are put.
+/// Kind of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
     /// A short text, a date and 384 floats.
@@ -33,7 +33,7 @@ impl Body {
     }
 }
 
-/// Puts of different documents, one for each number, and the bytes of their bodies on average.
+/// Puts of different documents, one for each number, and the average bytes of their bodies.
 pub(crate) fn puts(body: Body) -> Result<(Requests, usize), Error> {
     let mut maker = Maker::new()?;
     let bodies: Vec<Bytes> = (0..BODIES).map(|_| Bytes::from(body.make(&mut maker))).collect();

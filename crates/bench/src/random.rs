@@ -1,11 +1,11 @@
-//! Numbers and texts that look random and are the same on every run.
+//! Pseudo-random numbers and texts that are the same on every run.
 
 /// A stream of numbers from a seed (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a seed.
+    /// Creates the stream of a seed.
     pub const fn new(seed: u64) -> Self {
         Random(seed)
     }
@@ -18,7 +18,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0, below `end`; 0 where that is 0.
+    /// A number from 0, below `end`; 0 if that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
     }

@@ -1,4 +1,4 @@
-//! The machine's disk, with a note of every read.
+//! The machine's disk, with a record of every read.
 
 use std::io;
 use std::ops::Range;
@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_env::{AppendFile, Disk, ReadFile, RealDisk};
 
-/// A disk that notes which bytes of which files are read.
+/// A disk that records the ranges of files that are read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorder {
     reads: Arc<Mutex<Vec<Read>>>,
 }
 
-/// Bytes of a file that were read.
+/// Range of a file that was read.
 type Read = (PathBuf, Range<u64>);
 
 impl Recorder {
-    /// The reads since this was last asked: file by file, in order, neighbours as one.
+    /// Reads since the last call: file by file, in order, adjacent ones joined.
     pub fn take(&self) -> Vec<(PathBuf, Vec<Range<u64>>)> {
         let mut reads = std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner));
         reads.sort_unstable_by(|(a, one), (b, other)| (a, one.start).cmp(&(b, other.start)));

@@ -1,4 +1,4 @@
-//! What a benchmark found out: figures beside their limits, and curves.
+//! Results of a benchmark: figures with their limits, and curves.
 
 mod plot;
 mod table;
@@ -14,27 +14,27 @@ pub use unit::Unit;
 pub struct Report {
     /// The benchmark's name.
     pub bench: &'static str,
-    /// In the order they were measured.
+    /// Figures in the order of their measurement.
     pub figures: Vec<Figure>,
-    /// Curves, for those who draw.
+    /// Curves, for plotting.
     pub plots: Vec<Plot>,
-    /// What a reader has to know beside the figures: the machine, the sizes.
+    /// Additional information for readers: the machine, the sizes.
     pub notes: Vec<String>,
-    /// So many of the figures were told already.
+    /// Number of figures that were reported already.
     told: usize,
 }
 
-/// Who hears of a benchmark while it runs.
+/// Callbacks of a running benchmark.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    /// Hears each figure once, as a line of JSON without its end.
+    /// Receives each figure once, as a line of JSON without its end.
     pub figure: fn(&str),
-    /// Hears what was done and how far the run is, for people.
+    /// Receives the last step and the progress of the run, for people.
     pub step: fn(&str),
 }
 
 impl Default for Progress {
-    /// Nobody.
+    /// Callbacks that do nothing.
     fn default() -> Self {
         Progress { figure: |_| (), step: |_| () }
     }
@@ -43,21 +43,21 @@ impl Default for Progress {
 /// One figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// What was run: `10000 documents`.
+    /// Name of the case: `10000 documents`.
     pub case: String,
-    /// What was measured of it: `p99`, `scan`.
+    /// Name of the measurement: `p99`, `scan`.
     pub measure: String,
-    /// The figure in the base unit: seconds, bytes, bytes a second, times a second.
+    /// Value in the base unit: seconds, bytes, bytes per second, times per second.
     pub value: f64,
     /// Its unit.
     pub unit: Unit,
-    /// What it is held against, in the same unit, measured in the same run.
+    /// Name and value of the limit or peer, in the same unit, measured in the same run.
     pub limit: Option<(String, f64)>,
-    /// What it is to reach.
+    /// Goal, if any.
     pub goal: Option<Goal>,
 }
 
-/// What a figure is to reach.
+/// Goal of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
     /// The ratio of figure and limit is at least this.
@@ -71,7 +71,7 @@ pub enum Goal {
 }
 
 impl Report {
-    /// Without figures.
+    /// Creates an empty report.
     pub fn new(bench: &'static str) -> Self {
         Report { bench, figures: Vec::new(), plots: Vec::new(), notes: Vec::new(), told: 0 }
     }
@@ -86,7 +86,7 @@ impl Report {
         self.notes.push(note.into());
     }
 
-    /// Tells the figures that were not told yet.
+    /// Reports the figures that were not reported yet.
     pub fn tell(&mut self, progress: Progress) {
         for figure in &self.figures[self.told.min(self.figures.len())..] {
             (progress.figure)(&figure.json(self.bench).to_string());
@@ -94,7 +94,7 @@ impl Report {
         self.told = self.figures.len();
     }
 
-    /// One JSON object a figure, a line each.
+    /// JSON lines, one object per figure.
     pub fn json_lines(&self) -> String {
         self.figures.iter().map(|figure| format!("{}\n", figure.json(self.bench))).collect()
     }
@@ -104,53 +104,53 @@ impl Report {
         table::table(self)
     }
 
-    /// Plots as SVG, one under the other; none where there are no plots.
+    /// Draws plots as SVG, one below the other; `None` if there are none.
     pub fn draw(plots: &[Plot]) -> Option<String> {
         (!plots.is_empty()).then(|| plot::svg(plots))
     }
 
-    /// Whether every figure with a goal reaches it.
+    /// True if every figure with a goal reaches it.
     pub fn is_met(&self) -> bool {
         self.figures.iter().all(|figure| figure.is_met() != Some(false))
     }
 }
 
 impl Figure {
-    /// A figure without a limit.
+    /// Creates a figure without a limit.
     pub fn new(case: impl Into<String>, measure: impl Into<String>, value: f64, unit: Unit) -> Self {
         Figure { case: case.into(), measure: measure.into(), value, unit, limit: None, goal: None }
     }
 
-    /// Held against a limit or peer.
+    /// Adds a limit or peer.
     pub fn beside(mut self, what: impl Into<String>, limit: f64) -> Self {
         self.limit = Some((what.into(), limit));
         self
     }
 
-    /// It is to be at least this: as a ratio where there is a limit.
+    /// Sets a minimum: as a ratio if there is a limit.
     pub fn at_least(mut self, goal: f64) -> Self {
         self.goal = Some(if self.limit.is_some() { Goal::RatioAtLeast(goal) } else { Goal::AtLeast(goal) });
         self
     }
 
-    /// It is to be at most this: as a ratio where there is a limit.
+    /// Sets a maximum: as a ratio if there is a limit.
     pub fn at_most(mut self, goal: f64) -> Self {
         self.goal = Some(if self.limit.is_some() { Goal::RatioAtMost(goal) } else { Goal::AtMost(goal) });
         self
     }
 
-    /// It is to reach this, whether there is a limit or not.
+    /// Sets a goal, independent of a limit.
     pub fn with_goal(mut self, goal: Goal) -> Self {
         self.goal = Some(goal);
         self
     }
 
-    /// The figure divided by its limit.
+    /// Figure divided by its limit.
     pub fn ratio(&self) -> Option<f64> {
         self.limit.as_ref().map(|(_, limit)| self.value / limit)
     }
 
-    /// Whether it reaches its goal; none where it has none.
+    /// True if it reaches its goal; `None` without a goal.
     pub fn is_met(&self) -> Option<bool> {
         Some(match self.goal? {
             Goal::RatioAtLeast(goal) => self.ratio()? >= goal,

@@ -1,4 +1,4 @@
-//! Benchmarks run, and what they print can be read by people and by programs.
+//! Benchmarks run, and their output is readable by people and by programs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How many writes a second one distributor orders: three replicas each, no network, no storage.
+//! Number of writes per second that one distributor orders: three replicas each, without network and storage.
 //!
 //! `cargo run --profile quick -p millrace-cluster --example figures`
 
@@ -13,7 +13,7 @@ use millrace_cluster::{
 use millrace_document::{DocumentId, Group, Timestamp};
 
 const WRITES: u64 = 1_000_000;
-/// Writes that a shell finds waiting when it comes round.
+/// Number of writes that a shell finds waiting at each turn.
 const TURN: u64 = 64;
 
 fn main() {
@@ -92,7 +92,7 @@ fn run(distributor: &mut Distributor, mut events: Vec<Event>, clock: &mut Clock,
     }
 }
 
-/// What a node without any replicas says at first, and one that takes everything says later.
+/// The first answer of a node without replicas, or a later answer of a node that accepts everything.
 fn answer(request: Request, figures: &mut Figures) -> Option<Response> {
     match request {
         Request::Ping => Some(Response::Here { votes: false }),

@@ -1,4 +1,4 @@
-//! What should be done about a bucket: each checker looks at one bucket and proposes one operation, or none. It sends nothing and keeps
+//! Checkers: each looks at one bucket and proposes at most one operation. A checker sends nothing and stores
 //! nothing.
 
 use std::fmt;
@@ -10,88 +10,89 @@ use crate::NodeKey;
 /// A replica, as a checker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplicaView {
-    /// On which node; it serves.
+    /// Its node, which serves.
     pub node: NodeKey,
-    /// Whether it lacks nothing.
+    /// True if no rows are missing from it.
     pub complete: bool,
-    /// Documents in it.
+    /// Number of documents in it.
     pub documents: u64,
 }
 
 /// A bucket, as a checker sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Context {
-    /// Which bucket.
+    /// Identifier of the bucket.
     pub bucket: BucketId,
-    /// Nodes that should have a replica, the most preferred first. Those under maintenance keep their place.
+    /// Nodes that should have a replica, the most preferred first. Nodes under maintenance keep their
+    /// position.
     pub ideal: Vec<NodeKey>,
-    /// Those of them that serve.
+    /// The ideal nodes that serve.
     pub serving: Vec<NodeKey>,
-    /// The replicas on nodes that serve.
+    /// Replicas on nodes that serve.
     pub replicas: Vec<ReplicaView>,
-    /// Whether every complete replica is known to have all that any of them has.
+    /// True if every complete replica is known to have all rows that any replica has.
     pub settled: bool,
-    /// Whether all nodes of the cluster serve, so that no replica is out of sight.
+    /// True if all nodes of the cluster serve, so that every replica is visible.
     pub all_serve: bool,
 }
 
-/// How urgent an operation is; the first is the most urgent.
+/// Urgency of an operation; the first is the most urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
-    /// One more node lost, and documents can be.
+    /// Documents can be lost if one more node fails.
     TooFewReplicas,
-    /// Replicas may differ, or lack something.
+    /// Replicas may differ, or rows may be missing from them.
     Diverged,
-    /// All is there, in the wrong place.
+    /// All replicas exist, but on the wrong nodes.
     Move,
-    /// There is more than has to be.
+    /// There are more replicas than required.
     Superfluous,
 }
 
 impl Priority {
-    /// All of them, the most urgent first.
+    /// All priorities, the most urgent first.
     pub const ALL: [Priority; 4] =
         [Priority::TooFewReplicas, Priority::Diverged, Priority::Move, Priority::Superfluous];
 }
 
-/// What is to be done.
+/// The action of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Make replicas on these nodes, then make all replicas equal and complete.
+    /// Create replicas on these nodes, then make all replicas equal and complete.
     Merge {
-        /// The nodes without a replica.
+        /// Nodes without a replica.
         create: Vec<NodeKey>,
     },
     /// Delete the replicas on these nodes.
     Delete {
-        /// The nodes.
+        /// Nodes whose replicas are deleted.
         nodes: Vec<NodeKey>,
     },
 }
 
-/// An operation on a bucket that should be done.
+/// A proposed operation on a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
-    /// How urgent it is.
+    /// Its urgency.
     pub priority: Priority,
-    /// What is to be done.
+    /// Its action.
     pub action: Action,
-    /// The nodes that take part.
+    /// Nodes that take part.
     pub nodes: Vec<NodeKey>,
-    /// Why, for operators.
+    /// Reason, for operators.
     pub reason: String,
 }
 
-/// The checkers, the most urgent first.
+/// All checkers, the most urgent first.
 pub const CHECKERS: [fn(&Context) -> Option<Proposal>; 5] =
     [too_few_replicas, diverged, incomplete, not_ideal, superfluous];
 
-/// The most urgent operation that a bucket needs.
+/// Returns the most urgent operation that a bucket needs.
 pub fn check(context: &Context) -> Option<Proposal> {
     CHECKERS.iter().find_map(|checker| checker(context))
 }
 
-/// Fewer replicas than there should be, and a node that should have one.
+/// Proposes a new replica if there are too few and a node without one should have one.
 pub fn too_few_replicas(context: &Context) -> Option<Proposal> {
     let (there, wanted) = (context.replicas.len(), context.ideal.len());
     if there == 0 || there >= wanted {
@@ -102,7 +103,7 @@ pub fn too_few_replicas(context: &Context) -> Option<Proposal> {
     context.merge(Priority::TooFewReplicas, missing, reason)
 }
 
-/// Replicas that may differ.
+/// Proposes a merge of replicas that may differ.
 pub fn diverged(context: &Context) -> Option<Proposal> {
     if context.settled || context.replicas.is_empty() {
         return None;
@@ -117,7 +118,8 @@ pub fn diverged(context: &Context) -> Option<Proposal> {
     })
 }
 
-/// Replicas that were not filled, and can be: from a complete one, or from each other where no other can be anywhere.
+/// Proposes to fill incomplete replicas where possible: from a complete replica, or from each other if no
+/// other replica can exist anywhere.
 pub fn incomplete(context: &Context) -> Option<Proposal> {
     let incomplete: Vec<NodeKey> =
         context.replicas.iter().filter(|replica| !replica.complete).map(|replica| replica.node).collect();
@@ -135,7 +137,7 @@ pub fn incomplete(context: &Context) -> Option<Proposal> {
     })
 }
 
-/// A node that should have a replica has none.
+/// Proposes a replica for a node that should have one and does not.
 pub fn not_ideal(context: &Context) -> Option<Proposal> {
     if context.replicas.is_empty() {
         return None;
@@ -145,7 +147,8 @@ pub fn not_ideal(context: &Context) -> Option<Proposal> {
     context.merge(Priority::Move, missing, reason)
 }
 
-/// Replicas where none should be, while all that should be are there and complete.
+/// Proposes to delete replicas on nodes that should have none, once all ideal replicas exist and are
+/// complete.
 pub fn superfluous(context: &Context) -> Option<Proposal> {
     let nodes = context.superfluous();
     let replica = |node: &NodeKey| context.replicas.iter().find(|replica| replica.node == *node);
@@ -165,12 +168,12 @@ impl Context {
         self.serving.iter().filter(|node| !has(node)).copied().collect()
     }
 
-    /// Nodes with a replica that should have none.
+    /// Nodes that have a replica and should have none.
     fn superfluous(&self) -> Vec<NodeKey> {
         self.replicas.iter().map(|replica| replica.node).filter(|node| !self.ideal.contains(node)).collect()
     }
 
-    /// How many replicas are to be made, filled or deleted until the bucket is as it should be.
+    /// Number of replicas to create, fill or delete until the bucket is in its ideal state.
     pub fn distance(&self) -> u64 {
         if self.replicas.is_empty() {
             return 0;
@@ -190,7 +193,7 @@ impl Context {
     }
 }
 
-/// Nodes, as operators read them.
+/// List of nodes, formatted for operators.
 struct List<'a>(&'a [NodeKey]);
 
 impl fmt::Display for List<'_> {
@@ -206,8 +209,9 @@ impl fmt::Display for List<'_> {
 mod tests {
     use super::*;
 
-    /// A bucket in a line: the ideal nodes (`m`: under maintenance), then its replicas with their documents (`i`: incomplete), then
-    /// `diverged`, and `away` where some node of the cluster does not serve.
+    /// Checks a bucket given as one line: the ideal nodes (`m`: under maintenance), then its replicas with
+    /// their documents (`i`: incomplete), then `diverged`, and `away` if some node of the cluster does not
+    /// serve.
     #[track_caller]
     fn check_line(line: &str, expected: &str) {
         let parts: Vec<&str> = line.split(" | ").collect();
@@ -238,26 +242,27 @@ mod tests {
         for (line, expected) in [
             ("0 1 | 0=5 1=5", "nothing"),
             ("0 1 | ", "nothing"),
-            // Too few comes first, even while replicas differ.
+            // Too few replicas come first, even while replicas differ.
             ("0 1 2 | 0=5 1=4 | diverged", "2 of 3 replicas; new on 2"),
             ("0 1 | 3=5", "1 of 2 replicas; new on 0, 1"),
-            // A node under maintenance keeps its place: nothing is made anew for it, and nothing deleted before it is back.
+            // A node under maintenance keeps its position: no replacement is created for it, and nothing is
+            // deleted before it is back.
             ("0m 1 | 1=5", "nothing"),
             ("0m 1 | 1=5 2=5", "nothing"),
             ("0 1 | 0=5 1=4 | diverged", "replicas on 0, 1 may differ"),
             ("0 1 | 0=5 | diverged | away", "1 of 2 replicas; new on 1"),
             ("0 | 0=5 | diverged", "replicas on 0 may differ"),
             ("0 1 | 0=5 1=0i", "replica on 1 is incomplete"),
-            // What only the nodes that are away can tell is not declared.
+            // No replica is declared complete while only absent nodes know what belongs in it.
             ("0 1 | 0=5i 1=5i | away", "nothing"),
             ("0 1 | 0=5i 1=5i", "replica on 0, 1 is incomplete"),
             ("0 1 | 0=5 2=5", "moves to 1"),
             ("0 1 | 2=5 3=5", "moves to 0, 1"),
-            // Nothing is deleted while a replica that stays lacks something.
+            // Nothing is deleted while a remaining replica is incomplete.
             ("0 1 | 0=5 1=0i 2=5", "replica on 1 is incomplete"),
             ("0 1 | 0=5 1=5 2=5 | diverged", "replicas on 0, 1, 2 may differ"),
             ("0 1 | 0=5 1=5 2=5 3=5", "replica on 2, 3 is one too many"),
-            // All nodes retired: what there is stays.
+            // All nodes are retired: existing replicas stay.
             (" | 2=5", "nothing"),
         ] {
             check_line(line, expected);

@@ -5,42 +5,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ClusterState, Distribution, Error, Layout, NodeEntry, NodeKey, NodeState};
 
-/// The cluster as the application package wants it, whoever is there.
+/// Configuration of the cluster in the application package, independent of the nodes that are present.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Configuration {
-    /// Replicas of each bucket.
+    /// Number of replicas of each bucket.
     pub redundancy: u16,
-    /// The distribution bits that a cluster begins with; they never change after that.
+    /// Initial distribution bits of a cluster; they never change afterwards.
     pub bits: u8,
-    /// The nodes that are listed, by their keys; others may join.
+    /// The listed nodes, by their keys; others may join.
     pub nodes: BTreeMap<NodeKey, ConfiguredNode>,
-    /// The listed nodes, and the groups that they are in.
+    /// Layout of the listed nodes: the groups that they are in.
     pub layout: Layout,
-    /// The share of a group's nodes that must serve, or else none of the group does: 0 to 1. It says nothing where there are no groups.
+    /// Minimum share of a group's nodes that must serve, 0 to 1; below it, no node of the group serves. Not
+    /// used without groups.
     pub group_nodes_min: f64,
-    /// The share of the listed nodes that must serve, or else the state stays as it is: 0 to 1.
+    /// Minimum share of the listed nodes that must serve, 0 to 1; below it, the state stays as it is.
     pub nodes_min: f64,
-    /// How long a node that is away is under maintenance before it is down, where the package says it.
+    /// Time that an absent node is under maintenance before it is down, if the package sets it.
     pub transition: Option<Duration>,
-    /// How long a node must run, or else it has crashed, where the package says it.
+    /// Time that a node must run to count as stable, if the package sets it; a node that ends earlier has
+    /// crashed.
     pub stable: Option<Duration>,
-    /// Crashes in a row that have no consequences, where the package says it.
+    /// Number of successive crashes without consequences, if the package sets it.
     pub crashes_max: Option<u32>,
 }
 
-/// A node as it is listed.
+/// A listed node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfiguredNode {
-    /// The name that it registers by.
+    /// Name that it registers by.
     pub name: String,
-    /// Its share of the data, in proportion to that of other nodes; above 0.
+    /// Its share of the data, relative to other nodes; above 0.
     pub capacity: f64,
-    /// The names of the groups that it is in, the outermost first, with dots between; empty where there are none.
+    /// Names of its groups, the outermost first, separated by dots; empty without groups.
     pub group: String,
 }
 
 impl Default for Configuration {
-    /// One replica, on any nodes that come.
+    /// One replica, on any nodes that join.
     fn default() -> Self {
         Configuration {
             redundancy: 1,
@@ -57,13 +59,13 @@ impl Default for Configuration {
 }
 
 impl Configuration {
-    /// The distribution bits where nobody says how many: 1,024 buckets.
+    /// Default number of distribution bits: 1,024 buckets.
     pub const BITS: u8 = 10;
 
     /// Checks that the layout and the list have the same nodes, and that the replicas can be placed on them.
     ///
     /// # Errors
-    /// Keys that are used twice, capacities or partitions that are none, two nodes of one name.
+    /// Duplicate keys, invalid capacities or partitions, or two nodes with one name.
     pub fn check(&self) -> Result<(), Error> {
         let mut names = BTreeSet::new();
         if let Some(node) = self.nodes.values().find(|node| !names.insert(&node.name)) {
@@ -85,7 +87,7 @@ impl Configuration {
 }
 
 impl Layout {
-    /// The lowest groups, those that nodes are in, each with the keys of the groups that lead to it.
+    /// The lowest groups, which contain nodes, each with the path of group keys that leads to it.
     pub fn leaves(&self) -> Vec<(Vec<u16>, &[NodeKey])> {
         match self {
             Layout::Nodes(nodes) => vec![(Vec::new(), nodes)],
@@ -102,7 +104,7 @@ impl Layout {
         }
     }
 
-    /// Puts a node into the group that a path of keys leads to; `false` where there is no such lowest group.
+    /// Inserts a node into the lowest group at a path of keys; returns `false` if there is no such group.
     pub(crate) fn insert(&mut self, path: &[u16], node: NodeKey) -> bool {
         match (self, path) {
             (Layout::Nodes(nodes), []) => {
@@ -117,7 +119,7 @@ impl Layout {
         }
     }
 
-    /// Takes out the nodes for which `keeps` does not hold.
+    /// Removes the nodes for which `keeps` is false.
     pub(crate) fn retain(&mut self, keeps: &impl Fn(NodeKey) -> bool) {
         match self {
             Layout::Nodes(nodes) => nodes.retain(|node| keeps(*node)),

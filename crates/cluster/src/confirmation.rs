@@ -3,25 +3,28 @@ use std::time::Duration;
 
 use crate::{ClusterState, NodeKey};
 
-/// Knows until when a node may act by its cluster state.
+/// Time until which a node may act by its cluster state.
 ///
-/// A node that was frozen or cut off may have missed a newer state. So it may own only while, within the last interval, either
-/// coordination said that no state is newer, or a majority of *all* nodes of the state said that they have none newer. All, not only those
-/// that serve: two sides of a split then never both have a majority, as long as no state takes a majority of an earlier one out of service
+/// A node that was frozen or cut off may have missed a newer state. So it may own buckets only if, within the
+/// last interval, either coordination reported that no state is newer, or a majority of *all* nodes of the
+/// state reported that they have none newer. All nodes count, not only those that serve: two sides of a split
+/// then never both have a majority, as long as no state takes a majority of an earlier one out of service
 /// that may still act by it (see [`Earlier`](crate::Earlier)).
 ///
-/// What counts is when the question was sent, not when the answer came: an answer may have been on its way for long.
+/// The time when the question was sent counts, not the arrival of the answer: an answer may have been delayed
+/// for long.
 #[derive(Debug)]
 pub(crate) struct Confirmation {
     interval: Duration,
-    /// Of the others; how many nodes must agree beside this one.
+    /// Number of other nodes that must agree besides this one.
     others_needed: usize,
     heard: BTreeMap<NodeKey, Duration>,
     coordination: Option<Duration>,
     until: Option<Duration>,
 }
 
-/// After so long by one's own clock, another node's confirmation has lapsed by its clock, which may be slower by a fifth.
+/// Time on the local clock after which another node's confirmation has lapsed by its clock, which may be
+/// slower by a fifth.
 pub(crate) fn lapse(confirm: Duration) -> Duration {
     confirm + confirm / 4
 }
@@ -37,7 +40,7 @@ impl Confirmation {
         }
     }
 
-    /// A new state begins unconfirmed.
+    /// Starts with a new state, which is unconfirmed.
     pub fn begin(&mut self, state: &ClusterState) {
         self.others_needed = state.nodes().len() / 2;
         self.heard.clear();
@@ -45,13 +48,14 @@ impl Confirmation {
         self.until = None;
     }
 
-    /// Coordination answered a question of this time: this state is the newest, and the node's lease lives.
+    /// Records that coordination answered a question sent at this time: this state is the newest, and the
+    /// node's lease is alive.
     pub fn coordination(&mut self, asked: Duration) {
         self.coordination = self.coordination.max(Some(asked));
         self.settle(asked);
     }
 
-    /// Another node answered a question of this time, and has this state.
+    /// Records that another node, which has this state, answered a question sent at this time.
     pub fn peer(&mut self, node: NodeKey, asked: Duration) {
         let heard = self.heard.entry(node).or_insert(asked);
         *heard = asked.max(*heard);
@@ -60,7 +64,7 @@ impl Confirmation {
 
     fn settle(&mut self, now: Duration) {
         let by_peers = match self.others_needed {
-            // Alone, it agrees with itself.
+            // A single node agrees with itself.
             0 => Some(now),
             needed => {
                 let mut heard: Vec<Duration> = self.heard.values().copied().collect();
@@ -71,7 +75,7 @@ impl Confirmation {
         self.until = self.coordination.max(by_peers).map(|at| at + self.interval);
     }
 
-    /// Whether the node may act by its state now.
+    /// True if the node may act by its state now.
     pub fn holds(&self, now: Duration) -> bool {
         self.until.is_some_and(|until| now <= until)
     }

@@ -4,22 +4,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::ClusterState;
 
-/// A state that newer ones have followed, and who may not know that.
+/// A superseded state, with the nodes that may not know of a newer one.
 ///
-/// Nodes go on by a state for as long as most of its nodes agree on it. So nothing may be published that takes a majority of any state
-/// out of service, unless they are known to have heard of a newer one: they could be cut off together, and go on. A cluster state carries all
-/// earlier ones of which that could still become true.
+/// Nodes act by a state for as long as most of its nodes agree on it. So a state that takes a majority of any
+/// earlier state out of service must not be published, unless these nodes are known to have received a newer
+/// one: they could be cut off together, and continue. A cluster state carries all earlier states for which
+/// that is still possible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Earlier {
     version: u64,
-    /// So many nodes can confirm it among themselves.
+    /// Number of nodes that can confirm it among themselves.
     majority: usize,
-    /// The nodes that may act by it, by their names, each with the run of its process that does.
+    /// Nodes that may act by it, by name, each with the incarnation of its process.
     runs: BTreeMap<String, u64>,
 }
 
 impl Earlier {
-    /// A state as it is when it is published: all that serve may act by it.
+    /// A state at the time of its publication: all serving nodes may act by it.
     pub(crate) fn of(state: &ClusterState) -> Self {
         let serving = state.nodes().values().filter(|node| node.state.serves());
         Earlier {
@@ -29,33 +30,33 @@ impl Earlier {
         }
     }
 
-    /// Which state it is.
+    /// Version of the state.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Takes out whoever cannot act by it any more.
+    /// Removes the nodes that cannot act by it any more.
     pub(crate) fn retain(&mut self, mut may_act: impl FnMut(&str, u64) -> bool) {
         self.runs.retain(|name, incarnation| may_act(name, *incarnation));
     }
 
-    /// The names of those who may act by it.
+    /// Names of the nodes that may act by it.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.runs.keys().map(String::as_str)
     }
 
-    /// Whether those of its nodes for which `out` holds would be enough to go on by it.
+    /// True if the nodes for which `out` holds are enough to continue by this state.
     pub(crate) fn goes_on(&self, out: impl Fn(&str) -> bool) -> bool {
         self.runs.keys().filter(|name| out(name)).count() >= self.majority
     }
 
-    /// Whether whatever leaves too few behind of this one does so of the other as well.
+    /// True if every set of nodes that leaves too few behind of this state does so for `other` as well.
     fn stands_for(&self, other: &Earlier) -> bool {
         let has = |(name, incarnation): (&String, &u64)| self.runs.get(name) == Some(incarnation);
         self.majority <= other.majority && other.runs.iter().all(has)
     }
 
-    /// Those that matter: enough nodes may act by each, and no later one stands for it.
+    /// Keeps the relevant states: enough nodes may act by each, and no later one implies it.
     pub(crate) fn that_matter(all: &mut Vec<Earlier>) {
         all.retain(|earlier| earlier.goes_on(|_| true));
         let mut kept: Vec<Earlier> = Vec::new();

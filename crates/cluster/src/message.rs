@@ -1,4 +1,5 @@
-//! What the owner of a bucket and the nodes with its replicas say to each other, as values. How they travel is not known here.
+//! Messages between the owner of a bucket and the nodes with its replicas, as values. Transport is the
+//! concern of other crates.
 
 use std::sync::Arc;
 
@@ -8,59 +9,60 @@ use millrace_document::{DocumentId, Drop, Timestamp, Version};
 use crate::NodeKey;
 use crate::distributor::Unfinished;
 
-/// What comes with every request, so that the receiver can tell a request that still counts from one that does not.
+/// Header of every request, which lets the receiver recognize requests that do not count any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fence {
-    /// Who asks.
+    /// The sender.
     pub from: NodeKey,
-    /// The version of the cluster state that the sender acts by. A receiver with a newer one refuses; one with an older one
-    /// fetches the newer one first.
+    /// Version of the cluster state that the sender acts by. A receiver with a newer state refuses the
+    /// request; one with an older state fetches the newer one first.
     pub version: u64,
-    /// Ascends with every request of the sender.
+    /// Request number; ascending for each sender.
     pub number: u64,
-    /// Requests of this sender and version with lower numbers were given up: from now on the receiver refuses them, so that
-    /// none of them can take effect late.
+    /// Requests of this sender and version with lower numbers were abandoned: the receiver refuses them from
+    /// now on, so that none of them can take effect late.
     pub void_below: u64,
 }
 
-/// What a replica holds: equal contents have equal values, however they are laid out in files.
+/// Digest of a replica's contents. Equal contents have equal values, independent of the layout in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Content {
-    /// Documents that are there.
+    /// Number of documents.
     pub documents: u64,
-    /// Of the ids and timestamps of the newest versions, and of removals and drops that are remembered.
+    /// Checksum of the ids and timestamps of the newest versions, and of the removals and drops that are
+    /// remembered.
     pub checksum: u64,
-    /// Removals and drops count only from this time on, or somewhat before: not every node may remember older ones. The owner chooses it, so that
-    /// all are asked for the same.
+    /// Approximate earliest time of removals and drops that count: not every node may remember older ones.
+    /// The owner chooses it, so that all nodes use the same value.
     pub removals_since: Timestamp,
 }
 
-/// What a node says of its replica of a bucket.
+/// A node's report of its replica of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReplicaInfo {
-    /// What it holds.
+    /// Its contents.
     pub content: Content,
-    /// Whether it was filled: it holds all that the bucket held when it was made.
+    /// True if it was filled: it holds all that the bucket held when the replica was created.
     pub complete: bool,
-    /// The newest timestamp in it.
+    /// Newest timestamp in it.
     pub newest: Timestamp,
 }
 
-/// How a replica begins that is not there yet.
+/// Initial state of a replica that is not there yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Birth {
-    /// The bucket is new: there is nothing that it could lack.
+    /// The bucket is new: nothing can be missing.
     Complete,
-    /// There are others that it has to be filled from.
+    /// Other replicas exist that it must be filled from.
     Incomplete,
 }
 
-/// What a row says.
+/// Content of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RowContent {
     /// A version of a document.
     Version(Version),
-    /// Documents that are dropped as a whole.
+    /// A drop of many documents at once.
     Drop(Drop),
 }
 
@@ -73,7 +75,7 @@ impl RowContent {
         }
     }
 
-    /// About how many bytes it takes to hold it.
+    /// Approximate memory size, in bytes.
     pub fn bytes(&self) -> usize {
         const OVERHEAD: usize = 64;
         match self {
@@ -85,176 +87,179 @@ impl RowContent {
     }
 }
 
-/// A row on its way to a replica.
+/// A row to be sent to a replica.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The bucket that it belongs to.
+    /// Its bucket.
     pub bucket: BucketId,
-    /// What it says; shared by the rows for all replicas.
+    /// Its content; shared by the rows for all replicas.
     pub content: Arc<RowContent>,
-    /// How the replica begins if it is not there; without this, such a row is refused.
+    /// Initial state of the replica if it does not exist; a row without this is then refused.
     pub birth: Option<Birth>,
 }
 
-/// How a replica takes over what another one has.
+/// Method by which a replica copies the contents of another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pull {
-    /// All of it, as files: there is nothing, or little, yet.
+    /// Copy everything, as files: this replica is empty or small.
     Whole,
-    /// Only what is missing or older here, found by comparing lists of ids and timestamps.
+    /// Copy only rows that are missing or older here, found by comparing lists of ids and timestamps.
     Missing,
 }
 
-/// What the owner of a bucket asks of a node.
+/// A request of the owner of a bucket to a node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
-    /// Are you there, and at this version?
+    /// Asks whether the node is alive and has this version.
     Ping,
-    /// Which replicas of buckets that I own do you have? The answer counts what was taken on before, and nothing later. It is
-    /// what hands the buckets over: who has answered refuses the owner before.
+    /// Asks for the replicas of buckets that the sender owns. The answer includes all rows accepted before,
+    /// and nothing later. It hands the buckets over: a node that has answered refuses the previous owner.
     Owned {
-        /// As [`Content::removals_since`].
+        /// See [`Content::removals_since`].
         removals_since: Timestamp,
     },
-    /// What does your replica of this bucket hold? As [`Request::Owned`], for one.
+    /// Asks for the contents of one replica, like [`Request::Owned`].
     Info {
-        /// Which bucket.
+        /// Identifier of the bucket.
         bucket: BucketId,
-        /// As [`Content::removals_since`].
+        /// See [`Content::removals_since`].
         removals_since: Timestamp,
     },
-    /// Make these durable.
+    /// Makes these rows durable.
     Apply(Vec<Row>),
-    /// The newest version of a document, and be it a removal.
+    /// Reads the newest version of a document, which may be a removal.
     Read {
         /// Its bucket.
         bucket: BucketId,
-        /// Which document.
+        /// Id of the document.
         id: DocumentId,
     },
-    /// Have a replica of this bucket; where there is none yet, an empty, incomplete one.
+    /// Creates an empty, incomplete replica of this bucket if there is none.
     Create(BucketId),
-    /// Take over what another node's replica has; answered when that is done.
+    /// Copies the contents of another node's replica; answered on completion.
     Pull {
-        /// Of which bucket.
+        /// Identifier of the bucket.
         bucket: BucketId,
-        /// From whom.
+        /// Node of the source replica.
         from: NodeKey,
-        /// How.
+        /// Method.
         pull: Pull,
     },
-    /// Your replica of this bucket lacks nothing any more, if it is still this.
+    /// Declares the node's replica of this bucket complete, if its contents are still as expected.
     Complete {
-        /// Of which bucket.
+        /// Identifier of the bucket.
         bucket: BucketId,
-        /// What it holds.
+        /// Expected contents.
         expected: Content,
     },
-    /// Delete your replica of this bucket, if it is still this.
+    /// Deletes the node's replica of this bucket, if its contents are still as expected.
     Delete {
-        /// Of which bucket.
+        /// Identifier of the bucket.
         bucket: BucketId,
-        /// What it holds.
+        /// Expected contents.
         expected: Content,
     },
-    /// You own the bucket now: end what I began as its owner, see [`Change::Finish`](crate::distributor::Change::Finish). This one is for the
-    /// distributor of the node; a keeper refuses it.
+    /// Finishes an operation that the sender began as the owner of a bucket that the receiver owns now; see
+    /// [`Change::Finish`](crate::distributor::Change::Finish). For the distributor of the node; a keeper
+    /// refuses it.
     Finish(Unfinished),
 }
 
 impl Request {
-    /// Whether it can take long. Such a request is asked again now and then, and joins the one that runs.
+    /// True if it can take long. Such a request is repeated from time to time, and joins the one that runs.
     pub fn is_long(&self) -> bool {
         matches!(self, Request::Pull { .. })
     }
 }
 
-/// An answer, and the version of the cluster state by which it was given.
+/// An answer, with the version of the cluster state by which it was given.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    /// The version that the answering node has.
+    /// Version of the answering node.
     pub version: u64,
-    /// What it says.
+    /// The response.
     pub response: Response,
 }
 
-/// What a node answers.
+/// Response of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Response {
-    /// It did not look at the request.
+    /// The request was not considered.
     Refused(Refused),
-    /// To [`Request::Ping`].
+    /// Response to [`Request::Ping`].
     Here {
-        /// Whether this confirms the state of who asked: only where coordination has been silent for a while.
+        /// True if this confirms the sender's state: only after coordination has been silent for a while.
         votes: bool,
     },
-    /// To [`Request::Owned`] and [`Request::Info`]: the replicas there are.
+    /// Response to [`Request::Owned`] and [`Request::Info`]: the existing replicas.
     Replicas {
-        /// By their buckets.
+        /// Replicas by bucket.
         replicas: Vec<(BucketId, ReplicaInfo)>,
-        /// The newest timestamp that the node has seen in any bucket.
+        /// Newest timestamp that the node has seen in any bucket.
         newest: Timestamp,
     },
-    /// To [`Request::Apply`]: all rows are durable but for these, by their places in the request.
+    /// Response to [`Request::Apply`]: all rows are durable except these, given by their index in the
+    /// request.
     Applied(Vec<(usize, Failure)>),
-    /// To [`Request::Finish`]: it is durable on so many replicas.
+    /// Response to [`Request::Finish`]: number of replicas on which it is durable.
     Finished(u16),
-    /// To [`Request::Read`]: the newest version that is remembered.
+    /// Response to [`Request::Read`]: the newest version that is remembered.
     Document(Option<Version>),
-    /// It is done, and durable.
+    /// The request was executed, and the result is durable.
     Done,
-    /// It was not done.
+    /// The request failed.
     Failed(Failure),
 }
 
-/// Why a node does not look at a request.
+/// Reason why a node does not consider a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The request was sent by an older cluster state: fetch the newer one, then ask again.
     Stale,
-    /// The request was given up by its sender: see [`Fence::void_below`].
+    /// The request was abandoned by its sender; see [`Fence::void_below`].
     Void,
     /// The sender does not own the bucket, by the state that both have.
     NotOwner,
-    /// The node takes no part in this cluster state: it was started again since, or the state names it down.
+    /// The node takes no part in this cluster state: it was restarted since, or the state marks it down.
     Absent,
-    /// Something that must not be disturbed is under way; ask again shortly.
+    /// An operation that must not be disturbed is in progress; ask again shortly.
     Busy,
-    /// The node does not know such a request: it runs an older version, and there will be a state by which it is not asked for this.
+    /// The node does not know this kind of request: it runs an older version, and a later state will not ask
+    /// it for this.
     Unknown,
 }
 
-/// Why something was not done.
+/// Cause of a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// There is no replica of the bucket.
     #[error("the node has no replica of the bucket")]
     NoReplica,
-    /// The replica holds something else than was expected.
+    /// The replica's contents are not as expected.
     #[error("the replica has changed")]
     Differs,
     /// The disk is full.
     #[error("{reason}")]
     DiskFull {
-        /// Which disk, and what to do.
+        /// Full disk, and what to do.
         reason: String,
     },
-    /// Too much is under way; again shortly.
+    /// Too many operations are in progress; try again shortly.
     #[error("the node has too much to do")]
     Overloaded,
-    /// It was ended because the cluster state changed.
+    /// The operation was ended because the cluster state changed.
     #[error("the cluster state changed meanwhile")]
     Interrupted,
-    /// Something else.
+    /// Any other failure.
     #[error("{reason}")]
     Storage {
-        /// What the storage said.
+        /// Message of the storage.
         reason: String,
     },
 }
 
 impl Failure {
-    /// The same, of a node that is named.
+    /// The same failure, with the name of its node.
     pub(crate) fn of(self, node: &str) -> Self {
         match self {
             Failure::DiskFull { reason } => Failure::DiskFull { reason: format!("node {node}: {reason}") },

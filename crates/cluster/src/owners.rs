@@ -5,7 +5,7 @@ use millrace_bucket::BucketId;
 
 use crate::{ClusterState, NodeKey};
 
-/// Who owns what by one state. Computed once for each bucket that is asked for: rows ask thousands of times a second.
+/// Owners of buckets by one state. Each is computed once: rows ask for them thousands of times a second.
 pub(crate) struct Owners {
     state: Arc<ClusterState>,
     known: HashMap<BucketId, Option<NodeKey>>,
@@ -20,7 +20,7 @@ impl Owners {
         &self.state
     }
 
-    /// The owner of a bucket.
+    /// Returns the owner of a bucket.
     pub fn owner(&mut self, bucket: BucketId) -> Option<NodeKey> {
         let state = &self.state;
         *self.known.entry(bucket).or_insert_with(|| state.owner(bucket))

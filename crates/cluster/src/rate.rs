@@ -1,19 +1,21 @@
 use std::time::Duration;
 
-/// How fast data may move: as fast as it can while requests are answered as quickly as without it, less while they are not.
+/// Rate of data movement: unlimited while requests are answered as quickly as without it, lower while they
+/// are not.
 ///
-/// What is compared is the slowest hundredth of the foreground's requests, of each kind by itself, with what that is while nothing moves, as it
-/// was seen most recently. Where there are requests, moving begins slowly. While one kind is above [`Rate::TOLERANCE`] times what it was, the
-/// rate shrinks by a third at each observation; while none is, it grows by a quarter, until there is no limit. Where there are no requests,
-/// there is none at once. What stays slow when next to nothing moves has other causes: then that is
-/// what it is compared with from there on. A device's queue need not be looked at: requests that wait in it are slow.
+/// For each kind of request, the 99th percentile of the foreground's latency is compared with its most recent
+/// value while nothing moved. If there are requests, moving begins slowly. While one kind is above
+/// [`Rate::TOLERANCE`] times its baseline, the rate shrinks by a third at each observation; while none is, it
+/// grows by a quarter, until there is no limit. Without requests there is no limit at once. A latency that
+/// stays high when next to nothing moves has other causes: it becomes the baseline from then on. The queue of
+/// the device need not be examined: requests that wait in it are slow.
 #[derive(Debug, Clone)]
 pub struct Rate {
     cap: Option<u64>,
     limit: Option<u64>,
-    /// For each kind of request.
+    /// Baseline latency for each kind of request.
     baselines: Vec<Option<Duration>>,
-    /// What may be taken now; below 0, what was taken ahead.
+    /// Bytes that may be taken now; negative if bytes were taken in advance.
     tokens: f64,
     refilled: Duration,
     moved: u64,
@@ -21,23 +23,24 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// How much slower the slowest hundredth of a second's requests may be while data moves: somewhat less than is promised of all of them,
-    /// since it is noticed only when it has happened.
+    /// Permitted ratio of the 99th percentile of a second's requests to its baseline while data moves. It is
+    /// somewhat below the limit that is promised for all requests, since an excess is noticed only
+    /// afterwards.
     pub const TOLERANCE: f64 = 1.1;
-    /// Never slower than this, in bytes a second, or data would never arrive.
+    /// Minimum rate, in bytes per second; without it, data might never arrive.
     pub const FLOOR: u64 = 1 << 20;
-    /// Where there are requests, moving begins with so many bytes a second.
+    /// Initial rate if there are requests, in bytes per second.
     const BEGINNING: u64 = 16 << 20;
-    /// At each observation without trouble the rate grows by a quarter, and this many bytes a second.
+    /// Increment in bytes per second, added to a quarter of the rate at each observation without an excess.
     const STEP: u64 = 4 << 20;
-    /// Above this it has no limit.
+    /// Rate in bytes per second above which there is no limit.
     const CEILING: u64 = 4 << 30;
-    /// What is so little is not seen as slower.
+    /// Latency differences up to this are ignored.
     const SLACK: Duration = Duration::from_micros(100);
-    /// How much may go at once after a pause.
+    /// Amount that may move at once after a pause, as time at the current rate.
     const BURST: Duration = Duration::from_millis(100);
 
-    /// Without limit, below a cap in bytes a second if there is one.
+    /// Creates an unlimited rate, or one below a cap in bytes per second.
     pub fn new(cap: Option<u64>) -> Self {
         Rate {
             cap,
@@ -50,13 +53,14 @@ impl Rate {
         }
     }
 
-    /// From now on, never more than this.
+    /// Sets the cap from now on, in bytes per second.
     pub fn set_cap(&mut self, cap: Option<u64>) {
         self.cap = cap;
     }
 
-    /// The slowest hundredth of the foreground's requests since the last observation, for each kind of them, always in the same order; `None`
-    /// where there were too few to tell. To be called about once a second.
+    /// Records the 99th percentile of the foreground's latency since the last observation, for each kind of
+    /// request, always in the same order; `None` if there were too few requests. To be called about once a
+    /// second.
     pub fn observe(&mut self, now: Duration, slowest: &[Option<Duration>]) {
         let span = now.saturating_sub(self.observed).as_secs_f64().max(0.001);
         let moving = (self.moved as f64 / span) as u64;
@@ -66,7 +70,7 @@ impl Rate {
         let mut suffers = false;
         for (baseline, p99) in self.baselines.iter_mut().zip(slowest) {
             let Some(p99) = *p99 else { continue };
-            // Recent seconds count most; a single slow one does not make all that follow look quick.
+            // Recent seconds count most; a single slow second does not make all following ones look quick.
             let blended = |weight: u32| {
                 baseline.map_or(p99, |before| (before * (weight - 1) + p99.min(before * 4)) / weight)
             };
@@ -82,7 +86,7 @@ impl Rate {
         if slowest.iter().all(Option::is_none) {
             self.limit = None;
         } else if moving == 0 {
-            // What was found out about the rate is forgotten slowly.
+            // The rate that was found is forgotten slowly.
             self.limit =
                 Some(self.limit.map_or(Self::BEGINNING, |limit| limit / 8 * 7 + Self::BEGINNING / 8));
         } else if suffers {
@@ -98,7 +102,7 @@ impl Rate {
             self.limit.map(|limit| limit + Self::STEP + limit / 4).filter(|limit| *limit < Self::CEILING);
     }
 
-    /// Bytes a second that may move now; `None`: as fast as can be.
+    /// Current limit in bytes per second; `None` without limit.
     pub fn limit(&self) -> Option<u64> {
         match (self.limit, self.cap) {
             (Some(limit), Some(cap)) => Some(limit.min(cap)),
@@ -106,7 +110,7 @@ impl Rate {
         }
     }
 
-    /// Takes leave to move so many bytes, and says how long to wait before they are sent.
+    /// Reserves bytes to move; returns the time to wait before they are sent.
     pub fn take(&mut self, now: Duration, bytes: u64) -> Duration {
         self.moved += bytes;
         let Some(limit) = self.limit() else {

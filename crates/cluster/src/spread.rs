@@ -5,24 +5,26 @@ use millrace_bucket::BucketId;
 use millrace_document::{Group, Location};
 use serde::{Deserialize, Serialize};
 
-/// Which groups are too large for one bucket, and into how many they are divided.
+/// Groups that are too large for one bucket, with the number of buckets that each is divided into.
 ///
-/// A group is named by the low 32 bits of its documents' locations; two groups whose names have the same digest are divided together. What a
-/// group that is divided had in the bucket of its location is in buckets of its own from then on, which use more bits than the group's. Nothing
-/// is ever joined again: in a cluster's life groups are only divided further.
+/// A group is identified by the low 32 bits of its documents' locations; two groups whose names have the same
+/// digest are divided together. The contents of a divided group leave the bucket of its location for buckets
+/// of their own, which use more bits than the group's. Division is never reversed: in a cluster's life groups
+/// are only divided further.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Spread(BTreeMap<u32, u8>);
 
 impl Spread {
-    /// The bits that a bucket of a divided group may use.
+    /// Numbers of bits that a bucket of a divided group may use.
     pub const BITS: RangeInclusive<u8> = BucketId::GROUP_BITS + 1..=BucketId::GROUP_BITS + 10;
 
-    /// The most groups that are divided: the cluster state names each.
+    /// Maximum number of divided groups: the cluster state lists each.
     pub const GROUPS_MAX: usize = 4096;
 
-    /// The same with groups divided at least as far as is wanted, by the low bits of their locations: each until its buckets use so many bits. A
-    /// wish past the bounds is met as far as they go.
+    /// Returns the same spread with groups divided at least as far as wanted. Each wish is the low bits of a
+    /// group's locations, and the number of bits that its buckets should use. A wish beyond the bounds is met
+    /// as far as they allow.
     pub fn with(&self, wanted: impl IntoIterator<Item = (u32, u8)>) -> Spread {
         let mut groups = self.0.clone();
         for (low, bits) in wanted {
@@ -36,17 +38,17 @@ impl Spread {
         Spread(groups)
     }
 
-    /// Whether no group is divided.
+    /// True if no group is divided.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The groups that are divided, by the low bits of their locations, and the bits that their buckets use.
+    /// Divided groups, as the low bits of their locations, with the number of bits that their buckets use.
     pub fn groups(&self) -> impl Iterator<Item = (u32, u8)> + '_ {
         self.0.iter().map(|(low, bits)| (*low, *bits))
     }
 
-    /// Whether a group that is in this bucket can be divided, or further than it is.
+    /// True if a group in this bucket can be divided, or divided further.
     pub fn can_divide(&self, bucket: BucketId) -> bool {
         match bucket.used_bits() > BucketId::GROUP_BITS {
             true => bucket.used_bits() < *Self::BITS.end(),
@@ -54,12 +56,12 @@ impl Spread {
         }
     }
 
-    /// Whether every number of bits is one that a bucket of a divided group may use.
+    /// True if every number of bits is one that a bucket of a divided group may use.
     pub(crate) fn is_valid(&self) -> bool {
         self.0.len() <= Self::GROUPS_MAX && self.0.values().all(|bits| Self::BITS.contains(bits))
     }
 
-    /// The bucket of a location, where other buckets use so many bits.
+    /// Bucket of a location, where `bits` is the number of bits of undivided buckets.
     pub(crate) fn bucket(&self, bits: u8, location: Location) -> BucketId {
         let bits = match self.0.is_empty() {
             true => bits,
@@ -68,19 +70,19 @@ impl Spread {
         BucketId::new(bits, location.bits())
     }
 
-    /// The buckets of all divided groups.
+    /// Buckets of all divided groups.
     pub fn buckets(&self) -> impl Iterator<Item = BucketId> + '_ {
         self.groups().flat_map(|(low, bits)| parts(low, bits))
     }
 
-    /// The buckets of a group; none where it is not divided.
+    /// Buckets of a group; `None` if it is not divided.
     pub(crate) fn buckets_of(&self, group: &Group) -> Option<impl Iterator<Item = BucketId> + use<>> {
         let low = group.location_bits()?;
         self.0.get(&low).map(|bits| parts(low, *bits))
     }
 
-    /// The buckets that are not by this state what they were by the one before, where others use so many bits: what is known of them is not true
-    /// any more.
+    /// Buckets that this state divides differently than the previous one, where undivided buckets use `bits`
+    /// bits: earlier knowledge of them is not valid any more.
     pub(crate) fn changed(&self, before: &Spread, bits: u8) -> Vec<BucketId> {
         let differs = |(low, now): (u32, u8)| {
             let then = before.0.get(&low).copied();
@@ -94,7 +96,7 @@ impl Spread {
     }
 }
 
-/// The buckets that use so many bits and have these low bits.
+/// Buckets with this number of bits and these low bits.
 fn parts(low: u32, bits: u8) -> impl Iterator<Item = BucketId> + use<> {
     let count = 1_u64 << (bits - BucketId::GROUP_BITS);
     (0..count).map(move |part| BucketId::new(bits, part << BucketId::GROUP_BITS | u64::from(low)))

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Earlier, Error, PROTOCOL, Spread, protocol};
 
-/// A node's distribution key: its own for ever, whatever machine it runs on.
+/// Distribution key of a node: permanent, independent of the machine it runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeKey(pub u16);
@@ -19,22 +19,22 @@ impl fmt::Display for NodeKey {
     }
 }
 
-/// What a node may do.
+/// State of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
     /// It serves, and should have replicas.
     Up,
-    /// It serves what it has, and should have nothing: its replicas move to others.
+    /// It serves its replicas, and should have none: they move to others.
     Retired,
-    /// It does not serve, and will be back soon: its replicas are not made anew elsewhere.
+    /// It does not serve, and will be back soon: its replicas are not recreated elsewhere.
     Maintenance,
-    /// It does not serve. Its replicas are made anew elsewhere.
+    /// It does not serve. Its replicas are recreated elsewhere.
     Down,
 }
 
 impl NodeState {
-    /// Whether it answers requests.
+    /// True if it answers requests.
     pub fn serves(self) -> bool {
         matches!(self, NodeState::Up | NodeState::Retired)
     }
@@ -43,63 +43,64 @@ impl NodeState {
 /// A node of the cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeEntry {
-    /// What people call it.
+    /// Name for people.
     pub name: String,
-    /// Where other nodes reach it, as `host:port`.
+    /// Address for other nodes, as `host:port`.
     pub address: String,
-    /// What it may do.
+    /// Its state.
     pub state: NodeState,
-    /// Its share of the data, in proportion to that of other nodes; above 0.
+    /// Its share of the data, relative to other nodes; above 0.
     pub capacity: f64,
-    /// Names one run of the process: another after each start.
+    /// Identifies one run of the process; different after each start.
     pub incarnation: u64,
-    /// It does not serve, its lease has been seen to end, and no votes could confirm an older state to it: this run acts by none any more,
-    /// and nobody has to wait for it.
+    /// True if it does not serve, its lease has been seen to end, and no votes could confirm an older state
+    /// to it: this run acts by no state any more, and other nodes need not wait for it.
     #[serde(default)]
     pub lease_ended: bool,
 }
 
-/// How replicas are spread.
+/// Distribution of replicas over nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Buckets are locations that share so many lowest bits, but for groups that are divided ([`Spread`]). Never changes in the life of a
-    /// cluster.
+    /// Number of lowest location bits that the documents of a bucket share, except in divided groups
+    /// ([`Spread`]). Never changes in the life of a cluster.
     pub bits: u8,
-    /// Replicas of each bucket.
+    /// Number of replicas of each bucket.
     pub redundancy: u16,
-    /// The nodes, and the groups that fail together.
+    /// Nodes, and the groups that fail together.
     pub layout: Layout,
 }
 
-/// Nodes, or groups of them.
+/// Nodes, or groups of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// Replicas are on different ones of these.
+    /// Replicas are on different nodes of this list.
     Nodes(Vec<NodeKey>),
     /// Replicas are spread over groups.
     Groups {
-        /// How many replicas each group gets, as in `1|*`.
+        /// Number of replicas that each group gets, as in `1|*`.
         partitions: String,
-        /// The groups by their distribution keys.
+        /// Groups by their distribution keys.
         groups: Vec<(u16, Layout)>,
     },
 }
 
-/// What all nodes agree on, at one version. Checked: every node that has a place is known, and the replicas can be placed.
+/// State that all nodes agree on, at one version. It is checked: every node in the layout is known, and the
+/// replicas can be placed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterState {
     version: u64,
     protocol: u16,
     nodes: BTreeMap<NodeKey, NodeEntry>,
     distribution: Distribution,
-    /// Of the nodes that should have replicas.
+    /// Ideal state of the nodes that should have replicas.
     ideal: IdealState,
     spread: Spread,
     earlier: Vec<Earlier>,
 }
 
-/// As it is written down.
+/// Serialized form.
 #[derive(Serialize, Deserialize)]
 struct Written {
     version: u64,
@@ -114,13 +115,13 @@ struct Written {
 }
 
 impl ClusterState {
-    /// The most distribution bits.
+    /// Maximum number of distribution bits.
     pub const BITS_MAX: u8 = 20;
 
     /// Checks a state.
     ///
     /// # Errors
-    /// A place for a node that is not in the list; bits, capacities, keys or partitions that are none.
+    /// A node in the layout that is not in the list; invalid bits, capacities, keys or partitions.
     pub fn new(
         version: u64,
         nodes: BTreeMap<NodeKey, NodeEntry>,
@@ -131,7 +132,7 @@ impl ClusterState {
         }
         let root = group(0, &distribution.layout, &nodes)?;
         let topology = Topology::new(distribution.redundancy, root)?;
-        // A node that is back soon keeps its place: what it has stays where it is.
+        // A node that will be back soon keeps its position: its replicas stay where they are.
         let has_place = |key: u16| {
             let state = nodes.get(&NodeKey(key)).map(|node| node.state);
             matches!(state, Some(NodeState::Up | NodeState::Maintenance))
@@ -141,12 +142,13 @@ impl ClusterState {
         Ok(ClusterState { version, protocol, nodes, distribution, ideal, spread, earlier: Vec::new() })
     }
 
-    /// Reads what [`ClusterState::to_json`] wrote.
+    /// Parses the output of [`ClusterState::to_json`].
     ///
     /// # Errors
-    /// It is no JSON of a state, one of a protocol that this program does not speak, or one that [`ClusterState::new`] refuses.
+    /// Bytes that are not the JSON of a state, a protocol that this program does not speak, or a state that
+    /// [`ClusterState::new`] refuses.
     pub fn from_json(bytes: &[u8]) -> Result<Self, Error> {
-        /// What can be read of a state of any protocol.
+        /// Part of a state that is readable in every protocol.
         #[derive(Deserialize)]
         struct Spoken {
             #[serde(default = "protocol::first")]
@@ -167,27 +169,27 @@ impl ClusterState {
         Ok(state.speaking(written.protocol).spreading(written.spread).following(written.earlier))
     }
 
-    /// The same, while nodes speak this protocol.
+    /// Returns the same state with this protocol.
     pub(crate) fn speaking(self, protocol: u16) -> Self {
         ClusterState { protocol, ..self }
     }
 
-    /// The same, with groups divided so.
+    /// Returns the same state with groups divided by `spread`.
     pub fn spreading(self, spread: Spread) -> Self {
         ClusterState { spread, ..self }
     }
 
-    /// The same, with the earlier states that nodes may still act by.
+    /// Returns the same state with the earlier states that nodes may still act by.
     pub(crate) fn following(self, earlier: Vec<Earlier>) -> Self {
         ClusterState { earlier, ..self }
     }
 
-    /// The same under another number.
+    /// Returns the same state with another version.
     pub fn numbered(self, version: u64) -> Self {
         ClusterState { version, ..self }
     }
 
-    /// Earlier states that enough nodes may still act by to go on without the others.
+    /// Earlier states by which enough nodes may still act to continue without the others.
     pub fn earlier(&self) -> &[Earlier] {
         &self.earlier
     }
@@ -205,12 +207,12 @@ impl ClusterState {
         serde_json::to_vec(&written).expect("numbers, texts and lists of them always have a JSON form")
     }
 
-    /// Which state it is; later ones have greater numbers.
+    /// Version; later states have greater ones.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The protocol that nodes speak while they go by this state, see [`PROTOCOL`]; it never falls.
+    /// Protocol that nodes speak while they act by this state, see [`PROTOCOL`]; it never decreases.
     pub fn protocol(&self) -> u16 {
         self.protocol
     }
@@ -220,27 +222,28 @@ impl ClusterState {
         &self.nodes
     }
 
-    /// What a node may do; one that is not known is down.
+    /// State of a node; down if it is not known.
     pub fn node_state(&self, node: NodeKey) -> NodeState {
         self.nodes.get(&node).map_or(NodeState::Down, |node| node.state)
     }
 
-    /// How replicas are spread.
+    /// Distribution of replicas.
     pub fn distribution(&self) -> &Distribution {
         &self.distribution
     }
 
-    /// Which groups are divided into several buckets.
+    /// Groups that are divided into several buckets.
     pub fn spread(&self) -> &Spread {
         &self.spread
     }
 
-    /// The bucket of a location.
+    /// Bucket of a location.
     pub fn bucket(&self, location: Location) -> BucketId {
         self.spread.bucket(self.distribution.bits, location)
     }
 
-    /// Whether this state has such a bucket: a part of a divided group, as it is divided, or one with as many bits as all others have.
+    /// True if this state has the bucket: a part of a divided group with its current number of bits, or an
+    /// undivided one with the common number of bits.
     pub fn has_bucket(&self, bucket: BucketId) -> bool {
         match bucket.used_bits() > BucketId::GROUP_BITS {
             true => self.bucket(Location::new(bucket.bits())) == bucket,
@@ -248,7 +251,7 @@ impl ClusterState {
         }
     }
 
-    /// The buckets that a group's documents are in: one, unless it is divided; none in particular where there is no group.
+    /// Buckets of a group's documents: one, unless it is divided; none for documents without a group.
     pub fn buckets_of(&self, group: &DocumentGroup) -> Vec<BucketId> {
         match (self.spread.buckets_of(group), group.location_bits()) {
             (Some(buckets), _) => buckets.collect(),
@@ -257,19 +260,20 @@ impl ClusterState {
         }
     }
 
-    /// All buckets: in order, then those of divided groups.
+    /// All buckets: undivided ones in order, then those of divided groups.
     pub fn buckets(&self) -> impl Iterator<Item = BucketId> {
         let bits = self.distribution.bits;
         (0..1_u64 << bits).map(move |number| BucketId::new(bits, number)).chain(self.spread.buckets())
     }
 
-    /// The nodes that should have a replica of a bucket, the most preferred first. Some of them may be under maintenance.
+    /// Nodes that should have a replica of a bucket, the most preferred first. Some of them may be under
+    /// maintenance.
     pub fn ideal(&self, bucket: BucketId) -> Vec<NodeKey> {
         self.ideal.nodes(self.placed(bucket)).into_iter().map(NodeKey).collect()
     }
 
-    /// What a bucket draws as: a part of a divided group as the bucket that it was in, with the bits of the part, so that the first part stays
-    /// where all of it was.
+    /// Bucket that determines the placement. For a part of a divided group it is the original bucket with the
+    /// bits of the part, so that the first part stays where the whole was.
     fn placed(&self, bucket: BucketId) -> BucketId {
         if bucket.used_bits() <= BucketId::GROUP_BITS {
             return bucket;
@@ -279,8 +283,8 @@ impl ClusterState {
         BucketId::new(bucket.used_bits(), part | within.bits())
     }
 
-    /// The node that orders the writes of a bucket and knows its replicas: the most preferred one that serves; where none
-    /// that should have a replica does, the first of those that serve. `None` where no node serves.
+    /// The node that orders the writes of a bucket and knows its replicas: the most preferred serving one, or
+    /// the first serving node if none that should have a replica serves. `None` if no node serves.
     pub fn owner(&self, bucket: BucketId) -> Option<NodeKey> {
         let serves = |key: &NodeKey| self.node_state(*key).serves();
         let ideal = self.ideal(bucket).into_iter().find(serves);
@@ -306,7 +310,7 @@ fn group(key: u16, layout: &Layout, nodes: &BTreeMap<NodeKey, NodeEntry>) -> Res
     Ok(Group { key, members })
 }
 
-/// A state for tests: nodes by a letter for each: `u`p, `r`etired, `m`aintenance, `d`own.
+/// A state for tests, with one letter per node: `u`p, `r`etired, `m`aintenance, `d`own.
 #[cfg(test)]
 pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> ClusterState {
     let entry = |key: usize, letter| NodeEntry {
@@ -386,7 +390,7 @@ mod tests {
             [(7, 1), (33, 0x1_2345), (37, 0x1_2345), (36, 7)].map(|(bits, of)| is_known(bits, of)),
             [false; 4]
         );
-        // Its neighbours are where they were.
+        // Neighbouring groups stay where they were.
         for other in [DocumentGroup::Number(0x45), DocumentGroup::Number(0x2_2345), DocumentGroup::None] {
             assert_eq!(divided.buckets_of(&other), whole.buckets_of(&other));
         }

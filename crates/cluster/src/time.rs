@@ -1,10 +1,11 @@
 use std::time::Duration;
 
-/// The time, as whoever drives a state machine tells it.
+/// Current time, as the driver of a state machine passes it in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// Since some moment before the process began; never steps back. Deadlines and intervals are measured by it.
+    /// Time since some moment before the process began; never decreases. Deadlines and intervals are measured
+    /// by it.
     pub monotonic: Duration,
-    /// Microseconds since 1970 by the machine's clock, which may jump. Only timestamps are made of it.
+    /// Microseconds since 1970 by the machine's clock, which may jump. Used only to make timestamps.
     pub wall_us: u64,
 }

@@ -1,4 +1,4 @@
-//! What a keeper does with what it is asked, as a conversation in lines.
+//! Reactions of a keeper to its requests, as a conversation in lines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use millrace_cluster::{
 };
 use millrace_document::{DocumentId, Timestamp, Version};
 
-/// Node 1's keeper, its run 5, in a cluster of three nodes.
+/// The keeper of node 1, in its run 5, in a cluster of three nodes.
 struct Conversation {
     keeper: Keeper,
     now: Duration,
@@ -39,7 +39,7 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
     Arc::new(state.expect("all nodes of the layout are listed"))
 }
 
-/// A bucket that this node owns while all serve.
+/// A bucket that this node owns while all nodes serve.
 fn bucket_of(owner: u16) -> BucketId {
     let all = state(1, "uuu");
     let mut buckets = (0..256).map(|bits| BucketId::new(8, bits));
@@ -53,8 +53,8 @@ impl Conversation {
         Conversation { keeper, now, calls: 0 }
     }
 
-    /// Says something to the keeper, in a word or a few, and answers what it does:
-    /// `state VERSION LETTERS`; `NODE vVERSION #NUMBER [<VOID] WHAT` with WHAT about a bucket of node 0; `done JOB`; `+SECONDS`.
+    /// Sends one line to the keeper, and returns what it does: `state VERSION LETTERS`;
+    /// `NODE vVERSION #NUMBER [<VOID] WHAT` with WHAT about a bucket of node 0; `done JOB`; `+SECONDS`.
     fn say(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |word: &str| -> u64 {
@@ -154,7 +154,7 @@ fn what_the_sender_has_given_up_does_not_take_effect_late() {
         ("0 v3 #7 <6 rows", "runs 1"),
         ("0 v3 #5 rows", "refuses 2: Void"),
         ("0 v3 #6 rows", "runs 2"),
-        // Another state, another count.
+        // Another state starts another count.
         ("state 4 uuu", "nothing"),
         ("0 v4 #2 rows", "runs 3"),
     ]);
@@ -168,7 +168,7 @@ fn an_answer_about_contents_waits_for_what_was_taken_on_before() {
         ("0 v3 #2 info", "nothing"),
         ("0 v3 #3 rows", "runs 3"),
         ("done 1", "answers 1: Done, runs 2"),
-        // What is to be deleted takes no rows any more.
+        // A replica that is to be deleted accepts no more rows.
         ("0 v3 #4 delete", "nothing"),
         ("0 v3 #5 rows", "refuses 5: Busy"),
         ("done 3", "answers 3: Done, runs 4"),

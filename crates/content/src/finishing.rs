@@ -1,5 +1,5 @@
-//! Writes that were on their way when their bucket got another owner: the new one ends each under the timestamp that it has, and the client
-//! hears that it is written.
+//! Completion of writes that were in progress when their bucket got another owner: the new owner completes
+//! each under its timestamp, and the client gets its acknowledgement.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use millrace_cluster::{Failure, Fence, NodeKey, Refused, Reply, Request, Respons
 
 use crate::machine::{Driver, Input, ReplyTo, WriteDone};
 
-/// Who does not own the bucket may only not have heard of it yet: it is asked again after so long.
+/// Delay before a node that does not own the bucket is asked again: it may not have received the state yet.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The owner before gives up after so long at the latest; so need this one.
+/// Maximum time after which the previous owner gives up; this one needs no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A write that another node is to end.
+/// A write that another node is to complete.
 pub(crate) struct Finishing {
     pub(crate) unfinished: Unfinished,
     pub(crate) deadline: Instant,
@@ -22,7 +22,7 @@ pub(crate) struct Finishing {
 }
 
 impl Driver {
-    /// Asks the owner to end it, as soon as there is one.
+    /// Asks the owner to complete it, as soon as there is one.
     pub(crate) fn finish_elsewhere(&self, owner: Option<NodeKey>, version: u64, finishing: Finishing) {
         let inputs = self.inputs.clone();
         let request = Request::Finish(finishing.unfinished.clone());
@@ -37,7 +37,8 @@ impl Driver {
         }
     }
 
-    /// The owner has answered, or will not. Where it did not end the write, that is tried again for as long as the client waits.
+    /// Handles the owner's answer, or its absence. If the owner did not complete the write, it is retried for
+    /// as long as the client waits.
     pub(crate) fn finished(&self, finishing: Finishing, reply: Option<Reply>) {
         let Finishing { unfinished, deadline, done } = finishing;
         match reply.map(|reply| reply.response) {
@@ -51,14 +52,15 @@ impl Driver {
                 let inputs = self.inputs.clone();
                 self.parts.runtime.spawn(async move {
                     tokio::time::sleep(AGAIN).await;
-                    // By the newest state, this node finds who owns the bucket; it can be itself. The machine may have stopped.
+                    // By the newest state, this node determines the owner of the bucket, possibly itself. The
+                    // machine may have stopped.
                     let _ = inputs.send(Input::Write { change: Change::Finish(unfinished), deadline, done });
                 });
             }
         }
     }
 
-    /// Ends what the owner before has begun.
+    /// Completes a write of the previous owner.
     pub(crate) fn finish_here(&mut self, fence: Fence, unfinished: Unfinished, reply: ReplyTo) {
         let version = self.state.as_ref().map_or(0, |state| state.version());
         if fence.version > version {

@@ -1,11 +1,11 @@
-//! What a node's part in the cluster counts, under the names of Vespa's metrics.
+//! Metrics of a node's part in the cluster, under the names of Vespa's metrics.
 
 use millrace_cluster::{ClusterState, NodeState};
 use millrace_gateway::cluster::Gauge;
 
 use crate::ContentNode;
 
-/// All of them, as they are now.
+/// All current metrics.
 pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
     let figures = node.figures();
     let (incoming, throttle) = (node.incoming(), node.throttle());
@@ -114,7 +114,8 @@ pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
     gauges
 }
 
-/// What the cluster controller counts. Only the one that leads tells of nodes, so that a sum over all counts each once.
+/// Metrics of the cluster controller. Only the leading one reports nodes, so that a sum over all nodes counts
+/// each once.
 fn of_controller(node: &ContentNode) -> Vec<Gauge> {
     let level = |name, description, value: usize| Gauge::new(name, description, value as f64);
     let state = node.membership().states().borrow().clone();

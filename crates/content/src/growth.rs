@@ -1,4 +1,5 @@
-//! Groups that grow too large for one bucket: a node that sees one says so, and the controller has it divided.
+//! Groups that grow too large for one bucket: a node that detects one reports it, and the controller has it
+//! divided.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,17 +11,19 @@ use tokio::time::MissedTickBehavior;
 
 use crate::storage::Replicas;
 
-/// How often a node looks. It costs a look at numbers in memory, unless a bucket is too large.
+/// Interval between checks. A check reads numbers in memory, unless a bucket is too large.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// A node tells of so many groups at a time: its registration has a small place. When these are divided, others follow.
+/// Maximum number of groups that a node reports at a time: its registration has little space. When these are
+/// divided, others follow.
 const TOLD_MAX: usize = 64;
 
-/// A group is divided into so many parts (two to this power) when it gets too large. A query takes as long as the node with the most parts: with 512
-/// parts four nodes are 0.95 times as fast as if all had as many, and eight 0.85 times; with 128 parts 0.85 and 0.7 times.
+/// Number of parts (as a power of two) into which a group is divided when it gets too large. A query takes as
+/// long as the node with the most parts: with 512 parts four nodes are 0.95 times as fast as with an even
+/// distribution, and eight 0.85 times; with 128 parts 0.85 and 0.7 times.
 const PARTS_BITS: u8 = 9;
 
-/// Looks again and again.
+/// Checks periodically.
 pub(crate) async fn watch(replicas: Arc<Replicas>, membership: Membership) {
     let mut interval = tokio::time::interval(LOOK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -39,7 +42,7 @@ pub(crate) async fn watch(replicas: Arc<Replicas>, membership: Membership) {
     }
 }
 
-/// How many bits the buckets of groups should use, where buckets of so many are too large.
+/// Number of bits that the buckets of groups should use, given those of buckets that are too large.
 fn wanted(groups: Vec<(u32, u8)>) -> BTreeSet<(u32, u8)> {
     let mut wanted = BTreeMap::new();
     for (low, bits) in groups {

@@ -1,4 +1,4 @@
-//! What is on its way to a node, for its operators.
+//! Incoming transfers of a node, for its operators.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use millrace_cluster::NodeKey;
 
-/// Replicas, or what is missing of one, on their way to this node.
+/// Transfer of replicas, or of the missing part of one, to this node.
 #[derive(Debug)]
 pub struct Transfer {
-    /// From which node.
+    /// Sending node.
     pub from: NodeKey,
-    /// Why, for people.
+    /// Reason, for people.
     pub reason: &'static str,
-    /// When it began.
+    /// Start time.
     pub began: Instant,
     buckets: AtomicU64,
     bytes: AtomicU64,
@@ -21,17 +21,17 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Buckets that are not there yet.
+    /// Number of buckets that have not arrived yet.
     pub fn buckets(&self) -> u64 {
         self.buckets.load(Ordering::Relaxed)
     }
 
-    /// Bytes that have come.
+    /// Bytes received.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes in all, as far as is known.
+    /// Total bytes, as far as known.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed).max(self.bytes())
     }
@@ -49,12 +49,12 @@ impl Transfer {
     }
 }
 
-/// All transfers to this node that are under way.
+/// All running transfers to this node.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming(Mutex<Vec<Weak<Transfer>>>);
 
 impl Incoming {
-    /// One begins; it is under way until it is dropped.
+    /// Registers a transfer; it runs until the result is dropped.
     pub(crate) fn begin(&self, from: NodeKey, reason: &'static str, buckets: u64) -> Arc<Transfer> {
         let transfer = Arc::new(Transfer {
             from,

@@ -1,11 +1,13 @@
-//! A content node: what a node does to keep its part of a cluster's documents, and to own buckets.
+//! Content node: keeps a part of a cluster's documents, and owns buckets.
 //!
-//! `millrace_cluster` decides, in state machines without I/O; this crate is the shell that drives two of them, the distributor and the
-//! keeper. One thread takes in what happens (`machine`): cluster states from `millrace_membership`, requests and answers of other nodes from
-//! `millrace_peer`, writes from `millrace_gateway`; and carries out what follows: messages, work on the store (`storage`), transfers
-//! (`pull`; whole replicas in `sessions`, their files in `receive`; as fast as `throttle` lets them). Towards the gateway a [`ContentNode`] is its cluster.
+//! `millrace_cluster` decides, in state machines without I/O; this crate is the shell that drives two of
+//! them, the distributor and the keeper. One thread (`machine`) receives the events: cluster states from
+//! `millrace_membership`, requests and answers of other nodes from `millrace_peer`, writes from
+//! `millrace_gateway`. It executes the effects: messages, work on the store (`storage`), transfers (`pull`;
+//! whole replicas in `sessions`, their files in `receive`; at the rate of `throttle`). To the gateway a
+//! [`ContentNode`] is its cluster.
 //!
-//! No rule of replication stands here: what must hold is said, and tested, in `millrace_cluster`.
+//! This crate contains no rule of replication: the invariants are stated, and tested, in `millrace_cluster`.
 
 mod finishing;
 mod gauges;

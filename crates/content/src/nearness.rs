@@ -3,19 +3,20 @@ use std::collections::BTreeSet;
 use millrace_cluster::{ClusterState, NodeKey};
 use millrace_gateway::cluster::Readers;
 
-/// In which order the nodes are asked that have all of a bucket.
+/// Order in which the nodes that have all of a bucket are asked.
 ///
-/// Where nodes are in groups, each with a copy of everything, one group answers a query: that of the node which was asked, and others only
-/// for what no node there has. Where they are not, the owner answers what it can, since it was asked anyway.
+/// If nodes are in groups, each with a copy of everything, one group answers a query: that of the node which
+/// was asked, and others only for documents that no node there has. Without groups the owner answers what it
+/// can, since it was asked anyway.
 pub(crate) struct Nearness {
     near: NodeKey,
-    /// Empty where there are no groups.
+    /// Nodes of the group; empty without groups.
     group: BTreeSet<NodeKey>,
     owner: NodeKey,
 }
 
 impl Nearness {
-    /// For requests that came to `near`, about buckets of `owner`.
+    /// Creates the order for requests that came to `near`, about buckets of `owner`.
     pub(crate) fn new(state: &ClusterState, near: NodeKey, owner: NodeKey) -> Self {
         let leaves = state.distribution().layout.leaves();
         let is_own = |leaf: &&(Vec<u16>, &[NodeKey])| leaves.len() > 1 && leaf.1.contains(&near);
@@ -23,11 +24,11 @@ impl Nearness {
         Nearness { near, group: group.unwrap_or_default(), owner }
     }
 
-    /// Puts the nodes in order.
+    /// Sorts the nodes.
     pub(crate) fn sort(&self, readers: &mut Readers) {
         let turn = readers.bucket.bits() as usize;
         let count = readers.nodes.len().max(1);
-        // Those that are as good as each other take turns, bucket by bucket.
+        // Equally good nodes take turns, bucket by bucket.
         readers.nodes.rotate_left(turn % count);
         readers.nodes.sort_by_key(|node| match self.group.contains(node) {
             true => (0, *node != self.near),

@@ -1,4 +1,4 @@
-//! The notes that nodes share, as a gateway sees them.
+//! Notes that nodes share, as the gateway sees them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use millrace_gateway::cluster::{Note, Noted};
 use millrace_membership::Membership;
 use tokio::runtime::Handle;
 
-/// Those that this node has heard of.
+/// Notes that this node has received.
 pub(crate) fn of(membership: &Membership) -> BTreeMap<String, Note> {
     let pictures = membership.pictures();
     let picture = pictures.borrow();

@@ -1,5 +1,5 @@
-//! Fetching what another node's replica has, part by part, each laid aside until it may be taken in. Whole replicas come in sessions of many
-//! ([`Sessions`]); what is missing of one comes on a thread of its own.
+//! Copying of another node's replica, part by part, each held until it may be installed. Whole replicas are
+//! copied in sessions of many ([`Sessions`]); the missing part of one has a thread of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -19,19 +19,19 @@ use crate::installing;
 use crate::sessions::Sessions;
 use crate::storage::{self, Replicas};
 
-/// Bodies that are fetched at a time.
+/// Number of documents that are fetched at a time.
 const BODIES: usize = 256;
 
-/// A part that has come and is not taken in.
+/// A part that has arrived and is not installed.
 pub(crate) enum LaidAside {
-    /// All that a bucket has.
+    /// All of a bucket.
     Whole(Whole),
     Versions(Vec<Version>),
     Drops(BucketId, Vec<Drop>),
 }
 
 impl LaidAside {
-    /// Takes it in, durably.
+    /// Installs it durably.
     pub(crate) fn install(self, store: &Store) -> Result<(), Failure> {
         match self {
             LaidAside::Whole(whole) => installing::install(store, &[&whole]),
@@ -46,18 +46,18 @@ impl LaidAside {
 /// All that a node has of a bucket.
 pub(crate) struct Whole {
     pub(crate) bucket: BucketId,
-    /// What was dropped as a whole: to be taken in first, since rows from before it may still come.
+    /// Drops of many documents at once: to be installed first, since older rows may still arrive.
     pub(crate) drops: Vec<Drop>,
-    /// These may have other buckets as well.
+    /// Files, which may contain other buckets as well.
     pub(crate) files: Vec<Arc<Arrived>>,
 }
 
-/// What is told of a fetch: the next part, or `None` at its end.
+/// Callback of a fetch: the next part, or `None` at its end.
 pub(crate) type Told = dyn Fn(Result<Option<LaidAside>, Failure>) + Send + Sync;
 
-/// A fetch that goes on as it is told to. Dropped, it ends.
+/// A running fetch. Dropping it ends it.
 pub(crate) enum Fetch {
-    /// All comes at once.
+    /// Everything arrives at once.
     Whole {
         told: Arc<Told>,
         _wanted: Arc<()>,
@@ -65,21 +65,21 @@ pub(crate) enum Fetch {
     Missing(mpsc::Sender<()>),
 }
 
-/// What is to be fetched.
+/// Request of a fetch.
 pub(crate) struct Wanted {
     pub(crate) bucket: BucketId,
     pub(crate) from: NodeKey,
-    /// The node's `host:port`.
+    /// Address of the node, `host:port`.
     pub(crate) address: String,
     pub(crate) pull: Pull,
 }
 
 impl Fetch {
-    /// The part has been taken in: fetches the next.
+    /// Fetches the next part, once the last one has been installed.
     pub(crate) fn go_on(&self) {
         match self {
             Fetch::Whole { told, .. } => told(Ok(None)),
-            // A fetch that has ended has told so.
+            // A fetch that has ended has reported so.
             Fetch::Missing(go_on) => drop(go_on.send(())),
         }
     }
@@ -95,7 +95,7 @@ pub(crate) struct Fetches {
 }
 
 impl Fetches {
-    /// Where there is trust, from trusted nodes alone.
+    /// Creates the fetches; with `trust`, from trusted nodes alone.
     pub(crate) fn new(replicas: Arc<Replicas>, throttle: Arc<Throttle>, trust: Option<Arc<Trust>>) -> Self {
         let incoming = Arc::new(Incoming::default());
         let sessions =
@@ -103,7 +103,7 @@ impl Fetches {
         Fetches { replicas, throttle, trust, incoming, sessions: Arc::new(sessions) }
     }
 
-    /// Begins; tells when the first part is there.
+    /// Begins a fetch; reports when the first part is there.
     pub(crate) fn begin(&self, wanted: Wanted, told: Arc<Told>) -> Fetch {
         if wanted.pull == Pull::Whole {
             let from = (wanted.from, &*wanted.address);
@@ -128,13 +128,14 @@ impl Fetches {
         Fetch::Missing(go_on)
     }
 
-    /// What is on its way to this node.
+    /// Incoming transfers of this node.
     pub(crate) fn incoming(&self) -> &Arc<Incoming> {
         &self.incoming
     }
 }
 
-/// A thread of its own that fetches. What moves stands back behind what clients wait for; so does whatever thread that one begins.
+/// Starts a thread for a fetch. It has a lower priority than threads that clients wait for; so has every
+/// thread that it starts.
 pub(crate) fn spawn_fetch(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let thread = thread::Builder::new().name("fetch".to_owned());
     let spawned = thread.spawn(|| {
@@ -144,17 +145,17 @@ pub(crate) fn spawn_fetch(run: impl FnOnce() + Send + 'static) -> std::io::Resul
     spawned.map(drop)
 }
 
-/// Nothing can be fetched now.
+/// Failure to start a thread.
 pub(crate) fn no_thread(error: &std::io::Error) -> Failure {
     Failure::Storage { reason: format!("a thread for a transfer cannot be had: {error}") }
 }
 
-/// A fetch panicked.
+/// Failure of a fetch that panicked.
 pub(crate) fn broke_off() -> Failure {
     Failure::Storage { reason: "a transfer failed; see the log".to_owned() }
 }
 
-/// Fetches what a replica lacks.
+/// Fetch of the missing part of a replica.
 struct Missing {
     bucket: BucketId,
     address: String,
@@ -166,9 +167,9 @@ struct Missing {
     wait: mpsc::Receiver<()>,
 }
 
-/// Why a fetch ends before its end.
+/// Reason of a fetch's early end.
 enum Ended {
-    /// Nobody wants it any more.
+    /// It is not wanted any more.
     Cancelled,
     Failed(Failure),
 }
@@ -187,7 +188,7 @@ impl From<millrace_store::Error> for Ended {
 
 impl Missing {
     fn run(self) {
-        // Whoever waits must not wait for ever.
+        // A waiting caller must always get an answer.
         match catch_unwind(AssertUnwindSafe(|| self.fetch())) {
             Ok(Ok(())) => (self.told)(Ok(None)),
             Ok(Err(Ended::Failed(failure))) => (self.told)(Err(failure)),
@@ -196,13 +197,13 @@ impl Missing {
         }
     }
 
-    /// Hands over a part, and waits until it is taken in.
+    /// Hands over a part, and waits until it is installed.
     fn lay_aside(&self, part: LaidAside) -> Result<(), Ended> {
         (self.told)(Ok(Some(part)));
         self.wait.recv().map_err(|_| Ended::Cancelled)
     }
 
-    /// What was dropped as a whole, first: rows from before it may still come.
+    /// Fetches drops of many documents first: older rows may still arrive.
     fn drops(&self, bulk: &mut Bulk) -> Result<(), Ended> {
         let known = self.replicas.store().drops(self.bucket)?;
         let mut drops = bulk.drops(self.bucket)?;
@@ -210,11 +211,11 @@ impl Missing {
         if drops.is_empty() { Ok(()) } else { self.lay_aside(LaidAside::Drops(self.bucket, drops)) }
     }
 
-    /// The newest versions of these documents, in as many answers as it takes.
+    /// Fetches the newest versions of these documents, in as many answers as necessary.
     fn bodies(&self, bulk: &mut Bulk, mut ids: &[DocumentId]) -> Result<(), Ended> {
         while !ids.is_empty() {
             let versions = bulk.bodies(ids)?;
-            // What comes after the last one may not have fitted.
+            // Documents after the last one may not have fitted.
             let Some(last) = versions.last() else { return Ok(()) };
             let came = ids.iter().position(|id| *id == last.id).map_or(ids.len(), |at| at + 1);
             ids = &ids[came..];
@@ -227,7 +228,7 @@ impl Missing {
         Ok(())
     }
 
-    /// What is newer there, or missing here: both lists of versions are gone through side by side.
+    /// Fetches versions that are newer there, or missing here: compares both lists of versions in parallel.
     fn fetch(&self) -> Result<(), Ended> {
         let mut bulk = Bulk::connect(&self.address, self.trust.as_deref())?;
         self.drops(&mut bulk)?;

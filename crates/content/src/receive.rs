@@ -1,7 +1,8 @@
-//! Taking over files from another node: one thread takes bytes from the connection, while another writes, checks and syncs those that came
-//! before. The next file is asked for while one comes, so neither end waits for the other's disk.
+//! Receiving of files from another node: one thread reads bytes from the connection, while another writes,
+//! checks and syncs the previous ones. The next file is requested during the current one, so neither end
+//! waits for the other's disk.
 //!
-//! A connection that breaks is made again, and what has come of a file is not sent twice.
+//! A broken connection is made again, and received parts of a file are not sent twice.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
@@ -18,42 +19,43 @@ use millrace_trust::Trust;
 use crate::incoming::Transfer;
 use crate::{Throttle, storage};
 
-/// Pieces between the threads: what comes while a file is synced.
+/// Number of pieces between the threads: data that arrives while a file is synced.
 const PIECES: usize = 64;
-/// A connection that breaks is made again so often without a byte between, each time after a longer pause.
+/// Number of attempts to reconnect without receiving a byte, each after a longer pause.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is to be taken over.
+/// Request to receive buckets.
 pub(crate) struct Receive<'a> {
     pub(crate) store: &'a Store,
     pub(crate) throttle: &'a Throttle,
     pub(crate) trust: Option<&'a Trust>,
     pub(crate) transfer: &'a Transfer,
-    /// The node that has it, as `host:port`.
+    /// Address of the node that has them, `host:port`.
     pub(crate) address: &'a str,
     pub(crate) buckets: &'a [BucketId],
 }
 
-/// Who is told how it goes. What it is told of, it may be told of on different threads.
+/// Observer of the progress. It may be called on different threads.
 pub(crate) trait Listener: Sync {
-    /// What the node remembers that was dropped as a whole, and this one does not. Told before any plan, again with each connection.
+    /// Receives drops that the sending node remembers, and this one does not. Called before any plan, again
+    /// with each connection.
     fn dropped(&self, bucket: BucketId, drops: Vec<Drop>);
 
-    /// These parcels come, but for those that have. A later plan takes the place of the one before.
+    /// Receives the parcels to come, except those that have arrived. A later plan replaces the previous one.
     fn planned(&self, parcels: &[(Option<u64>, &[Share])]);
 
-    /// A parcel is there, durable and checked.
+    /// Receives a parcel, which is durable and checked.
     fn arrived(&self, identity: Option<u64>, parcel: Arrived);
 
-    /// Whether nobody waits for it any more.
+    /// True if the result is not wanted any more.
     fn is_cancelled(&self) -> bool;
 }
 
-/// Why it ends before its end.
+/// Reason of an early end.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Nobody wants it any more.
+    /// It is not wanted any more.
     Cancelled,
     /// The connection broke.
     Broken(millrace_peer::Error),
@@ -75,26 +77,27 @@ impl From<millrace_store::Error> for Ended {
     }
 }
 
-/// What goes from thread to thread.
+/// Message between the threads.
 enum Step {
     Begin(Option<u64>, Import),
     Bytes(Vec<u8>),
-    /// All of the file has come.
+    /// End of the file.
     End,
 }
 
-/// What is kept from one connection to the next.
+/// State that is kept from one connection to the next.
 #[derive(Default)]
 struct Progress {
-    /// Parcels that are there.
+    /// Parcels that have arrived.
     done: HashSet<u64>,
-    /// A file that has come in part, and which it is.
+    /// A partly received file, with its identity.
     part: Option<(u64, Import)>,
     bytes: u64,
 }
 
 impl Receive<'_> {
-    /// Takes over all that the node has of the buckets. Returns when it is all there, or cannot be had.
+    /// Receives all that the node has of the buckets. Returns when everything has arrived, or cannot be
+    /// fetched.
     pub(crate) fn run(&self, listener: &dyn Listener) -> Result<(), Ended> {
         let mut progress = Progress::default();
         let mut attempt = 0;
@@ -142,7 +145,7 @@ impl Receive<'_> {
             (read, writing.join())
         });
         match written {
-            // Where both have ended early, this one was first.
+            // If both have ended early, this one was first.
             Ok(Err(ended)) => Err(ended),
             Ok(Ok(())) => read,
             Err(_) => {
@@ -152,14 +155,14 @@ impl Receive<'_> {
         }
     }
 
-    /// What of a parcel is asked for: a file can hold more.
+    /// The requested part of a parcel: a file can contain more.
     fn shares(&self, head: &Head) -> Vec<Share> {
         let own = head.shares.iter().filter(|(bucket, ..)| self.buckets.contains(bucket));
         own.map(|(bucket, bytes, documents)| Share { bucket: *bucket, bytes: *bytes, documents: *documents })
             .collect()
     }
 
-    /// Takes the parcels from the connection.
+    /// Reads the parcels from the connection.
     fn read(
         &self,
         bulk: &mut Bulk,
@@ -169,7 +172,7 @@ impl Receive<'_> {
         spares: &Receiver<Vec<u8>>,
         listener: &dyn Listener,
     ) -> Result<(), Ended> {
-        // Where the other thread has ended, it says why.
+        // If the other thread has ended, it reports the reason.
         let hand_on = |step| steps.send(step).map_err(|_| Ended::Cancelled);
         let begun = |of: &Coming| part.as_ref().filter(|(identity, _)| of.identity == Some(*identity));
         let from: Vec<u64> =
@@ -204,15 +207,15 @@ impl Receive<'_> {
     }
 }
 
-/// A parcel that is asked for.
+/// A requested parcel.
 struct Coming {
-    /// Among those of the export.
+    /// Index in the export.
     place: usize,
     identity: Option<u64>,
     shares: Vec<Share>,
 }
 
-/// Writes what comes, until nothing more does.
+/// Writes the data that arrives, until its end.
 fn write(
     queue: &Receiver<Step>,
     spare: &Sender<Vec<u8>>,
@@ -228,7 +231,7 @@ fn write(
                     import.append(&piece)?;
                 }
                 progress.bytes += piece.len() as u64;
-                // Nobody may need it any more.
+                // The buffer may not be needed any more.
                 let _ = spare.send(piece);
             }
             Step::End => {

@@ -1,5 +1,6 @@
-//! Fetching whole replicas: those that are wanted of one node while another session with it is under way travel together in the next, so that
-//! a file that they share is sent once, and files are not smaller than they have to be.
+//! Fetching of whole replicas: those requested from one node while another session with it is running are
+//! copied together in the next, so that a file that they share is sent once, and files are not smaller than
+//! necessary.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,17 +20,19 @@ use crate::pull::{LaidAside, Told, Whole, broke_off, no_thread, spawn_fetch};
 use crate::receive::{Ended, Listener, Receive};
 use crate::storage::Replicas;
 
-/// A session waits so long for more to be wanted: operations on many buckets begin at about one time.
+/// Delay of a session during which further requests are collected: operations on many buckets begin at about
+/// the same time.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Buckets of one session. Those that are left go in the next one, so that none waits for all the others to be taken in.
+/// Maximum number of buckets in one session. The others follow in the next one, so that none waits for all
+/// the others to be installed.
 const BUCKETS_MAX: usize = 256;
 
-/// A replica that is wanted.
+/// A requested replica.
 struct Wanted {
     bucket: BucketId,
     told: Arc<Told>,
-    /// Gone: nobody wants it any more.
+    /// Dead if it is not wanted any more.
     live: Weak<()>,
 }
 
@@ -39,7 +42,7 @@ pub(crate) struct Sessions {
     throttle: Arc<Throttle>,
     trust: Option<Arc<Trust>>,
     incoming: Arc<Incoming>,
-    /// What is wanted, where a session is under way or about to begin.
+    /// Requests by address, while a session is running or about to begin.
     waiting: Mutex<HashMap<String, Vec<Wanted>>>,
 }
 
@@ -53,7 +56,8 @@ impl Sessions {
         Sessions { replicas, throttle, trust, incoming, waiting: Mutex::default() }
     }
 
-    /// Fetches a bucket's replica from a node. Wanted as long as what is returned lives; `told` is called with all of it, or with why not.
+    /// Fetches a bucket's replica from a node, as long as the returned value lives; `told` is called with all
+    /// of it, or with the failure.
     pub(crate) fn fetch(
         self: &Arc<Self>,
         (from, address): (NodeKey, &str),
@@ -81,7 +85,7 @@ impl Sessions {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One session after another, until nothing is wanted.
+    /// Runs one session after another, until there are no requests.
     fn run(&self, from: NodeKey, address: &str) {
         thread::sleep(GATHER);
         while let Some(wanted) = self.next(address) {
@@ -115,7 +119,7 @@ impl Sessions {
             address,
             buckets: &buckets,
         };
-        // Whoever waits must not wait for ever.
+        // A waiting caller must always get an answer.
         let failure = match catch_unwind(AssertUnwindSafe(|| receive.run(&session))) {
             Ok(Ok(())) => None,
             Ok(Err(Ended::Cancelled)) => Some(Failure::Interrupted),
@@ -131,20 +135,20 @@ impl Sessions {
     }
 }
 
-/// Parcels of a bucket, and which they are.
+/// Parcels of a bucket, with their identities.
 #[derive(Default)]
 struct Parts {
-    /// So many are still to come.
+    /// Number of parcels still to come.
     missing: usize,
     drops: Vec<Drop>,
     arrived: Vec<(Option<u64>, Arc<Arrived>)>,
 }
 
-/// One session: what its buckets wait for.
+/// One session, with its waiting buckets.
 struct Session<'a> {
     transfer: &'a Transfer,
     parts: Mutex<HashMap<BucketId, Parts>>,
-    /// Those that are not told of yet.
+    /// Requests without an answer yet.
     wanted: Mutex<Vec<Wanted>>,
 }
 
@@ -153,7 +157,7 @@ impl Session<'_> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of the buckets that have all their parcels.
+    /// Answers the requests whose parcels have all arrived.
     fn tell(&self) {
         let mut parts = self.parts();
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +183,7 @@ impl Listener for Session<'_> {
         let mut parts = self.parts();
         for of_bucket in parts.values_mut() {
             of_bucket.missing = 0;
-            // What cannot be told from others comes again.
+            // Parcels that cannot be identified are sent again.
             of_bucket.arrived.retain(|(identity, _)| identity.is_some());
         }
         for share in parcels.iter().flat_map(|(_, shares)| *shares) {

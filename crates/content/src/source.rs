@@ -1,4 +1,4 @@
-//! What other nodes fetch from this one.
+//! Source of transfers from this node to others.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use millrace_peer::{Head, Parcel, Source, VersionKey, VersionPage};
 use crate::Throttle;
 use crate::storage::Replicas;
 
-/// Versions in a page.
+/// Number of versions in a page.
 pub(crate) const PAGE: usize = 4096;
 
-/// Bodies in one answer; one that is larger goes alone.
+/// Maximum bytes of documents in one answer; a larger document is sent alone.
 const ANSWER_BYTES: u64 = 16 << 20;
 
-/// A parcel is held back in pieces of so many bytes: whoever reads it must not wait for long between two.
+/// Size of the pieces in which a parcel is throttled, in bytes: the receiver must not wait long between two.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A store's replicas, as others fetch them.
+/// A store's replicas, as a source for other nodes.
 pub struct StoreSource {
     replicas: Arc<Replicas>,
     throttle: Arc<Throttle>,
@@ -32,18 +32,18 @@ impl StoreSource {
         StoreSource { replicas, throttle, leaving: Arc::default() }
     }
 
-    /// Buckets that others have asked for as a whole, and may not have all of.
+    /// Number of buckets that others have requested as a whole, and may not have completely.
     pub fn leaving(&self) -> u64 {
         self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Of a store that is in no cluster.
+    /// Creates the source of a store that is not in a cluster.
     pub fn of(store: &millrace_store::Store, throttle: Arc<Throttle>) -> Self {
         StoreSource::new(Arc::new(Replicas::new(store.clone())), throttle)
     }
 }
 
-/// Buckets that leave as long as this is kept.
+/// Outgoing buckets; counted as long as this lives.
 struct Leaving {
     all: Arc<AtomicU64>,
     buckets: u64,
@@ -75,7 +75,7 @@ impl Source for StoreSource {
     }
 
     fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<VersionPage, String> {
-        // All that is remembered: more than what is compared does no harm.
+        // All remembered versions: an excess over the compared ones is harmless.
         let page = self.replicas.store().versions(bucket, Timestamp(0), after, PAGE);
         let page = page.map_err(|error| error.to_string())?;
         let versions = page.versions.into_iter();
@@ -109,7 +109,7 @@ impl Source for StoreSource {
 struct StoreParcel {
     parcel: millrace_store::Parcel,
     throttle: Arc<Throttle>,
-    /// The connection keeps the parcels of an export until it ends, or asks for another.
+    /// The connection keeps the parcels of an export until it ends, or requests another.
     _leaving: Arc<Leaving>,
 }
 
@@ -133,7 +133,7 @@ impl Parcel for StoreParcel {
     }
 }
 
-/// A connection as a file that is only written.
+/// A connection as an append-only file.
 struct Appending<'o> {
     out: &'o mut (dyn Write + Send),
     throttle: &'o Throttle,
@@ -148,7 +148,7 @@ impl millrace_env::AppendFile for Appending<'_> {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // It is synced where it arrives.
+        // The receiver syncs it.
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The store as the place of replicas.
+//! Storage of replicas in the store.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
@@ -9,10 +9,10 @@ use millrace_cluster::{Birth, ClusterState, Content, Failure, ReplicaInfo, Row, 
 use millrace_document::{DocumentId, Timestamp, Version};
 use millrace_store::{Error, Store};
 
-/// A store's replicas.
+/// Replicas of a store.
 pub(crate) struct Replicas {
     store: Store,
-    /// The bits of the cluster's buckets; 0 before they are known.
+    /// Number of bits of the cluster's buckets; 0 before it is known.
     bits: AtomicU8,
 }
 
@@ -25,8 +25,9 @@ impl Replicas {
         &self.store
     }
 
-    /// Takes what the store holds for replicas of the cluster's buckets, which have so many bits. What it has of a bucket without being one of its
-    /// replicas is from before it was in a cluster, and all that there was; from now on there is a replica only where one was made.
+    /// Adopts the contents of the store as replicas of the cluster's buckets, which have this number of bits.
+    /// Contents of a bucket without a replica are from before the store joined a cluster, and complete; from
+    /// now on there is a replica only if one was created.
     pub(crate) fn adopt(&self, bits: u8) -> Result<(), Error> {
         self.bits.store(bits, Ordering::Relaxed);
         let mut buckets = self.store.replica_buckets(bits)?;
@@ -42,12 +43,12 @@ fn converted(info: millrace_store::ReplicaInfo, removals_since: Timestamp) -> Re
     ReplicaInfo {
         content: Content { documents: info.documents, checksum: info.checksum, removals_since },
         complete: info.complete,
-        // The store tells its own newest; of an empty replica there is none.
+        // The store reports its own newest timestamp; an empty replica has none.
         newest: if info.documents == 0 && info.checksum == 0 { Timestamp(0) } else { info.newest },
     }
 }
 
-/// What the store says, as others are told.
+/// Converts an error of the store for other nodes.
 pub(crate) fn failure(error: Error) -> Failure {
     match error {
         Error::DiskFull { .. } | Error::NoSpace { .. } => Failure::DiskFull { reason: error.to_string() },
@@ -113,7 +114,7 @@ impl Storage for Replicas {
             _ => None,
         };
         let removals: Vec<Version> = places.iter().filter_map(|place| removal(*place)).cloned().collect();
-        // What is removed makes room: it needs not wait for some with what is written.
+        // Removals make room: they need not wait for it together with the writes.
         let removed = match failure {
             Failure::DiskFull { .. } if removals.len() < places.len() => apply(&self.store, removals),
             _ => Err(failure.clone()),
@@ -142,14 +143,14 @@ impl Storage for Replicas {
     }
 }
 
-/// Makes versions durable; waits until they are.
+/// Makes versions durable; blocks until they are.
 pub(crate) fn apply(store: &Store, versions: Vec<Version>) -> Result<(), Failure> {
     if versions.is_empty() {
         return Ok(());
     }
     let (sender, receiver) = mpsc::sync_channel(1);
     store.apply(versions, move |outcome| {
-        // Whoever waits does so until this comes.
+        // The caller waits until this arrives.
         let _ = sender.send(outcome);
     });
     match receiver.recv() {

@@ -1,4 +1,4 @@
-//! Whole replicas from a node to a store, outside of any cluster.
+//! Transfer of whole replicas from a node to a store, outside of any cluster.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,10 +12,11 @@ use crate::incoming::Incoming;
 use crate::receive::{Ended, Listener, Receive};
 use crate::{Throttle, storage};
 
-/// Takes over all that the node at `address` has of these buckets, as a node of a cluster does, and answers how many bytes came.
+/// Copies all that the node at `address` has of these buckets, as a node of a cluster does, and returns the
+/// number of bytes received.
 ///
 /// # Errors
-/// They cannot be fetched, or not be written; then the buckets are as they were.
+/// They cannot be fetched, or not be written; the buckets are then unchanged.
 pub fn take_over(
     store: &Store,
     throttle: &Throttle,
@@ -39,7 +40,7 @@ pub fn take_over(
     Ok(transfer.bytes())
 }
 
-/// Keeps all that comes.
+/// Collects everything that arrives.
 #[derive(Default)]
 struct All {
     drops: Mutex<BTreeMap<BucketId, Vec<Drop>>>,

@@ -1,4 +1,5 @@
-//! How fast a node moves data, in and out together: as fast as it can while its clients do not notice.
+//! Rate limit of a node's data transfers, in both directions together: as high as possible without effect on
+//! its clients.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::Rate;
 
-/// Holds transfers back while they are in the way of requests, and below a cap.
+/// Slows transfers down while they disturb requests, and to a cap.
 pub struct Throttle {
     rate: Mutex<Rate>,
     base: Instant,
     moved: AtomicU64,
-    /// What had moved when it was observed last, and bytes a second until then.
+    /// Time and bytes moved at the last observation, and the bytes per second before it.
     observed: Mutex<(Duration, u64, u64)>,
 }
 
 impl Throttle {
-    /// Never faster than `cap` bytes a second, where there is one.
+    /// Creates a throttle, with an optional cap in bytes per second.
     pub fn new(cap: Option<u64>) -> Self {
         Throttle {
             rate: Mutex::new(Rate::new(cap)),
@@ -27,7 +28,7 @@ impl Throttle {
         }
     }
 
-    /// Waits until so many bytes may move.
+    /// Waits until this many bytes may move.
     pub fn pass(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
         let wait = self.lock().take(self.base.elapsed(), bytes);
@@ -36,7 +37,8 @@ impl Throttle {
         }
     }
 
-    /// The slowest hundredth of each kind of request since this was told last; `None` where there were too few. To be told about once a second.
+    /// Records the 99th percentile of each kind of request since the last call; `None` if there were too few.
+    /// To be called about once a second.
     pub fn observe(&self, slowest: &[Option<Duration>]) {
         let now = self.base.elapsed();
         self.lock().observe(now, slowest);
@@ -47,17 +49,17 @@ impl Throttle {
         *observed = (now, moved, (moved.saturating_sub(before) as f64 / seconds) as u64);
     }
 
-    /// Bytes that moved in a second, between the last two observations.
+    /// Bytes per second between the last two observations.
     pub fn speed(&self) -> u64 {
         self.observed.lock().unwrap_or_else(PoisonError::into_inner).2
     }
 
-    /// Bytes a second that may move now; `None`: as many as can.
+    /// Current limit in bytes per second; `None`: unlimited.
     pub fn limit(&self) -> Option<u64> {
         self.lock().limit()
     }
 
-    /// Bytes that have moved.
+    /// Total bytes moved.
     pub fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }

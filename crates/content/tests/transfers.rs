@@ -53,7 +53,7 @@ fn open(directory: &tempfile::TempDir) -> Store {
     Store::open(options, Arc::new(NoSchema)).expect("the store opens")
 }
 
-/// Documents of some KB each.
+/// Writes documents of some KB each.
 fn fill(store: &Store, numbers: std::ops::Range<u64>) {
     let version = |number: u64| {
         let id = format!("id:n:mail:g=user{}:{number}", number % 50);
@@ -85,7 +85,8 @@ fn infos(store: &Store, buckets: &[BucketId]) -> Vec<Option<(u64, u64)>> {
     infos.into_iter().map(|info| info.map(|info| (info.documents, info.checksum))).collect()
 }
 
-/// Serves a store's transfers; says where, and counts the bytes sent. The first connections break after so many bytes each.
+/// Serves a store's transfers; returns the address, and a counter of the bytes sent. The first connections
+/// break after these numbers of bytes.
 fn serve(store: &Store, breaks: Vec<u64>) -> (String, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
@@ -115,7 +116,7 @@ fn serve(store: &Store, breaks: Vec<u64>) -> (String, Arc<AtomicU64>) {
     (address, sent)
 }
 
-/// Passes bytes on, up to a limit; then both ends are closed.
+/// Forwards bytes, up to a limit; then both ends are closed.
 fn pass(mut from: TcpStream, mut to: TcpStream, mut limit: u64, counted: &AtomicU64) {
     let mut buffer = [0; 10_000];
     while limit > 0
@@ -163,14 +164,14 @@ fn a_node_that_cannot_be_reached_leaves_nothing() {
     let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
     let [source, target] = directories.each_ref().map(open);
     fill(&source, 0..300);
-    // More often than it is tried without a byte between; a piece comes each time.
+    // More breaks than attempts without a byte in between; each time a piece arrives.
     let (address, _) = serve(&source, vec![400_000; 40]);
     let throttle = Throttle::new(None);
     let gone = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it was bound");
     take_over(&target, &throttle, &gone.to_string(), &buckets()).expect_err("nobody listens there");
     let files = || std::fs::read_dir(directories[1].path().join("segments")).expect("listed").count();
     assert_eq!((files(), target.status().documents), (0, 0));
-    // Where some bytes come each time, it goes on.
+    // As long as some bytes arrive each time, it continues.
     take_over(&target, &throttle, &address, &buckets()).expect("it comes in the end");
     assert_eq!(infos(&target, &buckets()), infos(&source, &buckets()));
 }

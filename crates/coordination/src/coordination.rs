@@ -3,28 +3,31 @@ use std::time::Duration;
 
 use crate::{Change, Entry, Error, LeaseId, Operation, Outcome, Revision, Transaction};
 
-/// An answer to come.
+/// Future of an answer.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// Keys with versions, leases, and the changes of keys as they happen.
+/// Keys with versions, leases, and notifications of changed keys.
 ///
-/// Everyone sees the transactions in one order, and what has been read is never taken back. Each call ends within a few seconds,
-/// with [`Error::Unavailable`] if need be. A transaction that is dropped before its answer may have been done.
+/// All clients see the transactions in one order, and a value that has been read is never rolled back. Each
+/// call ends within a few seconds, if necessary with [`Error::Unavailable`]. A transaction that is dropped
+/// before its answer may have been executed.
 pub trait Coordination: Send + Sync + 'static {
-    /// Does a transaction.
+    /// Executes a transaction.
     ///
     /// # Errors
-    /// [`Error::Unavailable`]: nothing was done. [`Error::Unknown`]: it may have been. [`Error::LeaseLost`]: it puts with a lease that
-    /// has ended. [`Error::Refused`]: it can never be done.
+    /// [`Error::Unavailable`]: nothing was done. [`Error::Unknown`]: it may have been executed.
+    /// [`Error::LeaseLost`]: it puts with a lease that has ended. [`Error::Refused`]: it can never be
+    /// executed.
     fn transact(&self, transaction: Transaction) -> Answer<'_, Outcome>;
 
-    /// Begins a lease that ends after `ttl` unless it is kept alive; whole seconds, at least 2. See [`crate::Lease`].
+    /// Begins a lease that ends after `ttl` unless it is kept alive; whole seconds, at least 2. See
+    /// [`crate::Lease`].
     ///
     /// # Errors
     /// [`Error::Unavailable`].
     fn grant(&self, ttl: Duration) -> Answer<'_, LeaseId>;
 
-    /// Lets a lease last for its whole time from now on.
+    /// Renews a lease for its full duration from now on.
     ///
     /// # Errors
     /// [`Error::LeaseLost`], [`Error::Unavailable`].
@@ -33,28 +36,29 @@ pub trait Coordination: Send + Sync + 'static {
     /// Ends a lease and deletes the keys that are bound to it.
     ///
     /// # Errors
-    /// [`Error::Unavailable`]; the lease will end by itself then.
+    /// [`Error::Unavailable`]; the lease then expires by itself.
     fn revoke(&self, lease: LeaseId) -> Answer<'_, ()>;
 
-    /// The changes of keys that begin with `prefix`, from the first one after a revision on. See [`crate::Watch`].
+    /// Changes of keys that begin with `prefix`, from the first one after a revision on. See
+    /// [`crate::Watch`].
     ///
     /// # Errors
     /// [`Error::Compacted`], [`Error::Unavailable`].
     fn changes(&self, prefix: &str, after: Revision) -> Answer<'_, Box<dyn Changes>>;
 }
 
-/// Changes as they happen.
+/// Stream of changes.
 pub trait Changes: Send {
-    /// The next changes, in their order; those of one transaction are never torn apart. Waits until there are any. Nothing is lost
-    /// when it is dropped before it is done.
+    /// Returns the next changes, in order; those of one transaction stay together. Waits until there are any.
+    /// Cancel-safe: nothing is lost if the future is dropped.
     ///
     /// # Errors
-    /// [`Error::Compacted`], [`Error::Unavailable`]; there is nothing more to be had from these changes then.
+    /// [`Error::Compacted`], [`Error::Unavailable`]; the stream then has no further changes.
     fn next(&mut self) -> Answer<'_, Vec<Change>>;
 }
 
 impl dyn Coordination {
-    /// What is under a key.
+    /// Returns the entry of a key.
     ///
     /// # Errors
     /// Those of [`Coordination::transact`].
@@ -63,7 +67,7 @@ impl dyn Coordination {
         Ok(outcome.found.pop().and_then(|mut entries| entries.pop()))
     }
 
-    /// All keys that begin with `prefix`, in their order, and the moment they were read at.
+    /// Returns all keys that begin with `prefix`, in order, and the revision at which they were read.
     ///
     /// # Errors
     /// Those of [`Coordination::transact`].
@@ -73,7 +77,7 @@ impl dyn Coordination {
         Ok((outcome.revision, outcome.found.pop().unwrap_or_default()))
     }
 
-    /// Does one operation, whatever there is.
+    /// Executes one operation unconditionally.
     ///
     /// # Errors
     /// Those of [`Coordination::transact`].

@@ -2,13 +2,13 @@ use std::sync::Arc;
 
 use crate::{Condition, Coordination, Error, Lease, Operation, Revision, Transaction, Watch};
 
-/// Choosing one among those who want to lead: whoever puts the key first, bound to its lease.
+/// Election of one leader among several candidates: the first one to put the key, bound to its lease.
 pub struct Election {
     coordination: Arc<dyn Coordination>,
     key: String,
 }
 
-/// Having been chosen, for as long as the key is there.
+/// Won election, valid as long as the key exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leadership {
     key: String,
@@ -16,15 +16,16 @@ pub struct Leadership {
 }
 
 impl Election {
-    /// The election that `key` stands for.
+    /// Creates the election of `key`.
     pub fn new(coordination: Arc<dyn Coordination>, key: impl Into<String>) -> Self {
         Election { coordination, key: key.into() }
     }
 
-    /// Waits until this one leads, under its `name`. It leads for as long as the lease lasts, and nobody else does meanwhile.
+    /// Waits until this candidate leads, under its `name`. It leads for as long as the lease lasts, and no
+    /// other candidate leads meanwhile. While coordination cannot be reached it waits.
     ///
     /// # Errors
-    /// [`Error::LeaseLost`], [`Error::Refused`]. While coordination cannot be reached it waits.
+    /// [`Error::LeaseLost`], [`Error::Refused`].
     pub async fn campaign(&self, name: &str, lease: &Lease) -> Result<Leadership, Error> {
         let mut watch = Watch::new(Arc::clone(&self.coordination), &*self.key);
         let attempt = Transaction::new()
@@ -47,7 +48,7 @@ impl Election {
                         return Ok(Leadership { key: self.key.clone(), created: own.created });
                     }
                 }
-                // What the watch says next tells whether it was won.
+                // The next event of the watch shows if it was won.
                 Err(error) if error.is_passing() => {
                     watch = Watch::new(Arc::clone(&self.coordination), &*self.key);
                 }
@@ -58,7 +59,8 @@ impl Election {
 }
 
 impl Leadership {
-    /// What makes a transaction fail once this leadership has ended, even if the same one leads again.
+    /// Condition that makes a transaction fail once this leadership has ended, even if the same candidate
+    /// leads again.
     pub fn guard(&self) -> Condition {
         Condition::Created(self.key.clone(), self.created)
     }

@@ -1,27 +1,27 @@
 use crate::Revision;
 
-/// Why coordination did not do what was asked.
+/// Errors of coordination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address is not one.
+    /// The address is invalid.
     #[error(
         "'{text}' is no address of coordination: {reason}; write etcd://host:2379, several of them with commas between"
     )]
     Address {
-        /// As given.
+        /// Text of the address.
         text: String,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
-    /// Nothing was done: nobody answers, or those who do have no leader. To be tried again.
+    /// Nothing was done: no member answers, or those that do have no leader. May be retried.
     #[error(
         "coordination at {address} cannot be used now: {reason}; is etcd running there, with most of its members?"
     )]
     Unavailable {
-        /// Where.
+        /// Address.
         address: String,
-        /// What was seen.
+        /// Observed failure.
         reason: String,
     },
     /// A write was sent and not answered.
@@ -29,48 +29,48 @@ pub enum Error {
         "whether coordination at {address} wrote is unknown: {reason}; read, and write again where it did not"
     )]
     Unknown {
-        /// Where.
+        /// Address.
         address: String,
-        /// What was seen.
+        /// Observed failure.
         reason: String,
     },
-    /// The changes that were asked for are not remembered any more: what there is has to be read whole.
+    /// The requested changes are not remembered any more: the keys must be read completely.
     #[error("changes up to revision {} are forgotten; read what there is, and go on from there", oldest.0)]
     Compacted {
-        /// The newest revision that is forgotten, or one before it.
+        /// The newest forgotten revision, or one before it.
         oldest: Revision,
     },
-    /// The lease ended: it was not kept alive in time, or was given back.
+    /// The lease ended: it was not kept alive in time, or was released.
     #[error("the lease has ended, and with it the keys that were bound to it; take a new one")]
     LeaseLost,
     /// The request can never be granted.
     #[error("coordination refuses: {0}")]
     Refused(String),
-    /// An answer that makes no sense.
+    /// The answer is malformed.
     #[error(
         "coordination at {address} answers what is none: {reason}; is it etcd 3.4 or later, with its JSON gateway enabled?"
     )]
     Answer {
-        /// Where.
+        /// Address.
         address: String,
-        /// What does not fit.
+        /// Reason.
         reason: String,
     },
     /// The file of the embedded coordination cannot be read or written.
     #[error("{0}")]
     Disk(String),
-    /// The file of the embedded coordination is not what was written.
+    /// The file of the embedded coordination is damaged.
     #[error("{path} is damaged: {reason}; bring it back from a backup, or delete it to begin anew")]
     Damaged {
         /// The file.
         path: String,
-        /// What does not fit.
+        /// Reason.
         reason: String,
     },
 }
 
 impl Error {
-    /// Whether the same request may succeed later.
+    /// True if the same request may succeed later.
     pub fn is_passing(&self) -> bool {
         matches!(self, Error::Unavailable { .. } | Error::Unknown { .. })
     }

@@ -6,14 +6,14 @@ use tokio::task::JoinHandle;
 
 use crate::{Coordination, Error, LeaseId};
 
-/// How often a lease is kept alive in the time that it lasts.
+/// Number of renewals within the duration of a lease.
 const TIMES: u32 = 8;
 
-/// A lease that keeps itself alive, and tells when it is lost.
+/// A lease that keeps itself alive, and reports its loss.
 ///
-/// It counts as lost when coordination says so, and also when nobody could be reached for as long as it lasts, from the moment the
-/// last successful request was sent. So a holder never believes in a lease that has ended for others. Dropping it lets it
-/// end by itself.
+/// It counts as lost if coordination says so, or if no request succeeded for its duration, counted from the
+/// moment the last successful request was sent. So a holder never believes in a lease that has ended for
+/// others. A dropped lease expires by itself.
 pub struct Lease {
     coordination: Arc<dyn Coordination>,
     id: LeaseId,
@@ -22,7 +22,7 @@ pub struct Lease {
     keeper: JoinHandle<()>,
 }
 
-/// How long a lease is known to last.
+/// Known end of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     At(Instant),
@@ -42,12 +42,12 @@ impl Lease {
         Ok(Lease { coordination, id, ttl, until, keeper })
     }
 
-    /// What to bind keys to.
+    /// Id to bind keys to.
     pub fn id(&self) -> LeaseId {
         self.id
     }
 
-    /// Whether it certainly lasts at this moment.
+    /// True if the lease certainly lasts at this moment.
     pub fn lives(&self) -> bool {
         match *self.until.borrow() {
             Until::At(until) => Instant::now() < until,
@@ -55,7 +55,8 @@ impl Lease {
         }
     }
 
-    /// When it was last kept alive: for others it has not ended before as long after that as it lasts. `None`: it may have ended.
+    /// Time at which it was last kept alive: for others it ends no sooner than its duration after that.
+    /// `None` if it may have ended.
     pub fn kept_alive(&self) -> Option<Instant> {
         match *self.until.borrow() {
             Until::At(until) if Instant::now() < until => until.checked_sub(self.ttl),
@@ -66,14 +67,15 @@ impl Lease {
     /// Waits until it is lost.
     pub async fn lost(&self) {
         let mut until = self.until.clone();
-        // The keeper goes only when the lease is lost; if it goes otherwise, nobody keeps the lease.
+        // The keeper ends only when the lease is lost; if it ends otherwise, the lease is not kept alive any
+        // more.
         let _ = until.wait_for(|until| *until == Until::Lost).await;
     }
 
-    /// Gives it back: its keys are gone at once.
+    /// Releases the lease: its keys are deleted at once.
     ///
     /// # Errors
-    /// Those of [`Coordination::revoke`]; it ends by itself then.
+    /// Those of [`Coordination::revoke`]; the lease then expires by itself.
     pub async fn release(self) -> Result<(), Error> {
         self.keeper.abort();
         self.coordination.revoke(self.id).await
@@ -94,7 +96,7 @@ async fn keep(coordination: Arc<dyn Coordination>, id: LeaseId, ttl: Duration, u
         let Until::At(end) = *until.borrow() else { return };
         let asked = Instant::now();
         let left = end.saturating_duration_since(asked);
-        // Nobody answers for so long: by the time somebody does, it may be over.
+        // No answer for this long: by the time of an answer the lease may be over.
         let answer = tokio::time::timeout(left.min(pause * 2), coordination.keep_alive(id)).await;
         match answer {
             Ok(Ok(())) => {

@@ -1,9 +1,9 @@
-//! What nodes agree through: keys with versions, leases, watches, elections.
+//! Agreement of nodes: keys with versions, leases, watches, elections.
 //!
-//! [`Coordination`] is the seam. Two stand behind it: [`Embedded`], for one node, in a file of its data directory, and [`Etcd`], for a
-//! cluster. What is made of the seam is the same for both: a [`Lease`] that keeps itself alive and tells when it is lost, a [`Watch`]
-//! that loses no change however often it has to connect again, an [`Election`] whose winner can prove in every transaction that it
-//! still leads.
+//! [`Coordination`] is the interface. It has two implementations: [`Embedded`], for one node, in a file of
+//! its data directory, and [`Etcd`], for a cluster. The layers above it are the same for both: a [`Lease`]
+//! that keeps itself alive and reports its loss, a [`Watch`] that loses no change however often it has to
+//! reconnect, an [`Election`] whose winner can prove in every transaction that it still leads.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -24,7 +24,8 @@
 //! # }).unwrap();
 //! ```
 //!
-//! This crate does not know what the keys mean. It is no place for documents: a value is at most [`VALUE_BYTES_MAX`] long.
+//! This crate does not know the meaning of the keys. It is not for documents: a value is at most
+//! [`VALUE_BYTES_MAX`] long.
 
 mod coordination;
 mod election;

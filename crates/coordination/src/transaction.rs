@@ -5,46 +5,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// The longest value in bytes. (etcd takes requests up to 1.5 MiB.)
+/// Maximum length of a value in bytes. (etcd accepts requests up to 1.5 MiB.)
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// The most conditions, and the most operations on either side, of one transaction.
+/// Maximum number of conditions, and of operations on either side, of one transaction.
 pub const OPERATIONS_MAX: usize = 128;
 
-/// A moment in the life of the store: one more with every transaction that changes something.
+/// Revision of the store: incremented by every transaction that changes something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revision(pub u64);
 
-/// Names a lease.
+/// Identifier of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(pub i64);
 
-/// A key and what is under it.
+/// A key with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: String,
     /// The value.
     pub value: Arc<[u8]>,
-    /// When the key came to be; another one when it is put again after it was deleted.
+    /// Revision at which the key was created; a new one if it is put again after a deletion.
     pub created: Revision,
-    /// When it was last put.
+    /// Revision at which it was last put.
     pub changed: Revision,
-    /// The lease that it ends with.
+    /// Lease that it is bound to.
     pub lease: Option<LeaseId>,
 }
 
-/// What happened to a key.
+/// Change of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It has this value now.
+    /// The key was put, with this entry.
     Put(Entry),
-    /// It is gone.
+    /// The key was deleted.
     Deleted {
         /// The key.
         key: String,
-        /// Since when.
+        /// Revision of the deletion.
         at: Revision,
     },
 }
@@ -58,7 +58,7 @@ impl Change {
         }
     }
 
-    /// When it changed.
+    /// Revision of the change.
     pub fn at(&self) -> Revision {
         match self {
             Change::Put(entry) => entry.changed,
@@ -67,14 +67,14 @@ impl Change {
     }
 }
 
-/// What must be so for a transaction to do one thing rather than the other.
+/// Condition of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
-    /// There is no such key.
+    /// The key does not exist.
     Absent(String),
-    /// The key was last put then.
+    /// The key was last put at this revision.
     Changed(String, Revision),
-    /// The key came to be then, and has been there since.
+    /// The key was created at this revision, and has existed since.
     Created(String, Revision),
 }
 
@@ -83,91 +83,92 @@ pub enum Condition {
 pub enum Operation {
     /// Reads a key.
     Get(String),
-    /// Reads all keys that begin so, in their order.
+    /// Reads all keys that begin with this prefix, in order.
     List(String),
-    /// As [`Operation::List`], with empty values.
+    /// Like [`Operation::List`], with empty values.
     Keys(String),
-    /// Writes a key, bound to a lease or to none.
+    /// Writes a key, optionally bound to a lease.
     Put {
         /// The key.
         key: String,
         /// The value.
         value: Arc<[u8]>,
-        /// The lease that it ends with.
+        /// Lease that it is bound to.
         lease: Option<LeaseId>,
     },
-    /// Deletes a key, if it is there.
+    /// Deletes a key, if it exists.
     Delete(String),
-    /// Deletes all keys that begin so.
+    /// Deletes all keys that begin with this prefix.
     DeletePrefix(String),
 }
 
 impl Operation {
-    /// [`Operation::Get`].
+    /// Creates an [`Operation::Get`].
     pub fn get(key: impl Into<String>) -> Self {
         Operation::Get(key.into())
     }
 
-    /// [`Operation::Put`] without a lease.
+    /// Creates an [`Operation::Put`] without a lease.
     pub fn put(key: impl Into<String>, value: impl AsRef<[u8]>) -> Self {
         Operation::Put { key: key.into(), value: value.as_ref().into(), lease: None }
     }
 
-    /// [`Operation::Put`], bound to a lease.
+    /// Creates an [`Operation::Put`] that is bound to a lease.
     pub fn put_leased(key: impl Into<String>, value: impl AsRef<[u8]>, lease: LeaseId) -> Self {
         Operation::Put { key: key.into(), value: value.as_ref().into(), lease: Some(lease) }
     }
 
-    /// Whether it changes anything.
+    /// True if it changes anything.
     pub fn writes(&self) -> bool {
         matches!(self, Operation::Put { .. } | Operation::Delete(_) | Operation::DeletePrefix(_))
     }
 }
 
-/// Some operations if all conditions hold, others if not; all at one moment, seen by everyone in the same order.
+/// Atomic sequence of operations: one list if all conditions hold, the other if not. All clients see
+/// transactions in the same order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// What must hold.
+    /// Conditions that must all hold.
     pub conditions: Vec<Condition>,
-    /// What is done if all of it holds.
+    /// Operations if all conditions hold.
     pub then: Vec<Operation>,
-    /// What is done if not.
+    /// Operations otherwise.
     pub otherwise: Vec<Operation>,
 }
 
 impl Transaction {
-    /// One that does nothing.
+    /// Creates an empty transaction.
     pub fn new() -> Self {
         Transaction::default()
     }
 
-    /// With one more condition.
+    /// Adds a condition.
     #[must_use]
     pub fn when(mut self, condition: Condition) -> Self {
         self.conditions.push(condition);
         self
     }
 
-    /// With one more operation for the case that the conditions hold.
+    /// Adds an operation for the case that the conditions hold.
     #[must_use]
     pub fn then(mut self, operation: Operation) -> Self {
         self.then.push(operation);
         self
     }
 
-    /// With one more operation for the case that they do not.
+    /// Adds an operation for the case that they do not.
     #[must_use]
     pub fn otherwise(mut self, operation: Operation) -> Self {
         self.otherwise.push(operation);
         self
     }
 
-    /// Whether it may change anything.
+    /// True if it may change anything.
     pub fn writes(&self) -> bool {
         self.then.iter().chain(&self.otherwise).any(Operation::writes)
     }
 
-    /// Refuses what no implementation takes.
+    /// Refuses transactions that no implementation accepts.
     pub(crate) fn check(&self) -> Result<(), Error> {
         for operations in [&self.then, &self.otherwise] {
             let mut written = BTreeSet::new();
@@ -196,19 +197,19 @@ impl Transaction {
     }
 }
 
-/// What came of a transaction.
+/// Outcome of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether the conditions held.
+    /// True if the conditions held.
     pub held: bool,
-    /// The moment it was done at; what it read is as of then.
+    /// Revision of its execution; reads are as of this revision.
     pub revision: Revision,
-    /// What each operation that was done found: nothing for those that write.
+    /// Entries found by each executed operation: empty for writes.
     pub found: Vec<Vec<Entry>>,
 }
 
 impl Outcome {
-    /// What one of the operations found.
+    /// Entries found by one of the operations.
     pub fn entries(&self, operation: usize) -> &[Entry] {
         self.found.get(operation).map_or(&[], Vec::as_slice)
     }

@@ -4,40 +4,41 @@ use std::time::Duration;
 
 use crate::{Change, Changes, Coordination, Entry, Error, Operation, Revision};
 
-/// How long a stream of changes may say nothing before another one is asked for: a connection that broke without a word looks just
-/// like keys that do not change.
+/// Time without events after which a stream of changes is replaced by a new one: a connection that broke
+/// silently looks just like keys that do not change.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// How long changes may take to come that are known to have been made.
+/// Maximum delay of changes that are known to have been made.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The pause after a failure; it doubles up to the second number.
+/// Pause after a failure; it doubles up to the second number.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The keys that begin with a prefix, followed as they change.
+/// Keys that begin with a prefix, followed as they change.
 ///
-/// It never fails and never ends: where coordination cannot be reached it goes on trying, and what it knew stays known. After a
-/// broken connection it goes on with the first change that it has not seen. Where that is forgotten already, it reads what there is
-/// and tells the difference; of a key that changed several times it then tells the last change. The same where what was seen never
-/// happened there: coordination was restored from a backup, or begun anew. Revisions may then be lower than before.
+/// It never fails and never ends: while coordination cannot be reached it retries, and keeps the known
+/// entries. After a broken connection it continues with the first change that it has not seen. If that change
+/// is forgotten already, it reads all keys and reports the difference; of several changes of a key it then
+/// reports the last. It does the same if the changes it has seen never happened in the current store:
+/// coordination was restored from a backup, or started empty. Revisions may then be lower than before.
 pub struct Watch {
     coordination: Arc<dyn Coordination>,
     prefix: String,
     entries: BTreeMap<String, Entry>,
-    /// The newest revision that `entries` has; none before it was read first.
+    /// Newest revision that `entries` includes; `None` before the first read.
     seen: Option<Revision>,
     histories: u64,
     changes: Option<Box<dyn Changes>>,
-    /// The last stream broke: whatever answers now may be another than it was.
+    /// True if the last stream broke: the next answer may come from another store.
     broken: bool,
-    /// Keys that are known and were not there when the stream began: that they are deleted has to come.
+    /// Known keys that did not exist when the stream began: their deletions must still arrive.
     missing: BTreeSet<String>,
     pause: Duration,
 }
 
 impl Watch {
-    /// Of the keys that begin with `prefix`. Nothing is asked yet.
+    /// Creates a watch of the keys that begin with `prefix`. No request is sent yet.
     pub fn new(coordination: Arc<dyn Coordination>, prefix: impl Into<String>) -> Self {
         Watch {
             coordination,
@@ -52,25 +53,25 @@ impl Watch {
         }
     }
 
-    /// What is known of the keys.
+    /// Known entries of the keys.
     pub fn entries(&self) -> &BTreeMap<String, Entry> {
         &self.entries
     }
 
-    /// The moment that what is known is as of; `None` before anything was read.
+    /// Revision of the known entries; `None` before the first read.
     pub fn revision(&self) -> Option<Revision> {
         self.seen
     }
 
-    /// How many histories have been followed: one, and one more each time that coordination was found to have gone back. Revisions of
-    /// different histories say nothing of each other.
+    /// Number of histories that have been followed: one, and one more each time that coordination was found
+    /// to have gone back. Revisions of different histories cannot be compared.
     pub fn histories(&self) -> u64 {
         self.histories
     }
 
-    /// The next changes, in their order; the first time, a put of every key there is, and none where there is none; none as well where
-    /// another history differs in nothing. Nothing is lost
-    /// when it is dropped before it is done.
+    /// Returns the next changes, in order. The first call returns a put of every key, or nothing if there is
+    /// none; a switch to another history without differences returns nothing as well. Cancel-safe: nothing is
+    /// lost if the future is dropped.
     pub async fn next(&mut self) -> Vec<Change> {
         loop {
             match self.attempt().await {
@@ -94,7 +95,7 @@ impl Watch {
         }
     }
 
-    /// One step: reading all, or asking for a stream, or waiting for it.
+    /// One step: reads all keys, opens a stream, or waits for it.
     async fn attempt(&mut self) -> Result<Option<Vec<Change>>, Error> {
         let Some(seen) = self.seen else {
             let (revision, entries) = self.coordination.list(&self.prefix).await?;
@@ -123,12 +124,12 @@ impl Watch {
         }
     }
 
-    /// Which of the known keys are not there any more; `None` where what coordination has now cannot have come of what was seen of it: it is as
-    /// of an earlier moment, or something was there before that moment that has not been seen.
+    /// Returns the known keys that no longer exist. `None` if the current store cannot have followed from the
+    /// changes seen: it is at an earlier revision, or has an earlier change that has not been seen.
     async fn missing_since(&mut self, seen: Revision) -> Result<Option<BTreeSet<String>>, Error> {
         let (revision, now) = match self.broken {
             true => self.coordination.list(&self.prefix).await?,
-            // Whoever answered until now does so still, most likely: it need not send everything.
+            // Most likely the same store still answers: it need not send everything.
             false => {
                 let now = self.coordination.apply(Operation::Keys(self.prefix.clone())).await?;
                 (now.revision, now.entries(0).to_vec())
@@ -145,7 +146,7 @@ impl Watch {
         Ok(Some(self.entries.keys().filter(|key| !there.contains(&***key)).cloned().collect()))
     }
 
-    /// Reads everything of a history that is not the one which was followed.
+    /// Reads all keys of a history other than the one that was followed.
     async fn read_another_history(&mut self) -> Result<Option<Vec<Change>>, Error> {
         tracing::warn!(
             prefix = self.prefix,
@@ -155,14 +156,14 @@ impl Watch {
         self.read_again(true).await
     }
 
-    /// Reads everything where changes are forgotten.
+    /// Reads all keys if changes are forgotten.
     async fn after(&mut self, error: Error) -> Result<Option<Vec<Change>>, Error> {
         let Error::Compacted { .. } = error else { return Err(error) };
         self.changes = None;
         self.read_again(false).await
     }
 
-    /// Reads everything, of another history where that is known already or revisions say so.
+    /// Reads all keys, as another history if that is known already or the revisions show it.
     async fn read_again(&mut self, gone_back: bool) -> Result<Option<Vec<Change>>, Error> {
         let (revision, entries) = self.coordination.list(&self.prefix).await?;
         let gone_back = gone_back || Some(revision) < self.seen;
@@ -171,7 +172,7 @@ impl Watch {
         Ok(if changes.is_empty() && !gone_back { None } else { Some(changes) })
     }
 
-    /// Notes changes that follow those seen; drops what was seen already.
+    /// Records changes that follow those seen; drops changes seen already.
     fn take(&mut self, mut changes: Vec<Change>) -> Vec<Change> {
         let seen = self.seen.unwrap_or_default();
         changes.retain(|change| change.at() > seen);
@@ -186,7 +187,7 @@ impl Watch {
         changes
     }
 
-    /// Puts what was read in place of what is known, and tells what differs.
+    /// Replaces the known entries by those read, and returns the differences.
     fn replace(&mut self, revision: Revision, entries: Vec<Entry>) -> Vec<Change> {
         let entries: BTreeMap<String, Entry> =
             entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();

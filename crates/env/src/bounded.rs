@@ -6,21 +6,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::{AppendFile, Disk, ReadFile};
 
-/// A disk over another that keeps only so many files open for reading, however many are in use. What has been closed meanwhile is
-/// opened again when it is read; a file that loses its name is kept open, since it could not be.
+/// A disk over another that limits the number of files open for reading, independent of the number in use. A
+/// file closed meanwhile is reopened when it is read; a file that loses its name stays open, since it could
+/// not be reopened.
 #[derive(Debug, Clone)]
 pub struct BoundedDisk {
     inner: Arc<dyn Disk>,
     open: Arc<Mutex<Open>>,
 }
 
-/// The files in use, whether they are open or not.
+/// Files in use, open or closed.
 #[derive(Debug)]
 struct Open {
     files_max: usize,
-    /// Those that are open and may be closed, the one opened longest ago first.
+    /// Open files that may be closed, the one opened longest ago first.
     closable: VecDeque<Weak<File>>,
-    /// All that were opened; those that are gone are taken out now and then.
+    /// All files that were opened; dropped ones are removed now and then.
     all: Vec<Weak<File>>,
 }
 
@@ -33,30 +34,31 @@ struct File {
 
 struct State {
     open: Option<Arc<dyn ReadFile>>,
-    /// It has lost its name, and stays open.
+    /// True if it has lost its name, and stays open.
     nameless: bool,
 }
 
-/// What is handed out.
+/// Handle for callers.
 #[derive(Debug)]
 struct BoundedFile {
     file: Arc<File>,
     open: Arc<Mutex<Open>>,
 }
 
-/// A lock that a thread left in the middle holds a list of files all the same.
+/// A list of files is valid even if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl BoundedDisk {
-    /// Over `inner`, with at most `files_max` files open for reading, and those that have lost their names.
+    /// Creates a disk over `inner`, with at most `files_max` files open for reading, in addition to those
+    /// that have lost their names.
     pub fn new(inner: Arc<dyn Disk>, files_max: usize) -> Self {
         let open = Open { files_max: files_max.max(1), closable: VecDeque::new(), all: Vec::new() };
         BoundedDisk { inner, open: Arc::new(Mutex::new(open)) }
     }
 
-    /// How many files are open for reading.
+    /// Number of files open for reading.
     pub fn open_files(&self) -> usize {
         let open = lock(&self.open);
         let files = open.all.iter().filter_map(Weak::upgrade);
@@ -65,7 +67,7 @@ impl BoundedDisk {
 }
 
 impl Open {
-    /// Notes that a file was opened, and closes others where that makes too many.
+    /// Records that a file was opened, and closes others if there are too many.
     fn opened(&mut self, file: &Arc<File>) {
         self.closable.push_back(Arc::downgrade(file));
         while self.closable.len() > self.files_max {
@@ -87,7 +89,7 @@ impl Open {
 }
 
 impl BoundedFile {
-    /// The file, opened if it is not.
+    /// Returns the file, opened if necessary.
     fn opened(&self) -> io::Result<Arc<dyn ReadFile>> {
         let mut state = lock(&self.file.state);
         if let Some(open) = &state.open {
@@ -122,7 +124,7 @@ impl ReadFile for BoundedFile {
     }
 
     fn will_need(&self, offset: u64, length: u64) {
-        // It is a hint, and reading will tell what is wrong.
+        // It is a hint; a later read reports the error.
         if let Ok(file) = self.opened() {
             file.will_need(offset, length);
         }

@@ -1,9 +1,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tells the time of day.
+/// Source of the time of day.
 pub trait Clock: Send + Sync {
-    /// Microseconds since 1970. May step backwards, as machines' clocks do.
+    /// Microseconds since 1970. May step backwards, like the machine's clock.
     fn now_us(&self) -> u64;
 }
 
@@ -22,12 +22,12 @@ impl Clock for SystemClock {
 pub struct ManualClock(AtomicU64);
 
 impl ManualClock {
-    /// A clock that shows `now_us`.
+    /// Creates a clock at `now_us`.
     pub fn new(now_us: u64) -> Self {
         ManualClock(AtomicU64::new(now_us))
     }
 
-    /// Sets it, forwards or backwards.
+    /// Sets the time, forwards or backwards.
     pub fn set(&self, now_us: u64) {
         self.0.store(now_us, Ordering::SeqCst);
     }

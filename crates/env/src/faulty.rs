@@ -5,30 +5,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{AppendFile, Disk, ReadFile};
 
-/// What a [`FaultyDisk`] does wrong from now on, until it is told otherwise.
+/// A fault of a [`FaultyDisk`], in force until [`FaultyDisk::heal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Syncs of files and directories fail with an error of input and output.
+    /// Syncs of files and directories fail with an I/O error.
     FailSync,
-    /// So many more bytes can be written; then the disk is full. Free space is what is left of them.
+    /// The disk is full after this many more bytes, which are also its free space.
     Full {
-        /// Bytes that still fit.
+        /// Remaining bytes.
         remaining: u64,
     },
     /// Every write stops after half of its bytes, with an error.
     ShortWrite,
-    /// Reads of files whose name ends so find one bit turned over.
+    /// Reads of files with this suffix find one bit flipped.
     FlipBit {
-        /// How the file's name ends.
+        /// Suffix of the file's name.
         name_ends: String,
-        /// The byte's place in the file.
+        /// Offset of the byte in the file.
         offset: u64,
-        /// Which of its bits, 0 to 7.
+        /// Number of the bit, 0 to 7.
         bit: u8,
     },
 }
 
-/// A disk over another that fails on command. Clones share the command.
+/// A disk over another that fails on command. Clones share the faults.
 #[derive(Debug, Clone)]
 pub struct FaultyDisk {
     inner: Arc<dyn Disk>,
@@ -45,13 +45,13 @@ struct Faults {
 }
 
 impl FaultyDisk {
-    /// A disk that does nothing wrong yet.
+    /// Creates a disk without faults.
     pub fn new(inner: Arc<dyn Disk>) -> Self {
         let faults = Arc::new(Faults { remaining: AtomicU64::new(u64::MAX), ..Faults::default() });
         FaultyDisk { inner, faults }
     }
 
-    /// From now on, also this.
+    /// Adds a fault from now on.
     pub fn inject(&self, fault: Fault) {
         match fault {
             Fault::FailSync => self.faults.fail_sync.store(true, Ordering::SeqCst),
@@ -61,7 +61,7 @@ impl FaultyDisk {
         }
     }
 
-    /// From now on, nothing wrong.
+    /// Removes all faults.
     pub fn heal(&self) {
         self.faults.fail_sync.store(false, Ordering::SeqCst);
         self.faults.short_write.store(false, Ordering::SeqCst);

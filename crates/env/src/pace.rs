@@ -1,22 +1,24 @@
-//! Work in the background, in small portions.
+//! Background work in small portions.
 //!
-//! A thread that computes keeps its core until the system's next tick, some milliseconds on most systems, however many others wait for it,
-//! and being nice changes little: what a thread that wakes has used lately counts against it. So work that nobody waits for steps aside by
-//! itself. It calls [`step`] between its smallest steps; whenever a portion is done, whoever set the thread's pace says for how long it
-//! rests. What it waits for the disk counts as work, so the disk is left to others for as long.
+//! A thread that computes keeps its core until the system's next tick, some milliseconds on most systems,
+//! however many others wait for it. A higher nice value changes little: the recent usage of a thread that
+//! wakes counts against it. So background work yields by itself. It calls [`step`] between its smallest
+//! steps; after each portion the thread's pace determines the length of its rest. Waiting for the disk counts
+//! as work, so the disk is left to others for as long.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-/// A portion: far longer than it takes to switch threads, and shorter than anybody notices.
+/// Length of a portion: far longer than a switch of threads, and too short to be noticed.
 const PORTION: Duration = Duration::from_micros(200);
 
-/// Says how long a thread rests after it has worked for so long; zero: it goes on. It takes no steps itself.
+/// Function that returns the rest of a thread after this time of work; zero: it continues. It must not call
+/// [`step`] itself.
 pub type Rest = Box<dyn Fn(Duration) -> Duration>;
 
 struct Pace {
     rest: Rest,
-    /// When the portion under way began.
+    /// Start of the current portion.
     began: Instant,
 }
 
@@ -24,12 +26,12 @@ thread_local! {
     static PACE: RefCell<Option<Pace>> = const { RefCell::new(None) };
 }
 
-/// The calling thread works in portions from now on, and rests between them as `rest` says.
+/// Makes the calling thread work in portions from now on, with rests determined by `rest`.
 pub fn keep(rest: Rest) {
     PACE.set(Some(Pace { rest, began: Instant::now() }));
 }
 
-/// Does something in such portions; after that the calling thread keeps the pace that it had before.
+/// Runs work in such portions; afterwards the calling thread has its previous pace.
 pub fn during<T>(rest: Rest, work: impl FnOnce() -> T) -> T {
     struct Before(Option<Pace>);
     impl Drop for Before {
@@ -41,8 +43,8 @@ pub fn during<T>(rest: Rest, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The place between two steps of work, each far shorter than a millisecond where that can be. A thread that keeps a pace may rest here, so
-/// it holds no lock that somebody waits for; on all other threads nothing happens.
+/// Point between two steps of work, each far shorter than a millisecond if possible. A thread with a pace may
+/// rest here, so it must not hold a lock that others wait for; on all other threads nothing happens.
 pub fn step() {
     PACE.with_borrow_mut(|pace| {
         let Some(pace) = pace else { return };

@@ -1,19 +1,20 @@
-//! What a thread is to the system's scheduler.
+//! Classes of threads for the system's scheduler.
 //!
-//! With more threads than cores, a thread that wakes waits until one that runs has had its slice, some milliseconds on most systems. That
-//! is nothing to a thread that computes, and much to one that others wait for and that works for microseconds each time it wakes.
+//! With more threads than cores, a thread that wakes waits until a running one has used its slice, some
+//! milliseconds on most systems. That is nothing to a thread that computes, and much to one that others wait
+//! for and that works for microseconds each time it wakes.
 
-/// A thread's part in the process. It takes it on for itself, for good.
+/// Class of a thread. A thread sets it for itself, permanently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThreadClass {
     /// Others wait for it, and it works briefly whenever it wakes: it gets a core at once, for a short slice.
     Prompt,
-    /// Nobody waits for it: it stands back behind all others.
+    /// No request waits for it: it has lower priority than all others.
     Background,
 }
 
 impl ThreadClass {
-    /// Makes the calling thread one of this class. Where the system does not know how, or does not allow it, it stays as it is.
+    /// Sets the class of the calling thread. Has no effect if the system does not support or allow it.
     pub fn enter(self) {
         match self {
             ThreadClass::Prompt => set_slice(),
@@ -26,17 +27,17 @@ impl ThreadClass {
     }
 }
 
-/// How far threads of the background stand back: enough to be in nobody's way, and not so far that they never get on while others take all
-/// cores.
+/// Nice value of background threads: high enough not to disturb others, and low enough to make progress while
+/// others use all cores.
 const BACKGROUND_NICE: i32 = 5;
 
-/// The shortest slice that Linux gives (6.12 and later; earlier ones take no notice).
+/// The shortest slice that Linux gives (6.12 and later; earlier ones ignore it), in nanoseconds.
 #[cfg(target_os = "linux")]
 const SLICE_NS: u64 = 100_000;
 
 #[cfg(target_os = "linux")]
 fn set_slice() {
-    // `struct sched_attr` in its first version; `man sched_setattr` has it.
+    // First version of `struct sched_attr`; see `man sched_setattr`.
     #[repr(C)]
     struct Attributes {
         size: u32,
@@ -50,7 +51,7 @@ fn set_slice() {
     }
     const CALLING_THREAD: libc::pid_t = 0;
     const NO_FLAGS: libc::c_uint = 0;
-    // The thread stays as nice as it is, and under the policy that it is under.
+    // The thread keeps its nice value and its policy.
     let Ok(nice) = rustix::process::getpriority_process(Some(rustix::thread::gettid())) else { return };
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
@@ -62,8 +63,9 @@ fn set_slice() {
         deadline: 0,
         period: 0,
     };
-    // SAFETY: the call only reads `attributes`, for as many bytes as `size` says, which is the size of the struct, and it does so before it
-    // returns. A system that does not know the call returns an error, which changes nothing.
+    // SAFETY: the call only reads `attributes`, for as many bytes as `size` says, which is the size of the
+    // struct, and it does so before it returns. A system that does not know the call returns an error, which
+    // changes nothing.
     unsafe { libc::syscall(libc::SYS_sched_setattr, CALLING_THREAD, &raw const attributes, NO_FLAGS) };
 }
 

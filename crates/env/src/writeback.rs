@@ -1,35 +1,37 @@
-//! What is written to a file goes to the disk while more is written.
+//! Early writeback: data written to a file goes to the disk while more is written.
 
 use std::fs::File;
 use std::io;
 
-/// So much is handed to the disk at a time: what it writes in a fraction of a millisecond. A sync of a small file can wait for all of it, since
-/// file systems that keep a journal write what belongs to it first.
+/// Bytes handed to the disk at a time: the amount that it writes in a fraction of a millisecond. A sync of a
+/// small file can wait for all of it, since journaling file systems write the data of the journal's
+/// transaction first.
 const WINDOW: u64 = 256 << 10;
-/// The same where nobody waits for the disk: some milliseconds, so that it never runs out of what to write.
+/// The same if no request waits for the disk: some milliseconds, so that it is never idle.
 const WIDE_WINDOW: u64 = 4 << 20;
 
-/// Keeps what is only in the page cache of a file that grows to two windows: one that the disk is writing, and one that is being filled. So a sync of
-/// another file, which somebody waits for, never stands behind more, and whoever writes seldom waits for the disk.
+/// Limit of a growing file's data that is only in the page cache to two windows: one that the disk is
+/// writing, and one that is being filled. So a sync of another file, which a request waits for, never waits
+/// for more, and the writer seldom waits for the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Writeback {
-    /// Nobody waits for the disk.
+    /// True if no request waits for the disk.
     pub(crate) alone: bool,
-    /// Bytes of the file.
+    /// Number of bytes in the file.
     written: u64,
-    /// Those that the disk is writing or has.
+    /// Number of bytes that are on the disk or being written.
     begun: u64,
-    /// Where the window begins that the disk was given last.
+    /// Start of the window that was last handed to the disk.
     last: u64,
-    /// The system does not know how: then windows are synced.
+    /// True if the system does not support it: then windows are synced.
     unsupported: bool,
 }
 
 impl Writeback {
-    /// So many bytes can be written before [`Writeback::wrote`] is to be called.
+    /// Maximum number of bytes to write before a call of [`Writeback::wrote`].
     pub(crate) const PIECE: usize = WINDOW as usize;
 
-    /// So many more bytes were written at the end of the file.
+    /// Records that bytes were written at the end of the file.
     pub(crate) fn wrote(&mut self, file: &File, bytes: usize) -> io::Result<()> {
         self.written += bytes as u64;
         let window = if self.alone { WIDE_WINDOW } else { WINDOW };
@@ -48,8 +50,8 @@ impl Writeback {
     }
 }
 
-/// Has the disk begin to write from one place on, and waits until it has what it was given before that, from another place on. Returns
-/// whether the system knows how.
+/// Starts writing from `begun` on, and waits until the part from `last` on, which was started before, is
+/// written. Returns false if the system does not support it.
 #[cfg(target_os = "linux")]
 fn hand_over(file: &File, last: u64, begun: u64, written: u64) -> io::Result<bool> {
     let all =

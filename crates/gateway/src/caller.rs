@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Says to the work under way, when it is dropped, that nobody waits any more.
+/// Signals the work in progress, when dropped, that its caller has left.
 #[derive(Default)]
 pub(crate) struct Caller {
-    /// Turns true then.
+    /// Set to true on drop.
     pub(crate) gone: Arc<AtomicBool>,
 }
 

@@ -1,4 +1,4 @@
-//! What services.xml limits: how large operations and how long queries may be, and how the store keeps its files.
+//! Limits of services.xml: size of operations, time of queries, and file management of the store.
 
 use std::time::Duration;
 
@@ -8,17 +8,18 @@ use millrace_store::Tuning;
 
 use crate::Error;
 
-/// The limits of requests for the documents of a type.
+/// Limits of requests for the documents of a type.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Limits {
-    /// Bytes of the body of an operation.
+    /// Maximum size of the body of an operation, in bytes.
     operation_bytes_max: Option<u64>,
-    /// How long a query may look at the documents, whatever it asks for.
+    /// Maximum time for which a query may search the documents, regardless of its own timeout.
     pub(crate) query_time_max: Option<Duration>,
 }
 
 impl Limits {
-    /// Those of a cluster's documents. The smaller of the two sizes counts: that of the document API, and that of the cluster.
+    /// Limits of a cluster's documents. The smaller of the two sizes applies: that of the document API, and
+    /// that of the cluster.
     pub(crate) fn new(application: &Application, cluster: &ContentCluster) -> Self {
         let sizes = [application.container.document_size_max, cluster.tuning.document_size_max];
         Limits {
@@ -30,7 +31,7 @@ impl Limits {
         }
     }
 
-    /// Whether an operation of this size is taken.
+    /// Checks the size of an operation.
     ///
     /// # Errors
     /// It is too large.
@@ -42,8 +43,8 @@ impl Limits {
     }
 }
 
-/// How the store keeps the documents of an application. All clusters share one store: where they differ, buckets are as small,
-/// the disk as free and removals remembered as long as any of them asks for.
+/// Store limits for the documents of an application. All clusters share one store: if they differ, the
+/// smallest buckets, the lowest disk use and the longest retention of removals apply.
 pub(crate) fn store_tuning(application: &Application) -> Tuning {
     let defaults = Tuning::default();
     let asked = || application.content.iter().map(|cluster| &cluster.tuning);

@@ -1,6 +1,7 @@
-//! What the node counts, under the names of Vespa's metrics, and the three forms in which it is told.
+//! Counters of the node, under the names of Vespa's metrics, in three formats.
 //!
-//! Counting is a few atomic additions. Rates are over the time since the start: whoever polls can take differences.
+//! Counting is a few atomic additions. Rates are over the time since the start: a poller can take
+//! differences.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,11 +16,11 @@ use crate::recent::Recent;
 pub(crate) struct Metrics {
     started: SystemTime,
     series: Vec<Series>,
-    /// Of queries, and of operations.
+    /// Latencies of queries, and of operations.
     recent: [Recent; 2],
 }
 
-/// One of the values that are counted.
+/// A counted value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Metric {
@@ -46,7 +47,7 @@ pub(crate) enum Metric {
     Reindexed,
 }
 
-/// What is said of each metric: its name, its unit, and what it means. In the order of [`Metric`].
+/// Name, unit and description of each metric, in the order of [`Metric`].
 const DESCRIPTIONS: [(Metric, &str, &str, &str); 21] = [
     (Metric::Queries, "queries", "operation", "Queries answered"),
     (Metric::QueryLatency, "query_latency", "millisecond", "Time from a query to its answer"),
@@ -104,14 +105,14 @@ const DESCRIPTIONS: [(Metric, &str, &str, &str); 21] = [
 #[derive(Default)]
 struct Series {
     count: AtomicU64,
-    /// In thousandths.
+    /// Sum in thousandths.
     sum: AtomicU64,
     max: AtomicU64,
     last: AtomicU64,
 }
 
 impl Metrics {
-    /// All at zero.
+    /// Creates the counters, all at zero.
     pub(crate) fn new() -> Self {
         Metrics {
             started: SystemTime::now(),
@@ -120,19 +121,19 @@ impl Metrics {
         }
     }
 
-    /// One more.
+    /// Adds one.
     pub(crate) fn count(&self, metric: Metric) {
         self.record(metric, 1.0);
     }
 
-    /// So many more.
+    /// Adds `count`.
     pub(crate) fn add(&self, metric: Metric, count: u64) {
         let series = &self.series[metric as usize];
         series.count.fetch_add(count, Ordering::Relaxed);
         series.sum.fetch_add(count.saturating_mul(1000), Ordering::Relaxed);
     }
 
-    /// A value that is not negative.
+    /// Records a non-negative value.
     pub(crate) fn record(&self, metric: Metric, value: f64) {
         let series = &self.series[metric as usize];
         let thousandths = (value * 1000.0) as u64;
@@ -142,7 +143,7 @@ impl Metrics {
         series.last.store(thousandths, Ordering::Relaxed);
     }
 
-    /// A time, in milliseconds.
+    /// Records a duration, in milliseconds.
     pub(crate) fn time(&self, metric: Metric, time: Duration) {
         self.record(metric, time.as_secs_f64() * 1000.0);
         match metric {
@@ -152,7 +153,8 @@ impl Metrics {
         }
     }
 
-    /// How long the slowest hundredth of queries, and of operations, took since this was asked last; `None` where there were too few.
+    /// Returns the 99th percentile of the latency of queries, and of operations, since the last call; `None`
+    /// if there were too few.
     pub(crate) fn take_slowest(&self) -> [Option<Duration>; 2] {
         self.recent.each_ref().map(Recent::take_slowest)
     }
@@ -174,7 +176,7 @@ impl Metrics {
         }
     }
 
-    /// The form of `/state/v1/metrics`; with `gauges` read now.
+    /// Values in the format of `/state/v1/metrics`; with `gauges` read now.
     pub(crate) fn state(&self, gauges: &[Gauge]) -> Value {
         let rate = 1.0 / self.uptime_s();
         let counted = DESCRIPTIONS.iter().map(|(metric, name, _, description)| {
@@ -202,12 +204,12 @@ impl Metrics {
         })
     }
 
-    /// The time that is counted.
+    /// Period that the values cover.
     pub(crate) fn snapshot(&self) -> Value {
         json!({ "from": seconds(self.started), "to": seconds(SystemTime::now()) })
     }
 
-    /// The form of `/state/v1/health`.
+    /// Status in the format of `/state/v1/health`.
     pub(crate) fn health(&self) -> Value {
         let values = self.values(Metric::QueryLatency);
         json!({
@@ -222,12 +224,12 @@ impl Metrics {
         })
     }
 
-    /// The form of `/metrics/v2/values`.
+    /// Values in the format of `/metrics/v2/values`.
     pub(crate) fn node(&self, host: &str, gauges: &[Gauge]) -> Value {
         json!({ "nodes": [{ "hostname": host, "role": "millrace", "services": self.services(gauges) }] })
     }
 
-    /// The services of this node, which is one; with their values the form of `/metrics/v1/values`.
+    /// The only service of this node; with its values, in the format of `/metrics/v1/values`.
     pub(crate) fn services(&self, gauges: &[Gauge]) -> Value {
         let mut values = serde_json::Map::new();
         for (metric, name, unit, _) in &DESCRIPTIONS {
@@ -269,7 +271,7 @@ impl Metrics {
         }])
     }
 
-    /// The text form of Prometheus.
+    /// Values in the text format of Prometheus.
     pub(crate) fn prometheus(&self, gauges: &[Gauge]) -> String {
         let mut text = String::new();
         for (metric, name, unit, description) in &DESCRIPTIONS {
@@ -290,7 +292,7 @@ impl Metrics {
             }
         }
         let mut told = "";
-        // Values of one name stand together, under one heading.
+        // Values of one name are adjacent, under one heading.
         let mut gauges: Vec<&Gauge> = gauges.iter().collect();
         gauges.sort_by_key(|gauge| gauge.name);
         for gauge in gauges {
@@ -310,30 +312,30 @@ impl Metrics {
     }
 }
 
-/// A value that is read when it is asked for.
+/// A value that is read on request.
 #[derive(Debug, Clone)]
 pub struct Gauge {
     name: &'static str,
     description: &'static str,
     value: f64,
-    /// It counts what has happened since the start, and only grows.
+    /// True for a counter since the start, which only grows.
     counted: bool,
-    /// The model that it is about, where it is about one.
+    /// Model that it describes, if any.
     model: Option<String>,
 }
 
 impl Gauge {
-    /// How much there is now.
+    /// Creates a gauge of a current value.
     pub fn new(name: &'static str, description: &'static str, value: f64) -> Self {
         Gauge { name, description, value, counted: false, model: None }
     }
 
-    /// How often something has happened since the start.
+    /// Creates a counter of events since the start.
     pub fn counted(name: &'static str, description: &'static str, value: u64) -> Self {
         Gauge { counted: true, ..Self::new(name, description, value as f64) }
     }
 
-    /// About one model.
+    /// Assigns it to one model.
     pub(crate) fn of_model(self, model: &str) -> Self {
         Gauge { model: Some(model.to_owned()), ..self }
     }

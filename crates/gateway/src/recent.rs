@@ -1,19 +1,19 @@
-//! How long recent requests took: what transfers of data are held back by, when they are in the way.
+//! Latency of recent requests, by which data transfers are slowed down when they disturb requests.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Times are told apart within this share of their power of two: about 3 %.
+/// Steps per power of two; a latency is exact to about 3 %.
 const STEPS: usize = 32;
-/// From a microsecond to half an hour.
+/// Number of powers of two: from a microsecond to half an hour.
 const POWERS: usize = 31;
 
-/// Times since they were last looked at.
+/// Latencies since the last read.
 pub(crate) struct Recent {
     counts: Vec<AtomicU32>,
 }
 
-/// Of fewer requests the slowest hundredth is not told.
+/// Minimum number of requests for a 99th percentile.
 const ENOUGH: u64 = 50;
 
 impl Recent {
@@ -21,12 +21,12 @@ impl Recent {
         Recent { counts: (0..STEPS * POWERS).map(|_| AtomicU32::new(0)).collect() }
     }
 
-    /// One request took this long.
+    /// Records the latency of one request.
     pub(crate) fn record(&self, time: Duration) {
         self.counts[place(time)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The slowest hundredth took this long or longer since this was asked last; `None`: there were too few.
+    /// Returns the 99th percentile since the last call; `None` if there were too few requests.
     pub(crate) fn take_slowest(&self) -> Option<Duration> {
         let counts: Vec<u64> =
             self.counts.iter().map(|count| u64::from(count.swap(0, Ordering::Relaxed))).collect();
@@ -51,7 +51,7 @@ fn place(time: Duration) -> usize {
     (power * STEPS + step).min(STEPS * POWERS - 1)
 }
 
-/// The shortest time of a place.
+/// Minimum latency of an index.
 fn time_at(place: usize) -> Duration {
     let (power, step) = (place / STEPS, (place % STEPS) as u64);
     Duration::from_micros((1 << power) + ((step << power) / STEPS as u64))

@@ -1,4 +1,5 @@
-//! Reindexing by several nodes: each does what it owns, what is done is done once, and all of them tell the same.
+//! Reindexing by several nodes: each does what it owns, everything is done once, and all of them report the
+//! same.
 
 mod support;
 
@@ -23,10 +24,10 @@ const NOTE: &str = "schema note {
 
 const APPLICATION: &str = "/application/v2/tenant/default/application/default";
 
-/// Groups, each with three documents.
+/// Number of groups, each with three documents.
 const GROUPS: u32 = 24;
 
-/// The schema with a field that indexing statements make.
+/// The schema with a field that indexing statements compute.
 fn with(field: &str) -> String {
     NOTE.replace("fieldset default", &format!("field made type {field}\n fieldset default"))
 }
@@ -43,7 +44,7 @@ fn with_notes() -> Nodes {
     nodes
 }
 
-/// The node that owns a group's bucket where nothing else is said.
+/// The node that owns a group's bucket by default.
 fn owner(group: &str) -> usize {
     low_bits(group) as usize % 16 % 3
 }
@@ -71,7 +72,7 @@ fn state(nodes: &Nodes, node: usize) -> String {
     status(nodes, node)["ready"]["note"]["state"].as_str().unwrap_or("none").to_owned()
 }
 
-/// The next generation comes to these nodes, which marks what was asked for as begun.
+/// Deploys the next generation to these nodes, which starts the marked types.
 fn deploy(nodes: &Nodes, which: &[usize], schema: &str) {
     which.iter().for_each(|node| nodes.deploy(*node, schema));
     let generation = nodes.nodes[which[0]].generation();
@@ -83,7 +84,7 @@ fn deploy(nodes: &Nodes, which: &[usize], schema: &str) {
     });
 }
 
-/// A change of the statements, marked at one of the nodes, and the deployment that begins it, at these nodes.
+/// Changes the statements, marks the type at one of the nodes, and deploys to these nodes.
 fn begin(nodes: &Nodes, which: &[usize], schema: &str) {
     deploy(nodes, which, schema);
     until("it is pending", &json!({ "note": 2 }), || status(nodes, 1)["pending"].clone());
@@ -93,25 +94,25 @@ fn begin(nodes: &Nodes, which: &[usize], schema: &str) {
     deploy(nodes, which, schema);
 }
 
-/// What a node has noted of what it has done.
+/// Stored mark of a node's progress.
 fn mark(nodes: &Nodes, node: usize) -> Option<Value> {
     let notes = nodes.world.notes.lock().unwrap();
     let note = notes.get(&format!("reindexed/notes/note/{node}"))?;
     serde_json::from_slice(&note.value).ok()
 }
 
-/// Whether a node has noted that it has done all that it owns.
+/// True if a node has stored that it has done all that it owns.
 fn is_clean(nodes: &Nodes, node: usize) -> bool {
     mark(nodes, node).is_some_and(|mark| mark["clean"].is_u64())
 }
 
-/// The cluster state changes: these documents are on nodes that serve.
+/// Changes the cluster state: these documents are on serving nodes.
 fn reaches(nodes: &Nodes, reach: Reach) {
     *nodes.world.reach.lock().unwrap() = reach;
     nodes.world.next_version();
 }
 
-/// How many documents have what the statements make, by owner.
+/// Number of documents with the computed field, by owner.
 fn made(nodes: &Nodes) -> BTreeMap<usize, usize> {
     let mut made = BTreeMap::new();
     for group in 0..GROUPS {
@@ -232,7 +233,7 @@ fn what_one_owner_has_done_the_next_one_does_not_do_again() {
     };
     until("the first has done it", &json!("note again"), || at_owner()["made"].clone());
     until("and noted", &true, || is_clean(&nodes, first));
-    // Only the owner writes in this world: the other's copy is as it was.
+    // Only the owner writes in this test: the other's copy is unchanged.
     place([second, first]);
     nodes.deploy(third, &shouting());
     nodes.deploy(third, &shouting());

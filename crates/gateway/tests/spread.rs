@@ -1,4 +1,4 @@
-//! A query over documents of three nodes is answered as by one node that has them all.
+//! A query over documents of three nodes has the same answer as on one node that has them all.
 
 mod support;
 
@@ -58,7 +58,8 @@ fn fields(number: u32) -> Value {
     json!({ "title": title, "body": body, "stars": number, "folder": format!("f{}", number % 7) })
 }
 
-/// So many nodes with the same documents; where the group `large` is divided, its documents lie in eight buckets.
+/// Creates `count` nodes with the same documents; if the group `large` is divided, its documents are in eight
+/// buckets.
 fn nodes(count: usize, divided: bool) -> Nodes {
     let nodes = Nodes::start(count, NOTE);
     if divided {
@@ -71,7 +72,7 @@ fn nodes(count: usize, divided: bool) -> Nodes {
     nodes
 }
 
-/// A result, without what is told about the nodes.
+/// A result, without its information about the nodes.
 fn result(nodes: &Nodes, node: usize, parameters: &Value) -> Value {
     let (status, mut answer) = nodes.query(node, parameters);
     assert_eq!(status, 200, "{parameters}: {answer}");
@@ -155,8 +156,8 @@ fn rules_rewrite_a_query_at_every_node() {
     }
 }
 
-/// Sources with parameters of their own, in one list and one by one, over documents of all nodes, of groups on one node, and of different
-/// groups.
+/// Sources with parameters of their own, in one list and one by one, over documents of all nodes, of groups
+/// on one node, and of different groups.
 #[test]
 fn sources_are_searched_apart_over_several_nodes() {
     let (one, divided) = (nodes(1, false), nodes(3, true));

@@ -1,11 +1,11 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a message was left out of an import, or why the import ended.
+/// Errors of an import: of one message, or of the whole import.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The archive cannot be read; nothing more comes of this file.
+    /// The archive cannot be read; nothing further of this file follows.
     #[error("cannot read {path}: {source}")]
     Read {
         /// The file or directory.
@@ -13,12 +13,12 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
-    /// One message cannot be used; the import goes on with the next.
+    /// One message cannot be used; the import continues with the next.
     #[error("{place}: {reason}")]
     Message {
-        /// The file, and where in it the message is.
+        /// The file, and the position of the message in it.
         place: String,
-        /// Why.
+        /// Reason.
         reason: &'static str,
     },
     /// A name that cannot be the group of a document id.

@@ -1,15 +1,15 @@
-//! HTML to plain text.
+//! Conversion of HTML to plain text.
 
 use html2text::render::TrivialDecorator;
 
-/// HTML that is looked at, in bytes: newsletters are a tenth of it.
+/// Maximum size of converted HTML, in bytes: newsletters are a tenth of it.
 const HTML_MAX: usize = 1 << 20;
-/// Elements within elements; deeper documents are read by their words alone.
+/// Maximum nesting of elements; of deeper documents only the words are extracted.
 const DEPTH_MAX: usize = 200;
-/// Wider than any line, so that nothing is wrapped.
+/// Larger than any line, so that no line is wrapped.
 const WIDTH: usize = 100_000;
 
-/// The text of a document, a line for each block.
+/// Text of a document, a line for each block.
 pub(crate) fn to_text(html: &str) -> String {
     let end = (0..=HTML_MAX.min(html.len())).rev().find(|&end| html.is_char_boundary(end)).unwrap_or(0);
     let html = &html[..end];
@@ -21,7 +21,7 @@ pub(crate) fn to_text(html: &str) -> String {
     config.string_from_read(html.as_bytes(), WIDTH).unwrap_or_else(|_| without_tags(html))
 }
 
-/// How deep tags nest at most, if every tag that opens is closed.
+/// Maximum nesting of tags, if every opening tag is closed.
 fn depth(html: &str) -> usize {
     let bytes = html.as_bytes();
     let (mut depth, mut deepest) = (0_usize, 0_usize);
@@ -38,7 +38,7 @@ fn depth(html: &str) -> usize {
     deepest
 }
 
-/// Elements without content, which are not closed.
+/// True for elements without content, which are not closed.
 fn is_void(tag: &str) -> bool {
     let end = tag.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(tag.len());
     let name = tag[..end].to_ascii_lowercase();
@@ -46,7 +46,7 @@ fn is_void(tag: &str) -> bool {
         .contains(&name.as_str())
 }
 
-/// What stands outside of tags.
+/// Text outside of tags.
 fn without_tags(html: &str) -> String {
     let mut text = String::new();
     let mut rest = html;

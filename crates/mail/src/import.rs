@@ -7,12 +7,12 @@ use crate::mbox::{Messages, Raw};
 use crate::threads::Threads;
 use crate::{Error, MailMessage, mime};
 
-/// The largest message file that is read, in bytes.
+/// Maximum size of a message file, in bytes.
 const FILE_MAX: u64 = 64 << 20;
 
-/// Messages of an archive, read one at a time; what cannot be used is an error in their place.
+/// Messages of an archive, read one at a time; an unusable one is an error in its place.
 ///
-/// After [`Error::Message`] the next message comes; after [`Error::Read`] of an mbox file nothing does.
+/// After [`Error::Message`] the next message follows; after [`Error::Read`] of an mbox file nothing does.
 pub struct Import {
     source: Source,
     threads: Threads,
@@ -24,7 +24,7 @@ enum Source {
 }
 
 impl Import {
-    /// Reads an mbox file; its messages lie in a folder named after it.
+    /// Reads an mbox file; its messages are in a folder named after it.
     ///
     /// # Errors
     /// The file cannot be opened, or is a directory.
@@ -40,7 +40,7 @@ impl Import {
         Ok(Self::mbox_from(Box::new(BufReader::with_capacity(1 << 18, file)), path, &folder))
     }
 
-    /// Reads what an mbox file holds from elsewhere, such as standard input; `path` is for messages only.
+    /// Reads mbox data from another source, such as standard input; `path` is for messages only.
     pub fn mbox_from(reader: Box<dyn BufRead + Send>, path: &Path, folder: &str) -> Self {
         let messages = Messages::new(reader);
         let source = Source::Mbox { messages, path: path.to_owned(), folder: folder.to_owned(), count: 0 };
@@ -50,7 +50,7 @@ impl Import {
     /// Reads a maildir and the folders in it.
     ///
     /// # Errors
-    /// The directory cannot be read, or is no maildir.
+    /// The directory cannot be read, or is not a maildir.
     pub fn maildir(root: &Path) -> Result<Self, Error> {
         if root.is_file() {
             let reason = "it is a file, which an mbox may be; a maildir is a directory";
@@ -97,7 +97,7 @@ fn too_large(place: String) -> Result<MailMessage, Error> {
     Err(Error::Message { place, reason: "it is larger than 64 MiB" })
 }
 
-/// The content of a message file; none if it is too large.
+/// Content of a message file; `None` if it is too large.
 fn read_file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let broken = |source| Error::Read { path: path.to_owned(), source };
     let mut raw = Vec::new();

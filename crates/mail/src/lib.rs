@@ -1,7 +1,8 @@
-//! Mail as feed operations: archives of one's own, and a made-up corpus of any size.
+//! Mail as feed operations: archives of real mail, and a synthetic corpus of any size.
 //!
-//! [`Import`] reads mbox files and maildirs message by message; [`corpus::Corpus`] makes mail of many people that is the same on
-//! every machine. Both give [`MailMessage`]s, which [`MailMessage::operation`] turns into JSON for the schema in `examples/mail`.
+//! [`Import`] reads mbox files and maildirs message by message; [`corpus::Corpus`] generates mail of many
+//! people that is the same on every machine. Both produce [`MailMessage`]s, which [`MailMessage::operation`]
+//! converts to JSON for the schema in `examples/mail`.
 //!
 //! ```
 //! use millrace_mail::{Group, Import};
@@ -15,7 +16,7 @@
 //! # Ok::<(), millrace_mail::Error>(())
 //! ```
 //!
-//! This crate knows nothing of servers: whoever calls it sends the operations.
+//! This crate knows nothing of servers: the caller sends the operations.
 
 pub mod corpus;
 mod error;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// Folders within folders.
+/// Maximum nesting of folders.
 const DEPTH_MAX: usize = 16;
 
-/// A message file and the folder it lies in.
+/// A message file, with its folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     pub folder: String,
@@ -18,7 +18,8 @@ pub(crate) struct Entry {
 
 /// All message files below a maildir, by folder and name. Links are not followed.
 ///
-/// Folders are named as Maildir++ has them (`.Archive.2024` is `archive/2024`) or by their directories; the root is `inbox`.
+/// Folders are named by Maildir++ (`.Archive.2024` is `archive/2024`) or by their directories; the root is
+/// `inbox`.
 pub(crate) fn entries(root: &Path) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     collect(root, "", 0, &mut entries)?;

@@ -1,30 +1,31 @@
-//! mbox files: messages one after the other, each after a line that begins with `From `.
+//! Reader of mbox files: consecutive messages, each after a line that begins with `From `.
 
 use std::io::{self, BufRead};
 
-/// The largest message that is read, in bytes; larger ones are passed over.
+/// Maximum size of a message, in bytes; larger ones are skipped.
 const MESSAGE_MAX: usize = 64 << 20;
 
-/// The messages of an mbox file, read one at a time.
+/// Messages of an mbox file, read one at a time.
 ///
-/// A message begins at a `From ` line with a time in it, at the start of the file or after an empty line: so a paragraph that
-/// begins with "From" and was not quoted stays part of its message. `>From ` and `>>From ` lose one `>`.
+/// A message begins at a `From ` line with a time in it, at the start of the file or after an empty line: so
+/// a paragraph that begins with "From" and was not quoted stays part of its message. `>From ` and `>>From `
+/// lose one `>`.
 pub(crate) struct Messages<R> {
     reader: R,
     line: Vec<u8>,
-    /// There is something in it.
+    /// True if the message is not empty.
     any: bool,
-    /// The separator of the next message is read.
+    /// True if the separator of the next message has been read.
     begun: bool,
     ended: bool,
 }
 
-/// A message of an mbox file.
+/// Raw message of an mbox file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Raw {
-    /// Its bytes, quoting undone.
+    /// Its bytes, with quoting removed.
     Whole(Vec<u8>),
-    /// Larger than what is read.
+    /// Larger than the maximum size.
     TooLarge,
 }
 
@@ -33,7 +34,8 @@ impl<R: BufRead> Messages<R> {
         Messages { reader, line: Vec::new(), any: false, begun: false, ended: false }
     }
 
-    /// Reads a line with its end; what exceeds a message's size is passed over. False at the end.
+    /// Reads a line with its end; the excess over a message's maximum size is skipped. Returns false at the
+    /// end.
     fn read_line(&mut self) -> io::Result<bool> {
         self.line.clear();
         let mut any = false;
@@ -103,7 +105,7 @@ impl<R: BufRead> Iterator for Messages<R> {
         while !self.ended {
             match self.read_message() {
                 Ok(Some(message)) => return Some(Ok(message)),
-                // Two separators in a row have nothing between them.
+                // There is nothing between two separators in a row.
                 Ok(None) => {}
                 Err(error) => {
                     self.ended = true;
@@ -115,7 +117,7 @@ impl<R: BufRead> Iterator for Messages<R> {
     }
 }
 
-/// `From someone Sat Jan  3 01:05:34 1996`: it has a time of day.
+/// True for a separator such as `From someone Sat Jan  3 01:05:34 1996`, which has a time of day.
 fn is_separator(line: &[u8]) -> bool {
     let time = |window: &[u8]| {
         let [a, b, colon, c, d] = window else { return false };

@@ -1,4 +1,4 @@
-//! RFC 5322 and MIME to [`MailMessage`].
+//! Conversion of RFC 5322 and MIME to [`MailMessage`].
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use crate::MailMessage;
 use crate::html;
 use crate::threads::Threads;
 
-/// Characters of text that are kept of a message.
+/// Maximum number of characters of a message's text.
 const BODY_MAX: usize = 1 << 20;
-/// Recipients and attachments that are kept of a message.
+/// Maximum number of recipients, and of attachments, of a message.
 const LIST_MAX: usize = 1_000;
 
-/// Reads one message; `folder` is where it lies, unless it says so itself.
+/// Reads one message; `folder` is its location, unless the message has a label.
 ///
 /// # Errors
-/// Text that is no mail: it has none of the headers that every mail has.
+/// Text that is not mail: it has none of the headers that every mail has.
 pub(crate) fn read(raw: &[u8], folder: &str, threads: &mut Threads) -> Result<MailMessage, &'static str> {
     let flat = flatten(raw);
     let message = parse(&flat)?;
@@ -61,7 +61,8 @@ pub(crate) fn read(raw: &[u8], folder: &str, threads: &mut Threads) -> Result<Ma
     })
 }
 
-/// Parses the structure of a message. Should the parser fail on one of millions of messages, that one is left out.
+/// Parses the structure of a message. If the parser fails on one of millions of messages, that one is left
+/// out.
 fn parse(raw: &[u8]) -> Result<Message<'_>, &'static str> {
     match std::panic::catch_unwind(|| MessageParser::default().parse(raw)) {
         Ok(message) => message.ok_or("it has no headers"),
@@ -69,10 +70,10 @@ fn parse(raw: &[u8]) -> Result<Message<'_>, &'static str> {
     }
 }
 
-/// The message with the messages inside it made plain attachments: they are not read, and a parser that goes into them goes as
-/// deep as a sender likes.
+/// Turns messages inside the message into plain attachments: they are not read, and a parser that descends
+/// into them would follow any depth that a sender chooses.
 ///
-/// Content types such as `message/rfc822` are renamed where they stand, so nothing else moves.
+/// Content types such as `message/rfc822` are replaced in place, so nothing else moves.
 fn flatten(raw: &[u8]) -> Cow<'_, [u8]> {
     const HEADER: &[u8] = b"content-type";
     let mut flat = Cow::Borrowed(raw);
@@ -83,7 +84,7 @@ fn flatten(raw: &[u8]) -> Cow<'_, [u8]> {
         if is_header {
             let end = value_end(raw, next);
             let value = &raw[line..end];
-            // The type ends at the first `;`, unless that stands in a comment.
+            // The type ends at the first `;`, unless that is in a comment.
             let semicolon = memchr::memchr(b';', value).unwrap_or(value.len());
             let type_end =
                 if memchr::memchr(b'(', &value[..semicolon]).is_some() { value.len() } else { semicolon };
@@ -104,7 +105,7 @@ fn flatten(raw: &[u8]) -> Cow<'_, [u8]> {
     flat
 }
 
-/// Where a header ends whose first line ends at `next`: folded lines begin with white space.
+/// End of a header whose first line ends at `next`: folded lines begin with white space.
 fn value_end(raw: &[u8], mut next: usize) -> usize {
     while matches!(raw.get(next), Some(b' ' | b'\t')) {
         next = memchr::memchr(b'\n', &raw[next..]).map_or(raw.len(), |end| next + end + 1);
@@ -132,14 +133,14 @@ fn recipient(address: &Addr<'_>) -> Option<String> {
     }
 }
 
-/// When it was sent, else when it was received.
+/// Time of sending, or else of receipt.
 fn date(message: &Message<'_>) -> Option<i64> {
     let received = message.received().and_then(|received| received.date());
     let sent = message.date().copied();
     sent.into_iter().chain(received).find(mail_parser::DateTime::is_valid).map(|date| date.to_timestamp())
 }
 
-/// The first label of an archive that keeps labels instead of folders.
+/// The first label of an archive that has labels instead of folders.
 fn label(message: &Message<'_>) -> Option<String> {
     let labels = message.header("X-Gmail-Labels")?.as_text()?;
     let first = labels
@@ -157,14 +158,14 @@ fn attachments(message: &Message<'_>) -> Vec<String> {
     names.filter(|name| !name.is_empty()).take(LIST_MAX).collect()
 }
 
-/// A forwarded message is called by its subject.
+/// Name of a forwarded message, taken from its subject.
 fn message_name(raw: &[u8]) -> String {
     let headers = MessageParser::default().parse_headers(raw);
     let subject = headers.as_ref().and_then(Message::subject).map(line).unwrap_or_default();
     format!("{}.eml", if subject.is_empty() { "message" } else { subject.as_str() })
 }
 
-/// The text parts; HTML where there is no plain text.
+/// Text parts; HTML if there is no plain text.
 fn body(message: &Message<'_>) -> String {
     let mut body = String::new();
     for part in message.text_bodies() {
@@ -186,14 +187,14 @@ fn body(message: &Message<'_>) -> String {
     body
 }
 
-/// Text of one line: folded white space becomes one space, what is no text is dropped.
+/// Text of one line: folded white space becomes one space, other characters than text are dropped.
 fn line(text: &str) -> String {
     let visible: String =
         text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).filter(|&c| is_text(c)).collect();
     visible.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Characters that documents may hold: no controls, no code points that are never characters.
+/// True for characters that documents may contain: no controls, no code points that are never characters.
 fn is_text(c: char) -> bool {
     let code = u32::from(c);
     !c.is_control() && code & 0xfffe != 0xfffe && !(0xfdd0..=0xfdef).contains(&code)

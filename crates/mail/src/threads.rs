@@ -4,20 +4,20 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::message::thread_name;
 
-/// The conversations of one import: which message began the thread of each.
+/// Conversations of one import: the first message of each thread.
 ///
-/// References name the whole way back to the first message; In-Reply-To only the message answered, whose thread is remembered.
-/// Messages come in any order: an answer that comes before its question begins a thread that later messages join by the ids
-/// that it refers to.
+/// References name the whole way back to the first message; In-Reply-To only the answered message, whose
+/// thread is remembered. Messages arrive in any order: an answer before its question begins a thread that
+/// later messages join by the ids that it refers to.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
-    /// By hash of the message id, so that an import of millions of messages stays small.
+    /// Threads by hash of the message id, so that an import of millions of messages stays small.
     thread_of: HashMap<u64, u64>,
     names: Vec<String>,
 }
 
 impl Threads {
-    /// The thread of a message with these references, first ones first.
+    /// Thread of a message with these references, the first ones first.
     pub(crate) fn thread(&mut self, message_id: &str, references: &[String]) -> String {
         let ids = || references.iter().map(String::as_str).chain([message_id]);
         let known = ids().find_map(|id| self.thread_of.get(&xxh3_64(id.as_bytes())).copied());
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn answers_join_the_thread_of_their_question() {
-        // Each message with what it refers to, and whether it is in the thread of message `a`.
+        // Each message with its references, and an `a` for each message in the thread of message `a`.
         for (messages, expected) in [
             (vec![("a", ""), ("b", "a"), ("c", "a b")], "aaa"),
             (vec![("a", ""), ("b", "a"), ("c", "b")], "aaa"),

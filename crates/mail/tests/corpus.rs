@@ -1,4 +1,4 @@
-//! The made-up corpus is believable enough to search, and always the same.
+//! The synthetic corpus is realistic enough for searches, and always the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,51 +1,52 @@
 use millrace_cluster::NodeKey;
 use serde::{Deserialize, Serialize};
 
-/// How a node's data is and moves: what `GET /state/v1/cluster` of a node answers.
+/// State of a node's data and its transfers: the answer to `GET /state/v1/cluster` of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeFigures {
-    /// The node.
+    /// Name of the node.
     pub name: String,
     /// Its key, once it has one.
     pub key: Option<NodeKey>,
-    /// The version of the cluster state that it acts by; 0 before the first.
+    /// Version of the cluster state that it acts by; 0 before the first.
     pub version: u64,
-    /// Whether it is sure that no newer one is in force.
+    /// True if it is certain that no newer one is in force.
     pub confirmed: bool,
-    /// What an operator should change about how the node was started.
+    /// Settings of the node that an operator should change.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// Its buckets.
     pub buckets: BucketFigures,
-    /// Groups of the cluster that were too large for one bucket, and have several.
+    /// Number of groups of the cluster that were too large for one bucket, and have several.
     #[serde(default)]
     pub divided_groups: u64,
-    /// Documents on it, in all replicas: exact where replicas were counted since their files changed, as every merge of replicas does; before,
-    /// and of what was written last, versions that newer ones have replaced count as well.
+    /// Number of documents on it, in all replicas. Exact if replicas were counted since their files changed,
+    /// as every merge of replicas does; before that, and among the most recent writes, replaced versions
+    /// count as well.
     pub documents: u64,
     /// Bytes of its files.
     pub bytes: u64,
-    /// What is left to do for the buckets that it owns.
+    /// Remaining work for the buckets that it owns.
     pub ideal: IdealFigures,
-    /// What it receives now.
+    /// Transfers that it receives now.
     pub transfers: Vec<TransferFigures>,
-    /// How fast it sends and receives.
+    /// Transfer rate, in both directions.
     #[serde(default)]
     pub pace: PaceFigures,
-    /// How many operations on the buckets that it owns wait or run.
+    /// Number of waiting and running operations on the buckets that it owns.
     #[serde(default)]
     pub operations_count: u64,
-    /// The first of them, in the order of buckets.
+    /// The first operations, in the order of buckets.
     #[serde(default)]
     pub operations: Vec<OperationFigures>,
 }
 
-/// How fast a node moves data, in and out together.
+/// Transfer rate of a node, in both directions together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaceFigures {
     /// Bytes in the last second.
     pub bytes_per_second: u64,
-    /// What it may move in a second, so that requests do not suffer, or because of a cap; `None`: as much as it can.
+    /// Limit in bytes per second, for the sake of requests or because of a cap; `None`: unlimited.
     pub limit: Option<u64>,
     /// Bytes since its start.
     pub bytes: u64,
@@ -54,13 +55,13 @@ pub struct PaceFigures {
 /// An operation on a bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationFigures {
-    /// Which bucket.
+    /// Bucket id.
     pub bucket: String,
-    /// Why it is needed, for people.
+    /// Reason, for people.
     pub reason: String,
-    /// Where it is: `pending`, `delayed` after it failed, or what it does.
+    /// Progress: `pending`, `delayed` after a failure, or the current step.
     pub progress: String,
-    /// Why it failed when it was tried last.
+    /// Cause of its last failure.
     #[serde(default)]
     pub trouble: Option<String>,
 }
@@ -68,55 +69,55 @@ pub struct OperationFigures {
 /// Counts of buckets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketFigures {
-    /// That it orders the writes of.
+    /// Buckets whose writes it orders.
     pub owned: u64,
-    /// That it has a replica of.
+    /// Buckets of which it has a replica.
     pub replicas: u64,
-    /// That it has only a part of.
+    /// Buckets of which it has only a part.
     pub incomplete: u64,
 }
 
-/// How far buckets are from where they should be. All zero: the ideal state.
+/// Distance of buckets from the ideal state, which is all zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdealFigures {
-    /// Operations that are known to be left.
+    /// Number of operations known to remain.
     pub distance: u64,
-    /// Buckets with fewer replicas than they should have.
+    /// Buckets with fewer replicas than required.
     pub too_few: u64,
-    /// Buckets with more.
+    /// Buckets with more replicas than required.
     pub too_many: u64,
     /// Buckets whose replicas differ or are incomplete.
     pub diverged: u64,
-    /// Buckets with a replica where none should be.
+    /// Buckets with a replica on the wrong node.
     pub misplaced: u64,
     /// Buckets whose replicas are not all known yet.
     pub unknown: u64,
 }
 
 impl IdealFigures {
-    /// Whether nothing is left to do.
+    /// True if no work remains.
     pub fn is_ideal(&self) -> bool {
         *self == IdealFigures::default()
     }
 }
 
-/// Data on its way.
+/// Transfer in progress.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TransferFigures {
-    /// From which node.
+    /// Name of the sender.
     pub from: String,
-    /// To which one.
+    /// Name of the receiver.
     pub to: String,
-    /// How many buckets.
+    /// Number of buckets.
     pub buckets: u64,
-    /// Why, for people.
+    /// Reason, for people.
     pub reason: String,
-    /// What has come.
+    /// Bytes received.
     pub bytes_done: u64,
-    /// What there is in all, as far as is known.
+    /// Total bytes, as far as known.
     pub bytes_total: u64,
-    /// How fast, over the last seconds.
+    /// Rate over the last seconds.
     pub bytes_per_second: f64,
-    /// How long it will take at this rate; `None` where that cannot be said.
+    /// Remaining seconds at this rate; `None` if unknown.
     pub eta_s: Option<f64>,
 }

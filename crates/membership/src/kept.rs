@@ -1,4 +1,5 @@
-//! What a node keeps over restarts: the last cluster state, the node's name, and the number that names its directory.
+//! Local state of a node across restarts: the last cluster state, the node's name, and the number that
+//! identifies its directory.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -11,23 +12,23 @@ use millrace_env::{Disk, RealDisk, read_file, replace_file};
 use crate::Error;
 use crate::membership::Shared;
 
-/// The node's own directory.
+/// Local state in the node's own directory.
 pub(crate) struct Kept {
     directory: PathBuf,
-    /// Made at random when the directory was.
+    /// Random number, created with the directory.
     pub(crate) home: u64,
-    /// The last cluster state, if there was one that can be read.
+    /// The last cluster state, if there is a readable one.
     pub(crate) state: Option<Arc<ClusterState>>,
 }
 
-/// The file with the node's name.
+/// File with the node's name.
 const NAME: &str = "name";
 
-/// The file with the directory's number.
+/// File with the directory's number.
 const HOME: &str = "home";
 
-/// Whose directory this is: the name of a node of a cluster, which is empty where nobody has written it down; `None` where it is no such
-/// node's.
+/// Owner of the directory: the name of a node of a cluster, empty if none was written; `None` if it does not
+/// belong to such a node.
 ///
 /// # Errors
 /// [`Error::Disk`].
@@ -44,7 +45,7 @@ fn failed(error: io::Error) -> Error {
 }
 
 impl Kept {
-    /// The directory of the node of this name: nobody else's.
+    /// Opens the directory of the node with this name; a directory of another node is refused.
     pub(crate) fn open(directory: &Path, name: &str) -> Result<Self, Error> {
         let disk = RealDisk;
         let fail = failed;
@@ -79,7 +80,7 @@ impl Kept {
         Ok(Kept { directory: directory.to_owned(), home, state })
     }
 
-    /// From now on the directory is that of the node of this name.
+    /// Makes this node the owner of the directory from now on.
     pub(crate) fn take(&self, name: &str) -> Result<(), Error> {
         match resident(&self.directory)? {
             Some(own) if own == name => Ok(()),
@@ -87,7 +88,7 @@ impl Kept {
         }
     }
 
-    /// Keeps every state that becomes known, until the node leaves.
+    /// Stores every state that becomes known, until the node leaves.
     pub(crate) async fn follow(directory: PathBuf, shared: Arc<Shared>) {
         let mut states = shared.states();
         loop {
@@ -111,8 +112,8 @@ impl Kept {
     }
 }
 
-/// A number that no one else has.
+/// A unique random number.
 pub(crate) fn random() -> u64 {
-    // The keys of each are random.
+    // The keys of each instance are random.
     RandomState::new().hash_one(std::process::id()) | 1
 }

@@ -1,4 +1,4 @@
-//! Notes: what the nodes of a cluster share besides, each under its name. What they say is known to those who write them.
+//! Notes: named values that the nodes of a cluster share. Only their writers know their meaning.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,25 +7,26 @@ use millrace_coordination::{Condition, Operation, Revision, Transaction};
 
 use crate::{Error, Membership, Picture};
 
-/// How long it may take until what was written is known here. It is written in any case.
+/// Maximum time to wait until a written note is known here. It is written in any case.
 const HEARD_MAX: Duration = Duration::from_secs(3);
 
-/// A note, as this node has heard of it.
+/// A note, as received by this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// What it says.
+    /// Content.
     pub value: Arc<[u8]>,
-    /// When it was written last: tells one writing of it from the next.
+    /// Revision of the last write; distinguishes successive writes.
     pub changed: u64,
 }
 
 impl Membership {
-    /// Writes notes (`None` deletes one) if `guard` was last written then; `None`: if there is no such note. Answers whether it was so. Either way
-    /// the notes in [`Membership::pictures`] are those after it, where coordination tells of them in time. At most 128 notes, of at most 1 MiB
-    /// together.
+    /// Writes notes (`None` deletes one) if `guard` was last written at revision `changed`, or does not exist
+    /// if that is `None`. Returns true if the condition held. In either case the notes in
+    /// [`Membership::pictures`] are then at least as new, if coordination reports them in time. At most 128
+    /// notes, of at most 1 MiB together.
     ///
     /// # Errors
-    /// Coordination cannot be reached; the notes may have been written all the same.
+    /// Coordination cannot be reached; the notes may have been written nevertheless.
     pub async fn note(
         &self,
         (guard, changed): (&str, Option<u64>),
@@ -54,10 +55,10 @@ impl Membership {
         Ok(outcome.held)
     }
 
-    /// Waits until it is so, or for too long.
+    /// Waits until the condition holds, or for the maximum time.
     async fn heard(&self, mut what: impl FnMut(&Picture) -> bool) {
         let mut pictures = self.pictures();
-        // Who waits in vain goes on by what is known.
+        // After a timeout the caller continues with the known notes.
         let _ = tokio::time::timeout(HEARD_MAX, pictures.wait_for(|picture| what(picture))).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the cluster counts on this node, and whether coordination answers it.
+//! Status of this node in the cluster, and of its connection to coordination.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use tokio::sync::watch;
 use crate::membership::Shared;
 use crate::{Error, Membership, Picture};
 
-/// The pause before it is looked again.
+/// Pause before the next check.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Since when coordination does not answer; nothing while it does.
+/// Time since which coordination does not answer; `None` while it does.
 #[derive(Default)]
 pub(crate) struct Reach(Mutex<Option<Instant>>);
 
 impl Reach {
-    /// It was asked for something.
+    /// Records the outcome of a request.
     pub(crate) fn note<T>(&self, outcome: &Result<T, millrace_coordination::Error>) {
         let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
@@ -35,15 +35,16 @@ impl Reach {
 }
 
 impl Membership {
-    /// How long coordination has not answered; `None`: it answered when it was asked last, which is about once a second.
+    /// Time for which coordination has not answered; `None`: it answered the last request, about once a
+    /// second.
     pub fn coordination_lost_for(&self) -> Option<Duration> {
         self.shared().reach.lost_for()
     }
 
-    /// Whether the cluster counts on this run of the node: the cluster state says that it serves.
+    /// Checks that this run of the node serves by the cluster state.
     ///
     /// # Errors
-    /// It does not: why, for people.
+    /// It does not; the reason is for people.
     pub fn serves(&self) -> Result<(), String> {
         let shared = self.shared();
         let name = &*shared.settings.name;
@@ -74,17 +75,18 @@ impl Membership {
 }
 
 impl Picture {
-    /// Whether an operator has removed a node.
+    /// True if an operator has removed a node.
     pub(crate) fn is_removed(&self, name: &str) -> bool {
         self.wishes.get(name).is_some_and(|record| record.wish == Wish::Removed)
     }
 }
 
-/// Has a node that was removed taken in anew where it starts with nothing: as one that was never there. One that has something may bring
-/// back what others have forgotten; its log says that an operator has to decide.
+/// Readmits a removed node that starts without data: as a new one. A node with data may bring back documents
+/// that others have dropped; its log says that an operator has to decide.
 pub(crate) async fn come_back(shared: Arc<Shared>, mut pictures: watch::Receiver<Arc<Picture>>) {
     let name = &*shared.settings.name;
-    // What coordination says first is all that there is. What an operator removes later is not to come back by itself.
+    // The first answer of coordination is complete. A node that is removed later must not come back by
+    // itself.
     let mut may_return = shared.settings.is_empty;
     let mut told = false;
     while pictures.changed().await.is_ok() && !shared.has_left() {
@@ -99,7 +101,7 @@ pub(crate) async fn come_back(shared: Arc<Shared>, mut pictures: watch::Receiver
                 Ok(false) => {}
                 Err(error) => tracing::debug!(%error, "coming back after a removal"),
             }
-            // The next look is not later than this.
+            // The next check is no later than this.
             tokio::time::sleep(AGAIN).await;
             pictures.mark_changed();
         } else if removed && !told {
@@ -109,8 +111,8 @@ pub(crate) async fn come_back(shared: Arc<Shared>, mut pictures: watch::Receiver
     }
 }
 
-/// Takes a removal back, if the cluster does without the node: whoever is in the cluster state is known with what it had. Answers whether
-/// that was done.
+/// Revokes a removal, if the node is not in the cluster state: a node in it is known with its data. Returns
+/// true if it was revoked.
 async fn take_in(shared: &Shared, picture: &Picture) -> Result<bool, Error> {
     let name = &*shared.settings.name;
     let has = |state: &ClusterState| state.nodes().values().any(|node| node.name == name);

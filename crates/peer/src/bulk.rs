@@ -1,10 +1,11 @@
-//! Transfers: what a replica has, in parcels; lists of versions; bodies. One question after another over a connection of its own, on threads
-//! that block.
+//! Transfers: contents of a replica in parcels; lists of versions; bodies. One question after another over a
+//! connection of its own, on blocking threads.
 //!
-//! A question is a message: its length in 4 bytes, then a byte that says which, then its values. So is an answer, whose first byte says
-//! whether it is one (0) or a reason (1). An export names its parcels; each is then asked for by its place, from a byte on, and the next may be
-//! asked for while one comes. A parcel's bytes follow its answer in pieces, each after its length in 4 bytes; the last is empty. They are
-//! checked where they arrive, by the checksums that are in them.
+//! A question is a message: its length in 4 bytes, then a byte for its kind, then its values. So is an
+//! answer, whose first byte says if it is one (0) or a reason (1). An export lists its parcels; each is then
+//! requested by its index, from a byte offset on, and the next may be requested while one arrives. A parcel's
+//! bytes follow its answer in pieces, each after its length in 4 bytes; the last is empty. The receiver
+//! checks them by the checksums in them.
 
 use std::io::{self, BufReader, BufWriter, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -21,9 +22,9 @@ use crate::{BULK, Error};
 /// A version without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionKey {
-    /// Which document.
+    /// Id of the document.
     pub id: DocumentId,
-    /// When it was written.
+    /// Time of the write.
     pub timestamp: Timestamp,
 }
 
@@ -32,58 +33,60 @@ pub struct VersionKey {
 pub struct VersionPage {
     /// The versions.
     pub versions: Vec<VersionKey>,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` at the end.
     pub after: Option<String>,
 }
 
-/// A part of what a replica has, to become one file of another's.
+/// Part of a replica's contents, which becomes one file of another replica.
 pub trait Parcel {
-    /// What is told of it before it comes.
+    /// Header, sent before its bytes.
     fn head(&self) -> Head;
 
-    /// How long the parts of its file are that can be checked one by one; empty where that is not known before.
+    /// Lengths of the parts of its file that can be checked one by one; empty if they are not known in
+    /// advance.
     fn outline(&self) -> Vec<u32>;
 
-    /// Writes its bytes from one on, each time the same.
+    /// Writes its bytes from an offset on, the same each time.
     ///
     /// # Errors
-    /// They cannot be read, or `out` not be written.
+    /// They cannot be read, or `out` cannot be written.
     fn write_to(&self, from: u64, out: &mut (dyn Write + Send)) -> io::Result<()>;
 }
 
-/// What is told of a parcel.
+/// Header of a parcel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// What it has of which bucket: bytes and documents, about.
+    /// Approximate bytes and documents of each bucket.
     pub shares: Vec<(BucketId, u64, u64)>,
-    /// How long it is; `None` where that is not known before.
+    /// Length in bytes; `None` if it is not known in advance.
     pub bytes: Option<u64>,
-    /// Equal for parcels of one node with the same bytes; `None` where that cannot be told.
+    /// Equal for parcels of one node with the same bytes; `None` if they cannot be identified.
     pub identity: Option<u64>,
 }
 
-/// What transfers are answered from. Called on threads that may block. The reasons of errors are for people.
+/// Source of transfers. Called on threads that may block. The error texts are for people.
 pub trait Source: Send + Sync {
-    /// All that there is of these buckets, as it is now.
+    /// Exports the current contents of these buckets.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// They cannot be read.
     fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn Parcel>>, String>;
 
-    /// The newest versions in a bucket that are remembered, removals among them, after a place that a page before named.
+    /// Returns the newest remembered versions in a bucket, including removals, after the position that the
+    /// previous page returned.
     ///
     /// # Errors
     /// They cannot be read.
     fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<VersionPage, String>;
 
-    /// What is remembered of drops that reach a bucket.
+    /// Returns the remembered drops that affect a bucket.
     ///
     /// # Errors
     /// They cannot be read.
     fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, String>;
 
-    /// The newest versions of these documents, in their order; what is not there is left out. Only the first ones where all would be too
-    /// much for one answer, at least one.
+    /// Returns the newest versions of these documents, in their order; missing ones are left out. Only the
+    /// first ones, at least one, if all would be too much for one answer.
     ///
     /// # Errors
     /// They cannot be read.
@@ -96,19 +99,20 @@ const BODIES: u8 = 3;
 const PARCEL: u8 = 4;
 const DROPS: u8 = 5;
 
-/// A question or an answer has at most so many bytes; parcels come in pieces of less.
+/// Maximum size of a question or an answer, in bytes; parcels are sent in smaller pieces.
 const BYTES_MAX: usize = 256 << 20;
 
-/// Bytes of a parcel are sent in pieces of so many.
+/// Size of the pieces of a parcel, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// After so long without a byte the connection is given up.
+/// Time without a byte after which the connection is closed.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(20);
 
-/// After so long without a question the connection is given up: whoever asks writes what it has got to its disk before it asks on.
+/// Time without a question after which the connection is closed: the asking node writes received data to its
+/// disk before it continues.
 pub(crate) const QUESTION_PATIENCE: Duration = Duration::from_secs(300);
 
-/// How long a node may take to accept a connection.
+/// Timeout of connecting to a node.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A connection to a node for one transfer.
@@ -118,25 +122,26 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Connects to the node at `address` (`host:port`); where there is trust, encrypted and to nobody else.
+    /// Connects to the node at `address` (`host:port`); with `trust`, encrypted and to trusted nodes only.
     ///
     /// # Errors
-    /// It cannot be reached, or is not to be trusted.
+    /// It cannot be reached, or is not trusted.
     pub fn connect(address: &str, trust: Option<&Trust>) -> Result<Self, Error> {
         let connect = || {
             let mut stream = BulkStream::connect(address, trust, CONNECT_PATIENCE, SILENCE_MAX)?;
             stream.write_all(&BULK)?;
-            // Small: what is larger is read to its place.
+            // Small: larger data is read directly to its destination.
             Ok(BufReader::with_capacity(4 << 10, stream))
         };
         let stream = connect().map_err(|source| Error::Connection { address: address.to_owned(), source })?;
         Ok(Bulk { address: address.to_owned(), stream })
     }
 
-    /// Asks what there is of these buckets, as it is now. The node keeps that until it is asked for another export, or the connection ends.
+    /// Requests the current contents of these buckets. The node keeps them until the next export, or until
+    /// the connection ends.
     ///
     /// # Errors
-    /// The connection broke; the node cannot read it.
+    /// The connection broke, or the node cannot read them.
     pub fn export(&mut self, buckets: &[BucketId]) -> Result<Vec<Head>, Error> {
         let mut question = vec![EXPORT];
         codec::count(&mut question, buckets.len());
@@ -148,8 +153,8 @@ impl Bulk {
         Ok(heads)
     }
 
-    /// Asks for a parcel of the last export, by its place, from a byte on. It comes after those that were asked for before: each is to be taken with
-    /// [`Bulk::outline`], and then [`Bulk::piece`] until there is none.
+    /// Requests a parcel of the last export, by its index, from a byte offset on. It arrives after those
+    /// requested before: each is read by [`Bulk::outline`], and then [`Bulk::piece`] until there is none.
     ///
     /// # Errors
     /// The connection broke.
@@ -160,10 +165,10 @@ impl Bulk {
         write_message(self.stream.get_mut(), &question).map_err(|source| self.broken(source))
     }
 
-    /// Begins to take the parcel that was asked for first: how long its parts are, as [`Parcel::outline`].
+    /// Begins to read the parcel that was requested first; returns its [`Parcel::outline`].
     ///
     /// # Errors
-    /// The connection broke; the node has no such parcel.
+    /// The connection broke, or the node has no such parcel.
     pub fn outline(&mut self) -> Result<Vec<u32>, Error> {
         let answer = self.answer()?;
         let mut reader = Reader::new(&answer);
@@ -174,7 +179,8 @@ impl Bulk {
         Ok(outline)
     }
 
-    /// Takes the next bytes of a parcel, in place of what is in `piece`. Returns whether there were any: if not, that was all.
+    /// Reads the next bytes of a parcel, which replace the contents of `piece`. Returns false at the end of
+    /// the parcel.
     ///
     /// # Errors
     /// The connection broke.
@@ -189,10 +195,10 @@ impl Bulk {
         Ok(!piece.is_empty())
     }
 
-    /// As [`Source::versions`].
+    /// Requests [`Source::versions`].
     ///
     /// # Errors
-    /// The connection broke; the node cannot read them.
+    /// The connection broke, or the node cannot read them.
     pub fn versions(&mut self, bucket: BucketId, after: Option<&str>) -> Result<VersionPage, Error> {
         let mut question = vec![VERSIONS];
         codec::bucket(&mut question, bucket);
@@ -204,10 +210,10 @@ impl Bulk {
         Ok(page)
     }
 
-    /// As [`Source::drops`].
+    /// Requests [`Source::drops`].
     ///
     /// # Errors
-    /// The connection broke; the node cannot read them.
+    /// The connection broke, or the node cannot read them.
     pub fn drops(&mut self, bucket: BucketId) -> Result<Vec<Drop>, Error> {
         let mut question = vec![DROPS];
         codec::bucket(&mut question, bucket);
@@ -218,10 +224,10 @@ impl Bulk {
         Ok(drops)
     }
 
-    /// As [`Source::bodies`].
+    /// Requests [`Source::bodies`].
     ///
     /// # Errors
-    /// The connection broke; the node cannot read them.
+    /// The connection broke, or the node cannot read them.
     pub fn bodies(&mut self, ids: &[DocumentId]) -> Result<Vec<Version>, Error> {
         let mut question = vec![BODIES];
         codec::count(&mut question, ids.len());
@@ -258,10 +264,11 @@ impl Bulk {
     }
 }
 
-/// Answers the questions of one connection until it ends, on a thread that may block. The connection has said what it is for.
+/// Answers the questions of one connection until it ends, on a thread that may block. The first word of the
+/// connection has been read.
 ///
 /// # Errors
-/// The connection broke, or what came is no question.
+/// The connection broke, or a message is not a question.
 pub fn serve_bulk(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
@@ -269,15 +276,15 @@ pub fn serve_bulk(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
     serve(BulkStream::Plain(stream), source)
 }
 
-/// The same, encrypted or not.
+/// Does the same, encrypted or not.
 pub(crate) fn serve(stream: BulkStream, source: &dyn Source) -> io::Result<()> {
     let mut writing = BufWriter::with_capacity(PIECE_BYTES, stream);
     let mut parcels: Vec<Box<dyn Parcel>> = Vec::new();
     loop {
-        // Everything before it has been answered, so nothing waits in the buffer.
+        // Everything before it has been answered, so the buffer is empty.
         let question = read_message(writing.get_mut())?;
         let question = match read_question(&question) {
-            // It stands alone in its message, so that the next can be read.
+            // It has a message of its own, so that the next can be read.
             Err(error @ Error::Unknown(_)) => {
                 refuse(&mut writing, &error.to_string())?;
                 writing.flush()?;
@@ -375,7 +382,8 @@ fn read_head(reader: &mut Reader<'_>) -> Result<Head, Error> {
     Ok(Head { shares, bytes: optional(reader)?, identity: optional(reader)? })
 }
 
-/// Sends a parcel. When it cannot be read half-way, the connection ends: whoever takes it sees that it is not whole.
+/// Sends a parcel. If it cannot be read to its end, the connection is closed: the receiver detects that it is
+/// incomplete.
 fn write_parcel(out: &mut BufWriter<BulkStream>, parcel: &dyn Parcel, from: u64) -> io::Result<()> {
     let mut head = vec![0];
     let outline = parcel.outline();
@@ -386,14 +394,14 @@ fn write_parcel(out: &mut BufWriter<BulkStream>, parcel: &dyn Parcel, from: u64)
     out.write_all(&0_u32.to_le_bytes())
 }
 
-/// Cuts what is written into pieces.
+/// Splits written bytes into pieces.
 struct Pieces<'o>(&'o mut BufWriter<BulkStream>);
 
 impl Write for Pieces<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
         if piece.len() < PIECE_BYTES / 4 {
-            // Small ones go together.
+            // Small ones are sent together.
             if !piece.is_empty() {
                 write_message(self.0, piece)?;
             }
@@ -448,7 +456,7 @@ fn read_page(reader: &mut Reader<'_>) -> Result<VersionPage, Error> {
 }
 
 fn write_message(out: &mut impl Write, message: &[u8]) -> io::Result<()> {
-    // No message is so long.
+    // Every message is shorter.
     out.write_all(&(message.len() as u32).to_le_bytes())?;
     out.write_all(message)
 }
@@ -467,9 +475,9 @@ fn read_message(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     if read < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(message) }
 }
 
-/// Reads bytes as any message of a transfer.
+/// Parses bytes as every kind of message of a transfer.
 pub(crate) fn fuzz(bytes: &[u8]) -> Result<(), Error> {
-    // Whether they are one does not matter: reading them must end.
+    // The result does not matter: parsing must end.
     let _ = read_question(bytes);
     let _ = read_head(&mut Reader::new(bytes));
     read_page(&mut Reader::new(bytes)).map(|_| ())

@@ -1,4 +1,4 @@
-//! Values as bytes. Numbers are little-endian; texts and lists begin with a count of 4 bytes.
+//! Binary encoding of values. Numbers are little-endian; texts and lists begin with a count of 4 bytes.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(crate) fn drop(out: &mut Vec<u8>, drop: &Drop) {
     }
 }
 
-/// Takes values off the front of bytes.
+/// Reads values from the front of bytes.
 pub(crate) struct Reader<'b>(&'b [u8]);
 
 impl<'b> Reader<'b> {
@@ -62,7 +62,7 @@ impl<'b> Reader<'b> {
         Reader(bytes)
     }
 
-    /// Nothing may be left.
+    /// Checks that all bytes were read.
     pub(crate) fn end(self) -> Result<(), Error> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::Unknown("bytes are left after a message")) }
     }
@@ -89,7 +89,7 @@ impl<'b> Reader<'b> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// How many items follow, each of `least` bytes or more: no more than there can be.
+    /// Reads a number of items, each of at least `least` bytes; it is bounded by the remaining bytes.
     pub(crate) fn count(&mut self, least: usize) -> Result<usize, Error> {
         let count = u32::from_le_bytes(self.take()?) as usize;
         match count.checked_mul(least.max(1)).is_some_and(|bytes| bytes <= self.0.len()) {
@@ -156,9 +156,9 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// Reads bytes as any message there is; for fuzzing.
+/// Parses bytes as every kind of message; for fuzzing.
 pub fn fuzz(bytes: &[u8]) {
-    // Whether they are one does not matter: reading them must end.
+    // The result does not matter: parsing must end.
     let mut request = Reader::new(bytes);
     let _ = crate::message::read_fence(&mut request);
     let _ = crate::message::read_request(request);

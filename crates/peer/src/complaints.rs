@@ -4,18 +4,18 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// So long nothing is said of the same matter again.
+/// Minimum time between two log entries about the same problem.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Tells operators of nodes that cannot work together, for want of trust or of a common protocol: that does not mend by itself, and comes back many
-/// times a second.
+/// Log of nodes that cannot work together, for lack of trust or of a common protocol: that persists, and
+/// recurs many times a second.
 #[derive(Default)]
 pub(crate) struct Complaints {
     last: Mutex<Option<Instant>>,
 }
 
 impl Complaints {
-    /// Says it to operators now and then; anything that is no such matter, to those who look closely.
+    /// Logs such an error for operators now and then; any other error at debug level.
     pub(crate) fn of(&self, address: &str, error: io::Error) {
         let error = millrace_trust::explained(error);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,7 +29,7 @@ impl Complaints {
     }
 }
 
-/// Whether a node has said what this one does not know.
+/// True if a node has sent a message that this one does not know.
 fn is_of_protocol(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     matches!(cause, Some(Error::Unknown(_)))

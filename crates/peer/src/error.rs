@@ -1,4 +1,4 @@
-/// What can go wrong between nodes.
+/// Errors of communication between nodes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -7,13 +7,13 @@ pub enum Error {
     Connection {
         /// The node's `host:port`.
         address: String,
-        /// What the system says.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// What came is not of this protocol.
+    /// The message is not of this protocol.
     #[error("{0}")]
     Message(&'static str),
-    /// What came is of a protocol that is newer than this program's.
+    /// The message is of a protocol that is newer than this program's.
     #[error("{0}: the other node runs a newer version than this one, which should be upgraded")]
     Unknown(&'static str),
     /// The other node could not answer.
@@ -21,7 +21,7 @@ pub enum Error {
     Refused {
         /// The node's `host:port`.
         address: String,
-        /// Its own words.
+        /// Its own message.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Requests and replies as bytes.
+//! Binary form of requests and replies.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use millrace_cluster::{
     RowContent,
 };
 
-/// The bytes of a request.
+/// Encodes a request.
 pub(crate) fn write_request(fence: &Fence, request: &Request) -> Vec<u8> {
     let mut out = Vec::with_capacity(match request {
         Request::Apply(rows) => 64 + rows.iter().map(|row| row.content.bytes() + 16).sum::<usize>(),
@@ -74,14 +74,14 @@ pub(crate) fn write_request(fence: &Fence, request: &Request) -> Vec<u8> {
     out
 }
 
-/// What a request begins with, whatever it asks.
+/// Reads the fence, which begins every request.
 pub(crate) fn read_fence(reader: &mut Reader<'_>) -> Result<Fence, Error> {
     let from = node(reader)?;
     let (version, number, void_below) = (reader.number()?, reader.number()?, reader.number()?);
     Ok(Fence { from, version, number, void_below })
 }
 
-/// What it asks: the rest of it.
+/// Reads the rest of a request.
 pub(crate) fn read_request(mut reader: Reader<'_>) -> Result<Request, Error> {
     let request = match reader.byte()? {
         0 => Request::Ping,
@@ -112,7 +112,7 @@ pub(crate) fn read_request(mut reader: Reader<'_>) -> Result<Request, Error> {
     Ok(request)
 }
 
-/// The bytes of a reply.
+/// Encodes a reply.
 pub(crate) fn write_reply(reply: &Reply) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     number(&mut out, reply.version);
@@ -167,7 +167,7 @@ pub(crate) fn write_reply(reply: &Reply) -> Vec<u8> {
     out
 }
 
-/// The reply of these bytes.
+/// Decodes a reply.
 pub(crate) fn read_reply(bytes: &[u8]) -> Result<Reply, Error> {
     let mut reader = Reader::new(bytes);
     let version = reader.number()?;
@@ -307,7 +307,7 @@ mod tests {
         read_request(reader)
     }
 
-    /// The bytes of a line of hexadecimal digits.
+    /// Decodes a line of hexadecimal digits.
     fn bytes(hex: &str) -> Vec<u8> {
         let digits = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
         hex.as_bytes().chunks(2).map(digits).collect()

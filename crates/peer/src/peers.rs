@@ -16,22 +16,22 @@ use crate::message::{read_reply, write_request};
 use crate::stream::{Halves, Stream};
 use crate::{Error, MESSAGE_BYTES_MAX, REQUESTS};
 
-/// What is called with the answer; `None`: none will come.
+/// Callback with the answer; `None` if none will arrive.
 type Answered = Box<dyn FnOnce(Option<Reply>) + Send>;
 
-/// Requests that wait for one node's connection.
+/// Maximum number of requests that wait for one node's connection.
 const QUEUE_MAX: usize = 8192;
 
-/// How long a node may take to accept a connection.
+/// Timeout of connecting to a node.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A node from which nothing has come for so long, though it was asked, has lost the connection.
+/// Time without an answer to a pending request after which a connection is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// After a connection could not be made, the next is tried so much later: what is sent meanwhile is lost at once.
+/// Delay after a failed connection before the next attempt; requests sent meanwhile are lost at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The connections to other nodes for requests: one to each, made when it is needed.
+/// Connections to other nodes for requests: one to each, made when it is needed.
 pub struct Peers {
     runtime: Handle,
     trust: Option<Arc<Trust>>,
@@ -47,13 +47,15 @@ struct Outgoing {
 }
 
 impl Peers {
-    /// Connections whose tasks run on this runtime; where there is trust, encrypted and to nodes alone.
+    /// Creates connections whose tasks run on this runtime; with `trust`, encrypted and to trusted nodes
+    /// only.
     pub fn new(runtime: Handle, trust: Option<Arc<Trust>>) -> Self {
         Peers { runtime, trust, links: Mutex::default(), sent: AtomicU64::default(), lost: Arc::default() }
     }
 
-    /// Sends a request to the node at `address` (`host:port`). `answered` is called with the answer, or with `None` when none will come:
-    /// the connection is broken or cannot be made, or too much waits for it. It is called on a thread of the runtime or on this one.
+    /// Sends a request to the node at `address` (`host:port`). `answered` is called with the answer, or with
+    /// `None` if none will arrive: the connection is broken or cannot be made, or too many requests wait for
+    /// it. It is called on a thread of the runtime or on this one.
     pub fn send(
         &self,
         address: &str,
@@ -80,17 +82,17 @@ impl Peers {
         (outgoing.answered)(None);
     }
 
-    /// Requests that were sent, or were to be.
+    /// Number of requests that were sent, or attempted.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Of these, those to which no answer will come.
+    /// Number of these to which no answer will arrive.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Forgets connections to nodes other than these.
+    /// Drops connections to nodes other than these.
     pub fn keep(&self, addresses: &dyn Fn(&str) -> bool) {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.retain(|address, _| addresses(address));
@@ -103,7 +105,7 @@ impl Peers {
     }
 }
 
-/// Keeps the connection to one node while anybody sends.
+/// Maintains the connection to one node while there are requests.
 async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiver<Outgoing>) {
     let complaints = Complaints::default();
     while let Some(first) = queue.recv().await {
@@ -118,7 +120,7 @@ async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiv
         };
         let waiting = Arc::new(Waiting::default());
         let error = tokio::select! {
-            // The first request is waited for before the connection can be found to have ended.
+            // The first request is awaited before the connection can be found to have ended.
             biased;
             error = write(writing, first, &mut queue, &waiting) => error,
             error = read(reading, &waiting, (&address, &complaints)) => error,
@@ -128,14 +130,14 @@ async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiv
     }
 }
 
-/// Answers what comes within so long that it is lost.
+/// Reports requests of this period as lost.
 async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<Outgoing>) {
     let lose = async {
         while let Some(outgoing) = queue.recv().await {
             (outgoing.answered)(None);
         }
     };
-    // That the time is over is what is waited for.
+    // The timeout is the normal end.
     let _ = timeout(pause, lose).await;
 }
 
@@ -148,7 +150,7 @@ async fn connect(address: &str, trust: Option<&Trust>) -> io::Result<Halves> {
     timeout(CONNECT_PATIENCE, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// What was sent and is not answered.
+/// Requests that were sent and not answered.
 #[derive(Default)]
 struct Waiting(Mutex<HashMap<u64, Answered>>);
 
@@ -171,7 +173,7 @@ impl Waiting {
     }
 }
 
-/// Sends what comes, until the connection breaks.
+/// Sends requests from the queue, until the connection breaks.
 async fn write(
     stream: impl AsyncWrite + Unpin,
     first: Outgoing,
@@ -186,7 +188,7 @@ async fn write(
             Some(outgoing) => outgoing,
             None => match queue.try_recv() {
                 Ok(outgoing) => outgoing,
-                // Nothing more waits: what was written goes out.
+                // The queue is empty: buffered data is sent.
                 Err(_) => {
                     if let Err(error) = stream.flush().await {
                         return error;
@@ -211,7 +213,7 @@ async fn write(
     }
 }
 
-/// Hands out answers, until the connection breaks.
+/// Delivers answers, until the connection breaks.
 async fn read(
     stream: impl AsyncRead + Unpin,
     waiting: &Waiting,
@@ -222,7 +224,7 @@ async fn read(
         let (id, payload) = match timeout(SILENCE_MAX, read_frame(&mut stream)).await {
             Ok(Ok(frame)) => frame,
             Ok(Err(error)) => return error,
-            // A frame that has begun is lost with this, but after so long it would have come.
+            // A partly received frame is lost with this, but would have arrived within that time.
             Err(_) if waiting.is_empty() && stream.buffer().is_empty() => continue,
             Err(_) => return io::ErrorKind::TimedOut.into(),
         };
@@ -241,21 +243,21 @@ async fn read(
     }
 }
 
-/// A message: its length, its number, its bytes.
+/// Writes a message: its length, its number, its bytes.
 pub(crate) async fn write_frame(
     stream: &mut (impl AsyncWriteExt + Unpin),
     id: u64,
     payload: &[u8],
 ) -> io::Result<()> {
     let mut head = [0; 12];
-    // No message is so long.
+    // Every message is shorter.
     head[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     head[4..].copy_from_slice(&id.to_le_bytes());
     stream.write_all(&head).await?;
     stream.write_all(payload).await
 }
 
-/// As [`write_frame`] wrote it.
+/// Reads the output of [`write_frame`].
 pub(crate) async fn read_frame(stream: &mut (impl AsyncReadExt + Unpin)) -> io::Result<(u64, Vec<u8>)> {
     let mut head = [0; 12];
     stream.read_exact(&mut head).await?;
@@ -264,7 +266,7 @@ pub(crate) async fn read_frame(stream: &mut (impl AsyncReadExt + Unpin)) -> io::
     if length > MESSAGE_BYTES_MAX {
         return Err(io::Error::other("a message is longer than any"));
     }
-    // Room is made as bytes come, not as they are promised.
+    // Memory is allocated as bytes arrive, not as they are announced.
     let mut payload = Vec::with_capacity(length.min(1 << 20));
     let read = stream.take(length as u64).read_to_end(&mut payload).await?;
     if read < length {

@@ -20,26 +20,28 @@ use crate::peers::{read_frame, write_frame};
 use crate::stream::Stream;
 use crate::{BULK, Error, REQUESTS};
 
-/// What answers other nodes.
+/// Server side of connections from other nodes.
 pub trait Service: Send + Sync + 'static {
-    /// Answers a request: calls `reply` once, on any thread, soon or late. Called on a thread that waits for the network, so it only hands
-    /// the request on.
+    /// Answers a request: calls `reply` once, on any thread, at any time. Called on a thread that waits for
+    /// the network, so it must only pass the request on.
     fn request(&self, fence: Fence, request: Request, reply: Box<dyn FnOnce(Reply) + Send>);
 
-    /// What transfers are answered from.
+    /// Source of transfers.
     fn source(&self) -> Arc<dyn Source>;
 
-    /// Takes a connection over which a node hands on requests of clients, as HTTP/2. There are such where nodes have certificates.
+    /// Accepts a connection over which a node forwards requests of clients, as HTTP/2. These exist only if
+    /// nodes have certificates.
     fn http(&self, connection: Connection);
 }
 
-/// Requests of one connection that are not answered: no more are read before one is.
+/// Maximum number of unanswered requests of one connection: no more are read until one is answered.
 const UNANSWERED_MAX: usize = 4096;
 
-/// How long a connection may take to say what it is for.
+/// Timeout of the first word of a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serves other nodes at `listener` until `stop` turns true, or its sender is gone; where there is trust, nobody else.
+/// Serves other nodes at `listener` until `stop` turns true, or its sender is dropped; with `trust`, only
+/// trusted nodes.
 pub async fn serve(
     listener: TcpListener,
     trust: Option<Arc<Trust>>,
@@ -62,7 +64,7 @@ pub async fn serve(
                     });
                 }
                 Err(error) => {
-                    // Out of file descriptors, mostly: connections that end will free some.
+                    // Usually out of file descriptors: connections that end will free some.
                     tracing::warn!(%error, "a node's connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -72,7 +74,7 @@ pub async fn serve(
     }
 }
 
-/// Returns when `stop` is true. Its sender being gone is a stop too.
+/// Returns when `stop` is true, or its sender is dropped.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -134,7 +136,7 @@ async fn serve_requests(
             let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
             let replies = replies.clone();
             let reply = move |reply| {
-                // Whoever asked may have gone.
+                // The requester may have left.
                 let _ = replies.send((id, reply, permit));
             };
             match request {
@@ -159,9 +161,9 @@ async fn serve_bulk(stream: Stream, source: Arc<dyn Source>) -> io::Result<()> {
     let (stream, _ends) = stream.blocking(bulk::SILENCE_MAX, bulk::QUESTION_PATIENCE)?;
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("bulk".to_owned()).spawn(move || {
-        // What moves stands back behind what clients wait for.
+        // Transfers have lower priority than requests that clients wait for.
         ThreadClass::Background.enter();
-        // Nobody waits for it any more where the server has ended.
+        // The result is not needed any more if the server has ended.
         let _ = ended.send(bulk::serve(stream, &*source));
     })?;
     end.await.map_err(io::Error::other)?

@@ -1,4 +1,4 @@
-//! A connection as it is used: waiting for the network or by a thread that blocks, encrypted or not.
+//! Connections, asynchronous or blocking, encrypted or not.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream as BlockingTcp, ToSocketAddrs};
@@ -9,7 +9,7 @@ use millrace_trust::{Blocking, Connection, Purpose, Trust};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// One for requests, or of which is not known yet what it is for.
+/// A connection for requests, or of a kind that is not known yet.
 pub(crate) enum Stream {
     Plain(TcpStream),
     Encrypted(Box<Connection>),
@@ -19,7 +19,7 @@ pub(crate) enum Stream {
 pub(crate) type Halves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 impl Stream {
-    /// Connects to the node at `address`; where there is trust, to nobody else.
+    /// Connects to the node at `address`; with `trust`, only to a trusted one.
     pub(crate) async fn connect(address: &str, trust: Option<&Trust>) -> io::Result<Self> {
         match trust {
             Some(trust) => Ok(Stream::Encrypted(Box::new(trust.connect(address, Purpose::Peer).await?))),
@@ -31,7 +31,7 @@ impl Stream {
         }
     }
 
-    /// The first word, which says what it is for.
+    /// Reads the first word, which gives its kind.
     pub(crate) async fn word(&mut self) -> io::Result<[u8; 8]> {
         let mut word = [0; 8];
         match self {
@@ -54,7 +54,8 @@ impl Stream {
         }
     }
 
-    /// For a thread that blocks, whose writes fail after `silence`, and whose reads after `patience`. It ends with what comes with it.
+    /// Converts it for a blocking thread, whose writes time out after `silence`, and whose reads after
+    /// `patience`. It ends when the returned [`Ends`] is dropped.
     pub(crate) fn blocking(self, silence: Duration, patience: Duration) -> io::Result<(BulkStream, Ends)> {
         let socket = match &self {
             Stream::Plain(stream) => stream.as_fd(),
@@ -75,7 +76,7 @@ impl Stream {
     }
 }
 
-/// Dropped, it ends the connection, so that a thread that waits for bytes of it goes on.
+/// Guard that closes the connection when dropped, so that a thread that waits for its bytes continues.
 pub(crate) struct Ends(BlockingTcp);
 
 impl Drop for Ends {
@@ -85,14 +86,15 @@ impl Drop for Ends {
     }
 }
 
-/// One for a transfer.
+/// A connection for a transfer.
 pub(crate) enum BulkStream {
     Plain(BlockingTcp),
     Encrypted(Blocking),
 }
 
 impl BulkStream {
-    /// As [`Stream::connect`]. It takes at most `patience` to connect; a byte that takes longer than `silence` ends it.
+    /// Connects like [`Stream::connect`], within `patience`; a byte that takes longer than `silence` ends the
+    /// connection.
     pub(crate) fn connect(
         address: &str,
         trust: Option<&Trust>,

@@ -24,7 +24,7 @@ fn fence(number: u64) -> Fence {
     Fence { from: NodeKey(1), version: 5, number, void_below: 0 }
 }
 
-/// Answers pings with their numbers, the second of each two first; nothing else.
+/// Service that answers only pings with their numbers, the second of each two first.
 #[derive(Default)]
 struct Twin {
     held: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -116,7 +116,7 @@ fn id_of_removed() -> DocumentId {
     id(2)
 }
 
-/// A node that answers, and how to end it.
+/// Starts a node that answers; returns the means to end it.
 fn node(runtime: &Runtime) -> (String, watch::Sender<bool>) {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
@@ -209,7 +209,7 @@ fn a_server_ends_at_once_though_a_transfer_is_silent() {
     stop.send_replace(true);
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || {
-        // That waits for all threads that block.
+        // That waits for all blocking threads.
         std::mem::drop(runtime);
         let _ = sender.send(());
     });
@@ -224,7 +224,7 @@ fn transfers_come_whole_or_not_at_all() {
     let mut bulk = Bulk::connect(&address, None).expect("the node listens");
     let head = |length| TwinParcel(length).head();
     assert_eq!(bulk.export(&[BUCKET]).expect("it can be read"), [head(1_000_000), head(70_000), head(0)]);
-    // Those that come next can be asked for before; and any of them again, from any byte on.
+    // The next ones can be requested in advance; and any of them again, from any offset on.
     let parcels =
         [(0, 0, 1_000_000), (2, 0, 0), (1, 0, 70_000), (0, 999_999, 1_000_000), (1, 60_000, 70_000)];
     for (place, from, _) in parcels {
@@ -253,7 +253,7 @@ fn transfers_come_whole_or_not_at_all() {
     assert!(all_of(&mut bulk).is_err(), "it broke off");
 }
 
-/// The bytes of a parcel that has begun.
+/// Bytes of a parcel that has begun.
 fn all_of(bulk: &mut Bulk) -> Result<Vec<u8>, Error> {
     let (mut all, mut piece) = (Vec::new(), Vec::new());
     while bulk.piece(&mut piece)? {

@@ -1,7 +1,8 @@
-//! What nodes of other versions were told: the bytes of each protocol are kept, and are written and read by every version.
+//! Compatibility with nodes of other versions: the bytes of each protocol are kept, and every version writes
+//! and reads them.
 //!
-//! A message that another version cannot read is no change of `protocol-1.txt` but a line of the next protocol's file, and is sent where that
-//! protocol is spoken; see `millrace_cluster::PROTOCOL`.
+//! A message that another version cannot read is not a change of `protocol-1.txt` but a line of the next
+//! protocol's file, and is sent only where that protocol is spoken; see `millrace_cluster::PROTOCOL`.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -28,7 +29,7 @@ const BUCKET: BucketId = BucketId::new(10, 77);
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The bytes that are kept under a name.
+/// Bytes that are kept under a name.
 fn kept(kind: &str, name: &str) -> Vec<u8> {
     let found = KEPT
         .lines()
@@ -41,7 +42,7 @@ fn kept(kind: &str, name: &str) -> Vec<u8> {
     hex.as_bytes().chunks(2).map(digits).collect()
 }
 
-/// Compares lines with those that are kept of their kinds.
+/// Compares lines with those that are kept for their kinds.
 #[track_caller]
 fn check(kinds: &[&str], written: &str) {
     let is_of = |line: &&str| kinds.iter().any(|kind| line.split(' ').next() == Some(kind));
@@ -69,7 +70,7 @@ fn version(number: u32, body: Option<&[u8]>) -> Version {
     Version { id: id(number), timestamp: Timestamp(9), body: body.map(Arc::from) }
 }
 
-/// What each request is called. One that is added here needs a line in the file of the protocol that brings it.
+/// Name of each request. A new one needs a line in the file of the protocol that introduces it.
 fn name_of(request: &Request) -> &'static str {
     match request {
         Request::Ping => "ping",
@@ -120,7 +121,7 @@ fn requests() -> Vec<Request> {
     ]
 }
 
-/// As [`name_of`].
+/// Name of each response, like [`name_of`].
 fn name_of_response(response: &Response) -> String {
     let refused = |refused: &Refused| match refused {
         Refused::Stale => "stale",
@@ -182,7 +183,7 @@ fn responses() -> Vec<Response> {
     responses
 }
 
-/// Hands on what it is asked, and answers with one response after another.
+/// Forwards its requests, and answers with one response after another.
 struct Twin {
     asked: mpsc::Sender<(Fence, Request)>,
     responses: std::sync::Mutex<std::vec::IntoIter<Response>>,
@@ -255,7 +256,7 @@ impl Source for TwinSource {
     }
 }
 
-/// Runs a node that answers; answers where, and what it is asked.
+/// Runs a node that answers; returns its address, and its requests.
 fn node(runtime: &Runtime) -> (String, mpsc::Receiver<(Fence, Request)>, watch::Sender<bool>) {
     let (asked, requests) = mpsc::channel();
     let twin = Twin { asked, responses: std::sync::Mutex::new(responses().into_iter()) };
@@ -273,7 +274,7 @@ fn connect(address: &str, word: &[u8]) -> TcpStream {
     stream
 }
 
-/// So many bytes of a connection.
+/// Reads this many bytes of a connection.
 fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes).expect("they come");
@@ -284,7 +285,7 @@ fn read_length(stream: &mut TcpStream) -> usize {
     u32::from_le_bytes(read(stream, 4).try_into().expect("they are four")) as usize
 }
 
-/// A message of a connection for requests, and its number.
+/// Reads a message of a connection for requests, with its number.
 fn read_frame(stream: &mut TcpStream) -> (u64, Vec<u8>) {
     let length = read_length(stream);
     let id = u64::from_le_bytes(read(stream, 8).try_into().expect("they are eight"));
@@ -416,7 +417,7 @@ fn replies_of_a_newer_node_are_lost_and_its_connection_goes_on() {
     newer.join().expect("all came over one connection");
 }
 
-/// A question of a transfer: its name, and how it is asked; what is answered has to be what the twin says.
+/// A question of a transfer: its name, and the call; the answer must be that of the twin.
 type Question = (&'static str, fn(&mut Bulk));
 
 fn questions() -> Vec<Question> {

@@ -1,64 +1,64 @@
-/// Why another service gave no answer; the kinds differ in what can be done about it.
+/// Errors of other services, by possible remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is not there or has too much to do, also after several tries: try again later.
+    /// It is not available or overloaded, even after several attempts: try again later.
     #[error("{service} cannot answer now: {reason}; try again later")]
     Retry {
-        /// Where it was asked.
+        /// Address of the service.
         service: String,
-        /// The status of its last answer, where there was one.
+        /// Status of its last answer, if there was one.
         status: Option<u16>,
-        /// What it said, or what became of the connection.
+        /// Its message, or the failure of the connection.
         reason: String,
     },
-    /// It refuses what it was asked: change the text.
+    /// It refuses the request: change the text.
     #[error("{service} refuses the text: {reason}")]
     Fix {
-        /// Where it was asked.
+        /// Address of the service.
         service: String,
-        /// The status of its answer.
+        /// Status of its answer.
         status: Option<u16>,
-        /// What it said.
+        /// Its message.
         reason: String,
     },
-    /// It will refuse whatever is asked: change the settings, or the service.
+    /// It will refuse every request: change the settings, or the service.
     #[error(
         "{service} cannot be used: {reason}; check its endpoint, model, dimensions and secret in services.xml"
     )]
     GiveUp {
-        /// Where it was asked.
+        /// Address of the service.
         service: String,
-        /// The status of its answer.
+        /// Status of its answer.
         status: Option<u16>,
-        /// What it said, or what is wrong with its answer.
+        /// Its message, or the problem of its answer.
         reason: String,
     },
-    /// The caller's time was up.
+    /// The caller's deadline has passed.
     #[error("{service} did not answer in time")]
     Deadline {
-        /// Where it was asked.
+        /// Address of the service.
         service: String,
     },
-    /// Too much waits for it already.
+    /// Too many texts wait for it already.
     #[error("{waiting} texts wait for {service} already: try again later")]
     Overloaded {
-        /// Where it is asked.
+        /// Address of the service.
         service: String,
-        /// How many wait.
+        /// Number of waiting texts.
         waiting: usize,
     },
-    /// A file cannot be fetched.
+    /// A file cannot be downloaded.
     #[error("{url} cannot be fetched: {reason}")]
     Download {
         /// Its address.
         url: String,
-        /// What it was.
+        /// Reason.
         reason: String,
     },
 }
 
 impl Error {
-    /// The status that the service answered with, where there was an answer.
+    /// Status of the service's answer, if there was one.
     pub fn status(&self) -> Option<u16> {
         match self {
             Error::Retry { status, .. } | Error::Fix { status, .. } | Error::GiveUp { status, .. } => *status,

@@ -1,37 +1,37 @@
-//! The OpenAI embeddings protocol and its kin: JSON out, JSON in.
+//! OpenAI embeddings protocol and related ones: JSON out, JSON in.
 
 use millrace_model::Purpose;
 use serde::{Deserialize, Serialize};
 
-/// Whose protocol a service speaks.
+/// Protocol variant of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// OpenAI's, which is that of many.
+    /// OpenAI's, which many services use.
     OpenAi,
     /// Mistral's.
     Mistral,
     /// VoyageAI's.
     Voyage {
-        /// Whether texts that are too long are cut; else they are refused.
+        /// True to truncate texts that are too long; otherwise they are refused.
         truncates: bool,
     },
     /// VoyageAI's for models that embed the texts of a call together, each in the context of the others.
     VoyageInContext,
 }
 
-/// What the cells of vectors are.
+/// Type of the cells of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cells {
-    /// Numbers.
+    /// Floating-point numbers.
     Float,
-    /// Whole numbers from -128 to 127.
+    /// Integers from -128 to 127.
     Int8,
-    /// Eight dimensions each, as a number from -128 to 127.
+    /// Eight dimensions each, as an integer from -128 to 127.
     Binary,
 }
 
 impl Cells {
-    /// How many cells a vector of so many dimensions has.
+    /// Number of cells of a vector with this number of dimensions.
     pub fn of(self, dimensions: usize) -> usize {
         match self {
             Cells::Float | Cells::Int8 => dimensions,
@@ -48,14 +48,14 @@ impl Cells {
     }
 }
 
-/// What is asked of a model.
+/// Request to a model.
 pub(crate) struct Question<'q> {
     pub dialect: Dialect,
     pub model: &'q str,
     pub dimensions: usize,
     pub cells: Cells,
     pub purpose: Purpose,
-    /// The texts, call by call.
+    /// Texts, grouped by call.
     pub calls: Vec<Vec<&'q str>>,
 }
 
@@ -98,14 +98,14 @@ struct Call {
 }
 
 impl Question<'_> {
-    /// The body that asks it.
+    /// Body of the request.
     pub fn body(&self) -> Vec<u8> {
         let texts = || Some(self.calls.iter().flatten().copied().collect());
         let input_type = Some(match self.purpose {
             Purpose::Query => "query",
             Purpose::Feed => "document",
         });
-        // Numbers are what comes if nothing is said.
+        // Floating-point numbers are the default.
         let output_dtype = (self.cells != Cells::Float).then(|| self.cells.name());
         let (dimensions, basis) =
             (Some(self.dimensions), Request { model: self.model, ..Request::default() });
@@ -113,7 +113,7 @@ impl Question<'_> {
             Dialect::OpenAi => {
                 Request { input: texts(), dimensions, encoding_format: Some("float"), ..basis }
             }
-            // Its first model has one number of dimensions, and refuses to be told any.
+            // Its first model has a fixed number of dimensions, and refuses the parameter.
             Dialect::Mistral if self.model.starts_with("mistral-embed") => {
                 Request { input: texts(), output_dtype, ..basis }
             }
@@ -140,7 +140,7 @@ impl Question<'_> {
         serde_json::to_vec(&request).unwrap_or_default()
     }
 
-    /// The vectors in an answer, in the order of the texts.
+    /// Vectors in an answer, in the order of the texts.
     pub fn answer(&self, body: &[u8]) -> Result<Vec<Vec<f32>>, String> {
         match self.dialect {
             Dialect::OpenAi | Dialect::Mistral | Dialect::Voyage { .. } => {
@@ -187,7 +187,7 @@ impl Question<'_> {
     }
 }
 
-/// Whether a cell is a whole number from -128 to 127.
+/// True if a cell is an integer from -128 to 127.
 fn is_int8(cell: &f32) -> bool {
     cell.fract() == 0.0 && (-128.0..=127.0).contains(cell)
 }
@@ -198,7 +198,7 @@ fn parsed<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<Vec<T>, String> {
     Ok(answer.data)
 }
 
-/// What an answer says went wrong.
+/// Error message in an answer.
 pub(crate) fn message(body: &[u8]) -> String {
     let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let told = ["/error/message", "/message", "/error", "/detail"].iter().find_map(|at| json.pointer(at));

@@ -1,4 +1,4 @@
-//! Texts that wait, and those who wait for them.
+//! Queue of texts, and the callers that wait for them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use millrace_model::{Caller, Purpose};
 
 use crate::{Cells, Error};
 
-/// How often it is seen to whether a caller has left.
+/// Interval at which waiting callers are checked.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A text that waits.
+/// A waiting text.
 pub(crate) struct Entry {
     pub text: String,
     call: Arc<Call>,
@@ -30,7 +30,7 @@ impl Entry {
         }
     }
 
-    /// Whether nobody waits for it any more.
+    /// True if its caller has left.
     pub fn abandoned(&self) -> bool {
         self.call.left.load(Ordering::Relaxed)
             || self.call.caller.gone.load(Ordering::Relaxed)
@@ -45,23 +45,23 @@ impl Entry {
         self.call.caller.deadline
     }
 
-    /// What it is embedded for.
+    /// Purpose of its embedding.
     pub fn purpose(&self) -> Purpose {
         self.call.caller.purpose
     }
 
-    /// What its vector's cells shall be.
+    /// Cell type of its vector.
     pub fn cells(&self) -> Cells {
         self.call.cells
     }
 
-    /// Whether the same caller waits for another.
+    /// True if the same caller waits for `other`.
     pub fn is_of_call(&self, other: &Entry) -> bool {
         Arc::ptr_eq(&self.call, &other.call)
     }
 }
 
-/// The texts that one caller waits for.
+/// Texts that one caller waits for.
 pub(crate) struct Call {
     caller: Caller,
     cells: Cells,
@@ -76,7 +76,7 @@ struct State {
 }
 
 impl Call {
-    /// A call, and its entries.
+    /// Creates a call, with its entries.
     pub fn new(texts: Vec<String>, cells: Cells, caller: &Caller) -> (Arc<Call>, Vec<Entry>) {
         let state = State { results: texts.iter().map(|_| None).collect(), missing: texts.len() };
         let call = Arc::new(Call {
@@ -92,7 +92,7 @@ impl Call {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs while it is held.
+        // Code that can panic never runs while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,7 +111,7 @@ impl Call {
     }
 }
 
-/// What waits: queries first, then feeding.
+/// Waiting texts: queries first, then feeding.
 #[derive(Default)]
 pub(crate) struct Queue {
     queries: VecDeque<Entry>,
@@ -130,12 +130,12 @@ impl Queue {
         }
     }
 
-    /// The next texts to ask for together, for the same cells; where calls are `whole`, more than `most` if there are in one. Those that nobody
-    /// waits for are dropped.
+    /// Removes the next texts to request together, for the same cells; if calls are `whole`, more than `most`
+    /// if one call has them. Texts whose callers have left are dropped.
     pub fn take(&mut self, most: usize, whole: bool) -> Vec<Entry> {
         self.queries.retain(|entry| !entry.abandoned());
         self.feeds.retain(|entry| !entry.abandoned());
-        // A query does not wait for the texts of documents: they do not go together.
+        // A query does not wait for the texts of documents: they are requested separately.
         let queue = if self.queries.is_empty() { &mut self.feeds } else { &mut self.queries };
         let mut taken: Vec<Entry> = Vec::new();
         let mut left = VecDeque::new();
@@ -161,7 +161,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// What is taken one time after another of calls with these texts and cells.
+    /// Successive results of taking from calls with these texts and cells.
     fn taken(calls: &[(&[&str], Cells)], most: usize, whole: bool) -> Vec<String> {
         let caller = Caller::patient(Purpose::Feed);
         let mut queue = Queue::default();

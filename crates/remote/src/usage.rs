@@ -1,19 +1,19 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What was asked of a service since the node started.
+/// Requests to a service since the node started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Requests, without those that were tried again.
+    /// Requests, without retries.
     pub requests: u64,
     /// Texts in them.
     pub texts: u64,
-    /// Tries after the first.
+    /// Retries.
     pub retries: u64,
-    /// Texts without an answer in the end.
+    /// Texts that finally got no answer.
     pub failed: u64,
 }
 
-/// Counts it, from any thread.
+/// Thread-safe counters of the usage.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     requests: AtomicU64,

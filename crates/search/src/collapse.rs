@@ -1,4 +1,4 @@
-//! Hits dropped for having the values of better ones: `collapsefield`.
+//! Collapsing of hits that have the same values as better ones: `collapsefield`.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -12,25 +12,26 @@ use millrace_tensor::json::Format;
 
 use crate::{Error, SortedHit};
 
-/// What hits are compared by: for each field of the request its value as text; none where there is none.
+/// Keys for the comparison of a hit: for each field of the request its value as text, or `None` without a
+/// value.
 pub type CollapseKeys = Vec<Option<String>>;
 
-/// Which hits stay, told of them in their order.
+/// Filter of collapsed hits, which are passed in order.
 #[derive(Debug)]
 pub struct Collapsing {
     sizes: Vec<usize>,
-    /// For each field, how many hits of each value stay so far.
+    /// Number of remaining hits of each value so far, for each field.
     kept: Vec<HashMap<String, usize>>,
 }
 
 impl Collapsing {
-    /// For one result.
+    /// Creates the filter of one result.
     pub fn new(collapse: &Collapse) -> Self {
         let sizes: Vec<usize> = collapse.fields.iter().map(|(_, size)| *size).collect();
         Collapsing { kept: vec![HashMap::new(); sizes.len()], sizes }
     }
 
-    /// Whether the next hit stays. One without a value is like no other.
+    /// True if the next hit stays. A hit without a value is equal to no other.
     pub fn keeps(&mut self, keys: &CollapseKeys) -> bool {
         keys.iter().zip(&self.sizes).zip(&mut self.kept).all(|((key, size), kept)| {
             let Some(key) = key else { return true };
@@ -42,11 +43,12 @@ impl Collapsing {
     }
 }
 
-/// The fields of a schema that a request collapses by.
+/// Fields of a schema by which a request collapses.
 pub(crate) struct Fields<'p>(Vec<Option<&'p SchemaField>>);
 
 impl<'p> Fields<'p> {
-    /// A name is that of a field of the document summary which the request names for this, or of the schema.
+    /// Resolves the names: each is that of a field of the document summary which the request names for this,
+    /// or of the schema.
     pub(crate) fn of(plan: &'p Plan, collapse: &Collapse) -> Self {
         let summary = collapse.summary.as_deref().and_then(|name| plan.schema.summaries.get(name));
         let field = |(name, _): &(String, usize)| {
@@ -56,7 +58,7 @@ impl<'p> Fields<'p> {
         Fields(collapse.fields.iter().map(field).collect())
     }
 
-    /// The keys of hits, in their order.
+    /// Keys of hits, in their order.
     pub(crate) fn keys(&self, view: &dyn View, hits: &[SortedHit]) -> Result<Vec<CollapseKeys>, Error> {
         let mut columns: BTreeMap<usize, Vec<Option<Column>>> = BTreeMap::new();
         let mut keys = Vec::with_capacity(hits.len());
@@ -75,7 +77,7 @@ impl<'p> Fields<'p> {
         Ok(keys)
     }
 
-    /// The fields' columns of a chunk.
+    /// Columns of the fields in a chunk.
     fn columns(&self, view: &dyn View, chunk: usize) -> Result<Vec<Option<Column>>, Error> {
         let column = |field: &Option<&SchemaField>| match field {
             None => Ok(None),

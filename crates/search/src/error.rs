@@ -1,14 +1,14 @@
-/// Why a search gives no result.
+/// Errors of a search.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Documents could not be matched.
     #[error(transparent)]
     Matching(#[from] millrace_matching::Error),
-    /// What matched could not be ranked.
+    /// The matches could not be ranked.
     #[error(transparent)]
     Ranking(#[from] millrace_ranking::Error),
-    /// A grouping request cannot be done, or what it reads cannot be read.
+    /// A grouping request cannot be executed, or its input cannot be read.
     #[error(transparent)]
     Grouping(#[from] millrace_grouping::Error),
     /// Hits could not be filled.
@@ -17,23 +17,23 @@ pub enum Error {
     /// A document's id cannot be read.
     #[error("the id of document {document} in chunk {chunk} cannot be read; check the data directory")]
     Id {
-        /// The chunk's number in the view.
+        /// Number of the chunk in the view.
         chunk: usize,
-        /// The document's place in it.
+        /// Index of the document in the chunk.
         document: u16,
     },
-    /// The document selection is not one, or names what the schema has not.
+    /// The document selection is invalid, or uses names that the schema does not have.
     #[error(transparent)]
     Selection(#[from] millrace_selection::Error),
-    /// Hits are asked for in an order that the profile's last phase does not know.
+    /// The requested order is not supported by the profile's last phase.
     #[error(
         "Sorting is not supported with global phase, which rank profile '{profile}' has; sort by relevance, or use another profile"
     )]
     SortedGlobalPhase {
-        /// The profile.
+        /// Name of the profile.
         profile: String,
     },
-    /// What a node has found is not of the query that was asked.
+    /// A node's answer does not belong to the query.
     #[error(
         "a node has answered another query than the one that was asked; do all nodes run the same version of the program and the application?"
     )]
@@ -41,14 +41,14 @@ pub enum Error {
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] millrace_column::ReadError),
-    /// An order by the rules of a language that cannot be had.
+    /// The requested collation is not available.
     #[error("cannot sort by locale '{locale}' with strength '{strength}': {reason}")]
     Collation {
         /// The locale as given.
         locale: String,
         /// The strength as given.
         strength: String,
-        /// What is wrong, and what would be right.
+        /// Problem, and valid values.
         reason: String,
     },
 }

@@ -13,25 +13,26 @@ use crate::narrowed::is_live;
 use crate::trace::Watch;
 use crate::{Deadline, Error, Narrowed, Search, SortedHit, Trace};
 
-/// Of a group with no more chunks the hits' ids are fetched from the disk while documents are matched: they will be from most of its chunks.
+/// Maximum number of chunks of a group for which the ids of hits are read ahead while documents are matched:
+/// hits will be in most of its chunks.
 const ANNOUNCED_CHUNKS: usize = 4;
 
-/// What a search found, and where its time went.
+/// Result of a search, with its timing.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// The hits and groups.
+    /// Hits and groups.
     pub result: PartialResult,
-    /// The times.
+    /// Timing.
     pub trace: Trace,
-    /// Where the request collapses hits: what each hit is compared by.
+    /// Keys of each hit, if the request collapses hits.
     pub collapse_keys: Vec<CollapseKeys>,
 }
 
-/// Runs searches of one query, each over its own documents: an outcome for each, in order. Groups are made of all of them together, and
-/// are in the first outcome.
+/// Runs searches of one query, each over its own documents: an outcome for each, in order. Groups are built
+/// from all of them together, and are in the first outcome.
 ///
 /// # Errors
-/// As [`Search::run`].
+/// Those of [`Search::run`].
 pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result<Vec<Outcome>, Error> {
     check_groupings(searches.iter().map(|(search, _)| *search))?;
     let mut passes = Vec::with_capacity(searches.len());
@@ -65,7 +66,7 @@ pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result
     Ok(outcomes)
 }
 
-/// Checks that each grouping request is one over some schema.
+/// Checks that each grouping request is valid for some schema.
 pub(crate) fn check_groupings<'s>(searches: impl Iterator<Item = &'s Search> + Clone) -> Result<(), Error> {
     let requests = searches.clone().map(Search::grouping_requests).max().unwrap_or(0);
     for request in 0..requests {
@@ -79,7 +80,7 @@ pub(crate) fn check_groupings<'s>(searches: impl Iterator<Item = &'s Search> + C
     Ok(())
 }
 
-/// The hits of groups, each from the pass that found it.
+/// Fills the hits of groups, each by the pass that found it.
 pub(crate) fn fill<S: Deref<Target = Search>, V: View + Clone>(
     passes: &[Pass<S, V>],
     summary: Option<&str>,
@@ -102,11 +103,11 @@ pub(crate) fn fill<S: Deref<Target = Search>, V: View + Clone>(
         let hits = pass.fill(summary, &hits, deadline)?;
         own.into_iter().zip(hits).for_each(|(at, hit)| filled[at] = Some(hit));
     }
-    // Every reference is of some pass.
+    // Every reference belongs to some pass.
     Ok(filled.into_iter().flatten().collect())
 }
 
-/// A search and the documents of a view that it matches.
+/// A search, and the documents of a view that it matches.
 pub(crate) struct Pass<S, V> {
     pub search: S,
     view: V,
@@ -115,26 +116,27 @@ pub(crate) struct Pass<S, V> {
     trace: Trace,
 }
 
-/// What a pass found, and its groups as they were collected.
+/// Result of a pass, with its groups as they were collected.
 pub(crate) struct Passed {
-    /// For each grouping request; none where this schema has no part in it.
+    /// One for each grouping request; `None` if this schema has no part in it.
     pub executions: Vec<Option<Execution>>,
     pub outcome: Outcome,
-    /// Where later phases are to rank the hits again beside those of others: the best of the first phase, and nothing in the outcome.
+    /// Best hits of the first phase, if later phases rank the hits together with those of others; the outcome
+    /// then has none.
     pub best: Option<BestOfPass>,
 }
 
-/// The best hits of one node by the first phase.
+/// Best hits of one node by the first phase.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct BestOfPass {
     /// Chunk, document and score.
     pub hits: Vec<(usize, u16, f64)>,
-    /// The highest score of all that matched.
+    /// Highest score of all matches.
     pub max: Option<f64>,
 }
 
 impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
-    /// Matches.
+    /// Matches the documents of a view.
     pub fn new(search: S, view: V, deadline: &Deadline) -> Result<Self, Error> {
         let mut trace = Trace::default();
         let mut watch = Watch::start();
@@ -160,7 +162,8 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         self.pass(part, false, deadline)
     }
 
-    /// The same, but where later phases rank hits again, only by the first phase: what follows is decided beside the hits of others.
+    /// Does the same, but if later phases rank hits again, only by the first phase: the rest is decided
+    /// together with the hits of others.
     pub fn found_of_several(&mut self, part: u32, deadline: &Deadline) -> Result<Passed, Error> {
         self.pass(part, true, deadline)
     }
@@ -200,7 +203,7 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         let whole =
             Coverage { documents: matches.documents, target, timed_out, nodes: 1, ..Coverage::default() };
         let coverage = match &self.narrowed {
-            // What the selection leaves out has been looked at.
+            // Documents that the selection excludes count as searched.
             Some(narrowed) if narrowed.is_complete() && !timed_out => Coverage { documents: target, ..whole },
             Some(_) => Coverage { timed_out: true, ..whole },
             None => whole,
@@ -209,7 +212,7 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         Ok(Passed { executions, outcome: Outcome { result, trace, collapse_keys }, best })
     }
 
-    /// Hits with the fields of a document summary: the plan's own where none is named.
+    /// Fills hits with the fields of a document summary; the default is the plan's own.
     pub fn fill(
         &self,
         summary: Option<&str>,
@@ -219,7 +222,7 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         self.search.fill(self.view(), &self.matches, summary, hits, deadline)
     }
 
-    /// The documents that are seen.
+    /// The visible documents.
     pub fn view(&self) -> &dyn View {
         self.narrowed.as_ref().map_or(&self.view, |narrowed| narrowed)
     }

@@ -1,4 +1,4 @@
-//! What one node adds to a query over documents of several.
+//! Share of one node in a query over documents of several.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::deadline::Step;
 use crate::pass::{BestOfPass, Pass, check_groupings, fill};
 use crate::{Deadline, Error, Outcome, Search, SortedHit};
 
-/// What a node is asked for while a query runs over several. Each asks for something of every schema, in order.
+/// Question to a node while a query runs over several. Each asks for results of every schema, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Ask {
-    /// The statistics of words over its documents.
+    /// Statistics of words over its documents.
     Statistics,
-    /// Its hits and groups, ranked by these statistics, where some were asked for.
+    /// Its hits and groups, ranked by these statistics, if any were requested.
     Share(Option<Vec<Statistics>>),
-    /// The scores of the second phase.
+    /// Scores of the second phase.
     Second(Vec<Again>),
-    /// The numbers that the global phase normalises.
+    /// Values that the global phase normalizes.
     ToNormalize(Vec<Again>),
-    /// The scores of the global phase, with the normalised numbers of its hits.
+    /// Scores of the global phase, with the normalized values of its hits.
     Global(Vec<(Again, Vec<Vec<f64>>)>),
     /// Hits with their fields.
     Fill(Vec<Again>),
@@ -35,30 +35,30 @@ pub enum Ask {
 /// Hits of one node and schema, best first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Again {
-    /// Chunk, document and score, and the place in the first phase among the hits of all nodes.
+    /// Chunk, document and score, and the rank in the first phase among the hits of all nodes.
     pub(crate) hits: Vec<(usize, u16, f64, u32)>,
-    /// The highest score of the first phase on any node.
+    /// Highest score of the first phase on any node.
     pub(crate) max: Option<f64>,
 }
 
-/// A node's answer to an [`Ask`], for each schema in order.
+/// Answer of a node to an [`Ask`], for each schema in order.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// To [`Ask::Statistics`].
+    /// Answer to [`Ask::Statistics`].
     Statistics(Vec<Statistics>),
-    /// To [`Ask::Share`].
+    /// Answer to [`Ask::Share`].
     Share(Share),
-    /// To [`Ask::Second`] and [`Ask::Global`]; none where there was no time for models.
+    /// Answer to [`Ask::Second`] and [`Ask::Global`]; `None` if there was no time for models.
     Scores(Vec<Option<Vec<f64>>>),
-    /// To [`Ask::ToNormalize`]; none where there was no time for models.
+    /// Answer to [`Ask::ToNormalize`]; `None` if there was no time for models.
     Numbers(Vec<Option<Vec<Vec<f64>>>>),
-    /// To [`Ask::Fill`].
+    /// Answer to [`Ask::Fill`].
     Hits(Vec<Vec<Hit>>),
 }
 
 impl Reply {
-    /// What is taken for the answer of a node that does not answer in time, for so many schemas: it has nothing, and coverage says so. None
-    /// where it would have had to answer for hits of its own.
+    /// Substitute for the answer of a node that does not answer in time, for `schemas` schemas: it has no
+    /// documents, and coverage says so. `None` if the question was about hits of that node.
     pub fn of_nobody(ask: &Ask, schemas: usize) -> Option<Reply> {
         let has_none = |agains: &[Again]| agains.iter().all(|again| again.hits.is_empty());
         let nothing = || OfSchema {
@@ -85,24 +85,25 @@ impl Reply {
     }
 }
 
-/// What the documents of one node give to a query: all that is needed to merge it with what other nodes have. Travels by `serde`.
+/// Contribution of one node's documents to a query: everything that is needed to merge it with those of other
+/// nodes. Serialized by `serde`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Share {
-    /// For each schema, in order.
+    /// One for each schema, in order.
     pub(crate) schemas: Vec<OfSchema>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OfSchema {
     pub total_count: u64,
-    /// The best hits of this node, filled.
+    /// Best hits of this node, filled.
     pub hits: Vec<Hit>,
-    /// What each hit is compared by, where the request collapses hits.
+    /// Keys of each hit, if the request collapses hits.
     pub collapse_keys: Vec<CollapseKeys>,
-    /// Where later phases rank the hits again: the best of the first, and no hits.
+    /// Best hits of the first phase, if later phases rank the hits again; there are no hits then.
     pub best: Option<BestOfPass>,
     pub coverage: Coverage,
-    /// For each grouping request; none where this schema has no part in it.
+    /// One for each grouping request; `None` if this schema has no part in it.
     pub groups: Vec<Option<Groups>>,
 }
 
@@ -113,16 +114,16 @@ pub(crate) struct Groups {
     pub hits: Vec<(Option<String>, HitRef, Hit)>,
 }
 
-/// The searches of one query over the documents of one node, one for each schema, as long as the query runs: every answer is about the
-/// same documents.
+/// Searches of one query over the documents of one node, one for each schema, for the duration of the query:
+/// every answer is about the same documents.
 pub struct Session {
     passes: Vec<Pass<Arc<Search>, Arc<dyn View>>>,
     known: Vec<Known>,
 }
 
-/// What a later phase ranks: the hits of one schema.
+/// Input of a later phase: the hits of one schema.
 struct Later<'a> {
-    /// The schema's place among those of the query.
+    /// Index of the schema in the query.
     schema: usize,
     profile: &'a Profile,
     over: Documents<'a>,
@@ -131,10 +132,10 @@ struct Later<'a> {
 }
 
 impl Session {
-    /// Finds what matches.
+    /// Matches the documents.
     ///
     /// # Errors
-    /// As [`Search::run`].
+    /// Those of [`Search::run`].
     pub fn new(searches: Vec<(Arc<Search>, Arc<dyn View>)>, deadline: &Deadline) -> Result<Self, Error> {
         check_groupings(searches.iter().map(|(search, _)| &**search))?;
         let pass = |(search, view)| Pass::new(search, view, deadline);
@@ -143,10 +144,10 @@ impl Session {
         Ok(Session { passes, known })
     }
 
-    /// Answers.
+    /// Answers a question.
     ///
     /// # Errors
-    /// As [`Search::run`]; [`Error::Share`] for what does not fit the query.
+    /// Those of [`Search::run`]; [`Error::Share`] for questions that do not belong to the query.
     pub fn answer(&mut self, ask: Ask, deadline: &Deadline) -> Result<Reply, Error> {
         let stop = &|| deadline.ends(Step::Rank);
         Ok(match ask {
@@ -189,7 +190,7 @@ impl Session {
         })
     }
 
-    /// Ranks each schema's hits, which are known afresh.
+    /// Ranks each schema's hits, without results of earlier phases.
     fn each<T>(
         &mut self,
         schemas: &[Again],
@@ -202,7 +203,7 @@ impl Session {
         self.each_known(schemas, rank)
     }
 
-    /// Ranks each schema's hits, of which more is known from phases before.
+    /// Ranks each schema's hits, with results of earlier phases.
     fn each_known<T>(
         &mut self,
         schemas: &[Again],
@@ -224,7 +225,8 @@ impl Session {
         Ok(all)
     }
 
-    /// Hits of groups are filled at once, so that nobody has to ask again: a request for all hits of all groups costs as much as it shows.
+    /// Builds the share. Hits of groups are filled at once, to avoid another round trip: a request for all
+    /// hits of all groups costs as much as it shows.
     fn share(&mut self, deadline: &Deadline) -> Result<Share, Error> {
         let mut passed = Vec::with_capacity(self.passes.len());
         for (part, pass) in (0..).zip(&mut self.passes) {
@@ -257,7 +259,7 @@ impl Session {
 }
 
 impl Again {
-    /// The hits, if they are documents of this view.
+    /// Returns the hits, if they are documents of this view.
     fn hits(&self, view: &dyn View) -> Result<Vec<RankedHit>, Error> {
         let chunks = view.chunks();
         let hit = |(chunk, document, score, _): &(usize, u16, f64, u32)| {

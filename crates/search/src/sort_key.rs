@@ -1,4 +1,4 @@
-//! Values as bytes that compare in the order wanted.
+//! Encoding of values as bytes that compare in the requested order.
 
 use icu_collator::options::{CollatorOptions, Strength};
 use icu_collator::{CollatorBorrowed, CollatorPreferences};
@@ -7,12 +7,12 @@ use millrace_plan::TextOrder;
 
 use crate::Error;
 
-/// Appends a whole number.
+/// Appends an integer.
 pub(crate) fn integer(number: i64, key: &mut Vec<u8>) {
     key.extend(((number as u64) ^ 1 << 63).to_be_bytes());
 }
 
-/// Appends any other number; NaN is the smallest, and both zeros are the same.
+/// Appends any other number; NaN is the smallest, and both zeros are equal.
 pub(crate) fn float(number: f64, key: &mut Vec<u8>) {
     if number.is_nan() {
         return key.extend([0; 8]);
@@ -22,12 +22,13 @@ pub(crate) fn float(number: f64, key: &mut Vec<u8>) {
     key.extend(ordered.to_be_bytes());
 }
 
-/// Turns the order around. Numbers are all as long as each other; text ends in something that no text goes on with.
+/// Inverts the order. All numbers have the same length; text ends in a terminator that no longer text
+/// continues with.
 pub(crate) fn reverse(key: &mut [u8]) {
     key.iter_mut().for_each(|byte| *byte = !*byte);
 }
 
-/// Makes text comparable.
+/// Encoding of text in comparable form.
 pub(crate) enum TextKey {
     Raw,
     Lowercase,
@@ -67,7 +68,7 @@ impl TextKey {
         })
     }
 
-    /// Appends the key of `text`. Of two texts of which one begins with the other, the shorter comes first.
+    /// Appends the key of `text`. A text comes after its own prefixes.
     pub(crate) fn write(&self, text: &str, key: &mut Vec<u8>) {
         let start = key.len();
         match self {

@@ -1,25 +1,25 @@
 use std::time::{Duration, Instant};
 
-/// Where the time of a search went.
+/// Timing of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// Narrowing down to what the selection takes.
+    /// Evaluation of the selection.
     pub select: Duration,
-    /// Finding what matches.
+    /// Matching.
     pub matching: Duration,
     /// Ranking, or sorting.
     pub order: Duration,
     /// Grouping.
     pub group: Duration,
-    /// Filling hits, features included.
+    /// Filling hits, including features.
     pub summary: Duration,
-    /// Live documents that were looked at.
+    /// Number of live documents searched.
     pub documents: u64,
-    /// Documents that matched.
+    /// Number of matches.
     pub matched: u64,
 }
 
-/// A watch that is read at the end of each part.
+/// Stopwatch that is read at the end of each part.
 pub(crate) struct Watch(Instant);
 
 impl Watch {
@@ -27,7 +27,7 @@ impl Watch {
         Watch(Instant::now())
     }
 
-    /// The time since it was last read.
+    /// Time since the last reading.
     pub(crate) fn lap(&mut self) -> Duration {
         let now = Instant::now();
         let lap = now - self.0;

@@ -1,7 +1,7 @@
-//! What nodes of other versions say about a query that they share: the bytes of each protocol are kept.
+//! Messages of nodes of other versions about a shared query: the bytes of each protocol are kept.
 //!
-//! What another version cannot read is no change of `protocol-1.txt` but a line of the next protocol's file, and is said where that
-//! protocol is spoken; see `millrace_cluster::PROTOCOL`.
+//! A message that another version cannot read is not a change of `protocol-1.txt` but a line of the next
+//! protocol's file, and is sent only where that protocol is spoken; see `millrace_cluster::PROTOCOL`.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ fn order() -> Plan {
     plan
 }
 
-/// Adds a message to what was said, and answers what arrives.
+/// Appends a message to the record, and returns it as received.
 fn said<T: Serialize + DeserializeOwned>(lines: &mut String, what: &str, message: &T) -> T {
     let mut bytes = Vec::new();
     ciborium::into_writer(message, &mut bytes).expect("it can be written");
@@ -94,7 +94,7 @@ fn said<T: Serialize + DeserializeOwned>(lines: &mut String, what: &str, message
     ciborium::from_reader(&bytes[..]).expect("it can be read")
 }
 
-/// Runs a search over two nodes; writes down what is said.
+/// Runs a search over two nodes, and records the messages.
 fn run(lines: &mut String, name: &str, plan: Plan) {
     let document = |(folder, date, price): &(&str, Option<i64>, f64)| {
         let mut fields = Fields::from([
@@ -124,7 +124,7 @@ fn run(lines: &mut String, name: &str, plan: Plan) {
         };
         replies = Vec::new();
         for ((node, session), ask) in sessions.iter_mut().enumerate().zip(&asks) {
-            // One that is added here needs a line in the file of the protocol that brings it.
+            // A new variant needs a line in the file of the protocol that introduces it.
             let step = match ask {
                 Ask::Statistics => "statistics",
                 Ask::Share(_) => "share",

@@ -1,4 +1,5 @@
-//! The lists in `docs/reference` are what the tables in the code declare. `MILLRACE_WRITE_DOCS=1` in the environment writes them anew.
+//! The lists in `docs/reference` equal the tables in the code. `MILLRACE_WRITE_DOCS=1` in the environment
+//! rewrites them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,10 +7,10 @@ use std::path::Path;
 use millrace_grouping::FORMS;
 use millrace_query::{OPERATORS, OperatorPlace};
 
-/// A row: what is declared, how it is written, what it means.
+/// A row: the declared item, its syntax, its description.
 type Row = (String, String, String);
 
-/// A page of rows with how they are written and what they mean.
+/// A page of rows with their syntax and description.
 fn page(title: &str, about: &str, sections: &[(&str, Vec<Row>)]) -> String {
     let mut text = format!("# {title}\n\n{about}\n");
     for (section, rows) in sections {
@@ -21,7 +22,7 @@ fn page(title: &str, about: &str, sections: &[(&str, Vec<Row>)]) -> String {
     text
 }
 
-/// A bar ends a cell, in code too.
+/// Escapes a cell: a bar would end it, even in code.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

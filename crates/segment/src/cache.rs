@@ -1,15 +1,16 @@
 use millrace_column::{Buffer, Column};
 use quick_cache::Weighter;
 
-/// What was read from segments lately: decoded columns and pages of directories, up to a number of bytes. All segments share it.
+/// Cache of recent reads from segments: decoded columns and directory pages, up to a number of bytes. Shared
+/// by all segments.
 pub struct Cache {
     entries: quick_cache::sync::Cache<Key, Entry, ByBytes>,
 }
 
-/// What a [`Cache`] did.
+/// Statistics of a [`Cache`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStatistics {
-    /// Bytes held now.
+    /// Bytes currently held.
     pub bytes: u64,
     /// Reads answered from memory.
     pub hits: u64,
@@ -17,7 +18,7 @@ pub struct CacheStatistics {
     pub misses: u64,
 }
 
-/// Names a part of a segment.
+/// Identifies a part of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub segment: u64,
@@ -43,7 +44,7 @@ pub(crate) enum Entry {
 #[derive(Clone)]
 struct ByBytes;
 
-/// What an entry takes beside its buffer, about.
+/// Approximate overhead of an entry in addition to its buffer, in bytes.
 const ENTRY_BYTES: u64 = 128;
 
 impl Weighter<Key, Entry> for ByBytes {
@@ -58,14 +59,14 @@ impl Weighter<Key, Entry> for ByBytes {
 }
 
 impl Cache {
-    /// A cache of at most so many bytes.
+    /// Creates a cache of at most this many bytes.
     pub fn new(bytes: u64) -> Self {
-        // The number of entries is only a guess at the size of its tables, which grow when they must.
+        // The number of entries is only an estimate of the size of its tables, which grow when they must.
         let entries = (bytes / 32_768).clamp(64, 1 << 16) as usize;
         Cache { entries: quick_cache::sync::Cache::with_weighter(entries, bytes, ByBytes) }
     }
 
-    /// What it did so far.
+    /// Statistics since its creation.
     pub fn statistics(&self) -> CacheStatistics {
         CacheStatistics {
             bytes: self.entries.weight(),
@@ -74,7 +75,7 @@ impl Cache {
         }
     }
 
-    /// Forgets everything, for measurements of cold reads.
+    /// Removes all entries, for measurements of cold reads.
     pub fn clear(&self) {
         self.entries.clear();
     }

@@ -1,4 +1,4 @@
-//! The catalog: what a file holds, type by type. The only part that an open segment keeps in memory.
+//! Catalog: contents of a file by document type. The only part that an open segment keeps in memory.
 
 use millrace_column::{ColumnKey, Form};
 
@@ -10,23 +10,23 @@ use crate::format::{Reader, write_text};
 pub struct Section {
     /// The document type.
     pub document_type: String,
-    /// The columns that chunks have, sorted; a single chunk may lack some.
+    /// Columns of the chunks, sorted; a single chunk may lack some.
     pub columns: Vec<ColumnKey>,
-    /// Versions of documents.
+    /// Number of document versions.
     pub documents: u64,
-    /// How many of them are removals.
+    /// Number of removals among them.
     pub removed: u64,
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: u32,
-    /// Entries of the group directory.
+    /// Number of entries of the group directory.
     pub groups: u32,
-    /// The lowest timestamp.
+    /// Lowest timestamp.
     pub oldest: u64,
-    /// The highest timestamp.
+    /// Highest timestamp.
     pub newest: u64,
-    /// Where the chunk directory begins.
+    /// Offset of the chunk directory.
     pub(crate) rows_offset: u64,
-    /// Where the fence of the group directory is; the pages lie before it.
+    /// Offset of the fence of the group directory; the pages are before it.
     pub(crate) fence_offset: u64,
     pub(crate) fence_length: u32,
     pub(crate) fence_checksum: u64,
@@ -37,7 +37,7 @@ impl Section {
         RowLayout::new(self.columns.len())
     }
 
-    /// The place of a column among [`Section::columns`].
+    /// Index of a column in [`Section::columns`].
     pub(crate) fn column(&self, key: &ColumnKey) -> Option<usize> {
         self.columns.binary_search(key).ok()
     }
@@ -84,7 +84,7 @@ pub(crate) fn encode(sections: &[Section]) -> Vec<u8> {
     out
 }
 
-/// `None`: the bytes are no catalog.
+/// Decodes a catalog; `None` if the bytes are not one.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Section>> {
     let mut reader = Reader::new(bytes);
     let mut sections = Vec::new();

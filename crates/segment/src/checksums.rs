@@ -1,27 +1,28 @@
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-/// Checksums of the parts of a file, taken while it is written: [`Segment::verify_with`](crate::Segment::verify_with) does not read these
-/// parts again. Where the parts begin is only a hint. What was not taken as one is read.
+/// Checksums of the parts of a file, computed while it is written:
+/// [`Segment::verify_with`](crate::Segment::verify_with) does not read these parts again. The offsets of the
+/// parts are only a hint. Parts without a checksum are read.
 pub struct Checksums {
-    /// Lengths of the parts, one after another from the beginning of the file.
+    /// Lengths of the consecutive parts, from the beginning of the file.
     outline: Vec<u32>,
-    /// Which part is being taken.
+    /// Index of the current part.
     part: usize,
-    /// Where it begins, and how much of it has come.
+    /// Offset of the current part, and the length received.
     begin: u64,
     taken: u32,
     hash: Xxh3Default,
-    /// Where each part that is whole begins, its length, and its checksum.
+    /// Offset, length and checksum of each complete part.
     known: Vec<(u64, u32, u64)>,
 }
 
 impl Checksums {
-    /// For a file whose parts have these lengths.
+    /// Creates the checksums of a file whose parts have these lengths.
     pub fn new(outline: Vec<u32>) -> Self {
         Checksums { outline, part: 0, begin: 0, taken: 0, hash: Xxh3Default::new(), known: Vec::new() }
     }
 
-    /// Takes in the next bytes of the file.
+    /// Adds the next bytes of the file.
     pub fn add(&mut self, mut bytes: &[u8]) {
         while let Some(length) = self.outline.get(self.part).copied() {
             let missing = (length - self.taken) as usize;
@@ -50,12 +51,12 @@ impl Checksums {
         }
     }
 
-    /// Whether no part is known.
+    /// True if no part is known.
     pub(crate) fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// The checksum of what lies there, if that was a part.
+    /// Checksum of this range, if it was a part.
     pub(crate) fn of(&self, offset: u64, length: u64) -> Option<u64> {
         let place = self.known.binary_search_by_key(&offset, |(begin, ..)| *begin).ok()?;
         let (_, known, checksum) = self.known[place];

@@ -1,34 +1,36 @@
-//! The chunk directory: for each chunk of a type what it holds, and where its columns are. Rows of one size in checked pages.
+//! Chunk directory: contents of each chunk of a type, and the offsets of its columns. Rows of fixed size in
+//! checked pages.
 
 use crate::format::{ALIGN, Reader};
 
-/// What a chunk holds.
+/// Contents of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkInfo {
-    /// Versions of documents.
+    /// Number of document versions.
     pub documents: u32,
-    /// How many of them are removals.
+    /// Number of removals among them.
     pub removed: u32,
-    /// The reversed location of its first document.
+    /// Reversed location of its first document.
     pub first_location: u64,
-    /// The lowest timestamp in it.
+    /// Lowest timestamp in it.
     pub oldest: u64,
-    /// The highest timestamp in it.
+    /// Highest timestamp in it.
     pub newest: u64,
 }
 
-/// Where a column of a chunk is.
+/// Position of a chunk's column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Place {
     pub offset: u64,
-    /// Bytes of the encoded column; the file has zeros after it up to the next multiple of 64. 0: the chunk has no such column.
+    /// Bytes of the encoded column; the file has zeros after it up to the next multiple of 64. 0: the chunk
+    /// has no such column.
     pub length: u32,
-    /// Of the bytes with the zeros.
+    /// Checksum of the bytes including the zeros.
     pub checksum: u64,
 }
 
 impl Place {
-    /// Bytes in the file, with the zeros after the column.
+    /// Bytes in the file, including the zeros after the column.
     pub fn padded(&self) -> u64 {
         u64::from(self.length).next_multiple_of(ALIGN as u64)
     }
@@ -39,7 +41,7 @@ const PLACE_BYTES: usize = 20;
 const PAGE_BYTES: usize = 16 * 1024;
 const CHECKSUM_BYTES: usize = 8;
 
-/// How the rows of a type with so many columns lie in pages.
+/// Layout of a type's rows in pages, by its number of columns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowLayout {
     columns: usize,
@@ -58,7 +60,7 @@ impl RowLayout {
         (PAGE_BYTES / self.row_bytes()).max(1) as u32
     }
 
-    /// Where page `page` begins, counted from the first, and its length with its checksum.
+    /// Offset of page `page`, relative to the first, and its length including the checksum.
     pub fn page(self, page: u32, chunks: u32) -> (u64, usize) {
         let full = u64::from(self.rows_per_page()) * self.row_bytes() as u64 + CHECKSUM_BYTES as u64;
         let rows = self.rows_per_page().min(chunks - page * self.rows_per_page());
@@ -69,12 +71,12 @@ impl RowLayout {
         chunks.div_ceil(self.rows_per_page())
     }
 
-    /// Bytes of all pages.
+    /// Total bytes of all pages.
     pub fn total_bytes(self, chunks: u32) -> u64 {
         u64::from(chunks) * self.row_bytes() as u64 + u64::from(self.pages(chunks)) * CHECKSUM_BYTES as u64
     }
 
-    /// The row of a chunk in the page that has it.
+    /// Row of a chunk in the page that contains it.
     pub fn row(self, page: &[u8], chunk: u32) -> &[u8] {
         let at = (chunk % self.rows_per_page()) as usize * self.row_bytes();
         &page[at..at + self.row_bytes()]

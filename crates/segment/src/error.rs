@@ -1,26 +1,26 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What can go wrong with a segment file.
+/// Errors of segment files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Bytes are not those that were written.
+    /// The bytes are not those that were written.
     #[error("{path}: damaged at byte {offset}: {reason}", path = path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Offset in the file.
         offset: u64,
-        /// What does not fit.
+        /// Reason.
         reason: &'static str,
     },
-    /// The file is of a version that this program does not know.
+    /// The file has a version that this program does not know.
     #[error("{path}: format version {version} is newer than this program; use the program that wrote it", path = path.display())]
     Version {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Version in the file.
         version: u32,
     },
     /// The system refused; the error names the file.

@@ -1,19 +1,19 @@
-//! The parts of the file that are of one size, and how numbers are written. `docs/format.md` shows the whole.
+//! Fixed-size parts of the file, and the encoding of numbers. `docs/format.md` shows the whole.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What the file begins with.
+/// First bytes of the header.
 pub(crate) const HEADER_MAGIC: [u8; 8] = *b"MILLSEG\x01";
-/// What the trailer begins with.
+/// First bytes of the trailer.
 pub(crate) const TRAILER_MAGIC: [u8; 8] = *b"\x01GESLLIM";
-/// The version of the format that is written.
+/// Version of the format that is written.
 pub(crate) const VERSION: u32 = 1;
-/// Header and trailer take so many bytes each.
+/// Size of the header and of the trailer, in bytes.
 pub(crate) const BLOCK: usize = 64;
-/// Every piece of a column begins at a multiple of this.
+/// Alignment of every piece of a column, in bytes.
 pub(crate) const ALIGN: usize = 64;
 
-/// The first bytes of every file.
+/// First bytes of every file.
 pub(crate) fn header() -> [u8; BLOCK] {
     let mut header = [0; BLOCK];
     header[..8].copy_from_slice(&HEADER_MAGIC);
@@ -21,7 +21,7 @@ pub(crate) fn header() -> [u8; BLOCK] {
     header
 }
 
-/// The last bytes of every file: where the catalog is.
+/// Last bytes of every file: the position of the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trailer {
     pub catalog_offset: u64,
@@ -42,7 +42,7 @@ impl Trailer {
         bytes
     }
 
-    /// `Err`: what is wrong.
+    /// Decodes a trailer; `Err` contains the reason.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, &'static str> {
         let mut reader = Reader::new(bytes);
         if reader.array() != Some(TRAILER_MAGIC) {
@@ -107,14 +107,14 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Text behind its length in 16 bits.
+    /// Reads text after its length in 16 bits.
     pub fn text(&mut self) -> Option<&'a str> {
         let length = self.u16()?;
         std::str::from_utf8(self.take(length.into())?).ok()
     }
 }
 
-/// Writes text behind its length in 16 bits. Names and group keys are parts of ids, which are shorter.
+/// Writes text after its length in 16 bits. Names and group keys are parts of ids, which are shorter.
 pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
     let length = u16::try_from(text.len())
         .expect("names and group keys are shorter than ids, which are shorter than 64 KiB");

@@ -1,19 +1,22 @@
-//! One bucket's immutable file: written, read, merged, verified.
+//! Immutable file of one bucket: written, read, merged, verified.
 //!
-//! A [`Segment`] holds versions of documents, sorted by document type and then by [`millrace_bucket::SortKey`]. What is stored is
-//! columns in chunks: a chunk covers at most [`millrace_column::CHUNK_DOCS`] documents of one type and one group, and a column of a
-//! chunk is one piece of the file with a checksum. The pieces of one column of a group lie one after another, so that a
-//! query reads what it uses, and reads it in one go.
+//! A [`Segment`] holds versions of documents, sorted by document type and then by
+//! [`millrace_bucket::SortKey`]. It stores columns in chunks: a chunk covers at most
+//! [`millrace_column::CHUNK_DOCS`] documents of one type and one group, and a column of a chunk is one piece
+//! of the file with a checksum. The pieces of one column of a group are contiguous, so that a query reads
+//! only the columns it uses, sequentially.
 //!
 //! - [`Writer`] writes a file, chunk by chunk, in order.
-//! - [`Segment`] finds groups and reads columns. An open one takes memory for its catalog alone; directory pages and columns
-//!   live in a [`Cache`] that all segments share.
+//! - [`Segment`] finds groups and reads columns. An open one takes memory for its catalog alone; directory
+//!   pages and columns are in a [`Cache`] that all segments share.
 //! - [`merge`] makes one file of several; it concatenates columns and parses no documents.
 //! - [`Cut`] is a part of a segment as one of its own: its columns are copied as they are.
-//! - [`measure`] tells how much of a segment lies in which locations.
-//! - [`Segment::verify`] reads everything and compares checksums; of a file that has just come, [`Checksums`] need no second reading.
+//! - [`measure`] computes the amount of a segment's data in ranges of locations.
+//! - [`Segment::verify`] reads everything and compares checksums; for a file that has just arrived,
+//!   [`Checksums`] avoid a second reading.
 //!
-//! `docs/format.md` describes the file byte by byte. This crate knows neither the tail, nor schemas, nor that there are other nodes.
+//! `docs/format.md` describes the file byte by byte. This crate knows neither the tail, nor schemas, nor
+//! other nodes.
 
 mod cache;
 mod catalog;

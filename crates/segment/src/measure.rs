@@ -1,4 +1,4 @@
-//! How much of a segment lies where.
+//! Amount of a segment's data by location.
 
 use millrace_column::{Column, ColumnKey};
 use millrace_document::DocumentId;
@@ -6,12 +6,13 @@ use millrace_document::DocumentId;
 use crate::cut::{Chunk, places_of, visit_chunks};
 use crate::{Error, Segment};
 
-/// What a segment has of a range of locations.
+/// Contents of a segment in a range of locations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Bytes of columns. Of a chunk that reaches into several ranges each has its share by documents; 0: there is nothing of the range.
+    /// Bytes of columns. A chunk that overlaps several ranges counts for each in proportion to its documents;
+    /// 0: there is nothing of the range.
     pub bytes: u64,
-    /// Versions of documents that are no removals.
+    /// Document versions that are not removals.
     pub documents: u64,
 }
 
@@ -22,11 +23,11 @@ impl Measured {
     }
 }
 
-/// What a segment has of each of these ranges of [reversed](millrace_document::Location::reversed) locations, both ends included, which are in
-/// order and do not reach into each other.
+/// Measures the contents of each of these ranges of [reversed](millrace_document::Location::reversed)
+/// locations, both ends included, which are in order and do not overlap.
 ///
-/// Reads the directory, and the ids in chunks that reach over the end of a range: those of documents without a group, and of groups that are
-/// divided.
+/// Reads the directory, and the ids in chunks that extend beyond the end of a range: those of documents
+/// without a group, and of groups that are divided.
 ///
 /// # Errors
 /// The segment cannot be read or is damaged.

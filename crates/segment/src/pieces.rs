@@ -1,4 +1,4 @@
-//! How a column's pieces come from the file: neighbours in one read.
+//! Reading of a column's pieces from the file: adjacent ones in one read.
 
 use std::ops::Range;
 
@@ -8,21 +8,22 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::chunk::{Place, RowLayout};
 use crate::{Error, Segment};
 
-/// One read of the disk fetches at most so many bytes: while they are checked, the system fetches those after them.
+/// Maximum number of bytes of one read of the disk: while they are checked, the system fetches those after
+/// them.
 const READ_BYTES: u64 = 1 << 20;
 
-/// A piece of so many bytes is read by itself: more of them in one read would save little.
+/// Number of bytes from which a piece is read by itself: combining such pieces would save little.
 const ALONE_BYTES: u32 = 128 << 10;
 
-/// Of no more bytes the system is told that all will be read: it can fetch them at once. Of more, it finds out by itself that they are read
-/// one after another, and stays ahead better without being told.
+/// Maximum number of bytes that are announced to the system as a whole: it can fetch them at once. For more,
+/// it detects the sequential reads by itself, and reads ahead better without the announcement.
 const ANNOUNCED_BYTES: u64 = 8 << 20;
 
-/// A piece of a chunk, and how many documents the chunk has.
+/// A piece of a chunk, with the chunk's number of documents.
 type Piece = (Place, u32);
 
 impl Segment {
-    /// A column of the chunks in `range`, from the file; `None` where a chunk lacks it.
+    /// Reads a column of the chunks in `range` from the file; `None` if a chunk lacks it.
     pub(crate) fn read_columns(
         &self,
         section: usize,
@@ -37,7 +38,7 @@ impl Segment {
         Ok(columns)
     }
 
-    /// The same of as many chunks as one read fetches, at least one.
+    /// Does the same for as many chunks as one read fetches, at least one.
     pub(crate) fn read_first_columns(
         &self,
         section: usize,
@@ -47,14 +48,14 @@ impl Segment {
         self.read_first(&self.pieces(section, column, range)?)
     }
 
-    /// Says that a column of the chunks in `range` will be read soon, one after another, so that the disk can fetch it meanwhile. Does
-    /// nothing where the first is in the cache.
+    /// Announces that a column of the chunks in `range` will be read soon, sequentially, so that the disk can
+    /// fetch it meanwhile. Does nothing if the first is in the cache.
     pub fn will_read(&self, section: usize, key: &ColumnKey, range: Range<u32>) {
         let Some(column) = self.sections()[section].column(key) else { return };
         if self.cached(section, column, range.start).is_some() {
             return;
         }
-        // A directory that cannot be read will be found out when the column is read.
+        // An unreadable directory is reported when the column is read.
         let Ok(pieces) = self.pieces(section, column, range) else { return };
         let bytes: u64 = pieces.iter().map(|(place, _)| place.padded()).sum();
         let first = pieces.iter().find(|(place, _)| place.length > 0);
@@ -73,7 +74,7 @@ impl Segment {
         Ok(pieces)
     }
 
-    /// Reads the first pieces, as many as go into one read. None are read of none.
+    /// Reads the first pieces, up to the size of one read; none if there are none.
     fn read_first(&self, pieces: &[Piece]) -> Result<Vec<Option<Column>>, Error> {
         let pieces = &pieces[..together(pieces)];
         let Some((first, documents)) = pieces.first() else { return Ok(Vec::new()) };
@@ -98,7 +99,7 @@ impl Segment {
         Ok(column)
     }
 
-    /// A large piece, into memory that is not written before.
+    /// Reads a large piece into uninitialized memory.
     pub(crate) fn read_alone(&self, place: &Place) -> Result<Buffer, Error> {
         self.within(place.offset, place.padded())?;
         let read = |length, bytes: &mut Vec<u8>| self.read_onto(place.offset, length, bytes);
@@ -107,7 +108,7 @@ impl Segment {
         Ok(buffer)
     }
 
-    /// Pieces that lie one after another.
+    /// Reads contiguous pieces.
     fn read_together(&self, pieces: &[Piece]) -> Result<Vec<Buffer>, Error> {
         let first = pieces[0].0.offset;
         self.within(first, pieces.iter().map(|(place, _)| place.padded()).sum())?;
@@ -134,8 +135,8 @@ impl Segment {
     }
 }
 
-/// How many of the first pieces are read at once: a chunk that lacks the column and a large piece by themselves, smaller ones with those that
-/// follow them in the file.
+/// Number of the first pieces that are read at once: a chunk that lacks the column and a large piece by
+/// themselves, smaller ones with those that follow them in the file.
 fn together(pieces: &[Piece]) -> usize {
     let Some((first, _)) = pieces.first() else { return 0 };
     let mut end = first.offset;

@@ -1,18 +1,18 @@
 //! Ranges of reversed locations, both ends included, in order.
 
-/// The reversed locations that begin with these 32 bits.
+/// Reversed locations that begin with these 32 bits.
 pub(crate) fn span(location: u32) -> (u64, u64) {
     let first = u64::from(location) << 32;
     (first, first | u64::from(u32::MAX))
 }
 
-/// Whether one of the ranges reaches into these locations.
+/// True if one of the ranges overlaps these locations.
 pub(crate) fn reach(ranges: &[(u64, u64)], (first, last): (u64, u64)) -> bool {
     let place = ranges.partition_point(|(_, end)| *end < first);
     ranges.get(place).is_some_and(|(begin, _)| *begin <= last)
 }
 
-/// The same ranges, those that touch each other as one.
+/// The same ranges, with adjacent ones joined.
 pub(crate) fn joined(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut joined: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
     for (first, last) in ranges {

@@ -13,7 +13,7 @@ use crate::format::{BLOCK, Trailer, header};
 use crate::groups::{FENCE_BYTES, Fence, decode_page, page_before};
 use crate::{Cache, ChunkInfo, Error, GroupEntry, Section, catalog};
 
-/// An open segment file. Dropping it closes the file, which may have no name any more by then.
+/// An open segment file. Dropping it closes the file, which may have been unlinked by then.
 pub struct Segment {
     file: Arc<dyn ReadFile>,
     path: PathBuf,
@@ -24,14 +24,16 @@ pub struct Segment {
     sections: Vec<Section>,
 }
 
-/// One read fetches a column of at most so many chunks.
+/// Maximum number of chunks of a column in one read.
 const READ_CHUNKS: usize = 256;
 
 impl Segment {
-    /// Opens a file. `number` names it in the cache, so no two segments of one cache may share theirs, ever.
+    /// Opens a file. `number` identifies it in the cache, so it must be unique among all segments that ever
+    /// use the cache.
     ///
     /// # Errors
-    /// It cannot be read, or header, trailer or catalog are damaged. What else is in it is checked when it is read.
+    /// It cannot be read, or header, trailer or catalog are damaged. Other parts are checked when they are
+    /// read.
     pub fn open(disk: &dyn Disk, path: &Path, number: u64, cache: Arc<Cache>) -> Result<Self, Error> {
         let file = disk.open(path)?;
         let bytes = file.len()?;
@@ -74,12 +76,12 @@ impl Segment {
         Ok(Segment { file, path: path.to_owned(), number, bytes, catalog_offset, cache, sections })
     }
 
-    /// Its number, which names it in the cache.
+    /// Its number, which identifies it in the cache.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -89,35 +91,36 @@ impl Segment {
         self.bytes
     }
 
-    /// What it holds, sorted by document type.
+    /// Contents by document type, sorted.
     pub fn sections(&self) -> &[Section] {
         &self.sections
     }
 
-    /// Bytes of the file as they are, unchecked: to be sent to another node, which checks them.
+    /// Reads raw bytes of the file without checking them: for another node, which checks them.
     ///
     /// # Errors
-    /// They cannot be read, or the file has not so many.
+    /// They cannot be read, or the file is too short.
     pub fn read_raw(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
         Ok(self.file.read_at(offset, &mut [bytes])?)
     }
 
-    /// The lowest timestamp of a version in it.
+    /// Lowest timestamp of a version in it.
     pub fn oldest(&self) -> u64 {
         self.sections.iter().map(|section| section.oldest).min().unwrap_or(u64::MAX)
     }
 
-    /// The highest timestamp of a version in it.
+    /// Highest timestamp of a version in it.
     pub fn newest(&self) -> u64 {
         self.sections.iter().map(|section| section.newest).max().unwrap_or(0)
     }
 
-    /// The number of the section of a document type.
+    /// Index of the section of a document type.
     pub fn section(&self, document_type: &str) -> Option<usize> {
         self.sections.binary_search_by(|section| section.document_type.as_str().cmp(document_type)).ok()
     }
 
-    /// The entry of a group; of documents without a group, which can have several, ask [`Segment::groups`].
+    /// Returns the entry of a group. For documents without a group, which can have several entries, use
+    /// [`Segment::groups`].
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.
@@ -135,8 +138,8 @@ impl Segment {
         Ok(found)
     }
 
-    /// Calls `visit` with the entries of the directory in order, until it returns `false`. The first is the last one that
-    /// begins before `location`, where there is one: documents without a group may reach past it.
+    /// Calls `visit` with the entries of the directory in order, until it returns `false`. The first is the
+    /// last one that begins before `location`, if there is one: documents without a group may extend past it.
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.
@@ -176,7 +179,7 @@ impl Segment {
         Ok(())
     }
 
-    /// What the chunks in `range` hold.
+    /// Contents of the chunks in `range`.
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.
@@ -186,8 +189,8 @@ impl Segment {
         Ok(chunks)
     }
 
-    /// A column of the chunks in `range`, one entry a chunk; `None` where a chunk lacks it. Neighbours are read together; what
-    /// was read stays in the cache.
+    /// Returns a column of the chunks in `range`, one entry per chunk; `None` if a chunk lacks it. Adjacent
+    /// pieces are read together, and stay in the cache.
     ///
     /// # Errors
     /// It cannot be read or is damaged.
@@ -209,8 +212,9 @@ impl Segment {
         Ok(found)
     }
 
-    /// As [`Segment::columns`], of as many of the first chunks as come at once, at least one: those in the cache, or those that one read
-    /// fetches. For columns that are used piece by piece, while they are in the processor's cache.
+    /// Like [`Segment::columns`], for as many of the first chunks as are available at once, at least one:
+    /// those in the cache, or those of one read. For columns that are used piece by piece, while they are in
+    /// the processor's cache.
     ///
     /// # Errors
     /// It cannot be read or is damaged.
@@ -238,7 +242,7 @@ impl Segment {
         Ok(read)
     }
 
-    /// A column of a chunk, if it is in the cache; none inside where the chunk lacks it.
+    /// A column of a chunk, if it is in the cache; the inner `None` means that the chunk lacks it.
     pub(crate) fn cached(&self, section: usize, column: usize, chunk: u32) -> Option<Option<Column>> {
         match self.cache.get(&self.key(section, Part::Column { column: column as u16, chunk })) {
             Some(Entry::Column(column)) => Some(column),
@@ -246,7 +250,7 @@ impl Segment {
         }
     }
 
-    /// As [`Segment::columns`], for work in the background: what others use stays in the cache.
+    /// Like [`Segment::columns`], for background work: it does not displace entries of the cache.
     ///
     /// # Errors
     /// It cannot be read or is damaged.
@@ -262,7 +266,7 @@ impl Segment {
         }
     }
 
-    /// Bytes that all columns of a chunk take.
+    /// Total bytes of all columns of a chunk.
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.
@@ -275,17 +279,17 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Says that these bytes will be read soon.
+    /// Announces that these bytes will be read soon.
     pub(crate) fn will_need(&self, offset: u64, length: u64) {
         self.file.will_need(offset, length);
     }
 
-    /// Fills slices with the bytes at an offset, one after another.
+    /// Fills consecutive slices with the bytes at an offset.
     pub(crate) fn read_into(&self, offset: u64, slices: &mut [&mut [u8]]) -> Result<(), Error> {
         Ok(self.file.read_at(offset, slices)?)
     }
 
-    /// Adds the bytes at an offset to a vector.
+    /// Appends the bytes at an offset to a vector.
     pub(crate) fn read_onto(&self, offset: u64, length: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
         Ok(self.file.read_onto(offset, length, bytes)?)
     }
@@ -352,7 +356,7 @@ impl Segment {
         Ok(page)
     }
 
-    /// Bytes of the file. The length comes from a checked part, so it is no more than the file has.
+    /// Reads bytes of the file. The length comes from a checked part, so it does not exceed the file.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Buffer, Error> {
         if offset.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
             return Err(self.corrupt(offset, "a part lies past the end of the file"));

@@ -5,18 +5,18 @@ use crate::format::BLOCK;
 use crate::groups::{FENCE_BYTES, Fence, decode_page};
 use crate::{Checksums, Error, Segment};
 
-/// What [`Segment::verify`] read.
+/// Amount that [`Segment::verify`] read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Bytes of the file.
     pub bytes: u64,
-    /// Versions of documents.
+    /// Number of document versions.
     pub documents: u64,
 }
 
 impl Segment {
-    /// Reads every byte of the file and compares it with its checksum; also that every byte belongs to a part, and that counts
-    /// agree. Nothing stays in the cache of what is not there already.
+    /// Reads every byte of the file and compares it with its checksum; also checks that every byte belongs to
+    /// a part, and that counts agree. Adds nothing to the cache.
     ///
     /// # Errors
     /// The first damage.
@@ -24,7 +24,7 @@ impl Segment {
         self.verify_with(&Checksums::new(Vec::new()))
     }
 
-    /// As [`Segment::verify`], but columns whose checksums are known are not read.
+    /// Like [`Segment::verify`], but columns with known checksums are not read.
     ///
     /// # Errors
     /// The first damage.
@@ -117,7 +117,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether the parts, one after another, are the file between header and catalog.
+    /// Checks that the consecutive parts are the file between header and catalog.
     fn verify_cover(&self, mut parts: Vec<Range<u64>>) -> Result<(), Error> {
         parts.retain(|part| !part.is_empty());
         parts.sort_unstable_by_key(|part| part.start);

@@ -1,8 +1,8 @@
-//! The answer to a query, for people.
+//! Text form of a query's answer, for people.
 
 use serde_json::Value;
 
-/// Hits and groups as lines, then what was asked for beside them, then how many documents match.
+/// Formats hits and groups as lines, then additional requested data, then the number of matching documents.
 pub fn text(answer: &Value) -> String {
     let root = &answer["root"];
     let mut lines = Vec::new();
@@ -27,7 +27,7 @@ pub fn text(answer: &Value) -> String {
         let times = timing.iter().map(|(name, value)| format!("{name} {:.1} ms", seconds(value) * 1e3));
         lines.push(format!("timing: {}", times.collect::<Vec<_>>().join(", ")));
     }
-    // What was found until an error says nothing of what there is.
+    // The partial count before an error says nothing about the documents.
     if has_results || !failed {
         lines.push(matches(root));
     }
@@ -48,7 +48,7 @@ fn children(value: &Value) -> &[Value] {
     value["children"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// What a language model has said: each piece of it is a hit of its own.
+/// Answer of a language model: each piece of it is a hit of its own.
 fn said(root: &Value) -> String {
     let events = children(root).iter().flat_map(children);
     let pieces =
@@ -56,7 +56,7 @@ fn said(root: &Value) -> String {
     pieces.filter_map(Value::as_str).collect()
 }
 
-/// The hits and groups in `parent`, each hit with its number.
+/// Lists the hits and groups in `parent`, each hit with its number.
 fn list(parent: &Value, depth: usize, lines: &mut Vec<String>) {
     let mut number = 0;
     for child in children(parent) {
@@ -98,7 +98,7 @@ fn group(group: &Value, depth: usize, lines: &mut Vec<String>) {
     list(group, depth + usize::from(!line.is_empty()), lines);
 }
 
-/// A step of a trace: a message, steps inside it, or both.
+/// Formats a step of a trace: a message, nested steps, or both.
 fn traced(step: &Value, depth: usize, lines: &mut Vec<String>) {
     let indent = "  ".repeat(depth);
     if let Some(message) = step.get("message").map(shown) {
@@ -114,7 +114,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Text on one line, not too long, with what was found in it between stars.
+/// Formats text on one line, shortened, with matched words between stars.
 fn shortened(text: &str) -> String {
     let text = text.replace("<hi>", "*").replace("</hi>", "*").replace("<sep />", " … ");
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -180,7 +180,7 @@ mod tests {
         );
     }
 
-    /// How many match is not known then.
+    /// The number of matches is then not known.
     #[test]
     fn an_error_without_results() {
         let root = json!({ "fields": { "totalCount": 0 }, "errors": [{ "message": "late" }] });

@@ -1,4 +1,4 @@
-//! What a node tells of its part in a cluster.
+//! A node's figures about its part in a cluster.
 
 use millrace_cluster::distributor::{OperationView, Progress};
 use millrace_cluster::{ClusterState, NodeKey};
@@ -8,10 +8,10 @@ use millrace_membership::{
     BucketFigures, IdealFigures, Membership, NodeFigures, OperationFigures, PaceFigures, TransferFigures,
 };
 
-/// At most so many operations are told one by one.
+/// Maximum number of operations that are listed individually.
 const OPERATIONS: usize = 20;
 
-/// How the node's data is and moves.
+/// Collects the state of the node's data and its transfers.
 pub fn figures(node: &Node, membership: &Membership, joining: &Joining) -> NodeFigures {
     let status = node.store().status();
     let mut figures = NodeFigures {
@@ -54,7 +54,7 @@ fn add_part(figures: &mut NodeFigures, part: &ContentNode) {
         PaceFigures { bytes_per_second: throttle.speed(), limit: throttle.limit(), bytes: throttle.moved() };
     let mut operations = part.operations();
     figures.operations_count = operations.len() as u64;
-    // Those that are under way, then those that could not be done, then those that wait.
+    // Running operations first, then failed ones, then waiting ones.
     operations.sort_by_key(|operation| match operation.progress {
         Progress::Pending => 2,
         Progress::Delayed => 1,

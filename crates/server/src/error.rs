@@ -1,8 +1,8 @@
-//! What ends a command.
+//! Errors that end a command.
 
 use std::path::PathBuf;
 
-/// Why a command failed.
+/// Errors of commands.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The node cannot be reached, or refuses.
@@ -14,9 +14,9 @@ pub enum Error {
     /// The application given at the start is refused.
     #[error("--app {}: {reason}", path.display())]
     Application {
-        /// The directory.
+        /// Its directory.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// The store's files cannot be listed.
@@ -27,15 +27,15 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The settings file has something in it that is no setting.
+    /// The settings file has an invalid entry.
     #[error("{}: {reason}", path.display())]
     Settings {
         /// The file.
         path: PathBuf,
-        /// Where and what.
+        /// Location and problem.
         reason: String,
     },
     /// A mail archive cannot be read.
@@ -44,7 +44,7 @@ pub enum Error {
     /// A benchmark cannot run.
     #[error(transparent)]
     Bench(#[from] millrace_bench::Error),
-    /// An argument has a value it cannot have.
+    /// An argument has an invalid value.
     #[error("{0}")]
     Argument(String),
     /// The node cannot take part in its cluster.

@@ -1,4 +1,4 @@
-//! What commands read documents from.
+//! Document input of commands.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -8,21 +8,21 @@ use flate2::read::MultiGzDecoder;
 
 use crate::error::Error;
 
-/// How every file that gzip has made begins.
+/// First bytes of every gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// A file or standard input, unpacked where gzip has compressed it.
+/// A file or standard input, decompressed if it is gzip.
 pub struct Input {
-    /// What it is called in messages.
+    /// Name in messages.
     pub name: String,
-    /// How many bytes will be read, where that is known.
+    /// Number of bytes to read, if known.
     pub size: Option<u64>,
-    /// The bytes.
+    /// Content.
     pub stream: Box<dyn Read + Send>,
 }
 
 impl Input {
-    /// A file, or standard input for `-`.
+    /// Opens a file, or standard input for `-`.
     ///
     /// # Errors
     /// It cannot be read.
@@ -43,7 +43,7 @@ impl Input {
     }
 }
 
-/// The bytes as they were before gzip, and whether it was there: the first bytes tell.
+/// Decompresses the bytes if they are gzip, as the first bytes show. Returns true with them if they were.
 fn unpacked(mut bytes: impl Read + Send + 'static) -> io::Result<(Box<dyn Read + Send>, bool)> {
     let mut first = Vec::with_capacity(GZIP.len());
     bytes.by_ref().take(GZIP.len() as u64).read_to_end(&mut first)?;

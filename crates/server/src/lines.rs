@@ -1,4 +1,4 @@
-//! An iterator of lines read as a stream of bytes.
+//! Adapter that reads an iterator of lines as a stream of bytes.
 
 use std::io::{self, Read};
 
@@ -10,7 +10,7 @@ pub struct Lines<I> {
 }
 
 impl<I: Iterator<Item = String>> Lines<I> {
-    /// Nothing is asked of the iterator yet.
+    /// Creates the reader; the iterator is not advanced yet.
     pub fn new(lines: I) -> Self {
         Lines { lines, line: Vec::new(), read: 0 }
     }

@@ -1,4 +1,4 @@
-//! What commands print: for people, or for programs.
+//! Output of commands: for people, or for programs.
 
 use std::io::{self, Write as _};
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use crate::cli::Format;
 use crate::error::Error;
 
-/// Where and how results go.
+/// Destination and format of results.
 pub struct Output {
     format: Format,
 }
 
 impl Output {
-    /// Results in this form.
+    /// Creates an output of this format.
     pub fn new(format: Format) -> Self {
         Output { format }
     }
 
-    /// Whether programs read this.
+    /// True if the output is for programs.
     pub fn is_json(&self) -> bool {
         self.format == Format::Json
     }
@@ -29,7 +29,7 @@ impl Output {
         print_all(format!("{}\n", line.trim_end()).as_bytes());
     }
 
-    /// Says why a command failed.
+    /// Prints the error of a failed command.
     pub fn error(&self, error: &Error) {
         match self.format {
             Format::Json => eprintln!("{}", json!({ "error": error.to_string() })),
@@ -38,7 +38,7 @@ impl Output {
     }
 }
 
-/// Writes to standard output. Whoever reads it may have seen enough and left, which is no error.
+/// Writes to standard output. A reader that has closed the pipe is not an error.
 pub fn print_all(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     if out.write_all(bytes).and_then(|()| out.flush()).is_err() {

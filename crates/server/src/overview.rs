@@ -1,4 +1,4 @@
-//! A cluster as its nodes tell of it.
+//! A cluster as reported by its nodes.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 
-/// How long one node has to tell its figures.
+/// Timeout of one node's figures.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The nodes of a cluster and their states.
+/// Nodes of a cluster and their states.
 pub struct Overview {
-    /// The name of a content cluster, which the nodes can be reached by.
+    /// Name of a content cluster, by which the nodes can be addressed.
     cluster: String,
     version: u64,
     leader: Option<String>,
-    /// Whether the cluster serves; why not.
+    /// Success if the cluster serves, otherwise the reason.
     up: Result<(), String>,
     pub nodes: Vec<NodeView>,
 }
@@ -27,21 +27,21 @@ pub struct Overview {
 /// A node of a cluster.
 pub struct NodeView {
     pub name: String,
-    /// What the cluster state says of it.
+    /// State in the cluster state.
     pub state: String,
-    /// What an operator wishes it to be.
+    /// State that an operator set.
     wished: String,
-    /// Whether it says that it runs.
+    /// True if it reports that it runs.
     runs: bool,
     key: u64,
     reason: String,
     url: Option<String>,
-    /// What it says of itself, once it was asked; or why it does not.
+    /// Its own figures, once queried; or the reason why there are none.
     told: Option<Result<NodeFigures, String>>,
 }
 
 impl Overview {
-    /// Asks any node.
+    /// Reads the cluster from any node.
     pub async fn read(client: &Client) -> Result<Self, Error> {
         let request = Request::new(Method::GET, "/cluster/v2/").parameter("recursive", "true");
         let answer = client.send(request).await?;
@@ -86,7 +86,7 @@ impl Overview {
         })
     }
 
-    /// Where a node's state is set.
+    /// Path at which a node's state is set.
     pub fn path_of(&self, name: &str) -> Result<String, Error> {
         match self.nodes.iter().find(|node| node.name == name) {
             Some(node) => Ok(format!("/cluster/v2/{}/storage/{}", self.cluster, node.key)),
@@ -100,15 +100,15 @@ impl Overview {
         }
     }
 
-    /// Asks every node that serves for its figures.
+    /// Queries every serving node for its figures.
     pub async fn ask_nodes(&mut self) {
         for node in self.nodes.iter_mut().filter(|node| node.serves()) {
             node.told = Some(node.figures().await);
         }
     }
 
-    /// What is left to do until the cluster is up, whoever is expected back is there, and all nodes go by its newest state; or until it is
-    /// in the ideal state.
+    /// Remaining work until the cluster is up, all expected nodes are present, and all of them act by its
+    /// newest state; or until it is in the ideal state.
     pub fn left(&self, ideal: bool) -> Option<String> {
         if let Err(reason) = &self.up {
             return Some(format!("the cluster is down: {reason}"));
@@ -119,7 +119,7 @@ impl Overview {
         })
     }
 
-    /// Which nodes the cluster does without, and which run though they were removed; `None`: all serve.
+    /// Absent nodes, and nodes that run though they were removed; `None`: all serve.
     pub fn away(&self) -> Option<String> {
         let away = self.nodes.iter().filter(|node| !node.serves());
         let told = |node: &NodeView| match (&*node.wished, node.runs) {
@@ -133,7 +133,7 @@ impl Overview {
         (!away.is_empty()).then(|| away.join(", "))
     }
 
-    /// As JSON.
+    /// JSON form.
     pub fn value(&self) -> Value {
         let nodes = self.nodes.iter().map(|node| {
             let figures = node.told.as_ref().map(|told| match told {
@@ -150,13 +150,13 @@ impl Overview {
         })
     }
 
-    /// How many groups the newest state that a node goes by divides.
+    /// Number of groups that are divided by the newest state that a node acts by.
     fn divided_groups(&self) -> u64 {
         let figures = self.nodes.iter().filter_map(|node| node.told.as_ref()?.as_ref().ok());
         figures.max_by_key(|figures| figures.version).map_or(0, |figures| figures.divided_groups)
     }
 
-    /// As a table, and a line for each transfer.
+    /// Table form, with a line for each transfer.
     pub fn text(&self) -> String {
         let leader = self.leader.as_deref().unwrap_or("nobody");
         let divided = match self.divided_groups() {
@@ -179,7 +179,7 @@ impl Overview {
         for node in &self.nodes {
             lines.push(format!("{:widest$}  {:11}  {}", node.name, node.state, node.told()));
             let Some(Ok(figures)) = &node.told else { continue };
-            // Both ends tell of a transfer.
+            // Both ends report a transfer.
             transfers.extend(figures.transfers.iter().filter(|transfer| transfer.to == node.name));
         }
         for transfer in transfers {
@@ -230,7 +230,7 @@ impl NodeView {
         matches!(&*self.state, "up" | "retired")
     }
 
-    /// Asks the node for its figures.
+    /// Queries the node for its figures.
     pub async fn figures(&self) -> Result<NodeFigures, String> {
         let url = self.url.as_deref().ok_or("it has not told where it is")?;
         let client = Client::new(url, Protocol::Http1).map_err(|error| error.to_string())?;
@@ -248,7 +248,7 @@ impl NodeView {
         }
     }
 
-    /// Why a node that does not serve is waited for.
+    /// Reason to wait for a node that does not serve.
     fn expected(&self, ideal: bool) -> Option<String> {
         let name = &self.name;
         match (&*self.state, &*self.wished) {
@@ -281,7 +281,7 @@ impl NodeView {
         None
     }
 
-    /// What it says of itself, for people.
+    /// Its own report, for people.
     fn told(&self) -> String {
         match &self.told {
             Some(Ok(figures)) => {

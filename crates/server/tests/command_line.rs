@@ -1,4 +1,4 @@
-//! The command line against a server: what it prints, and its exit status.
+//! The command line against a server: its output, and its exit status.
 
 mod support;
 
@@ -82,7 +82,7 @@ fn a_feed_names_what_failed_and_goes_on() {
     );
 }
 
-/// The other lines are fed; the rest of a list is not, and that is told.
+/// The other lines are fed; the rest of a list is not, and that is reported.
 #[test]
 fn what_is_no_operation_is_told_by_its_line() {
     let server = Server::with_notes();
@@ -154,7 +154,7 @@ fn errors_name_the_cure() {
     assert!(directory.contains("it is a directory; name the files in it"), "{directory}");
 }
 
-/// Where a node is says nothing to commands that talk to none.
+/// Commands that use no node have no options for its address.
 #[test]
 fn help_has_the_options_that_count() {
     let help = |command: &str| {
@@ -167,14 +167,14 @@ fn help_has_the_options_that_count() {
     }
 }
 
-/// What a command says on standard error; it must fail.
+/// Error message of a command, which must fail.
 fn refusal(server: &Server, arguments: &[&str]) -> String {
     let output = server.millrace(arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Connections are taken, and nothing comes back.
+/// The server accepts connections, and never answers.
 #[test]
 fn no_command_waits_for_ever() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -232,7 +232,7 @@ fn a_feed_may_be_compressed() {
             .expect("memory can be written");
         packer.finish().expect("memory can be written")
     };
-    // Archives one after another are one, as for zcat.
+    // Concatenated archives are one, as for zcat.
     let path = directory.path().join("feed.jsonl.gz");
     std::fs::write(&path, [packed(1), packed(2)].concat()).expect("a file");
     let fed = server.millrace(&["feed", &path.display().to_string()]);
@@ -389,7 +389,7 @@ fn what_cannot_be_deployed_is_named() {
     assert!(message.contains("this is no zip archive") && message.contains("millrace deploy"), "{message}");
 }
 
-/// Neither values of variables nor the flags that they stand for are part of what is to be typed.
+/// Neither values of variables nor the flags that they replace are part of the usage line.
 #[test]
 fn usage_is_the_same_whatever_the_environment() {
     let run = |variables: &[(&str, &str)], arguments: &[&str]| {

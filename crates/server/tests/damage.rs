@@ -1,4 +1,5 @@
-//! A bit flips in a file: those who need it are told which, the others notice nothing, and the doctor finds it.
+//! A bit flips in a file: requests that need the file get its name, the others are not affected, and the
+//! doctor finds it.
 
 mod support;
 
@@ -10,7 +11,7 @@ use support::{Server, poll};
 const GROUPS: usize = 8;
 const DOCUMENTS: usize = 20;
 
-/// A server whose documents lie in segments.
+/// A server whose documents are in segments.
 fn sealed() -> Server {
     let server = Server::with_notes();
     for group in 0..GROUPS {
@@ -34,7 +35,7 @@ fn segments(server: &Server) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("it can be listed").path()).collect()
 }
 
-/// How many documents of a group have its word, or what is said instead.
+/// Number of documents of a group that have its word, or the error.
 fn count(server: &Server, group: usize) -> Result<Value, String> {
     let yql = format!("select * from note where title contains 'only{group}'");
     let (_, answer) =

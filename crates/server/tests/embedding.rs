@@ -1,4 +1,4 @@
-//! Texts become vectors where they are fed and where they are asked for.
+//! Texts become vectors in feeds and in queries.
 
 mod support;
 
@@ -206,7 +206,7 @@ fn what_bits_find_is_ranked_again_by_the_whole_vectors() {
     let hits = answer["root"]["children"].as_array().cloned().unwrap_or_default();
     assert_eq!(hits.len(), NOTES.len(), "{answer}");
     assert_eq!(hits[0]["fields"]["title"], title, "{answer}");
-    // Vectors of length 1, those of documents rounded: the product with one's own is 1.
+    // Vectors of length 1, those of documents rounded: the product of a vector with itself is 1.
     assert!(hits[0]["relevance"].as_f64().is_some_and(|score| (score - 1.0).abs() < 0.01), "{answer}");
 }
 
@@ -231,7 +231,7 @@ fn an_update_embeds_anew() {
 #[test]
 fn a_document_or_query_that_cannot_be_embedded_fails_alone() {
     let server = server();
-    // The model has 64 positions, and the embedder 'loose' lets more through.
+    // The model has 64 positions, and the embedder 'loose' accepts more.
     let long = json!({ "fields": { "risky": "mill ".repeat(100) } }).to_string();
     let (status, answer) = server.call(Method::POST, "/document/v1/n/note/group/ann/9", &long);
     assert_eq!(status, 400, "{answer}");

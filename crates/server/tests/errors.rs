@@ -1,4 +1,4 @@
-//! Every wrong request gets an answer that names what is wrong.
+//! Every invalid request gets an answer that names the problem.
 
 mod support;
 

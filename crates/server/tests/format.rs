@@ -1,8 +1,8 @@
 //! Data directories of earlier formats are read; those of later ones are refused.
 //!
-//! `tests/fixtures/format-1` is a data directory as this format was first written, with every type of value, segments, a tail, a
-//! removal and a dropped group; `expected.json` in it says what was there. `MILLRACE_WRITE_FIXTURE=1` writes it anew, which
-//! is right only for a format that no release has written.
+//! `tests/fixtures/format-1` is a data directory as this format was first written, with every type of value,
+//! segments, a tail, a removal and a dropped group; `expected.json` in it lists the contents.
+//! `MILLRACE_WRITE_FIXTURE=1` writes it again, which is right only for a format that no release has written.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1")
 }
 
-/// Copies a directory; logs without the zeros that they end in.
+/// Copies a directory; logs without their trailing zeros.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a directory");
     for entry in fs::read_dir(from).expect("it can be listed") {
@@ -51,7 +51,7 @@ fn over_a_copy(change: impl Fn(&Path)) -> Server {
     Server::start_in(directory, data_dir, &[])
 }
 
-/// The documents that the fixture has or had.
+/// Documents that the fixture has or had.
 const PATHS: [&str; 7] = [
     "/document/v1/n/thing/group/ann/full",
     "/document/v1/n/thing/group/ann/updated",

@@ -1,4 +1,4 @@
-//! Documents that stop matching the selection of their cluster go by themselves.
+//! Documents that stop matching the selection of their cluster are removed in the background.
 
 mod support;
 
@@ -6,7 +6,7 @@ use hyper::Method;
 use serde_json::json;
 use support::{NOTE, SERVICES, Server, poll};
 
-/// services.xml with garbage collection by this selection.
+/// Content of services.xml with garbage collection by this selection.
 fn services(selection: &str) -> String {
     SERVICES
         .replace("<documents>", "<documents garbage-collection='true' garbage-collection-interval='1'>")

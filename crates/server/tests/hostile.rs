@@ -1,4 +1,4 @@
-//! Ten thousand requests that nobody means well with: each has an answer that says what is wrong, and the server lives on.
+//! Ten thousand hostile requests: each has an answer that names the problem, and the server survives.
 
 mod support;
 
@@ -10,14 +10,14 @@ use millrace_client::{Client, Protocol, Request};
 use millrace_fuzz::Mutator;
 use support::{NOTE, SERVICES, Server};
 
-/// Requests of each kind.
+/// Number of requests of each kind.
 const REQUESTS: u64 = 1250;
-/// Packages to deploy.
+/// Number of packages to deploy.
 const PACKAGES: u64 = 125;
-/// So deep is what would take a stack of any size, if it were followed down.
+/// Nesting depth that would overflow a stack of any size if it were followed by recursion.
 const DEEP: usize = 200_000;
 
-/// The inputs that the fuzzers keep for one of their targets.
+/// Inputs that the fuzzers keep for one of their targets.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let entries = std::fs::read_dir(directory).expect("there is such a corpus");
@@ -26,7 +26,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).expect("an input")).collect()
 }
 
-/// Bytes as a part of a request line.
+/// Encodes bytes as a part of a request line.
 fn encoded(bytes: &[u8]) -> String {
     bytes.iter().take(2000).map(|byte| format!("%{byte:02X}")).collect()
 }

@@ -1,4 +1,4 @@
-//! HTTP as clients speak it: two versions, compression, raw bytes in the request line, limits.
+//! HTTP as clients use it: two versions, compression, raw bytes in the request line, limits.
 
 mod support;
 
@@ -11,7 +11,7 @@ use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use millrace_client::{Protocol, Request};
 use support::{NOTE, SERVICES, Server};
 
-/// Sends bytes as they are, and answers what comes back until the server closes.
+/// Sends bytes unchanged, and returns everything received until the server closes.
 fn raw(server: &Server, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
     // The server may refuse before it has read everything, and close.
@@ -99,7 +99,7 @@ fn status_is_told_in_every_form() {
         let kind = format!("# TYPE millrace_store_cache_{counted}_count counter");
         assert!(text.contains(&kind), "{kind}: {text}");
     }
-    // The port of deployment counts no requests.
+    // The deployment port does not count requests.
     let requests = |health: serde_json::Value| health["metrics"]["values"].as_array().map(Vec::len);
     assert_eq!(requests(server.get("/state/v1/health").1), Some(2));
     assert_eq!(requests(server.config(Method::GET, "/state/v1/health").1), Some(0));

@@ -1,5 +1,6 @@
-//! No request for one group reads, shows or changes another's documents, however their names and locations collide: random puts, updates,
-//! removals, sweeps, queries and visits, each beside a model that has a map for every group.
+//! No request for one group reads, returns or changes another's documents, however their names and locations
+//! collide: random puts, updates, removals, sweeps, queries and visits, each compared with a model that has a
+//! map for every group.
 
 mod support;
 
@@ -11,19 +12,20 @@ use millrace_fuzz::Mutator;
 use serde_json::{Value, json};
 use support::Server;
 
-/// Operations on each of the servers' groups, some of them on all documents of one.
+/// Number of operations on the groups of each server, some of them on all documents of one.
 const OPERATIONS: usize = 1200;
-/// How often all groups are looked at.
+/// Number of checks of all groups.
 const LOOKS: usize = 12;
 
-/// A group, and what it has by the model: stars by name.
+/// A group, and its contents by the model: stars by name.
 struct Known {
     group: Group,
     stars: BTreeMap<String, i64>,
 }
 
-/// Names that are prefixes of each other, look like other groups' keys, or need escapes; and for each name numbers whose documents lie where
-/// its own do: the low 32 bits of a number are those that the digest of the name begins with.
+/// Names that are prefixes of each other, look like other groups' keys, or need escapes; and for each name
+/// numbers whose documents have the same location: the low 32 bits of a number are the first ones of the
+/// digest of the name.
 fn groups() -> Vec<Known> {
     let names = ["a", "aa", "A", "n1", "g=a", "1", "a b", "é", "a,aa"];
     let all = names.into_iter().flat_map(|name| {
@@ -46,7 +48,7 @@ impl Known {
         }
     }
 
-    /// What a query of the group finds, and a visit.
+    /// Results of a query of the group, and of a visit.
     fn seen(&self, server: &Server) -> [BTreeMap<String, i64>; 2] {
         let of_query = match &self.group {
             Group::Number(number) => ("streaming.userid", number.to_string()),
@@ -74,7 +76,7 @@ fn name(group: &Group) -> String {
     }
 }
 
-/// What an id ends with.
+/// Last part of an id.
 fn own_name(id: &Value) -> String {
     let id = id.as_str().expect("a document has an id");
     id.rsplit(':').next().unwrap_or_default().to_owned()

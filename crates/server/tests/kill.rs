@@ -1,6 +1,7 @@
-//! The process is killed at random instants while many write: what was acknowledged is there, and nothing else than was sent.
+//! The process is killed at random instants during concurrent writes: acknowledged writes are there, and
+//! nothing that was not sent.
 //!
-//! `MILLRACE_KILL_ROUNDS` sets how often.
+//! `MILLRACE_KILL_ROUNDS` sets the number of rounds.
 
 mod support;
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 use support::Server;
 use support::writers::{Expected, Writers};
 
-/// Writers side by side.
+/// Number of concurrent writers.
 const WRITERS: usize = 8;
 
 fn rounds() -> u64 {

@@ -1,4 +1,4 @@
-//! Real mail: what is found is what a plain look through the messages finds. Skipped where the messages are not there.
+//! Real mail: queries find the same messages as a plain scan. Skipped if the messages are not installed.
 
 mod support;
 
@@ -10,9 +10,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use support::{Server, write_files};
 
-/// The mailboxes that are fed: the largest.
+/// Number of mailboxes that are fed: the largest.
 const MAILBOXES: usize = 3;
-/// Messages of a mailbox that are fed.
+/// Number of messages of a mailbox that are fed.
 const MESSAGES: usize = 400;
 
 const SERVICES: &str = "<services version='1.0'><container id='default' version='1.0'><search/><document-api/></container>
@@ -26,7 +26,7 @@ const SCHEMA: &str = "schema mail { document mail {
   field date type long { indexing: summary | attribute }
 } fieldset default { fields: words } }";
 
-/// A message, as far as the tests look at it.
+/// The tested parts of a message.
 struct Message {
     mid: String,
     sender: String,
@@ -45,7 +45,7 @@ fn unpacked(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// The largest mailboxes; `None` where there is no real mail.
+/// The largest mailboxes; `None` if there is no real mail.
 fn mailboxes() -> Option<Vec<Mailbox>> {
     let directory = std::env::var_os("MILLRACE_MAIL").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/mail"),
@@ -83,7 +83,7 @@ impl Message {
         }
     }
 
-    /// Whether a word stands in the body, between characters that are no letters and no digits.
+    /// True if a word is in the body, between characters that are neither letters nor digits.
     fn has_word(&self, word: &str) -> bool {
         self.words.to_lowercase().split(|c: char| !c.is_alphanumeric()).any(|found| found == word)
     }

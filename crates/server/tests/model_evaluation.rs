@@ -1,4 +1,4 @@
-//! Models of a package, asked by themselves.
+//! Models of a package, evaluated by themselves.
 
 mod support;
 
@@ -19,7 +19,7 @@ const LIGHTGBM: &str = r#"{"feature_names":["size","kind"],"pandas_categorical":
   {"tree_structure":{"split_feature":1,"threshold":"0||2","decision_type":"==",
     "left_child":{"leaf_value":40},"right_child":{"leaf_value":0}}}]}"#;
 
-/// Deploys a package with these models, and others that are none.
+/// Deploys a package with these models, and with invalid ones.
 fn deploy(server: &Server, container: &str, more: &[(&str, &str)]) -> (u16, Value) {
     onnxruntime();
     let schema = "schema note { document note { field a type string { indexing: index } } }";

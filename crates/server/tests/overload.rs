@@ -1,4 +1,4 @@
-//! More requests than there is room for, and a stop while requests are under way.
+//! More requests than there is room for, and a stop while requests are in progress.
 
 mod support;
 
@@ -61,7 +61,7 @@ fn a_request_that_is_under_way_when_the_server_stops_is_answered() {
     );
     stream.write_all(head.as_bytes()).expect("sent");
     stream.write_all(&body.as_bytes()[..10]).expect("sent");
-    // The server has begun to read by the time it answers somebody else.
+    // The server has begun to read by the time it answers another request.
     assert_eq!(server.get("/state/v1/health").0, 200);
     server.ask_to_stop();
     support::poll("the port closes", || TcpStream::connect(("127.0.0.1", server.port())).is_err());

@@ -1,4 +1,4 @@
-//! ONNX models in rank profiles: what a package names is checked, run over hits, and shown.
+//! ONNX models in rank profiles: models of a package are checked, run over hits, and shown.
 
 mod support;
 

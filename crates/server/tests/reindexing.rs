@@ -1,4 +1,5 @@
-//! Stored documents are run through changed indexing statements, in the background, and on over a restart.
+//! Stored documents are processed again by changed indexing statements, in the background, and across a
+//! restart.
 
 mod support;
 
@@ -9,7 +10,7 @@ use support::{NOTE, SERVICES, Server, poll};
 const APPLICATION: &str =
     "/application/v2/tenant/default/application/default/environment/default/region/default/instance/default";
 
-/// The test schema with a field that indexing statements make.
+/// The test schema with a field that indexing statements compute.
 fn with_shout() -> String {
     NOTE.replace(
         "fieldset default",
@@ -34,7 +35,7 @@ fn reindex(server: &Server, method: Method, parameters: &str) -> (u16, String) {
     (code, answer["message"].as_str().unwrap_or("").to_owned())
 }
 
-/// How many of ann's documents have the word in the field that the statements make.
+/// Number of ann's documents that have the word in the computed field.
 fn made(server: &Server) -> Value {
     let query = [
         ("yql", "select * from note where shout contains 'again'"),

@@ -1,4 +1,4 @@
-//! What was acknowledged is there after a restart, and after a crash.
+//! Acknowledged writes are there after a restart, and after a crash.
 
 mod support;
 

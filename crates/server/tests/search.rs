@@ -1,4 +1,4 @@
-//! Documents that were fed are found, by the group they are in, at once.
+//! Fed documents are found, by their group, at once.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! TLS on both ports, with certificates that are made for the tests and last a century.
+//! TLS on both ports, with certificates that are made for the tests and are valid for a century.
 
 mod support;
 
@@ -53,7 +53,7 @@ fn both_ports_speak_tls() {
     assert!(!plain.status.success() && error.contains("does it speak TLS (https://)?"), "{error}");
 }
 
-/// As `openssl req -x509` makes them: signed by itself, and an authority's.
+/// A certificate as `openssl req -x509` makes it: self-signed, and an authority's.
 #[test]
 fn a_certificate_that_is_its_own_authority() {
     let own = fixture("self.pem");
@@ -71,7 +71,7 @@ fn a_certificate_that_is_its_own_authority() {
     };
     let reached = status(&own, "https://localhost");
     assert!(reached.contains("no application is deployed"), "{reached}");
-    // Neither for another host, nor where another certificate is trusted.
+    // Neither for another host, nor if another certificate is trusted.
     let elsewhere = status(&own, "https://127.0.0.1");
     assert!(elsewhere.contains("127.0.0.1") && elsewhere.contains("not valid for name"), "{elsewhere}");
     let stranger = status(&fixture("authority.pem"), "https://localhost");

@@ -1,4 +1,4 @@
-//! Visiting gives every document once, in pages, slices and streams.
+//! Visiting returns every document once, in pages, slices and streams.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! `millrace-sim [SEED [COUNT]]`: one seed with all that happens in it, or many, of which those that go wrong are named.
+//! `millrace-sim [SEED [COUNT]]`: runs one seed and prints all its events, or many seeds and lists the
+//! failing ones.
 
 use std::process::ExitCode;
 

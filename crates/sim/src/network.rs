@@ -5,28 +5,28 @@ use millrace_cluster::NodeKey;
 
 use crate::random::Random;
 
-/// A place that messages come from and go to: a node, or coordination.
+/// Endpoint of messages: a node, or coordination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Node(NodeKey),
     Coordination,
 }
 
-/// What becomes of messages on their way.
+/// Network with faults.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
-    /// From, to: nothing comes through.
+    /// Blocked directions, as sender and receiver.
     blocked: BTreeSet<(Place, Place)>,
-    /// Of a thousand messages so many are lost,
+    /// Lost messages, per thousand.
     pub loss: u64,
-    /// so many come twice,
+    /// Duplicated messages, per thousand.
     pub doubled: u64,
-    /// and so many come very late.
+    /// Long delayed messages, per thousand.
     pub delayed: u64,
 }
 
 impl Network {
-    /// When a message arrives, once for each time that it does, as delays from now.
+    /// Arrival times of a message, as delays from now: none if it is lost, several if it is duplicated.
     pub fn carry(&self, from: Place, to: Place, random: &mut Random) -> Vec<Duration> {
         if from == to {
             return vec![random.micros(1, 20)];
@@ -52,7 +52,7 @@ impl Network {
         }
     }
 
-    /// Nothing between the two sides, in either direction.
+    /// Blocks all messages between the two sides, in both directions.
     pub fn split(&mut self, side: &[Place], other: &[Place]) {
         for a in side {
             for b in other {

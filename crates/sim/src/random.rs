@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// Numbers that look random and are the same for the same seed, on every machine (splitmix64).
+/// Pseudo-random numbers that are the same for the same seed, on every machine (splitmix64).
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -17,12 +17,12 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    /// A number below `bound`; 0 where that is 0.
+    /// A number below `bound`; 0 if that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True in so many of a thousand cases.
+    /// True in `chance` of a thousand cases.
     pub fn permille(&mut self, chance: u64) -> bool {
         self.below(1000) < chance
     }

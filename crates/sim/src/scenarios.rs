@@ -10,10 +10,10 @@ use crate::network::Place;
 use crate::world::World;
 use crate::{Options, Outcome, ask, end, rest};
 
-/// A majority is cut off from coordination, and from many who join at that moment, while clients write on both sides. By the state that it
-/// knows, it could go on without the others.
+/// A majority is cut off from coordination, and from many nodes that join at that moment, while clients write
+/// on both sides. By the state that it knows, it could continue without the others.
 ///
-/// The outcome is wrong if both sides did.
+/// The outcome is wrong if both sides continued.
 pub fn joined_while_a_majority_is_cut_off(seed: u64) -> Outcome {
     let options = Options { nodes: 3, redundancy: Some(2), trace: true, ..Options::default() };
     let mut world = World::new(seed, options);
@@ -31,10 +31,11 @@ pub fn joined_while_a_majority_is_cut_off(seed: u64) -> Outcome {
     end(world, healed_in)
 }
 
-/// A majority is cut off from coordination and goes on by votes; then one of its nodes ends, and an operator says so, while clients write on both
-/// sides. What it has voted for a moment before still counts for those that are left.
+/// A majority is cut off from coordination and continues by votes; then one of its nodes ends, and an
+/// operator reports it, while clients write on both sides. Its vote of a moment before still counts for the
+/// remaining nodes.
 ///
-/// The outcome is wrong if both sides went on.
+/// The outcome is wrong if both sides continued.
 pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> Outcome {
     let options = Options { nodes: 4, redundancy: Some(2), trace: true, ..Options::default() };
     let mut world = World::new(seed, options);
@@ -50,9 +51,10 @@ pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> Outcome {
     end(world, healed_in)
 }
 
-/// A node joins while another is away since long, and a third starts again a little later.
+/// A node joins while another has been absent for long, and a third restarts a little later.
 ///
-/// The outcome is wrong if either has to wait for the one that is away before it takes writes: nobody can think any more that it serves.
+/// The outcome is wrong if either has to wait for the absent node before it accepts writes: no node can
+/// assume any more that it serves.
 pub fn joined_while_one_is_away(seed: u64) -> Outcome {
     let options = Options { nodes: 4, bits: 5, redundancy: Some(2), trace: true, ..Options::default() };
     let mut world = World::new(seed, options);
@@ -74,7 +76,8 @@ pub fn joined_while_one_is_away(seed: u64) -> Outcome {
     end(world, healed_in)
 }
 
-/// Checks that a node which has just started knows within three seconds what all others have of its buckets.
+/// Checks that a node which has just started knows within three seconds the contents of its buckets on all
+/// others.
 fn takes_part_soon(world: &mut World, key: NodeKey) {
     busy(world, Duration::from_secs(3));
     let now = world.now;
@@ -97,7 +100,7 @@ fn takes_part_soon(world: &mut World, key: NodeKey) {
     world.wrong.get_or_insert(wrong);
 }
 
-/// Clients ask much for so long.
+/// Clients send many requests for this time.
 fn busy(world: &mut World, time: Duration) {
     let end = world.now + time;
     while world.now < end {
@@ -109,8 +112,8 @@ fn busy(world: &mut World, time: Duration) {
     }
 }
 
-/// Several replicas of one bucket have no document in common, and each has more than goes in one part of a transfer. Their nodes are retired
-/// at once. No document may be lost on the way to other nodes.
+/// Several replicas of one bucket have no document in common, and each is larger than one part of a transfer.
+/// Their nodes are retired at once. No document may be lost on the way to other nodes.
 ///
 /// The outcome is wrong if one is, or if the retired nodes keep something.
 pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Outcome {
@@ -141,7 +144,7 @@ pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Out
     for source in 0..sources {
         world.wish(NodeKey(source), Wish::Retired);
     }
-    // While it is under way, one of them is away for a while.
+    // During the transfer, one of them is absent for a while.
     let pause = world.random.micros(0, 2_000_000);
     world.pass(pause);
     world.crash(NodeKey(0));

@@ -1,4 +1,4 @@
-//! The old wound: several replicas that have nothing in common, all on nodes that go.
+//! Several replicas without common documents, all on nodes that are retired.
 
 use millrace_sim::disjoint_retired_replicas;
 

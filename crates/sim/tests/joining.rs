@@ -1,4 +1,4 @@
-//! Who joins or starts again while another node is away takes part at once.
+//! A node that joins or restarts while another is absent takes part at once.
 
 use millrace_sim::joined_while_one_is_away;
 

@@ -1,4 +1,5 @@
-//! A majority that is cut off goes on by the state that it knows: so the others must not, whatever is done to make it look like a minority.
+//! A majority that is cut off continues by the state that it knows: so the others must not, even if it is
+//! made to look like a minority.
 
 use millrace_sim::{Outcome, joined_while_a_majority_is_cut_off, set_down_while_a_majority_is_cut_off};
 

@@ -1,4 +1,4 @@
-//! Whatever goes wrong, what was promised holds.
+//! Guarantees hold under all faults of many seeds.
 
 use millrace_sim::{Options, run};
 

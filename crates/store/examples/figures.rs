@@ -1,6 +1,7 @@
-//! Figures of the store alone: `cargo run --release -p millrace-store --example figures [documents] [groups]`.
+//! Performance figures of the store alone:
+//! `cargo run --release -p millrace-store --example figures [documents] [groups]`.
 //!
-//! Each line is one figure. The directory is temporary, in the file system that `TMPDIR` names.
+//! Each line is one figure. The directory is temporary, in the file system of `TMPDIR`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl Figures {
     }
 }
 
-/// As many writers as given, each waiting for its answer before it writes again.
+/// Runs `count` writers, each of which waits for its answer before it writes again.
 fn writers(figures: &Figures, store: &Store, count: usize) -> Result<(), Box<dyn std::error::Error>> {
     let end = Instant::now() + Duration::from_secs(3);
     let mut latencies: Vec<Duration> = std::thread::scope(|scope| {
@@ -110,7 +111,7 @@ fn writers(figures: &Figures, store: &Store, count: usize) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// Syncs of a bare file, for comparison.
+/// Measures syncs of a bare file, for comparison.
 fn bare_syncs(directory: &Path) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut file = std::fs::File::create(directory.join("bare"))?;
@@ -159,7 +160,7 @@ fn fill(
     Ok(())
 }
 
-/// A view of a group, and a pass over one of its columns.
+/// Measures a view of a group, and a pass over one of its columns.
 fn scan(store: &Store, group: &str, field: &str, stage: &str) -> Result<(), Box<dyn std::error::Error>> {
     let scope = ViewScope::Groups(vec![Group::Name(group.to_owned())]);
     let key = ColumnKey { field: field.to_owned(), form: Form::Value };

@@ -1,28 +1,29 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Parts of a doubling that are told apart.
+/// Number of steps within a doubling.
 const PARTS: u32 = 8;
-/// Times of up to 2^40 ns, a quarter of an hour; longer ones count as that.
+/// Number of counters: durations of up to 2^40 ns, about a quarter of an hour; longer ones count as that.
 const PLACES: usize = 40 * PARTS as usize;
 
-/// Counts times as they are measured, each at a place of a logarithmic scale.
+/// Counter of measured durations, on a logarithmic scale.
 pub(crate) struct Clocked {
     counts: [AtomicU64; PLACES],
 }
 
-/// How often a step took how long, to within an eighth.
+/// Histogram of a step's durations, exact to one eighth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Times {
     counts: Vec<u64>,
 }
 
-/// How long writes took in the store since it was opened: see [`crate::Store::write_times`].
+/// Durations of writes in the store since it was opened: see [`crate::Store::write_times`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteTimes {
-    /// From being taken on until the commit that has the write begins: mostly, what is left of the commit before.
+    /// Time from acceptance until the commit that has the write begins: mostly the rest of the previous
+    /// commit.
     pub waited: Times,
-    /// The commit: appending to the log, syncing it, and adding to the rows in memory.
+    /// Time of the commit: appending to the log, syncing it, and adding to the rows in memory.
     pub committed: Times,
 }
 
@@ -33,25 +34,25 @@ impl Default for Clocked {
 }
 
 impl Clocked {
-    /// One more.
+    /// Counts one duration.
     pub fn add(&self, time: Duration) {
         self.counts[place(time)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was counted.
+    /// Returns the counts.
     pub fn times(&self) -> Times {
         Times { counts: self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect() }
     }
 }
 
 impl Times {
-    /// Those that came after `earlier` was taken.
+    /// Counts added after `earlier` was taken.
     pub fn since(&self, earlier: &Times) -> Times {
         let counts = self.counts.iter().zip(&earlier.counts);
         Times { counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect() }
     }
 
-    /// The time that this share of them (0 to 1) does not exceed; zero where there are none.
+    /// Duration that this share of the counts (0 to 1) does not exceed; zero if there are none.
     pub fn quantile(&self, share: f64) -> Duration {
         let all: u64 = self.counts.iter().sum();
         let wanted = (all as f64 * share.clamp(0.0, 1.0)).ceil() as u64;
@@ -64,7 +65,7 @@ impl Times {
     }
 }
 
-/// Where a time is counted: by its highest bit, and the three after that.
+/// Index of a duration: its highest bit, and the three after that.
 fn place(time: Duration) -> usize {
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(u64::from(PARTS));
     let doubling = ns.ilog2();
@@ -72,7 +73,7 @@ fn place(time: Duration) -> usize {
     ((doubling * PARTS + part) as usize).min(PLACES - 1)
 }
 
-/// The longest time that is counted at a place.
+/// Longest duration at an index.
 fn end(place: usize) -> Duration {
     let (doubling, part) = (place as u32 / PARTS, place as u64 % u64::from(PARTS));
     Duration::from_nanos(((u64::from(PARTS) + part + 1) << doubling) >> PARTS.ilog2())

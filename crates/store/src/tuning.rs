@@ -3,24 +3,26 @@ use std::time::Duration;
 /// Limits of a store that can change while it is open: see [`crate::Store::set_tuning`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuning {
-    /// A bucket of more bytes is split. Default: 256 MB.
+    /// Number of bytes above which a bucket is split. Default: 256 MB.
     pub split_bytes: u64,
-    /// A bucket of more documents is split. Default: 524,288.
+    /// Number of documents above which a bucket is split. Default: 524,288.
     pub split_documents: u64,
-    /// A bucket that uses fewer bits is split, whatever is in it; at most [`Tuning::SPLIT_BITS_MAX`] count. Default: 0.
+    /// Number of bits below which a bucket is split, regardless of its contents; at most
+    /// [`Tuning::SPLIT_BITS_MAX`]. Default: 0.
     pub split_bits: u8,
-    /// How long a removal is remembered. Default: two weeks.
+    /// Time for which a removal is remembered. Default: two weeks.
     pub tombstone_retention: Duration,
-    /// How often segments are looked through for removals that need not be remembered any more. Default: a hundredth of two weeks.
+    /// Interval at which segments are searched for removals that need not be remembered any more. Default: a
+    /// hundredth of two weeks.
     pub prune_interval: Duration,
-    /// The share of the disk that may be in use before writes other than removes are refused; the store's reserve counts as well.
-    /// Default: 1, all of it.
+    /// Share of the disk in use above which writes other than removes are refused; the store's reserve counts
+    /// as used. Default: 1, all of it.
     pub disk_used_max: f64,
 }
 
 impl Tuning {
-    /// Every bucket stands in the manifest, which is written anew with each change: no more buckets than so many bits make are
-    /// there without documents that need them.
+    /// Maximum of [`Tuning::split_bits`]. Every bucket is listed in the manifest, which is rewritten with
+    /// each change; this limits the number of buckets that exist without documents that need them.
     pub const SPLIT_BITS_MAX: u8 = 12;
 }
 

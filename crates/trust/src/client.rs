@@ -7,20 +7,20 @@ use crate::Error;
 use crate::files;
 use crate::words::in_words;
 
-/// How a service other than a node is trusted, as PEM.
+/// Certificates for connections to a service other than a node, as PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceFiles {
-    /// The certificate of the authority that has signed the service's.
+    /// Certificate of the authority that has signed the service's.
     pub authority: PathBuf,
-    /// The certificate to be shown to the service, and its key.
+    /// Client certificate for the service, and its key.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
 impl ServiceFiles {
-    /// Reads them.
+    /// Reads the files.
     ///
     /// # Errors
-    /// A file cannot be read or has something else in it; the key belongs to another certificate.
+    /// A file cannot be read or has other contents, or the key belongs to another certificate.
     pub fn load(&self) -> Result<ClientConfig, Error> {
         let mut authorities = RootCertStore::empty();
         for certificate in files::certificates(&self.authority, &files::read(&self.authority)?)? {

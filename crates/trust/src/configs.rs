@@ -10,9 +10,9 @@ use crate::files::Contents;
 use crate::words::{in_words, of_certificate};
 use crate::{Error, Purpose, TrustFiles};
 
-/// What is made of the files: how this node makes connections, and how it takes them.
+/// TLS configurations from the files: for outgoing and for incoming connections of this node.
 ///
-/// Sessions are never resumed: a certificate is looked at whenever a connection is made.
+/// Sessions are never resumed: a certificate is checked for every connection.
 pub(crate) struct Configs {
     pub(crate) server: Arc<ServerConfig>,
     peer: Arc<ClientConfig>,
@@ -20,7 +20,7 @@ pub(crate) struct Configs {
 }
 
 impl Configs {
-    /// Checks that others will take the node's own certificate for `host`.
+    /// Creates the configurations. Checks that others will accept the node's own certificate for `host`.
     pub(crate) fn new(files: &TrustFiles, contents: &Contents, host: &str) -> Result<Self, Error> {
         let no_authority = |reason: String| Error::File {
             file: files.authority.clone(),
@@ -78,7 +78,7 @@ impl Configs {
     }
 }
 
-/// Whether a node's certificate will be taken, in both of its parts.
+/// Checks that a node's certificate will be accepted, both as server and as client.
 fn check(
     own: &[CertificateDer<'_>],
     host: &str,
@@ -104,7 +104,7 @@ fn own_words(error: &rustls::Error) -> String {
     }
 }
 
-/// A host as it stands in certificates: a name, or an address, which may be in brackets.
+/// Parses a host for certificates: a name, or an address, which may be in brackets.
 pub(crate) fn name_of(host: &str) -> Result<ServerName<'static>, String> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(bare.to_owned())

@@ -1,42 +1,42 @@
 use std::path::PathBuf;
 
-/// Why nodes do not trust each other.
+/// Errors of trust between nodes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file is not what it should be.
+    /// A file has invalid contents.
     #[error("{}: {reason}", file.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
-    /// The node's own certificate would be turned away by the others.
+    /// The other nodes would refuse this node's own certificate.
     #[error(
         "{}: {reason}; it must be signed by the authority, be valid now, and be for '{host}', by which others reach this node, both as server and as client",
         certificate.display()
     )]
     Own {
-        /// The certificate.
+        /// Path of the certificate.
         certificate: PathBuf,
-        /// The host that the node tells others.
+        /// Host that the node announces.
         host: String,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
-    /// Two nodes do not take each other's certificates.
+    /// One of two nodes refuses the other's certificate.
     #[error(
         "{reason}; nodes take certificates of their common authority alone, which are valid now and for the host by which a node is reached"
     )]
     Refused {
-        /// What is wrong, in the words of the side that found it.
+        /// Reason, in the words of the side that found it.
         reason: String,
     },
-    /// The other side does not speak TLS, or hung up before it had said why.
+    /// The other side does not speak TLS, or closed the connection without a reason.
     #[error("{reason}; is it a node of this cluster, with certificates as this one? its log says more")]
     NoTls {
-        /// What came instead.
+        /// Received data or failure.
         reason: String,
     },
 }

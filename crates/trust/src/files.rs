@@ -5,18 +5,19 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::Error;
 
-/// Where the certificates of a node lie, as PEM.
+/// Files with the certificates of a node, as PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustFiles {
-    /// The certificate of the authority that signs those of all nodes, and of nobody else; several while one takes the place of another.
+    /// Certificate of the authority that signs those of all nodes, and no others; several during a change of
+    /// authorities.
     pub authority: PathBuf,
     /// The node's own certificate: for the host by which others reach it, as server and as client.
     pub certificate: PathBuf,
-    /// The key of the node's certificate.
+    /// Key of the node's certificate.
     pub key: PathBuf,
 }
 
-/// What is in the files.
+/// Contents of the files.
 #[derive(PartialEq)]
 pub(crate) struct Contents {
     authority: Vec<u8>,
@@ -78,7 +79,7 @@ pub(crate) fn key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, Err
     })
 }
 
-/// What a server shows its clients: the certificates in one file, and their key in another.
+/// Reads a server's certificate for its clients: the chain in one file, and the key in another.
 ///
 /// # Errors
 /// [`Error::File`].

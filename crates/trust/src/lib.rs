@@ -1,12 +1,14 @@
-//! Connections between the nodes of a cluster whose certificates both sides check: what [`Trust`] connects is encrypted, and each end is a node
-//! whose certificate the cluster's own authority has signed.
+//! Connections between the nodes of a cluster with mutual authentication: a connection by [`Trust`] is
+//! encrypted, and each end is a node whose certificate the cluster's own authority has signed.
 //!
-//! A node has one port for others. What a connection is for is said in the handshake ([`Purpose`]), and whoever takes it looks there. A
-//! connection can go on waiting for a runtime or by blocking a thread ([`blocking`]).
+//! A node has one port for others. The handshake contains the purpose of a connection ([`Purpose`]), where
+//! the accepting side reads it. A connection can be used by a runtime or by a blocking thread ([`blocking`]).
 //!
-//! Certificates are renewed while connections live: [`Trust::renew`] reads the files again, and the next connection goes by what is new.
-//! What is said over a connection is none of this crate's matter. [`ServiceFiles`] is how a node trusts what is no node: etcd;
-//! [`certificate_and_key`] reads what a node shows its clients, [`by_system`] is how these trust it, and [`in_words`] says what is wrong with either.
+//! Certificates are renewed while connections live: [`Trust::renew`] reads the files again, and the next
+//! connection uses the new ones. The contents of connections are the concern of other crates.
+//! [`ServiceFiles`] is for connections to a service that is not a node: etcd; [`certificate_and_key`] reads a
+//! node's certificate for its clients, [`by_system`] is how these verify it, and [`in_words`] describes the
+//! problem of either.
 
 mod client;
 mod configs;
@@ -33,31 +35,31 @@ pub use files::{TrustFiles, certificate_and_key};
 pub use system::by_system;
 pub use words::in_words;
 
-/// How long the other side may take for its part of a handshake.
+/// Timeout of the other side's part of a handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An encrypted connection, its other end a node of the cluster.
+/// An encrypted connection to another node of the cluster.
 pub type Connection = TlsStream<TcpStream>;
 
-/// The same for a thread that blocks.
+/// An encrypted connection for a blocking thread.
 pub type Blocking = Box<dyn ReadWrite>;
 
-/// Bytes in and out.
+/// Input and output of bytes.
 pub trait ReadWrite: Read + Write + Send {}
 
 impl<S: Read + Write + Send> ReadWrite for S {}
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// What nodes say to each other.
+    /// Messages between nodes.
     Peer,
-    /// HTTP/2: requests of clients that are handed on.
+    /// Forwarded requests of clients, as HTTP/2.
     Http,
 }
 
 impl Purpose {
-    /// What it is called in handshakes.
+    /// Name in handshakes.
     fn name(self) -> &'static [u8] {
         match self {
             Purpose::Peer => b"millrace-peer",
@@ -83,18 +85,19 @@ impl Trust {
     /// Reads the files of the node that others reach by `host`.
     ///
     /// # Errors
-    /// A file cannot be read or has something else in it; others would not take the certificate; the key belongs to another.
+    /// A file cannot be read or has other contents; others would not accept the certificate; the key belongs
+    /// to another certificate.
     pub fn load(files: TrustFiles, host: &str) -> Result<Self, Error> {
         let contents = files.read()?;
         let configs = Configs::new(&files, &contents, host)?;
         Ok(Trust { files, host: host.to_owned(), current: Mutex::new((contents, Arc::new(configs))) })
     }
 
-    /// Reads the files again. Where they have changed, connections that are made from now on go by them; those that there are stay.
-    /// Answers whether they have.
+    /// Reads the files again. If they have changed, new connections use them; existing ones stay. Returns
+    /// true if they have changed.
     ///
     /// # Errors
-    /// As [`Trust::load`]; everything stays as it was.
+    /// Those of [`Trust::load`]; nothing is changed then.
     pub fn renew(&self) -> Result<bool, Error> {
         let contents = self.files.read()?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,8 +116,8 @@ impl Trust {
     /// Connects to the node at `address` (`host:port`).
     ///
     /// # Errors
-    /// The node cannot be reached; [`Error`] where the two do not trust each other. That this node's certificate is not taken
-    /// shows only when something is read.
+    /// The node cannot be reached; [`Error`] if the two do not trust each other. A refusal of this node's
+    /// certificate shows up only with the first read.
     pub async fn connect(&self, address: &str, purpose: Purpose) -> io::Result<Connection> {
         let name = name_of(host_of(address)).map_err(io::Error::other)?;
         let connector = TlsConnector::from(self.configs().client(purpose));
@@ -124,11 +127,11 @@ impl Trust {
         Ok(connected.map_err(|_| io::ErrorKind::TimedOut)?.map_err(explained_handshake)?.into())
     }
 
-    /// The same for the peer protocol over a connection that has been made to `address`, on a thread that blocks. How long it waits is up
-    /// to the timeouts of the connection.
+    /// Like [`Trust::connect`], for the peer protocol over an existing connection to `address`, on a blocking
+    /// thread. The timeouts of the connection apply.
     ///
     /// # Errors
-    /// As [`Trust::connect`].
+    /// Those of [`Trust::connect`].
     pub fn connect_over(&self, mut stream: std::net::TcpStream, address: &str) -> io::Result<Blocking> {
         let name = name_of(host_of(address)).map_err(io::Error::other)?;
         let config = self.configs().client(Purpose::Peer);
@@ -139,10 +142,11 @@ impl Trust {
         Ok(Box::new(StreamOwned::new(connection, stream)))
     }
 
-    /// Takes a connection that another node has made, and says what it is for.
+    /// Accepts a connection of another node, and returns its purpose.
     ///
     /// # Errors
-    /// [`Error`]: it shows no certificate that can be trusted, or does not speak TLS. It takes too long, or wants something unknown.
+    /// [`Error`]: it has no certificate that can be trusted, or does not speak TLS. It takes too long, or has
+    /// an unknown purpose.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<(Purpose, Connection)> {
         stream.set_nodelay(true)?;
         let acceptor = TlsAcceptor::from(Arc::clone(&self.configs().server));
@@ -156,7 +160,7 @@ impl Trust {
     }
 }
 
-/// A connection goes on by blocking threads; a write that takes longer than `silence` fails.
+/// Converts a connection for blocking threads; a write that takes longer than `silence` fails.
 ///
 /// # Errors
 /// The system refuses it.
@@ -179,12 +183,12 @@ pub fn blocking(connection: Connection, silence: Duration) -> io::Result<Blockin
     })
 }
 
-/// Whether a connection failed for want of trust, which does not mend by itself.
+/// True if a connection failed for lack of trust, which does not resolve by itself.
 pub fn is_of_trust(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Error>()) || rustls_error(error).is_some()
 }
 
-/// What a failed read means: that the other node does not take this one's certificate shows with the first.
+/// Explains a failed read: the other node's refusal of this one's certificate shows up with the first.
 pub fn explained(error: io::Error) -> io::Error {
     match rustls_error(&error) {
         Some(
@@ -196,7 +200,7 @@ pub fn explained(error: io::Error) -> io::Error {
     }
 }
 
-/// What a failed handshake means.
+/// Explains a failed handshake.
 fn explained_handshake(error: io::Error) -> io::Error {
     let error = explained(error);
     match rustls_error(&error).is_some() || error.kind() == io::ErrorKind::UnexpectedEof {

@@ -8,11 +8,12 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 
 use crate::words::is_authority;
 
-/// Trusts whom the system trusts; with `SSL_CERT_FILE` in the environment, the certificates in that file instead. A server that shows
-/// one of these itself is trusted too, though it is an authority's, as those are that `openssl req -x509` makes.
+/// Creates a configuration that trusts the system's authorities; with `SSL_CERT_FILE` in the environment, the
+/// certificates in that file instead. A server that presents one of these itself is trusted too, though it is
+/// an authority's, like those that `openssl req -x509` makes.
 ///
 /// # Errors
-/// In words: there are no certificates to trust.
+/// A text: there are no certificates to trust.
 pub fn by_system() -> Result<ClientConfig, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -31,7 +32,7 @@ pub fn by_system() -> Result<ClientConfig, String> {
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
-/// Takes what is signed by one of the certificates, and these themselves.
+/// Verifier that accepts certificates signed by one of these, and these themselves.
 #[derive(Debug)]
 struct Given {
     chains: Arc<WebPkiServerVerifier>,
@@ -48,7 +49,7 @@ impl ServerCertVerifier for Given {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match self.chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // That it is valid now was seen before that it is an authority's; whose it is, was not.
+            // The validity period was checked before the kind of certificate; the name was not.
             Err(error) if is_authority(&error) && self.certificates.contains(end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())

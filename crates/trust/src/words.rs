@@ -1,6 +1,6 @@
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// What is wrong between two sides of TLS, and what to do about it: in words, where those of the library are names of its own.
+/// Description of a TLS error and its remedy, in place of the library's internal names.
 pub fn in_words(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(reason) => format!("invalid peer certificate: {}", of_certificate(reason)),
@@ -21,15 +21,15 @@ pub fn in_words(error: &Error) -> String {
     }
 }
 
-/// Whether a certificate is refused for being an authority's.
+/// True if a certificate is refused because it is an authority's.
 pub(crate) fn is_authority(error: &Error) -> bool {
-    // The library has no name of its own for it.
+    // The library has no variant for it.
     matches!(error, Error::InvalidCertificate(CertificateError::Other(other)) if format!("{other:?}").contains(AUTHORITY))
 }
 
 const AUTHORITY: &str = "CaUsedAsEndEntity";
 
-/// The same of a certificate alone.
+/// Description of an error of a certificate alone.
 pub(crate) fn of_certificate(error: &CertificateError) -> String {
     use CertificateError as Is;
     match error {

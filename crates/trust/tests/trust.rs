@@ -1,4 +1,4 @@
-//! Nodes with certificates of one authority speak to each other; nobody else does.
+//! Nodes with certificates of one authority communicate; all other connections fail.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn node(authority: &Authority) -> Trust {
     Trust::load(authority.sign(&Certificate::default()), "localhost").expect("the files belong together")
 }
 
-/// What comes back when one node says something to another at `host`, or why nothing does.
+/// Answer to one node's message to another at `host`, or the error.
 async fn said(from: &Trust, to: Arc<Trust>, host: &str) -> Result<String, String> {
     let listener = TcpListener::bind("0.0.0.0:0").await.expect("a port is free");
     let address = format!("{host}:{}", listener.local_addr().expect("it is bound").port());
@@ -80,7 +80,7 @@ async fn who_does_not_speak_tls_is_told_from_who_shows_the_wrong_certificate() {
     let (stream, _) = listener.accept().await.expect("somebody comes");
     let error = node.accept(stream).await.expect_err("it is not TLS");
     assert!(error.to_string().contains("is it a node of this cluster"), "{error}");
-    // However the connection ended.
+    // Independent of the end of the connection.
     let _ = plain.await.expect("it does not panic");
 }
 
@@ -183,7 +183,7 @@ async fn a_connection_can_block() {
     });
     let (stream, _) = listener.accept().await.expect("somebody comes");
     let (_, mut stream) = node.accept(stream).await.expect("a node");
-    // The first of it is read by the runtime, the rest by a thread.
+    // The first byte is read by the runtime, the rest by a thread.
     assert_eq!(stream.read_u8().await.expect("it comes"), b'h');
     let answer = tokio::task::spawn_blocking(move || {
         let mut stream = blocking(stream, Duration::from_secs(20))?;

@@ -1,7 +1,7 @@
-//! Dropping a group of 100,000 documents and a bucket, and what queries of another group notice of it.
+//! Drops of a group of 100,000 documents and of a bucket, and their effect on queries of another group.
 //!
-//! The peer is one bare append with fsync: something has to be made durable, and nothing else should take time. Queries are measured
-//! alone and while drops follow one another.
+//! The peer is one bare append with fsync: the drop must be made durable, and nothing else should take time.
+//! Queries are measured alone and during consecutive drops.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,20 +29,20 @@ pub(super) const BENCH: Bench = Bench {
 
 const DOCUMENTS: u64 = 100_000;
 const TEXT_BYTES: usize = 60;
-/// Each kind of drop is measured so often, every time on a group of its own.
+/// Number of measurements of each kind of drop, every time on a group of its own.
 const ROUNDS: u64 = 2;
-/// The group that is searched meanwhile.
+/// Number of the group that is searched meanwhile.
 const SEARCHED: u64 = 1000;
 const SEARCHED_DOCUMENTS: u64 = 10_000;
 const SECONDS_MAX: f64 = 10e-3;
-/// Queries under drops may be slower by so much at p99.
+/// Maximum ratio of the p99 of queries during drops to that without.
 const HARM_MAX: f64 = 1.5;
-/// Between two drops, so that queries are measured in between as well.
+/// Pause between two drops, so that queries are measured in between as well.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bits of the bucket that is dropped with the group in it.
 const BUCKET_BITS: u8 = 24;
 
-/// Ways to drop a group.
+/// Methods of dropping a group.
 const WAYS: [&str; 3] = ["group", "group, over HTTP", "bucket"];
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -100,7 +100,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Drops a group in one of the [`WAYS`], and checks that it is gone.
+/// Drops a group by one of the [`WAYS`], and checks that it is gone.
 fn drop_group(way: usize, group: u64, engine: &Engine, clients: &Clients) -> Result<Duration, Error> {
     let name = application::group_name(group);
     let all = [("yql", "select * from mail where true limit 1"), ("streaming.groupname", &*name)];
@@ -127,7 +127,7 @@ fn drop_group(way: usize, group: u64, engine: &Engine, clients: &Clients) -> Res
     Ok(time)
 }
 
-/// Times of a query, asked again and again.
+/// Repeats a query and returns its times.
 fn search_until(engine: &Engine, query: &Prepared, over: &AtomicBool) -> Result<Samples, Error> {
     let mut samples = Samples::new();
     while samples.is_empty() || !over.load(Ordering::Relaxed) {

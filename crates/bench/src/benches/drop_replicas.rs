@@ -1,5 +1,6 @@
-//! Deleting superfluous replicas, as a node does when its buckets have moved away: small ones beside large ones, since it must not matter
-//! how many documents are in them, and what queries of another bucket notice of it.
+//! Deletions of superfluous replicas, as on a node whose buckets have moved away: small ones compared with
+//! large ones, since the number of documents in them must not matter, and their effect on queries of another
+//! bucket.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,20 +23,20 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// Of the cluster's buckets.
+/// Bits of the cluster's buckets.
 const BITS: u8 = 10;
-/// Replicas of each size.
+/// Number of replicas of each size.
 const REPLICAS: u64 = 64;
 const SMALL: u64 = 100;
 const LARGE: u64 = 10_000;
 const TEXT_BYTES: usize = 100;
-/// The group that is searched meanwhile.
+/// Number of documents in the group that is searched meanwhile.
 const SEARCHED_DOCUMENTS: u64 = 10_000;
-/// A large one may take so many times as long as a small one.
+/// Maximum ratio of the time of a large replica to that of a small one.
 const GROWTH_MAX: f64 = 2.0;
-/// Queries' p99.9 under deletions.
+/// Maximum ratio of the queries' p99.9 during deletions to that without.
 const HARM_MAX: f64 = 1.5;
-/// Between two deletions, so that queries are measured in between as well.
+/// Pause between two deletions, so that queries are measured in between as well.
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -63,7 +64,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     load(store, names.map(|(group, name)| maker.mail(group, name, TEXT_BYTES)))?;
     let all: Vec<BucketId> = replicas.iter().map(|(_, bucket)| *bucket).collect();
     store.create_replicas(&all, true).map_err(Error::failed)?;
-    // As the owner does before: it compares what the replicas hold.
+    // The owner does this first: it compares the contents of the replicas.
     let infos = store.replica_infos(&all, Timestamp(0)).map_err(Error::failed)?;
     let yql = format!("select * from mail where text contains \"{}\"", application::word(30));
     let query =
@@ -137,7 +138,7 @@ impl Groups {
     }
 }
 
-/// Times of a query, asked again and again.
+/// Repeats a query and returns its times.
 fn search_until(engine: &Engine, query: &Prepared, over: &AtomicBool) -> Result<Samples, Error> {
     let mut samples = Samples::new();
     while samples.is_empty() || !over.load(Ordering::Relaxed) {

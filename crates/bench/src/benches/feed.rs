@@ -1,11 +1,12 @@
-//! Feeding through `/document/v1/`, durably: 64 puts under way, the clients on the same cores as the server, sealing and merging as
-//! they come.
+//! Durable feeding through `/document/v1/`: 64 concurrent puts, the clients on the same cores as the server,
+//! with sealing and merging as they occur.
 //!
-//! Where others use the cores as well, rates say little. So the processor time of a document is told too, of all that it needs: the client,
-//! the server, the commit, sealing and merging.
+//! If others use the cores as well, rates say little. So the total processor time per document is reported
+//! too: of the client, the server, the commit, sealing and merging.
 //!
-//! The limit is the same server stack where it only reads and parses the same bodies ([`Floor`]), with the same clients, in turns. Where
-//! the disk is slow there is another one: all puts under way can share one fsync, but no put can be answered before it.
+//! The limit is the same server stack, restricted to reading and parsing the same bodies ([`Floor`]), with
+//! the same clients, in turns. With a slow disk there is another one: all concurrent puts can share one
+//! fsync, but no put can be answered before it.
 
 use std::time::Duration;
 
@@ -30,15 +31,15 @@ pub(super) const SMALL: Bench = Bench {
     run: |settings| run(settings, SMALL.name, Body::Small),
 };
 
-/// Puts under way.
+/// Number of concurrent puts.
 pub(super) const IN_FLIGHT: usize = 64;
 const SHARE_MIN: f64 = 0.6;
-/// The node has several sealings in its time; the floor has nothing to wait for.
+/// Number of rounds. The node seals several times in a round; the floor never waits.
 const ROUNDS: usize = 6;
 const NODE_TURNS: u32 = 3;
-/// Bare appends in each round.
+/// Number of bare appends in each round.
 const APPENDS: usize = 50;
-/// A feed that the node cannot keep up with is told so; it should be rare.
+/// Maximum share of refused puts. A node that cannot keep up refuses puts; that should be rare.
 const REFUSED_MAX: f64 = 0.01;
 
 fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Error> {
@@ -103,7 +104,7 @@ fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Er
     Ok(report)
 }
 
-/// Bytes that a document takes in the store.
+/// Bytes of a document in the store.
 pub(super) fn row_bytes(node: &millrace_gateway::Node, documents: u64) -> usize {
     let status = node.store().status();
     ((status.segment_bytes + status.tail_bytes) / documents.max(1)) as usize

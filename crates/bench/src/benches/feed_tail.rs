@@ -1,13 +1,14 @@
-//! The slowest acknowledged puts, at half the rate that the node can take, while the tail is sealed, segments are merged and logs
-//! roll. A put's time counts from the moment it was due, so waiting in line is not left out.
+//! Slowest acknowledged puts, at half of the node's maximum rate, while the tail is sealed, segments are
+//! merged and logs roll. A put's time counts from the moment it was due, so time in the queue is included.
 //!
-//! What a put waited for is told as well: for the client to have a core, in the store's queue, and for its commit. What is left of its
-//! time is that of sockets, parsing, and waiting for a core.
+//! The waits of a put are reported as well: of the client for a core, in the store's queue, and for its
+//! commit. The rest of its time is that of sockets, parsing, and waiting for a core.
 //!
-//! The peer is a bare file to which pieces of the same size are appended, each followed by an fsync. Before and after, it has the machine
-//! to itself, which no put has: client, server and background share its cores. So it is appended to meanwhile as well, by one thread
-//! that does nothing else: what it waits for, any write on this machine would. A server that only reads and parses the same puts at the
-//! same rate tells what is left of a put's time without any store.
+//! The peer is a bare file to which pieces of the same size are appended, each followed by an fsync. Before
+//! and after, it has the machine to itself, unlike any put: client, server and background share its cores. So
+//! it is appended to meanwhile as well, by one thread that does nothing else: any write on this machine would
+//! have its waits. A server that only reads and parses the same puts at the same rate shows the part of a
+//! put's time without any store.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,13 +29,13 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// At half load for so many times a case's time.
+/// Duration at half load, in multiples of a case's time.
 const TURNS: u32 = 12;
-/// And so many times a case's time for the server that keeps nothing.
+/// Duration for the server that stores nothing, in multiples of a case's time.
 const FLOOR_TURNS: u32 = 4;
-/// Bare appends alone, before and again after.
+/// Number of bare appends alone, before and again after.
 const APPENDS: u64 = 5000;
-/// Bare appends meanwhile: few enough to be no load of their own.
+/// Rate of bare appends meanwhile: too low to be a load of their own.
 const APPENDS_PER_SECOND: f64 = 500.0;
 const RATIO_MAX: f64 = 3.0;
 
@@ -92,7 +93,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Does something, and appends to a bare file meanwhile.
+/// Runs work, with concurrent appends to a bare file.
 fn appending_meanwhile(
     directory: &Path,
     size: usize,
@@ -108,7 +109,7 @@ fn appending_meanwhile(
     })
 }
 
-/// The same puts at the same rate, to a server that keeps nothing.
+/// Sends the same puts at the same rate to a server that stores nothing.
 fn parse_only(rate: f64, settings: &Settings, requests: &Requests) -> Result<Paced, Error> {
     let floor = Floor::start()?;
     Clients::new(floor.url())?.at_rate(rate, settings.time_per_case * FLOOR_TURNS, 0, requests)

@@ -1,7 +1,8 @@
-//! How many documents of a group have each value of a field: everything matches, and only the counts of the largest groups are asked for.
+//! Numbers of documents of a group with each value of a field: every document matches, and only the counts of
+//! the largest groups are requested.
 //!
-//! The peer counts the same column with a hash table, chunk by chunk as it lies in the store's cache, and knows nothing of requests, hits
-//! or absent values: the table of the standard library, and one with a faster hash.
+//! The peer counts the same column with a hash table, chunk by chunk as it is in the store's cache, without
+//! requests, hits or absent values: the table of the standard library, and one with a faster hash.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -32,10 +33,10 @@ const SCHEMA: &str = "schema mail {
 }";
 
 const DOCUMENTS: u64 = 100_000;
-/// How many different values the fields have.
+/// Number of different values of each field.
 const FOLDERS: u64 = 40;
 const SENDERS: u64 = 1_000;
-/// How many groups are shown.
+/// Number of groups in the result.
 const SHOWN: usize = 10;
 const SHARE_MIN: f64 = 0.5;
 
@@ -87,7 +88,7 @@ fn document(random: &mut Random, name: u64) -> Result<Document, Error> {
     Ok(Document { id: application::id(0, name)?, fields })
 }
 
-/// How many documents the first group has.
+/// Number of documents in the first group.
 fn largest(result: &PartialResult) -> Option<u64> {
     let GroupList::Groups { groups, .. } = result.groupings.first()?.root.lists.first()? else { return None };
     match groups.first()?.outputs.first()? {

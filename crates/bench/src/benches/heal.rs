@@ -1,5 +1,5 @@
-//! A node of five is killed: how long until every bucket has all its replicas again, the time to notice included, beside what a plain sender
-//! and receiver of as many bytes take on this machine.
+//! Loss of one of five nodes: the time until every bucket has all its replicas again, including detection,
+//! compared with a plain transfer of as many bytes on this machine.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,15 +23,15 @@ pub(super) const BENCH: Bench = Bench {
 
 const NODES: usize = 5;
 const REPLICAS: usize = 2;
-/// Of documents; each replica has them.
+/// Bytes of documents; each replica has them.
 const BYTES: u64 = 4 << 30;
 const TEXT_BYTES: usize = 2000;
 const GROUPS: u64 = 4096;
-/// Different bodies; more would measure nothing else.
+/// Number of different bodies; more would not change the result.
 const BODIES: usize = 512;
 const TOGETHER: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(900);
-/// The plain copy has so many bytes.
+/// Bytes of the plain copy.
 const COPIED: u64 = 256 << 20;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -50,13 +50,13 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let killed = Instant::now();
     let last = NODES - 1;
     cluster.kill(last)?;
-    // Of those that are left.
+    // Transfers of the remaining nodes.
     let before = moved(&cluster);
     cluster.until(PATIENCE, "find out that one is gone", |cluster| {
         cluster.state_of(last).is_some_and(|state| state == "down")
     })?;
     let noticed = killed.elapsed();
-    // The state is older than what follows from it.
+    // The state is older than its consequences.
     cluster.until(PATIENCE, "begin to heal", |cluster| !cluster.is_ideal(last) || moved(cluster) > before)?;
     cluster.until(PATIENCE, "heal", |cluster| cluster.is_ideal(last))?;
     let healed = killed.elapsed();
@@ -81,7 +81,7 @@ fn feed(cluster: &LocalCluster, documents: u64) -> Result<(), Error> {
     let mut maker = Maker::new()?;
     let bodies: Vec<Bytes> = (0..BODIES).map(|_| Bytes::from(maker.mail_json(TEXT_BYTES))).collect();
     let requests: Requests = Arc::new(move |number: u64| {
-        // What is asked for beyond the last document writes that again.
+        // Requests beyond the last document write that again.
         let number = number.min(documents - 1);
         let body = bodies[number as usize % bodies.len()].clone();
         Request::new(Method::POST, application::path(number % GROUPS, number)).body("application/json", body)
@@ -98,7 +98,7 @@ fn moved(cluster: &LocalCluster) -> u64 {
     cluster.figures().iter().filter_map(|of| of["pace"]["bytes"].as_u64()).sum()
 }
 
-/// Documents that a query of all groups finds.
+/// Number of documents that a query of all groups finds.
 fn count(cluster: &LocalCluster) -> Result<u64, Error> {
     let request = Request::new(Method::GET, "/search/")
         .parameter("yql", "select * from mail where true limit 0")

@@ -1,7 +1,7 @@
-//! Late interaction: for each of 32 tokens of a query the most similar of a document's 100 chunks, added up.
+//! Late interaction: for each of 32 tokens of a query the most similar of a document's 100 chunks, summed up.
 //!
-//! The peer multiplies two matrices of the same sizes, of `float` cells, with a library for just that (`matrixmultiply`), all documents at
-//! once, and neither looks for the largest nor adds up.
+//! The peer multiplies two matrices of the same sizes, of `float` cells, with a specialized library
+//! (`matrixmultiply`), all documents at once, without maximum and sum.
 
 use std::hint::black_box;
 
@@ -87,7 +87,7 @@ fn schema(cell: CellType) -> String {
     )
 }
 
-/// So many vectors, one after another.
+/// Generates `count` consecutive vectors.
 fn vectors(random: &mut Random, count: usize) -> Vec<f32> {
     (0..count).flat_map(|_| random.direction(CELLS)).collect()
 }
@@ -104,7 +104,7 @@ fn document(random: &mut Random, name: u64, cell: CellType) -> Result<Document, 
     Ok(Document { id: application::id(0, name)?, fields })
 }
 
-/// The tokens as a tensor of the request.
+/// Tokens as a tensor of the request.
 fn query_tensor(tokens: &[f32]) -> String {
     let blocks = tokens.chunks(CELLS).enumerate();
     let blocks: Vec<String> =
@@ -112,12 +112,13 @@ fn query_tensor(tokens: &[f32]) -> String {
     format!("{{{}}}", blocks.join(","))
 }
 
-/// The product of the tokens, a row each, with the chunks, a column each.
+/// Product of the tokens, a row each, with the chunks, a column each.
 fn product(tokens: &[f32], chunks: &[f32]) -> Vec<f32> {
     let (rows, columns) = (tokens.len() / CELLS, chunks.len() / CELLS);
     let mut products = vec![0.0f32; rows * columns];
     let (cells, one) = (CELLS as isize, 1);
-    // SAFETY: the strides reach all of `rows × CELLS`, `CELLS × columns` and `rows × columns` numbers of the three, and no more.
+    // SAFETY: the strides cover all of `rows × CELLS`, `CELLS × columns` and `rows × columns` numbers of the
+    // three, and no more.
     unsafe {
         matrixmultiply::sgemm(
             rows,

@@ -1,11 +1,14 @@
-//! Models under concurrent requests, in three settings: every request on all cores, every request on one thread, and the scheduler.
+//! Models under concurrent requests, in three settings: every request on all cores, every request on one
+//! thread, and the scheduler.
 //!
-//! Clients ask one text at a time and wait for its answer. The first two call ONNX Runtime straight from the clients' threads, as a server
-//! does that hands each request on; the better of them is what the scheduler is held against. At every number of clients the settings take short
-//! turns, so that what disturbs one disturbs the others. Where many ask, the scheduler is also held against batches made by hand, one
-//! after the other on each core: what batching can give on this machine.
+//! Clients send one text at a time and wait for its answer. The first two settings call ONNX Runtime directly
+//! from the clients' threads, like a server that passes each request on; the scheduler is compared with the
+//! better of them. At every number of clients the settings take short turns, so that a disturbance affects
+//! all of them. With many clients, the scheduler is also compared with manually formed batches, one after the
+//! other on each core: the gain that batching can give on this machine.
 //!
-//! A run ends within [`ALLOWANCE`] times the time of a case: points for which too little of it is left are left out, and named.
+//! A run ends within [`ALLOWANCE`] times the time of a case: points for which too little time remains are
+//! left out, and named.
 
 mod subject;
 mod turns;
@@ -24,14 +27,14 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// The models that `scripts/models` makes, and what saturation is to gain with each at 32 tokens.
+/// Models that `scripts/models` makes, and the required gain at saturation with each at 32 tokens.
 const MODELS: [(&str, f64); 3] = [("minilm", 1.2), ("small", 1.2), ("bert-base", 1.5)];
-/// Tokens of a text.
+/// Numbers of tokens of a text.
 const LENGTHS: [usize; 2] = [32, 128];
 const CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// From so many clients on a machine is saturated.
+/// Number of clients from which a machine is saturated.
 const SATURATED: usize = 32;
-/// A run takes at most so many times the time of a case: six minutes where that is a second.
+/// Maximum duration of a run, in multiples of the time of a case: six minutes if that is a second.
 const ALLOWANCE: u32 = 360;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -82,12 +85,12 @@ struct Point {
     clients: usize,
 }
 
-/// A run and what it has found out.
+/// A run and its results.
 struct Run<'s> {
     settings: &'s Settings,
     report: Report,
     began: Instant,
-    /// Points that are to be measured, and that were measured or left out.
+    /// Number of points to measure, and of points measured or left out.
     total: usize,
     done: usize,
 }
@@ -104,7 +107,7 @@ impl<'s> Run<'s> {
         run
     }
 
-    /// The points of a curve that are asked for.
+    /// The requested points of a curve.
     fn points(&self, model: &str, length: usize) -> Vec<Point> {
         let point = |clients| Point { case: format!("{model} {length} tokens {clients} clients"), clients };
         let only = &self.settings.only;
@@ -112,11 +115,12 @@ impl<'s> Run<'s> {
         CLIENTS.into_iter().map(point).filter(wanted).collect()
     }
 
-    /// All numbers of clients for texts of one length.
+    /// Measures all numbers of clients for texts of one length.
     fn curves(&mut self, subject: &Subject, length: usize, gain: f64) {
         let mut curves = Curves::new();
         let mut batches = None;
-        // How long a client waits is told from the point before; at first, from one text on one thread.
+        // The expected wait of a client follows from the previous point; at first, from one text on one
+        // thread.
         let mut rate = 1.0 / subject.time_of(length).as_secs_f64();
         for Point { case, clients } in self.points(subject.name, length) {
             self.done += 1;
@@ -143,7 +147,7 @@ impl<'s> Run<'s> {
         self.report.plots.extend(curves.plots(subject.name, length));
     }
 
-    /// When the run ends at the latest.
+    /// Latest end of the run.
     fn end(&self) -> Instant {
         self.began + self.settings.time_per_case.saturating_mul(ALLOWANCE)
     }
@@ -154,7 +158,8 @@ impl<'s> Run<'s> {
             .note(format!("{case} left out: with --milliseconds {milliseconds} there is no time for it"));
     }
 
-    /// The settings by themselves, and the scheduler beside the better of the two others. Saturated, it is to gain so much.
+    /// Reports the settings by themselves, and the scheduler compared with the better of the two others. If
+    /// saturated, it must gain `gain`.
     fn compare(&mut self, case: &str, seen: &[Seen; 3], gain: Option<f64>) {
         const BETTER: &str = "the better setting";
         for ((setting, name), seen) in SETTINGS.iter().zip(seen) {
@@ -176,7 +181,7 @@ impl<'s> Run<'s> {
         let tail = Figure::new(case, "p95", ours.tail(), Unit::Seconds)
             .beside(BETTER, least(Seen::tail))
             .at_most(if gain.is_some() { 0.4 } else { 1.05 });
-        // Steadier than times where other programs run too.
+        // Steadier than times if other programs run too.
         let work = Figure::new(case, "processor time", ours.processors(), Unit::Seconds)
             .beside(BETTER, least(Seen::processors));
         for figure in [rate, median, tail, work] {
@@ -184,7 +189,7 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// Says what a point gave, and how far the run is.
+    /// Reports the result of a point, and the progress of the run.
     fn tell(&mut self, case: &str, seen: &[Seen; 3]) {
         self.report.tell(self.settings.progress);
         let shown = SETTINGS.iter().zip(seen).map(|((_, name), seen)| {
@@ -198,7 +203,7 @@ impl<'s> Run<'s> {
     }
 }
 
-/// What the settings gave at each number of clients.
+/// Results of the settings at each number of clients.
 struct Curves {
     rates: [Line; 3],
     medians: [Line; 3],

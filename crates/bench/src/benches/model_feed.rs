@@ -1,4 +1,5 @@
-//! Feeding with an embedder: mails over HTTP whose vectors MiniLM makes, beside the same texts on the model alone; and queries meanwhile.
+//! Feeding with an embedder: mails over HTTP with vectors by MiniLM, compared with the same texts on the
+//! model alone; and concurrent queries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,12 +24,12 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// Mails that are fed, over and over where the time allows.
+/// Number of mails that are fed, repeatedly if time allows.
 const MAILS: u64 = 20_000;
-/// Puts under way, and callers of the model alone.
+/// Number of concurrent puts, and of callers of the model alone.
 const FEEDERS: usize = 64;
 const TURNS: u32 = 4;
-/// Mails that queries go over, in a group of their own.
+/// Number of mails that queries search, in a group of their own.
 const SEARCHED: u64 = 200;
 const SEARCHED_GROUP: &str = "asked";
 const QUESTIONS: [&str; 4] = [
@@ -89,17 +90,17 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// What came of all turns.
+/// Sums over all turns.
 #[derive(Default)]
 struct Turns {
-    /// Texts a second on the model alone, added up.
+    /// Texts per second on the model alone, summed up.
     alone: f64,
     feed: Seen,
     queries: Seen,
     queries_beside: Seen,
 }
 
-/// Texts a second of the model, with as many callers as feed.
+/// Texts per second of the model, with as many callers as feed.
 fn on_the_model(embedder: &Embedder, mails: &[Mail], time: Duration) -> Result<f64, Error> {
     let target = TensorType::parse("tensor<bfloat16>(x[384])").map_err(Error::failed)?;
     let next = AtomicUsize::new(0);
@@ -124,7 +125,7 @@ fn on_the_model(embedder: &Embedder, mails: &[Mail], time: Duration) -> Result<f
     Ok(f64::from(count) / began.elapsed().as_secs_f64())
 }
 
-/// Queries, one at a time, while mails are fed; and the number of the next mail.
+/// Runs queries, one at a time, while mails are fed; returns also the number of the next mail.
 fn beside(
     feeders: &Clients,
     asking: &Clients,
@@ -141,7 +142,7 @@ fn beside(
     })
 }
 
-/// Puts of the mails, one after the other and then from the first again.
+/// Puts of the mails, in order and then from the first again.
 fn puts(mails: &Arc<Vec<Mail>>) -> Requests {
     let mails = Arc::clone(mails);
     Arc::new(move |number| mailbox::put(&mails[number as usize % mails.len()], "fed", number))
@@ -151,7 +152,7 @@ fn puts(mails: &Arc<Vec<Mail>>) -> Requests {
 fn queries() -> Requests {
     Arc::new(|number| {
         let yql = "select documentid from mail where {targetHits: 10}nearestNeighbor(embedding, embedding)";
-        // Another text each time: one that was embedded a moment ago is not embedded again.
+        // A different text each time: a recently embedded one is not embedded again.
         let question = format!("{} {number}", QUESTIONS[number as usize % QUESTIONS.len()]);
         Request::new(Method::GET, "/search/")
             .parameter("yql", yql)

@@ -1,4 +1,4 @@
-//! What a text costs beside the model itself: tokenising, the scheduler, copying in and out, pooling.
+//! Cost of a text in addition to the model itself: tokenizing, the scheduler, copying in and out, pooling.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,14 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// Models, and the cells of their vectors.
+/// Models, and the dimensions of their vectors.
 const MODELS: [(&str, usize); 3] = [("minilm", 384), ("small", 256), ("bert-base", 768)];
-/// Tokens of a text, with the two around it.
+/// Numbers of tokens of a text, including the two around it.
 const LENGTHS: [usize; 2] = [32, 128];
 /// A word of one token.
 const WORD: &str = "mail ";
 const AROUND: usize = 2;
-/// Texts that are measured at least.
+/// Minimum number of texts that are measured.
 const TEXTS_MIN: u64 = 20;
 
 fn run(settings: &Settings) -> Result<Report, Error> {

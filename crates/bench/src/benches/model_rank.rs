@@ -1,4 +1,4 @@
-//! Models that rank: all hits in one call beside a call for each.
+//! Models that rank: all hits in one call compared with a call for each.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// Tokens of a query and a hit together.
+/// Number of tokens of a query and a hit together.
 const TOKENS: usize = 128;
-/// Hits, and the phase that has so many.
+/// Phases, with their numbers of hits.
 const PHASES: [(&str, usize); 2] = [("global phase", 20), ("second phase", 100)];
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -64,7 +64,7 @@ fn bind(file: &Path, scheduler: &Scheduler) -> Result<millrace_model::Evaluation
     Arc::new(model.map_err(Error::failed)?).bind(&inputs, &["logits"]).map_err(Error::failed)
 }
 
-/// What the model is given for the hit of this number.
+/// Input of the model for the hit with this number.
 fn row(number: usize) -> Result<Row, Error> {
     let tokens = tensor_type(&format!("tensor(d0[1],d1[{TOKENS}])"))?;
     let tensor = |of: &dyn Fn(usize) -> f64| {

@@ -1,9 +1,10 @@
-//! Buckets moved as files from one store into an empty one over loopback, beside a plain sender and receiver of the same bytes with an fsync a
-//! file.
+//! Move of buckets as files from one store into an empty one over loopback, compared with a plain transfer of
+//! the same bytes with an fsync per file.
 //!
-//! What is measured is all that nodes of a cluster do when they move whole replicas: taking a snapshot, the protocol, writing, syncing,
-//! checking, and naming files in the manifest. The plain way sends file after file over a bare connection, and syncs each. The source's
-//! files are not in the page cache when a round begins.
+//! The measurement covers everything that nodes of a cluster do when they move whole replicas: taking a
+//! snapshot, the protocol, writing, syncing, checking, and listing files in the manifest. The plain method
+//! sends file after file over a bare connection, and syncs each. The source's files are not in the page cache
+//! when a round begins.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -34,21 +35,21 @@ pub(super) const BENCH: Bench = Bench {
 pub(super) const BYTES: u64 = 4 << 30;
 pub(super) const TEXT_BYTES: usize = 2000;
 pub(super) const GROUPS: u64 = 4096;
-/// Documents that are written before they are sealed: the tail holds no more of this size.
+/// Number of documents that are written before they are sealed: the limit of the tail for this size.
 const LOADED: u64 = 16 * 1024;
-/// The first round warms up and does not count.
+/// Number of rounds; the first one warms up and does not count.
 const ROUNDS: usize = 4;
-/// Of the speed of the plain copy.
+/// Minimum share of the speed of the plain copy.
 const SHARE_MIN: f64 = 0.8;
 /// Bytes that go through a connection or a file at a time.
 const PIECE: usize = 1 << 20;
 
-/// How the buckets lie in files, and which of them move.
+/// Layout of the buckets in files, and the selection that moves.
 struct Case {
     name: &'static str,
-    /// Of each bucket.
+    /// Bits of each bucket.
     bits: u8,
-    /// Every so many buckets, one moves.
+    /// Distance between two buckets that move.
     every: usize,
 }
 
@@ -74,7 +75,7 @@ fn measure(case: &Case, settings: &Settings, report: &mut Report) -> Result<(), 
     let documents = settings.sized(BYTES / TEXT_BYTES as u64);
     fill(source, case.bits, documents)?;
     let mut buckets: Vec<BucketId> = (0..1 << case.bits).map(|bits| BucketId::new(case.bits, bits)).collect();
-    // In the order of keys, so that those that move lie between those that stay.
+    // In the order of keys, so that moving buckets are between staying ones.
     buckets.sort_by_key(|bucket| bucket.reversed_range());
     let moving: Vec<BucketId> = buckets.into_iter().step_by(case.every).collect();
 
@@ -118,7 +119,7 @@ fn measure(case: &Case, settings: &Settings, report: &mut Report) -> Result<(), 
     Ok(())
 }
 
-/// Puts documents into buckets of so many bits, and leaves them sealed and merged.
+/// Fills buckets of this number of bits with documents, and leaves them sealed and merged.
 pub(super) fn fill(store: &Store, bits: u8, documents: u64) -> Result<(), Error> {
     store.set_tuning(Tuning { split_bits: bits, ..Tuning::default() });
     store.maintain().map_err(Error::failed)?;
@@ -130,12 +131,12 @@ pub(super) fn fill(store: &Store, bits: u8, documents: u64) -> Result<(), Error>
     store.maintain().map_err(Error::failed)
 }
 
-/// What one way or several took.
+/// Measurements of one method or several.
 #[derive(Default)]
 pub(super) struct Rounds {
     pub(super) bytes: u64,
     time: Duration,
-    /// Of a processor.
+    /// Processor time.
     sending: Duration,
     receiving: Duration,
 }
@@ -153,7 +154,7 @@ impl Rounds {
     }
 }
 
-/// The same documents on both sides, or it was no move.
+/// Checks that both sides have the same documents.
 fn check(source: &Store, target: &Store, buckets: &[BucketId]) -> Result<(), Error> {
     let infos = |store: &Store| -> Result<Vec<_>, Error> {
         let infos = store.replica_infos(buckets, Default::default()).map_err(Error::failed)?;
@@ -166,12 +167,12 @@ fn check(source: &Store, target: &Store, buckets: &[BucketId]) -> Result<(), Err
     Err(Error::failed("the target does not hold what the source does"))
 }
 
-/// The way of nodes, unlimited.
+/// Moves buckets by the method of nodes, unlimited.
 fn move_buckets(source: &Store, target: &Store, buckets: &[BucketId]) -> Result<Rounds, Error> {
     move_as_fast_as(&Arc::new(Throttle::new(None)), source, target, buckets)
 }
 
-/// The way of nodes, as fast as the source lets it.
+/// Moves buckets by the method of nodes, at the rate that the source permits.
 pub(super) fn move_as_fast_as(
     throttle: &Arc<Throttle>,
     source: &Store,
@@ -182,7 +183,7 @@ pub(super) fn move_as_fast_as(
     transfer(
         |listener| {
             let (mut connection, _) = listener.accept().map_err(Error::failed)?;
-            // It says what it is for.
+            // The first word gives its kind.
             read_number(&mut connection)?;
             // It ends with the other side's end.
             let _ = serve_bulk(connection, &source);
@@ -192,7 +193,7 @@ pub(super) fn move_as_fast_as(
     )
 }
 
-/// The plain way: each file's length and its bytes; written, synced, and the next.
+/// Copies files by the plain method: each file's length and its bytes; written, synced, and the next.
 fn copy_files(files: &[PathBuf], to: &Path) -> Result<Rounds, Error> {
     std::fs::create_dir_all(to).map_err(Error::file(to))?;
     transfer(
@@ -234,7 +235,7 @@ fn copy_files(files: &[PathBuf], to: &Path) -> Result<Rounds, Error> {
     )
 }
 
-/// Bytes a second of a plain sender and receiver of so many bytes, in files, with an fsync each.
+/// Bytes per second of a plain transfer of this many bytes, in files, with an fsync each.
 pub(super) fn plain_speed(directory: &Path, bytes: u64) -> Result<f64, Error> {
     const FILES: u64 = 8;
     let content = vec![0x5a; usize::try_from(bytes / FILES).map_err(Error::failed)?];
@@ -252,7 +253,7 @@ pub(super) fn plain_speed(directory: &Path, bytes: u64) -> Result<f64, Error> {
     Ok(copied.speed())
 }
 
-/// Runs both ends; the receiver says how many bytes came.
+/// Runs both ends; the receiver returns the number of bytes.
 fn transfer(
     send: impl FnOnce(&TcpListener) -> Result<(), Error> + Send,
     receive: impl FnOnce(&str) -> Result<u64, Error>,

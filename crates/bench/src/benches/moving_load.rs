@@ -1,7 +1,8 @@
-//! Buckets moved while the source answers queries and takes writes, at half of what it can: how much slower these get, and how fast data moves
-//! meanwhile. Source, target and clients share the cores.
+//! Move of buckets while the source answers queries and accepts writes, at half of its capacity: the slowdown
+//! of these, and the speed of the move. Source, target and clients share the cores.
 //!
-//! What the source can is told by what an operation costs of the cores, on both sides and in the background.
+//! The capacity of the source follows from the processor time of an operation, on both sides and in the
+//! background.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,26 +30,27 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// Of each bucket.
+/// Bits of each bucket.
 const BITS: u8 = 4;
-/// Of what `move` has, this part: it moves again and again.
+/// Divisor for the documents of `move`: this part is moved repeatedly.
 const SHARE: u64 = 32;
-/// Clients that find out what the source can.
+/// Number of clients that determine the capacity of the source.
 const CLIENTS: usize = 32;
-/// Of so many operations, one is a write.
+/// Number of operations of which one is a write.
 const WRITES: u64 = 10;
-/// Different bodies of writes.
+/// Number of different bodies of writes.
 const BODIES: u64 = 1024;
-/// Of what busy clients get done, so much is tried to see what an operation costs.
+/// Share of the rate of busy clients that is used to measure the cost of an operation.
 const TRIAL: f64 = 0.25;
-/// Of what the source can.
+/// Share of the source's capacity.
 const LOAD: f64 = 0.5;
-/// Phases without and with movement, in turns: what the source does by itself, sealing and merging, falls on both.
+/// Number of phases without and with movement, in turns: the source's own work, sealing and merging, affects
+/// both.
 const ROUNDS: u32 = 2;
-/// Seconds of each phase, for each second of a case: so long that the tail is sealed in each.
+/// Seconds of each phase, for each second of a case: long enough for the tail to be sealed in each.
 const PHASE: u32 = 30;
 const HARM_MAX: f64 = 1.2;
-/// How often transfers are told how slow operations are, as nodes do.
+/// Interval at which transfers learn the latency of operations, as on nodes.
 const OBSERVE: Duration = Duration::from_secs(1);
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -70,7 +72,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         let (before, meanwhile) = (throttle.moved(), next + count(rate, phase));
         let (load, moved) = std::thread::scope(|scope| {
             let mover = scope.spawn(|| {
-                // As a node's threads that move do, and those that they begin.
+                // Transfer threads of a node do the same, and so do those that they start.
                 ThreadClass::Background.enter();
                 while !over.load(Ordering::Relaxed) {
                     move_all(&throttle, &source, &place)?;
@@ -78,7 +80,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
                 Ok(())
             });
             let load = operations.at_rate(rate, phase, meanwhile, &throttle);
-            // What moves after that is in nobody's way.
+            // Later transfers do not disturb any operation.
             bytes += throttle.moved() - before;
             over.store(true, Ordering::Relaxed);
             let ended = |_| Err(Error::failed("the thread that moves ended before its time"));
@@ -110,7 +112,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// How many operations go out at this rate.
+/// Number of operations at this rate.
 fn count(rate: f64, how_long: Duration) -> u64 {
     (rate * how_long.as_secs_f64()) as u64
 }
@@ -124,7 +126,7 @@ fn move_all(throttle: &Arc<Throttle>, source: &LocalNode, place: &std::path::Pat
     std::fs::remove_dir_all(place).map_err(Error::file(place))
 }
 
-/// What clients ask for: queries of a group, and now and then a write.
+/// Operations of clients: queries of a group, with occasional writes.
 struct Operations<'a> {
     node: &'a LocalNode,
     clients: Clients,
@@ -132,7 +134,7 @@ struct Operations<'a> {
     writes: Requests,
 }
 
-/// What they saw.
+/// Observations of the clients.
 #[derive(Default)]
 struct Load {
     queries: Seen,
@@ -147,7 +149,7 @@ impl Load {
 }
 
 impl<'a> Operations<'a> {
-    /// Documents that are written were there before.
+    /// Written documents existed before.
     fn new(node: &'a LocalNode, documents: u64) -> Result<Self, Error> {
         let mut maker = Maker::new()?;
         let bodies: Vec<Bytes> = (0..BODIES).map(|_| Bytes::from(maker.mail_json(TEXT_BYTES))).collect();
@@ -169,7 +171,8 @@ impl<'a> Operations<'a> {
         })
     }
 
-    /// Operations a second that would take all cores, sealing and merging included, and the number of the next one.
+    /// Operations per second that would use all cores, including sealing and merging, and the number of the
+    /// next one.
     fn capacity(&self, how_long: Duration) -> Result<(f64, u64), Error> {
         let (queries, writes) = (Arc::clone(&self.queries), Arc::clone(&self.writes));
         let mixed: Requests = Arc::new(move |number| match number.is_multiple_of(WRITES) {
@@ -177,7 +180,7 @@ impl<'a> Operations<'a> {
             false => queries(number),
         });
         let (busy, next) = self.clients.at_once(CLIENTS, how_long / 2, 0, &mixed)?;
-        // Requests that come one by one cost more than those of clients that are never idle.
+        // Requests that arrive one by one cost more than those of clients that are never idle.
         let before = process_time();
         let load = self.at_rate(busy.rate() * TRIAL, how_long / 2, next, &Throttle::new(None))?;
         let spent = process_time().saturating_sub(before).as_secs_f64();
@@ -185,7 +188,7 @@ impl<'a> Operations<'a> {
         Ok((operations as f64 * cores() as f64 / spent, next + operations))
     }
 
-    /// Clients ask at a rate for so long; transfers hear how slow the answers are.
+    /// Runs clients at a rate for this time; transfers learn the latency of the answers.
     fn at_rate(&self, rate: f64, how_long: Duration, first: u64, throttle: &Throttle) -> Result<Load, Error> {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -1,8 +1,8 @@
-//! Exact nearest neighbours inside the engine: from a planned query to its ten hits with their ids, on one thread, all data in the
-//! store's cache.
+//! Exact nearest neighbours inside the engine: from a planned query to its ten hits with their ids, on one
+//! thread, with all data in the store's cache.
 //!
-//! The limit is a plain read of the same bytes of vectors, in memory where the store has them, by the same thread in turns with the
-//! query. No exact search can be faster than that.
+//! The limit is a plain read of the vectors' bytes, in memory where the store has them, by the same thread in
+//! turns with the query. No exact search can be faster than that.
 
 use std::hint::black_box;
 
@@ -21,15 +21,15 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// Documents of the groups.
+/// Numbers of documents of the groups.
 const GROUPS: [u64; 4] = [1_000, 10_000, 50_000, 100_000];
-/// The group that most figures are about.
+/// Size of the group that most figures are about.
 pub(super) const TYPICAL: u64 = 10_000;
-/// Hits of a query.
+/// Number of hits of a query.
 pub(super) const HITS: usize = 10;
 const RATE_MIN: f64 = 30e6;
 const SHARE_OF_LIMIT_MIN: f64 = 0.7;
-/// The typical group is searched in this time.
+/// Maximum time of a search of the typical group, in seconds.
 const SECONDS_MAX: f64 = 350e-6;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -85,7 +85,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// The parameters of the query for the nearest of a vector.
+/// Parameters of the query for the nearest neighbours of a vector.
 pub(super) fn parameters(group: u64, vector: &[f32]) -> [(&'static str, String); 5] {
     let yql = format!("select * from mail where {{targetHits:{HITS}}}nearestNeighbor(embedding, q)");
     [
@@ -97,7 +97,7 @@ pub(super) fn parameters(group: u64, vector: &[f32]) -> [(&'static str, String);
     ]
 }
 
-/// The query for the nearest of a vector.
+/// Query for the nearest neighbours of a vector.
 pub(super) fn nearest(engine: &Engine, group: u64, vector: &[f32]) -> Result<Prepared, Error> {
     let parameters = parameters(group, vector);
     engine.prepare(&parameters.each_ref().map(|(name, value)| (*name, value.as_str())))

@@ -1,8 +1,9 @@
-//! Exact nearest neighbours of a group that nobody has read for long: the store's caches are emptied, and the pages of its files are
-//! dropped from the page cache, before every query.
+//! Exact nearest neighbours of a group that has not been read for long: the store's caches are emptied, and
+//! the pages of its files are dropped from the page cache, before every query.
 //!
-//! The limit is a plain read of just the bytes that the query reads, after the same dropping. How many bytes those are, beside those
-//! of the vectors alone, is a figure of its own, so that reading too much does not hide in the limit.
+//! The limit is a plain read of just the bytes that the query reads, after the same dropping. The number of
+//! these bytes relative to those of the vectors alone is a figure of its own, so that reading too much does
+//! not hide in the limit.
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ pub(super) const BENCH: Bench = Bench {
 
 const GROUPS: [u64; 3] = [1_000, 10_000, 100_000];
 const RATIO_MAX: f64 = 1.25;
-/// Bytes read, of those of the vectors: the rest are a few pages of directories, times, and the hits' ids.
+/// Maximum ratio of bytes read to those of the vectors: the rest are a few pages of directories, times, and
+/// the hits' ids.
 const BYTES_RATIO_MAX: f64 = 1.25;
 const RUNS_MIN: u64 = 5;
 

@@ -1,8 +1,9 @@
-//! Exact nearest neighbours through `/search/`: 1, 2, 8 and 32 clients, each with a connection of its own, on the same cores as the
-//! server.
+//! Exact nearest neighbours through `/search/`: 1, 2, 8 and 32 clients, each with a connection of its own, on
+//! the same cores as the server.
 //!
-//! Two limits, both measured in the same run: the engine alone on one thread, for what HTTP, parsing and rendering add to one
-//! query; and the engine alone on all cores, for how many queries they leave room for.
+//! Two limits, both measured in the same run: the engine alone on one thread, for the addition of HTTP,
+//! parsing and rendering to one query; and the engine alone on all cores, for the number of queries that they
+//! leave room for.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,15 +28,15 @@ pub(super) const BENCH: Bench = Bench {
 };
 
 const CLIENTS: [usize; 4] = [1, 2, 8, 32];
-/// One client's median.
+/// Maximum median with one client, in seconds.
 const SECONDS_MAX: f64 = 1e-3;
-/// Of which so much is not the scan.
+/// Maximum part of it that is not the scan, in seconds.
 const ADDED_SECONDS_MAX: f64 = 300e-6;
-/// At this number of clients,
+/// Number of clients for [`SHARE_MIN`].
 const BUSY: usize = 8;
-/// so much of the engine's own rate is left.
+/// Minimum share of the engine's own rate with [`BUSY`] clients.
 const SHARE_MIN: f64 = 0.6;
-/// The clients and the engine alone are measured in turns, so often.
+/// Number of turns of the clients and the engine alone.
 const ROUNDS: u32 = 4;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -67,7 +68,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             alone.merge(&measure::repeatedly(slice / 4, 5, || engine.run(&query)));
             rate_alone += engine_rate(&engine, &query, settings)? / f64::from(ROUNDS);
             let (more, _) = clients.at_once(count, slice, 0, &requests)?;
-            // The first went to warm up.
+            // The first one warms up.
             if round == 0 { seen = more } else { seen.merge(&more) }
         }
         let case = format!("{size} documents, {count} clients");
@@ -100,7 +101,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// The same query again and again, as a POST.
+/// The same query repeatedly, as a POST.
 fn requests(vector: &[f32]) -> Result<Requests, Error> {
     let body: serde_json::Map<String, serde_json::Value> =
         parameters(0, vector).into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
@@ -108,7 +109,7 @@ fn requests(vector: &[f32]) -> Result<Requests, Error> {
     Ok(Arc::new(move |_| Request::new(Method::POST, "/search/").body("application/json", body.clone())))
 }
 
-/// Queries a second of the engine on all cores.
+/// Queries per second of the engine on all cores.
 fn engine_rate(engine: &Engine, query: &Prepared, settings: &Settings) -> Result<f64, Error> {
     let (slice, began) = (settings.time_per_case / ROUNDS, Instant::now());
     let counts: Vec<Result<u64, Error>> = std::thread::scope(|scope| {

@@ -1,7 +1,8 @@
-//! Words that are only described: what they begin with, a regular expression, a word and how much may differ from it.
+//! Words that are described by a pattern: a prefix, a regular expression, or a word and its edit distance.
 //!
-//! The peer is the `regex` crate over the same text, folded and in one piece of memory, with an expression that finds just these words:
-//! it ranks nothing and knows no documents. Texts with stems and without are two cases, since a stem has not all letters of its word.
+//! The peer is the `regex` crate over the same text, folded and contiguous in memory, with an expression that
+//! finds just these words: it ranks nothing and knows no documents. Texts with stems and without are two
+//! cases, since a stem does not have all letters of its word.
 
 use std::hint::black_box;
 
@@ -50,16 +51,16 @@ const MAIL_BYTES: usize = 1024;
 const SUBJECT_BYTES: usize = 100;
 const SHARE_MIN: f64 = 0.5;
 
-/// What is looked for, in the query's words and in those of the peer.
+/// A pattern, in the query's syntax and in that of the peer.
 struct Pattern {
     name: String,
     fields: &'static [&'static str],
-    /// What follows the field in the query.
+    /// Part of the query after the field.
     condition: String,
     regex: String,
 }
 
-/// Words that begin with the first letters of the word of this number.
+/// Words that begin with the first letters of the word with this number.
 fn prefix(number: u64, letters: usize) -> Pattern {
     let start: String = application::word(number).chars().take(letters).collect();
     Pattern {
@@ -70,7 +71,7 @@ fn prefix(number: u64, letters: usize) -> Pattern {
     }
 }
 
-/// The word of this number with any letters where its second and third are, and what may follow it.
+/// The word with this number, with any letters in place of its second and third, and any suffix.
 fn regex(number: u64) -> Pattern {
     let word = application::word(number);
     let expression = format!("{}[a-z]{{2}}{}[a-z]* ", &word[..1], &word[3..]);
@@ -82,7 +83,7 @@ fn regex(number: u64) -> Pattern {
     }
 }
 
-/// Words like the word of this number.
+/// Words similar to the word with this number.
 fn fuzzy(number: u64) -> Pattern {
     let word = application::word(number);
     let mut like = vec![word.clone()];

@@ -1,4 +1,4 @@
-//! The ideal state of a large cluster: how long it takes to find what must move when a node comes, and how much that is.
+//! Ideal state of a large cluster: the time to determine the moves after a node is added, and their amount.
 
 use millrace_bucket::BucketId;
 use millrace_placement::{Group, IdealState, Members, Node, Topology};
@@ -13,12 +13,12 @@ const BUCKET_BITS: u8 = 20;
 const NODES: u16 = 1000;
 const REDUNDANCY: usize = 2;
 
-/// A controller that thinks longer than this after every change is always late.
+/// Maximum time in seconds; a controller that computes longer than this after every change is always late.
 const SECONDS_MAX: f64 = 2.0;
-/// A random draw gives the new node a little more or less than its share.
+/// Maximum ratio of the moved data to the new node's share; a random draw deviates a little.
 const SKEW_MAX: f64 = 1.1;
 
-/// The capacity of a node by its key.
+/// Capacity of a node by its key.
 type Capacity = fn(u16) -> f64;
 
 fn run(settings: &Settings) -> Result<Report, Error> {

@@ -1,7 +1,8 @@
-//! What words alone, vectors alone, and both together find, for questions whose right answers are known.
+//! Quality of words alone, vectors alone, and both together, for questions with known answers.
 //!
-//! The mails are those of the example, in one mailbox; their vectors come from MiniLM, where they are fed. `examples/mail/questions.jsonl` has the
-//! questions: a mail is a right answer where its text has one of the phrases that stand beside the question.
+//! The mails are those of the example, in one mailbox; their vectors are computed by MiniLM during feeding.
+//! `examples/mail/questions.jsonl` has the questions: a mail is a correct answer if its text contains one of
+//! the phrases listed with the question.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,14 +25,14 @@ pub(super) const BENCH: Bench = Bench {
 
 const QUESTIONS: &str = include_str!("../../../../examples/mail/questions.jsonl");
 
-/// Mails of the mailbox.
+/// Number of mails of the mailbox.
 const MAILS: u64 = 1000;
-/// Mails that are fed at the same time, so that their texts are embedded together.
+/// Number of mails that are fed concurrently, so that their texts are embedded together.
 const FEEDERS: usize = 16;
-/// Hits that are looked at.
+/// Number of hits that are evaluated.
 const HITS: usize = 10;
 
-/// A question, and phrases of which a right answer has one.
+/// A question, and phrases of which a correct answer contains one.
 struct Question {
     text: String,
     right: Vec<String>,
@@ -43,7 +44,7 @@ impl Question {
     }
 }
 
-/// The three ways of asking: name, query, and profile.
+/// The three methods: name, query, and profile.
 const WAYS: [(&str, &str, &str); 3] = [
     ("words", "select * from mail where userQuery()", "default"),
     (
@@ -58,8 +59,8 @@ const WAYS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// The weights of the hybrid profile were chosen by every other question, the first among them; the figures of the rest are those that
-/// tell how well it does for questions that it was not made for.
+/// Halves of the questions. The weights of the hybrid profile were tuned on every other question, beginning
+/// with the first; the figures of the rest show its quality for questions that it was not tuned for.
 const HALVES: [(&str, usize); 2] = [("questions that weights were chosen by", 0), ("other questions", 1)];
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -95,7 +96,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// What a way of asking found.
+/// Quality of a method.
 #[derive(Clone, Copy, Default)]
 struct Found {
     asked: u32,
@@ -165,7 +166,7 @@ fn feed(clients: &Clients, mails: &[Mail]) -> Result<(), Error> {
     })
 }
 
-/// The numbers of the mails found, best first.
+/// Numbers of the mails found, best first.
 fn ask(clients: &Clients, question: &str, yql: &str, profile: &str) -> Result<Vec<usize>, Error> {
     let hits = HITS.to_string();
     let request = [
@@ -189,7 +190,7 @@ fn ask(clients: &Clients, question: &str, yql: &str, profile: &str) -> Result<Ve
     Ok(found.iter().filter_map(number).collect())
 }
 
-/// The discounted cumulative gain of hits that are right or not.
+/// Discounted cumulative gain of hits that are correct or not.
 fn discounted_gain(right: &[bool]) -> f64 {
     right
         .iter()

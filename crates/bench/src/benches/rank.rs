@@ -1,6 +1,7 @@
-//! A first phase of ten features with weights over all documents of a group, the best ten kept.
+//! First phase of ten features with weights over all documents of a group, with the best ten kept.
 //!
-//! The peer computes the same sums in a plain loop over the same columns, document by document, and keeps the best one.
+//! The peer computes the same sums in a plain loop over the same columns, document by document, and keeps the
+//! best one.
 
 use std::hint::black_box;
 
@@ -65,7 +66,7 @@ fn weight(at: usize) -> f64 {
     (at + 1) as f64 / 8.0
 }
 
-/// Half of the features are whole numbers, half are not.
+/// Schema in which half of the features are integers.
 fn schema() -> String {
     let data_type = |at: usize| if at.is_multiple_of(2) { "float" } else { "int" };
     let fields: String = (0..FEATURES)
@@ -89,7 +90,7 @@ fn document(random: &mut Random, name: u64) -> Result<Document, Error> {
     Ok(Document { id: application::id(0, name)?, fields })
 }
 
-/// The highest sum of any document.
+/// Highest sum of any document.
 fn best(columns: &[Vec<Column>]) -> f64 {
     let mut best = f64::NEG_INFINITY;
     let chunks = columns.first().map_or(0, Vec::len);

@@ -1,6 +1,7 @@
-//! A fresh process over 2 million documents in 20,000 groups: how much memory it has, and how soon it answers.
+//! Fresh process over 2 million documents in 20,000 groups: its memory, and the time to its first answer.
 //!
-//! The peer is the same program over an empty data directory with the same application: what it has more is because of the documents.
+//! The peer is the same program over an empty data directory with the same application: the difference is due
+//! to the documents.
 
 use std::path::Path;
 use std::time::Duration;
@@ -35,9 +36,9 @@ const TEXT_BYTES: usize = 60;
 const BYTES_PER_DOCUMENT_MAX: f64 = 1.0;
 const IDLE_BYTES_MAX: f64 = 60e6;
 const SECONDS_MAX: f64 = 1.0;
-/// Starts that are measured, over each directory.
+/// Number of measured starts over each directory.
 const STARTS: usize = 5;
-/// Memory is looked at when a server has had so long to settle.
+/// Time for a server to settle before its memory is measured.
 const SETTLE: Duration = Duration::from_secs(3);
 
 fn memory(settings: &Settings) -> Result<Report, Error> {
@@ -92,7 +93,7 @@ impl<'s> Restart<'s> {
         Ok(Restart { program, _directory: directory, empty, filled, documents })
     }
 
-    /// The memory of a server over a directory, once it has settled and answered a query.
+    /// Memory of a server over a directory, once it has settled and answered a query.
     fn resident_bytes(&self, data: &Path) -> Result<u64, Error> {
         let process = Process::start(self.program, data)?;
         let last = self.documents.saturating_sub(1) / DOCUMENTS_OF_GROUP;
@@ -105,7 +106,7 @@ impl<'s> Restart<'s> {
     }
 }
 
-/// Makes a data directory with the application and these documents.
+/// Creates a data directory with the application and these documents.
 fn fill(
     directory: &Path,
     documents: impl Iterator<Item = Result<millrace_document::Document, Error>>,

@@ -1,9 +1,11 @@
-//! A large group that lies whole on one node, or divided on two and on four, each of which has a store of its own and searches what it has of
-//! the group on one thread; what they say to each other is made into bytes and back, and travels no further. The group is divided into parts as a
-//! cluster does it, and placement says which node has which part: how unevenly it deals them out is in the figure.
+//! Large group that is whole on one node, or divided over two and over four, each of which has a store of its
+//! own and searches its part of the group on one thread. Their messages are encoded and decoded, but not
+//! transmitted. The group is divided into parts as in a cluster, and placement assigns the parts to nodes:
+//! the unevenness of the distribution is included in the figure.
 //!
-//! The peer is one node that has all of the group: so many times its rate is the limit. Where the machine has fewer cores than there are
-//! nodes, the nodes run one after another, and of each step the slowest counts: the case says so.
+//! The peer is one node that has all of the group: its rate times the number of nodes is the limit. If the
+//! machine has fewer cores than there are nodes, the nodes run one after another, and of each step the
+//! slowest counts: the case says so.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -35,9 +37,9 @@ pub(super) const BENCH: Bench = Bench {
 const MAILS: u64 = 1_000_000;
 const MAIL_BYTES: usize = 128;
 const GROUP: u64 = 0;
-/// The buckets of the divided group use so many bits: 512 of them, as in a cluster.
+/// Bits of the buckets of the divided group: 512 of them, as in a cluster.
 const PART_BITS: u8 = BucketId::GROUP_BITS + 9;
-/// Buckets of no divided group, of which there is none here.
+/// Bits of undivided buckets, of which there are none here.
 const BITS: u8 = 10;
 const SHARE_MIN: f64 = 0.85;
 
@@ -87,12 +89,12 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// A query, and what one node makes of it.
+/// A query, with its result on one node.
 struct Case {
     name: &'static str,
     query: Prepared,
     expected: PartialResult,
-    /// The median of its times, in seconds.
+    /// Median of its times, in seconds.
     one: f64,
 }
 
@@ -103,7 +105,7 @@ struct LargeNode {
 }
 
 impl LargeNode {
-    /// One that has these parts of the group; where there are none, one that has it whole.
+    /// Creates a node with these parts of the group, or with the whole group if there are none.
     fn with(directory: &Path, parts: Vec<BucketId>, mails: u64) -> Result<Self, Error> {
         let engine = Engine::open(directory, None)?;
         let group = Group::Name(application::group_name(GROUP));
@@ -125,7 +127,7 @@ impl LargeNode {
     }
 }
 
-/// The parts of the group that each of so many nodes has, by the state of a cluster of them.
+/// Parts of the group on each of `nodes` nodes, by the state of a cluster of them.
 fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
     let group = Group::Name(application::group_name(GROUP));
     let low = group.location_bits().unwrap_or_default();
@@ -151,7 +153,7 @@ fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
     Ok(parts)
 }
 
-/// The median time of a query over nodes.
+/// Median time of a query over nodes.
 fn gathered(
     nodes: &[LargeNode],
     query: &Prepared,
@@ -175,7 +177,7 @@ fn gathered(
     Ok(samples.median())
 }
 
-/// Asks all nodes until there is a result; how long that took, as if each node had a core of its own.
+/// Queries all nodes until there is a result; returns the time as if each node had a core of its own.
 fn gather(nodes: &[LargeNode], query: &Prepared) -> Result<(Duration, PartialResult), Error> {
     let mut sessions: Vec<(&LargeNode, Option<Session>)> = nodes.iter().map(|node| (node, None)).collect();
     let side_by_side = nodes.len() <= cores();
@@ -222,7 +224,7 @@ fn gather(nodes: &[LargeNode], query: &Prepared) -> Result<(Duration, PartialRes
     }
 }
 
-/// A message as it arrives.
+/// A message as received.
 fn travelled<T: DeserializeOwned>(value: &impl Serialize) -> Result<T, Error> {
     let mut bytes = Vec::new();
     ciborium::into_writer(value, &mut bytes).map_err(Error::failed)?;

@@ -1,7 +1,7 @@
-//! Two words that must both be there, ranked by bm25, with a range of dates, over 10,000 mails of 1 KB.
+//! Conjunction of two words, ranked by bm25, with a range of dates, over 10,000 mails of 1 KB.
 //!
-//! The peer is a bare substring search (`memmem`) for both words over the same text, one mail after another in one piece of memory:
-//! what a scan costs that counts nothing, ranks nothing and knows no words.
+//! The peer is a bare substring search (`memmem`) for both words over the same text, one mail after another
+//! in one piece of memory: the cost of a scan that counts nothing, ranks nothing and knows no words.
 
 use std::hint::black_box;
 
@@ -20,7 +20,7 @@ pub(super) const BENCH: Bench = Bench {
 
 const MAILS: u64 = 10_000;
 const MAIL_BYTES: usize = 1024;
-/// By how frequent they are: of the frequent words nearly every mail has both, of the rare ones nearly none.
+/// Word pairs by frequency: of the frequent words nearly every mail has both, of the rare ones nearly none.
 const PAIRS: [(&str, u64, u64); 3] = [("frequent", 3, 30), ("usual", 30, 300), ("rare", 300, 3_000)];
 const SECONDS_MAX: f64 = 1.5e-3;
 const SHARE_MIN: f64 = 0.6;

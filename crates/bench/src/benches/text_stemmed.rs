@@ -1,5 +1,5 @@
-//! What stems cost: the query of `text` over a field whose words are kept as stems, beside the same over one where they are kept as
-//! they were written; and making the words of documents.
+//! Cost of stems: the query of `text` over a field whose words are stored as stems, compared with a field
+//! that stores them as written; and indexing of the words of documents.
 
 use millrace_document::{Document, Value};
 use millrace_linguistics::{Analyzer, Language};
@@ -38,7 +38,8 @@ const MAILS: u64 = 10_000;
 const MAIL_BYTES: usize = 1024;
 const PAIRS: [(&str, u64, u64); 2] = [("frequent", 3, 30), ("usual", 30, 300)];
 const TIMES_MAX: f64 = 1.3;
-/// What English puts at the end of words, so that there is something to stem. Each word is met with one of them, and without.
+/// English endings of words, so that there is something to stem. Each word occurs with one of them, and
+/// without.
 const ENDINGS: [&str; 4] = ["s", "ing", "ed", "ly"];
 
 fn run(settings: &Settings) -> Result<Report, Error> {

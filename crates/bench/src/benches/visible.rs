@@ -1,5 +1,5 @@
-//! A write is in the next query: documents are put and their group queried at once, while other clients write as fast as they can.
-//! A query that does not find what was acknowledged fails the benchmark.
+//! Visibility of a write in the next query: documents are put and their group queried at once, while other
+//! clients write as fast as they can. A query that does not find an acknowledged write fails the benchmark.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,10 +23,10 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-/// Writers beside the one that looks.
+/// Number of writers in addition to the one that queries.
 const WRITERS: usize = IN_FLIGHT - 1;
 const TURNS: u32 = 8;
-/// Names of the documents that are looked for; those of the writers are smaller.
+/// First name of the queried documents; those of the writers are smaller.
 const FIRST_NAME: u64 = 1 << 40;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -86,7 +86,7 @@ fn look(clients: &Clients, over: &AtomicBool) -> Result<(Samples, Samples, Sampl
     Ok((put, query, both))
 }
 
-/// Puts of documents whose date is theirs alone.
+/// Puts of documents with unique dates.
 fn marked() -> Requests {
     Arc::new(|number| {
         let body = format!("{{\"fields\":{{\"text\":\"look\",\"date\":{}}}}}", date(number));
@@ -95,7 +95,7 @@ fn marked() -> Requests {
     })
 }
 
-/// A date that no other document has: those that the writers put are far after it.
+/// A unique date: those of the writers are far after it.
 fn date(number: u64) -> u64 {
     1 + number
 }

@@ -1,4 +1,5 @@
-//! Writes to two replicas on two nodes, beside writes to one on the same two nodes and cores: what a second copy costs.
+//! Writes to two replicas on two nodes, compared with writes to one on the same two nodes and cores: the cost
+//! of a second copy.
 
 use std::time::Duration;
 
@@ -15,12 +16,12 @@ pub(super) const BENCH: Bench = Bench {
 };
 
 const NODES: usize = 2;
-/// Requests under way.
+/// Number of concurrent requests.
 const TOGETHER: usize = 64;
 const ROUNDS: usize = 2;
-/// Before what counts.
+/// Duration before the measurement.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Half of the rate would be the same work per replica.
+/// Minimum share of the rate; a half would be the same work per replica.
 const SHARE_MIN: f64 = 0.45;
 
 fn run(settings: &Settings) -> Result<Report, Error> {

@@ -7,11 +7,11 @@ use super::Unit;
 /// Curves over one pair of axes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// From left to right.
+    /// Horizontal axis, from left to right.
     pub x: Axis,
-    /// From bottom to top.
+    /// Vertical axis, from bottom to top.
     pub y: Axis,
     /// The curves.
     pub lines: Vec<Line>,
@@ -20,11 +20,11 @@ pub struct Plot {
 /// An axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What it measures.
+    /// Name of the measured quantity.
     pub label: String,
-    /// In which unit.
+    /// Unit of its numbers.
     pub unit: Unit,
-    /// Equal distances are equal ratios; numbers of 0 and less are left out.
+    /// True if equal distances are equal ratios; numbers of 0 and less are left out.
     pub logarithmic: bool,
 }
 
@@ -115,9 +115,9 @@ fn text(out: &mut String, x: f64, y: f64, anchor: &str, attributes: &str, text: 
         writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {attributes}>{text}</text>");
 }
 
-/// What the numbers at a logarithmic axis begin with.
+/// Leading digits of the numbers at a logarithmic axis.
 const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
-/// A logarithmic axis of more decades has powers of ten alone.
+/// Number of decades above which a logarithmic axis has powers of ten alone.
 const DECADES_IN_STEPS: f64 = 4.0;
 
 /// The largest of the steps that is not above a positive number.
@@ -132,7 +132,7 @@ fn step_above(number: f64) -> f64 {
     STEPS.into_iter().map(|step| step * power).find(|step| *step >= number * 0.9999).unwrap_or(10.0 * power)
 }
 
-/// Numbers to places along an axis.
+/// Conversion of numbers to positions along an axis.
 struct Scale {
     low: f64,
     high: f64,
@@ -170,7 +170,8 @@ impl Scale {
         self.start + (number - self.low) / (self.high - self.low) * (self.end - self.start)
     }
 
-    /// Powers of ten, or numbers that begin with 1, 2 and 5 where those are few, or about five round numbers.
+    /// Ticks: powers of ten, or numbers that begin with 1, 2 and 5 if those are few, or about five round
+    /// numbers.
     fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
             let begin: &[f64] = if self.high - self.low > DECADES_IN_STEPS { &STEPS[..1] } else { &STEPS };
@@ -204,7 +205,7 @@ mod tests {
         check(&[1.0, 64.0], &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
         check(&[0.03, 0.4], &[0.02, 0.05, 0.1, 0.2, 0.5]);
         check(&[1.0, 2e5], &[1.0, 10.0, 100.0, 1e3, 1e4, 1e5]);
-        // One number alone gets a decade.
+        // A single number gets a decade.
         check(&[5.0], &[5.0, 10.0, 20.0, 50.0]);
     }
 

@@ -32,7 +32,7 @@ pub(super) fn table(report: &Report) -> String {
     for row in &rows {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
-            // Figures stand right, so that their digits are under each other.
+            // Figures are right-aligned, so that their digits are below each other.
             let is_figure = matches!(column, 2 | 3 | 5);
             let blanks = " ".repeat(widths[column] - cell.chars().count());
             line += &if is_figure { format!("  {blanks}{cell}") } else { format!("  {cell}{blanks}") };

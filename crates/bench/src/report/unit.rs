@@ -5,18 +5,18 @@ pub enum Unit {
     Seconds,
     /// Bytes.
     Bytes,
-    /// Bytes a second.
+    /// Bytes per second.
     BytesPerSecond,
-    /// These a second: `PerSecond("documents")`.
+    /// Events per second: `PerSecond("documents")`.
     PerSecond(&'static str),
-    /// These: `Count("documents")`.
+    /// Items: `Count("documents")`.
     Count(&'static str),
-    /// Bytes for each of these: `BytesPer("document")`.
+    /// Bytes per item: `BytesPer("document")`.
     BytesPer(&'static str),
 }
 
 impl Unit {
-    /// The unit of figures in JSON.
+    /// Unit of figures in JSON.
     pub fn name(self) -> String {
         match self {
             Unit::Seconds => "s".to_owned(),
@@ -28,7 +28,7 @@ impl Unit {
         }
     }
 
-    /// A figure with three digits and the prefix that suits it: `9.10 GB/s`, `350 µs`.
+    /// Formats a figure with three digits and a suitable prefix: `9.10 GB/s`, `350 µs`.
     pub fn format(self, value: f64) -> String {
         const LARGE: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
         const SMALL: [(f64, &str); 4] = [(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")];

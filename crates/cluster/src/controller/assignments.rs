@@ -5,27 +5,28 @@ use serde::{Deserialize, Serialize};
 use super::Inputs;
 use crate::{ClusterState, Error, Layout, NodeKey};
 
-/// The distribution keys of all nodes that were ever known, by name.
+/// Distribution keys of all nodes that were ever known, by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assignments {
-    /// The nodes.
+    /// Assignments by node name.
     pub nodes: BTreeMap<String, Assignment>,
 }
 
-/// What a node keeps for ever.
+/// Permanent attributes of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
     /// Its key.
     pub key: NodeKey,
-    /// Its share of the data, where it is not listed.
+    /// Its share of the data, used if it is not listed.
     pub capacity: f64,
-    /// The keys of the groups that it is in, where it is not listed.
+    /// Keys of its groups, used if it is not listed.
     pub group: Vec<u16>,
 }
 
 impl Assignments {
-    /// These, with a key for everyone who is listed or there and has none. A listed node gets the key that it is listed with; whoever had
-    /// that one gets another. No key is given to two names one after the other, as far as is known here.
+    /// Extends the assignments by a key for each listed or present node without one. A listed node gets the
+    /// key that it is listed with; the previous holder of that key gets another. A key is not reused for a
+    /// second name, as far as is known here.
     pub(super) fn extended(
         &self,
         inputs: &Inputs<'_>,
@@ -43,7 +44,7 @@ impl Assignments {
             let assignment = Assignment { key: *key, capacity: node.capacity, group: Vec::new() };
             nodes.insert(node.name.clone(), assignment);
         }
-        // Where the keys were lost, the state has those that count.
+        // If the assignments were lost, the keys in the state apply.
         for (key, entry) in previous.into_iter().flat_map(ClusterState::nodes) {
             if !listed.contains_key(key) && !nodes.contains_key(&entry.name) {
                 let group = group_of(previous, *key);
@@ -76,14 +77,14 @@ impl Assignments {
     }
 }
 
-/// The keys of the groups that a node is in.
+/// Keys of the groups that a node is in.
 fn group_of(state: Option<&ClusterState>, key: NodeKey) -> Vec<u16> {
     let leaves = state.map(|state| state.distribution().layout.leaves()).unwrap_or_default();
     let found = leaves.into_iter().find(|(_, nodes)| nodes.contains(&key));
     found.map_or_else(Vec::new, |(path, _)| path)
 }
 
-/// The lowest group with the fewest nodes, the first of several.
+/// The lowest group with the fewest nodes; the first one on ties.
 pub(super) fn smallest_group(layout: &Layout) -> Vec<u16> {
     let leaves = layout.leaves();
     let smallest = leaves.into_iter().min_by_key(|(_, nodes)| nodes.len());

@@ -1,4 +1,4 @@
-//! Who may still act by which earlier state.
+//! Nodes that may still act by earlier states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use super::node::{Judgement, Record};
 use super::{Inputs, Wish};
 use crate::{ClusterState, Earlier, NodeKey};
 
-/// The states that enough nodes may still act by to go on by them, the previous one among them.
+/// States by which enough nodes may still act to continue, including the previous one.
 pub(super) struct Followers {
     earlier: Vec<Earlier>,
-    /// The names of nodes that have ended, by their own word or that of an operator.
+    /// Names of nodes that have ended, as reported by themselves or by an operator.
     ended: BTreeSet<String>,
 }
 
@@ -25,7 +25,7 @@ impl Followers {
         for state in &mut earlier {
             let version = state.version();
             state.retain(|name, incarnation| match inputs.registrations.get(name) {
-                // A new run says something once nothing counts any more that the one before has promised.
+                // A new run registers a version only once no promise of the previous run counts any more.
                 Some(registration) if registration.incarnation != incarnation => registration.adopted == 0,
                 Some(registration) => registration.adopted <= version,
                 None => records.get(name).is_none_or(|record| record.adopted(incarnation) <= version),
@@ -40,8 +40,8 @@ impl Followers {
         Followers { earlier, ended }
     }
 
-    /// Leaves nodes as they are for now that are there, if too many would be taken out of service together. Returned are the names of those
-    /// that would be too many all the same.
+    /// Keeps present nodes in service for now, if too many would be taken out of service together. Returns
+    /// the names of the nodes that would still be too many.
     pub(super) fn spare(
         &self,
         inputs: &Inputs<'_>,
@@ -68,18 +68,20 @@ impl Followers {
         self.left_behind(judged, &self.ended)
     }
 
-    /// Whether everyone who can have been confirmed by votes has one from a node that serves, and that will keep what it promised by it.
+    /// True if each node that votes may have confirmed has a vote from a serving node that will keep its
+    /// promise.
     pub(super) fn votes_are_kept(&self, judged: &BTreeMap<NodeKey, (String, Judgement)>) -> bool {
-        // Who has ended may have voted shortly before.
+        // A node that has ended may have voted shortly before.
         self.left_behind(judged, &BTreeSet::new()).is_empty()
     }
 
-    /// Whether votes could confirm an earlier state to the node of this name: not where too few could give it one.
+    /// True unless too few nodes could vote to confirm an earlier state to the node with this name.
     pub(super) fn may_be_confirmed(&self, name: &str) -> bool {
         self.earlier.iter().flat_map(Earlier::names).any(|known| known == name)
     }
 
-    /// The nodes that would be taken out and could go on together, but for those that have ended; none where they are too few.
+    /// Nodes that would be taken out and could continue together, without those that have ended; empty if
+    /// they are too few.
     fn left_behind(
         &self,
         judged: &BTreeMap<NodeKey, (String, Judgement)>,
@@ -94,7 +96,7 @@ impl Followers {
         })
     }
 
-    /// To be carried by the next state.
+    /// The earlier states that the next state carries.
     pub(super) fn into_earlier(self) -> Vec<Earlier> {
         self.earlier
     }

@@ -4,56 +4,58 @@ use crate::checkers::{Action, Priority};
 use crate::scheduler::Standing;
 use millrace_bucket::BucketId;
 
-/// How far the buckets that a node owns are from where they should be. Each costs a look at every bucket.
+/// Metrics of the buckets that a node owns: their distance from the ideal state. Computing them visits every
+/// bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
-    /// Buckets that are owned and have replicas.
+    /// Owned buckets with replicas.
     pub buckets: u64,
-    /// Of these, those whose replicas are not known yet.
+    /// Owned buckets whose replicas are not known yet.
     pub unknown: u64,
-    /// Replicas on nodes that serve.
+    /// Replicas on serving nodes.
     pub replicas: u64,
-    /// Replicas to be made, filled or deleted, and buckets whose replicas may differ: the metric `idealstate_diff`.
+    /// Replicas to create, fill or delete, and buckets whose replicas may differ: the metric
+    /// `idealstate_diff`.
     pub distance: u64,
-    /// Merges that wait: `merge_bucket.pending`.
+    /// Pending merges: `merge_bucket.pending`.
     pub merges_pending: u64,
-    /// Deletions that wait: `delete_bucket.pending`.
+    /// Pending deletions: `delete_bucket.pending`.
     pub deletions_pending: u64,
-    /// Merges that failed and wait for another try: `merge_bucket.blocked`.
+    /// Merges that failed and wait for a retry: `merge_bucket.blocked`.
     pub merges_blocked: u64,
-    /// Deletions that failed and wait for another try: `delete_bucket.blocked`.
+    /// Deletions that failed and wait for a retry: `delete_bucket.blocked`.
     pub deletions_blocked: u64,
-    /// Buckets that need more replicas most urgently.
+    /// Buckets whose most urgent need is more replicas.
     pub too_few: u64,
-    /// Buckets whose replicas differ, or lack something.
+    /// Buckets whose replicas differ or are incomplete.
     pub diverged: u64,
-    /// Buckets with a replica in the wrong place.
+    /// Buckets with a replica on the wrong node.
     pub misplaced: u64,
     /// Buckets with more replicas than they should have.
     pub too_many: u64,
-    /// What has ended.
+    /// Finished operations.
     pub ended: Ended,
-    /// Operations that run.
+    /// Running operations.
     pub running: u64,
-    /// Operations of clients under way.
+    /// Client operations in progress.
     pub requests: u64,
 }
 
-/// Operations that have ended since the node began to take part.
+/// Operations that have finished since the node began to take part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ended {
     /// Merges: `merge_bucket.done_ok`.
     pub merges: u64,
-    /// Merges that failed; they are tried again: `merge_bucket.done_failed`.
+    /// Merges that failed and are retried: `merge_bucket.done_failed`.
     pub merges_failed: u64,
     /// Deletions: `delete_bucket.done_ok`.
     pub deletions: u64,
-    /// Deletions that failed; they are tried again: `delete_bucket.done_failed`.
+    /// Deletions that failed and are retried: `delete_bucket.done_failed`.
     pub deletions_failed: u64,
 }
 
 impl Ended {
-    /// One more has come to its end, or failed.
+    /// Counts an operation that succeeded (`well`) or failed.
     pub(super) fn count(&mut self, action: &Action, well: bool) {
         let counter = match (action, well) {
             (Action::Merge { .. }, true) => &mut self.merges,
@@ -65,33 +67,33 @@ impl Ended {
     }
 }
 
-/// An operation, for operators.
+/// An operation, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationView {
-    /// On which bucket.
+    /// Its bucket.
     pub bucket: BucketId,
-    /// How urgent.
+    /// Its urgency.
     pub priority: Priority,
-    /// Why.
+    /// Its reason.
     pub reason: String,
-    /// Where it is.
+    /// Its progress.
     pub progress: Progress,
-    /// Why it failed when it was tried last.
+    /// Cause of its last failure.
     pub trouble: Option<String>,
 }
 
-/// How far an operation is.
+/// Progress of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It waits until its nodes have time.
+    /// It waits until its nodes have capacity.
     Pending,
-    /// It failed, and waits for another try.
+    /// It failed, and waits for a retry.
     Delayed,
-    /// Replicas are being made.
+    /// Replicas are being created.
     Creating,
     /// Replicas are being compared, while writes wait.
     Comparing,
-    /// Replicas take over what they lack.
+    /// Replicas copy missing rows.
     Pulling,
     /// Replicas are being marked complete.
     Completing,
@@ -100,7 +102,7 @@ pub enum Progress {
 }
 
 impl Distributor {
-    /// The figures of this moment.
+    /// Returns the current metrics.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures {
             buckets: self.buckets.len() as u64,
@@ -132,7 +134,7 @@ impl Distributor {
         figures
     }
 
-    /// All operations that wait or run, by their buckets.
+    /// All waiting and running operations, ordered by bucket.
     pub fn operations(&self) -> Vec<OperationView> {
         let view = |(bucket, proposal, standing): (BucketId, &crate::checkers::Proposal, Standing)| {
             let step = self.upkeep.operations.get(&bucket).map(|operation| &operation.step);

@@ -3,42 +3,45 @@ use std::time::Duration;
 /// Limits and intervals of a [`Distributor`](super::Distributor).
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How long a node may own after its state was confirmed. Must be shorter than the lease of a node.
+    /// Time for which a node may own buckets after its state was confirmed. Must be shorter than the lease of
+    /// a node.
     pub confirm: Duration,
-    /// How often other nodes are asked whether they have the same state.
+    /// Interval at which other nodes are asked whether they have the same state.
     pub ping: Duration,
-    /// After so long without an answer a short request is given up and sent again.
+    /// Timeout of a short request; afterwards it is abandoned and sent again.
     pub request_timeout: Duration,
-    /// The same for one that can take long; it joins the one that runs.
+    /// Timeout of a long request; a repeated one joins the one that runs.
     pub long_request_timeout: Duration,
-    /// What was refused or lost is sent again after so long.
+    /// Delay before a refused or lost request is sent again.
     pub retry: Duration,
-    /// How long writes of a bucket may be held up while its replicas are compared.
+    /// Maximum time for which writes to a bucket wait while its replicas are compared.
     pub hold: Duration,
-    /// After a new state, those who read a bucket whose replicas differ are told for so long that these may soon be equal.
+    /// Time after a new state during which readers of a bucket with differing replicas are informed that
+    /// these may soon be equal.
     pub compare: Duration,
-    /// Where replicas are compared, removals and drops count that are younger than this, or than twice as much: well within the time for which
-    /// every node remembers them.
+    /// Maximum age of removals and drops in comparisons of replicas, up to twice as much: well within the
+    /// time for which every node remembers them.
     pub removals: Duration,
-    /// An operation that failed is tried again after so long.
+    /// Delay before a failed operation is retried.
     pub operation_retry: Duration,
-    /// The most operations of clients at a time.
+    /// Maximum number of concurrent client operations.
     pub requests_max: usize,
-    /// The most bytes that they may take.
+    /// Maximum number of bytes that they may take.
     pub request_bytes_max: usize,
-    /// One message carries at most so many bytes of rows, and one more row.
+    /// Maximum number of bytes of rows in one message, plus one more row.
     pub batch_bytes: usize,
-    /// Messages with rows on their way to one node. What comes meanwhile waits, and goes together.
+    /// Maximum number of messages with rows in flight to one node. Rows that arrive meanwhile wait, and are
+    /// sent together.
     pub batches_in_flight: usize,
-    /// Operations that a node takes part in at a time.
+    /// Maximum number of concurrent operations of one node.
     pub operations_per_node: usize,
-    /// Operations at a time.
+    /// Maximum number of concurrent operations.
     pub operations_max: usize,
 }
 
 impl Settings {
-    /// Every node has to remember removals and drops for at least so long: twice [`Settings::removals`], and as long again for clocks that
-    /// differ and for a node that prunes before another does.
+    /// Minimum time for which every node must remember removals and drops: twice [`Settings::removals`], and
+    /// as long again for differing clocks and for a node that prunes before another does.
     pub fn remembered_min(&self) -> Duration {
         self.removals * 3
     }

@@ -1,4 +1,5 @@
-//! Brings buckets to their ideal state: looks at those where something may have changed, and begins what the scheduler says.
+//! Upkeep of buckets towards their ideal state: checks those where something may have changed, and begins the
+//! operations that the scheduler selects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,22 +13,22 @@ use super::{Effect, Settings};
 use crate::checkers::{self, Context, ReplicaView};
 use crate::scheduler::{Limits, Scheduler};
 
-/// At most so many buckets are looked at in one turn, so that writes do not wait for long.
+/// Maximum number of buckets checked in one turn, so that writes do not wait for long.
 const LOOKS: usize = 512;
 
-/// What there is to do about buckets.
+/// Pending upkeep of buckets.
 pub(super) struct Upkeep {
     limits: Limits,
     to_look_at: BTreeSet<BucketId>,
     pub scheduler: Scheduler,
     pub operations: BTreeMap<BucketId, Operation>,
     pub ended: Ended,
-    /// Why the operation that fails next does, where a node has said so.
+    /// Cause of the next failure, if a node has reported one.
     pub trouble: Option<String>,
-    /// Why operations failed, until they succeed.
+    /// Causes of failed operations, until they succeed.
     pub troubles: BTreeMap<BucketId, String>,
     next_operation: u64,
-    /// There are more buckets to look at than went into one turn.
+    /// True if one turn was not enough to check all buckets.
     more: bool,
 }
 
@@ -47,7 +48,7 @@ impl Upkeep {
         }
     }
 
-    /// A new state: all buckets are looked at anew.
+    /// Restarts for a new state: all buckets are checked again.
     pub fn forget_all(&mut self) {
         self.to_look_at.clear();
         self.operations.clear();
@@ -56,12 +57,12 @@ impl Upkeep {
         self.more = false;
     }
 
-    /// Something may have changed for this bucket.
+    /// Schedules a check of a bucket in which something may have changed.
     pub fn look_at(&mut self, bucket: BucketId) {
         self.to_look_at.insert(bucket);
     }
 
-    /// A name for an operation, never used before.
+    /// Returns a new unique name for an operation.
     pub fn name(&mut self) -> u64 {
         self.next_operation += 1;
         self.next_operation
@@ -108,7 +109,7 @@ impl Distributor {
         }
     }
 
-    /// A bucket as the checkers see it; `None` where there is nothing to check.
+    /// Input of the checkers for a bucket; `None` if there is nothing to check.
     pub(super) fn context(&self, bucket: BucketId) -> Option<Context> {
         let state = self.state()?;
         let entry = self.buckets.get(&bucket).filter(|entry| entry.open)?;

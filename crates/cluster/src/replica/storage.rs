@@ -3,17 +3,19 @@ use millrace_document::{DocumentId, Timestamp, Version};
 
 use crate::{Birth, ClusterState, Content, Failure, ReplicaInfo, Row};
 
-/// Where a node's replicas lie. What returns without an error is durable. All of it may be called from several threads.
+/// Storage of a node's replicas. Every change is durable when a method returns without an error. All methods
+/// may be called from several threads.
 pub trait Storage {
-    /// From now on the parts of divided groups ([`ClusterState::spread`]) are replicas of their own. What is there of a bucket that is divided is
-    /// divided with it: each part is as complete as the whole was, and where there was no replica there is none. Groups that are divided further
-    /// already stay so, and a second call changes nothing.
+    /// Makes the parts of divided groups ([`ClusterState::spread`]) replicas of their own from now on. The
+    /// contents of a bucket that is divided are divided with it: each part is as complete as the whole was,
+    /// and without a replica there is no part. Groups that are divided further already stay so, and a second
+    /// call changes nothing.
     ///
     /// # Errors
-    /// That cannot be made durable.
+    /// The division cannot be made durable.
     fn divide(&self, state: &ClusterState) -> Result<(), Failure>;
 
-    /// The replicas of the buckets that are wanted; see [`Content::removals_since`].
+    /// Returns the replicas of the wanted buckets; see [`Content::removals_since`].
     ///
     /// # Errors
     /// They cannot be read.
@@ -23,44 +25,45 @@ pub trait Storage {
         removals_since: Timestamp,
     ) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure>;
 
-    /// The replica of one bucket; `None` where there is none. See [`Content::removals_since`].
+    /// Returns the replica of one bucket; `None` if there is none. See [`Content::removals_since`].
     ///
     /// # Errors
     /// It cannot be read.
     fn replica(&self, bucket: BucketId, removals_since: Timestamp) -> Result<Option<ReplicaInfo>, Failure>;
 
-    /// Whether there is a replica; cheap.
+    /// True if there is a replica; cheap.
     fn exists(&self, bucket: BucketId) -> bool;
 
-    /// The newest timestamp seen in any bucket, one that was deleted since among them.
+    /// Newest timestamp seen in any bucket, including buckets deleted since.
     fn newest(&self) -> Timestamp;
 
-    /// Makes an empty replica; one that is there stays as it is. An incomplete one is known to be that before it has its first row.
+    /// Creates an empty replica; an existing one stays as it is. An incomplete replica is recorded as
+    /// incomplete before it has its first row.
     ///
     /// # Errors
     /// It cannot be made durable.
     fn create(&self, bucket: BucketId, birth: Birth) -> Result<(), Failure>;
 
-    /// Takes rows into replicas that exist, in any order; of versions of one document the newest counts, and the same one again
-    /// changes nothing. The outcomes are in the order of the rows.
+    /// Applies rows to existing replicas, in any order. The newest of several versions of one document
+    /// counts, and the same version again changes nothing. The outcomes are in the order of the rows.
     fn apply(&self, rows: &[&Row]) -> Vec<Result<(), Failure>>;
 
-    /// The newest version of a document that is remembered, and be it a removal; one that was dropped with others counts as removed
-    /// at the time of the drop.
+    /// Reads the newest version of a document that is remembered, which may be a removal; a dropped document
+    /// counts as removed at the time of the drop.
     ///
     /// # Errors
     /// There is no replica, or it cannot be read.
     fn read(&self, bucket: BucketId, id: &DocumentId) -> Result<Option<Version>, Failure>;
 
-    /// The replica lacks nothing any more.
+    /// Marks the replica as complete.
     ///
     /// # Errors
-    /// There is no replica, or that cannot be made durable.
+    /// There is no replica, or the mark cannot be made durable.
     fn complete(&self, bucket: BucketId) -> Result<(), Failure>;
 
-    /// Deletes a replica, if it is this still; fine if there is none.
+    /// Deletes a replica if its contents are as expected; succeeds if there is none.
     ///
     /// # Errors
-    /// It holds something else; that cannot be made durable.
+    /// The contents differ, or the deletion cannot be made durable.
     fn delete(&self, bucket: BucketId, expected: Content) -> Result<(), Failure>;
 }

@@ -4,11 +4,12 @@ use std::time::Duration;
 use crate::confirmation::lapse;
 use crate::{ClusterState, Earlier, NodeKey};
 
-/// What a node has promised to others by confirming their state to them.
+/// Promises of a node to others, made by confirming their state.
 ///
-/// While coordination answers, it alone confirms: a node that it does not answer stops owning before its lease ends. Only a node that has
-/// not heard from coordination for a while votes for others. A vote is a promise: until it has lapsed, the node answers no new owner, if the one
-/// that it voted for does not serve any more and so may not know.
+/// While coordination answers, it alone confirms: a node that it does not answer stops owning before its
+/// lease ends. A node votes for others only after it has not heard from coordination for a while. A vote is a
+/// promise: until it has lapsed, the node does not answer a new owner if the node that it voted for does not
+/// serve any more and so may not know.
 #[derive(Debug)]
 pub(crate) struct Votes {
     began: Duration,
@@ -21,12 +22,12 @@ impl Votes {
         Votes { began, coordination: None, given: BTreeMap::new() }
     }
 
-    /// Coordination answered a question of this time.
+    /// Records that coordination answered a question sent at this time.
     pub fn coordination(&mut self, asked: Duration) {
         self.coordination = self.coordination.max(Some(asked));
     }
 
-    /// Whether the node votes for one that asks, which it then has promised.
+    /// Returns true, and records the promise, if the node votes for `to`.
     pub fn vote(&mut self, to: NodeKey, now: Duration, confirm: Duration) -> bool {
         let votes = self.coordination.is_none_or(|heard| heard + confirm / 2 < now);
         if votes {
@@ -35,17 +36,18 @@ impl Votes {
         votes
     }
 
-    /// Until when no new owner may be answered, by this state.
+    /// Time until which no new owner may be answered, by this state.
     pub fn bound_until(&self, state: &ClusterState, confirm: Duration) -> Option<Duration> {
         let given = self.given.iter().filter(|(node, _)| !state.node_state(**node).serves());
-        // What the run before has promised is not known any more. It counts where whoever got it could be confirmed by an earlier state.
+        // Promises of the previous run are not known any more. They count if their receiver could be
+        // confirmed by an earlier state.
         let serves = |name: &str| state.nodes().values().any(|node| node.name == name && node.state.serves());
         let earlier = state.earlier().iter().flat_map(Earlier::names);
         let forgotten = earlier.into_iter().any(|name| !serves(name)).then_some(self.began);
         given.map(|(_, at)| *at).chain(forgotten).max().map(|at| at + lapse(confirm))
     }
 
-    /// By then nothing counts any more that was promised so far.
+    /// Time by which all promises so far have lapsed.
     pub fn lapsed(&self, confirm: Duration) -> Duration {
         self.given.values().copied().max().unwrap_or_default().max(self.began) + lapse(confirm)
     }

@@ -6,23 +6,23 @@ use millrace_document::{DocumentId, Timestamp};
 use super::Storage;
 use crate::{ClusterState, Content, Failure, NodeKey, ReplicaInfo, Response, Row};
 
-/// What a [`Keeper`](super::Keeper) wants done with the storage.
+/// Storage work that a [`Keeper`](super::Keeper) requests.
 #[derive(Debug, Clone)]
 pub enum Work {
-    /// Divide what the state says is divided, and tell which replicas there are of the buckets that a node owns.
+    /// Divide the buckets that the state divides, and report the replicas of the buckets that a node owns.
     Owned {
-        /// By which state.
+        /// The state.
         state: Arc<ClusterState>,
-        /// Which node.
+        /// The owner.
         owner: NodeKey,
-        /// As [`Content::removals_since`].
+        /// See [`Content::removals_since`].
         removals_since: Timestamp,
     },
-    /// Tell what the replica of a bucket holds.
+    /// Report the contents of a bucket's replica.
     Info {
-        /// Which bucket.
+        /// Identifier of the bucket.
         bucket: BucketId,
-        /// As [`Content::removals_since`].
+        /// See [`Content::removals_since`].
         removals_since: Timestamp,
     },
     /// Make rows durable.
@@ -31,34 +31,35 @@ pub enum Work {
     Read {
         /// Its bucket.
         bucket: BucketId,
-        /// Which document.
+        /// Id of the document.
         id: DocumentId,
     },
-    /// Make an incomplete replica if there is none.
+    /// Create an incomplete replica if there is none.
     Create(BucketId),
-    /// Mark a replica complete if it still is what is expected.
+    /// Mark a replica complete if its contents are still as expected.
     Complete {
-        /// Of which bucket.
+        /// Identifier of the bucket.
         bucket: BucketId,
-        /// What it holds.
+        /// Expected contents.
         expected: Content,
     },
-    /// Delete a replica if it still is what is expected.
+    /// Delete a replica if its contents are still as expected.
     Delete {
-        /// Of which bucket.
+        /// Identifier of the bucket.
         bucket: BucketId,
-        /// What it holds.
+        /// Expected contents.
         expected: Content,
     },
 }
 
 impl Work {
-    /// Does it, and says what to answer. Blocks until it is durable.
+    /// Executes it and returns the response. Blocks until it is durable.
     pub fn run(self, storage: &dyn Storage) -> Response {
         match self {
             Work::Owned { state, owner, removals_since } => {
                 let wanted = |bucket| state.owner(bucket) == Some(owner);
-                // Before anything else is done by this state to a bucket that it has divided: its owner has to hear of it first.
+                // The division comes before any other work by this state on a bucket that it divides: the
+                // owner must learn of it first.
                 let divided = storage.divide(&state);
                 replicas(storage, divided.and_then(|()| storage.replicas(&wanted, removals_since)))
             }

@@ -1,4 +1,4 @@
-//! The file: a line with a checksum of the rest, and the keys as JSON.
+//! File format: a line with a checksum of the rest, and the keys as JSON.
 
 use std::path::Path;
 
@@ -20,13 +20,13 @@ struct Written {
 #[derive(Serialize, Deserialize)]
 struct WrittenEntry {
     key: String,
-    /// In base64.
+    /// Value in base64.
     value: String,
     created: Revision,
     changed: Revision,
 }
 
-/// Reads the keys; none where there is no file.
+/// Reads the keys; none if there is no file.
 pub(super) fn read(disk: &dyn Disk, path: &Path) -> Result<State, Error> {
     let bytes = read_file(disk, path).map_err(|error| Error::Disk(error.to_string()))?;
     let Some(bytes) = bytes else { return Ok(State::default()) };
@@ -45,7 +45,7 @@ pub(super) fn read(disk: &dyn Disk, path: &Path) -> Result<State, Error> {
     Ok(State::of(keys))
 }
 
-/// Writes the keys that no lease holds.
+/// Writes the keys that are not bound to a lease.
 pub(super) fn write(disk: &dyn Disk, path: &Path, keys: &Keys) -> Result<(), Error> {
     let kept = keys.entries.values().filter(|entry| entry.lease.is_none());
     let entries = kept

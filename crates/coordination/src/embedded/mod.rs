@@ -1,7 +1,8 @@
 //! Coordination of one node with itself, in a file of its data directory.
 //!
-//! Everything is in memory. A transaction that changes something is over when the file with all keys has been replaced; what is
-//! bound to a lease is left out of the file, since whoever held the lease has ended with the process.
+//! All state is in memory. A transaction that changes something is complete when the file with all keys has
+//! been replaced. Keys that are bound to a lease are left out of the file, since the holder of the lease has
+//! ended with the process.
 
 mod file;
 mod state;
@@ -30,16 +31,16 @@ struct Shared {
     newest: watch::Sender<Revision>,
 }
 
-/// The pause after the disk failed.
+/// Pause after a failure of the disk.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A thread that ended in the middle left the state whole: it is replaced in one step.
+/// A thread that panicked while it held the lock left a consistent state: it is replaced in one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Embedded {
-    /// Opens what is kept in `directory`, which is made if need be.
+    /// Opens the state in `directory`, which is created if necessary.
     ///
     /// # Errors
     /// [`Error::Disk`], [`Error::Damaged`].
@@ -73,7 +74,7 @@ impl Shared {
         Ok(evaluated.0)
     }
 
-    /// Puts changes into effect, once they are on disk. Called while `writing` is held.
+    /// Applies changes, once they are on disk. Called while `writing` is held.
     fn commit(&self, changes: Vec<Change>) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
@@ -86,7 +87,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Ends a lease, if `due` says so of its time.
+    /// Ends a lease, if `due` returns true for its end time.
     fn end_lease(&self, lease: LeaseId, due: impl FnOnce(Instant) -> bool) -> Result<(), Error> {
         let _writing = lock(&self.writing);
         let deleted = lock(&self.state).end_lease(lease, due);
@@ -96,7 +97,7 @@ impl Shared {
     }
 }
 
-/// Waits for a lease's time to pass, again each time that it is kept alive.
+/// Waits until a lease expires, again each time that it is kept alive.
 async fn expire(shared: Weak<Shared>, lease: LeaseId) {
     loop {
         let until = match shared.upgrade() {
@@ -118,7 +119,7 @@ async fn expire(shared: Weak<Shared>, lease: LeaseId) {
     }
 }
 
-/// Runs what may wait for the disk. It is done even when nobody waits for it any more.
+/// Runs work that may wait for the disk. It runs to its end even if the caller is dropped.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -182,7 +183,7 @@ impl Changes for EmbeddedChanges {
                 if !changes.is_empty() {
                     return Ok(changes);
                 }
-                // The sender is in what `self` holds.
+                // The sender is owned by `self`.
                 let _ = self.newest.changed().await;
             }
         })

@@ -3,21 +3,21 @@ use std::time::{Duration, Instant};
 
 use crate::{Change, Condition, Entry, Error, LeaseId, Operation, Outcome, Revision, Transaction};
 
-/// Transactions whose changes are remembered for those who watch.
+/// Number of transactions whose changes are remembered for watches.
 const HISTORY_MAX: usize = 1024;
 
-/// All keys, the leases, and the changes of late.
+/// All keys, the leases, and recent changes.
 #[derive(Default)]
 pub(super) struct State {
     keys: Keys,
     leases: BTreeMap<LeaseId, Term>,
     leases_granted: i64,
     history: VecDeque<Vec<Change>>,
-    /// Changes up to this one are not in the history.
+    /// Last revision whose changes are not in the history.
     forgotten: Revision,
 }
 
-/// All keys, as of one moment.
+/// All keys, as of one revision.
 #[derive(Default, Clone)]
 pub(super) struct Keys {
     pub(super) entries: BTreeMap<String, Entry>,
@@ -56,7 +56,7 @@ impl Keys {
         };
     }
 
-    /// What one operation finds, and what it changes at revision `at`.
+    /// Returns the entries that one operation finds, and its changes at revision `at`.
     fn operate(&self, operation: &Operation, at: Revision) -> (Vec<Entry>, Vec<Change>) {
         let deleted = |entry: &Entry| Change::Deleted { key: entry.key.clone(), at };
         match operation {
@@ -78,7 +78,7 @@ impl Keys {
 }
 
 impl State {
-    /// A state that begins with these keys, and knows nothing of how they came to be.
+    /// Creates a state that begins with these keys, without their history.
     pub(super) fn of(keys: Keys) -> Self {
         let forgotten = keys.revision;
         State { keys, forgotten, ..State::default() }
@@ -88,7 +88,7 @@ impl State {
         self.keys.revision
     }
 
-    /// What a transaction finds, and what it would change.
+    /// Evaluates a transaction: its outcome, and the changes that it would make.
     pub(super) fn evaluate(&self, transaction: &Transaction) -> Result<(Outcome, Vec<Change>), Error> {
         let held = transaction.conditions.iter().all(|condition| self.keys.holds(condition));
         let operations = if held { &transaction.then } else { &transaction.otherwise };
@@ -109,14 +109,14 @@ impl State {
         Ok((Outcome { held, revision, found }, changes))
     }
 
-    /// The keys as they are after changes.
+    /// Returns the keys with changes applied.
     pub(super) fn with(&self, changes: &[Change]) -> Keys {
         let mut keys = self.keys.clone();
         changes.iter().for_each(|change| keys.apply(change));
         keys
     }
 
-    /// Puts the next keys into effect, which differ by `changes`.
+    /// Installs the next keys, which differ by `changes`.
     pub(super) fn replace(&mut self, keys: Keys, changes: Vec<Change>) {
         self.keys = keys;
         self.history.push_back(changes);
@@ -127,7 +127,7 @@ impl State {
         }
     }
 
-    /// The changes of keys after a revision, and the revision that they lead to.
+    /// Changes of keys after a revision, and the revision that they lead to.
     pub(super) fn changes(&self, prefix: &str, after: Revision) -> Result<(Revision, Vec<Change>), Error> {
         if after < self.forgotten {
             return Err(Error::Compacted { oldest: self.forgotten });
@@ -159,8 +159,8 @@ impl State {
         self.leases.get(&lease).map(|term| term.until)
     }
 
-    /// Ends a lease, if `due` says so of its time: it cannot be kept alive any more. What is to be deleted with it comes back; it is
-    /// there until [`State::forget`].
+    /// Ends a lease, if `due` returns true for its end time: it cannot be kept alive any more. Returns the
+    /// deletions of its keys; the lease exists until [`State::forget`].
     pub(super) fn end_lease(&mut self, lease: LeaseId, due: impl FnOnce(Instant) -> bool) -> Vec<Change> {
         let Some(term) = self.leases.get_mut(&lease).filter(|term| due(term.until)) else {
             return Vec::new();
@@ -171,7 +171,7 @@ impl State {
         bound.map(|entry| Change::Deleted { key: entry.key.clone(), at }).collect()
     }
 
-    /// Forgets a lease whose keys are gone.
+    /// Removes a lease whose keys are deleted.
     pub(super) fn forget(&mut self, lease: LeaseId) {
         if self.leases.get(&lease).is_some_and(|term| term.until <= Instant::now()) {
             self.leases.remove(&lease);

@@ -7,18 +7,18 @@ use super::members::Members;
 use super::wire::{self, Message};
 use crate::{Answer, Change, Changes, Error};
 
-/// The longest line that is read, in bytes.
+/// Maximum length of a line, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// The changes that a member tells, a line of JSON for each message.
+/// Changes that a member sends, one line of JSON for each message.
 pub(super) struct EtcdChanges {
     members: Arc<Members>,
-    /// Which member tells them.
+    /// Index of the member that sends them.
     at: usize,
     answer: Streaming,
-    /// What has come of the answer and was not read yet.
+    /// Received bytes that were not parsed yet.
     rest: Vec<u8>,
-    /// How much of it is known to have no end of a line.
+    /// Length of the prefix of `rest` that is known to contain no line end.
     searched: usize,
 }
 
@@ -32,7 +32,7 @@ impl EtcdChanges {
         self.members.failed(self.at, reason)
     }
 
-    /// The next line, once all of it is there.
+    /// Returns the next line, once it is complete.
     async fn line(&mut self) -> Result<Vec<u8>, Error> {
         loop {
             if let Some(end) = self.rest[self.searched..].iter().position(|byte| *byte == b'\n') {

@@ -10,39 +10,39 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// Where etcd listens unless it is told otherwise.
+/// Default port of etcd.
 const PORT: u16 = 2379;
 
-/// How long a member has for an answer.
+/// Timeout of a member's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Tells a member to answer only while it has a leader, and to say so when it loses it.
+/// Header that makes a member answer only while it has a leader, and report when it loses it.
 const NEEDS_LEADER: &str = "grpc-metadata-hasleader";
 
-/// The members of etcd, one of which is asked.
+/// Members of etcd, one of which is current.
 pub(super) struct Members {
     /// At least one.
     clients: Vec<Client>,
-    /// The one that is asked, counted on and on.
+    /// Counter whose value determines the current member.
     current: AtomicUsize,
 }
 
-/// Why a member did not do what was asked.
+/// Failure of a request to one member.
 enum Failure {
-    /// Certainly not done: another member may do it.
+    /// Certainly not executed: another member may do it.
     NotDone(String),
-    /// It may have been done.
+    /// It may have been executed.
     Unknown(String),
-    /// No member will do it.
+    /// No member will execute it.
     Final(Error),
 }
 
-/// What it means to ask another member when nobody knows whether the first one has done it.
+/// Effect of repeating a request at another member while its first outcome is unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// To do it twice is to do it once.
+    /// Repeating it has no further effect.
     Idempotent,
-    /// It would be done twice.
+    /// It would be executed twice.
     Unsafe,
 }
 
@@ -84,7 +84,7 @@ impl Members {
         Ok(Members { clients, current: AtomicUsize::new(0) })
     }
 
-    /// Asks until a member answers; each is asked once.
+    /// Sends a request to the members in turn until one answers; each is tried once.
     pub(super) async fn call(&self, path: &str, body: &Value, repeat: Repeat) -> Result<Value, Error> {
         let request = request(path, body).timeout(PATIENCE);
         let mut reason = String::new();
@@ -110,7 +110,7 @@ impl Members {
         Err(Error::Unavailable { address: self.addresses(), reason })
     }
 
-    /// Begins an answer without end at the current member, whose number comes with it.
+    /// Begins a streaming answer at the current member, and returns its index.
     pub(super) async fn open(&self, path: &str, body: &Value) -> Result<(usize, Streaming), Error> {
         let (at, client) = self.current();
         let reason = match tokio::time::timeout(PATIENCE, client.open(request(path, body))).await {
@@ -121,13 +121,13 @@ impl Members {
         Err(self.failed(at, reason))
     }
 
-    /// What a member that failed in the middle of an answer means: the next one is asked from now on.
+    /// Handles the failure of a member in the middle of an answer: the next member becomes the current one.
     pub(super) fn failed(&self, at: usize, reason: String) -> Error {
         self.leave(at);
         Error::Unavailable { address: self.member(at).base().to_owned(), reason }
     }
 
-    /// An answer that makes no sense.
+    /// Error for a malformed answer.
     pub(super) fn nonsense(&self, reason: String) -> Error {
         Error::Answer { address: self.current().1.base().to_owned(), reason }
     }
@@ -141,7 +141,7 @@ impl Members {
         &self.clients[at % self.clients.len()]
     }
 
-    /// Another member from now on, unless somebody else has chosen one meanwhile.
+    /// Makes another member the current one, unless another call has done so meanwhile.
     fn leave(&self, at: usize) {
         let _ = self.current.compare_exchange(at, at.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -157,7 +157,7 @@ fn request(path: &str, body: &Value) -> Request {
         .body("application/json", body.to_string())
 }
 
-/// What a status of failure says. The codes are those of gRPC.
+/// Failure for an error status. The codes are those of gRPC.
 fn refused(status: StatusCode, body: &Value, message: String) -> Failure {
     const NOT_FOUND: u64 = 5;
     const UNKNOWN: u64 = 2;
@@ -170,7 +170,7 @@ fn refused(status: StatusCode, body: &Value, message: String) -> Failure {
     match code {
         Some(NOT_FOUND) if message.contains("lease not found") => Failure::Final(Error::LeaseLost),
         Some(EXHAUSTED) if message.contains("too many requests") => Failure::NotDone(message),
-        // A member without a leader says so before it does anything.
+        // A member without a leader reports it before it does anything.
         Some(UNAVAILABLE) if message.contains("no leader") => Failure::NotDone(message),
         Some(UNAVAILABLE | UNKNOWN | DEADLINE | CANCELLED) => Failure::Unknown(message),
         None if status.is_server_error() => Failure::Unknown(format!("{status}: {message}")),
@@ -178,7 +178,7 @@ fn refused(status: StatusCode, body: &Value, message: String) -> Failure {
     }
 }
 
-/// Why there was no answer.
+/// Failure for a missing answer.
 fn unanswered(error: millrace_client::Error) -> Failure {
     use millrace_client::Error as Client;
     match error {

@@ -1,9 +1,11 @@
-//! Coordination by etcd, through the JSON form of its interface, which each of its members serves at the port for clients.
+//! Coordination by etcd, through the JSON form of its interface, which each of its members serves at the
+//! client port.
 //!
-//! JSON over HTTP needs nothing to be generated while building, and the volume is small: a node asks about once a second.
+//! JSON over HTTP needs no code generation while building, and the volume is small: a node sends about one
+//! request per second.
 //!
-//! A call goes to one of the members. When that one cannot be reached, or has no leader, the next is asked: at once if the request has
-//! certainly not been done, otherwise by the next call.
+//! A call goes to one of the members. If that member cannot be reached, or has no leader, the next is asked:
+//! at once if the request has certainly not been executed, otherwise by the next call.
 
 mod changes;
 mod members;
@@ -25,8 +27,9 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// By the members at an address such as `etcd://10.0.0.1:2379,10.0.0.2:2379`; with `etcds://`, over TLS. Nothing is asked yet.
-    /// Over TLS they are trusted as `tls` says, or where it is missing as the system's authorities do.
+    /// Creates a client of the members at an address such as `etcd://10.0.0.1:2379,10.0.0.2:2379`; with
+    /// `etcds://`, over TLS. No request is sent yet. Over TLS, `tls` says which certificates are trusted;
+    /// without it, those of the system's authorities are.
     ///
     /// # Errors
     /// [`Error::Address`].
@@ -72,7 +75,7 @@ impl Coordination for Etcd {
         Box::pin(async move {
             let request = json!({ "ID": lease.0.to_string() });
             match self.members.call("/v3/lease/revoke", &request, Repeat::Idempotent).await {
-                // It has ended already.
+                // The lease has ended already.
                 Ok(Value::Object(_)) | Err(Error::LeaseLost) => Ok(()),
                 Ok(other) => Err(self.members.nonsense(format!("{other} to the end of a lease"))),
                 Err(error) => Err(error),

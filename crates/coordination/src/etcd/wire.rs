@@ -1,4 +1,5 @@
-//! The JSON form of etcd's interface: bytes in base64, 64-bit numbers as texts, and what is empty or zero left out.
+//! JSON form of etcd's interface: bytes in base64, 64-bit numbers as strings; empty and zero values are left
+//! out.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Change, Condition, Entry, LeaseId, Operation, Outcome, Revision, Transaction};
 
-/// A number, which may be written as a text; `None` for what is none. What is left out is 0.
+/// Parses a number, which may be written as a string; `None` if it is invalid. A missing number is 0.
 pub(super) fn integer(value: &Value) -> Option<i64> {
     match value {
         Value::Null => Some(0),
@@ -29,7 +30,7 @@ fn decoded(value: &Value) -> Result<Vec<u8>, String> {
     STANDARD.decode(text).map_err(|error| format!("'{text}': {error}"))
 }
 
-/// The end of the range of keys that begin with `prefix`.
+/// End of the range of keys that begin with `prefix`.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {
@@ -42,14 +43,14 @@ fn end_of(prefix: &str) -> Vec<u8> {
     vec![0]
 }
 
-/// A range of the keys that begin with `prefix`. A key is at least one byte long.
+/// Range of the keys that begin with `prefix`. A key is at least one byte long.
 fn range(prefix: &str) -> Map<String, Value> {
     let first = if prefix.is_empty() { "\0" } else { prefix };
     let range = [("key", encoded(first)), ("range_end", encoded(end_of(prefix)))];
     range.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value))).collect()
 }
 
-/// The request for a transaction.
+/// Request for a transaction.
 pub(super) fn transaction(transaction: &Transaction) -> Value {
     let compare: Vec<Value> = transaction.conditions.iter().map(condition).collect();
     let operations = |list: &[Operation]| list.iter().map(operation).collect::<Vec<Value>>();
@@ -87,7 +88,7 @@ fn operation(operation: &Operation) -> Value {
     }
 }
 
-/// The answer to a transaction.
+/// Parses the answer to a transaction.
 pub(super) fn outcome(answer: &Value, transaction: &Transaction) -> Result<Outcome, String> {
     let held = answer["succeeded"].as_bool().unwrap_or(false);
     let operations = if held { &transaction.then } else { &transaction.otherwise };
@@ -118,7 +119,7 @@ fn key(value: &Value) -> Result<String, String> {
     String::from_utf8(decoded(&value["key"])?).map_err(|error| format!("a key is no text: {error}"))
 }
 
-/// The request for the changes after a revision.
+/// Request for the changes after a revision.
 pub(super) fn watch(prefix: &str, after: Revision) -> Value {
     let mut request = range(prefix);
     let from = after.0.saturating_add(1).to_string();
@@ -130,11 +131,11 @@ pub(super) fn watch(prefix: &str, after: Revision) -> Value {
 pub(super) enum Message {
     Changes(Vec<Change>),
     Compacted(Revision),
-    /// The member has nothing more to say, for this reason.
+    /// End of the stream, with its reason.
     End(String),
 }
 
-/// A line of the answer to [`watch`].
+/// Parses a line of the answer to [`watch`].
 pub(super) fn message(line: &[u8]) -> Result<Message, String> {
     let line: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     if let Some(error) = line.get("error") {

@@ -1,4 +1,4 @@
-//! A real etcd of one member, on ports of its own, in a directory of its own.
+//! A real etcd of one member, with its own ports and its own directory.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -16,7 +16,8 @@ pub struct EtcdProcess {
 }
 
 impl EtcdProcess {
-    /// Starts one and waits until it answers. `None`, with a line on standard error, where there is no etcd on this machine.
+    /// Starts one and waits until it answers. `None`, with a line on standard error, if etcd is not
+    /// installed.
     pub async fn start() -> Option<Self> {
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
             eprintln!("skipped: there is no etcd on this machine; apt-get install etcd-server");
@@ -33,46 +34,46 @@ impl EtcdProcess {
         Some(etcd)
     }
 
-    /// Where it is.
+    /// Address for clients.
     pub fn address(&self) -> String {
         format!("etcd://127.0.0.1:{}", self.ports[0])
     }
 
-    /// The same for HTTP.
+    /// The same address for HTTP.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports[0])
     }
 
-    /// Ends it at once, as `kill -9` does.
+    /// Kills it at once, like `kill -9`.
     pub fn kill(&mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it has ended");
     }
 
-    /// Starts it again with what it has kept.
+    /// Restarts it with its data.
     pub async fn restart(&mut self) {
         self.child = spawn(self.directory.path(), self.ports);
         self.answers().await;
     }
 
-    /// What it has kept, once it has ended.
+    /// Copy of its data, once it has ended.
     pub fn backup(&self) -> TempDir {
         let backup = tempfile::tempdir().expect("a temporary directory");
         copy(self.directory.path(), backup.path());
         backup
     }
 
-    /// Puts what was kept then in place of what there is now, once it has ended.
+    /// Replaces its data by a backup, once it has ended.
     pub fn bring_back(&mut self, backup: TempDir) {
         self.directory = backup;
     }
 
-    /// Lets it stand still: connections stay open, and nothing is answered.
+    /// Freezes it: connections stay open, and requests are not answered.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }

@@ -1,4 +1,5 @@
-//! etcd that is killed, stands still, or has forgotten: what was seen stays, and nothing is missed.
+//! Outages of etcd: killed, frozen, or restored from a backup. Changes that were seen stay known, and none is
+//! missed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use millrace_client::{Client, Protocol, Request};
 use millrace_coordination::{Change, Coordination, Election, Error, Etcd, Lease, Operation, Watch};
 use tokio::time::timeout;
 
-/// Longer than anything here takes.
+/// Time limit, longer than any step here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn client(etcd: &EtcdProcess) -> Arc<dyn Coordination> {
@@ -19,7 +20,7 @@ async fn put(coordination: &Arc<dyn Coordination>, key: &str, value: &str) {
     coordination.apply(Operation::put(key, value)).await.expect("it is put");
 }
 
-/// The values that a watch tells until one of them is `last`.
+/// Values that a watch reports until one of them is `last`.
 async fn values_until(watch: &mut Watch, last: &str) -> Vec<String> {
     let mut values = Vec::new();
     let told = async {
@@ -46,7 +47,7 @@ async fn a_watch_goes_on_where_it_stopped_when_etcd_was_killed() {
     etcd.kill();
     let read = coordination.get("a/1").await;
     assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
-    // What was seen stays known, for as long as it takes.
+    // Known entries stay, for as long as the outage lasts.
     assert!(timeout(Duration::from_millis(500), watch.next()).await.is_err());
     assert_eq!(watch.entries().len(), 1);
     etcd.restart().await;
@@ -66,7 +67,7 @@ async fn a_watch_reads_everything_where_changes_are_forgotten() {
     put(&coordination, "a/2", "two").await;
     let mut watch = Watch::new(Arc::clone(&coordination), "a/");
     assert_eq!(values_until(&mut watch, "two").await, ["one", "two"]);
-    // The stream has not been asked for yet: what follows is compacted before it is.
+    // The stream has not been opened yet: the following changes are compacted before it is.
     put(&coordination, "a/1", "lost").await;
     put(&coordination, "a/1", "kept").await;
     coordination.apply(Operation::Delete("a/2".to_owned())).await.expect("it is deleted");
@@ -77,7 +78,7 @@ async fn a_watch_reads_everything_where_changes_are_forgotten() {
     assert_eq!(values_until(&mut watch, "three").await, ["three"]);
 }
 
-/// Whether revisions are lower than what was seen, or have passed it by other changes.
+/// Covers revisions lower than those seen, and revisions that other changes have raised beyond them.
 #[tokio::test]
 async fn a_watch_starts_over_where_etcd_was_restored_from_a_backup() {
     for others in [0, 20] {
@@ -103,7 +104,7 @@ async fn a_watch_starts_over_where_etcd_was_restored_from_a_backup() {
             put(&other, "b", &number.to_string()).await;
         }
         put(&other, "a/4", "after").await;
-        // What is gone, then what is otherwise.
+        // First the deleted keys, then the changed ones.
         assert_eq!(values_until(&mut watch, "after").await, ["-a/3", "one", "after"]);
         assert_eq!(watch.histories(), 2);
         put(&other, "a/1", "later").await;
@@ -118,7 +119,7 @@ async fn compact(etcd: &EtcdProcess, revision: u64) {
     client.send(request).await.and_then(millrace_client::Answer::checked).expect("it is compacted");
 }
 
-/// The holder believes in its lease no longer than etcd does, though it hears nothing.
+/// The holder believes in its lease no longer than etcd does, though it receives no answer.
 #[tokio::test]
 async fn a_lease_is_lost_when_etcd_stands_still_for_longer_than_it_lasts() {
     let Some(etcd) = EtcdProcess::start().await else { return };

@@ -1,4 +1,4 @@
-//! What holds for every implementation: the same cases over the embedded one and over etcd.
+//! Cases that hold for every implementation: run over the embedded one and over etcd.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use millrace_coordination::{
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// What is tested; the keys of a case begin with its name, so that all run beside each other in one store.
+/// A case; its keys begin with its name, so that all cases can run concurrently in one store.
 type Case = fn(Arc<dyn Coordination>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 const CASES: &[(&str, Case)] = &[
@@ -26,7 +26,7 @@ const CASES: &[(&str, Case)] = &[
     ("election", |c| Box::pin(election(c))),
 ];
 
-/// Longer than anything here takes.
+/// Time limit, longer than any step here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const TTL: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ async fn put(coordination: &Arc<dyn Coordination>, key: &str, value: &str) {
     coordination.apply(Operation::put(key, value)).await.expect("it is put");
 }
 
-/// The keys with their values that begin with `prefix`, as one text.
+/// Keys with their values that begin with `prefix`, as one string.
 async fn shown(coordination: &Arc<dyn Coordination>, prefix: &str) -> String {
     let (_, entries) = coordination.list(prefix).await.expect("they are listed");
     let shown =
@@ -78,10 +78,10 @@ async fn transactions(coordination: Arc<dyn Coordination>) {
     let second = c.transact(create).await.expect("it is done");
     assert!(!second.held);
     let (a, b) = (&second.entries(0)[0], &second.entries(0)[1]);
-    // Both came to be at one moment, which is that of the transaction.
+    // Both were created at one revision, which is that of the transaction.
     assert_eq!((a.created, b.changed), (first.revision, first.revision));
 
-    // A value changes only for whoever has seen the newest one.
+    // A value changes only for a client that has seen the newest one.
     let swap = |seen, value| {
         let seen = Condition::Changed("t/a".to_owned(), seen);
         Transaction::new().when(seen).then(Operation::put("t/a", value))
@@ -99,7 +99,7 @@ async fn transactions(coordination: Arc<dyn Coordination>) {
     put(c, "t/a", "4").await;
     assert!(!c.transact(same).await.expect("it is done").held);
 
-    // A prefix means the keys that begin so, and no others.
+    // A prefix selects the keys that begin with it, and no others.
     for key in ["t", "t-", "t/\u{10ffff}", "t0", "u"] {
         put(c, key, "x").await;
     }
@@ -123,7 +123,7 @@ async fn refusals(coordination: Arc<dyn Coordination>) {
     assert!(read.value.len() == VALUE_BYTES_MAX && read.value.iter().all(|byte| *byte == 255));
 }
 
-/// Many add to one number, and no addition is lost.
+/// Many clients add to one number, and no addition is lost.
 async fn counting(coordination: Arc<dyn Coordination>) {
     put(&coordination, "count", "0").await;
     let mut adding = JoinSet::new();
@@ -145,7 +145,7 @@ async fn counting(coordination: Arc<dyn Coordination>) {
     assert_eq!(shown(&coordination, "count").await, "count=40");
 }
 
-/// Keys end with their lease, and nothing can be bound to one that has ended.
+/// Keys end with their lease, and nothing can be bound to a lease that has ended.
 async fn leases(coordination: Arc<dyn Coordination>) {
     let c = &coordination;
     let lease = Lease::grant(Arc::clone(c), TTL * 10).await.expect("it is granted");
@@ -153,7 +153,7 @@ async fn leases(coordination: Arc<dyn Coordination>) {
     c.apply(Operation::put_leased("l/a", "1", id)).await.expect("it is put");
     c.apply(Operation::put_leased("l/b", "1", id)).await.expect("it is put");
     assert_eq!(c.get("l/a").await.expect("it is read").and_then(|entry| entry.lease), Some(id));
-    // Whoever puts a key without the lease takes it out of the lease.
+    // Putting a key without the lease detaches it from the lease.
     put(c, "l/b", "2").await;
     assert!(lease.lives());
     lease.release().await.expect("it is given back");
@@ -165,7 +165,7 @@ async fn leases(coordination: Arc<dyn Coordination>) {
     assert_eq!(shown(c, "l/").await, "l/b=2");
 }
 
-/// A lease that nobody keeps alive ends by itself, and those who watch its keys see it.
+/// A lease that is not kept alive expires, and watches of its keys see it.
 async fn expiry(coordination: Arc<dyn Coordination>) {
     let lease = coordination.grant(TTL).await.expect("it is granted");
     let mut watch = Watch::new(Arc::clone(&coordination), "e/");
@@ -176,7 +176,7 @@ async fn expiry(coordination: Arc<dyn Coordination>) {
     assert_eq!(coordination.keep_alive(lease).await, Err(Error::LeaseLost));
 }
 
-/// One that keeps itself alive lasts longer than its time, and tells when it is lost all the same.
+/// A lease that keeps itself alive outlasts its duration, and still reports its loss.
 async fn keeping(coordination: Arc<dyn Coordination>) {
     let lease = Lease::grant(Arc::clone(&coordination), TTL).await.expect("it is granted");
     coordination.apply(Operation::put_leased("k", "1", lease.id())).await.expect("it is put");
@@ -188,7 +188,7 @@ async fn keeping(coordination: Arc<dyn Coordination>) {
     assert!(!lease.lives());
 }
 
-/// Every change is seen once and in its order, those of one transaction together.
+/// Every change is seen once and in order, those of one transaction together.
 async fn watching(coordination: Arc<dyn Coordination>) {
     put(&coordination, "w/before", "1").await;
     put(&coordination, "w", "not watched").await;
@@ -223,13 +223,13 @@ async fn watching(coordination: Arc<dyn Coordination>) {
     assert_eq!(seen.iter().filter(|change| matches!(change, Change::Deleted { .. })).count(), 3);
 }
 
-/// One leads at a time, and who has led before can do nothing in its name.
+/// One candidate leads at a time, and a former leader can do nothing in its name.
 async fn election(coordination: Arc<dyn Coordination>) {
     let lease = || Lease::grant(Arc::clone(&coordination), TTL * 10);
     let (first, second) = (lease().await.expect("it is granted"), lease().await.expect("it is granted"));
     let election = Arc::new(Election::new(Arc::clone(&coordination), "leader"));
     let leadership = election.campaign("first", &first).await.expect("it leads");
-    // Asking again is no second leadership.
+    // A second campaign is not a second leadership.
     assert_eq!(election.campaign("first", &first).await, Ok(leadership.clone()));
     let waiting = {
         let election = Arc::clone(&election);
@@ -246,7 +246,7 @@ async fn election(coordination: Arc<dyn Coordination>) {
     assert_eq!(shown(&coordination, "leader").await, "leader=second");
     assert!(!led(leadership.guard()).await);
     assert!(led(next.guard()).await);
-    // Who has lost its lease does not lead, even where nobody else does.
+    // A candidate that has lost its lease does not lead, even if no other one does.
     let id = second.id();
     coordination.revoke(id).await.expect("it is ended");
     assert!(!led(next.guard()).await);

@@ -1,4 +1,4 @@
-//! Connections to other nodes that are encrypted, as the HTTP client wants them.
+//! Encrypted connections to other nodes, for the HTTP client.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use super::forward::CONNECT_PATIENCE;
 
-/// Connects to nodes that can be trusted, and to nobody else.
+/// Connects to trusted nodes only.
 #[derive(Clone)]
 pub(crate) struct Connector(pub(super) Arc<Trust>);
 
@@ -39,7 +39,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection that is encrypted.
+/// An encrypted connection.
 pub(crate) struct Encrypted(millrace_trust::Connection);
 
 impl Connection for Encrypted {
@@ -54,7 +54,7 @@ impl AsyncRead for Encrypted {
         context: &mut Context<'_>,
         bytes: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // That this node's certificate is not taken shows here.
+        // The refusal of this node's certificate shows up here.
         Pin::new(&mut self.0).poll_read(context, bytes).map_err(millrace_trust::explained)
     }
 }

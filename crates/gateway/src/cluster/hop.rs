@@ -6,24 +6,25 @@ use millrace_cluster::NodeKey;
 use super::Readers;
 use crate::Error;
 
-/// The header that says what a request was handed on for, and what an answer to such a request is. For nodes of a cluster alone: a
-/// request from outside does not have it.
+/// Header with the purpose of a forwarded request, and with the kind of its answer. Used only between nodes
+/// of a cluster: a request from outside does not have it.
 pub(crate) const HOP: HeaderName = HeaderName::from_static("millrace-hop");
 
-/// Its value in an answer that says: the cluster is about to agree who answers this; look again. Nothing was changed.
+/// Value in an answer which says that the cluster is about to agree on the node that answers; try again.
+/// Nothing was changed.
 const UNSETTLED: HeaderValue = HeaderValue::from_static("unsettled");
 
-/// Whether a node has answered only that the cluster has not agreed yet.
+/// True if a node answered only that the cluster has not agreed yet.
 pub(crate) fn is_unsettled(headers: &HeaderMap) -> bool {
     headers.get(HOP) == Some(&UNSETTLED)
 }
 
-/// Makes an answer say that.
+/// Marks an answer as unsettled.
 pub(crate) fn unsettled(headers: &mut HeaderMap) {
     headers.insert(HOP, UNSETTLED);
 }
 
-/// Makes an answer say that others are to be asked, by this version of the cluster state.
+/// Marks an answer as a redirection to these readers, by this version of the cluster state.
 pub(super) fn ask_others(headers: &mut HeaderMap, version: u64, readers: &Readers) {
     let nodes: Vec<String> = readers.nodes.iter().map(NodeKey::to_string).collect();
     let (bucket, nodes) = (bucket_text(readers.bucket), nodes.join(","));
@@ -31,7 +32,7 @@ pub(super) fn ask_others(headers: &mut HeaderMap, version: u64, readers: &Reader
     headers.extend(HeaderValue::from_str(&text).ok().map(|value| (HOP, value)));
 }
 
-/// Who is to be asked instead, if an answer says so.
+/// The version and the readers of a redirection, if an answer is one.
 pub(super) fn others(headers: &HeaderMap) -> Option<(u64, Readers)> {
     let text = headers.get(HOP)?.to_str().ok()?.strip_prefix("readers ")?;
     let mut parts = text.split(' ');
@@ -42,34 +43,35 @@ pub(super) fn others(headers: &HeaderMap) -> Option<(u64, Readers)> {
     Some((version, Readers { bucket, nodes, full: parts.next()? == "all", soon: false, documents: 0 }))
 }
 
-/// Whether a node has all of the documents that it is asked for.
+/// Completeness of the requested documents on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HasAll {
     Yes,
-    /// No node that serves is known to have more.
+    /// No serving node is known to have more.
     Perhaps,
 }
 
-/// How far a request has come.
+/// Stage of a request on its way through the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Hop {
     /// It came from a client.
     Client,
-    /// It was handed on to the owner of the documents by a node that may be near some replica: to be answered with all of it, or with
-    /// what there is in one bucket.
+    /// It was forwarded to the owner of the documents by a node that may be near some replica: to be answered
+    /// with all of it, or with the contents of one bucket.
     Owner(NodeKey, Option<BucketId>),
-    /// It was handed on to a node that has the documents, or at least some of them, to be answered with what it has; of one bucket,
-    /// where that is said, as it is by this version of the cluster state: another may have divided it.
+    /// It was forwarded to a node that has the documents, or at least some of them, to be answered with what
+    /// that node has. Optionally restricted to one bucket, as of this version of the cluster state: another
+    /// version may have divided it.
     Reader(HasAll, Option<(BucketId, u64)>),
-    /// A share of a query is asked for: the body says of which buckets.
+    /// It asks for a share of a query: the body names the buckets.
     Share,
 }
 
 impl Hop {
-    /// What the headers of a request say.
+    /// Parses the headers of a request.
     ///
     /// # Errors
-    /// They say it in words that are not known here: whoever asks looks for another way, or waits.
+    /// Unknown words: the sender looks for another way, or waits.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Error> {
         let Some(value) = headers.get(HOP) else { return Ok(Hop::Client) };
         let text = value.to_str().unwrap_or_default();
@@ -80,7 +82,7 @@ impl Hop {
         })
     }
 
-    /// The bucket that it is about, where not all of what was asked for is.
+    /// The bucket that the request is restricted to, if any.
     pub(crate) fn part(&self) -> Option<BucketId> {
         match self {
             Hop::Owner(_, part) => *part,
@@ -111,7 +113,7 @@ impl Hop {
         words.next().is_none().then_some(hop)
     }
 
-    /// As a header's value; `None` for what needs none.
+    /// Returns the header value; `None` if no header is needed.
     pub(crate) fn value(&self) -> Option<HeaderValue> {
         let part =
             |part: &Option<BucketId>| part.map_or(String::new(), |part| format!(" {}", bucket_text(part)));
@@ -144,7 +146,7 @@ fn bucket(text: &str) -> Option<BucketId> {
 mod tests {
     use super::*;
 
-    /// The words are those of protocol 1: other versions know them, and say them.
+    /// The words are those of protocol 1: other versions know and send them.
     #[test]
     fn a_hop_is_what_its_header_says() {
         let (bucket, near) = (BucketId::new(40, 0x3f_0000_0001), NodeKey(3));

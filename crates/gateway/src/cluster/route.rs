@@ -1,4 +1,4 @@
-//! Which node answers a request for one location.
+//! Selection of the node that answers a request for one location.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -12,16 +12,17 @@ use super::hop::{ask_others, others};
 use super::{Cluster, Forwarded, HasAll, Hop, Place, Readers, is_unsettled};
 use crate::{Error, Node, http};
 
-/// What a request does to what is at its location.
+/// Kind of access that a request needs to its location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// To read one document. Where no node is known to have its newest version, its owner reads it at all of them.
+    /// Read one document. If no node is known to have its newest version, its owner reads it at all of them.
     Get,
     Read,
-    /// As a read; but where those who have all of the documents do not answer for half of its time, what others have of them will do.
+    /// Read like [`Access::Get`]; but if the nodes that have all of the documents do not answer within half
+    /// of the time, a partial answer of others is accepted.
     Search,
     Write,
-    /// To change documents that have to be found first.
+    /// Change documents that must be found first.
     Sweep,
 }
 
@@ -31,28 +32,29 @@ impl Access {
     }
 }
 
-/// How long a request waits for the cluster to agree on who answers it, between two looks.
+/// Pause between two checks while a request waits for the cluster to agree on the node that answers it.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
 
-/// How long after the time of a request the answer of another node may come: what it has done until then has to be written, and to come here.
+/// Additional time after the deadline of a request for the answer of another node: its results up to then
+/// must be written and transmitted.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The longest pause of [`Looks`]: owners change within some tenths of a second.
+/// Maximum pause of [`Looks`]: owners change within some tenths of a second.
 const PAUSE_MAX: Duration = Duration::from_millis(160);
 
-/// The pauses of a request that is routed again, each twice as long as the one before.
+/// Pauses of a request that is routed again, each twice as long as the previous one.
 pub(crate) struct Looks {
     next: Duration,
     deadline: Instant,
 }
 
 impl Looks {
-    /// As long as an answer can come by then.
+    /// Creates the pauses of a request that can be answered until `deadline`.
     pub(crate) fn until(deadline: Instant) -> Self {
         Looks { next: PATIENCE, deadline }
     }
 
-    /// Waits. Answers whether there is time for another look; where there is none, that is known at once.
+    /// Waits for the next pause. Returns false, without waiting, if there is no time for another attempt.
     pub(crate) async fn again(&mut self) -> bool {
         let pause = self.next;
         if Instant::now() + pause >= self.deadline {
@@ -64,54 +66,54 @@ impl Looks {
     }
 }
 
-/// Who answers a request.
+/// Node that answers a request.
 pub(crate) enum Way {
-    /// This node; what it reads counts if this holds afterwards.
+    /// This node; its reads count if the fence holds afterwards.
     Here(Vouch),
-    /// Another node has.
+    /// Another node, which has answered.
     There(Response),
-    /// No single node does: the group that is asked for is divided.
+    /// No single node: the requested group is divided.
     Divided,
 }
 
-/// What a request is about.
+/// Subject of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
-    /// A location in its bucket.
+    /// Location within its bucket.
     pub(crate) location: Location,
-    /// The group, where all of one is meant.
+    /// Group, if the request covers all of it.
     pub(crate) group: Option<&'a Group>,
-    /// Only what is in this bucket is meant.
+    /// Bucket to which the request is restricted.
     pub(crate) part: Option<BucketId>,
 }
 
-/// What must hold when a read is done, or what was read does not count: another owner may have taken writes meanwhile, or the replica may
-/// have been given up.
+/// Condition that must hold when a read is done; otherwise its result does not count: another owner may have
+/// accepted writes meanwhile, or the replica may have been deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Vouch {
-    /// The cluster state has this version.
+    /// Expected version of the cluster state.
     version: Option<u64>,
-    /// This node has the bucket.
+    /// Bucket that this node must have.
     bucket: Option<BucketId>,
-    /// What it has of it may not be all.
+    /// True if the replica may be incomplete.
     partial: bool,
 }
 
 impl Vouch {
-    /// That the cluster state has this version.
+    /// Condition that the cluster state has this version.
     pub(crate) fn of_version(version: u64) -> Self {
         Vouch { version: Some(version), ..Vouch::default() }
     }
 
-    /// Whether this node has all of the documents, as far as nodes that serve have them.
+    /// True if this node has all of the documents that serving nodes have.
     pub(crate) fn is_full(self) -> bool {
         !self.partial
     }
 
-    /// To be asked when all has been read.
+    /// Checks the condition after all reads.
     ///
     /// # Errors
-    /// It does not hold: what was read is to be read again.
+    /// It does not hold: the reads must be repeated.
     pub(crate) fn check(self, node: &Node) -> Result<(), Error> {
         let Some(cluster) = node.cluster() else { return Ok(()) };
         if self.version.is_some_and(|version| !cluster.vouches(version)) {
@@ -123,7 +125,7 @@ impl Vouch {
     }
 }
 
-/// Checks after a read that this node has what was read.
+/// Checks after a read that this node has the buckets that were read.
 ///
 /// # Errors
 /// It has not, or not any more.
@@ -134,10 +136,10 @@ pub(crate) fn check_held(cluster: &dyn Cluster, buckets: &[BucketId]) -> Result<
     }
 }
 
-/// Hands a request on until a node answers it, at most until `deadline`.
+/// Forwards a request until a node answers it, at most until `deadline`.
 ///
-/// Where the nodes do not agree, or one cannot be reached, the way is looked for again: the cluster is about to agree on another. What
-/// may have changed something is not sent again.
+/// If the nodes do not agree, or one cannot be reached, the request is routed again: the cluster is about to
+/// agree on another node. A request that may have changed something is not sent again.
 ///
 /// # Errors
 /// No node could answer in time.
@@ -155,7 +157,8 @@ pub(crate) async fn hand_on(
     let mut looks = Looks::until(deadline);
     let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
     loop {
-        // A bucket that has all of the group by the state of one node is, by that of another, only one of several.
+        // A bucket that has all of the group by the state of one node is only one of several by that of
+        // another.
         let divided = |group| cluster.buckets_of(group).is_ok_and(|buckets| buckets.len() > 1);
         if part.is_none() && hop.part().is_none() && group.is_some_and(divided) {
             return match hop {
@@ -172,11 +175,11 @@ pub(crate) async fn hand_on(
             Err(error) => error,
         };
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
-        // Only who was asked by the client looks again: the others' answers come back to it.
+        // Only the node that the client asked tries again: the others' answers come back to it.
         let may_look_again = *hop == Hop::Client && !(may_have_arrived && access.changes());
         if !(may_look_again && looks.again().await) {
             return Err(match error {
-                // Not that it can be sent again: the other node may have written it, or be about to.
+                // The request must not be sent again: the other node may have written it, or be about to.
                 Error::Unreachable { address, reason, sent: true } if access.changes() => {
                     Error::Unknown(format!("node {address} was asked, and cannot be heard: {reason}"))
                 }
@@ -186,7 +189,7 @@ pub(crate) async fn hand_on(
     }
 }
 
-/// A request that looks for its way.
+/// A request that is being routed.
 struct Asked<'a> {
     node: &'a Node,
     cluster: &'a dyn Cluster,
@@ -202,7 +205,7 @@ impl Asked<'_> {
     async fn way(&self) -> Result<Way, Error> {
         let Asked { cluster, location, hop, .. } = *self;
         if let Hop::Reader(all, part) = hop {
-            // Whoever handed it on has decided.
+            // The forwarding node has decided.
             let (bucket, version) = match part {
                 Some((bucket, version)) => (*bucket, Some(*version)),
                 None => (self.bucket()?, None),
@@ -234,7 +237,7 @@ impl Asked<'_> {
         self.part.map_or_else(|| self.cluster.bucket(self.location), Ok).map_err(Error::Unsettled)
     }
 
-    /// This node is the owner.
+    /// Routes the request with this node as the owner.
     async fn as_owner(&self) -> Result<Way, Error> {
         if self.access == Access::Write {
             return Ok(Way::Here(Vouch::default()));
@@ -247,13 +250,13 @@ impl Asked<'_> {
         let bucket = part.map_or_else(|| self.bucket(), Ok)?;
         let (version, readers) = self.cluster.readers(Some(&[bucket]), near).map_err(Error::Unsettled)?;
         let Some(readers) = readers.into_iter().find(|readers| !readers.nodes.is_empty()) else {
-            // That there is nothing can be said here.
+            // An empty answer can be given here.
             return Ok(Way::Here(Vouch::of_version(version)));
         };
         if self.access == Access::Get && !readers.full {
             return Ok(Way::Here(Vouch { version: Some(version), bucket: None, partial: true }));
         }
-        // A node that was away may be the best to ask, and lack what was written meanwhile.
+        // A node that was absent may be the best to ask, and miss the writes of that time.
         if readers.soon && !readers.full {
             return Err(Error::Unsettled("the replicas of the documents are being compared".to_owned()));
         }
@@ -277,7 +280,8 @@ impl Asked<'_> {
         }
     }
 
-    /// The way; or, where there is none after half of the time, or nothing is heard of it, another node's answer if that comes first.
+    /// Routes the request. If there is no route after half of the time, or no answer, the answer of another
+    /// node is used if that comes first.
     async fn way_within(&self, half: Instant) -> Result<Way, Error> {
         let mut way = pin!(self.way());
         if let Ok(outcome) = tokio::time::timeout_at(half.into(), &mut way).await {
@@ -301,7 +305,8 @@ impl Asked<'_> {
         }
     }
 
-    /// The answer of a node that should have the documents. It may lack some: its owner has not said that it has all.
+    /// The answer of a node that should have the documents. Some may be missing: the owner has not confirmed
+    /// that it has all.
     async fn another(&self) -> Result<Way, Error> {
         let bucket = self.bucket()?;
         let me = self.cluster.me().map_err(Error::Unsettled)?;
@@ -317,7 +322,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Reads at the first of these nodes that answers; by a cluster state of this version, where it has to be that.
+    /// Reads at the first of these nodes that answers; by a cluster state of this version, if one is given.
     async fn read_at(&self, version: Option<u64>, readers: &Readers) -> Result<Way, Error> {
         let mut last = Error::Unsettled("no node has all of the documents now".to_owned());
         let all = if readers.full { HasAll::Yes } else { HasAll::Perhaps };

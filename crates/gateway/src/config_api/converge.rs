@@ -1,4 +1,4 @@
-//! What is deployed, and whether it is in effect.
+//! State of the deployment: the active application, and its convergence.
 
 use axum::response::Response;
 use hyper::StatusCode;
@@ -29,7 +29,8 @@ pub(super) fn application(node: &Node) -> Result<Response, Error> {
     ))
 }
 
-/// `GET …/serviceconverge`: an activation answers when it is in effect, so the services have always converged.
+/// `GET …/serviceconverge`: an activation answers when it is in effect, so the services have always
+/// converged.
 pub(super) fn services(node: &Node, base: &str) -> Result<Response, Error> {
     let deployment = active(node)?;
     let generation = deployment.generation;

@@ -1,4 +1,4 @@
-//! `…/reindexing` tells how reindexing stands; `…/reindex` asks for it and sets its speed.
+//! Reindexing over HTTP: `…/reindexing` shows its status; `…/reindex` requests it and sets its speed.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::http::{self, Parameters};
 use crate::reindexing::{self, Chosen};
 use crate::{Deployment, Error, Node};
 
-/// The highest speed.
+/// Maximum speed.
 const SPEED_MAX: f64 = 10.0;
 
 /// `GET …/reindexing`.
@@ -23,7 +23,7 @@ pub(super) fn status(node: &Node) -> Result<Response, Error> {
     Ok(http::json(StatusCode::OK, &status))
 }
 
-/// `POST …/reindex`: marks document types as ready; the next deployment begins.
+/// `POST …/reindex`: marks document types as ready; the next deployment begins reindexing them.
 pub(super) async fn mark(node: &Arc<Node>, parameters: &Parameters) -> Result<Response, Error> {
     let deployment = active(node)?;
     let speed = speed(parameters)?.unwrap_or(1.0);
@@ -57,7 +57,7 @@ pub(super) async fn set_speed(node: &Arc<Node>, parameters: &Parameters) -> Resu
     Ok(http::json(StatusCode::OK, &json!({ "message": message })))
 }
 
-/// Does what waits for the disk, or for coordination, on a thread that may.
+/// Runs work that waits for the disk, or for coordination, on a thread that may block.
 pub(super) async fn waiting<T: Send + 'static>(
     node: &Arc<Node>,
     work: impl FnOnce(&Node) -> Result<T, Error> + Send + 'static,
@@ -75,7 +75,7 @@ fn speed(parameters: &Parameters) -> Result<Option<f64>, Error> {
     }
 }
 
-/// The document types that the parameters name.
+/// Selects the document types that the parameters name.
 fn choose(deployment: &Deployment, parameters: &Parameters) -> Result<Chosen, Error> {
     let clusters = names(parameters, "clusterId");
     let types = names(parameters, "documentType");
@@ -112,18 +112,18 @@ fn choose(deployment: &Deployment, parameters: &Parameters) -> Result<Chosen, Er
     Ok(chosen)
 }
 
-/// The names in a parameter, separated by commas; `None`: it is not there, and nothing is left out.
+/// Names in a parameter, separated by commas; `None` if it is missing, which selects everything.
 fn names<'p>(parameters: &'p Parameters, name: &str) -> Option<Vec<&'p str>> {
     let names = parameters.get(name)?.split(',').map(str::trim).filter(|name| !name.is_empty());
     Some(names.collect::<Vec<_>>()).filter(|names| !names.is_empty())
 }
 
-/// Whether a field of the schema has words.
+/// True if a field of the schema is indexed as words.
 fn has_index(schema: &Schema) -> bool {
     schema.fields.values().any(|field| field.index.is_some())
 }
 
-/// As in `[moo, baz] in 'foo', [moo] in 'bar'`.
+/// Formats as in `[moo, baz] in 'foo', [moo] in 'bar'`.
 fn list(chosen: &Chosen) -> String {
     let of = |(cluster, types): (&Arc<str>, &Vec<Arc<str>>)| format!("[{}] in '{cluster}'", types.join(", "));
     chosen.iter().map(of).collect::<Vec<_>>().join(", ")

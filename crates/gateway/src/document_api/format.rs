@@ -1,4 +1,4 @@
-//! How documents are shown: which fields, and tensors in which form.
+//! Format of documents: the fields shown, and the form of tensors.
 
 use millrace_document::json::{FieldsJson, fields};
 use millrace_document::{Document, FieldSet};
@@ -7,7 +7,8 @@ use millrace_tensor::json::{Digits, Format};
 use super::Call;
 use crate::{Deployment, Error};
 
-/// How a request wants its documents. Cells of tensors are written as doubles, so that what is fed again is the same.
+/// Requested format of documents. Cells of tensors are written as doubles, so that feeding the output again
+/// yields the same values.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
     pub(super) field_set: FieldSet,
@@ -15,7 +16,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// What the parameters `fieldSet` and `format.tensors` say, checked against what is deployed.
+    /// Reads the parameters `fieldSet` and `format.tensors`, checked against the deployment.
     pub(super) fn of(call: &Call, deployment: &Deployment) -> Result<Self, Error> {
         let field_set = match call.parameters.get("fieldSet") {
             Some(text) => text.parse()?,
@@ -40,7 +41,7 @@ impl Shape {
         Ok(Shape { field_set, tensors: tensors.with_digits(Digits::OfDouble) })
     }
 
-    /// The fields of a document that are shown.
+    /// Fields of a document to show.
     pub(super) fn fields<'a>(&'a self, deployment: &'a Deployment, document: &'a Document) -> FieldsJson<'a> {
         let document_type = deployment
             .application

@@ -1,12 +1,13 @@
-//! Where an operation goes: the parameters `route` and `cluster`.
+//! Destination of an operation: the parameters `route` and `cluster`.
 //!
-//! There is one store, and every document is kept in it once; a route chooses which content clusters a document may belong to.
+//! There is one store, and every document is stored in it once; a route chooses the content clusters that a
+//! document may belong to.
 
 use super::Call;
 use crate::deployment::DocumentKind;
 use crate::{Deployment, Error};
 
-/// The content clusters that an operation is sent to.
+/// Content clusters that an operation is sent to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Destination {
     All,
@@ -34,7 +35,7 @@ impl Destination {
         })
     }
 
-    /// Whether it is sent to this cluster.
+    /// True if it is sent to this cluster.
     pub(super) fn includes(&self, cluster: &str) -> bool {
         match self {
             Destination::All => true,
@@ -42,8 +43,8 @@ impl Destination {
         }
     }
 
-    /// What a route leads to: its hops by white space, several at once as `[AND:a b]`. Hops that are no cluster are passed over:
-    /// no others run here. None where no hop leads to a cluster.
+    /// Destination of a route: its hops, separated by white space, several at once as `[AND:a b]`. Hops that
+    /// are not clusters are ignored: no others exist here. `None` if no hop leads to a cluster.
     fn of_route(route: &str, known: &[&str]) -> Option<Self> {
         let mut clusters = Vec::new();
         let parts = route.split(|c: char| c.is_whitespace() || "[]\",".contains(c));

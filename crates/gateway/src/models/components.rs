@@ -9,24 +9,25 @@ use millrace_tensor::{Tensor, TensorType};
 
 use super::Generator;
 
-/// The embedders and field generators of an application, and the chunkers that every application has.
+/// Embedders and field generators of an application, and the chunkers of every application.
 pub(crate) struct ApplicationComponents {
     embedders: Vec<Arc<Embedder>>,
     generators: Vec<Generator>,
-    /// Whether these are all. Some are left out of an application that is refused, and what calls them is not wrong itself.
+    /// True if these are all. Some are left out of an application that is refused, and calls of them are not
+    /// errors themselves.
     complete: bool,
 }
 
 impl ApplicationComponents {
-    /// These.
+    /// Creates the components.
     pub(crate) fn new(embedders: Vec<Arc<Embedder>>, generators: Vec<Generator>, complete: bool) -> Self {
         ApplicationComponents { embedders, generators, complete }
     }
 
-    /// The field generator of this id.
+    /// The field generator with this id.
     ///
     /// # Errors
-    /// Which there are.
+    /// There is none; the message lists the existing ones.
     fn generator(&self, id: Option<&str>) -> Result<&Generator, String> {
         let id = id.ok_or("generate needs the id of a field generator, as in: generate questions")?;
         self.generators.iter().find(|generator| generator.id() == id).ok_or_else(|| {
@@ -42,10 +43,10 @@ impl ApplicationComponents {
         })
     }
 
-    /// The embedder of this id, or the only one there is.
+    /// The embedder with this id, or the only one.
     ///
     /// # Errors
-    /// Which there are.
+    /// There is none; the message lists the existing ones.
     pub(crate) fn embedder(&self, id: Option<&str>) -> Result<&Arc<Embedder>, String> {
         let known = || {
             let ids: Vec<String> =
@@ -122,7 +123,7 @@ impl Components for ApplicationComponents {
     }
 }
 
-/// Whoever waits for a document's statements, as models know who asks them.
+/// Converts the caller of a document's statements to that of a model.
 fn feeding(caller: &Caller) -> millrace_model::Caller {
     millrace_model::Caller {
         purpose: Purpose::Feed,
@@ -131,7 +132,7 @@ fn feeding(caller: &Caller) -> millrace_model::Caller {
     }
 }
 
-/// The text in a value that is one.
+/// The text of a string value.
 pub(super) fn string(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => Some(text),
@@ -143,7 +144,7 @@ fn chunker(call: &ComponentCall) -> Result<Chunker, String> {
     Chunker::named(call.id.as_deref().unwrap_or("sentence"), &call.arguments)
 }
 
-/// Whose fault it is.
+/// Classifies an error of an embedder by its cause.
 fn failure(error: millrace_embedding::Error) -> Failure {
     use millrace_embedding::Error as Embedding;
     use millrace_model::Error as Model;
@@ -156,7 +157,7 @@ fn failure(error: millrace_embedding::Error) -> Failure {
     }
 }
 
-/// Whose fault it is that another service gave nothing.
+/// Classifies an error of another service by its cause.
 pub(super) fn of_service(error: &millrace_remote::Error) -> Failure {
     use millrace_remote::Error as Remote;
     let reason = error.to_string();

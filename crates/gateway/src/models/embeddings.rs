@@ -1,4 +1,4 @@
-//! The texts of a query that are embedded before it is planned.
+//! Embedding of a query's texts before it is planned.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,14 +13,14 @@ use millrace_tensor::{Tensor, TensorType};
 use super::ApplicationComponents;
 use crate::Error;
 
-/// The tensors that the texts of a query became: each text once for each type of tensor.
+/// Tensors of the embedded texts of a query: each text once for each tensor type.
 #[derive(Default)]
 pub(crate) struct Embeddings {
     found: Vec<(EmbedCall, TensorType, Arc<Tensor>)>,
 }
 
 impl Embeddings {
-    /// Embeds what is wanted.
+    /// Computes the wanted embeddings.
     ///
     /// # Errors
     /// A text cannot be embedded, or not in time.
@@ -45,7 +45,7 @@ impl Embeddings {
         Ok(embeddings)
     }
 
-    /// What a text became.
+    /// The tensor of a text.
     pub(crate) fn get(&self, call: &EmbedCall, target: &TensorType) -> Option<Arc<Tensor>> {
         let same = |found: &&(EmbedCall, TensorType, Arc<Tensor>)| found.0 == *call && found.1 == *target;
         self.found.iter().find(same).map(|(.., tensor)| Arc::clone(tensor))

@@ -1,10 +1,11 @@
-//! What models do, as metrics.
+//! Metrics of models.
 
 use millrace_model::Usage;
 
 use crate::metrics::Gauge;
 
-/// For all models together: those in memory, and what waits and runs, of queries and of feeding.
+/// Metrics of all models together: those in memory, and the waiting and running calls, of queries and of
+/// feeding.
 pub(super) fn of_scheduler(loaded: usize, waiting: (usize, usize), running: (usize, usize)) -> Vec<Gauge> {
     let gauge = |name, description, value: usize| Gauge::new(name, description, value as f64);
     vec![
@@ -16,7 +17,7 @@ pub(super) fn of_scheduler(loaded: usize, waiting: (usize, usize), running: (usi
     ]
 }
 
-/// For one model that runs here.
+/// Metrics of one local model.
 pub(super) fn of_model(name: &str, usage: &Usage) -> Vec<Gauge> {
     let gauge = |name, description, value: f64| (name, description, value);
     let per = |sum: u64, of: f64| if of > 0.0 { sum as f64 / of } else { 0.0 };
@@ -58,7 +59,7 @@ pub(super) fn of_model(name: &str, usage: &Usage) -> Vec<Gauge> {
     all.into_iter().map(about).collect()
 }
 
-/// For a model of another service.
+/// Metrics of a model of another service.
 pub(super) fn of_service(name: &str, usage: &millrace_remote::Usage) -> Vec<Gauge> {
     let gauge =
         |metric, description, value: u64| Gauge::new(metric, description, value as f64).of_model(name);

@@ -1,4 +1,4 @@
-//! The ONNX models of rank profiles: ranking's side of them, and that of the scheduler.
+//! ONNX models of rank profiles: an adapter between ranking and the scheduler.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use millrace_tensor::{Tensor, TensorType};
 
 use super::Models;
 
-/// The models of one application.
+/// Models of one application.
 pub(crate) struct RankModels<'a> {
     models: &'a Models,
     application: &'a Application,
@@ -45,7 +45,7 @@ impl Model for RankModel {
     }
 }
 
-/// What is wrong with a model, without the file, which the caller knows by the name that the application has for it.
+/// Reason of a model's error, without the file, which the caller knows by the application's name for it.
 fn reason(error: &model::Error) -> String {
     match error {
         model::Error::Signature { reason, .. } | model::Error::Load { reason, .. } => reason.clone(),

@@ -1,4 +1,4 @@
-//! The models in `models/` of a package, evaluated by themselves.
+//! Models in `models/` of a package, evaluated by themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,16 +11,16 @@ use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorType};
 use super::Models;
 use crate::Error;
 
-/// Bindings to types of arguments that are kept ready, for each model.
+/// Maximum number of cached bindings to argument types, for each model.
 const BINDINGS_MAX: usize = 8;
-/// Dimensions of an argument, at the most.
+/// Maximum number of dimensions of an argument.
 const NESTING_MAX: usize = 9;
 
-/// The models of an application that asks for them, by name.
+/// Models of an application that enables their evaluation, by name.
 #[derive(Default)]
 pub(crate) struct StatelessModels(BTreeMap<String, StatelessModel>);
 
-/// One of them.
+/// A model.
 pub(crate) enum StatelessModel {
     /// ONNX: a function for each output.
     Onnx(OnnxModel),
@@ -28,7 +28,7 @@ pub(crate) enum StatelessModel {
     Trees(String, TreeModel),
 }
 
-/// An ONNX model, and how it was bound lately.
+/// An ONNX model, with its recent bindings.
 pub(crate) struct OnnxModel {
     evaluator: Arc<Evaluator>,
     bindings: Mutex<Vec<Arc<Binding>>>,
@@ -40,15 +40,15 @@ struct Binding {
     evaluation: Evaluation,
 }
 
-/// What a function is given: a name, and its type as people read it.
+/// Argument of a function: its name, and its type in readable form.
 pub(crate) struct Argument {
     pub(crate) name: String,
     pub(crate) tensor_type: String,
 }
 
 impl StatelessModels {
-    /// Those of an application; none where it does not ask for them. Files that look like models and are none are told, but for those
-    /// that were `blamed` before.
+    /// Loads the models of an application; none if it does not enable their evaluation. Files that look like
+    /// models and are not are reported, except those that were `blamed` before.
     pub(crate) fn load(
         application: &Application,
         models: &Models,
@@ -88,15 +88,15 @@ impl StatelessModels {
         StatelessModels(found)
     }
 
-    /// Their names.
+    /// Names of the models.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// The model of this name.
+    /// The model with this name.
     ///
     /// # Errors
-    /// Which there are.
+    /// There is none; the message lists the existing ones.
     pub(crate) fn get(&self, name: &str) -> Result<&StatelessModel, Error> {
         self.0.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.names().collect();
@@ -109,7 +109,7 @@ impl StatelessModels {
 }
 
 impl StatelessModel {
-    /// The names of its functions.
+    /// Names of its functions.
     pub(crate) fn functions(&self) -> Vec<&str> {
         match self {
             StatelessModel::Onnx(onnx) => {
@@ -119,10 +119,10 @@ impl StatelessModel {
         }
     }
 
-    /// The function of this name, or the only one there is.
+    /// The function with this name, or the only one.
     ///
     /// # Errors
-    /// Which there are.
+    /// There is none; the message lists the existing ones.
     pub(crate) fn function(&self, name: Option<&str>) -> Result<&str, Error> {
         let functions = self.functions();
         match (name, functions.as_slice()) {
@@ -141,7 +141,7 @@ impl StatelessModel {
         }
     }
 
-    /// What its functions are given.
+    /// Arguments of its functions.
     pub(crate) fn arguments(&self) -> Vec<Argument> {
         match self {
             StatelessModel::Onnx(onnx) => {
@@ -159,10 +159,10 @@ impl StatelessModel {
         }
     }
 
-    /// The value of a function for arguments given as text.
+    /// Evaluates a function for arguments given as text.
     ///
     /// # Errors
-    /// An argument is missing or has another type than the model takes; the model fails.
+    /// An argument is missing or has another type than the model accepts, or the model fails.
     pub(crate) fn evaluate<'a>(
         &self,
         function: &str,
@@ -174,7 +174,7 @@ impl StatelessModel {
             StatelessModel::Trees(_, trees) => {
                 let mut numbers = BTreeMap::new();
                 for name in trees.features() {
-                    // A feature that is missing is what trees are made for.
+                    // Decision trees are made for missing features.
                     let Some(text) = argument(&name) else { continue };
                     if trees.is_named(&name) {
                         numbers.insert(name, TreeModel::category(text));
@@ -218,7 +218,7 @@ impl OnnxModel {
         value.ok_or_else(|| Error::Internal("the model gave nothing".to_owned()))
     }
 
-    /// The model bound to these types: as before, where it was lately.
+    /// The model bound to these types; a recent binding is reused.
     fn binding(&self, output: &str, types: Vec<TensorType>) -> Result<Arc<Binding>, Error> {
         let lock = || self.bindings.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |known: &&Arc<Binding>| known.output == output && known.types == types;
@@ -236,7 +236,7 @@ impl OnnxModel {
     }
 }
 
-/// What the caller can do about a model that gave nothing.
+/// Error of a failed model, by what the caller can do about it.
 fn failed(error: &model::Error) -> Error {
     match error {
         model::Error::Signature { reason, .. } => Error::BadRequest(reason.clone()),
@@ -245,7 +245,7 @@ fn failed(error: &model::Error) -> Error {
     }
 }
 
-/// The type that a port takes, dimensions of any size without one.
+/// Type of a port, with dimensions of any size left open.
 fn open_type(port: &Port) -> String {
     let cell = match port.element {
         model::Element::Double => "",
@@ -258,7 +258,8 @@ fn open_type(port: &Port) -> String {
     format!("tensor{cell}({})", dimensions.join(","))
 }
 
-/// A value for a port: nested lists in brackets, a tensor with its type, or cells with their addresses where the port has all sizes.
+/// Parses a value for a port: nested lists in brackets, a tensor with its type, or cells with their addresses
+/// if the port has all sizes.
 fn tensor(port: &Port, text: &str) -> Result<Tensor, String> {
     let text = text.trim();
     if text.starts_with("tensor") {
@@ -274,13 +275,13 @@ fn tensor(port: &Port, text: &str) -> Result<Tensor, String> {
     Tensor::parse(text, Some(&tensor_type)).map_err(|error| error.to_string())
 }
 
-/// The sizes of nested lists by their first elements; a flat list is the innermost of `dimensions`.
+/// Sizes of nested lists by their first elements; a flat list is the innermost of `dimensions`.
 fn nested_sizes(text: &str, dimensions: usize) -> Vec<usize> {
     let depth = text.chars().take_while(|c| *c == '[' || c.is_whitespace()).filter(|c| *c == '[').count();
     let depth = depth.min(NESTING_MAX);
     let mut sizes = vec![1; depth];
     let mut level = 0;
-    // Whether the first list of each level has ended.
+    // True if the first list of each level has ended.
     let mut ended = vec![false; depth];
     for c in text.chars() {
         match c {

@@ -1,4 +1,5 @@
-//! The reindexing of a node that is alone: in one file, replaced as a whole, so that it goes on after a restart.
+//! Reindexing of a single node: its state is in one file, replaced as a whole, so that it continues after a
+//! restart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,17 +12,17 @@ use super::{Chosen, GRACE_MS, Step, Task, now_ms};
 use crate::deployments::replace_file;
 use crate::{Deployment, StartError};
 
-/// The name of the file.
+/// Name of the file.
 const FILE: &str = "reindexing";
 
-/// The reindexing of all document types.
+/// Reindexing of all document types.
 pub(crate) struct Reindexings {
     directory: PathBuf,
     types: Mutex<Types>,
 }
 
 impl Reindexings {
-    /// Reads what is kept in a directory.
+    /// Reads the state in a directory.
     pub(crate) fn open(directory: &Path) -> Result<Self, StartError> {
         let path = directory.join(FILE);
         let types = match std::fs::read(&path) {
@@ -42,7 +43,7 @@ impl Reindexings {
         self.types.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A deployment is in effect, see [`Types::deployed`].
+    /// Handles a new deployment, see [`Types::deployed`].
     pub(crate) fn deployed(&self, deployment: &Deployment) -> io::Result<()> {
         let mut types = self.lock();
         types.deployed(deployment);
@@ -64,14 +65,14 @@ impl Reindexings {
         Ok(changed)
     }
 
-    /// Forgets everything.
+    /// Deletes the state.
     pub(crate) fn clear(&self) -> io::Result<()> {
         let mut types = self.lock();
         *types = Types::default();
         self.save(&types)
     }
 
-    /// What is to be reindexed now.
+    /// The next task to reindex now.
     pub(crate) fn next(&self) -> Option<Task> {
         let (mut types, now) = (self.lock(), now_ms());
         types.runs_mut().find_map(|(cluster, document_type, run)| {
@@ -86,7 +87,7 @@ impl Reindexings {
         })
     }
 
-    /// A step of a task is done. One of a reindexing that another has replaced meanwhile changes nothing.
+    /// Records a step of a task. A step of a reindexing that another has replaced meanwhile changes nothing.
     pub(crate) fn advance(&self, task: &Task, step: Step, save: bool) -> io::Result<()> {
         let mut types = self.lock();
         if let Some(run) = types.run_of(task) {
@@ -95,12 +96,12 @@ impl Reindexings {
         if save { self.save(&types) } else { Ok(()) }
     }
 
-    /// How it stands, see [`Types::render`].
+    /// Its status, see [`Types::render`].
     pub(super) fn render(&self, deployment: &Deployment) -> Value {
         self.lock().render(deployment)
     }
 
-    /// The share that is done, see [`Types::progress`].
+    /// Its progress, see [`Types::progress`].
     pub(super) fn progress(&self) -> f64 {
         self.lock().progress()
     }

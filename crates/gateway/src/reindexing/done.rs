@@ -3,7 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_bucket::BucketId;
 use serde::{Deserialize, Serialize};
 
-/// The most bytes that the buckets of divided groups take when they are written down. What is left out is done again after a restart.
+/// Maximum size in bytes of the serialized buckets of divided groups. Buckets beyond it are done again after
+/// a restart.
 const PARTS_BYTES_MAX: usize = 256 << 10;
 
 /// Buckets all of whose documents are done.
@@ -11,30 +12,32 @@ const PARTS_BYTES_MAX: usize = 256 << 10;
 #[serde(from = "Written", into = "Written")]
 pub(crate) struct Done(BTreeSet<BucketId>);
 
-/// As it is written down: for each number of bits that buckets use, and for each divided group with its bits (`BITS-LOW`, in hexadecimal digits),
-/// a row of bits, one for each bucket that there can be, in hexadecimal digits; zeros at its end are left out.
+/// Serialized form: for each number of bits that buckets use, and for each divided group with its bits
+/// (`BITS-LOW`, in hexadecimal digits), a row of bits, one for each possible bucket, in hexadecimal digits;
+/// trailing zeros are left out.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Written(BTreeMap<String, String>);
 
 impl Done {
-    /// A bucket is done.
+    /// Marks a bucket as done.
     pub(crate) fn add(&mut self, bucket: BucketId) {
         self.0.insert(bucket);
     }
 
-    /// A bucket is to be done.
+    /// Marks a bucket as not done.
     pub(crate) fn remove(&mut self, bucket: BucketId) {
         self.0.remove(&bucket);
     }
 
-    /// Those of another set as well.
+    /// Adds the buckets of another set.
     pub(crate) fn extend(&mut self, other: &Done) {
         self.0.extend(&other.0);
     }
 
-    /// Whether a bucket is done. A part of a group that was divided further since is, if the part that it was in is. What was in the
-    /// bucket of a group that was whole then may not be: what is done there says nothing of parts that were elsewhere already.
+    /// True if a bucket is done. A part of a group that was divided further since is done if the part that
+    /// contained it is. The contents of the bucket of a group that was undivided then may not be: this bucket
+    /// says nothing of parts that were elsewhere already.
     pub(crate) fn has(&self, bucket: BucketId) -> bool {
         let least = if bucket.used_bits() > BucketId::GROUP_BITS {
             BucketId::GROUP_BITS + 1
@@ -86,7 +89,7 @@ impl From<Written> for Done {
                 let digit = digit.to_digit(16).unwrap_or(0);
                 (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| place * 4 + bit)
             });
-            // What cannot be read is not done.
+            // Unreadable entries are not done.
             let known = bits.zip(low).into_iter();
             known.flat_map(move |(bits, low)| {
                 numbers.clone().map(move |number| BucketId::new(bits, number << shared | low))

@@ -1,12 +1,13 @@
-//! Which document types are to be reindexed, which are, and how far it has come.
+//! Reindexing of document types: requests, the running ones, and their progress.
 //!
-//! 1. A deployment that changes indexing statements makes its types *pending*: someone has to say that now is the time.
-//! 2. Marking a type as *ready* says so; marking it again begins anew.
-//! 3. The next deployment puts what was marked, and the speeds that were set, into effect.
-//! 4. The background does what is in effect (`upkeep::reindex`), one type at a time, and tells how it went.
+//! 1. A deployment that changes indexing statements makes its types *pending*: an operator has to choose the
+//!    time.
+//! 2. Marking a type as *ready* does that; marking it again starts over.
+//! 3. The next deployment puts the marks and the new speeds into effect.
+//! 4. The background executes them (`upkeep::reindex`), one type at a time, and reports the outcome.
 //!
-//! A node that is alone keeps all of it in a file ([`Reindexings`]), the nodes of a cluster in notes that they share ([`Shared`]): so it goes
-//! on after a restart, or where another node has to.
+//! A single node stores all of it in a file ([`Reindexings`]), the nodes of a cluster in shared notes
+//! ([`Shared`]): so it continues after a restart, or on another node.
 
 mod alone;
 mod done;
@@ -26,43 +27,44 @@ pub(crate) use self::done::Done;
 pub(crate) use self::shared::{Mark, Shared};
 use crate::{Deployment, Error, Node};
 
-/// What failed is tried again so much later, in milliseconds.
+/// Delay before a failed step is retried, in milliseconds.
 const GRACE_MS: u64 = 180_000;
 
 /// Document types by content cluster.
 pub(crate) type Chosen = BTreeMap<Arc<str>, Vec<Arc<str>>>;
 
-/// A document type whose reindexing goes on.
+/// A document type that is being reindexed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Task {
     pub(crate) cluster: Arc<str>,
     pub(crate) document_type: Arc<str>,
-    /// Where a node that is alone is to go on; `None`: at the beginning.
+    /// Position at which a single node continues; `None`: at the beginning.
     pub(crate) position: Option<String>,
     pub(crate) speed: f64,
-    /// When it was marked; tells one reindexing of the type from the next.
+    /// Time of the mark, in milliseconds; distinguishes successive reindexings of a type.
     pub(crate) ready_ms: u64,
 }
 
-/// What came of a step.
+/// Outcome of a step.
 pub(crate) enum Step {
     /// There is more to do.
     GoesOn {
-        /// Where.
+        /// Position of the next step.
         position: String,
-        /// The share that is done.
+        /// Share that is done, 0 to 1.
         progress: f64,
     },
     /// All documents are done.
     Ends,
-    /// It failed, for this reason, and will be tried again.
+    /// It failed, for this reason, and will be retried.
     Fails(String),
 }
 
-/// A deployment is in effect: what was marked begins, and the types whose statements it changes are pending. May wait for coordination.
+/// Handles a new deployment: marked types begin, and the types whose statements it changes are pending. May
+/// wait for coordination.
 ///
 /// # Errors
-/// It could not be kept.
+/// The change could not be stored.
 pub(crate) fn deployed(node: &Node, deployment: &Deployment) -> Result<(), Error> {
     match node.cluster() {
         None => node.reindexings().deployed(deployment).map_err(|error| kept(&error)),
@@ -70,10 +72,11 @@ pub(crate) fn deployed(node: &Node, deployment: &Deployment) -> Result<(), Error
     }
 }
 
-/// Marks types as ready: the next deployment begins to reindex them, from the beginning. May wait for coordination.
+/// Marks types as ready: the next deployment begins to reindex them, from the beginning. May wait for
+/// coordination.
 ///
 /// # Errors
-/// It could not be kept.
+/// The marks could not be stored.
 pub(crate) fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error> {
     match node.cluster() {
         None => node.reindexings().mark(chosen, speed).map_err(|error| kept(&error)),
@@ -81,10 +84,11 @@ pub(crate) fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error
     }
 }
 
-/// Sets the speed, from the next deployment on, of those types that were marked before; answers which these are. May wait for coordination.
+/// Sets the speed, from the next deployment on, of the types that were marked before; returns these types.
+/// May wait for coordination.
 ///
 /// # Errors
-/// It could not be kept.
+/// The speed could not be stored.
 pub(crate) fn set_speed(node: &Node, chosen: &Chosen, speed: f64) -> Result<Chosen, Error> {
     match node.cluster() {
         None => node.reindexings().set_speed(chosen, speed).map_err(|error| kept(&error)),
@@ -92,10 +96,10 @@ pub(crate) fn set_speed(node: &Node, chosen: &Chosen, speed: f64) -> Result<Chos
     }
 }
 
-/// How it stands, in the form of `GET …/reindexing`.
+/// Status in the format of `GET …/reindexing`.
 ///
 /// # Errors
-/// Another version of the program has written it down.
+/// Another version of the program has written the state.
 pub(crate) fn render(node: &Node, deployment: &Deployment) -> Result<Value, Error> {
     match node.cluster() {
         None => Ok(node.reindexings().render(deployment)),
@@ -103,7 +107,7 @@ pub(crate) fn render(node: &Node, deployment: &Deployment) -> Result<Value, Erro
     }
 }
 
-/// The share that is done of what goes on; of several, of the one that is least far; 1 where nothing goes on.
+/// Progress of the running reindexing, 0 to 1; the least advanced one if several run; 1 if none.
 pub(crate) fn progress(node: &Node) -> f64 {
     match node.cluster() {
         None => node.reindexings().progress(),
@@ -111,7 +115,7 @@ pub(crate) fn progress(node: &Node) -> f64 {
     }
 }
 
-/// That the file of a node that is alone could not be written.
+/// Error for a failed write of a single node's file.
 pub(crate) fn kept(error: &io::Error) -> Error {
     Error::Internal(format!("how reindexing stands could not be kept on disk: {error}"))
 }

@@ -1,8 +1,9 @@
-//! The reindexing of a cluster, in notes that its nodes share.
+//! Reindexing of a cluster, in notes that its nodes share.
 //!
-//! One, the *record*, says what is to be reindexed; it is changed by whoever is asked, if it is still what was read. Each node that reindexes writes
-//! for each type a *mark* of what it has done. It writes it only while the record is the one that it goes by, so that no mark outlives its
-//! reindexing. When a state of the cluster is the current one by which every node that serves has done all that it owns, all is done.
+//! One note, the *record*, lists what is to be reindexed; the node that receives a request changes it, if it
+//! is still as read. Each node that reindexes writes a *mark* of its progress for each type. It writes it
+//! only while the record is the one that it acts by, so that no mark outlives its reindexing. When every
+//! serving node has done all that it owns by the current state of the cluster, everything is done.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -18,19 +19,19 @@ use super::{GRACE_MS, Task, now_ms};
 use crate::cluster::{Cluster, Note, bucket_of, parts_of};
 use crate::{Deployment, Error};
 
-/// The name of the record.
+/// Name of the record.
 const RECORD: &str = "reindexing";
 
-/// What the names of marks begin with; content cluster, document type and node follow.
+/// Prefix of the names of marks; content cluster, document type and node follow.
 const MARKS: &str = "reindexed/";
 
-/// How often the record is read again before a change of it is given up: others change it as well.
+/// Maximum number of attempts to change the record, which other nodes change as well.
 const ATTEMPTS: usize = 20;
 
-/// Marks that are deleted at a time.
+/// Number of marks deleted at a time.
 const TOGETHER: usize = 100;
 
-/// What is to be reindexed.
+/// Reindexing requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The newest generation of the application that has been taken into account.
@@ -38,78 +39,80 @@ pub(super) struct Record {
     pub(super) types: Types,
 }
 
-/// How far a node is with a document type.
+/// Progress of a node with a document type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Mark {
-    /// Which reindexing of the type it is.
+    /// Identifies the reindexing of the type.
     ready_ms: u64,
     started_ms: u64,
-    /// The buckets that this node has done.
+    /// Buckets that this node has done.
     pub(crate) done: Done,
-    /// Those that it has done while nodes were away. What these have alone was not there: when they are back, it is done again.
+    /// Buckets that it has done while nodes were absent. Documents that only these have were missing: once
+    /// they are back, the buckets are done again.
     #[serde(default)]
     pub(crate) without: Done,
-    /// A bucket that it is at, and where in it.
+    /// Current bucket, and the position in it.
     at: Option<((u8, u64), String)>,
-    /// Nodes were away when it came there.
+    /// True if nodes were absent when it came there.
     #[serde(default)]
     at_without: bool,
-    /// By the cluster state of this version, all that the node owns is done.
+    /// Version of the cluster state by which all that the node owns is done.
     pub(crate) clean: Option<u64>,
     failure: Option<Failure>,
 }
 
 impl Mark {
-    /// Of a node that begins with a task.
+    /// Mark of a node that begins with a task.
     pub(crate) fn new(task: &Task) -> Self {
         Mark { ready_ms: task.ready_ms, started_ms: now_ms(), ..Mark::default() }
     }
 
-    /// Whether it is of this task.
+    /// True if it belongs to this task.
     pub(crate) fn is_of(&self, task: &Task) -> bool {
         self.ready_ms == task.ready_ms
     }
 
-    /// The bucket that the node is at, and where in it; where nobody is away (`all`), only if nobody was when it came there.
+    /// The current bucket and the position in it; with `all` (no node is absent), only if no node was absent
+    /// when it came there.
     pub(crate) fn at(&self, all: bool) -> Option<(BucketId, &str)> {
         let (bucket, position) = self.at.as_ref().filter(|_| !(all && self.at_without))?;
         Some((bucket_of(*bucket).ok()?, position))
     }
 
-    /// The node is there now; `None`: it is between buckets. Nobody is away, if `all`.
+    /// Sets the current position; `None`: between buckets. With `all`, no node is absent.
     pub(crate) fn set_at(&mut self, at: Option<(BucketId, &str)>, all: bool) {
         self.at = at.map(|(bucket, position)| (parts_of(bucket), position.to_owned()));
         self.at_without = !all;
         self.failure = None;
     }
 
-    /// By this cluster state, all that the node owns is done.
+    /// Records that all that the node owns by this cluster state is done.
     pub(crate) fn clean_by(&mut self, version: u64) {
         self.set_at(None, true);
         self.clean = Some(version);
     }
 
-    /// The node cannot go on for this reason, and tries again later.
+    /// Records that the node cannot continue for this reason, and retries later.
     pub(crate) fn fail(&mut self, reason: String) {
         self.failure = Some(Failure { at_ms: now_ms(), reason });
     }
 
-    /// Whether it is too early to try again.
+    /// True if it is too early for a retry.
     pub(crate) fn waits(&self) -> bool {
         self.failure.as_ref().is_some_and(|failure| failure.waits(now_ms(), GRACE_MS))
     }
 }
 
-/// The notes about reindexing, as one node has heard of them.
+/// Notes about reindexing, as received by one node.
 pub(crate) struct Shared {
-    /// When the record was written last; `None`: never.
+    /// Time of the record's last write; `None`: never.
     changed: Option<u64>,
     record: Record,
     notes: BTreeMap<String, Note>,
 }
 
 impl Shared {
-    /// Reads them.
+    /// Reads the notes.
     ///
     /// # Errors
     /// The record cannot be read: a newer version of the program has written it.
@@ -131,14 +134,14 @@ impl Shared {
         self.record.generation
     }
 
-    /// What goes on, in the order in which it is done, by nodes that have at least this generation of the application.
+    /// Running tasks in their order, for nodes that have at least this generation of the application.
     pub(crate) fn tasks(&self, generation: u64) -> Vec<Task> {
         let runs = self.record.types.runs();
         let active = runs.filter(|(_, _, run)| run.is_active() && run.generation <= generation);
         active.map(|(cluster, document_type, run)| task(cluster, document_type, run)).collect()
     }
 
-    /// How far the nodes are with a task.
+    /// Progress of the nodes with a task.
     pub(crate) fn marks(&self, task: &Task) -> BTreeMap<NodeKey, Mark> {
         let prefix = prefix(task);
         let named = self.notes.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
@@ -150,10 +153,10 @@ impl Shared {
         marks.collect()
     }
 
-    /// Writes down how far a node is. Answers whether that was done: not if the record has changed.
+    /// Stores the progress of a node. Returns false if the record has changed, and then stores nothing.
     ///
     /// # Errors
-    /// Coordination does not say.
+    /// Coordination does not answer.
     pub(crate) fn save(
         &self,
         cluster: &dyn Cluster,
@@ -165,10 +168,10 @@ impl Shared {
         write(cluster, self.changed, vec![(name, Some(json(mark)))])
     }
 
-    /// All of a task is done: that is written down, and the marks are forgotten.
+    /// Records the end of a task, and deletes its marks.
     ///
     /// # Errors
-    /// Coordination does not say.
+    /// Coordination does not answer.
     pub(crate) fn end(&self, cluster: &dyn Cluster, task: &Task) -> Result<(), Error> {
         let marks = self.marks(task);
         let started_ms = marks.values().map(|mark| mark.started_ms).min();
@@ -181,7 +184,7 @@ impl Shared {
         Shared::read(cluster)?.forget_old(cluster)
     }
 
-    /// Deletes the marks of what does not go on.
+    /// Deletes the marks of tasks that do not run.
     fn forget_old(&self, cluster: &dyn Cluster) -> Result<(), Error> {
         let runs = self.record.types.runs().filter(|(_, _, run)| run.ended_ms.is_none());
         let kept: Vec<String> =
@@ -195,7 +198,7 @@ impl Shared {
         Ok(())
     }
 
-    /// How it stands, with what the nodes' marks say.
+    /// The status, including the nodes' marks.
     pub(super) fn told(&self, cluster: &dyn Cluster) -> Types {
         let mut types = self.record.types.clone();
         for (id, document_type, run) in types.runs_mut().filter(|(_, _, run)| run.ended_ms.is_none()) {
@@ -212,7 +215,7 @@ impl Shared {
     }
 }
 
-/// The share of all buckets that are done.
+/// Share of all buckets that are done.
 fn progress<'a>(cluster: &dyn Cluster, marks: impl Iterator<Item = &'a Mark>) -> f64 {
     let Ok((bits, divided)) = cluster.buckets() else { return 0.0 };
     let mut done = Done::default();
@@ -229,8 +232,8 @@ fn progress<'a>(cluster: &dyn Cluster, marks: impl Iterator<Item = &'a Mark>) ->
     behind as f64 / all as f64
 }
 
-/// A deployment is in effect, see [`Types::deployed`]: once for all nodes. Those that have come from an older application than the last one that was taken into
-/// account do not know what it changes; others do.
+/// Handles a new deployment, see [`Types::deployed`]: once for all nodes. Nodes that upgrade from an older
+/// application than the last one taken into account do not know its changes; others do.
 pub(super) fn deployed(cluster: &dyn Cluster, deployment: &Deployment) -> Result<(), Error> {
     let knows = |known: &Record| known.generation == 0 || known.generation <= deployment.based_on;
     let is_news = |known: &Record| known.generation < deployment.generation && knows(known);
@@ -248,7 +251,7 @@ pub(super) fn deployed(cluster: &dyn Cluster, deployment: &Deployment) -> Result
 /// Changes the record, and waits until that is done.
 ///
 /// # Errors
-/// [`Error::Unsettled`]: coordination cannot be reached; it may have been changed all the same.
+/// [`Error::Unsettled`]: coordination cannot be reached; the record may have been changed nevertheless.
 pub(super) fn change<R>(cluster: &dyn Cluster, change: impl Fn(&mut Record) -> R) -> Result<R, Error> {
     for _ in 0..ATTEMPTS {
         let shared = Shared::read(cluster)?;
@@ -288,7 +291,7 @@ fn task(cluster: &Arc<str>, document_type: &Arc<str>, run: &Run) -> Task {
     }
 }
 
-/// What the names of a task's marks begin with.
+/// Prefix of the names of a task's marks.
 fn prefix(task: &Task) -> String {
     format!("{MARKS}{}/{}/", task.cluster, task.document_type)
 }
@@ -303,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// What is written down is read, and written again; what is added is passed over by others.
+    /// Checks that stored text is parsed, and written again equally; unknown additions are skipped.
     fn check<T: Serialize + DeserializeOwned>(kept: &str) {
         let read: T = serde_json::from_str(kept).unwrap();
         let written = serde_json::to_value(&read).unwrap();
@@ -311,7 +314,7 @@ mod tests {
         kept.into_iter().for_each(|(name, value)| assert_eq!(written[&name], value, "{name}"));
     }
 
-    /// The texts are those of protocol 1: other versions know them, and write them.
+    /// The texts are those of protocol 1: other versions read and write them.
     #[test]
     fn notes_are_written_as_ever() {
         let run = r#"{"ready_ms":5,"speed":0.5,"generation":3,"started_ms":6,"ended_ms":null,"position":null,"progress":0.25,"failure":{"at_ms":9,"reason":"no"}}"#;

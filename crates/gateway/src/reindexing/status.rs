@@ -1,4 +1,4 @@
-//! One document type: what was asked for, and what is under way.
+//! Status of one document type: its requests and its running reindexing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use serde_json::{Map, Value, json};
 
 use super::Step;
 
-/// How the reindexing of a document type stands.
+/// Reindexing status of a document type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Status {
-    /// The generation that last changed indexing statements, where nobody has marked the type since.
+    /// Generation that last changed indexing statements, if the type has not been marked since.
     pub(super) pending: Option<u64>,
-    /// What was asked for last.
+    /// The last request.
     pub(super) ready: Option<Ready>,
     /// The last reindexing that a deployment put into effect.
     pub(super) run: Option<Run>,
 }
 
-/// That a type was marked.
+/// Mark of a type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ready {
     ready_ms: u64,
@@ -29,11 +29,11 @@ pub(super) struct Ready {
 /// A reindexing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Run {
-    /// When it was marked.
+    /// Time of the mark.
     pub(super) ready_ms: u64,
-    /// 0: it is halted.
+    /// Speed; 0 if it is halted.
     pub(super) speed: f64,
-    /// Of the application, whose statements it runs, or a later one's.
+    /// Generation of the application whose statements it runs; a later one may be used.
     #[serde(default)]
     pub(super) generation: u64,
     started_ms: Option<u64>,
@@ -43,7 +43,7 @@ pub(super) struct Run {
     failure: Option<Failure>,
 }
 
-/// Why and when a step failed.
+/// Reason and time of a failed step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) at_ms: u64,
@@ -51,14 +51,14 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Whether it is too early to try again.
+    /// True if it is too early for a retry.
     pub(super) fn waits(&self, now_ms: u64, grace_ms: u64) -> bool {
         now_ms.abs_diff(self.at_ms) < grace_ms
     }
 }
 
 impl Status {
-    /// Asks for a reindexing.
+    /// Requests a reindexing.
     pub(super) fn mark(&mut self, now_ms: u64, speed: f64) {
         // Two marks within one instant of the clock are still two.
         let last = self.ready.as_ref().map_or(0, |ready| ready.ready_ms);
@@ -66,7 +66,7 @@ impl Status {
         self.pending = None;
     }
 
-    /// What was asked for counts from now on, which is this generation of the application.
+    /// Puts the request into effect, with this generation of the application.
     pub(super) fn put_into_effect(&mut self, generation: u64) {
         let Some(ready) = &self.ready else { return };
         match &mut self.run {
@@ -103,12 +103,12 @@ impl Run {
         }
     }
 
-    /// Whether there is something left to do, and it is not halted.
+    /// True if there is something left to do, and it is not halted.
     pub(super) fn is_active(&self) -> bool {
         self.ended_ms.is_none() && self.speed > 0.0
     }
 
-    /// The reindexing, if it goes on now; begun if it was not.
+    /// Returns the reindexing if it runs now, and starts it if necessary.
     pub(super) fn goes_on(&mut self, now_ms: u64, grace_ms: u64) -> Option<&Run> {
         let waits = self.failure.as_ref().is_some_and(|failure| failure.waits(now_ms, grace_ms));
         if !self.is_active() || waits {
@@ -118,18 +118,18 @@ impl Run {
         Some(self)
     }
 
-    /// The same with what the nodes of a cluster tell of it.
+    /// Merges the reports of the nodes of a cluster.
     pub(super) fn tell(&mut self, started_ms: u64, progress: f64, failure: Option<Failure>) {
         (self.started_ms, self.progress, self.failure) = (Some(started_ms), progress, failure);
     }
 
-    /// All nodes of a cluster have done their part, the first of which began then.
+    /// Records that all nodes of a cluster have done their part; the first part began at `started_ms`.
     pub(super) fn end(&mut self, started_ms: u64, now_ms: u64) {
         self.tell(started_ms, 0.0, None);
         self.advance(Step::Ends, now_ms);
     }
 
-    /// Notes what came of a step.
+    /// Records the outcome of a step.
     pub(super) fn advance(&mut self, step: Step, now_ms: u64) {
         self.failure = None;
         match step {
@@ -146,7 +146,7 @@ impl Run {
         }
     }
 
-    /// Adds what there is to tell; answers the state.
+    /// Adds the details to `shown`; returns the name of the state.
     fn render(&self, shown: &mut Map<String, Value>) -> &'static str {
         if let Some(started) = self.started_ms {
             shown.insert("startedMillis".to_owned(), json!(started));
@@ -169,7 +169,7 @@ impl Run {
     }
 }
 
-/// The types of a cluster.
+/// Renders the types of a cluster.
 pub(super) fn render(types: &BTreeMap<Arc<str>, Status>) -> Value {
     let mut pending = Map::new();
     let mut ready = Map::new();

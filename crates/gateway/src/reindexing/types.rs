@@ -1,4 +1,4 @@
-//! All document types: which are pending, which were marked, which are under way.
+//! Status of all document types: pending, marked, running.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::status::{self, Run, Status};
 use super::{Chosen, Task};
 use crate::Deployment;
 
-/// How reindexing stands, by content cluster and document type.
+/// Reindexing status, by content cluster and document type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Types(BTreeMap<Arc<str>, BTreeMap<Arc<str>, Status>>);
 
 impl Types {
-    /// A deployment is in effect: what was marked begins, and the types whose statements it changes are pending.
+    /// Handles a new deployment: marked types begin, and the types whose statements it changes are pending.
     pub(super) fn deployed(&mut self, deployment: &Deployment) {
         let application = &deployment.application;
         self.0.retain(|id, of| {
@@ -43,7 +43,8 @@ impl Types {
         }
     }
 
-    /// Sets the speed, from the next deployment on, of those types that were marked before; answers which these are.
+    /// Sets the speed, from the next deployment on, of the types that were marked before; returns these
+    /// types.
     pub(super) fn set_speed(&mut self, chosen: &Chosen, speed: f64) -> Chosen {
         let mut changed = Chosen::new();
         for (cluster, document_type) in each(chosen) {
@@ -56,25 +57,25 @@ impl Types {
         changed
     }
 
-    /// What is under way, or has ended, with the content cluster and the document type.
+    /// Running and finished reindexings, with the content cluster and the document type.
     pub(super) fn runs(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, &Run)> {
         let statuses = self.0.iter().flat_map(|(cluster, of)| of.iter().map(move |of| (cluster, of)));
         statuses.filter_map(|(cluster, (name, status))| Some((cluster, name, status.run.as_ref()?)))
     }
 
-    /// The same, to be changed.
+    /// Mutable version of [`Types::runs`].
     pub(super) fn runs_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, &mut Run)> {
         let statuses = self.0.iter_mut().flat_map(|(cluster, of)| of.iter_mut().map(move |of| (cluster, of)));
         statuses.filter_map(|(cluster, (name, status))| Some((cluster, name, status.run.as_mut()?)))
     }
 
-    /// The reindexing that a task is of, unless another has replaced it.
+    /// The reindexing of a task, unless another has replaced it.
     pub(super) fn run_of(&mut self, task: &Task) -> Option<&mut Run> {
         let status = self.0.get_mut(&task.cluster).and_then(|of| of.get_mut(&task.document_type));
         status.and_then(|status| status.run.as_mut()).filter(|run| run.ready_ms == task.ready_ms)
     }
 
-    /// How it stands, in the form of `GET …/reindexing`; `deployment` says which clusters there are.
+    /// Status in the format of `GET …/reindexing`; `deployment` gives the clusters.
     pub(super) fn render(&self, deployment: &Deployment) -> Value {
         let none = BTreeMap::new();
         let cluster = |id: &Arc<str>| status::render(self.0.get(id).unwrap_or(&none));
@@ -84,7 +85,7 @@ impl Types {
         json!({ "clusters": clusters })
     }
 
-    /// The share that is done of what goes on; of several, of the one that is least far; 1 where nothing goes on.
+    /// Progress of the running reindexing, 0 to 1; the least advanced one if several run; 1 if none.
     pub(super) fn progress(&self) -> f64 {
         let runs = self.runs().map(|(_, _, run)| run);
         runs.filter(|run| run.ended_ms.is_none()).map(|run| run.progress).fold(1.0, f64::min)

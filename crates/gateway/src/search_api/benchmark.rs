@@ -1,12 +1,12 @@
-//! Figures of a query: as headers for load generators that read no bodies, asked for by `X-Yahoo-Vespa-Benchmarkdata`; and for the
-//! access log.
+//! Figures of a query: as headers for load generators that do not read bodies, requested by
+//! `X-Yahoo-Vespa-Benchmarkdata`; and for the access log.
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use millrace_result::Coverage;
 use serde_json::{Value, json};
 
-/// What headers and log tell of a query.
+/// Figures of a query in headers and in the log.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Figures {
     pub(super) hits: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// As the access log tells them.
+    /// Form of the access log.
     pub(crate) fn logged(&self) -> Value {
         let mut coverage =
             json!({ "coverage": self.coverage.percent(), "documents": self.coverage.documents });
@@ -32,7 +32,7 @@ impl Figures {
     }
 }
 
-/// Which figures a request asks for.
+/// Figures that a request asks for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     figures: bool,
@@ -47,7 +47,7 @@ impl Asked {
         }
     }
 
-    /// Adds what is asked for to the headers of an answer.
+    /// Adds the requested figures to the headers of an answer.
     pub(super) fn add(self, figures: &Figures, headers: &mut HeaderMap) {
         let mut put = |name: &'static str, value: u128| {
             if let Ok(value) = HeaderValue::from_str(&value.to_string()) {

@@ -1,10 +1,12 @@
-//! Which way the sources of a query are searched: all in one go, or each by itself.
+//! Search of several sources: all in one search, or each by itself.
 //!
-//! In one go is the common way: one search over several schemas and clusters, whose hits and groups are exactly those of all. Sources are
-//! searched apart where they cannot be one search: where one has parameters of its own (`source.NAME.hits`), where two lead to the same
-//! content cluster, where one is waited for otherwise than the others, and where the chain keeps their results apart.
+//! One search is the common case: over several schemas and clusters, whose hits and groups are exactly those
+//! of all. Sources are searched separately if they cannot be one search: if one has parameters of its own
+//! (`source.NAME.hits`), if two lead to the same content cluster, if one has other waiting rules than the
+//! others, or if the chain separates their results.
 //!
-//! A source's query is made of parameters alone: those of the request under the source's own. So other nodes make the same query of them.
+//! A source's query is made of parameters alone: those of the request, overridden by the source's own. So
+//! other nodes derive the same query from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,36 +22,36 @@ use super::targets::{Target, Targets};
 use crate::error::Kind;
 use crate::{Deployment, Error, Node};
 
-/// Which way a query goes.
+/// Kind of search of a query.
 pub(super) enum Way {
-    /// All in one go, by the request as it came.
+    /// All sources in one search, by the request as it came.
     Together,
-    /// All in one go, by these parameters: the sources are those of the chain, or there is only one.
+    /// All in one search, by these parameters: the sources are those of the chain, or there is only one.
     TogetherAs(Part),
     /// Each source by itself.
     Apart(Apart),
 }
 
-/// A query of one source, or of several that are searched in one go.
+/// A query of one source, or of several that are searched together.
 pub(super) struct Part {
-    /// What results call it.
+    /// Name in results.
     pub(super) name: Arc<str>,
-    /// Whether it is waited for no longer than others are.
+    /// True if it is not waited for longer than the others.
     pub(super) is_optional: bool,
     parameters: BTreeMap<String, String>,
-    /// How long it may take.
+    /// Maximum duration.
     limit: Duration,
     limits: Limits,
 }
 
 impl Way {
-    /// The way of a query.
+    /// Chooses the kind of search of a query.
     ///
     /// # Errors
-    /// None of the sources is there, or one has parameters that it cannot have.
+    /// None of the sources exists, or one has invalid parameters.
     pub(super) fn of(deployment: &Deployment, query: &Query, limits: &Limits) -> Result<Self, Error> {
         if query.parameters.contains_key(FEDERATED) {
-            // It was made by this already.
+            // The query was derived from this already.
             return Ok(Way::Together);
         }
         let chain = value_of(&query.parameters, "searchChain").map(str::trim).filter(|name| !name.is_empty());
@@ -82,28 +84,28 @@ impl Way {
     }
 }
 
-/// The chain of queries that name none.
+/// Chain of queries that do not name one.
 const DEFAULT_CHAIN: &str = "default";
 
-/// Which of the hits are wanted.
+/// Range of the wanted hits.
 #[derive(Clone, Copy)]
 struct Page {
     hits: usize,
     offset: usize,
 }
 
-/// What the queries of all sources are made from.
+/// Common input of the queries of all sources.
 struct Whole<'a> {
     query: &'a Query,
     limits: &'a Limits,
-    /// The schemas that are searched, where the query named them as sources of a chain that has others.
+    /// Schemas to search, if the query named them as sources of a chain that has others.
     restrict: Option<String>,
-    /// The names of the sources, by commas.
+    /// Names of the sources, separated by commas.
     all: &'a str,
 }
 
 impl Whole<'_> {
-    /// The query of all sources in one go, none of which has parameters of its own.
+    /// One query of all sources, none of which has parameters of its own.
     fn together(&self, page: Page) -> Part {
         let parameters = self.parameters(self.all, page);
         self.made(Arc::from(self.all), parameters, FederationOptions::default(), page)
@@ -119,7 +121,7 @@ impl Whole<'_> {
         self.made(Arc::from(target.name), parameters, target.options, page)
     }
 
-    /// The parameters of the request, as those of these sources.
+    /// Parameters of the request, restricted to these sources.
     fn parameters(&self, sources: &str, page: Page) -> BTreeMap<String, String> {
         let mut parameters = self.query.parameters.clone();
         put(&mut parameters, SOURCES, sources.to_owned());
@@ -152,10 +154,10 @@ impl Whole<'_> {
 }
 
 impl Part {
-    /// Its query.
+    /// Builds its query.
     ///
     /// # Errors
-    /// Its own parameters make no query.
+    /// Its own parameters are invalid.
     pub(super) async fn query(&self, node: &Node, deployment: &Arc<Deployment>) -> Result<Rewritten, Error> {
         let made = rewrite::query(node, deployment, self.parameters.clone(), self.limits).await;
         let mut made = made.map_err(|error| match error.kind() {
@@ -167,13 +169,13 @@ impl Part {
     }
 }
 
-/// Sets a parameter, whichever of its names it came by.
+/// Sets a parameter, in place of any of its names.
 fn put(parameters: &mut BTreeMap<String, String>, name: &str, value: String) {
     parameters.retain(|given, _| !is_same_parameter(given, name));
     parameters.insert(name.to_owned(), value);
 }
 
-/// Whether a parameter says whose documents are searched: those of a source take the place of all of the request's.
+/// True if a parameter selects the groups that are searched: those of a source replace all of the request's.
 fn is_of_groups(name: &str) -> bool {
     const NAMES: [&str; 4] =
         ["streaming.groupname", "streaming.groupnames", "streaming.userid", "streaming.selection"];

@@ -1,4 +1,4 @@
-//! In which form a result is written: what the request asks for, or what it accepts.
+//! Choice of a result's format: as requested by parameter, or as accepted by header.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use serde_json::json;
 use super::language::event;
 use crate::Error;
 
-/// The form of a result.
+/// Format of a result.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum Format {
     #[default]
     Json,
     Cbor,
-    /// Server-sent events, of chains that ask a language model.
+    /// Server-sent events, for chains that ask a language model.
     Events,
-    /// With text in this encoding.
+    /// XML with text in this encoding.
     Xml(Option<&'static Encoding>),
 }
 
 impl Format {
-    /// What `presentation.format` says; where it is silent, what the request's headers prefer.
+    /// Reads `presentation.format`, or else the preference of the request's headers.
     pub(super) fn of(parameters: &BTreeMap<String, String>, headers: &HeaderMap) -> Result<Self, Error> {
         match value_of(parameters, "presentation.format").unwrap_or_default().trim() {
             "" | "default" if prefers_cbor(headers) => Ok(Format::Cbor),
@@ -48,7 +48,7 @@ impl Format {
         }
     }
 
-    /// The media type of what [`Format::write`] gives.
+    /// Media type of the output of [`Format::write`].
     pub(super) fn content_type(self) -> String {
         match self {
             Format::Json => "application/json;charset=utf-8".to_owned(),
@@ -58,13 +58,13 @@ impl Format {
         }
     }
 
-    /// The response in this form.
+    /// Writes the response in this format.
     pub(super) fn write(self, response: &Response<'_>, options: &Options) -> Vec<u8> {
         let mut out = Vec::with_capacity(512 + 1024 * response.hits.len());
         match self {
             Format::Json => write_json(response, options, &mut out),
             Format::Cbor => write_cbor(response, options, &mut out),
-            // Only errors are written so: answers are sent as they come.
+            // Only errors are written here: answers are sent as they come.
             Format::Events => {
                 for error in response.errors {
                     let message = error.message.as_ref().unwrap_or(&error.summary);
@@ -94,14 +94,14 @@ fn encoding(label: &str) -> Result<&'static Encoding, Error> {
 
 fn name(encoding: Option<&'static Encoding>) -> String {
     match encoding {
-        // What the web calls windows-1252 has all of it in the same places.
+        // The web's windows-1252 contains ISO-8859-1 at the same positions.
         Some(encoding) if encoding == encoding_rs::WINDOWS_1252 => "iso-8859-1".to_owned(),
         Some(encoding) => encoding.name().to_ascii_lowercase(),
         None => "utf-8".to_owned(),
     }
 }
 
-/// Whether CBOR is accepted, and more gladly than JSON.
+/// True if CBOR is accepted, with a higher preference than JSON.
 fn prefers_cbor(headers: &HeaderMap) -> bool {
     let (mut cbor, mut json) = (0.0, 0.0);
     for value in headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()) {

@@ -1,4 +1,5 @@
-//! Chains whose queries ask a language model: by a prompt alone, or about what the query finds (retrieval-augmented generation).
+//! Chains whose queries ask a language model: by a prompt alone, or about the hits of the query
+//! (retrieval-augmented generation).
 
 mod answer;
 mod prompt;
@@ -22,21 +23,21 @@ use crate::{Deployment, Error};
 
 /// Chains that every application has.
 const BUILT_IN: &[&str] = &["default", "vespa", "native"];
-/// The header with what lets one in to the service.
+/// Header with the API key of the service.
 const KEY_HEADER: &str = "X-LLM-API-KEY";
-/// How long an answer may take to begin, where the query's timeout is not longer.
+/// Minimum timeout until the begin of an answer; the query's timeout applies if it is longer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What is searched by a request that searches nothing, so that its other parameters are read as those of all.
+/// Query of a request that searches nothing, so that its other parameters are read like all others.
 const NOTHING: &str = "select * from sources * where false";
-/// The parameters that say what is searched.
+/// Parameters that define a search.
 const SEARCHED: &[&str] = &["yql", "model.queryString", "select", "select.where"];
 
-/// What a request asks a language model.
+/// Question of a request to a language model.
 pub(super) struct Question {
     language: Arc<Language>,
     asking: Asking,
     template: String,
-    /// The text of the query.
+    /// Text of the query.
     query: String,
     searches: bool,
     inference: Inference,
@@ -44,10 +45,11 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// What the request's chain asks; none where it asks nothing. Parameters that search nothing become those of a query that finds nothing.
+    /// The question of the request's chain; `None` if it asks nothing. Parameters without a search are
+    /// completed by a query that finds nothing.
     ///
     /// # Errors
-    /// There is no such chain, there is no prompt, or a parameter of the model is wrong.
+    /// There is no such chain, there is no prompt, or a parameter of the model is invalid.
     pub(super) fn of(
         deployment: &Deployment,
         parameters: &mut BTreeMap<String, String>,
@@ -80,17 +82,17 @@ impl Question {
         Ok(Some(Question { language, asking, template, query, searches, inference, secret }))
     }
 
-    /// Whether something is to be searched first.
+    /// True if a search comes first.
     pub(super) fn searches(&self) -> bool {
         self.searches
     }
 
-    /// What the model is sent when these hits were found.
+    /// Prompt of the model for these hits.
     pub(super) fn prompt(&self, hits: &[Hit]) -> String {
         prompt::fill(&self.template, &self.query, self.searches.then(|| prompt::context(hits)).as_deref())
     }
 
-    /// Asks, and answers in this form.
+    /// Asks the model, and answers in this format.
     pub(super) async fn answer(
         &self,
         prompt: String,
@@ -116,7 +118,7 @@ impl Question {
     }
 }
 
-/// How the chain that the request names asks a language model; none where it does not.
+/// Language model settings of the chain that the request names; `None` if it asks no model.
 fn asking(deployment: &Deployment, parameters: &BTreeMap<String, String>) -> Result<Option<Asking>, Error> {
     let chains = &deployment.application.container.chains;
     let name = value_of(parameters, "searchChain").unwrap_or_default().trim();
@@ -133,14 +135,14 @@ fn asking(deployment: &Deployment, parameters: &BTreeMap<String, String>) -> Res
     }
 }
 
-/// The parameters of a chain's own.
+/// Parameters of a chain.
 struct Own<'p> {
     parameters: &'p BTreeMap<String, String>,
     prefix: &'p str,
 }
 
 impl<'p> Own<'p> {
-    /// The text of a parameter, whatever its letters' case; where it is blank, none.
+    /// Value of a parameter, in any letter case; `None` if it is blank.
     fn text(&self, name: &str) -> Option<&'p str> {
         let wanted = |given: &str| {
             let own = given.strip_prefix(self.prefix).and_then(|rest| rest.strip_prefix('.'));
@@ -165,7 +167,7 @@ impl<'p> Own<'p> {
         })
     }
 
-    /// What the request says of the answer, and services.xml where it is silent.
+    /// Inference options of the request, with the defaults of services.xml.
     fn inference(&self, language: &Language) -> Result<Inference, Error> {
         let config = language.config();
         let schema = self.text("json_schema").map(|text| {

@@ -1,4 +1,4 @@
-//! Results and errors as they are written.
+//! Rendering of results and errors.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::trace;
 use crate::Error;
 use crate::error::Kind;
 
-/// The answer to a query.
+/// Renders the answer to a query.
 pub(super) fn result(
     query: &Query,
     found: &Found,
@@ -70,7 +70,7 @@ pub(super) fn result(
     Ok((body, figures))
 }
 
-/// What went wrong though there is a result.
+/// Errors that accompany a result.
 pub(super) fn beside_hits(found: &Found) -> Vec<ErrorMessage> {
     let illegal = |message: String, source: Option<String>| ErrorMessage {
         code: 3,
@@ -79,7 +79,7 @@ pub(super) fn beside_hits(found: &Found) -> Vec<ErrorMessage> {
         source,
         transient: None,
     };
-    // Where sources were searched apart, they tell it themselves.
+    // If sources were searched separately, they report it themselves.
     let timed_out = (found.result.coverage.timed_out && found.sources.is_empty()).then(|| ErrorMessage {
         code: 12,
         summary: "Timed out".to_owned(),
@@ -106,14 +106,14 @@ pub(super) fn beside_hits(found: &Found) -> Vec<ErrorMessage> {
     whole.chain(of_sources).collect()
 }
 
-/// The answer to a query that failed.
+/// Renders the answer to a failed query.
 pub(super) fn error(error: &Error, format: Format) -> Vec<u8> {
     let errors = [message(error)];
     let response = Response { errors: &errors, ..Response::default() };
     format.write(&response, &Options::default())
 }
 
-/// An error as results tell of it.
+/// Error message for results.
 pub(super) fn message(error: &Error) -> ErrorMessage {
     let (code, summary) = match error {
         Error::UnknownSource { .. } => (0, "Could not resolve source"),

@@ -1,4 +1,5 @@
-//! What the sources that a query names lead to: schemas and content clusters, these also by the names that providers give them.
+//! Resolution of a query's sources: to schemas and content clusters, the latter also by the names that
+//! providers give them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use millrace_selection::Selection;
 use crate::deployment::{ClusterOfKind, DocumentKind};
 use crate::{Deployment, Error};
 
-/// A schema that the query asks.
+/// A schema that the query searches.
 pub(super) struct Asked<'d> {
     pub(super) kind: &'d Arc<DocumentKind>,
-    /// The clusters it is asked in, by their places among those of the type.
+    /// Clusters to search, by their index among those of the type.
     clusters: BTreeSet<usize>,
 }
 
@@ -23,15 +24,16 @@ impl Asked<'_> {
         self.kind.clusters.get(*self.clusters.first()?)
     }
 
-    /// How long a query may look at them, where a cluster limits that.
+    /// Maximum time of a query in them, if a cluster limits it.
     pub(super) fn query_time_max(&self) -> Option<Duration> {
         self.clusters.iter().filter_map(|at| self.kind.clusters[*at].limits.query_time_max).min()
     }
 
-    /// What documents must match to be in one of the clusters, where not all of the type's documents are.
+    /// Selections of which a document must match one to be in one of the clusters; empty if all documents of
+    /// the type are.
     pub(super) fn within(&self) -> Vec<Arc<Selection>> {
         let asked = || self.clusters.iter().map(|at| &self.kind.clusters[*at]);
-        // A document that is kept is in some cluster, so all of them together show everything.
+        // A stored document is in some cluster, so all of them together contain everything.
         if self.clusters.len() == self.kind.clusters.len() || asked().any(|cluster| cluster.belongs.is_none())
         {
             return Vec::new();
@@ -40,16 +42,16 @@ impl Asked<'_> {
     }
 }
 
-/// What the sources that a query names lead to.
+/// Targets of a query's sources.
 pub(super) struct Reached<'d> {
-    /// The schemas, in the order of their names.
+    /// Schemas, in the order of their names.
     pub(super) kinds: Vec<Asked<'d>>,
-    /// That some of the sources are not there. The others are asked all the same.
+    /// Error for sources that do not exist. The others are searched nevertheless.
     pub(super) unresolved: Option<Error>,
 }
 
 impl<'d> Reached<'d> {
-    /// By these sources.
+    /// Resolves these sources.
     ///
     /// # Errors
     /// None of them can be searched.
@@ -75,12 +77,12 @@ impl<'d> Reached<'d> {
     }
 }
 
-/// The schemas and clusters that the query names; empty where it names none.
+/// Schemas and clusters that the query names; empty if it names none.
 struct Sources {
     names: Vec<Source>,
-    /// Only these of them, where there are any.
+    /// Restriction to these, if not empty.
     within: Vec<Source>,
-    /// That others are not there.
+    /// Error for other names that do not exist.
     unresolved: Option<Error>,
 }
 
@@ -110,7 +112,8 @@ impl Sources {
 }
 
 impl Source {
-    /// Those of these names that there are, with the error of the first that is not there; only the error where none is.
+    /// Existing sources of these names, with the error of the first that does not exist; only the error if
+    /// none does.
     fn known(
         deployment: &Deployment,
         names: &[String],
@@ -147,7 +150,8 @@ impl Source {
     }
 }
 
-/// The schemas of all sources that are asked beside those of this query, itself among them; none where it is the whole request.
+/// Schemas of all sources that are searched together with those of this query, including itself; empty if it
+/// is the whole request.
 pub(super) fn beside<'d>(query: &Query, deployment: &'d Deployment) -> Vec<&'d Arc<DocumentKind>> {
     let Some(names) = query.parameters.get(FEDERATED) else { return Vec::new() };
     let names = millrace_query::Sources::Named(names.split(',').map(str::to_owned).collect());
@@ -159,12 +163,13 @@ pub(super) fn is_schema(deployment: &Deployment, name: &str) -> bool {
     deployment.kinds().any(|kind| *kind.schema.name == *name)
 }
 
-/// Whether a name is that of a search chain which leads to one content cluster: the cluster's own, a provider's, or that of a source.
+/// True if a name is that of a search chain which leads to one content cluster: the cluster's own, a
+/// provider's, or that of a source.
 pub(super) fn is_chain(deployment: &Deployment, name: &str) -> bool {
     deployment.application.sources.contains_key(name)
 }
 
-/// Makes the cluster that a query's search chain leads to its source, where it names no other.
+/// Makes the cluster of a query's search chain its source, if it names no other.
 pub(super) fn by_chain(deployment: &Deployment, parameters: &mut BTreeMap<String, String>) {
     let chain = value_of(parameters, "searchChain").map(str::trim);
     let Some(name) = chain.filter(|name| is_chain(deployment, name)).map(str::to_owned) else { return };
@@ -173,14 +178,14 @@ pub(super) fn by_chain(deployment: &Deployment, parameters: &mut BTreeMap<String
     }
 }
 
-/// The parameter that names sources.
+/// Parameter that names sources.
 pub(super) const SOURCES: &str = "model.sources";
 
 pub(super) fn unknown(deployment: &Deployment, name: &str) -> Error {
     Error::UnknownSource { name: name.to_owned(), known: known_sources(deployment) }
 }
 
-/// The names of all sources, but for those by which a provider is chosen as well.
+/// Names of all sources, except those that also choose a provider.
 fn known_sources(deployment: &Deployment) -> String {
     let schemas = deployment.kinds().map(|kind| &*kind.schema.name);
     let sources = deployment.application.sources.keys().map(String::as_str);

@@ -1,4 +1,4 @@
-//! The sources that a query asks, and what each of them has of its own: parameters, a provider, how it is waited for.
+//! Sources of a query with their own settings: parameters, a provider, waiting rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -9,29 +9,30 @@ use millrace_schema::{Federation, FederationOptions, Source, SourceChain};
 use super::sources::{is_schema, unknown};
 use crate::{Deployment, Error};
 
-/// The sources of a query.
+/// Sources of a query.
 pub(super) struct Targets<'d> {
     pub(super) targets: Vec<Target<'d>>,
-    /// The schemas that are looked for in them, by commas, where the query named schemas and the chain has other sources.
+    /// Schemas to search in them, separated by commas, if the query named schemas and the chain has other
+    /// sources.
     pub(super) restrict: Option<String>,
-    /// That some are not there.
+    /// Error for those that do not exist.
     pub(super) unresolved: Option<Error>,
 }
 
-/// A source that a query asks.
+/// A source of a query.
 pub(super) struct Target<'d> {
     pub(super) name: &'d str,
-    /// What answers for it; none for a schema, which all its clusters show.
+    /// Chain that answers for it; `None` for a schema, which all its clusters serve.
     chain: Option<&'d SourceChain>,
-    /// Whether the query chose that.
+    /// True if the query chose the chain.
     is_chosen: bool,
     pub(super) options: FederationOptions,
-    /// The parameters that it alone has.
+    /// Parameters of this source alone.
     pub(super) own: BTreeMap<String, String>,
 }
 
 impl<'d> Targets<'d> {
-    /// Of a chain that asks all there is, or what the query names.
+    /// Sources of a chain that searches everything, or those that the query names.
     pub(super) fn of_all(deployment: &'d Deployment, query: &'d Query) -> Result<Self, Error> {
         let known = &deployment.application.sources;
         let (mut targets, mut unresolved) = (Vec::new(), None);
@@ -53,7 +54,7 @@ impl<'d> Targets<'d> {
         Ok(Targets { targets, restrict: None, unresolved })
     }
 
-    /// Of a chain that names its sources. Schemas that the query names are looked for in all of these.
+    /// Sources of a chain that lists them. Schemas that the query names are searched in all of these.
     pub(super) fn of_chain(
         deployment: &'d Deployment,
         federation: &'d Federation,
@@ -82,7 +83,7 @@ impl<'d> Targets<'d> {
         let mut targets = Vec::new();
         for listed in &federation.sources {
             let is_asked = sources.is_empty() || sources.contains(listed.name.as_str());
-            // The application was checked: a chain names what there is.
+            // The application was checked: a chain lists existing sources only.
             let Some(source) = deployment.application.sources.get(&listed.name).filter(|_| is_asked) else {
                 continue;
             };
@@ -99,7 +100,7 @@ impl<'d> Targets<'d> {
     }
 }
 
-/// The names of the sources that a query names, each once; none where it asks all.
+/// Names of the sources in a query, each once; empty if it searches all.
 fn wanted(query: &Query) -> Vec<&str> {
     let names: &[String] = match &query.sources {
         millrace_query::Sources::All => &[],
@@ -110,7 +111,7 @@ fn wanted(query: &Query) -> Vec<&str> {
     names.iter().map(String::as_str).filter(|name| once.insert(*name)).collect()
 }
 
-/// The schemas that a query named as sources, of those that it is restricted to.
+/// Schemas that a query named as sources, within those that it is restricted to.
 fn restriction(schemas: &[&str], query: &Query) -> Result<Option<String>, Error> {
     let mut schemas = schemas.to_vec();
     if schemas.is_empty() {
@@ -131,7 +132,7 @@ impl<'d> Target<'d> {
         Ok(Target { name, chain: None, is_chosen: false, options: FederationOptions::default(), own })
     }
 
-    /// A source, which its chain waits for by these options.
+    /// Creates a source with the waiting options of its chain.
     fn of_source(
         name: &'d str,
         source: &'d Source,
@@ -145,12 +146,12 @@ impl<'d> Target<'d> {
         Ok(Target { name, chain: Some(chain), is_chosen: chosen.is_some(), options, own })
     }
 
-    /// The content cluster that it leads to; none for a schema.
+    /// The content cluster that it leads to; `None` for a schema.
     pub(super) fn cluster(&self) -> Option<&'d str> {
         self.chain.map(|chain| &*chain.cluster)
     }
 
-    /// The name by which it is found with the provider that was chosen.
+    /// Name including the provider that was chosen.
     pub(super) fn full_name(&self) -> String {
         match self.chain.filter(|_| self.is_chosen) {
             Some(chain) => format!("{}@{}", self.name, chain.provider),
@@ -158,7 +159,7 @@ impl<'d> Target<'d> {
         }
     }
 
-    /// Whether it is searched and waited for as any other.
+    /// True if it has no special search parameters or waiting rules.
     pub(super) fn is_plain(&self) -> bool {
         let FederationOptions { timeout, optional } = self.options;
         self.own.is_empty() && !self.is_chosen && timeout.is_none() && optional != Some(true)
@@ -188,13 +189,13 @@ fn chosen<'d>(
     }
 }
 
-/// What the names of the parameters of one source begin with, and those of all sources of one provider.
+/// Prefixes of the parameters: for one source, and for all sources of one provider.
 const SOURCE: &str = "source.";
 const PROVIDERS: &str = "provider.";
-/// The parameter of a source that chooses its provider.
+/// Parameter of a source that chooses its provider.
 const PROVIDER: &str = "provider";
 
-/// What is the whole request's to say: the beginnings of names, or names.
+/// Parameters that apply to the whole request only: prefixes of names, or names.
 const OF_ALL: [&str; 10] = [
     "format.tensors",
     "queryProfile",
@@ -208,8 +209,8 @@ const OF_ALL: [&str; 10] = [
     "tracelevel",
 ];
 
-/// The parameters that a request gives for one source alone, by the names that they have for all: `source.NAME.…`, and below them
-/// `provider.NAME.…`.
+/// Parameters that a request gives for one source alone, by their general names: `source.NAME.…`, with
+/// `provider.NAME.…` as defaults.
 fn own(
     parameters: &BTreeMap<String, String>,
     source: &str,
@@ -229,7 +230,8 @@ fn own(
     Ok(own)
 }
 
-/// The parameters of one name in a family, as in `source.NAME.hits`: what follows in the parameter's name, that name, the value.
+/// Parameters of one name in a family, as in `source.NAME.hits`: the rest of the parameter's name, its full
+/// name, the value.
 fn below<'p>(
     parameters: &'p BTreeMap<String, String>,
     family: &'static str,

@@ -1,8 +1,10 @@
-//! Where the time of a query went, and what was made of it, for people.
+//! Trace of a query for people: its time, and its interpretation.
 //!
-//! - From level 1, or from `tracelevel.rules` alone: what rules have made of the query.
-//! - From level 1: the query profile, what was searched, and for each schema what was looked at and how long each part took.
-//! - From level 2, and by `trace.explainLevel` or `trace.profile`: the plan for each schema, with the predicates on its fields.
+//! - From level 1, or from `tracelevel.rules` alone: the effect of rules on the query.
+//! - From level 1: the query profile, the searched sources, and for each schema the amount searched and the
+//!   time of each part.
+//! - From level 2, and by `trace.explainLevel` or `trace.profile`: the plan for each schema, with the
+//!   predicates on its fields.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +13,10 @@ use millrace_render::Trace;
 
 use super::run::{Found, Plans};
 
-/// The level from which plans are shown.
+/// Minimum level at which plans are shown.
 const PLANS_LEVEL: u8 = 2;
 
-/// The trace of a query that was run; none where none is wanted.
+/// The trace of a finished query; `None` if none is wanted.
 pub(super) fn of(query: &Query, found: &Found, started: Instant) -> Option<Trace> {
     let mut children: Vec<Trace> = found.told.iter().cloned().map(step).collect();
     if let Some(plans) = &found.plans {
@@ -27,7 +29,7 @@ fn step(message: String) -> Trace {
     Trace { timestamp_ms: None, message: Some(message), children: Vec::new() }
 }
 
-/// The steps of planning and running it.
+/// Steps of planning and running it.
 fn of_run(query: &Query, found: &Found, plans: &Plans, started: Instant) -> Vec<Trace> {
     let tracing = query.tracing;
     let text = if tracing.query { plans.query.as_str() } else { "…" };

@@ -1,4 +1,5 @@
-//! Documents that no longer match the selection of their content cluster are removed, cluster by cluster, once an interval.
+//! Garbage collection: removes documents that no longer match the selection of their content cluster, cluster
+//! by cluster, once per interval.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,27 +13,27 @@ use crate::deployment::now_s;
 use crate::metrics::Metric;
 use crate::{Deployment, Node};
 
-/// Documents looked at in one step.
+/// Number of documents examined in one step.
 const PAGE: usize = 256;
 
-/// A pass takes about this share of its interval, so that it is through before the next begins.
+/// Approximate share of its interval that a pass takes, so that it is complete before the next begins.
 const SHARE_OF_INTERVAL: f64 = 0.5;
 
-/// A pass looks at no fewer documents a second.
+/// Minimum number of documents that a pass examines per second.
 const PER_SECOND_MIN: f64 = 2000.0;
 
-/// After a step that failed, it is tried again so much later.
+/// Delay before a failed step is retried.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// The passes of all clusters.
+/// Passes of all clusters.
 #[derive(Default)]
 pub(super) struct GarbageCollection {
     passes: BTreeMap<Arc<str>, Pass>,
 }
 
-/// A way through the documents of a cluster.
+/// A pass over the documents of a cluster.
 struct Pass {
-    /// The application whose selections are tested.
+    /// Generation of the application whose selections are tested.
     generation: u64,
     began: Instant,
     visit: Visit,
@@ -66,7 +67,7 @@ impl Pass {
         let (mut document_types, mut fields) = (Vec::new(), Vec::new());
         for kind in deployment.kinds().filter(|kind| kind.clusters.iter().any(|of| *of.id == *cluster)) {
             let selections = kind.clusters.iter().map(|cluster| cluster.belongs.as_deref());
-            // What one cluster takes whatever it is can never go.
+            // Documents that one cluster accepts unconditionally are never removed.
             let Some(selections) = selections.collect::<Option<Vec<_>>>() else { continue };
             document_types.push(kind.schema.name.to_string());
             for belongs in selections {

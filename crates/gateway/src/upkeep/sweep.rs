@@ -1,5 +1,5 @@
-//! A page of documents is looked at, and what has to be changed is: in this node's store, or, in a cluster, on all replicas of what
-//! this node owns.
+//! Sweep of a page of documents, with changes where necessary: in this node's store, or, in a cluster, on all
+//! replicas of the buckets that this node owns.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,12 @@ use millrace_store::{Change, Modification, Swept, Visit, Visited, Write};
 use crate::cluster::{Cluster, Place};
 use crate::{Error, Node};
 
-/// How long the replicas of a page's documents may take.
+/// Timeout of the replicas of a page's documents.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Does the next page. Of a cluster's documents it is for the owner of each to change it: its changes are writes like others, at its own
-/// timestamps. Documents that another node owns are passed over here, wherever else they lie; where a bucket gets another owner, that one goes on.
+/// Processes the next page. In a cluster, the owner of each document changes it: its changes are writes like
+/// others, with its own timestamps. Documents that another node owns are skipped here, wherever else they
+/// are; if a bucket gets another owner, that one continues.
 pub(super) fn sweep(
     node: &Node,
     visit: &Visit,

@@ -1,8 +1,9 @@
-//! Vectors that stand for text, without a model.
+//! Synthetic vectors of texts, without a model.
 //!
-//! Every word has a direction of its own, every topic one too; a text is the sum of the directions of its words and of the topics
-//! they belong to. So mails of one topic lie near each other, those that share words nearer, and a query of a few words finds
-//! what it names. No more is claimed: it is what nearest-neighbour search needs for telling examples.
+//! Every word has a direction of its own, every topic one too; a text is the sum of the directions of its
+//! words and of the topics they belong to. So mails of one topic are near each other, those that share words
+//! nearer, and a query of a few words finds mails about them. That is sufficient to demonstrate
+//! nearest-neighbour search, and claims no more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
@@ -11,22 +12,22 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::topics::TOPICS;
 
-/// Cells of a vector.
+/// Number of cells of a vector.
 pub const DIMENSIONS: usize = 384;
 
-/// How much a topic counts beside one of its words.
+/// Weight of a topic relative to one of its words.
 ///
-/// Directions of different words add up as if at right angles, by the root of their number; so do the weights of topics, and
-/// neither drowns the other, however long the text is.
+/// Directions of different words add up as if orthogonal, by the square root of their number; so do the
+/// weights of topics, and neither dominates the other, for any length of text.
 const TOPIC_WEIGHT: f32 = 0.8;
-/// How much a word of no topic counts.
+/// Weight of a word without a topic.
 const OTHER_WEIGHT: f32 = 0.08;
 
-/// The vector of a text, of length 1; the same text always has the same vector.
+/// Vector of a text, with length 1; deterministic.
 pub fn embed(text: &str) -> Vec<f32> {
     let topics_of = topics_of_words();
     let lower = text.to_lowercase();
-    // Sorted, so that sums are made in the same order everywhere.
+    // Sorted, so that sums are computed in the same order everywhere.
     let (mut words, mut topics) = (BTreeMap::<&str, f32>::new(), BTreeMap::<&str, f32>::new());
     for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2) {
         let word_topics = topics_of.get(word).map_or(&[][..], Vec::as_slice);
@@ -47,7 +48,7 @@ pub fn embed(text: &str) -> Vec<f32> {
     sum
 }
 
-/// The topics whose vocabulary has a word.
+/// Topics whose vocabulary contains a word.
 fn topics_of_words() -> &'static HashMap<&'static str, Vec<&'static str>> {
     static TOPICS_OF_WORDS: OnceLock<HashMap<&'static str, Vec<&'static str>>> = OnceLock::new();
     TOPICS_OF_WORDS.get_or_init(|| {
@@ -64,7 +65,7 @@ fn topics_of_words() -> &'static HashMap<&'static str, Vec<&'static str>> {
     })
 }
 
-/// Adds the direction of a name: as many cells up as down, by the bits of its hashes.
+/// Adds the direction of a name: about half of the cells positive, half negative, by the bits of its hashes.
 fn add_direction(sum: &mut [f32], name: &str, kind: u64, weight: f32) {
     for (block, cells) in sum.chunks_mut(64).enumerate() {
         let bits = xxh3_64_with_seed(name.as_bytes(), kind << 32 | block as u64);

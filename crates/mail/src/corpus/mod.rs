@@ -1,11 +1,13 @@
-//! A mail corpus that is made, not collected: the same seed gives the same mails on every machine.
+//! Synthetic mail corpus: the same seed gives the same mails on every machine.
 //!
-//! A few mailboxes are large and most are small, as among real people. Each owner writes with their own circle, mostly about a
-//! few of the topics, in threads that go on over days. Every mail has a vector (see [`embed`]) that reflects its text.
+//! A few mailboxes are large and most are small, as in practice. Each owner corresponds with a circle of
+//! contacts, mostly about a few of the topics, in threads that continue over days. Every mail has a vector
+//! (see [`embed`]) that reflects its text.
 //!
-//! 1. Mailboxes share the mails by Zipf's law; a shuffled schedule says whose mail comes next, so groups are written interleaved.
-//! 2. A mailbox either goes on with one of its open threads or begins one: topic, partner, subject.
-//! 3. The mail's text is put together from the topic's sentences, and its vector from the text.
+//! 1. Mailboxes share the mails by Zipf's law; a shuffled schedule determines the mailbox of the next mail,
+//!    so groups are written interleaved.
+//! 2. A mailbox either continues one of its open threads or begins one: topic, partner, subject.
+//! 3. The mail's text is composed of the topic's sentences, and its vector is computed from the text.
 
 mod embedding;
 mod people;
@@ -22,20 +24,20 @@ use random::Random;
 use text::Letter;
 use topics::{TOPICS, Topic};
 
-/// The first mails are of 2019-01-01, the last of about seven years later.
+/// Time of the first mails, 2019-01-01; the last are about seven years later.
 const FIRST_DATE: i64 = 1_546_300_800;
 const YEARS_S: i64 = 7 * 365 * 86_400;
-/// Threads of a mailbox that can go on.
+/// Maximum number of open threads of a mailbox.
 const OPEN_THREADS_MAX: usize = 12;
 
-/// How much to make.
+/// Size of a corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Another seed gives other mails.
+    /// Seed; another one gives other mails.
     pub seed: u64,
-    /// Mails in all mailboxes together; at least one for each.
+    /// Number of mails in all mailboxes together; at least one for each.
     pub mails: usize,
-    /// People; at least 1.
+    /// Number of people; at least 1.
     pub mailboxes: usize,
 }
 
@@ -46,32 +48,32 @@ impl Default for Settings {
     }
 }
 
-/// A mail and whose it is.
+/// A mail, with its owner.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CorpusMail {
-    /// The person's group.
+    /// Group of the owner.
     pub group: Group,
     /// The mail.
     pub message: MailMessage,
 }
 
 impl CorpusMail {
-    /// The feed operation, as one line of JSON.
+    /// Feed operation, as one line of JSON.
     pub fn operation(&self) -> String {
         self.message.operation(&self.group)
     }
 }
 
-/// The mails of a corpus, in an order that mixes the mailboxes.
+/// Mails of a corpus, in an order that mixes the mailboxes.
 #[derive(Debug)]
 pub struct Corpus {
     mailboxes: Vec<Mailbox>,
-    /// The mailbox of each mail that is still to come, last first.
+    /// Mailbox of each remaining mail, last first.
     schedule: Vec<u32>,
 }
 
 impl Corpus {
-    /// A corpus of these settings; mails are made one at a time, as they are asked for.
+    /// Creates a corpus with these settings; mails are generated one at a time, on demand.
     pub fn new(settings: Settings) -> Self {
         let mailbox_count = settings.mailboxes.clamp(1, u32::MAX as usize);
         let sizes = sizes(settings.mails.max(mailbox_count), mailbox_count);
@@ -88,12 +90,12 @@ impl Corpus {
         Corpus { mailboxes, schedule }
     }
 
-    /// The groups and how many mails each gets, largest first.
+    /// Groups and their numbers of mails, largest first.
     pub fn groups(&self) -> impl Iterator<Item = (&Group, usize)> {
         self.mailboxes.iter().map(|mailbox| (&mailbox.group, mailbox.size))
     }
 
-    /// The names of the topics, which [`embed`] knows.
+    /// Names of the topics, which [`embed`] knows.
     pub fn topics() -> impl Iterator<Item = &'static str> {
         TOPICS.iter().map(|topic| topic.name)
     }
@@ -115,7 +117,7 @@ impl Iterator for Corpus {
 
 impl ExactSizeIterator for Corpus {}
 
-/// How many mails each mailbox gets: by Zipf's law, at least one, and `mails` together.
+/// Number of mails of each mailbox: by Zipf's law, at least one, and `mails` together.
 fn sizes(mails: usize, mailboxes: usize) -> Vec<usize> {
     // Only division, whose result is the same on every machine.
     let weight = |number: usize| 1.0 / (number + 1) as f64;
@@ -123,19 +125,19 @@ fn sizes(mails: usize, mailboxes: usize) -> Vec<usize> {
     let spare = mails - mailboxes;
     let mut sizes: Vec<usize> =
         (0..mailboxes).map(|number| 1 + (spare as f64 * weight(number) / total) as usize).collect();
-    // What rounding left over goes to the largest.
+    // The remainder of rounding goes to the largest.
     let given: usize = sizes.iter().sum();
     sizes[0] += mails.saturating_sub(given);
     sizes
 }
 
-/// A person's mail as it comes in.
+/// Generator of a person's mail.
 #[derive(Debug)]
 struct Mailbox {
     group: Group,
     owner: Person,
     contacts: Vec<Person>,
-    /// The topics of this person, favourites first.
+    /// Topics of this person, favourites first.
     topics: Vec<usize>,
     threads: Vec<Thread>,
     random: Random,
@@ -143,14 +145,14 @@ struct Mailbox {
     made: usize,
 }
 
-/// A conversation that can go on.
+/// A conversation that can continue.
 #[derive(Debug, Clone)]
 struct Thread {
     root: String,
     topic: usize,
     subject: String,
     partner: usize,
-    /// The next mail is the owner's.
+    /// True if the next mail is the owner's.
     answer: bool,
     date: i64,
     last_author: String,
@@ -173,7 +175,7 @@ impl Mailbox {
     }
 
     fn next_mail(&mut self) -> MailMessage {
-        // Dates advance with the mails made, and scatter a little.
+        // Dates advance with the number of mails, with some variation.
         let progress = YEARS_S / self.size.max(1) as i64;
         let now = FIRST_DATE + self.made as i64 * progress + self.random.between(0, progress.max(3_600));
         let goes_on = !self.threads.is_empty() && self.random.percent(55);
@@ -186,7 +188,7 @@ impl Mailbox {
         let message = self.write(&mut thread, now, goes_on);
         self.made += 1;
         let ends = thread.length >= 2 && self.random.percent(30);
-        // News are not answered.
+        // Newsletters are not answered.
         if !ends && TOPICS[thread.topic].name != "newsletter" {
             if self.threads.len() == OPEN_THREADS_MAX {
                 self.threads.remove(0);
@@ -212,7 +214,7 @@ impl Mailbox {
         }
     }
 
-    /// The next mail of a thread.
+    /// Generates the next mail of a thread.
     fn write(&mut self, thread: &mut Thread, now: i64, goes_on: bool) -> MailMessage {
         let topic: &Topic = &TOPICS[thread.topic];
         let partner = &self.contacts[thread.partner];

@@ -1,4 +1,4 @@
-//! Names of people and where they write from.
+//! Names of people and places.
 
 use super::random::Random;
 
@@ -27,7 +27,7 @@ const DOMAINS: &[&str] = &[
     "uni.example",
 ];
 
-/// Someone who writes or gets mail.
+/// Sender or recipient of mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Person {
     pub first: &'static str,
@@ -36,9 +36,9 @@ pub(super) struct Person {
 }
 
 impl Person {
-    /// The person of this number; different numbers are different addresses.
+    /// The person with this number; different numbers have different addresses.
     pub(super) fn numbered(number: usize) -> Self {
-        // Steps that share no divisor with the lengths: neighbours in number have no name in common.
+        // Steps that share no divisor with the lengths: people with adjacent numbers have no name in common.
         let first = FIRST_NAMES[number.wrapping_mul(7) % FIRST_NAMES.len()];
         let last = LAST_NAMES[(number.wrapping_mul(11) + number / FIRST_NAMES.len()) % LAST_NAMES.len()];
         let domain = DOMAINS[number % DOMAINS.len()];
@@ -52,13 +52,13 @@ impl Person {
         format!("{} {}", self.first, self.last)
     }
 
-    /// The name of their mailbox.
+    /// Name of their mailbox.
     pub(super) fn mailbox(&self) -> &str {
         self.address.split('@').next().unwrap_or(&self.address)
     }
 }
 
-/// The people that an owner of a mailbox writes with, those written to most often first.
+/// Contacts of the owner of a mailbox, the most frequent first.
 pub(super) fn contacts(owner: usize, random: &mut Random) -> Vec<Person> {
     let count = random.between(6, 40) as usize;
     (0..count).map(|_| random.below(2_000)).filter(|&number| number != owner).map(Person::numbered).collect()

@@ -1,11 +1,11 @@
 //! Random numbers that are the same on every machine and in every release.
 
-/// The SplitMix64 generator: fast, small, and good enough for a corpus.
+/// SplitMix64 generator: fast, small, and good enough for a corpus.
 #[derive(Debug, Clone)]
 pub(super) struct Random(u64);
 
 impl Random {
-    /// A generator for a purpose: other purposes with the same seed get other numbers.
+    /// Creates a generator for a purpose: other purposes with the same seed get other numbers.
     pub(super) fn new(seed: u64, purpose: u64) -> Self {
         let mut random = Random(seed ^ purpose.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         random.next();

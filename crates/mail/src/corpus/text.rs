@@ -4,7 +4,7 @@ use super::people::Person;
 use super::random::Random;
 use super::topics::{DAYS, PLACES, SMALL_TALK, Topic};
 
-/// A template with its places filled in.
+/// Fills in the placeholders of a template.
 pub(super) fn fill(template: &str, topic: &Topic, contacts: &[Person], random: &mut Random) -> String {
     let mut text = String::with_capacity(template.len() + 32);
     let mut rest = template;
@@ -26,7 +26,7 @@ pub(super) fn fill(template: &str, topic: &Topic, contacts: &[Person], random: &
     text
 }
 
-/// A subject, which begins with a capital letter.
+/// Generates a subject, which begins with a capital letter.
 pub(super) fn subject(topic: &Topic, contacts: &[Person], random: &mut Random) -> String {
     let template = random.pick(topic.subjects);
     let subject = fill(template, topic, contacts, random);
@@ -34,17 +34,17 @@ pub(super) fn subject(topic: &Topic, contacts: &[Person], random: &mut Random) -
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Who writes to whom, and what they answer to.
+/// Sender, recipient, and the answered message.
 pub(super) struct Letter<'a> {
     pub topic: &'a Topic,
     pub sender: &'a Person,
     pub recipient: &'a Person,
     pub contacts: &'a [Person],
-    /// Who wrote the message that is answered, and its first lines.
+    /// Author of the answered message, and its first lines.
     pub answered: Option<(&'a str, &'a str)>,
 }
 
-/// A body of about 1 KB: greeting, paragraphs, signature, and the answered text below.
+/// Generates a body of about 1 KB: greeting, paragraphs, signature, and the quoted text below.
 pub(super) fn body(letter: &Letter<'_>, random: &mut Random) -> String {
     let greeting = random.pick(&["Hi", "Hello", "Dear", "Hey", "Good morning"]);
     let mut body = format!("{greeting} {},\n\n", letter.recipient.first);

@@ -1,6 +1,7 @@
-//! What mails are about: a table of topics with their words and sentences.
+//! Table of topics, with their words and sentences.
 //!
-//! In subjects and sentences `{thing}` stands for a thing of the topic, `{name}`, `{day}`, `{place}` and `{number}` for others.
+//! In subjects and sentences `{thing}` is replaced by a thing of the topic, and `{name}`, `{day}`, `{place}`
+//! and `{number}` by general ones.
 
 /// A topic of mails.
 pub(super) struct Topic {

@@ -1,4 +1,4 @@
-//! What operators change.
+//! Changes made by operators.
 
 use axum::extract::Request;
 use http_body_util::{BodyExt, Limited};
@@ -11,7 +11,7 @@ use super::tree::Tree;
 use super::{Operated, Place, Refusal};
 use crate::Picture;
 
-/// The longest body.
+/// Maximum size of a body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// The body of a `PUT`.
@@ -34,14 +34,14 @@ struct User {
     reason: String,
 }
 
-/// Under which condition a state is set.
+/// Condition under which a state is set.
 #[derive(Deserialize, Default, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
 enum Condition {
-    /// Whatever follows.
+    /// Unconditionally.
     #[default]
     Force,
-    /// If every other node serves then.
+    /// Only if every other node then serves.
     Safe,
 }
 
@@ -71,8 +71,8 @@ pub(super) async fn set(operated: &dyn Operated, path: &str, request: Request) -
     Ok(json!({ "wasModified": modified, "reason": "ok" }))
 }
 
-/// `DELETE /cluster/v2/CLUSTER/storage/NODE`: what the node has counts no more. Refused where it has anything that may be needed, unless
-/// `force=true`.
+/// `DELETE /cluster/v2/CLUSTER/storage/NODE`: the node's data does not count any more. Refused if it may have
+/// data that is needed, unless `force=true`.
 pub(super) async fn remove(
     operated: &dyn Operated,
     path: &str,
@@ -88,7 +88,7 @@ pub(super) async fn remove(
     Ok(json!({ "wasModified": modified, "reason": "ok" }))
 }
 
-/// The node that a path means.
+/// The node of a path.
 fn node(operated: &dyn Operated, picture: &Picture, path: &str) -> Result<(NodeKey, String), Refusal> {
     let place = Place::parse(path, operated)?;
     let Some(key) = place.node else {
@@ -110,7 +110,7 @@ fn not_serving(picture: &Picture, key: NodeKey) -> Option<String> {
     others.find(|(_, entry)| !entry.state.serves()).map(|(_, entry)| entry.name.clone())
 }
 
-/// Why a node cannot go yet.
+/// Reason why a node cannot be removed yet.
 fn needed(operated: &dyn Operated, picture: &Picture, key: NodeKey) -> Option<String> {
     let state = picture.state.as_ref()?;
     const CURE: &str = "or remove it with force, and lose what nobody else has";

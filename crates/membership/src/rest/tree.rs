@@ -1,4 +1,4 @@
-//! What `GET` shows: a tree, of which each answer is one level, and further ones where they are asked for.
+//! Answer to `GET`: a tree, of which each answer is one level, with further levels on request.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use super::{Operated, Place, Refusal};
 use crate::Picture;
 
-/// The services of a cluster. Every node has both.
+/// Services of a cluster. Every node has both.
 pub(super) const SERVICES: [&str; 2] = ["storage", "distributor"];
 
-/// How many further levels `recursive` asks for.
+/// Number of further levels that `recursive` requests.
 pub(super) fn depth(query: Option<&str>) -> Result<usize, Refusal> {
     let parameters = query.unwrap_or("").split('&').filter_map(|pair| pair.split_once('='));
     match parameters.filter(|(name, _)| *name == "recursive").map(|(_, value)| value).next_back() {
@@ -50,7 +50,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Says that there is no such node.
+    /// Error for a node that does not exist.
     pub(super) fn absent(&self, node: NodeKey) -> Refusal {
         let known = self.picture.keys().iter().map(NodeKey::to_string).collect::<Vec<_>>().join(", ");
         Refusal::absent(format!("there is no node {node}; there are: {known}"))
@@ -98,7 +98,7 @@ impl<'a> Tree<'a> {
         let entry = picture.state.as_ref().and_then(|state| state.nodes().get(&key));
         let generated = entry.map_or(NodeState::Down, |entry| entry.state);
         let generated = match service {
-            // A node that does not serve owns nothing, whatever the reason.
+            // A node that does not serve owns nothing, for any reason.
             "distributor" if generated.serves() => "up",
             "distributor" => "down",
             _ => word(generated),
@@ -136,7 +136,7 @@ impl<'a> Tree<'a> {
         Some(node)
     }
 
-    /// The names of the groups that a node is in; for one that is not listed, their keys.
+    /// Names of the groups that a node is in; their keys for a node that is not listed.
     fn group(&self, key: NodeKey) -> String {
         let listed = self.picture.configuration.as_ref().and_then(|listed| listed.nodes.get(&key));
         if let Some(node) = listed {
@@ -149,7 +149,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// A link to what is below, or that itself, with one level less left.
+/// A link to the child, or the child itself with one level less.
 fn linked(depth: usize, link: String, child: impl FnOnce(usize) -> Value) -> Value {
     match depth {
         0 => json!({ "link": link }),

@@ -11,7 +11,7 @@ use millrace_membership::{Membership, Picture, Settings};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-/// Longer than anything here takes.
+/// Time limit, longer than any step here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Cluster {
@@ -52,7 +52,7 @@ impl Cluster {
     }
 }
 
-/// Nodes by these names, with the keys 0, 1, …
+/// Configuration of nodes with these names, with the keys 0, 1, …
 pub fn configuration<const N: usize>(names: [&str; N]) -> Configuration {
     let node = |(key, name): (usize, &str)| {
         let node = ConfiguredNode { name: name.to_owned(), capacity: 1.0, group: "rack".to_owned() };
@@ -87,7 +87,7 @@ pub async fn reaches(node: &Membership, expected: &str) -> Arc<ClusterState> {
     reached.unwrap_or_else(|| panic!("{expected} is not reached, but {known:?}"))
 }
 
-/// Waits until a node's picture is so.
+/// Waits until a node's picture satisfies a condition.
 pub async fn sees(node: &Membership, what: impl FnMut(&Arc<Picture>) -> bool) -> Arc<Picture> {
     let mut pictures = node.pictures();
     let picture = timeout(PATIENCE, pictures.wait_for(what)).await.expect("it is seen in time");

@@ -1,24 +1,24 @@
-//! Server-sent events out of bytes that come in any pieces.
+//! Parser of server-sent events from bytes in arbitrary pieces.
 
-/// Events that are complete, and the beginning of the next.
+/// Complete events, and the beginning of the next.
 #[derive(Default)]
 pub(crate) struct Events {
     pending: Vec<u8>,
-    /// So many bytes were read.
+    /// Number of bytes read.
     read: usize,
-    /// The data of an event whose end has not come.
+    /// Data of an incomplete event.
     data: Option<String>,
 }
 
 impl Events {
-    /// Adds what came.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.pending.drain(..self.read);
         self.read = 0;
         self.pending.extend_from_slice(bytes);
     }
 
-    /// The data of the next event that is complete. Comments, names and events without data are left out.
+    /// Returns the data of the next complete event. Comments, names and events without data are skipped.
     pub fn next(&mut self) -> Option<String> {
         loop {
             let rest = &self.pending[self.read..];

@@ -1,4 +1,4 @@
-//! The OpenAI chat protocol: JSON out, JSON or events in.
+//! OpenAI chat protocol: JSON out, JSON or events in.
 
 use hyper::Response;
 use hyper::header::CONTENT_TYPE;
@@ -7,39 +7,39 @@ use serde_json::{Value, json};
 
 use crate::protocol::message;
 
-/// How an answer is made. What is not said is for the service to decide.
+/// Options of an answer. The service decides on missing ones.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Inference {
-    /// The model's name there.
+    /// Name of the model at the service.
     pub model: String,
-    /// Tokens of an answer, at the most.
+    /// Maximum number of tokens of an answer.
     #[serde(rename = "max_completion_tokens", skip_serializing_if = "Option::is_none")]
     pub tokens_max: Option<u64>,
-    /// From 0, always the most probable token, to 2.
+    /// Temperature, from 0, always the most probable token, to 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Only the most probable tokens that have this share of the probability together.
+    /// Restriction to the most probable tokens that together have this share of the probability.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// The same seed asks for the same answer.
+    /// Seed; the same seed requests the same answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// How many answers are made, of which the first is used.
+    /// Number of generated answers, of which the first is used.
     #[serde(rename = "n", skip_serializing_if = "Option::is_none")]
     pub choices: Option<u32>,
-    /// Tokens that came often become less probable; from -2 to 2.
+    /// Penalty for tokens by their frequency so far; from -2 to 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_penalty: Option<f64>,
-    /// Tokens that came at all become less probable; from -2 to 2.
+    /// Penalty for tokens that have occurred; from -2 to 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
-    /// How much a model thinks that does, in the service's words.
+    /// Effort of a reasoning model, in the service's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<String>,
-    /// The JSON schema of the answer.
+    /// JSON schema of the answer.
     #[serde(skip)]
     pub schema: Option<Value>,
-    /// Whether the service is to keep to it to the letter.
+    /// True if the service must follow the schema strictly.
     #[serde(skip)]
     pub is_strict: bool,
 }
@@ -79,23 +79,23 @@ struct Content {
     content: Option<String>,
 }
 
-/// What an event says.
+/// Content of an event.
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece {
-    /// The next part of the answer, which may be empty, and whether it is the last.
+    /// Next part of the answer, which may be empty, and true if it is the last.
     Text(String, bool),
-    /// That nothing more comes.
+    /// End of the answer.
     End,
 }
 
-/// Where the protocol is spoken, by the address of a service.
+/// URL of the protocol, from the address of a service.
 pub(super) fn address(endpoint: &str) -> String {
     const PATH: &str = "/chat/completions";
     let endpoint = endpoint.trim_end_matches('/');
     if endpoint.ends_with(PATH) { endpoint.to_owned() } else { format!("{endpoint}{PATH}") }
 }
 
-/// The body that asks for an answer.
+/// Body of a request for an answer.
 pub(super) fn request(text: &str, inference: &Inference, streams: bool) -> Vec<u8> {
     let response_format = inference.schema.as_ref().map(|schema| {
         let schema = json!({ "name": "answer", "schema": schema, "strict": inference.is_strict });
@@ -106,13 +106,13 @@ pub(super) fn request(text: &str, inference: &Inference, streams: bool) -> Vec<u
     serde_json::to_vec(&Request { inference, messages, stream: streams, response_format }).unwrap_or_default()
 }
 
-/// Whether an answer comes as events: a service may not do what it was asked.
+/// True if an answer consists of events: a service may ignore the request for them.
 pub(super) fn is_stream<B>(response: &Response<B>) -> bool {
     let media = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     media.is_some_and(|media| media.trim_start().starts_with("text/event-stream"))
 }
 
-/// What an event says; or what went wrong meanwhile.
+/// Parses an event; the error is that of a failed answer.
 pub(super) fn piece(event: &str) -> Result<Piece, String> {
     if event.trim() == "[DONE]" {
         return Ok(Piece::End);
@@ -127,7 +127,7 @@ pub(super) fn piece(event: &str) -> Result<Piece, String> {
     }
 }
 
-/// The text of an answer that came whole.
+/// Text of a complete answer.
 pub(super) fn text(body: &[u8]) -> Result<String, String> {
     let answer: Answer =
         serde_json::from_slice(body).map_err(|error| format!("its answer is not understood: {error}"))?;

@@ -1,4 +1,4 @@
-//! A server that answers as a test says: one request a connection.
+//! Server with the answers of a test: one request per connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Listens until the process ends.
+/// A listener, until the process ends.
 pub struct Twin(String);
 
-/// What was asked.
+/// A received request.
 pub struct Request {
     #[allow(dead_code, reason = "each test looks at what it needs")]
     pub path: String,
@@ -20,7 +20,7 @@ pub struct Request {
     body: Vec<u8>,
 }
 
-/// What is answered.
+/// The answer to a request.
 #[allow(dead_code, reason = "each test answers what it needs")]
 pub enum Reply {
     Answer {
@@ -28,7 +28,7 @@ pub enum Reply {
         headers: Vec<(&'static str, String)>,
         body: Vec<u8>,
     },
-    /// A stream of events: what comes through the channel, until its other end goes.
+    /// A stream of events: the messages of the channel, until its sender is dropped.
     Events(Receiver<String>),
     HangUp,
     Silence,

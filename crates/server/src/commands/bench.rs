@@ -9,8 +9,8 @@ use crate::cli::BenchArguments;
 use crate::error::Error;
 use crate::output::{Output, print_all};
 
-/// Runs benchmarks and prints their figures beside their limits, each as soon as it is there. The exit status is 1 when a goal is
-/// missed, or when one of several cannot run.
+/// Runs benchmarks and prints their figures with their limits, each as soon as it is measured. The exit
+/// status is 1 if a goal is missed, or if one of several cannot run.
 pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Error> {
     let name = arguments.full_name();
     let benches: Vec<&Bench> = match name.as_str() {

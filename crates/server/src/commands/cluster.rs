@@ -1,4 +1,4 @@
-//! `millrace node` and `millrace cluster`: what operators do to a cluster.
+//! `millrace node` and `millrace cluster`: administration of a cluster.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::error::Error;
 use crate::output::Output;
 use crate::overview::Overview;
 
-/// The pause between two looks at the cluster.
+/// Pause between two reads of the cluster.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long one look may take.
+/// Timeout of one read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sets what a node should be. The exit status is 1 when the cluster does not do it.
+/// Sets the wanted state of a node. The exit status is 1 if the cluster does not follow.
 pub async fn node(node: &NodeArguments, command: &NodeCommand, output: &Output) -> Result<ExitCode, Error> {
     let (state, change) = match command {
         NodeCommand::Retire(change) => ("retired", change),
@@ -54,7 +54,7 @@ pub async fn node(node: &NodeArguments, command: &NodeCommand, output: &Output) 
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What to do next.
+/// Next step for the operator.
 fn follow_up(command: &NodeCommand, change: &NodeChange) -> String {
     match command {
         NodeCommand::Retire(_) => {
@@ -69,7 +69,7 @@ fn follow_up(command: &NodeCommand, change: &NodeChange) -> String {
     }
 }
 
-/// Whether a retired node says of itself that it has nothing left.
+/// True if a retired node reports that it has no data left.
 async fn is_empty(overview: &Overview, name: &str) -> bool {
     let Some(node) = overview.nodes.iter().find(|node| node.name == name) else { return false };
     if node.state != "retired" {
@@ -97,7 +97,7 @@ pub async fn cluster(
     }
 }
 
-/// Waits until nothing is left to do. The exit status is 1 when the time is over.
+/// Waits until nothing is left to do. The exit status is 1 after a timeout.
 async fn wait(client: &Client, wait: &Wait, output: &Output) -> Result<ExitCode, Error> {
     let began = Instant::now();
     let end = began + Duration::from_secs(wait.timeout);
@@ -111,7 +111,8 @@ async fn wait(client: &Client, wait: &Wait, output: &Output) -> Result<ExitCode,
             Err(Error::Client(error)) => (Some(error.to_string()), None),
             Err(error) => return Err(error),
         };
-        // Twice in a row: between a new state and what follows from it, nobody has found out yet that there is something to do.
+        // Twice in a row: between a new state and its consequences, no node has found out yet that there is
+        // something to do.
         seen = if left.is_none() { seen + 1 } else { 0 };
         let seconds = began.elapsed().as_secs_f64();
         let told = |text: String, left: Option<&str>| {

@@ -7,7 +7,7 @@ use millrace_mail::corpus;
 use crate::cli::Corpus;
 use crate::output::print_all;
 
-/// Writes a made-up mail corpus to standard output, as JSON lines for `millrace feed`.
+/// Writes a synthetic mail corpus to standard output, as JSON lines for `millrace feed`.
 pub fn run(arguments: &Corpus) -> ExitCode {
     let settings =
         corpus::Settings { seed: arguments.seed, mails: arguments.mails, mailboxes: arguments.mailboxes };

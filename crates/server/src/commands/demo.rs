@@ -1,5 +1,5 @@
-//! `millrace demo`: a node of its own, a mail corpus, and seven queries that show what it can do; then questions in other words than the mails
-//! have, where MiniLM is there to understand them.
+//! `millrace demo`: its own node, a mail corpus, and seven queries that show its features; then, if MiniLM is
+//! installed, questions in other words than those of the mails.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -23,19 +23,19 @@ use crate::error::Error;
 use crate::lines::Lines;
 use crate::output::Output;
 
-/// The example application, so that the demo needs nothing beside the binary.
+/// The example application, so that the demo needs only the binary.
 const FILES: [(&str, &str); 2] = [
     ("services.xml", include_str!("../../../../examples/mail/services.xml")),
     ("schemas/mail.sd", include_str!("../../../../examples/mail/schemas/mail.sd")),
 ];
 
-/// Each query is asked this many times; the median is shown.
+/// Number of repetitions of each query; the median is shown.
 const REPEATS: usize = 21;
 
-/// What two of the queries look for.
+/// Text of two of the queries.
 const TRAVEL: &str = "night train ferry luggage";
 
-/// The part of the mails that the questions of the last step go over: they are embedded first.
+/// Share of the mails that the questions of the last step cover: they are embedded first.
 const UNDERSTOOD: f64 = 0.3;
 
 /// A query of the demo.
@@ -44,13 +44,13 @@ struct Question {
     parameters: Vec<(&'static str, String)>,
 }
 
-/// Starts, feeds, asks, and says how to go on.
+/// Starts the node, feeds, queries, and prints the next steps.
 pub async fn run(arguments: &Demo, output: &Output) -> Result<ExitCode, Error> {
     let directory = std::env::temp_dir().join(format!("millrace-demo-{}", std::process::id()));
     let result =
         show(arguments, output, Settings { port: 0, config_port: 0, ..Settings::new(directory.clone()) })
             .await;
-    // What stays behind is a temporary directory; the demo's own outcome matters more.
+    // At worst a temporary directory remains; the demo's own outcome matters more.
     let _ = std::fs::remove_dir_all(&directory);
     result
 }
@@ -100,7 +100,7 @@ async fn show(arguments: &Demo, output: &Output, settings: Settings) -> Result<E
         tokio::task::spawn_blocking(understood).await.map_err(|error| Error::Runtime(error.into()))??;
     say(&understood.table());
     drop(stop);
-    // The server's task ends with the demo; if it failed, the answers above have shown it.
+    // The server's task ends with the demo; a failure has shown in the answers above.
     let _ = serving.await;
 
     say("\nGo on with your own mail:");
@@ -120,7 +120,7 @@ async fn show(arguments: &Demo, output: &Output, settings: Settings) -> Result<E
     Ok(if fed.progress.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A node with the example application.
+/// Creates a node with the example application.
 fn deployed(settings: Settings) -> Result<Arc<Node>, Error> {
     let refused = |reason: String| Error::Application { path: "examples/mail".into(), reason };
     let files = FILES.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
@@ -131,7 +131,7 @@ fn deployed(settings: Settings) -> Result<Arc<Node>, Error> {
     Ok(node)
 }
 
-/// Runs the seven queries over the largest mailbox, and gives their answers as JSON.
+/// Runs the seven queries over the largest mailbox, and returns their answers as JSON.
 async fn search(url: &str, corpus: corpus::Settings, say: impl Fn(&str)) -> Result<Vec<Value>, Error> {
     let (group, size) = Corpus::new(corpus)
         .groups()
@@ -234,13 +234,13 @@ async fn questions(client: &Client, group: &str) -> Result<Vec<Question>, Error>
     ])
 }
 
-/// What words, vectors and both find for the example's questions, over a part of the mails.
+/// Results of words, vectors and both for the example's questions, over a part of the mails.
 fn understood() -> Result<Report, Error> {
     let quality = millrace_bench::find("quality")?;
     Ok((quality.run)(&millrace_bench::Settings { size: UNDERSTOOD, ..Default::default() })?)
 }
 
-/// Asks several times; the answer and the median time.
+/// Runs a query several times; returns the answer and the median time.
 async fn ask(
     client: &Client,
     group: &str,
@@ -263,7 +263,7 @@ async fn ask(
     Ok((answer, times[REPEATS / 2]))
 }
 
-/// What was asked, on one line, without the numbers of a vector.
+/// The query on one line, without the numbers of a vector.
 fn shown(parameters: &[(&str, String)]) -> String {
     let shown = parameters.iter().map(|(name, value)| match value.get(..40) {
         Some(start) if *name != "yql" => format!("{name}={start}…"),
@@ -272,7 +272,7 @@ fn shown(parameters: &[(&str, String)]) -> String {
     shown.collect::<Vec<_>>().join("  ")
 }
 
-/// The first text of this name, wherever it stands in the answer.
+/// The first text with this name, at any depth of the answer.
 fn find(value: &Value, name: &str) -> Option<String> {
     match value {
         Value::Object(entries) => entries

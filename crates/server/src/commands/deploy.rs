@@ -10,7 +10,7 @@ use crate::cli::{Deploy, NodeArguments};
 use crate::error::Error;
 use crate::output::Output;
 
-/// Sends an application package, and shows what the node says about it.
+/// Sends an application package, and shows the node's messages about it.
 pub async fn run(node: &NodeArguments, arguments: &Deploy, output: &Output) -> Result<ExitCode, Error> {
     let package = pack(&arguments.application)?;
     let client = Client::new(&node.config_url, Protocol::Http1)?.patient(arguments.timeout);

@@ -14,7 +14,7 @@ use crate::commands::feed::{IGNORED, WITHOUT_GROUP};
 use crate::error::Error;
 use crate::output::Output;
 
-/// Shows a document. The exit status is 1 where there is none.
+/// Shows a document. The exit status is 1 if it does not exist.
 pub async fn get(node: &NodeArguments, arguments: &Get, output: &Output) -> Result<ExitCode, Error> {
     let mut request = Request::new(Method::GET, document_path(&arguments.id)?);
     if let Some(fields) = &arguments.fields {
@@ -28,7 +28,7 @@ pub async fn get(node: &NodeArguments, arguments: &Get, output: &Output) -> Resu
     }
     let mut document = answer.checked()?.json();
     if let Some(document) = document.as_object_mut() {
-        // The others stay in their order.
+        // The other fields keep their order.
         document.shift_remove("pathId");
     }
     output.print(|| pretty(&document), &document);
@@ -87,7 +87,7 @@ pub async fn remove(node: &NodeArguments, arguments: &Remove, output: &Output) -
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says whether the operation was done, or passed over by the node.
+/// Reports if the operation was done, or ignored by the node.
 fn done(answer: &Answer, id: &str, output: &Output) -> bool {
     let ignored = answer.is_ignored();
     let value = json!({ "id": id, "ignored": ignored });

@@ -14,10 +14,10 @@ use crate::error::Error;
 use crate::input::Input;
 use crate::output::Output;
 
-/// Of failures for the same reason, so many are told one by one.
+/// Number of failures with the same reason that are listed individually.
 const ALIKE_MAX: usize = 3;
 
-/// Feeds all files. The exit status is 1 when an operation failed.
+/// Feeds all files. The exit status is 1 if an operation failed.
 pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Result<ExitCode, Error> {
     let options = Options {
         connections: arguments.connections,
@@ -52,11 +52,11 @@ pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Res
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How far a feed is, for people.
+/// Progress of a feed, for people.
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar of an input of this many bytes, where that is known.
+    /// Creates a bar for an input of this many bytes, if the size is known.
     pub fn new(size: Option<u64>, hidden: bool) -> Self {
         let bar = match (hidden, size) {
             (true, _) => ProgressBar::hidden(),
@@ -67,14 +67,14 @@ impl Bar {
             Some(_) => "{bar:30} {percent:>3} %  {bytes_per_sec:>12}  {msg}  ETA {eta}",
             None => "{spinner} {bytes:>10}  {bytes_per_sec:>12}  {msg}",
         };
-        // The templates are written here, and are right.
+        // The templates are constants, and valid.
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Bar(bar)
     }
 
-    /// Shows where the feed is.
+    /// Shows the progress of the feed.
     pub fn show(&self, progress: &Progress) {
         let elapsed = self.0.elapsed().as_secs_f64().max(1e-3);
         self.0.set_position(progress.read_bytes);
@@ -86,30 +86,30 @@ impl Bar {
         ));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         self.0.finish_and_clear();
     }
 }
 
-/// What a document without a group means for those who search.
+/// Consequence of a document without a group for queries.
 pub const WITHOUT_GROUP: &str = "without a group in the id, a document is found by no query with streaming.groupname, only by those over all groups \
                                  (streaming.selection=true); write id:NAMESPACE:TYPE:g=GROUP:NAME";
 
-/// What became of a document that the node ignored.
+/// Explanation for a document that the node ignored.
 pub const IGNORED: &str =
     "the selection of its document type in services.xml does not take it, so it was not stored";
 
-/// Where the operations of a feed come from.
+/// Origin of the operations of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A file, or a pipe, whose lines people can look up.
     File,
-    /// They were made on the way: only their ids say something.
+    /// Generated operations, identified only by their ids.
     Made,
 }
 
-/// A report, for people.
+/// Formats a report for people.
 pub fn text(name: &str, report: &Report, source: Source) -> String {
     let place_in = |place: Place| match source {
         Source::File => format!("{name}:{}:{}", place.line, place.column),

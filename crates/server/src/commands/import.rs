@@ -14,10 +14,10 @@ use crate::error::Error;
 use crate::lines::Lines;
 use crate::output::Output;
 
-/// How many unusable messages are told of one by one.
+/// Maximum number of unusable messages that are listed individually.
 const TOLD_MAX: u64 = 10;
 
-/// Feeds an archive's messages. The exit status is 1 when a message could not be used or fed.
+/// Feeds an archive's messages. The exit status is 1 if a message could not be used or fed.
 pub async fn run(node: &NodeArguments, arguments: &ImportMail, output: &Output) -> Result<ExitCode, Error> {
     let group = Group::new(&arguments.group)?;
     let archive = &arguments.path;

@@ -1,4 +1,4 @@
-//! One module a command.
+//! Commands, one module for each.
 
 pub mod bench;
 pub mod cluster;

@@ -12,10 +12,10 @@ use crate::cli::{NodeArguments, Query};
 use crate::error::Error;
 use crate::output::{Output, print_all};
 
-/// Results in these forms are shown; in any other one they are for somebody else, and go on as they come.
+/// Result formats that are displayed; any other is for another program, and is passed through unchanged.
 const SHOWN: [&str; 2] = ["json", "default"];
 
-/// Asks, and shows the answer. The exit status is 1 when the answer has errors.
+/// Runs a query, and shows the answer. The exit status is 1 if the answer has errors.
 pub async fn run(node: &NodeArguments, arguments: &Query, output: &Output) -> Result<ExitCode, Error> {
     let mut parameters = Map::new();
     for parameter in &arguments.parameters {

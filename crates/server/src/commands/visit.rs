@@ -19,7 +19,7 @@ pub async fn run(node: &NodeArguments, arguments: &Visit) -> Result<ExitCode, Er
     }
     let clusters = match &arguments.cluster {
         Some(cluster) => vec![Some(cluster.clone())],
-        // A path with a document type says enough.
+        // A path with a document type is specific enough.
         None if of_type(arguments).is_some() => vec![None],
         None => clusters(&client).await?.into_iter().map(Some).collect(),
     };
@@ -29,8 +29,8 @@ pub async fn run(node: &NodeArguments, arguments: &Visit) -> Result<ExitCode, Er
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a document type that does not exist, with those that do; a selection would find nothing of it. Any document's path
-/// tells.
+/// Refuses a document type that does not exist, with a list of the existing ones; a selection would silently
+/// find nothing. The path of any document tests for it.
 async fn expect_type(client: &Client, document_type: &str) -> Result<(), Error> {
     let path = format!("/document/v1/any/{}/docid/any", millrace_client::encoded(document_type));
     let answer = client.send(Request::new(Method::GET, path).parameter("fieldSet", "[id]")).await?;
@@ -40,7 +40,7 @@ async fn expect_type(client: &Client, document_type: &str) -> Result<(), Error> 
     }
 }
 
-/// The content clusters of the node, which its refusal of an unknown one names.
+/// Content clusters of the node, taken from its refusal of an unknown one.
 async fn clusters(client: &Client) -> Result<Vec<String>, Error> {
     let request = Request::new(Method::GET, "/document/v1/").parameter("cluster", "*");
     let message = client.send(request).await?.message();
@@ -86,7 +86,7 @@ async fn visit(client: &Client, arguments: &Visit, cluster: Option<&str>) -> Res
     }
 }
 
-/// Namespace and document type, where both are given: a path has both or none.
+/// Namespace and document type, if both are given: a path has both or none.
 fn of_type(arguments: &Visit) -> Option<(&str, &str)> {
     arguments.namespace.as_deref().zip(arguments.document_type.as_deref())
 }
@@ -101,7 +101,7 @@ fn path(arguments: &Visit) -> String {
     }
 }
 
-/// What selects the documents, beside what the path says.
+/// Selection of the documents, in addition to the path.
 fn selection(arguments: &Visit) -> Option<String> {
     let own = &arguments.selection;
     if of_type(arguments).is_some() {
@@ -123,7 +123,7 @@ fn selection(arguments: &Visit) -> Option<String> {
     }
 }
 
-/// The lines of a streamed visit: documents go on to standard output, the others say how far it is.
+/// Lines of a streamed visit: documents go to standard output, the others show the progress.
 #[derive(Default)]
 struct Lines {
     pending: Vec<u8>,

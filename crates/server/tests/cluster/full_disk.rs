@@ -1,4 +1,5 @@
-//! A replica whose disk is full refuses what a single node would refuse, in its words, and takes the rest.
+//! A replica whose disk is full refuses the same requests as a single node, in the same words, and accepts
+//! the rest.
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use crate::nodes::{Etcd, count, is_ideal, node, services, until};
 use crate::support::{NOTE, Server};
 
-/// Groups, so many that each node has replicas of some.
+/// Number of groups; enough for each node to have replicas of some.
 const GROUPS: u32 = 20;
 
 fn write(node: &Server, method: Method, group: u32, stars: u32) -> (u16, Value) {
@@ -26,7 +27,7 @@ fn a_full_disk_on_a_replica_refuses_writes_as_one_on_a_single_node() {
     for group in 0..GROUPS {
         until("written", &200, || write(&nodes[0], Method::POST, group, 1).0);
     }
-    // No disk has so much to keep free.
+    // Larger than any disk, so that the reserve cannot be met.
     let settings = ["MILLRACE_CLUSTER", "MILLRACE_NAME", "MILLRACE_PEER_PORT"].map(|name| {
         let value = nodes[2].setting(name).to_owned();
         (name, value)
@@ -52,7 +53,7 @@ fn a_full_disk_on_a_replica_refuses_writes_as_one_on_a_single_node() {
         }
     }
     assert!((1..GROUPS as usize).contains(&refused.len()), "c has replicas of some: {refused:?}");
-    // What is removed makes room.
+    // Removals make room.
     for group in &refused {
         let (status, answer) = write(&nodes[0], Method::DELETE, *group, 0);
         assert_eq!(status, 200, "{answer}");

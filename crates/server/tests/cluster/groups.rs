@@ -5,7 +5,7 @@ use hyper::Method;
 use crate::nodes::{Etcd, count, ideal_at, is_ideal, node, put, until, visited};
 use crate::support::{NOTE, SERVICES, Server};
 
-/// Two groups of two nodes, a replica of everything in each.
+/// Two groups of two nodes, with a replica of everything in each.
 fn services() -> String {
     let group = |name: &str, nodes: [(u32, &str); 2]| {
         let nodes = nodes.map(|(key, alias)| format!("<node distribution-key='{key}' hostalias='{alias}'/>"));
@@ -40,7 +40,8 @@ fn a_whole_group_is_lost_and_another_answers_with_everything() {
     }
     until("placed", &true, || nodes.iter().all(|node| ideal_at(node).is_some()));
 
-    // One after the other: half of a cluster that vanishes at once could as well be the other side of a cut.
+    // One after the other: half of a cluster that vanishes at once could as well be the other side of a
+    // split.
     for at in [2, 3] {
         nodes[at].terminate();
         until("without one more", &Some(written), || count(&nodes[0]));
@@ -57,7 +58,7 @@ fn a_whole_group_is_lost_and_another_answers_with_everything() {
         assert_eq!((status, &answer["fields"]["stars"]), (200, &67.into()), "{answer}");
     }
 
-    // The group comes back, and is given what it missed: then the first one may go.
+    // The group comes back, and receives the writes that it missed: then the first one may go.
     for at in [2, 3] {
         nodes[at].start_again();
     }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::nodes::{Etcd, ideal_at, node, put, until, visited};
 use crate::support::{NOTE, SERVICES, Server};
 
-/// More than the least that `bucket-splitting` can say.
+/// More than the minimum of `bucket-splitting`.
 const LARGE: u32 = 1300;
 
-/// What is asked of a large group.
+/// Queries of a large group.
 const QUERIES: [&str; 4] = [
     "select * from note where title contains 'note' order by stars desc limit 7",
     "select * from note where title contains '11' limit 20",
@@ -17,7 +17,7 @@ const QUERIES: [&str; 4] = [
     "select * from note where true limit 0 | all(group(stars % 7) order(-count()) each(output(count(), sum(stars))))",
 ];
 
-/// A number, so that a bucket of others has the same one.
+/// A number, so that a bucket of other groups has the same one.
 const LARGE_GROUP: &str = "3";
 
 fn put_large(server: &Server, number: u32) {
@@ -26,7 +26,7 @@ fn put_large(server: &Server, number: u32) {
     until(&path, &200, || server.call(Method::POST, &path, &body).0);
 }
 
-/// What a query of the group finds, but for how it was found.
+/// Result of a query of the group, without the details of its execution.
 fn found(server: &Server, yql: &str) -> Value {
     let parameters = [("yql", yql), ("streaming.userid", LARGE_GROUP), ("timeout", "10s")];
     let (status, mut answer) = server.query(&parameters);
@@ -36,7 +36,8 @@ fn found(server: &Server, yql: &str) -> Value {
     json!([status, answer["root"]])
 }
 
-/// It is divided, lies on all of them, and is searched as if it lay on one; a node is killed meanwhile, and in the end the group is dropped.
+/// It is divided, is on all nodes, and is searched as if it were on one; a node is killed meanwhile, and in
+/// the end the group is dropped.
 #[test]
 fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     let Some(etcd) = Etcd::start() else { return };
@@ -50,7 +51,7 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
         put_large(&nodes[number as usize % 3], number);
         put_large(&alone, number);
     }
-    // Other groups, so that a visit goes through all; one is in the bucket of the group's number.
+    // Other groups, so that a visit covers all; one is in the bucket of the group's number.
     put(&nodes[0], 1, 0);
     let beside = format!("/document/v1/n/note/number/{}/1", 3 + (1 << 20));
     until(&beside, &200, || nodes[0].call(Method::POST, &beside, r#"{"fields":{"title":"beside"}}"#).0);
@@ -72,7 +73,7 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     assert!(String::from_utf8_lossy(&status).contains("1 large group is divided"));
     assert_eq!(visited(&nodes[2]).len(), LARGE as usize + 2);
 
-    // Writes and queries go on without one of them.
+    // Writes and queries continue without one of the nodes.
     nodes[1].kill();
     for number in LARGE..LARGE + 20 {
         put_large(&nodes[0], number);

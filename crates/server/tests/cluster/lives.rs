@@ -1,4 +1,4 @@
-//! Whatever node is asked, the answer is that of the cluster; nodes are killed, and what was acknowledged stays.
+//! Every node gives the cluster's answer; nodes are killed, and acknowledged writes stay.
 
 use hyper::Method;
 
@@ -42,7 +42,7 @@ fn nodes_answer_as_one_and_lose_nothing_when_they_are_killed() {
         .collect();
     assert_eq!(sums, [870, 900], "{answer}");
 
-    // One is killed; writes go on. What it had is made anew on the others: then another one may go.
+    // One is killed; writes continue. Its data is replicated to the others: then another one may go.
     nodes[1].kill();
     for number in 60..80 {
         put(&nodes[0], number % 20, number);
@@ -50,7 +50,7 @@ fn nodes_answer_as_one_and_lose_nothing_when_they_are_killed() {
     }
     until("without b", &Some(written), || count(&nodes[2]));
     until("healed", &true, || is_ideal(&nodes[0], &nodes[2]));
-    // It comes back, and has what was written meanwhile; so another one may go.
+    // It comes back, and has the writes of that time; so another one may go.
     nodes[1].start_again();
     until("b is back", &Some(written), || count(&nodes[1]));
     until("balanced", &true, || is_ideal(&nodes[0], &nodes[1]));
@@ -68,7 +68,7 @@ fn nodes_answer_as_one_and_lose_nothing_when_they_are_killed() {
         assert_eq!(visited(node).len() as u64, written);
     }
 
-    // A group goes as a whole, on all nodes.
+    // A group is dropped as a whole, on all nodes.
     let path = "/document/v1/notes/note/group/g7?selection=true&cluster=notes&timeout=30s";
     let (status, answer) = nodes[2].call(Method::DELETE, path, "");
     assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(5)), "{answer}");
@@ -96,7 +96,7 @@ fn what_no_longer_belongs_is_removed_by_the_owners_on_all_replicas() {
     for node in &nodes {
         until("what does not belong has gone", &Some(35), || count(node));
     }
-    // Each replica is asked: what one node has alone, when another is gone, is the same.
+    // Each replica is queried: any node alone has the same documents when another is gone.
     for gone in 0..3 {
         nodes[gone].kill();
         let other = &nodes[(gone + 1) % 3];

@@ -1,4 +1,4 @@
-//! Clusters of processes, with a real etcd. Passed over where there is no etcd.
+//! Clusters of processes, with a real etcd. Skipped if etcd is not installed.
 
 #[path = "../../../trust/tests/support/mod.rs"]
 mod certificates;

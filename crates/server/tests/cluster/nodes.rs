@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 
 use crate::support::{SERVICES, Server};
 
-/// An etcd of the test's own.
+/// The test's own etcd.
 pub struct Etcd {
     process: Child,
     _directory: tempfile::TempDir,
-    /// As nodes are told of it.
+    /// Address in the nodes' settings.
     pub url: String,
 }
 
 impl Etcd {
-    /// `None` where there is none on this machine.
+    /// Starts one; `None` if etcd is not installed.
     pub fn start() -> Option<Self> {
         Etcd::start_with("http", &[])
     }
 
-    /// The same, with clients by this scheme.
+    /// Starts one whose clients use this scheme.
     pub fn start_with(scheme: &str, arguments: &[&str]) -> Option<Self> {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (client, peer) = (free_port(), free_port());
@@ -52,7 +52,7 @@ impl Etcd {
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        // It has nothing that anybody needs.
+        // Its data is not needed any more.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -63,24 +63,24 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-/// A node of the cluster of this etcd.
+/// Starts a node of the cluster of this etcd.
 pub fn node(etcd: &Etcd, name: &str) -> Server {
     node_with(etcd, name, &[])
 }
 
-/// The same, with more settings.
+/// Starts a node with more settings.
 pub fn node_with(etcd: &Etcd, name: &str, more: &[(&str, &str)]) -> Server {
     let peer_port = free_port().to_string();
     let own = [("MILLRACE_CLUSTER", &*etcd.url), ("MILLRACE_NAME", name), ("MILLRACE_PEER_PORT", &peer_port)];
     Server::start_with(&[&own, more].concat())
 }
 
-/// services.xml of the test application, with so many replicas.
+/// Content of services.xml of the test application, with this redundancy.
 pub fn services(redundancy: u32) -> String {
     SERVICES.replace("<min-redundancy>1<", &format!("<min-redundancy>{redundancy}<"))
 }
 
-/// Asks until the answer is the expected one; the cluster is about to agree on it.
+/// Repeats a question until the answer is the expected one; the cluster is about to agree on it.
 #[track_caller]
 pub fn until<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, mut ask: impl FnMut() -> T) {
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -94,7 +94,7 @@ pub fn until<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, mut ask: 
     }
 }
 
-/// How many documents a query over all groups finds; none where it fails.
+/// Number of documents that a query over all groups finds; `None` if it fails.
 pub fn count(server: &Server) -> Option<u64> {
     let yql = ("yql", "select * from note where true limit 0");
     let (status, answer) = server.query(&[yql, ("streaming.selection", "true"), ("timeout", "10s")]);
@@ -102,7 +102,7 @@ pub fn count(server: &Server) -> Option<u64> {
     (status == 200 && full).then(|| answer["root"]["fields"]["totalCount"].as_u64()).flatten()
 }
 
-/// Puts a note; tries until it is acknowledged.
+/// Puts a note; retries until it is acknowledged.
 pub fn put(server: &Server, group: u32, number: u32) {
     let path = format!("/document/v1/notes/note/group/g{group}/{number}");
     let body = json!({ "fields": { "title": format!("note {number} of g{group}"), "stars": number } });
@@ -110,7 +110,7 @@ pub fn put(server: &Server, group: u32, number: u32) {
     until(&path, &200, || server.call(Method::POST, &path, &body).0);
 }
 
-/// The ids that a visit over everything finds.
+/// Ids that a visit over everything finds.
 pub fn visited(server: &Server) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut continuation = None::<String>;
@@ -131,12 +131,12 @@ pub fn visited(server: &Server) -> BTreeSet<String> {
     }
 }
 
-/// Whether two nodes act by one state, and have nothing left to do for the buckets that they own.
+/// True if two nodes act by one state, and have nothing left to do for the buckets that they own.
 pub fn is_ideal(one: &Server, other: &Server) -> bool {
     ideal_at(one).is_some_and(|own| own >= 3 && ideal_at(other) == Some(own))
 }
 
-/// The version of the cluster state by which a node has all that it should; none while it has not.
+/// Version of the cluster state by which a node has all data that it should; `None` while it has not.
 pub fn ideal_at(server: &Server) -> Option<u64> {
     let (_, answer) = server.get("/state/v1/cluster");
     let ideal = &answer["ideal"];

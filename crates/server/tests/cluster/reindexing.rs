@@ -1,4 +1,5 @@
-//! Stored documents are run through changed indexing statements by the owners of their buckets: while clients write, over the loss of a node.
+//! Stored documents are processed again by changed indexing statements, by the owners of their buckets: while
+//! clients write, and across the loss of a node.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +13,13 @@ use crate::support::{NOTE, Server};
 
 const APPLICATION: &str = "/application/v2/tenant/default/application/default";
 
-/// Documents of a group that is divided: more than the least that `bucket-splitting` can say.
+/// Documents of a group that is divided: more than the minimum of `bucket-splitting`.
 const LARGE: u32 = 1300;
 
-/// Documents of other groups, twenty of them.
+/// Documents of twenty other groups.
 const OTHERS: u32 = 200;
 
-/// The test schema, with a field that indexing statements make.
+/// The test schema, with a field that indexing statements compute.
 fn shouting(word: &str) -> String {
     let field = format!(
         "field shout type string {{ indexing: input title . \" {word}\" | summary | index }}\n fieldset default"
@@ -51,7 +52,7 @@ fn feed(server: &Server) {
     assert!(fed.status.success(), "{}", String::from_utf8_lossy(&fed.stderr));
 }
 
-/// How the reindexing of the type stands.
+/// Reindexing status of the type.
 fn status(server: &Server) -> Value {
     let (code, answer) = server.config(Method::GET, &format!("{APPLICATION}/reindexing"));
     assert_eq!((code, &answer["enabled"]), (200, &json!(true)), "{answer}");
@@ -67,7 +68,7 @@ fn reindex(server: &Server, method: Method, parameters: &str) {
     assert_eq!(code, 200, "{answer}");
 }
 
-/// All documents by their ids, as a node shows them.
+/// All documents by their ids, as one node returns them.
 fn documents(server: &Server) -> BTreeMap<String, Value> {
     let (mut found, mut next) = (BTreeMap::new(), String::new());
     loop {
@@ -87,8 +88,8 @@ fn documents(server: &Server) -> BTreeMap<String, Value> {
     }
 }
 
-/// Writes as fast as it can until it is told to stop: titles, and increments that show a lost one. Answers what was acknowledged last of each
-/// document, and what was sent after that and may have come through.
+/// Writes as fast as possible until stopped: titles, and increments that reveal a lost one. Returns the last
+/// acknowledged write of each document, and the writes sent after that, which may have been applied.
 fn write(url: &str, stop: &AtomicBool) -> BTreeMap<u32, (Option<String>, Vec<String>, u32, u32)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let client = Client::new(url, Protocol::Http1).expect("an address");
@@ -168,7 +169,7 @@ fn every_document_is_done_while_clients_write_and_nodes_come_and_go() {
     assert!(nodes.iter().all(|server| status(server) == ended), "{ended}");
 
     assert!(!written.is_empty());
-    // Each replica is asked: what one node has alone, when another is gone, is the same.
+    // Each replica is queried: any node alone has the same documents when another is gone.
     let settled = |nodes: &[Server]| nodes.iter().all(|server| ideal_at(server).is_some());
     for gone in 0..3 {
         until("ideal", &true, || settled(&nodes));

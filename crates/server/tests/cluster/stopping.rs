@@ -1,4 +1,4 @@
-//! A node that is asked to stop leaves after its last request; one that is frozen is passed over.
+//! A node that is stopped leaves after its last request; the others do without a frozen one.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use serde_json::json;
 use crate::nodes::{Etcd, count, is_ideal, node, put, services, until};
 use crate::support::{NOTE, Server};
 
-/// Sends requests to a node, one after another; answers how many documents it wrote, and what went wrong.
+/// Sends requests to a node, one after another; returns the number of documents it wrote, and the failures.
 struct Load {
     stop: Arc<AtomicBool>,
     thread: thread::JoinHandle<(usize, Vec<String>)>,
 }
 
 impl Load {
-    /// Writes documents that nobody else writes, changes each twice, and reads it. Nothing is sent twice.
+    /// Writes documents of its own, changes each twice, and reads it. Nothing is sent twice.
     fn on(server: &Server, from: u32) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (url, stopped) = (server.url(), Arc::clone(&stop));
@@ -126,18 +126,18 @@ fn a_query_passes_over_a_node_that_is_frozen_within_its_time() {
     let yql = ("yql", "select * from note where true limit 0");
     let (status, answer) = nodes[0].query(&[yql, ("streaming.selection", "true"), ("timeout", "2s")]);
     assert_eq!(status, 200, "{answer}");
-    // Whoever is frozen owns some of the buckets, and nobody else may say yet who has them.
+    // The frozen node owns some of the buckets, and no other node may say yet which nodes have them.
     assert_eq!(answer["root"]["coverage"]["full"], false, "{answer}");
     let found = answer["root"]["fields"]["totalCount"].as_u64().unwrap_or_default();
     assert!((1..40).contains(&found), "{answer}");
-    // Somebody else has what it owns, too.
+    // Another node has the documents that it owns, too.
     for group in 0..20 {
         let group = format!("g{group}");
         let of_group = [("streaming.groupname", &*group), ("timeout", "2s")];
         let (status, answer) = nodes[0].query(&[&[yql], &of_group[..]].concat());
         assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &2.into()), "{group}: {answer}");
     }
-    // Then it is taken out of service, and others have all that it had.
+    // Then it is taken out of service, and others have all of its documents.
     until("without the frozen one", &Some(40), || count(&nodes[0]));
     signal(&nodes[2], "-CONT");
     until("with it again", &Some(40), || count(&nodes[2]));

@@ -1,4 +1,5 @@
-//! Nodes that speak encrypted, to each other and to etcd, and to nobody without a certificate of their authority.
+//! Nodes with encrypted connections, to each other and to etcd, which refuse peers without a certificate of
+//! their authority.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +15,7 @@ use crate::certificates::{Authority, Certificate};
 use crate::nodes::{Etcd, count, free_port, is_ideal, node_with, put, services, until};
 use crate::support::{MILLRACE, NOTE, Server};
 
-/// The settings that name these files.
+/// Settings that name these files.
 fn settings<'a>(prefix: &str, files: &'a TrustFiles) -> Vec<(String, &'a str)> {
     let all = [("AUTHORITY", &files.authority), ("CERTIFICATE", &files.certificate), ("KEY", &files.key)];
     all.map(|(name, file)| (format!("MILLRACE_{prefix}_TLS_{name}"), file.to_str().expect("a path of text")))
@@ -52,7 +53,7 @@ fn a_cluster_with_certificates_works_and_hears_nobody_else() {
     for node in &nodes {
         until("all are there", &Some(40), || count(node));
     }
-    // What it had is made anew on the others: replicas travel.
+    // Its data is replicated to the others: replicas are transferred.
     nodes[1].kill();
     put(&nodes[0], 1, 40);
     until("healed", &true, || is_ideal(&nodes[0], &nodes[2]));

@@ -1,4 +1,5 @@
-//! A server of one's own for each test: the real binary, on free ports, with a data directory that goes when the test ends.
+//! A separate server for each test: the real binary, on free ports, with a data directory that is deleted
+//! when the test ends.
 
 // Each test file uses some of this.
 #![allow(dead_code)]
@@ -19,7 +20,7 @@ use tokio::runtime::Runtime;
 /// The binary under test.
 pub const MILLRACE: &str = env!("CARGO_BIN_EXE_millrace");
 
-/// services.xml of the test application.
+/// Content of services.xml of the test application.
 pub const SERVICES: &str = "<services version='1.0'>
   <container id='default' version='1.0'><search/><document-api/></container>
   <content id='notes' version='1.0'>
@@ -28,7 +29,7 @@ pub const SERVICES: &str = "<services version='1.0'>
   </content>
 </services>";
 
-/// services.xml with this inside of its container, from the third line on.
+/// Content of services.xml with this inside of its container, from the third line on.
 pub fn services_with(container: &str) -> String {
     format!(
         "<services version='1.0'>
@@ -43,7 +44,7 @@ pub fn services_with(container: &str) -> String {
     )
 }
 
-/// ONNX Runtime, which models need: fetched where it is not there yet.
+/// Provides ONNX Runtime, which models need; downloads it if it is not there yet.
 pub fn onnxruntime() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -53,7 +54,7 @@ pub fn onnxruntime() {
     });
 }
 
-/// A file of the tests of another crate, such as a model: by its path from where the crates lie.
+/// A test file of another crate, such as a model, by its path relative to the directory of the crates.
 pub fn file_of(path: &str) -> Vec<u8> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     std::fs::read(crates.join(path)).expect("a file of the repository")
@@ -87,14 +88,14 @@ impl Server {
         Server::start_with(&[])
     }
 
-    /// A server with these variables in its environment, which are how settings are given.
+    /// A server with these variables in its environment, which are settings.
     pub fn start_with(environment: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let data_dir = directory.path().join("data");
         Server::start_in(directory, data_dir, environment)
     }
 
-    /// A server over a data directory, which lies in `directory` or elsewhere.
+    /// A server over a data directory, which is in `directory` or elsewhere.
     pub fn start_in(directory: tempfile::TempDir, data_dir: PathBuf, environment: &[(&str, &str)]) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (port, config_port) = free_ports();
@@ -112,7 +113,7 @@ impl Server {
         Server::start().deploy_notes()
     }
 
-    /// The server, with the test application.
+    /// Deploys the test application to the server.
     pub fn deploy_notes(self) -> Self {
         let server = self;
         let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
@@ -123,7 +124,7 @@ impl Server {
     /// Waits until the config port answers.
     fn wait(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(30);
-        // A certificate of the test's own is nothing that the client would trust.
+        // The client would not trust a certificate of the test's own.
         let tls = self.environment.iter().any(|(name, _)| name.starts_with("MILLRACE_TLS"));
         let client = Client::new(&self.config_url(), Protocol::Http1).expect("an address");
         let ready = |runtime: &Runtime| match tls {
@@ -137,13 +138,13 @@ impl Server {
         }
     }
 
-    /// Stops the server as an operator does, and starts it again over the same data.
+    /// Stops the server like an operator, and starts it again over the same data.
     pub fn restart(&mut self) {
         self.terminate();
         self.start_again();
     }
 
-    /// Starts a server that was ended again over the same data.
+    /// Starts an ended server again over the same data.
     pub fn start_again(&mut self) {
         self.process = spawn(&self.data_dir, self.port, self.config_port, &self.environment);
         self.wait();
@@ -155,13 +156,13 @@ impl Server {
             environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     }
 
-    /// Ends the process without a chance to do anything, and starts it again over the same data.
+    /// Kills the process, and starts it again over the same data.
     pub fn kill_and_restart(&mut self) {
         self.kill();
         self.start_again();
     }
 
-    /// Ends the process without a chance to do anything.
+    /// Kills the process.
     pub fn kill(&mut self) {
         self.process.kill().expect("the server runs");
         self.process.wait().expect("the server ends");
@@ -173,13 +174,13 @@ impl Server {
         assert!(killed.success());
     }
 
-    /// Sends SIGTERM and checks that the server ends well.
+    /// Sends SIGTERM and checks that the server exits with success.
     pub fn terminate(&mut self) {
         self.ask_to_stop();
         self.wait_for_end();
     }
 
-    /// Waits until a server that was asked to stop ends, and checks that it ends well.
+    /// Waits until a stopping server ends, and checks that it exits with success.
     pub fn wait_for_end(&mut self) {
         let status = self.process.wait().expect("the server ends");
         assert!(status.success(), "{status}");
@@ -195,23 +196,23 @@ impl Server {
         format!("http://127.0.0.1:{}", self.config_port)
     }
 
-    /// The data port.
+    /// Number of the data port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process.
+    /// Id of its process.
     pub fn process_id(&self) -> u32 {
         self.process.id()
     }
 
-    /// What a variable of its environment says.
+    /// Value of a variable in its environment.
     pub fn setting(&self, name: &str) -> &str {
         let found = self.environment.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value)
     }
 
-    /// Where the server keeps its data.
+    /// Data directory of the server.
     pub fn data_dir(&self) -> PathBuf {
         self.data_dir.clone()
     }
@@ -222,14 +223,14 @@ impl Server {
         self.runtime.block_on(client.send(request)).expect("an answer")
     }
 
-    /// A request to the data port; answers status and JSON.
+    /// Sends a request to the data port; returns status and JSON.
     pub fn call(&self, method: Method, path: &str, body: &str) -> (u16, Value) {
         let request = Request::new(method, path).body("application/json", body.to_owned());
         let answer = self.send(&self.url(), Protocol::Http1, request);
         (answer.status.as_u16(), answer.json())
     }
 
-    /// `GET` from the data port.
+    /// Sends a `GET` to the data port.
     pub fn get(&self, path: &str) -> (u16, Value) {
         self.call(Method::GET, path, "")
     }
@@ -240,7 +241,7 @@ impl Server {
         assert_eq!(status, 200, "{path}: {answer}");
     }
 
-    /// Asks, with parameters as names and values.
+    /// Runs a query, with parameters as names and values.
     pub fn query(&self, parameters: &[(&str, &str)]) -> (u16, Value) {
         let request =
             parameters.iter().fold(Request::new(Method::GET, "/search/"), |request, (name, value)| {
@@ -255,7 +256,7 @@ impl Server {
         self.deploy_bytes(&bytes_of(files))
     }
 
-    /// The same of files that are no text.
+    /// Deploys a package of files that are not text.
     pub fn deploy_bytes(&self, files: &[(&str, &[u8])]) -> (u16, Value) {
         let directory = tempfile::tempdir().expect("a temporary directory");
         write_bytes(directory.path(), files);
@@ -266,7 +267,7 @@ impl Server {
         (answer.status.as_u16(), answer.json())
     }
 
-    /// A request to the config port.
+    /// Sends a request to the config port.
     pub fn config(&self, method: Method, path: &str) -> (u16, Value) {
         let answer = self.send(&self.config_url(), Protocol::Http1, Request::new(method, path));
         (answer.status.as_u16(), answer.json())
@@ -290,7 +291,7 @@ impl Drop for Server {
     }
 }
 
-/// Asks again and again until `holds`, for at most half a minute.
+/// Polls until `holds` is true, for at most half a minute.
 pub fn poll(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !holds() {

@@ -1,4 +1,4 @@
-//! Clients that write as fast as they can, and remember what was acknowledged.
+//! Clients that write as fast as they can, and remember the acknowledged writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use serde_json::Value;
 
 use super::Server;
 
-/// Documents of each writer.
+/// Number of documents of each writer.
 const DOCUMENTS: u64 = 20;
 
-/// What a document is when it is there; `None`: it is removed.
+/// Content of a document; `None`: it is removed.
 type State = Option<i64>;
 
-/// What may be found of a document.
+/// Permitted states of a document.
 #[derive(Debug, Default, Clone)]
 pub struct Expected {
-    /// What was acknowledged last.
+    /// State that was acknowledged last.
     sure: State,
-    /// What was sent after that and not answered: each may have come through or not.
+    /// States sent after that and not answered: each may have been applied or not.
     perhaps: Vec<State>,
 }
 
-/// Writers at work.
+/// Running writers.
 pub struct Writers {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<(String, State, bool)>>>,
 }
 
 impl Writers {
-    /// So many writers, each with documents of its own; rounds differ in what they write.
+    /// Starts `count` writers, each with documents of its own; rounds differ in their writes.
     pub fn start(url: &str, count: usize, round: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..count).map(|writer| {
@@ -44,7 +44,7 @@ impl Writers {
         Writers { threads: threads.collect(), stop }
     }
 
-    /// Ends them, and adds what they know; answers how many writes were acknowledged.
+    /// Stops them, and adds their knowledge; returns the number of acknowledged writes.
     pub fn stop(self, expected: &mut BTreeMap<String, Expected>) -> usize {
         self.stop.store(true, Ordering::SeqCst);
         let mut acknowledged = 0;
@@ -63,7 +63,7 @@ impl Writers {
     }
 }
 
-/// Writes until told to stop or refused; what was sent, in order, and whether it was acknowledged.
+/// Writes until stopped or refused; returns the writes in order, each with true if it was acknowledged.
 fn write(url: &str, writer: usize, round: u64, stop: &AtomicBool) -> Vec<(String, State, bool)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let client = Client::new(url, Protocol::Http1).expect("an address");
@@ -103,7 +103,7 @@ fn write(url: &str, writer: usize, round: u64, stop: &AtomicBool) -> Vec<(String
     sent
 }
 
-/// Compares what the server has with what may be found; from now on, that is what is sure.
+/// Compares the server's documents with the permitted states; the states found are certain from then on.
 pub fn check(server: &Server, expected: &mut BTreeMap<String, Expected>, when: &str) {
     for (path, of) in expected.iter_mut() {
         let (status, answer) = server.get(path);
@@ -118,7 +118,7 @@ pub fn check(server: &Server, expected: &mut BTreeMap<String, Expected>, when: &
         );
         *of = Expected { sure: found, perhaps: Vec::new() };
     }
-    // A query sees what single reads see.
+    // A query sees the same documents as single reads.
     let alive = expected.values().filter(|of| of.sure.is_some()).count() as u64;
     let yql = [("yql", "select * from note where true"), ("hits", "0"), ("streaming.selection", "true")];
     let (_, answer) = server.query(&yql);

@@ -1,4 +1,4 @@
-//! Where a group's documents are, before it is decided which versions count.
+//! Locations of a group's documents, before it is decided which versions count.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::read::masks::{SegmentChunks, clear, ids, is_set, timestamps};
 use crate::read::reading::Part;
 use crate::tail::RowKey;
 
-/// Where the group's documents are.
+/// Locations of the group's documents.
 #[derive(Default)]
 pub(crate) struct Found {
     pub segments: Vec<SegmentChunks>,
@@ -18,7 +18,7 @@ pub(crate) struct Found {
     pub tail: Vec<TailKey>,
 }
 
-/// A row of the tail, without what it holds.
+/// A row of the tail, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TailKey {
     pub key: Vec<u8>,
@@ -37,8 +37,9 @@ impl Found {
         Ok(())
     }
 
-    /// Takes out of the segments' masks what the tail has newer versions of, and out of the tail that of which a segment has the same
-    /// version or a newer one. Only the chunks that can have such a document are read.
+    /// Removes documents with newer versions in the tail from the segments' masks, and rows from the tail
+    /// whose document has the same or a newer version in a segment. Reads only the chunks that can have such
+    /// a document.
     pub fn replace(&mut self, parts: &mut [Part]) -> Result<(), Error> {
         let mut outdated: HashSet<usize> = HashSet::new();
         let mut first_part = 0;
@@ -81,7 +82,7 @@ impl Found {
     }
 }
 
-/// The same for one chunk and the rows of the tail, by their places, whose documents it can have.
+/// Does the same for one chunk and the rows of the tail, given by index, whose documents it can have.
 fn replace_in_chunk(
     source: &SegmentChunks,
     index: usize,
@@ -91,7 +92,7 @@ fn replace_in_chunk(
 ) -> Result<(), Error> {
     let (chunk, info) = source.chunks[index];
     let ids = &ids(source, chunk..chunk + 1)?[0];
-    // Only rows that came late can be older than what is sealed.
+    // Only rows that arrived late can be older than sealed ones.
     let late = candidates.iter().any(|(_, row)| row.timestamp.0 <= info.newest);
     let timestamps = if late { timestamps(source, chunk..chunk + 1)?.pop() } else { None };
     let candidates: HashMap<&[u8], (usize, u64)> =

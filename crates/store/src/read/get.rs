@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::tail::{Row, RowKey};
 
-/// The newest version of a document, unless that is a removal or was dropped.
+/// Returns the newest version of a document, unless it is a removal or was dropped.
 pub(crate) fn get(shared: &Shared, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
     Ok(match newest(shared, id)? {
         Some(Newest::InTail(row)) => (!row.removed).then_some((row.document, row.timestamp)),
@@ -22,7 +22,8 @@ pub(crate) fn get(shared: &Shared, id: &DocumentId) -> Result<Option<(Document, 
     })
 }
 
-/// The newest version of a document, be it a removal; one that was dropped is a removal of that time.
+/// Returns the newest version of a document, which may be a removal; a dropped document is a removal at the
+/// time of the drop.
 pub(crate) fn version(shared: &Shared, id: &DocumentId) -> Result<Option<Version>, Error> {
     let Some(newest) = newest(shared, id)? else {
         let place = id.location().reversed();
@@ -37,7 +38,7 @@ pub(crate) fn version(shared: &Shared, id: &DocumentId) -> Result<Option<Version
     }))
 }
 
-/// Where the newest version of a document is.
+/// Location of the newest version of a document.
 enum Newest {
     InTail(Row),
     InSegment(Found),
@@ -51,7 +52,7 @@ fn newest(shared: &Shared, id: &DocumentId) -> Result<Option<Newest>, Error> {
     let in_tail = find_in_tail(&state, &SortKey::new(id))?;
     let sealed = state.bucket(location).newest();
     let in_segments = match &in_tail {
-        // Most rows are newer than all that was sealed before them.
+        // Most rows are newer than all rows sealed before them.
         Some(row) if sealed.is_some_and(|sealed| row.timestamp.0 > sealed) => None,
         _ => find_in_segments(&state, id, location, &group)?,
     };
@@ -76,7 +77,7 @@ fn find_in_tail(state: &State, key: &SortKey) -> Result<Option<Row>, Error> {
     to.push(1);
     let mut newest: Option<Row> = None;
     for generation in &state.generations {
-        // Most rows of a generation are newer than all of the one before.
+        // Most rows of a generation are newer than all of the previous one.
         if newest.as_ref().is_some_and(|newest| newest.timestamp.0 >= generation.newest()) {
             continue;
         }

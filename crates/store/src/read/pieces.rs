@@ -1,4 +1,4 @@
-//! Which rows of a group in the tail share a chunk.
+//! Division of a group's rows in the tail into chunks.
 
 use millrace_column::CHUNK_DOCS;
 use xxhash_rust::xxh3::xxh3_64;
@@ -7,23 +7,25 @@ use crate::Error;
 use crate::read::found::TailKey;
 use crate::tail::RowKey;
 
-/// So many rows of a group are one chunk by [`Order::Age`], and about so many are one where there are more.
+/// Number of rows of a group that are one chunk by [`Order::Age`]; the approximate size of each chunk if
+/// there are more.
 const PIECE: usize = 256;
 
-/// What the rows of a chunk have in common.
+/// Property that the rows of a chunk share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// They are neighbours by their keys: no chunk has a key below one of the chunk before.
+    /// Adjacent keys: no chunk has a key below one of the previous chunk.
     Keys,
-    /// They were written one after another: a chunk stays as it is while others come.
+    /// Adjacent write times: a chunk stays as it is while new rows arrive.
     Age,
 }
 
 impl Order {
-    /// The keys of a group's rows, which come in their order, in pieces: each becomes a chunk, and is in the order of keys.
+    /// Divides the keys of a group's rows, given in order, into pieces: each becomes a chunk, and is in the
+    /// order of keys.
     ///
     /// # Errors
-    /// A key is none.
+    /// An invalid key.
     pub fn pieces(self, keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
         match self {
             Order::Keys => Ok(keys.chunks(CHUNK_DOCS).map(|keys| keys.iter().collect()).collect()),
@@ -32,8 +34,8 @@ impl Order {
     }
 }
 
-/// Where a piece ends is told by the key there, so that what is written changes the last piece, and a row that is replaced its own: a view
-/// finds all others ready.
+/// Divides keys by age. The key at the end of a piece marks its end, so that a new row changes the last
+/// piece, and a replaced row its own piece: a view finds all others ready.
 fn by_age(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
     if keys.len() <= PIECE {
         return Ok(vec![keys.iter().collect()]);
@@ -94,7 +96,7 @@ mod tests {
     fn what_is_written_leaves_most_pieces_as_they_were() {
         let mut keys: Vec<TailKey> = (0..5000).map(|number| key(number, 1000 + number)).collect();
         let before: BTreeSet<Vec<Vec<u8>>> = pieces_of(&mut keys).into_iter().collect();
-        // One is new, one is there anew.
+        // One key is new, one is written again.
         keys.retain(|known| known.key != key(77, 1077).key);
         keys.extend([key(5000, 9000), key(77, 9001)]);
         let after: BTreeSet<Vec<Vec<u8>>> = pieces_of(&mut keys).into_iter().collect();

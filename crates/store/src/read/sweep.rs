@@ -1,4 +1,5 @@
-//! Passes that change what they find, a page at a time: garbage collection and reindexing go through a store so.
+//! Passes that change the documents they find, one page at a time: used for garbage collection and
+//! reindexing.
 
 use std::sync::mpsc;
 
@@ -6,20 +7,21 @@ use millrace_document::{Document, DocumentId, Timestamp};
 
 use crate::{Change, Error, Modification, Refusal, Store, Visit, Visited, Write};
 
-/// What one page of a sweep did.
+/// Result of one page of a sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Swept {
-    /// Documents that were looked at.
+    /// Number of documents examined.
     pub seen: u64,
-    /// Documents that were changed.
+    /// Number of documents changed.
     pub changed: u64,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` at the end.
     pub continuation: Option<String>,
-    /// The share of all places that lie behind, from 0 to 1.
+    /// Share of all locations that were passed, from 0 to 1.
     pub progress: f64,
 }
 
-/// Looks at the next page, and changes what `decide` wants changed. When it refuses a document, nothing of the page is changed.
+/// Examines the next page, and applies the changes that `decide` returns. If it refuses a document, nothing
+/// of the page is changed.
 pub(crate) fn sweep(
     store: &Store,
     visit: &Visit,
@@ -41,7 +43,8 @@ pub(crate) fn sweep(
     Ok(Swept { seen, changed, continuation: page.continuation, progress: page.progress })
 }
 
-/// Changes these versions; a document that was written since stays as it is. Returns how many were changed.
+/// Changes these versions; a document that was written since stays as it is. Returns the number of changed
+/// documents.
 fn change(store: &Store, decided: Vec<(DocumentId, Timestamp, Modification)>) -> Result<u64, Error> {
     let (sender, answers) = mpsc::channel();
     for (id, timestamp, modification) in decided {

@@ -4,22 +4,23 @@ use millrace_document::{Document, DocumentId, Group, Timestamp};
 #[cfg(doc)]
 use crate::Store;
 
-/// Which documents a view or a visit covers.
+/// Set of documents that a view or a visit covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewScope {
-    /// Those of these groups; of no other is anything read. [`Group::None`] stands for the documents without a group.
+    /// Documents of these groups; nothing is read of any other group. [`Group::None`] stands for the
+    /// documents without a group.
     Groups(Vec<Group>),
-    /// Those that fall into these buckets, none of which is inside another. What is in the buckets of a divided group ([`Store::divide`]) is in no
-    /// other bucket.
+    /// Documents in these buckets, none of which is inside another. The contents of the buckets of a divided
+    /// group ([`Store::divide`]) are in no other bucket.
     Buckets(Vec<BucketId>),
-    /// Those of these groups that fall into these buckets.
+    /// Documents of these groups that are in these buckets.
     GroupsIn(Vec<Group>, Vec<BucketId>),
-    /// Those of all groups, and those without.
+    /// Documents of all groups, and those without a group.
     All,
 }
 
 impl ViewScope {
-    /// The buckets that groups are looked at in; `None`: all.
+    /// Buckets in which groups are looked up; `None`: all.
     pub(crate) fn within(&self) -> Option<&[BucketId]> {
         match self {
             ViewScope::GroupsIn(_, buckets) => Some(buckets),
@@ -28,31 +29,31 @@ impl ViewScope {
     }
 }
 
-/// A pass over documents, a page at a time.
+/// A pass over documents, one page at a time.
 #[derive(Debug, Clone)]
 pub struct Visit {
-    /// The document types, in the order in which they are to come.
+    /// Document types, in the order in which they are returned.
     pub document_types: Vec<String>,
-    /// Of which groups.
+    /// Documents that it covers.
     pub scope: ViewScope,
-    /// Versions of this timestamp or later.
+    /// Minimum timestamp of versions, inclusive.
     pub from: Timestamp,
-    /// Versions of this timestamp or earlier.
+    /// Maximum timestamp of versions, inclusive.
     pub to: Timestamp,
-    /// Of the documents cut into `.1` slices, slice number `.0` (from 0).
+    /// Slice number `.0` (from 0) of the documents cut into `.1` slices.
     pub slice: (u32, u32),
-    /// Where the page before ended; `None` for the first.
+    /// End of the previous page; `None` for the first.
     pub continuation: Option<String>,
-    /// The most documents in a page.
+    /// Maximum number of documents in a page.
     pub wanted: usize,
-    /// Whether removals that are still remembered come too.
+    /// True to return removals that are still remembered as well.
     pub tombstones: bool,
-    /// The fields that are needed; others may be missing in what comes. `None`: all.
+    /// Required fields; others may be missing in the result. `None`: all.
     pub fields: Option<Vec<String>>,
 }
 
 impl Visit {
-    /// All documents of these types, 1,024 a page.
+    /// All documents of these types, 1,024 per page.
     pub fn all(document_types: &[&str]) -> Self {
         Visit {
             document_types: document_types.iter().map(|name| (*name).to_owned()).collect(),
@@ -68,15 +69,16 @@ impl Visit {
     }
 }
 
-/// What a visit found next, in the order in which documents are stored.
+/// A page of a visit, in the order in which documents are stored.
 #[derive(Debug, Clone)]
 pub struct VisitPage {
     /// The documents.
     pub visited: Vec<Visited>,
-    /// Where the next page begins; `None` at the end. It holds whatever is written, sealed, merged or split meanwhile, and after
-    /// a restart.
+    /// Start of the next page; `None` at the end. It stays valid across writes, seals, merges, splits and a
+    /// restart.
     pub continuation: Option<String>,
-    /// The share of all places in that order that lie behind, from 0 to 1. Documents need not be spread evenly over the places.
+    /// Share of all locations in that order that were passed, from 0 to 1. Documents need not be spread
+    /// evenly over the locations.
     pub progress: f64,
 }
 

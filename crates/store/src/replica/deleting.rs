@@ -1,4 +1,5 @@
-//! Giving up replicas: their segments leave the buckets, and no document is looked at but for the checksum that whoever orders it has seen.
+//! Deletion of replicas: their segments leave the buckets. Documents are read only for the checksum that the
+//! sender of the request has seen.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,13 +16,14 @@ use crate::upkeep::shares::Shares;
 use crate::{Error, Store};
 
 impl Store {
-    /// Gives up what there is of these buckets, each only where its checksum is this one. Returns where it was.
+    /// Deletes the replicas of these buckets, each only if its checksum is as given. Returns the buckets for
+    /// which it was.
     ///
-    /// No document is looked at but for the checksum: segments leave the bucket, and files that no bucket has any more are unlinked.
-    /// The same versions can come again.
+    /// Documents are read only for the checksum: segments leave the bucket, and files that no bucket uses any
+    /// more are unlinked. The same versions can arrive again.
     ///
     /// # Errors
-    /// Rows of the tail cannot be sealed, a file cannot be read, the manifest cannot be written.
+    /// Rows of the tail cannot be sealed, a file cannot be read, or the manifest cannot be written.
     pub fn delete_replicas(
         &self,
         buckets: &[(BucketId, u64)],
@@ -52,7 +54,7 @@ fn delete(
     let isolate = |buckets: &[Arc<Bucket>]| ids.iter().fold(buckets.to_vec(), |of, id| isolated(&of, *id));
     let shares = Shares::of_split(&counted.buckets, &isolate(&counted.buckets));
     let mut gone = Vec::new();
-    // No row comes between looking and deleting: it would be lost.
+    // No row may arrive between the check and the deletion: it would be lost.
     shared.publish_alone(|state| {
         let mut new = state.clone();
         let mut replicas = (*state.replicas).clone();
@@ -84,8 +86,9 @@ fn delete(
     Ok(agreed)
 }
 
-/// Which segments of these buckets other buckets name without having documents in them, and without being of a replica: what was split has
-/// all segments in both halves. When the buckets go, nobody needs these files.
+/// Segments of these buckets that other buckets list without having documents in them, and without being part
+/// of a replica: after a split both halves list all segments. When the buckets are deleted, these files are
+/// not needed any more.
 fn idle_parts(state: &State, buckets: &[BucketId]) -> Result<HashMap<BucketId, Vec<u64>>, Error> {
     let mut parts = state.buckets.clone();
     for bucket in buckets {
@@ -118,7 +121,7 @@ fn idle_parts(state: &State, buckets: &[BucketId]) -> Result<HashMap<BucketId, V
     Ok(idle)
 }
 
-/// The numbers of a bucket's segments, part by part.
+/// Numbers of a bucket's segments, part by part.
 fn segments_of(state: &State, bucket: BucketId) -> Vec<Vec<u64>> {
     let numbers = |part: Arc<Bucket>| part.segments.iter().map(|segment| segment.record.number).collect();
     parts(state, bucket).into_iter().map(numbers).collect()

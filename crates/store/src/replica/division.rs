@@ -1,5 +1,6 @@
-//! Dividing large groups. What a store has of one in the bucket of its location is in buckets of its own from then on, of which each can be
-//! a replica, move and be given up by itself. That is a change of the manifest; no document is rewritten.
+//! Division of large groups. The store's contents of a divided group move from the bucket of its location to
+//! buckets of their own, each of which can be a replica, move and be deleted by itself. That is a change of
+//! the manifest; no document is rewritten.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,13 +13,14 @@ use crate::state::{Bucket, State, is_of_divided};
 use crate::{Error, Store};
 
 impl Store {
-    /// Divides the groups of these locations (by the low 32 bits) into buckets that use so many bits, more than 32. A replica that there is
-    /// of what a group was in (a bucket that uses `bits`, or a part that uses fewer than the new ones) becomes replicas of the parts, each as
-    /// complete as the whole; a bucket goes on without what is divided off. Groups that are divided so far or further stay as they are.
-    /// Durable when it returns.
+    /// Divides the groups of these locations (by the low 32 bits) into buckets that use the given number of
+    /// bits, more than 32. A replica of the bucket that a group was in (one that uses `bits`, or a part that
+    /// uses fewer bits than the new ones) becomes replicas of the parts, each as complete as the whole; a
+    /// bucket continues without the contents that are divided off. Groups that are divided this far or
+    /// further stay as they are. Durable on return.
     ///
     /// # Errors
-    /// A segment's directory cannot be read; the manifest cannot be written.
+    /// A segment's directory cannot be read, or the manifest cannot be written.
     pub fn divide(&self, bits: u8, groups: &[(u32, u8)]) -> Result<(), Error> {
         let shared = self.shared();
         shared.check_open()?;
@@ -42,11 +44,13 @@ impl Store {
         })
     }
 
-    /// The groups that are too large for their buckets, by the [`Tuning`](crate::Tuning), though no bucket can be split any more for them: the low
-    /// 32 bits of their locations, and how many bits the bucket uses; 32 where the group is not divided. At most `most` of them, of the buckets
-    /// that are `wanted`. What is not sealed is not counted.
+    /// Groups that are too large for their buckets, by the [`Tuning`](crate::Tuning), though no bucket can be
+    /// split any more for them. Each is given as the low 32 bits of its locations, with the number of bits
+    /// that the bucket uses; 32 if the group is not divided. Returns at most `most` groups, of the `wanted`
+    /// buckets. Unsealed documents are not counted.
     ///
-    /// Costs a look at numbers in memory, and at the directories of the files of each wanted bucket that is too large.
+    /// Costs a pass over numbers in memory, and a read of the directories of the files of each wanted bucket
+    /// that is too large.
     ///
     /// # Errors
     /// A segment's directory cannot be read.
@@ -77,10 +81,10 @@ impl Store {
     }
 }
 
-/// How much there is of something, about.
+/// Approximate amount of bytes and documents.
 type BytesAndDocuments = (u64, u64);
 
-/// The location of a bucket that has the most chunks, by its low bits, and the bytes and documents of it.
+/// The location of a bucket that has the most chunks, by its low bits, with its bytes and documents.
 fn largest_group(bucket: &Bucket) -> Result<Option<(u32, BytesAndDocuments)>, Error> {
     let (first, last) = bucket.locations();
     let mut chunks: HashMap<u32, u64> = HashMap::new();
@@ -108,14 +112,14 @@ fn largest_group(bucket: &Bucket) -> Result<Option<(u32, BytesAndDocuments)>, Er
     Ok(Some((low, (bytes, documents))))
 }
 
-/// The groups that are to be divided further than they are.
+/// Groups that are to be divided further than they are.
 fn undivided(state: &State, groups: &[(u32, u8)]) -> impl Iterator<Item = (u32, u8)> {
     groups.iter().copied().filter(|(low, to)| {
         state.buckets_of(low.reverse_bits()).iter().any(|bucket| bucket.id.used_bits() < *to)
     })
 }
 
-/// The buckets with those split that have what is to be divided.
+/// All buckets, with those that contain the divided groups split.
 fn buckets(state: &State, groups: &[(u32, u8)]) -> Vec<Arc<Bucket>> {
     let mut buckets = state.buckets.clone();
     for (low, to) in undivided(state, groups) {
@@ -132,7 +136,7 @@ fn buckets(state: &State, groups: &[(u32, u8)]) -> Vec<Arc<Bucket>> {
     buckets
 }
 
-/// The replicas with those of parts in place of what they were in.
+/// The replicas, with the parts in place of the buckets that contained them.
 fn replicas(state: &State, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<BucketId, bool> {
     let mut replicas = (*state.replicas).clone();
     for (low, to) in undivided(state, groups) {
@@ -159,10 +163,10 @@ fn replicas(state: &State, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<BucketId,
     replicas
 }
 
-/// What buckets have of segments.
+/// Amount that each bucket has of each segment.
 type Measured = HashMap<(BucketId, u64), BytesAndDocuments>;
 
-/// What the new buckets have of the segments of those that are split, by the segments' directories.
+/// Measures the share of the new buckets in the segments of the split buckets, by the segments' directories.
 fn measure(state: &State, groups: &[(u32, u8)]) -> Result<Measured, Error> {
     let new = buckets(state, groups);
     let mut measured = Measured::new();
@@ -188,8 +192,8 @@ fn measure(state: &State, groups: &[(u32, u8)]) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// A chunk is counted for the first of the parts that it reaches into. Digests deal documents out evenly: those parts that have something have
-/// about as much as each other.
+/// Distributes counts evenly over the parts. A chunk is counted for the first of the parts that it overlaps.
+/// Digests distribute documents evenly: the non-empty parts have about the same amount.
 fn share_evenly(shares: &mut [(u64, u64)]) {
     let having = shares.iter().filter(|(bytes, _)| *bytes > 0).count() as u64;
     let sum = |of: fn(&(u64, u64)) -> u64| shares.iter().map(of).sum::<u64>();
@@ -199,7 +203,7 @@ fn share_evenly(shares: &mut [(u64, u64)]) {
     }
 }
 
-/// A bucket with what was measured of its segments, and without those of which it has nothing.
+/// A bucket with the measured shares of its segments, without the segments of which it has nothing.
 fn with_shares<'m>(bucket: &Bucket, known: impl Fn(u64) -> Option<&'m (u64, u64)>) -> Bucket {
     let segments = bucket.segments.iter().filter_map(|segment| {
         let mut segment = segment.clone();

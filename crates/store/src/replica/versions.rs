@@ -1,4 +1,4 @@
-//! Which versions a replica has: what two replicas compare that differ.
+//! Versions in a replica, for the comparison of two replicas that differ.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -16,11 +16,11 @@ use crate::{Error, Store, ViewScope, Visit, Visited};
 /// A version without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionKey {
-    /// Which document.
+    /// Id of the document.
     pub id: DocumentId,
-    /// When it was written.
+    /// Time of the write.
     pub timestamp: Timestamp,
-    /// Whether it is a removal.
+    /// True if it is a removal.
     pub removed: bool,
 }
 
@@ -29,16 +29,16 @@ pub struct VersionKey {
 pub struct VersionPage {
     /// The versions.
     pub versions: Vec<VersionKey>,
-    /// Where the next page begins; `None` at the end. It holds whatever is written, sealed or merged meanwhile.
+    /// Start of the next page; `None` at the end. It stays valid across writes, seals and merges.
     pub after: Option<String>,
 }
 
 impl Store {
-    /// The newest versions of a bucket's documents, and of removals those from `removals_since` on: the next `wanted` after the place
-    /// that the page before names.
+    /// Returns the newest versions of a bucket's documents, with removals only from `removals_since` on: the
+    /// next `wanted` after the position that the previous page returned.
     ///
     /// # Errors
-    /// A file cannot be read or is damaged; the place is none.
+    /// A file cannot be read or is damaged; the position is invalid.
     pub fn versions(
         &self,
         bucket: BucketId,
@@ -58,7 +58,7 @@ fn versions(
     after: Option<&str>,
     wanted: usize,
 ) -> Result<VersionPage, Error> {
-    // A place is a type and a place in a visit of that type alone.
+    // A position is a type and a position in a visit of that type alone.
     let after = match after {
         Some(after) => Some(after.split_once('/').ok_or(Error::Continuation)?),
         None => None,
@@ -103,7 +103,7 @@ fn versions(
     Ok(page)
 }
 
-/// The types of documents that a bucket has.
+/// Document types in a bucket.
 fn types_of(state: &State, bucket: BucketId) -> Result<BTreeSet<String>, Error> {
     let mut types = BTreeSet::new();
     for part in parts(state, bucket) {

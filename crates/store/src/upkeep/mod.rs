@@ -1,6 +1,6 @@
-//! Work in the background, none of which any write or read waits for: the tail rolls over and is sealed into segments (`rolling`,
-//! `sealing`), segments are merged and large buckets split (`maintenance`, `merging`), removals that need not be remembered are forgotten
-//! (`prune`).
+//! Background work, for which no write or read waits: the tail rolls over and is sealed into segments
+//! (`rolling`, `sealing`), segments are merged and large buckets split (`maintenance`, `merging`), removals
+//! that need not be remembered are forgotten (`prune`).
 
 pub(crate) mod maintenance;
 pub(crate) mod merging;

@@ -1,4 +1,4 @@
-//! Segments between being written and being named by the manifest.
+//! Segments from their creation until the manifest lists them.
 
 use millrace_segment::Writer;
 
@@ -7,8 +7,8 @@ use crate::shared::Shared;
 use crate::state::manifest::{InPlace, SegmentRecord};
 use crate::state::{BucketSegment, State};
 
-/// Segments that no manifest names yet. Their files go with it, so that work that failed gives its space back; unless a manifest
-/// may name them by then.
+/// Segments that no manifest lists yet. Dropping it deletes their files, so that failed work releases its
+/// space, unless a manifest may list them by then.
 pub(crate) struct NewSegments<'a> {
     shared: &'a Shared,
     numbers: Vec<u64>,
@@ -19,7 +19,8 @@ impl<'a> NewSegments<'a> {
         NewSegments { shared, numbers: Vec::new() }
     }
 
-    /// Finishes a segment, whose file is named for `number`, and opens it. Drops up to the time `applied` are applied in it.
+    /// Finishes a segment, whose file is named for `number`, and opens it. Drops up to the time `applied` are
+    /// applied in it.
     pub fn finish(&mut self, number: u64, writer: Writer<'_>, applied: u64) -> Result<BucketSegment, Error> {
         let summary = writer.finish()?;
         self.numbers.push(number);
@@ -27,7 +28,7 @@ impl<'a> NewSegments<'a> {
         Ok(BucketSegment { record, opened: Ok(self.shared.open_segment(number)?) })
     }
 
-    /// Publishes a state that has them.
+    /// Publishes a state that includes them.
     pub fn publish(mut self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
         let published = self.shared.try_publish(change);
         if !matches!(&published, Err(unwritten) if unwritten.in_place == InPlace::No) {
@@ -40,7 +41,8 @@ impl<'a> NewSegments<'a> {
 impl Drop for NewSegments<'_> {
     fn drop(&mut self) {
         for number in &self.numbers {
-            // Whoever dropped them has an error to report that says more than this one would; the next start tries again.
+            // The caller that dropped them has a more informative error to report; the next start tries
+            // again.
             let _ = self.shared.options.disk.unlink(&self.shared.segment_path(*number));
         }
     }

@@ -1,9 +1,10 @@
-//! How fast the background works while documents are written and asked for.
+//! Pace of the background work while documents are written and queried.
 //!
-//! A seal or a merge wants a core for tenths of a second. Taken at once, these are slices of some milliseconds, and a write that passes
-//! from thread to thread waits for several of them; and queries that need all cores to keep up do not. So they are done in portions with
-//! rests between them ([`millrace_env::pace`]): at first they take a quarter of one core, and more as they fall behind, up to all of it, so
-//! that the store keeps up with any feed. While nobody waits for the store they do not rest.
+//! A seal or a merge needs a core for tenths of a second. Run without a pause, it takes slices of some
+//! milliseconds, and a write that passes from thread to thread waits for several of them; queries that need
+//! all cores fall behind. So it runs in portions with rests between them ([`millrace_env::pace`]): at first a
+//! quarter of one core, and more as it falls behind, up to all of it, so that the store keeps up with any
+//! feed. While no request waits for the store there are no rests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,12 +14,13 @@ use millrace_env::pace::Rest;
 
 use crate::shared::Shared;
 
-/// The share of a core that work takes which is in good time.
+/// Share of a core for work that is on time.
 const SHARE_MIN: f64 = 0.25;
-/// However long a step took (it may have waited for a core itself), the rest after it is that of a step of so long.
+/// Maximum duration of a step that counts for the rest after it; a longer step may have waited for a core
+/// itself.
 const STEP_MAX: Duration = Duration::from_millis(1);
 
-/// The pace of sealing, and of making the next generation.
+/// Pace of sealing, and of creating the next generation.
 pub(crate) fn of_sealing(shared: &Arc<Shared>) -> Rest {
     rest(shared, |shared| {
         let state = shared.state();
@@ -27,7 +29,7 @@ pub(crate) fn of_sealing(shared: &Arc<Shared>) -> Rest {
     })
 }
 
-/// The pace of merging.
+/// Pace of merging.
 pub(crate) fn of_merging(shared: &Arc<Shared>) -> Rest {
     rest(shared, |shared| merging_share(shared.counters.merging.load(Ordering::Relaxed)))
 }
@@ -42,13 +44,14 @@ fn rest(shared: &Arc<Shared>, share: impl Fn(&Shared) -> f64 + 'static) -> Rest 
     })
 }
 
-/// The share where so many generations wait to be sealed and the one that takes the writes is so full (1: wholly): one should be sealed
-/// when the next is full.
+/// Share of a core, from the number of generations that wait to be sealed and the fill level of the one that
+/// takes the writes (1: full): one should be sealed when the next is full.
 fn sealing_share(waiting: usize, filled: f64) -> f64 {
     if waiting > 1 { 1.0 } else { SHARE_MIN + (1.0 - SHARE_MIN) * filled.clamp(0.0, 1.0) }
 }
 
-/// The share of a merge of so many segments: more than are needed for one gathered while the merge before went on.
+/// Share of a core for a merge of this many segments: an excess over the minimum accumulated during the
+/// previous merge.
 fn merging_share(segments: usize) -> f64 {
     let gathered = segments.saturating_sub(super::merging::FAN_IN);
     (SHARE_MIN * (1 + gathered) as f64).min(1.0)

@@ -1,4 +1,4 @@
-//! Removals that need not be remembered any more, and that no merge came across.
+//! Pruning of removals that need not be remembered any more, and that no merge has reached.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -9,10 +9,10 @@ use millrace_segment::Segment;
 use crate::Error;
 use crate::state::{Bucket, State};
 
-/// So many chunks of a segment are looked up at a time.
+/// Number of chunks of a segment that are looked up at a time.
 const CHUNKS_AT_A_TIME: u32 = 1024;
 
-/// Looks through all segments once an interval, and hands out the buckets whose merging would forget removals.
+/// Searches all segments once per interval, and returns the buckets whose merging would forget removals.
 pub(crate) struct Pruning {
     pass: Mutex<Pass>,
 }
@@ -23,12 +23,13 @@ struct Pass {
 }
 
 impl Pruning {
-    /// The first pass is an interval from now.
+    /// Creates it; the first pass begins one interval from now.
     pub fn new(now_us: u64) -> Self {
         Pruning { pass: Mutex::new(Pass { began_us: now_us, found: VecDeque::new() }) }
     }
 
-    /// A bucket to merge whole; `horizon` is the time before which removals are forgotten. `None`: nothing to do now.
+    /// Returns a bucket to merge completely; `horizon` is the time before which removals are forgotten.
+    /// `None`: nothing to do now.
     pub fn next(
         &self,
         state: &State,
@@ -49,10 +50,10 @@ impl Pruning {
     }
 }
 
-/// Whether a chunk of the bucket has removals, and nothing in it is younger than the horizon. Where old and young lie in one
-/// chunk it waits: the removals might be the young ones, and the segment would be written for nothing.
+/// True if a chunk of the bucket has removals and nothing younger than the horizon. A chunk with both old and
+/// young rows waits: the removals might be the young ones, and the segment would be rewritten for nothing.
 fn has_old_removals(bucket: &Bucket, horizon: u64) -> Result<bool, Error> {
-    // A damaged bucket is not merged, and says so elsewhere.
+    // A damaged bucket is not merged; the damage is reported elsewhere.
     for segment in bucket.segments.iter().filter_map(|segment| segment.opened.as_ref().ok()) {
         for section in 0..segment.sections().len() {
             if section_has_old_removals(segment, section, bucket, horizon)? {

@@ -1,4 +1,4 @@
-//! Which buckets are left alone for a while, since work on them failed or was of no use.
+//! Buckets that are left alone for a while, since work on them failed or had no effect.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 
-/// The first rest of a bucket; each further one is twice as long.
+/// First rest of a bucket; each further one is twice as long.
 const REST_FIRST: Duration = Duration::from_secs(5);
-/// No rest is longer.
+/// Maximum rest.
 const REST_LONGEST: Duration = Duration::from_secs(3600);
 
-/// The buckets that rest.
+/// Resting buckets.
 #[derive(Default)]
 pub(crate) struct Rests {
     resting: Mutex<BTreeMap<BucketId, Rest>>,
 }
 
-/// From when and how long a bucket rests.
+/// Start and duration of a bucket's rest.
 #[derive(Clone, Copy)]
 struct Rest {
     since_us: u64,
@@ -25,7 +25,7 @@ struct Rest {
 }
 
 impl Rests {
-    /// Whether work on this bucket should not be tried now. A clock that was set back ends the rest.
+    /// True if work on this bucket should not be tried now. A clock that was set back ends the rest.
     pub fn rests(&self, bucket: BucketId, now_us: u64) -> bool {
         let resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
         resting.get(&bucket).is_some_and(|rest| {
@@ -34,7 +34,7 @@ impl Rests {
         })
     }
 
-    /// Work on this bucket did not come through: it rests, longer each time.
+    /// Records that work on this bucket did not succeed: it rests, longer each time.
     pub fn rest(&self, bucket: BucketId, now_us: u64) {
         let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
         let length = match resting.get(&bucket) {
@@ -44,7 +44,7 @@ impl Rests {
         resting.insert(bucket, Rest { since_us: now_us, length });
     }
 
-    /// Work on this bucket came through: the next rest is a first one again.
+    /// Records that work on this bucket succeeded: the next rest is a first one again.
     pub fn forget(&self, bucket: BucketId) {
         self.resting.lock().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
     }

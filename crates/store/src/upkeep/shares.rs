@@ -1,4 +1,4 @@
-//! What each of several buckets has of a file that they share.
+//! Shares of several buckets in a file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::Error;
 use crate::state::manifest::SegmentRecord;
 use crate::state::{Bucket, BucketSegment};
 
-/// A file's shares, by buckets and the file's number.
+/// Shares of files, by bucket and file number.
 #[derive(Default)]
 pub(crate) struct Shares(HashMap<(BucketId, u64), Measured>);
 
 impl Shares {
-    /// Adds what these buckets, which are in the order of keys, have of a file.
+    /// Adds the shares of these buckets, which are in the order of keys, in a file.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -31,7 +31,8 @@ impl Shares {
         Ok(())
     }
 
-    /// What buckets have that others are split into. A file that cannot be read is left out: whoever needs its documents finds out.
+    /// Shares of the buckets that others are split into. A file that cannot be read is left out: a later read
+    /// of its documents reports the error.
     pub fn of_split(whole: &[Arc<Bucket>], parts: &[Arc<Bucket>]) -> Self {
         let mut shares = Shares::default();
         for old in whole.iter().filter(|bucket| !bucket.segments.is_empty()) {
@@ -46,7 +47,7 @@ impl Shares {
         shares
     }
 
-    /// Gives the buckets that were measured what they have.
+    /// Sets the measured shares in these buckets.
     pub fn give(&self, buckets: &mut [Arc<Bucket>]) {
         let is_known = |bucket: &Bucket| {
             bucket.segments.iter().any(|file| self.0.contains_key(&(bucket.id, file.record.number)))
@@ -57,7 +58,7 @@ impl Shares {
         }
     }
 
-    /// The file as this bucket has it. A bucket that was not measured has it as it is given.
+    /// The file with the share of this bucket. For a bucket that was not measured it is unchanged.
     pub fn of(&self, bucket: BucketId, file: &BucketSegment) -> BucketSegment {
         let measured = self.0.get(&(bucket, file.record.number));
         let record = measured.map_or(file.record, |measured| SegmentRecord {

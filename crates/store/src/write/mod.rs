@@ -1,5 +1,5 @@
-//! What a caller wants to write, and the way it takes: writes of one document in order (`lanes`), many with one sync (`committer`), as rows
-//! of the tail (`commit_rows`).
+//! Writes and their path: writes of one document in order (`lanes`), many with one sync (`committer`), as
+//! rows of the tail (`commit_rows`).
 
 pub(crate) mod commit_rows;
 pub(crate) mod committer;
@@ -13,25 +13,26 @@ use millrace_document::{Document, DocumentId, Refusal, Timestamp};
 /// A change of one document.
 #[derive(Debug)]
 pub struct Write {
-    /// Which document.
+    /// Id of the document.
     pub id: DocumentId,
-    /// What becomes of it.
+    /// Its change.
     pub change: Change,
 }
 
-/// What becomes of a document.
+/// Change of a document.
 pub enum Change {
-    /// It is this, whatever it was. The document's own id is not looked at.
+    /// Replaces the document or creates it. The id inside the document is ignored.
     Put(Document),
-    /// It is no more, whether it was or not.
+    /// Removes the document, if it exists.
     Remove,
-    /// It is what the function makes of it. The function sees the newest version, and no other write of this document comes
-    /// between; it runs on a thread of the store, and should be quick.
+    /// Applies a function. It sees the newest version, and no other write of this document comes between; it
+    /// runs on a thread of the store, and should be quick.
     Modify(Modify),
 }
 
 impl Change {
-    /// This modification, if the document is still the version of that time; else it stays as it was written since.
+    /// Applies this modification if the document still has the version of that timestamp; a newer version
+    /// stays as it is.
     pub fn if_unchanged(timestamp: Timestamp, modification: Modification) -> Self {
         Change::Modify(Box::new(move |found| {
             let unchanged = found.is_some_and(|(_, found)| found == timestamp);
@@ -40,7 +41,7 @@ impl Change {
     }
 }
 
-/// Decides what becomes of a document, from what it is now and since when.
+/// Function that decides on a document, given its current content and timestamp.
 pub type Modify = Box<dyn FnOnce(Option<(Document, Timestamp)>) -> Result<Modification, Refusal> + Send>;
 
 impl fmt::Debug for Change {
@@ -53,24 +54,24 @@ impl fmt::Debug for Change {
     }
 }
 
-/// What a [`Change::Modify`] decided.
+/// Decision of a [`Change::Modify`].
 #[derive(Debug)]
 pub enum Modification {
-    /// The document is this now.
+    /// Write this document.
     Put(Document),
-    /// It is removed.
+    /// Remove it.
     Remove,
-    /// It stays as it is.
+    /// Leave it unchanged.
     Nothing,
 }
 
 /// A write that is durable, and visible to every view that is opened from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
-    /// The version's timestamp; of the version that stays, where the change was [`Modification::Nothing`] and there is one.
+    /// Timestamp of the version; for [`Modification::Nothing`], of the version that stays, if there is one.
     pub timestamp: Timestamp,
-    /// Whether the document was there before; known only for [`Change::Modify`].
+    /// True if the document existed before; known only for [`Change::Modify`].
     pub existed: Option<bool>,
-    /// Whether a version was written.
+    /// True if a version was written.
     pub changed: bool,
 }

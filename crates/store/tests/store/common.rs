@@ -8,7 +8,7 @@ use millrace_column::{Column, ColumnKey, Form, TokensBuilder, ValueBuilder, View
 use millrace_document::{DataType, Document, DocumentId, Timestamp, Value};
 use millrace_store::{Change, Error, Layout, Options, Store, Visit, Visited, Write, Written};
 
-/// Every type but `unknown` has a text with words, and a number.
+/// Every type except `unknown` has a text with words, and a number.
 pub struct TestLayout;
 
 impl Layout for TestLayout {
@@ -51,7 +51,7 @@ impl Layout for TestLayout {
     }
 }
 
-/// Settings under which everything happens early, and nothing by itself.
+/// Options under which everything happens early, and nothing by itself.
 pub fn options(directory: &std::path::Path) -> Options {
     Options {
         cache_bytes: 8 << 20,
@@ -107,7 +107,7 @@ pub fn number(document: &Document) -> i64 {
     }
 }
 
-/// What a view shows: ids and numbers. Words of the texts are compared with the texts.
+/// Contents of a view: ids and numbers. Words of the texts are compared with the texts.
 pub fn shown(view: &dyn View) -> BTreeMap<String, i64> {
     let chunks = view.chunks();
     let columns = |key: ColumnKey| view.columns(&key, 0..chunks.len()).expect("the view reads");
@@ -137,7 +137,7 @@ pub fn shown(view: &dyn View) -> BTreeMap<String, i64> {
     shown
 }
 
-/// What a visit returns, in its order: id, number (`None`: removed), timestamp.
+/// Results of a visit, in its order: id, number (`None`: removed), timestamp.
 pub fn visited(store: &Store, visit: &Visit) -> Vec<(String, Option<i64>, Timestamp)> {
     let mut visit = visit.clone();
     let mut all = Vec::new();

@@ -1,4 +1,5 @@
-//! How many documents a store says that it has: never fewer than there are, and as many once they lie in one file.
+//! Document counts of a store: never lower than the actual number, and equal to it once the documents are in
+//! one file.
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
@@ -21,7 +22,8 @@ fn found(store: &Store) -> u64 {
     visited(store, &visit).len() as u64
 }
 
-/// Four files of about one size, of mails in groups and of notes without one; each has some versions of documents in the one before.
+/// Four files of about one size, of mails in groups and of notes without one; each has some versions of
+/// documents in the previous one.
 fn fill(store: &Store) {
     for round in 0..4_u64 {
         let numbers = round * 500..round * 500 + 600;

@@ -1,4 +1,5 @@
-//! A process is killed at random instants while it writes, seals and merges: every write that it saw acknowledged must be there.
+//! A process is killed at random instants while it writes, seals and merges: every write that it saw
+//! acknowledged must be there.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -12,7 +13,7 @@ use crate::common::{document, get, id, open, options, visited};
 
 const DIRECTORY: &str = "MILLRACE_CRASH_CHILD";
 const ROUND: &str = "MILLRACE_CRASH_ROUND";
-/// How many rounds to run; each takes about a quarter of a second.
+/// Number of rounds; each takes about a quarter of a second.
 const ROUNDS: &str = "MILLRACE_CRASH_ROUNDS";
 
 fn busy(directory: &std::path::Path) -> Options {
@@ -25,7 +26,7 @@ fn busy(directory: &std::path::Path) -> Options {
     }
 }
 
-/// What the child writes about a document in a round: `None`, a removal.
+/// Content that the child writes for a document in a round: `None`, a removal.
 fn number_of(round: u64, name: u64) -> Option<i64> {
     let draw = xxh3_64(&[round.to_le_bytes(), name.to_le_bytes()].concat());
     (!draw.is_multiple_of(5)).then_some((draw % 1_000_000) as i64)
@@ -35,7 +36,7 @@ fn id_of(name: u64) -> String {
     format!("id:n:mail:g=user{}:{name}", name % 17)
 }
 
-/// Not a test of its own: what the killed process runs. It prints each document that it saw acknowledged.
+/// Body of the killed process, not a test of its own. It prints each document that it saw acknowledged.
 #[test]
 fn child() {
     let (Ok(directory), Ok(round)) = (std::env::var(DIRECTORY), std::env::var(ROUND)) else { return };
@@ -49,7 +50,7 @@ fn child() {
         };
         store.write(Write { id: id(&id_text), change }, move |outcome| {
             if outcome.is_ok() {
-                // One call, so that a line is whole or not there; the parent may be gone.
+                // One call, so that a line is complete or absent; the parent may have ended.
                 let _ = std::io::stdout().write_all(format!("ack {name}\n").as_bytes());
             }
         });
@@ -77,7 +78,7 @@ fn round(directory: &std::path::Path, round: u64, model: &mut BTreeMap<u64, Vec<
     child.kill().expect("the child runs until it is killed");
     child.wait().expect("the child ends");
     let acknowledged = reader.join().expect("the reader ends");
-    // Writes of a round are the same whenever they come; others than the acknowledged ones may be there too.
+    // Writes of a round are the same at any time; more than the acknowledged ones may be there.
     for name in 0..5000 {
         let written = number_of(round, name);
         let possible = model.entry(name).or_insert_with(|| vec![None]);
@@ -101,7 +102,7 @@ fn verify(store: &Store, model: &mut BTreeMap<u64, Vec<Option<i64>>>) {
     for (name, possible) in model {
         let number = found.get(&id_of(*name)).copied().flatten();
         assert!(possible.contains(&number), "{}: {number:?} is none of {possible:?}", id_of(*name));
-        // What is there now is durable.
+        // The current contents are durable.
         *possible = vec![number];
     }
     assert_eq!(get(store, &id_of(3)), found.get(&id_of(3)).copied().flatten());

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::common::{TestLayout, number, open, options, put, remove};
 
-/// A directory with segments, a tail, removals and a drop; and what is in it.
+/// A directory with segments, a tail, removals and a drop; and its expected contents.
 fn fill(directory: &Path) -> BTreeMap<String, i64> {
     let store = open(options(directory));
     let mut expected = BTreeMap::new();
@@ -72,7 +72,7 @@ fn read_all(directory: &Path) -> Result<BTreeMap<String, i64>, Error> {
     }
 }
 
-/// Bytes of a file that mean something: a log is followed by zeros up to 64 MB.
+/// Number of significant bytes of a file: a log is followed by zeros up to 64 MB.
 fn meaningful(path: &Path) -> u64 {
     let bytes = std::fs::read(path).expect("read");
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)

@@ -1,5 +1,6 @@
-//! A large group is divided into buckets that can be replicas, be read, moved, dropped and given up by themselves. No document is lost, found
-//! twice, or in two of them, whatever is sealed and merged before and after.
+//! A large group is divided into buckets that can be replicas, and be read, moved, dropped and deleted by
+//! themselves. No document is lost, found twice, or in two buckets, regardless of seals and merges before and
+//! after.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::late::{NOW, apply, infos, small, version};
 use crate::transfer::{bytes, import};
 
 const BITS: u8 = 3;
-/// The low bits of the group that is divided, and of another one whose documents have the same.
+/// Low bits of the group that is divided, and of another one whose documents have the same.
 const LOW: u32 = 5;
 const GROUPS: [u64; 4] = [5, (1 << 32) + 5, 13, 6];
 
@@ -37,7 +38,7 @@ fn of_scope(store: &Store, scope: ViewScope) -> BTreeMap<String, i64> {
     shown(&*store.view("mail", &scope).expect("a view"))
 }
 
-/// The rows that a query of each group goes through.
+/// Number of rows that a query of each group reads.
 fn rows(store: &Store) -> Vec<usize> {
     let of_group = |group| {
         let view = store.view("mail", &ViewScope::Groups(vec![Group::Number(group)])).expect("a view");
@@ -50,7 +51,7 @@ fn all(store: &Store, scope: ViewScope) -> Vec<(String, Option<i64>, Timestamp)>
     visited(store, &Visit { tombstones: true, wanted: 50, scope, ..Visit::all(&["mail", "note"]) })
 }
 
-/// Everything that is in the parts, by every way of reading.
+/// Checks the contents of the parts, by every way of reading.
 #[track_caller]
 fn check_parts(store: &Store, bits: u8, expected: &[(String, Option<i64>, Timestamp)]) {
     let in_order = |mut versions: Vec<(String, Option<i64>, Timestamp)>| {
@@ -138,7 +139,7 @@ fn a_divided_group_is_what_it_was_in_parts() {
         assert_eq!(infos(&store, &replicas), divided);
         check_parts(&store, 34, &before);
 
-        // What comes from then on, and a part that is divided further after one was given up.
+        // Writes from then on, and a part that is divided further after one was deleted.
         fill(&store, 1200, 700);
         check_parts(&store, 34, &all(&store, ViewScope::All));
         store.seal().expect("sealed");
@@ -168,7 +169,8 @@ fn a_part_moves_and_goes_by_itself() {
         store.divide(BITS, &[(LOW, 34)]).expect("divided");
     }
     fill(&source, 300, 500);
-    // Parts, and with one of them the bucket that they were in, from shared files and from files of their own.
+    // Parts, and with one of them the bucket that they were in, from shared files and from files of their
+    // own.
     let moves = [vec![parts(34)[2]], vec![whole(), parts(34)[0], BucketId::new(BITS, 6)], vec![parts(34)[3]]];
     for (turn, moving) in moves.iter().enumerate() {
         for parcel in source.export(moving).expect("exported") {
@@ -202,7 +204,7 @@ fn a_part_moves_and_goes_by_itself() {
     assert_eq!(all(&source, ViewScope::Buckets(vec![whole(), parts(34)[0]])), []);
     assert!(all(&source, ViewScope::Buckets(vec![lacking])).len() >= kept.len());
     assert!(source.has_replica(lacking) && !source.has_replica(whole()));
-    // A part that was given up stays so when the others are divided further.
+    // A deleted part stays deleted when the others are divided further.
     source.divide(BITS, &[(LOW, 35)]).expect("divided");
     let there: Vec<bool> = parts(35).iter().map(|part| source.has_replica(*part)).collect();
     assert_eq!(there, [false, true, true, true, false, true, true, true]);
@@ -240,7 +242,7 @@ fn a_drop_of_a_part_leaves_the_others() {
                 std::mem::drop(store);
                 store = open(small(directory.path()));
             }
-            // Older than the drop, and come later.
+            // A version older than the drop that arrives later.
             _ => {
                 let late = left.iter().find(|(text, ..)| parts(33)[0].contains(id(text).location()));
                 let (text, ..) = late.expect("the other part has something");
@@ -252,7 +254,7 @@ fn a_drop_of_a_part_leaves_the_others() {
             }
         }
     }
-    // What was dropped whole before it was divided further reaches the new parts.
+    // A drop of the whole group before a further division reaches the new parts.
     store.divide(BITS, &[(LOW, 34)]).expect("divided");
     let reached: Vec<bool> =
         parts(34).iter().map(|part| !store.drops(*part).expect("known").is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Syncs fail, the disk is full, writes stop halfway.
+//! Faults of the disk: syncs fail, the disk is full, writes stop halfway.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ fn segment_files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     RealDisk.list(&directory.join("segments")).expect("the directory is there")
 }
 
-/// Polls until `holds`, for at most half a minute.
+/// Polls until `holds` is true, for at most half a minute.
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while !holds() {
@@ -94,7 +94,8 @@ fn a_merge_that_failed_in_the_background_is_tried_again() {
         put(&store, A, "round", round);
         store.seal().expect("sealed");
     }
-    // Reads of the newest segment are damaged once it is there, so the fourth seal works and the merge does not.
+    // Reads of the newest segment are damaged once it is there, so the fourth seal works and the merge does
+    // not.
     disk.inject(Fault::FlipBit { name_ends: ".seg".to_owned(), offset: 64, bit: 3 });
     put(&store, A, "round", 3);
     store.seal().expect("sealed");

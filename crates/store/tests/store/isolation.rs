@@ -1,4 +1,5 @@
-//! No view or visit of one group reads or shows another's documents, however their hashes and names collide.
+//! No view or visit of one group reads or returns another's documents, however their hashes and names
+//! collide.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +9,9 @@ use proptest::prelude::*;
 
 use crate::common::{get, open, options, put, remove, shown, visited};
 
-/// Groups whose low 32 location bits are equal (a number and that number plus multiples of 2^32; a number and the name whose digest
-/// begins with it), and names that are prefixes of each other or look like other groups' keys.
+/// Groups whose low 32 location bits are equal (a number and that number plus multiples of 2^32; a number and
+/// the name whose digest begins with it), and names that are prefixes of each other or look like other
+/// groups' keys.
 fn groups() -> Vec<Group> {
     let mut groups = vec![Group::None];
     let names = ["a", "aa", "a:a", "n1", "ga", "g=a", "1", "a b", "é", "A"];

@@ -1,4 +1,5 @@
-//! Replicas: two stores that hold the same buckets agree when they hold the same, and each gives up what it should not have.
+//! Replicas: two stores with equal contents of the same buckets agree, and each deletes the buckets that it
+//! should not have.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,8 @@ fn bucket_of(id_text: &str) -> BucketId {
     BucketId::new(BUCKETS, id(id_text).location().bits())
 }
 
-/// Some documents of all types and groups, a third of them written twice, some removed. The later versions are in the second list.
+/// Some documents of all types and groups, a third of them written twice, some removed. The later versions
+/// are in the second list.
 fn versions() -> (Vec<Version>, Vec<Version>) {
     let mut first = Vec::new();
     let mut second = Vec::new();
@@ -39,7 +41,7 @@ fn versions() -> (Vec<Version>, Vec<Version>) {
     (first, second)
 }
 
-/// All versions of a bucket, in pages of so many.
+/// All versions of a bucket, in pages of `wanted`.
 fn listed(store: &Store, bucket: BucketId, wanted: usize) -> Vec<VersionKey> {
     let mut all: Vec<VersionKey> = Vec::new();
     let mut after = None;
@@ -63,7 +65,7 @@ fn replicas_agree_whatever_their_files() {
     let (first, second) = versions();
     apply(&a, first.clone());
     apply(&a, second.clone());
-    // The other way round, in pieces, sealed and merged in between.
+    // In reverse order, in pieces, sealed and merged in between.
     for (number, piece) in second.chunks(17).chain(first.chunks(31)).enumerate() {
         apply(&b, piece.to_vec());
         if number % 2 == 0 {
@@ -84,7 +86,7 @@ fn replicas_agree_whatever_their_files() {
     }
     let total: usize = buckets().into_iter().map(|bucket| listed(&a, bucket, 50).len()).sum();
     assert_eq!(total, 240);
-    // A single version more tells them apart, in its bucket alone.
+    // A single additional version makes them differ, in its bucket alone.
     let more = "id:n:mail:g=ann:more";
     apply(&a, vec![version(more, NOW - 10, false).0]);
     for bucket in buckets() {

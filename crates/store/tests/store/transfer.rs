@@ -1,4 +1,4 @@
-//! Buckets move as files: what is exported and imported is what was there, and only that of the buckets that were asked for.
+//! Buckets move as files: an import yields the exported contents, and only those of the requested buckets.
 
 use std::io;
 
@@ -75,7 +75,7 @@ fn versions(store: &Store, buckets: &[BucketId]) -> Vec<(String, Option<i64>, Ti
 
 #[test]
 fn buckets_move_alone_and_together_between_stores_that_split_differently() {
-    // How the source and the target are split, and which buckets move at a time.
+    // Splits of the source and the target, and the buckets that move at a time.
     let cases: [(u8, u8, &[&[usize]]); 4] = [
         (0, 0, &[&[0, 1, 2, 3, 4, 5, 6, 7]]),
         (6, 0, &[&[2], &[5, 3], &[0, 1, 4, 6, 7]]),
@@ -109,7 +109,7 @@ fn buckets_move_alone_and_together_between_stores_that_split_differently() {
                 assert!(first == bytes(parcel), "the same bytes each time");
                 import(&target, parcel, &first).expect("imported");
             }
-            // What the source does meanwhile takes nothing from a parcel.
+            // Later changes of the source take nothing from a parcel.
             there.extend(&moving);
             assert_eq!(
                 versions(&target, &buckets()),
@@ -186,7 +186,7 @@ fn a_parcel_outlives_its_files() {
         import(&target, parcel, &bytes(parcel)).expect("imported");
     }
     assert_eq!(versions(&target, &buckets()), before);
-    // And back again, as old as it is.
+    // And back again, with the same timestamps.
     for parcel in &target.export(&buckets()).expect("exported") {
         import(&source, parcel, &bytes(parcel)).expect("imported");
     }
@@ -200,12 +200,12 @@ fn what_was_written_or_dropped_meanwhile_counts() {
     fill(&source, 0, 600);
     source.seal().expect("sealed");
     let group = |name: &str| DropScope::Group { document_type: None, group: Group::Name(name.to_owned()) };
-    // The source has dropped a group, and the file still has it: what travels has not.
+    // The source has dropped a group that the file still has: the transferred file does not have it.
     source
         .apply_drop(BucketId::ROOT, &Drop { scope: group("user5"), timestamp: Timestamp(NOW) })
         .expect("dropped");
     let parcels = source.export(&buckets()).expect("exported");
-    // The target has newer versions than those that come, and has dropped another group.
+    // The target has newer versions than those that arrive, and has dropped another group.
     let (newer, gone) = ("id:n:mail:g=user1:1", "id:n:mail:g=user2:2");
     apply(&target, vec![version(newer, NOW, true).0, version(gone, NOW, false).0]);
     target.seal().expect("sealed");

@@ -9,10 +9,10 @@ use rcgen::{
     date_time_ymd,
 };
 
-/// What is in a certificate.
+/// Contents of a certificate.
 pub struct Certificate<'a> {
     pub hosts: &'a [&'a str],
-    /// Whether its time is over.
+    /// True if it has expired.
     pub is_over: bool,
     pub is_for_servers_alone: bool,
 }
@@ -23,7 +23,7 @@ impl Default for Certificate<'_> {
     }
 }
 
-/// Signs certificates, and keeps them in a directory of its own.
+/// An authority that signs certificates, and stores them in a directory of its own.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     directory: tempfile::TempDir,
@@ -42,12 +42,12 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), directory, signed: Cell::new(0) }
     }
 
-    /// Its own certificate.
+    /// File of its own certificate.
     pub fn file(&self) -> PathBuf {
         self.directory.path().join("authority.pem")
     }
 
-    /// A certificate with its key, and this authority beside them, each in a file of its own.
+    /// Signs a certificate; returns it with its key and this authority, each in a file of its own.
     pub fn sign(&self, wanted: &Certificate<'_>) -> TrustFiles {
         let hosts: Vec<String> = wanted.hosts.iter().map(|&host| host.to_owned()).collect();
         let mut params = CertificateParams::new(hosts).expect("they are names and addresses");

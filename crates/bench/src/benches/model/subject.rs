@@ -12,7 +12,7 @@ use millrace_model::{
 use crate::Error;
 use crate::measure::time;
 
-/// Who decides on how many threads a text runs.
+/// Policy for the number of threads of a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Setting {
     AllCores,
@@ -20,7 +20,7 @@ pub(super) enum Setting {
     Scheduler,
 }
 
-/// The settings in the order of their numbers, and what they are called.
+/// Settings in the order of their numbers, with their names.
 pub(super) const SETTINGS: [(Setting, &str); 3] = [
     (Setting::AllCores, "all cores per request"),
     (Setting::OneThread, "one thread per request"),
@@ -30,12 +30,12 @@ pub(super) const SETTINGS: [(Setting, &str); 3] = [
 pub(super) struct Subject {
     pub name: &'static str,
     pub cores: usize,
-    /// The most tokens of a batch.
+    /// Maximum number of tokens of a batch.
     pub batch_tokens: usize,
     all_cores: Encoder,
     one_thread: Encoder,
     lane: Lane,
-    /// The lane's.
+    /// Scheduler of the lane.
     _scheduler: Scheduler,
 }
 
@@ -81,7 +81,7 @@ impl Subject {
         direct(&self.one_thread, texts);
     }
 
-    /// The time of one text on one thread, roughly.
+    /// Approximate time of one text on one thread.
     pub fn time_of(&self, length: usize) -> Duration {
         let text = text(length);
         let once = || time(|| direct(&self.one_thread, &[&text]));

@@ -1,4 +1,4 @@
-//! Clients that ask in turns.
+//! Clients that send requests in turns.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 use super::subject::{SETTINGS, Subject, text};
 use crate::measure::{Samples, process_time};
 
-/// Turns of a setting, where rounds are short.
+/// Maximum number of turns of a setting, if rounds are short.
 const TURNS_MAX: u32 = 5;
-/// A turn has so many rounds, or is the only one.
+/// Number of rounds in a turn, unless it is the only one.
 const ROUNDS: u32 = 4;
-/// Answers that a setting has at the least: a 95th percentile of fewer is nothing but the slowest.
+/// Minimum number of answers of a setting: with fewer, a 95th percentile is merely the slowest.
 const LEAST: usize = 20;
-/// The longest sleep while watching.
+/// Maximum sleep while watching.
 const NAP: Duration = Duration::from_millis(1);
 
-/// What clients saw.
+/// Observations of clients.
 #[derive(Default)]
 pub(super) struct Seen {
     pub latency: Samples,
-    /// How long they were watched.
+    /// Duration of the observation.
     time: Duration,
-    /// What processors worked meanwhile.
+    /// Processor time used meanwhile.
     processors: Duration,
 }
 
 impl Seen {
-    /// Answers a second.
+    /// Answers per second.
     pub fn rate(&self) -> f64 {
         self.latency.len() as f64 / self.time.as_secs_f64()
     }
@@ -47,18 +47,20 @@ impl Seen {
     }
 }
 
-/// How long all settings take together where a client waits `round` for its answer: a round to warm up and half a one to end, in each turn.
+/// Total time of all settings if a client waits `round` for its answer: each turn has a round to warm up, and
+/// half of one to end.
 pub(super) fn expected(time: Duration, round: Duration) -> Duration {
     (time.max(round) + round * 3 / 2 * turns(time, round)) * SETTINGS.len() as u32
 }
 
-/// Short turns are alike for all settings, and each costs a round to warm up.
+/// Number of turns. Short turns are equal for all settings, and each costs a round to warm up.
 fn turns(time: Duration, round: Duration) -> u32 {
     let fitting = time.as_secs_f64() / (round.as_secs_f64() * f64::from(ROUNDS)).max(1e-9);
     (fitting as u32).clamp(1, TURNS_MAX)
 }
 
-/// The settings in turns; another begins each time. A client is expected to wait `round` for its answer. None where that was not over at `end`.
+/// Runs the settings in turns; another begins each time. A client is expected to wait `round` for its answer.
+/// `None` if it was not over at `end`.
 pub(super) fn in_turns(
     (time, end): (Duration, Instant),
     round: Duration,
@@ -79,7 +81,8 @@ pub(super) fn in_turns(
     Some(seen)
 }
 
-/// Texts a second in batches as large as the scheduler's may be, a core for each batch. None where that was not over at `end`.
+/// Texts per second in batches as large as the scheduler's may be, a core for each batch. `None` if it was
+/// not over at `end`.
 pub(super) fn by_hand((time, end): (Duration, Instant), subject: &Subject, length: usize) -> Option<f64> {
     let text = text(length);
     let count = (subject.batch_tokens / length).max(1);
@@ -88,8 +91,9 @@ pub(super) fn by_hand((time, end): (Duration, Instant), subject: &Subject, lengt
     Some(seen.rate() * count as f64)
 }
 
-/// Clients that ask again as soon as they have an answer. They are watched from when each had its first one, for so long, and until each
-/// had another and there are `least` in all. None where that was not so at `end`.
+/// Runs clients that send the next request as soon as they have an answer. They are observed from the time
+/// when each had its first one, for the given time, and until each had another and there are `least` in all.
+/// `None` if that was not so at `end`.
 fn turn(
     (time, end): (Duration, Instant),
     least: usize,
@@ -114,7 +118,7 @@ fn turn(
     let (mut seen, mut is_complete) = (Seen::default(), true);
     std::thread::scope(|scope| {
         let threads: Vec<_> = answered.iter().map(|answered| scope.spawn(|| client(answered))).collect();
-        // One whose request fails ends, and nobody waits for it.
+        // A client whose request fails ends, and is not waited for.
         let mut wait_until = |enough: &dyn Fn() -> bool| {
             while !enough() && !threads.iter().any(|one| one.is_finished()) {
                 if Instant::now() >= end {

@@ -1,4 +1,4 @@
-//! Answers that are sent while the visit goes on.
+//! Streaming of visit results.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use super::{PAGE, head, tail};
 use crate::Error;
 use crate::metrics::Metric;
 
-/// An answer that is sent while the visit goes on.
+/// Response that is sent while the visit runs.
 pub(super) fn answer(path: &str, pages: Pages, deadline: Instant) -> Response {
     let (sender, body) = Channel::<Bytes, std::convert::Infallible>::new(2);
     let content_type = match pages.form() {
@@ -28,7 +28,7 @@ pub(super) fn answer(path: &str, pages: Pages, deadline: Instant) -> Response {
     response
 }
 
-/// A visit whose answer is being sent.
+/// A visit whose response is being sent.
 struct Streaming {
     pages: Pages,
     deadline: Instant,
@@ -37,7 +37,7 @@ struct Streaming {
 }
 
 impl Streaming {
-    /// Sends page after page, no faster than the client takes them. Ends when the client leaves.
+    /// Sends page after page, no faster than the client reads them. Ends when the client leaves.
     async fn run(mut self) {
         let mut continuation = self.pages.start();
         let mut count = 0;
@@ -68,7 +68,7 @@ impl Streaming {
         self.end(pending, count, continuation, failure).await;
     }
 
-    /// Sends what comes after the documents.
+    /// Sends the part after the documents.
     async fn end(
         mut self,
         mut pending: Vec<u8>,
@@ -102,7 +102,7 @@ impl Streaming {
         self.send(&mut pending).await;
     }
 
-    /// Sends `bytes`, which are empty then. False when the client has left.
+    /// Sends `bytes`, and empties them. Returns false if the client has left.
     async fn send(&mut self, bytes: &mut Vec<u8>) -> bool {
         let bytes = std::mem::take(bytes);
         bytes.is_empty() || self.sender.send_data(Bytes::from(bytes)).await.is_ok()

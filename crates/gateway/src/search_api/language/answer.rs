@@ -1,4 +1,5 @@
-//! A language model's answer, as it is sent: as events while it is made, or as a result when it is complete.
+//! Delivery of a language model's answer: as events while it is generated, or as a result when it is
+//! complete.
 
 use std::convert::Infallible;
 
@@ -15,24 +16,24 @@ use super::Format;
 use crate::error::remote_kind;
 use crate::{Error, http};
 
-/// An answer that is being made.
+/// An answer that is being generated.
 pub(super) struct Answer {
     pub(super) pieces: Pieces,
-    /// The id of the model.
+    /// Id of the model.
     pub(super) source: String,
-    /// What it was asked, where that is to be shown.
+    /// Prompt, if it is to be shown.
     pub(super) prompt: Option<String>,
-    /// Whether it comes in pieces.
+    /// True if it comes in pieces.
     pub(super) streams: bool,
 }
 
 impl Answer {
-    /// What a piece is called.
+    /// Event name of a piece.
     fn kind(&self) -> &'static str {
         if self.streams { "token" } else { "completion" }
     }
 
-    /// As server-sent events, no faster than they are taken.
+    /// Sends it as server-sent events, no faster than they are read.
     pub(super) fn events(self) -> Response {
         let (sender, body) = Channel::<Bytes, Infallible>::new(2);
         tokio::spawn(self.send(sender));
@@ -45,7 +46,7 @@ impl Answer {
         response
     }
 
-    /// Sends what comes, until nothing more does or the client has left.
+    /// Sends the pieces, until the last one or until the client has left.
     async fn send(mut self, mut sender: Sender<Bytes, Infallible>) {
         let kind = self.kind();
         if let Some(prompt) = self.prompt.take()
@@ -64,10 +65,10 @@ impl Answer {
         }
     }
 
-    /// As a result, when it is complete.
+    /// Returns it as a result, when it is complete.
     ///
     /// # Errors
-    /// There is nothing of it.
+    /// There is no answer.
     pub(super) async fn json(mut self) -> Result<Response, Error> {
         let kind = self.kind();
         let mut events: Vec<(&str, String)> = Vec::new();
@@ -97,12 +98,12 @@ impl Answer {
     }
 }
 
-/// One event.
+/// Formats one event.
 pub(in crate::search_api) fn event(name: &str, data: &Value) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
 
-/// An error as events tell it: with the service's own status, where it gave one.
+/// Error for an event: with the service's own status, if it gave one.
 fn told(source: &str, error: &Remote) -> Value {
     let status = error.status().unwrap_or_else(|| remote_kind(error).status().as_u16());
     json!({ "source": source, "error": status, "message": error.to_string() })

@@ -1,4 +1,4 @@
-//! What a language model is sent: pure functions.
+//! Prompts of a language model: pure functions.
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,12 @@ use millrace_document::{Value, json};
 use millrace_result::{FieldValue, Hit};
 use millrace_tensor::json::Format;
 
-/// What stands for the hits and for the query's text in a prompt.
+/// Placeholders of the hits and of the query's text in a prompt.
 const CONTEXT: &str = "{context}";
 const QUERY: &str = "@query";
 
-/// The hits as a model reads them: a line for each field, and an empty line between hits. Features of ranking are left out.
+/// Hits as text for a model: a line for each field, and an empty line between hits. Rank features are left
+/// out.
 pub(super) fn context(hits: &[Hit]) -> String {
     let mut text = String::new();
     for hit in hits {
@@ -20,21 +21,22 @@ pub(super) fn context(hits: &[Hit]) -> String {
         for (name, value) in &hit.fields {
             let shown = match value {
                 FieldValue::Value(Value::String(value)) => value.clone(),
-                // Everything that a document holds has a JSON form.
+                // Every document value has a JSON form.
                 FieldValue::Value(value) => {
                     serde_json::to_string(&json::value(value, Format::default())).unwrap_or_default()
                 }
                 FieldValue::Strings(strings) => strings.join(" "),
                 FieldValue::Features(_) => continue,
             };
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{name}: {shown}");
         }
     }
     text
 }
 
-/// The prompt with hits and query in their places; the hits come first in one that has no place for them. What is put in is not looked through for places.
+/// Fills in the placeholders of hits and query; the hits come first in a template without a placeholder for
+/// them. Inserted text is not searched for placeholders.
 pub(super) fn fill(template: &str, query: &str, context: Option<&str>) -> String {
     let mut filled = String::with_capacity(template.len() + context.map_or(0, str::len) + query.len());
     if let Some(context) = context

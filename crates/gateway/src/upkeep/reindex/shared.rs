@@ -1,15 +1,19 @@
 //! Reindexing in a cluster: each node does the buckets that it owns, as their owner.
 //!
-//! 1. The nodes agree by shared notes what is to be reindexed, and what of it is done ([`Shared`]).
-//! 2. A node goes through the documents of a bucket page by page, while it owns the bucket and has all of it. Each document that the statements change is written
-//!    as any other, if it is still the version that was read. What was read counts only if the node owned and had the bucket all the
-//!    while: else the page is done again, here or by the next owner.
-//! 3. When the cluster state changes, the node looks anew at what it owns; what others have done already is not done again.
-//! 4. What is done while nodes are away is done again when they are back, or removed: they may have had documents alone.
-//! 5. When everything that it owns by a state is done, and no node is away, it says so. When all nodes say so of the current state, all is done:
-//!    every bucket has an owner.
+//! 1. The nodes agree by shared notes on the documents to reindex, and on those already done ([`Shared`]).
+//! 2. A node processes the documents of a bucket page by page, while it owns the bucket and has all of it.
+//!    Each document that the statements change is written like any other, if it still has the version that
+//!    was read. A page counts only if the node owned and had the bucket all the while: otherwise it is done
+//!    again, here or by the next owner.
+//! 3. When the cluster state changes, the node determines again what it owns; work that others have done
+//!    already is not repeated.
+//! 4. Work done while nodes are absent is repeated when they are back, or removed: they may have had the only
+//!    copy of some documents.
+//! 5. When everything that it owns by a state is done, and no node is absent, it reports so. When all nodes
+//!    report so for the current state, all is done: every bucket has an owner.
 //!
-//! Nothing is done while so many nodes are away that any documents may be on those alone, nor by a node that has not the newest application.
+//! Nothing is done while enough nodes are absent to have the only copies of some documents, nor by a node
+//! that does not have the newest application.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,31 +30,31 @@ use crate::reindexing::{self, Done, Mark, Shared, Task};
 use crate::upkeep::IDLE;
 use crate::{Error, Node};
 
-/// What stands is written down so often. What is done twice after a crash does no harm.
+/// Interval at which progress is stored. Repeating work after a crash is harmless.
 const SAVE: Duration = Duration::from_secs(5);
 
-/// The pause before another look at buckets that move, and after what others hinder.
+/// Pause before buckets that move are checked again, and after an obstacle at another node.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// What a node does for each document type, by content cluster and name.
+/// Passes of a node, by content cluster and document type.
 #[derive(Default)]
 pub(super) struct Passes(BTreeMap<(Arc<str>, Arc<str>), Pass>);
 
 /// A node's part in the reindexing of a document type.
 struct Pass {
     mark: Mark,
-    /// Whether the mark is not written down as it is.
+    /// True if the current mark is not stored.
     unsaved: bool,
     saved: Instant,
-    /// The cluster state by which the others are, and whether it has nodes that are away.
+    /// Cluster state on which the other fields are based, and the absence of nodes in it.
     survey: Option<(u64, Reach)>,
-    /// The buckets that this node owns and that nobody has done, the next one last.
+    /// Buckets that this node owns and that are not done, the next one last.
     left: Vec<BucketId>,
-    /// Where to go on in buckets of which some is done.
+    /// Positions at which to continue in partly done buckets.
     positions: BTreeMap<BucketId, String>,
 }
 
-/// One look at a task.
+/// One turn of a task.
 struct Turn<'a> {
     node: &'a Node,
     cluster: &'a dyn Cluster,
@@ -60,7 +64,7 @@ struct Turn<'a> {
 }
 
 impl Passes {
-    /// Does a little; answers how long to pause after it.
+    /// Does a small step; returns the pause after it.
     pub(super) fn step(&mut self, node: &Node, cluster: &dyn Cluster) -> Duration {
         match self.attempt(node, cluster) {
             Ok(pause) => pause,
@@ -73,10 +77,10 @@ impl Passes {
 
     fn attempt(&mut self, node: &Node, cluster: &dyn Cluster) -> Result<Duration, Error> {
         let Ok(deployment) = node.deployments().current() else { return Ok(IDLE) };
-        // Whoever was asked for the deployment may have stopped before it did this.
+        // The node that received the deployment may have stopped before it did this.
         reindexing::deployed(node, &deployment)?;
         let shared = Shared::read(cluster)?;
-        // Others have a newer application: its documents are not to be run through the statements of this one.
+        // Others have a newer application: its documents must not be processed by the statements of this one.
         if shared.generation() > deployment.generation {
             return Ok(IDLE);
         }
@@ -102,7 +106,7 @@ impl Passes {
 }
 
 impl Pass {
-    /// Goes on from what this node has written down before it was started anew.
+    /// Continues from the mark that this node stored before its restart.
     fn resumed(turn: &Turn<'_>) -> Result<Self, Error> {
         let me = turn.cluster.me().map_err(Error::Unsettled)?;
         let before = turn.shared.marks(turn.task).remove(&me);
@@ -116,7 +120,8 @@ impl Pass {
         })
     }
 
-    /// The next page. How long to pause after it; `None` where there is nothing to do here now, and another type can be looked at.
+    /// Processes the next page. Returns the pause after it; `None` if there is nothing to do here now, and
+    /// another type can be tried.
     fn step(&mut self, turn: &Turn<'_>) -> Result<Option<Duration>, Error> {
         if self.mark.waits() {
             return Ok(None);
@@ -149,7 +154,7 @@ impl Pass {
         }
         let began = Instant::now();
         let Some(content) = is_ready(turn.cluster, bucket, version)? else {
-            // It is on its way here: others may be ready.
+            // The bucket is on its way here: others may be ready.
             self.left.rotate_right(1);
             return Ok(Some(AGAIN));
         };
@@ -188,7 +193,8 @@ impl Pass {
         self.unsaved = true;
     }
 
-    /// Looks at what this node owns, if that may have changed. Answers by which cluster state.
+    /// Determines what this node owns, if that may have changed. Returns the version and the reach of the
+    /// cluster state.
     fn survey(&mut self, turn: &Turn<'_>) -> Result<(u64, Reach), Error> {
         let version = turn.cluster.owners(None).map_err(Error::Unsettled)?.version;
         if let Some(survey) = self.survey.filter(|(of, _)| *of == version) {
@@ -205,7 +211,7 @@ impl Pass {
         }
         let mut done = Done::default();
         let marks = turn.shared.marks(turn.task);
-        // Where it was in a bucket while nodes were away says nothing of what they have.
+        // The position in a bucket while nodes were absent says nothing of their documents.
         if all && self.survey.is_none_or(|(_, before)| before != Reach::All) {
             self.positions.clear();
         }
@@ -218,7 +224,8 @@ impl Pass {
         }
         self.left = own.into_iter().filter(|bucket| !done.has(*bucket)).collect();
         self.left.sort_by_key(|bucket| std::cmp::Reverse(bucket.reversed_range()));
-        // The owner before may have gone by a newer record: it is known to be the newest here before anything of that owner's is changed.
+        // The previous owner may have followed a newer record: this one must be known to be the newest before
+        // anything of that owner's is changed.
         self.save(turn)?;
         if self.unsaved {
             return Err(Error::Unsettled("what is to be reindexed has changed".to_owned()));
@@ -233,7 +240,7 @@ impl Pass {
         Ok((version, reach))
     }
 
-    /// Everything here is done: says so, and looks whether it is everywhere.
+    /// Everything here is done: reports so, and checks if it is everywhere.
     fn rest(&mut self, turn: &Turn<'_>, (version, reach): (u64, Reach)) -> Result<Option<Duration>, Error> {
         if reach == Reach::All && self.mark.clean != Some(version) {
             self.mark.clean_by(version);
@@ -252,7 +259,7 @@ impl Pass {
         Ok(None)
     }
 
-    /// Writes the mark down. Where the record is another one by now, that is looked at first.
+    /// Stores the mark. If the record has changed, the new one is read first.
     fn save(&mut self, turn: &Turn<'_>) -> Result<(), Error> {
         let me = turn.cluster.me().map_err(Error::Unsettled)?;
         self.unsaved = !turn.shared.save(turn.cluster, turn.task, me, &self.mark)?;
@@ -261,16 +268,16 @@ impl Pass {
     }
 }
 
-/// What there is of a bucket.
+/// Contents of a bucket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// No node has anything.
+    /// No node has any documents.
     Nothing,
     /// This node has all of it.
     All,
 }
 
-/// What there is of a bucket that this node owns; `None`: it has not all of it yet.
+/// Contents of a bucket that this node owns; `None`: it does not have all of it yet.
 fn is_ready(cluster: &dyn Cluster, bucket: BucketId, version: u64) -> Result<Option<Content>, Error> {
     let me = cluster.me().map_err(Error::Unsettled)?;
     let (now, readers) = cluster.readers(Some(&[bucket]), me).map_err(Error::Unsettled)?;
@@ -284,7 +291,7 @@ fn is_ready(cluster: &dyn Cluster, bucket: BucketId, version: u64) -> Result<Opt
     })
 }
 
-/// Whether the same may go well in a moment.
+/// True if a retry may succeed in a moment.
 fn passes(error: &Error) -> bool {
     matches!(error, Error::Unsettled(_) | Error::Unknown(_)) || error.kind() == Kind::Overloaded
 }

@@ -1,4 +1,4 @@
-//! What one store gives.
+//! Export of buckets from a store.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,14 +16,16 @@ use crate::upkeep::merging::{Policy, last_mark};
 use crate::upkeep::pace::{of_merging, of_sealing};
 use crate::{Error, Store};
 
-/// What is merged is gathered until a parcel has so many bytes.
+/// Size in bytes up to which merged contents are collected into one parcel.
 const PARCEL_BYTES: u64 = 64 << 20;
-/// A file is sent as it is when the buckets have so many hundredths of it: sending some bytes too many costs less than choosing.
+/// Minimum percentage of a file that the buckets must have for it to be sent as it is: sending some bytes too
+/// many costs less than selecting.
 const OWN_PERCENT: u64 = 80;
-/// Of a file with less for the buckets no cut is made: to sync and name one more file takes as long as merging so much.
+/// Minimum bytes of the buckets in a file for a cut: to sync and name one more file takes as long as merging
+/// this much.
 const CUT_BYTES: u64 = 512 << 10;
 
-/// A part of what a store has of some buckets: becomes one segment of another store.
+/// A part of a store's contents of some buckets: becomes one segment of another store.
 pub struct Parcel {
     shared: Arc<Shared>,
     shares: Vec<Share>,
@@ -36,25 +38,27 @@ enum Content {
 }
 
 impl Store {
-    /// What there is of these buckets now, in parcels. Holds the files open as long as the parcels live.
+    /// Exports the current contents of these buckets as parcels. Holds the files open as long as the parcels
+    /// live.
     ///
     /// # Errors
     /// The tail cannot be sealed; a segment cannot be opened, or its directory is damaged.
     pub fn export(&self, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error> {
         let shared = self.shared();
         shared.check_open()?;
-        // Writes go before: sealed at once, the tail would keep a core from them for tenths of a second.
+        // Writes have precedence: sealed at once, the tail would keep a core from them for tenths of a
+        // second.
         pace::during(of_sealing(shared), || seal_buckets(shared, self.sealer(), buckets))?;
         plan(shared, buckets)
     }
 }
 
-/// What the wanted buckets have of a segment.
+/// Share of the wanted buckets in a segment.
 struct Wanted {
     segment: Arc<Segment>,
-    /// All drops that reach the buckets are applied in it.
+    /// True if all drops that affect the buckets are applied in it.
     clean: bool,
-    /// How much each bucket has, about, and which locations.
+    /// Approximate amount of each bucket, with its range of locations.
     pieces: Vec<(Share, (u64, u64))>,
 }
 
@@ -67,7 +71,7 @@ fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error
     let marks = state.marks.list();
     for bucket in &in_order {
         for part in parts(&state, *bucket) {
-            // What was dropped is still in the file: another store would not know.
+            // Dropped documents are still in the file: another store would not know of the drop.
             let dropped = last_mark(&marks, &part);
             for segment in &part.segments {
                 let opened = segment.opened.as_ref().map_err(Clone::clone)?;
@@ -99,7 +103,7 @@ fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error
 }
 
 impl Wanted {
-    /// A parcel of columns as they are; `None` where it turns out that the buckets have nothing of the segment.
+    /// A parcel of columns as they are; `None` if the buckets turn out to have nothing of the segment.
     fn cut(&self, shared: &Arc<Shared>, number: u64) -> Result<Option<Parcel>, Error> {
         let locations: Vec<(u64, u64)> = self.pieces.iter().map(|(_, locations)| *locations).collect();
         let own: u64 = self.pieces.iter().map(|(share, _)| share.bytes).sum();
@@ -120,7 +124,7 @@ impl Wanted {
     }
 }
 
-/// Parcels that are merged, of as many buckets each as make one.
+/// Merged parcels, each of as many buckets as fill one.
 fn gathered(shared: &Arc<Shared>, buckets: &[BucketId], merged: &[Wanted]) -> Vec<Parcel> {
     let mut bytes_of: HashMap<BucketId, u64> = HashMap::new();
     for (share, _) in merged.iter().flat_map(|wanted| &wanted.pieces) {
@@ -154,7 +158,7 @@ fn gathered(shared: &Arc<Shared>, buckets: &[BucketId], merged: &[Wanted]) -> Ve
     groups.into_iter().map(parcel).collect()
 }
 
-/// One share for each bucket.
+/// Combines shares into one for each bucket.
 fn joined(shares: impl Iterator<Item = Share>) -> Vec<Share> {
     let mut in_order: Vec<Share> = shares.collect();
     in_order.sort_by_key(|share| share.bucket.reversed_range());
@@ -172,12 +176,12 @@ fn joined(shares: impl Iterator<Item = Share>) -> Vec<Share> {
 }
 
 impl Parcel {
-    /// What it has of which buckets.
+    /// Its shares of buckets.
     pub fn shares(&self) -> &[Share] {
         &self.shares
     }
 
-    /// How many bytes [`Parcel::write_to`] writes from the beginning, where that is known before.
+    /// Number of bytes that [`Parcel::write_to`] writes in total, if it is known in advance.
     pub fn file_bytes(&self) -> Option<u64> {
         match &self.content {
             Content::Cut { cut, .. } => Some(cut.bytes()),
@@ -185,7 +189,8 @@ impl Parcel {
         }
     }
 
-    /// How long the parts of its file are, one after another, for [`Store::import`]; empty where that is not known before.
+    /// Lengths of the consecutive parts of its file, for [`Store::import`]; empty if they are not known in
+    /// advance.
     pub fn outline(&self) -> Vec<u32> {
         match &self.content {
             Content::Cut { cut, .. } => cut.outline(),
@@ -193,8 +198,8 @@ impl Parcel {
         }
     }
 
-    /// Equal for parcels of this store with the same bytes, after a restart too: what has come of one is the beginning of the other. `None`:
-    /// such a parcel cannot be told.
+    /// Equal for parcels of this store with the same bytes, after a restart too: bytes received of one are
+    /// the beginning of the other. `None` if such a parcel cannot be identified.
     pub fn identity(&self) -> Option<u64> {
         let Content::Cut { cut, number } = &self.content else { return None };
         let mut hash = Xxh3Default::new();
@@ -208,8 +213,8 @@ impl Parcel {
         Some(hash.digest())
     }
 
-    /// Writes the parcel from a byte on: of a cut each time the same bytes; of what is merged only while nothing is dropped or
-    /// deployed, and what does not fit is found out where it arrives. It is not synced.
+    /// Writes the parcel from a byte offset on. A cut always yields the same bytes; merged contents only
+    /// while nothing is dropped or deployed, and a mismatch is detected on arrival. The output is not synced.
     ///
     /// # Errors
     /// A segment cannot be read or is damaged; `out` cannot be written.
@@ -219,7 +224,7 @@ impl Parcel {
             Content::Merged(inputs) => {
                 let (state, _) = self.shared.settled_state();
                 let layout = self.shared.layout().0;
-                // Removals are as good as documents: the other store may have what they remove.
+                // Removals are kept like documents: the other store may have the documents that they remove.
                 let policy = Policy { shared: &self.shared, state: &state, layout, forget: 0 };
                 let mut writer = Writer::stream(Box::new(Sent { out, skip: from }))?;
                 let merge = || millrace_segment::merge(inputs, &mut writer, &policy);
@@ -233,10 +238,10 @@ impl Parcel {
     }
 }
 
-/// What is sent is synced where it arrives.
+/// Output of a parcel; the receiver syncs it.
 struct Sent<'a> {
     out: &'a mut dyn AppendFile,
-    /// So many bytes are there already.
+    /// Number of bytes that the receiver has already.
     skip: u64,
 }
 

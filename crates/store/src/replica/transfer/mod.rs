@@ -1,13 +1,14 @@
-//! Buckets as files, from one store to another.
+//! Transfer of buckets as files, from one store to another.
 //!
-//! 1. [`Store::export`] seals what the tail has of the buckets, and takes the segments that they have then: open files, which can be read
-//!    even when they lose their names. They become [`Parcel`]s: a file that is mostly the buckets' own as it is, of others a cut with the
-//!    columns of the buckets as they are, and what would be a very small file merged into one with others, on the way.
-//! 2. [`Store::import`] begins a file for a parcel, [`Import`] takes its bytes and counts them into checksums, and [`Import::arrive`] makes
-//!    it durable and compares. [`Arrived::install`] lets the buckets have it: with one manifest, so that it is there as a whole or
-//!    not at all.
+//! 1. [`Store::export`] seals the buckets' rows of the tail, and takes the segments that they have then: open
+//!    files, which can be read even after they lose their names. They become [`Parcel`]s: a file that is
+//!    mostly the buckets' own as it is, of others a cut with the columns of the buckets as they are, and very
+//!    small contributions merged into one parcel with others on the way.
+//! 2. [`Store::import`] begins a file for a parcel, [`Import`] takes its bytes and adds them to checksums,
+//!    and [`Import::arrive`] makes it durable and compares. [`Arrived::install`] adds it to the buckets: with
+//!    one manifest, so that it is there as a whole or not at all.
 //!
-//! What is written meanwhile does not matter: of two versions of a document the newer counts, whichever came first.
+//! Concurrent writes do not matter: of two versions of a document the newer counts, whichever arrived first.
 
 mod export;
 mod import;
@@ -17,13 +18,13 @@ use millrace_bucket::BucketId;
 pub use export::Parcel;
 pub use import::{Arrived, Import};
 
-/// What a parcel has of a bucket.
+/// Share of a bucket in a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// The bucket.
     pub bucket: BucketId,
-    /// Bytes, about.
+    /// Approximate number of bytes.
     pub bytes: u64,
-    /// Versions of documents, about.
+    /// Approximate number of document versions.
     pub documents: u64,
 }
