@@ -7,6 +7,7 @@
 //! This crate is independent of the storage of documents and of the schema's use of fields.
 
 mod document;
+mod encoded;
 mod error;
 mod field_set;
 mod id;
@@ -23,6 +24,7 @@ mod visible;
 pub mod wire;
 
 pub use document::{Document, Timestamp};
+pub use encoded::{EncodedArray, EncodedMap, EncodedStruct, EncodedTensor, EncodedWeightedSet, ValueRef};
 pub use error::Error;
 pub use field_set::FieldSet;
 pub use id::{DocumentId, Group, Location};

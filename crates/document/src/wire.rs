@@ -10,23 +10,23 @@ use millrace_tensor::{Cells, Tensor, TensorType};
 
 use crate::{Document, DocumentId, Error, Value};
 
-const BOOL: u8 = 1;
-const BYTE: u8 = 2;
-const INT: u8 = 3;
-const LONG: u8 = 4;
-const FLOAT: u8 = 5;
-const DOUBLE: u8 = 6;
-const STRING: u8 = 7;
-const RAW: u8 = 8;
-const POSITION: u8 = 9;
-const TENSOR: u8 = 10;
-const ARRAY: u8 = 11;
-const WEIGHTED_SET: u8 = 12;
-const MAP: u8 = 13;
-const STRUCT: u8 = 14;
+pub(crate) const BOOL: u8 = 1;
+pub(crate) const BYTE: u8 = 2;
+pub(crate) const INT: u8 = 3;
+pub(crate) const LONG: u8 = 4;
+pub(crate) const FLOAT: u8 = 5;
+pub(crate) const DOUBLE: u8 = 6;
+pub(crate) const STRING: u8 = 7;
+pub(crate) const RAW: u8 = 8;
+pub(crate) const POSITION: u8 = 9;
+pub(crate) const TENSOR: u8 = 10;
+pub(crate) const ARRAY: u8 = 11;
+pub(crate) const WEIGHTED_SET: u8 = 12;
+pub(crate) const MAP: u8 = 13;
+pub(crate) const STRUCT: u8 = 14;
 
 /// Maximum nesting of values; deeper ones are rejected.
-const DEPTH: usize = 64;
+pub(crate) const DEPTH: usize = 64;
 
 /// Encodes a value.
 pub fn encode_value(value: &Value) -> Vec<u8> {
@@ -166,18 +166,29 @@ fn write_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-struct Reader<'a> {
+/// Takes values off the front of their wire form.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Reader { bytes }
+    }
+
+    /// Number of bytes that are left.
+    pub(crate) fn left(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
         let (taken, rest) = self.bytes.split_at_checked(count).ok_or(Error::Row("it ends too early"))?;
         self.bytes = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let (taken, rest) = self.bytes.split_first_chunk().ok_or(Error::Row("it ends too early"))?;
         self.bytes = rest;
         Ok(*taken)
@@ -197,7 +208,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a count of items that take at least one byte each. A wrong count therefore cannot request more
     /// memory than there are bytes.
-    fn count(&mut self) -> Result<usize, Error> {
+    pub(crate) fn count(&mut self) -> Result<usize, Error> {
         let count = self.number()?;
         if count > self.bytes.len() {
             Err(Error::Row("a count is larger than what follows"))
@@ -206,12 +217,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn sized(&mut self) -> Result<&'a [u8], Error> {
+    pub(crate) fn sized(&mut self) -> Result<&'a [u8], Error> {
         let count = self.number()?;
         self.take(count)
     }
 
-    fn text(&mut self) -> Result<&'a str, Error> {
+    pub(crate) fn text(&mut self) -> Result<&'a str, Error> {
         std::str::from_utf8(self.sized()?).map_err(|_| Error::Row("text is not UTF-8"))
     }
 

@@ -136,7 +136,7 @@ impl ReadyLeaf {
             }
             (Kind::Nearest(nearest, _), column) => {
                 let documents = within.rows();
-                let distances = nearest.distances(column, &self.field.data_type, &documents);
+                let distances = nearest.distances(column, &self.field.data_type, &documents, self.paths);
                 Found::Distances(Distances { documents, distances })
             }
             (Kind::NumberWords, column) => Found::Places(self.number_words(column, within)),

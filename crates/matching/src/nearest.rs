@@ -3,11 +3,11 @@
 use std::collections::BinaryHeap;
 
 use half::bf16;
-use millrace_column::{Cell, Column, Fixed};
-use millrace_document::{DataType, Value};
+use millrace_column::{Bytes, Cell, Column, Fixed, PathChoice};
+use millrace_document::{DataType, Value, ValueRef};
 use millrace_schema::DistanceMetric;
 use millrace_tensor::kernels::{self, Lane, Pairs};
-use millrace_tensor::{Cells, Tensor};
+use millrace_tensor::{CellType, Cells, Tensor, TensorType};
 
 use crate::geo;
 use crate::kernels::BrainQuery;
@@ -63,7 +63,13 @@ impl Nearest {
 
     /// Distances of the documents `rows` of a column, in that order; infinite without a vector, or for a
     /// vector of another size.
-    pub(crate) fn distances(&self, column: &Column, data_type: &DataType, rows: &[u16]) -> Vec<f64> {
+    pub(crate) fn distances(
+        &self,
+        column: &Column,
+        data_type: &DataType,
+        rows: &[u16],
+        paths: PathChoice,
+    ) -> Vec<f64> {
         let mut distances = vec![f64::INFINITY; rows.len()];
         match column {
             Column::Fixed(column) if column.width() == self.doubles.len() => {
@@ -73,6 +79,11 @@ impl Nearest {
                     if distance.is_nan() || !presence.get(usize::from(*row)) {
                         *distance = f64::INFINITY;
                     }
+                }
+            }
+            Column::Bytes(column) if paths.is_fast() => {
+                if let DataType::Tensor(tensor_type) = data_type {
+                    self.encoded(column, tensor_type, rows, &mut distances);
                 }
             }
             Column::Bytes(_) => {
@@ -94,13 +105,7 @@ impl Nearest {
             Cell::F32 => self.rows::<f32>(column.cells(), rows, distances),
             Cell::BF16 => self.rows::<bf16>(column.cells(), rows, distances),
             Cell::I8 => self.rows::<i8>(column.cells(), rows, distances),
-            Cell::F64 => {
-                let cells: &[f64] = column.cells();
-                for (distance, row) in distances.iter_mut().zip(rows) {
-                    let from = usize::from(*row) * column.width();
-                    *distance = self.doubles_distance(&cells[from..from + column.width()]);
-                }
-            }
+            Cell::F64 => f64::scan(self, column.cells(), rows, distances),
             Cell::Bool | Cell::I32 | Cell::I64 | Cell::U64 => {}
         }
     }
@@ -143,17 +148,79 @@ impl Nearest {
         }
     }
 
-    /// Distance of the nearest of a tensor's dense subspaces.
+    /// Distance of the nearest dense subspace of a tensor: the plain twin of [`Nearest::encoded`].
     fn best_subspace(&self, tensor: &Tensor) -> f64 {
         let cells: Vec<f64> = tensor.cells().iter().collect();
         let width = self.doubles.len();
         if width == 0 || tensor.tensor_type().dense_size() != width {
             return f64::INFINITY;
         }
-        cells
-            .chunks_exact(width)
-            .map(|subspace| self.doubles_distance(subspace))
-            .fold(f64::INFINITY, f64::min)
+        let distances = cells.chunks_exact(width).map(|subspace| self.doubles_distance(subspace));
+        distances.fold(f64::INFINITY, f64::min)
+    }
+
+    /// Distances of the nearest dense subspace of each document, for tensors with mapped dimensions.
+    fn encoded(&self, column: &Bytes, tensor_type: &TensorType, rows: &[u16], distances: &mut [f64]) {
+        if self.doubles.is_empty() || tensor_type.dense_size() != self.doubles.len() {
+            return;
+        }
+        match tensor_type.cell() {
+            CellType::Float => self.subspaces::<f32>(column, tensor_type, rows, distances),
+            CellType::BFloat16 => self.subspaces::<bf16>(column, tensor_type, rows, distances),
+            CellType::Int8 => self.subspaces::<i8>(column, tensor_type, rows, distances),
+            CellType::Double => self.subspaces::<f64>(column, tensor_type, rows, distances),
+        }
+    }
+
+    /// Gathers the subspaces of several documents into one aligned matrix, which the kernels scan like a column of single
+    /// vectors. Cells lie unaligned in the wire form, so they are copied; a block stays in the second-level cache.
+    fn subspaces<C: ScannedCell>(
+        &self,
+        column: &Bytes,
+        tensor_type: &TensorType,
+        rows: &[u16],
+        distances: &mut [f64],
+    ) {
+        let width = self.doubles.len();
+        let type_text = tensor_type.to_string();
+        let block_rows = (BLOCK_BYTES / (width * size_of::<C>())).clamp(1, BLOCK_ROWS_MAX);
+        let mut block = SubspaceBlock::default();
+        let mut matrix: Vec<C> = Vec::with_capacity(block_rows * width);
+        for (index, row) in rows.iter().enumerate() {
+            let Some(Ok(ValueRef::Tensor(tensor))) = column.get(usize::from(*row)).map(ValueRef::parse)
+            else {
+                continue;
+            };
+            // Values of another type were written under another schema.
+            let Some(cells) = tensor.cells().ok().filter(|_| tensor.type_text() == type_text) else {
+                continue;
+            };
+            for subspace in cells.chunks_exact(width * size_of::<C>()) {
+                let at = matrix.len();
+                matrix.resize(at + width, C::zeroed());
+                bytemuck::cast_slice_mut::<C, u8>(&mut matrix[at..]).copy_from_slice(subspace);
+                block.owners.push(index as u32);
+                if block.owners.len() == block_rows {
+                    self.scan_block(&mut block, &matrix, distances);
+                    matrix.clear();
+                }
+            }
+        }
+        self.scan_block(&mut block, &matrix, distances);
+    }
+
+    /// Lowers the distance of each document to that of its nearest subspace in the block, and empties the block.
+    fn scan_block<C: ScannedCell>(&self, block: &mut SubspaceBlock, matrix: &[C], distances: &mut [f64]) {
+        let count = block.owners.len();
+        block.rows.extend(block.rows.len() as u16..count.max(block.rows.len()) as u16);
+        block.distances.clear();
+        block.distances.resize(count, f64::INFINITY);
+        C::scan(self, matrix, &block.rows[..count], &mut block.distances);
+        for (owner, distance) in block.owners.drain(..).zip(&block.distances) {
+            let nearest = &mut distances[owner as usize];
+            // The minimum of a number and NaN is the number.
+            *nearest = nearest.min(*distance);
+        }
     }
 
     fn doubles_distance(&self, cells: &[f64]) -> f64 {
@@ -216,6 +283,55 @@ pub fn nearest_subspace<'t>(
         .filter(|(_, distance)| !distance.is_nan())
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
     Some((tensor.labels(at), distance))
+}
+
+/// Bytes of a block of subspaces: small enough for the second-level cache, large enough to amortize the calls.
+const BLOCK_BYTES: usize = 128 << 10;
+
+/// Maximum number of rows of a block: kernels number rows with 16 bits.
+const BLOCK_ROWS_MAX: usize = 1 << 15;
+
+/// Subspaces of several documents that are scanned together.
+#[derive(Default)]
+struct SubspaceBlock {
+    /// For each subspace, the index of its document among those that are measured.
+    owners: Vec<u32>,
+    /// Row numbers from 0 on, at least as many as there are owners during a scan.
+    rows: Vec<u16>,
+    distances: Vec<f64>,
+}
+
+/// Cell type of a matrix whose rows are measured.
+trait ScannedCell: bytemuck::Pod {
+    /// Writes the distance of each of `rows` of the matrix `cells` to `distances`.
+    fn scan(nearest: &Nearest, cells: &[Self], rows: &[u16], distances: &mut [f64]);
+}
+
+impl ScannedCell for f32 {
+    fn scan(nearest: &Nearest, cells: &[f32], rows: &[u16], distances: &mut [f64]) {
+        nearest.rows(cells, rows, distances);
+    }
+}
+
+impl ScannedCell for bf16 {
+    fn scan(nearest: &Nearest, cells: &[bf16], rows: &[u16], distances: &mut [f64]) {
+        nearest.rows(cells, rows, distances);
+    }
+}
+
+impl ScannedCell for i8 {
+    fn scan(nearest: &Nearest, cells: &[i8], rows: &[u16], distances: &mut [f64]) {
+        nearest.rows(cells, rows, distances);
+    }
+}
+
+impl ScannedCell for f64 {
+    fn scan(nearest: &Nearest, cells: &[f64], rows: &[u16], distances: &mut [f64]) {
+        let width = nearest.doubles.len();
+        for (distance, row) in distances.iter_mut().zip(rows) {
+            *distance = nearest.doubles_distance(&cells[usize::from(*row) * width..][..width]);
+        }
+    }
 }
 
 /// Cell type of vectors that kernels support.

@@ -1,10 +1,13 @@
 //! Evaluation of a plan's tree over one chunk.
 
+mod element_words;
 mod narrowing;
 
 use millrace_column::{Column, ColumnKey, PathChoice, View};
+use millrace_document::DataType;
 use millrace_plan::{LeafId, Node, Plan};
 
+use self::element_words::ElementWords;
 use self::narrowing::{Narrowing, narrowings};
 use crate::bits::Bits;
 use crate::leaf::{Found, Kind, ReadyLeaf};
@@ -364,6 +367,12 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         };
         let key = millrace_column::ColumnKey::value(name);
         let Some(column) = self.window.column(&key, self.chunk)? else { return Ok(Bits::NONE) };
+        if ready.paths.is_fast()
+            && matches!(data_type, DataType::Array(element) if **element == DataType::String)
+            && let Some(words) = ElementWords::new(ready, child)
+        {
+            return self.words_of_elements(&words, only, within);
+        }
         let path = path_of(field);
         let mut bits = Bits::NONE;
         for document in within.iter() {

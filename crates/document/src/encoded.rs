@@ -1,0 +1,391 @@
+//! Values read in place from their wire form.
+//!
+//! [`ValueRef`] borrows from the bytes of [`wire::encode_value`](crate::wire::encode_value): reading a value, or
+//! iterating over a collection, allocates nothing. Scans over columns of arrays, maps, structs and sparse tensors
+//! use it instead of [`wire::decode_value`](crate::wire::decode_value), which builds a [`Value`](crate::Value).
+//!
+//! Bytes come from columns and rows under checksums. Iteration over malformed bytes ends early; it never panics.
+
+use crate::Error;
+use crate::wire::{self, Reader};
+
+/// A value that borrows from its wire form or from a column.
+#[derive(Debug, Clone, Copy)]
+pub enum ValueRef<'a> {
+    /// `bool`
+    Bool(bool),
+    /// `byte`
+    Byte(i8),
+    /// `int`
+    Int(i32),
+    /// `long`
+    Long(i64),
+    /// `float`
+    Float(f32),
+    /// `double`
+    Double(f64),
+    /// `string`, and types that are text
+    String(&'a str),
+    /// `raw`
+    Raw(&'a [u8]),
+    /// `position`, in millionths of a degree
+    Position {
+        /// Degrees north, times a million.
+        latitude: i32,
+        /// Degrees east, times a million.
+        longitude: i32,
+    },
+    /// A tensor with its type and labels.
+    Tensor(EncodedTensor<'a>),
+    /// Cells of a dense tensor, little-endian; the schema has the type.
+    DenseCells(&'a [u8]),
+    /// `array<…>`
+    Array(EncodedArray<'a>),
+    /// `weightedset<…>`
+    WeightedSet(EncodedWeightedSet<'a>),
+    /// `map<…>`
+    Map(EncodedMap<'a>),
+    /// A struct.
+    Struct(EncodedStruct<'a>),
+}
+
+/// The elements of a collection, one after another.
+#[derive(Debug, Clone, Copy)]
+struct Elements<'a> {
+    count: usize,
+    reader: Reader<'a>,
+}
+
+/// An array in its wire form.
+#[derive(Debug, Clone, Copy)]
+pub struct EncodedArray<'a>(Elements<'a>);
+
+/// A weighted set in its wire form.
+#[derive(Debug, Clone, Copy)]
+pub struct EncodedWeightedSet<'a>(Elements<'a>);
+
+/// A map in its wire form.
+#[derive(Debug, Clone, Copy)]
+pub struct EncodedMap<'a>(Elements<'a>);
+
+/// A struct in its wire form.
+#[derive(Debug, Clone, Copy)]
+pub struct EncodedStruct<'a>(Elements<'a>);
+
+/// A tensor in its wire form.
+#[derive(Debug, Clone, Copy)]
+pub struct EncodedTensor<'a> {
+    tensor_type: &'a str,
+    subspaces: usize,
+    /// Labels of all subspaces, then the cells.
+    content: Reader<'a>,
+}
+
+impl<'a> ValueRef<'a> {
+    /// Reads the value that `bytes` begin with. Elements of collections are read when they are iterated over.
+    ///
+    /// # Errors
+    /// [`Error::Row`] if the bytes do not begin with a value.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
+        Reader::new(bytes).value_ref(0, false)
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// The next value. With `advance`, the reader stands behind it afterwards; without, it may stand at the elements of a
+    /// collection, which saves a pass over them.
+    fn value_ref(&mut self, depth: usize, advance: bool) -> Result<ValueRef<'a>, Error> {
+        if depth > wire::DEPTH {
+            return Err(Error::Row("values lie too deep"));
+        }
+        let [tag] = self.array()?;
+        Ok(match tag {
+            wire::BOOL => ValueRef::Bool(self.array::<1>()? != [0]),
+            wire::BYTE => ValueRef::Byte(i8::from_le_bytes(self.array()?)),
+            wire::INT => ValueRef::Int(i32::from_le_bytes(self.array()?)),
+            wire::LONG => ValueRef::Long(i64::from_le_bytes(self.array()?)),
+            wire::FLOAT => ValueRef::Float(f32::from_le_bytes(self.array()?)),
+            wire::DOUBLE => ValueRef::Double(f64::from_le_bytes(self.array()?)),
+            wire::STRING => ValueRef::String(self.text()?),
+            wire::RAW => ValueRef::Raw(self.sized()?),
+            wire::POSITION => ValueRef::Position {
+                latitude: i32::from_le_bytes(self.array()?),
+                longitude: i32::from_le_bytes(self.array()?),
+            },
+            wire::TENSOR => ValueRef::Tensor(self.tensor_ref(advance)?),
+            wire::ARRAY => ValueRef::Array(EncodedArray(self.elements(depth, advance, Self::skip_value)?)),
+            wire::WEIGHTED_SET => {
+                let skip = |reader: &mut Self, depth| {
+                    reader.skip_value(depth)?;
+                    reader.array::<4>().map(drop)
+                };
+                ValueRef::WeightedSet(EncodedWeightedSet(self.elements(depth, advance, skip)?))
+            }
+            wire::MAP => {
+                let skip = |reader: &mut Self, depth| {
+                    reader.skip_value(depth)?;
+                    reader.skip_value(depth)
+                };
+                ValueRef::Map(EncodedMap(self.elements(depth, advance, skip)?))
+            }
+            wire::STRUCT => {
+                let skip = |reader: &mut Self, depth| {
+                    reader.sized()?;
+                    reader.skip_value(depth)
+                };
+                ValueRef::Struct(EncodedStruct(self.elements(depth, advance, skip)?))
+            }
+            _ => return Err(Error::Row("unknown tag")),
+        })
+    }
+
+    fn skip_value(&mut self, depth: usize) -> Result<(), Error> {
+        self.value_ref(depth, true).map(drop)
+    }
+
+    fn elements(
+        &mut self,
+        depth: usize,
+        advance: bool,
+        skip: impl Fn(&mut Self, usize) -> Result<(), Error>,
+    ) -> Result<Elements<'a>, Error> {
+        let count = self.count()?;
+        let elements = Elements { count, reader: *self };
+        if advance {
+            (0..count).try_for_each(|_| skip(self, depth + 1))?;
+        }
+        Ok(elements)
+    }
+
+    fn tensor_ref(&mut self, advance: bool) -> Result<EncodedTensor<'a>, Error> {
+        let tensor_type = self.text()?;
+        let tensor = EncodedTensor { tensor_type, subspaces: self.count()?, content: *self };
+        if advance {
+            tensor.skip_labels(self)?;
+            self.sized()?;
+        }
+        Ok(tensor)
+    }
+}
+
+impl<'a> Elements<'a> {
+    /// Reads `count` elements; ends early where the bytes are malformed.
+    fn read<T>(self, mut next: impl FnMut(&mut Reader<'a>) -> Result<T, Error>) -> impl Iterator<Item = T> {
+        let mut reader = self.reader;
+        (0..self.count).map_while(move |_| next(&mut reader).ok())
+    }
+}
+
+impl<'a> EncodedArray<'a> {
+    /// Number of elements.
+    pub fn len(self) -> usize {
+        self.0.count
+    }
+
+    /// True if there are no elements.
+    pub fn is_empty(self) -> bool {
+        self.0.count == 0
+    }
+
+    /// The elements in order.
+    pub fn values(self) -> impl Iterator<Item = ValueRef<'a>> {
+        self.0.read(|reader| reader.value_ref(1, true))
+    }
+}
+
+impl<'a> EncodedWeightedSet<'a> {
+    /// Number of elements.
+    pub fn len(self) -> usize {
+        self.0.count
+    }
+
+    /// True if there are no elements.
+    pub fn is_empty(self) -> bool {
+        self.0.count == 0
+    }
+
+    /// The elements with their weights.
+    pub fn weighted(self) -> impl Iterator<Item = (ValueRef<'a>, i32)> {
+        self.0.read(|reader| Ok((reader.value_ref(1, true)?, i32::from_le_bytes(reader.array()?))))
+    }
+}
+
+impl<'a> EncodedMap<'a> {
+    /// Number of entries.
+    pub fn len(self) -> usize {
+        self.0.count
+    }
+
+    /// True if there are no entries.
+    pub fn is_empty(self) -> bool {
+        self.0.count == 0
+    }
+
+    /// The entries as key and value.
+    pub fn entries(self) -> impl Iterator<Item = (ValueRef<'a>, ValueRef<'a>)> {
+        self.0.read(|reader| Ok((reader.value_ref(1, true)?, reader.value_ref(1, true)?)))
+    }
+}
+
+impl<'a> EncodedStruct<'a> {
+    /// The fields that have values, as name and value.
+    pub fn members(self) -> impl Iterator<Item = (&'a str, ValueRef<'a>)> {
+        self.0.read(|reader| Ok((reader.text()?, reader.value_ref(1, true)?)))
+    }
+
+    /// The value of a field.
+    pub fn member(self, name: &str) -> Option<ValueRef<'a>> {
+        self.members().find(|(member, _)| *member == name).map(|(_, value)| value)
+    }
+}
+
+impl<'a> EncodedTensor<'a> {
+    /// The type as it was written, in its canonical form.
+    pub fn type_text(self) -> &'a str {
+        self.tensor_type
+    }
+
+    /// Labels of each subspace: as many as the type has mapped dimensions.
+    fn labels_per_subspace(self) -> usize {
+        self.tensor_type.matches("{}").count()
+    }
+
+    fn skip_labels(self, reader: &mut Reader<'a>) -> Result<(), Error> {
+        let labels = self.subspaces.checked_mul(self.labels_per_subspace());
+        let labels = labels.filter(|labels| *labels <= reader.left());
+        let labels = labels.ok_or(Error::Row("a count is larger than what follows"))?;
+        (0..labels).try_for_each(|_| reader.sized().map(drop))
+    }
+
+    /// Labels of all subspaces, subspace by subspace, in the order of the type's mapped dimensions.
+    pub fn labels(self) -> impl Iterator<Item = &'a str> {
+        let mut reader = self.content;
+        let labels = self.subspaces.saturating_mul(self.labels_per_subspace());
+        (0..labels).map_while(move |_| reader.text().ok())
+    }
+
+    /// Cells of all subspaces, little-endian, in the cell type of the tensor; not aligned.
+    ///
+    /// # Errors
+    /// [`Error::Row`] if the bytes end too early.
+    pub fn cells(self) -> Result<&'a [u8], Error> {
+        let mut reader = self.content;
+        self.skip_labels(&mut reader)?;
+        reader.sized()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Value, wire};
+
+    /// The value that a reference stands for, built by walking it.
+    fn owned(value: ValueRef<'_>) -> Value {
+        match value {
+            ValueRef::Bool(value) => Value::Bool(value),
+            ValueRef::Byte(value) => Value::Byte(value),
+            ValueRef::Int(value) => Value::Int(value),
+            ValueRef::Long(value) => Value::Long(value),
+            ValueRef::Float(value) => Value::Float(value),
+            ValueRef::Double(value) => Value::Double(value),
+            ValueRef::String(text) => Value::String(text.to_owned()),
+            ValueRef::Raw(bytes) => Value::Raw(bytes.to_vec()),
+            ValueRef::Position { latitude, longitude } => Value::Position { latitude, longitude },
+            ValueRef::Tensor(tensor) => {
+                let tensor_type = millrace_tensor::TensorType::parse(tensor.type_text()).expect("a type");
+                let bytes = tensor.cells().expect("cells");
+                let cells = millrace_tensor::Cells::from_bytes(tensor_type.cell(), bytes);
+                let labels = tensor.labels().map(str::to_owned).collect();
+                Value::Tensor(millrace_tensor::Tensor::new(tensor_type, labels, cells).expect("a tensor"))
+            }
+            ValueRef::DenseCells(_) => panic!("only columns have cells without a type"),
+            ValueRef::Array(array) => Value::Array(array.values().map(owned).collect()),
+            ValueRef::WeightedSet(set) => {
+                Value::WeightedSet(set.weighted().map(|(value, weight)| (owned(value), weight)).collect())
+            }
+            ValueRef::Map(map) => {
+                Value::Map(map.entries().map(|(key, value)| (owned(key), owned(value))).collect())
+            }
+            ValueRef::Struct(members) => {
+                Value::Struct(members.members().map(|(name, value)| (name.into(), owned(value))).collect())
+            }
+        }
+    }
+
+    fn tensor(text: &str) -> Value {
+        Value::Tensor(millrace_tensor::Tensor::parse(text, None).expect("a tensor"))
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let tensors = prop_oneof![
+            Just(tensor("tensor<bfloat16>(c{},x[2]):{a:[1,2],b:[3,4]}")),
+            Just(tensor("tensor<int8>(a{},b{}):{{a:x,b:y}:3}")),
+            Just(tensor("tensor<float>(x[3]):[1,2,3]")),
+            Just(tensor("tensor(k{}):{}")),
+        ];
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(Value::Bool),
+            any::<i8>().prop_map(Value::Byte),
+            any::<i32>().prop_map(Value::Int),
+            any::<i64>().prop_map(Value::Long),
+            (-9i16..9).prop_map(|number| Value::Double(f64::from(number) / 2.0)),
+            (-9i16..9).prop_map(|number| Value::Float(f32::from(number) / 2.0)),
+            "[a-zä ]{0,12}".prop_map(Value::String),
+            prop::collection::vec(any::<u8>(), 0..9).prop_map(Value::Raw),
+            (any::<i32>(), any::<i32>())
+                .prop_map(|(latitude, longitude)| Value::Position { latitude, longitude }),
+            tensors,
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            let array = prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array);
+            let set = prop::collection::vec((inner.clone(), any::<i32>()), 0..4).prop_map(Value::WeightedSet);
+            let map = prop::collection::vec((inner.clone(), inner.clone()), 0..4).prop_map(Value::Map);
+            let members = prop::collection::vec(("[a-z]{1,4}", inner), 0..4);
+            let members = members.prop_map(|members| {
+                Value::Struct(members.into_iter().map(|(name, value)| (name.into(), value)).collect())
+            });
+            prop_oneof![array, set, map, members]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_reference_is_the_value_that_was_encoded(value in values()) {
+            let bytes = wire::encode_value(&value);
+            prop_assert_eq!(owned(ValueRef::parse(&bytes).expect("a value")), value);
+        }
+
+        #[test]
+        fn malformed_bytes_never_panic(value in values(), cut in any::<prop::sample::Index>(), flip in any::<u8>()) {
+            let mut bytes = wire::encode_value(&value);
+            let at = cut.index(bytes.len());
+            bytes[at] ^= flip;
+            walk(&bytes);
+            walk(&bytes[..at]);
+        }
+    }
+
+    /// Walks all of a value that may be malformed.
+    fn walk(bytes: &[u8]) {
+        fn visit(value: ValueRef<'_>) {
+            match value {
+                ValueRef::Array(array) => array.values().for_each(visit),
+                ValueRef::WeightedSet(set) => set.weighted().for_each(|(value, _)| visit(value)),
+                ValueRef::Map(map) => {
+                    map.entries().for_each(|(key, value)| [key, value].into_iter().for_each(visit))
+                }
+                ValueRef::Struct(members) => members.members().for_each(|(_, value)| visit(value)),
+                ValueRef::Tensor(tensor) => {
+                    let _ = (tensor.labels().count(), tensor.cells());
+                }
+                _ => {}
+            }
+        }
+        if let Ok(value) = ValueRef::parse(bytes) {
+            visit(value);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Conditions on one element of an array of text, decided by the positions of words.
+//!
+//! The tokens of an array have a boundary between elements. The elements that contain a word follow from the positions
+//! of the word and of the boundaries, so no element is split into words again.
+
+use millrace_column::{Column, ELEMENT_BOUNDARY, TokenIds};
+use millrace_plan::{LeafId, Node};
+
+use super::{ChunkPass, ReadyPlan, is_among};
+use crate::Error;
+use crate::bits::Bits;
+use crate::leaf::Kind;
+
+/// A condition whose leaves are all words of the same array of text.
+pub(super) struct ElementWords<'n> {
+    child: &'n Node,
+    leaves: Vec<LeafId>,
+}
+
+impl<'n> ElementWords<'n> {
+    /// The condition `child`, or `None` if it needs more than the positions of words: other predicates, proximity or
+    /// nested elements. Also `None` if an element without any of the words can match.
+    pub(super) fn new(ready: &ReadyPlan<'_>, child: &'n Node) -> Option<Self> {
+        let mut leaves = Vec::new();
+        (collect(child, &mut leaves) && needs_word(child)).then_some(())?;
+        let first = &ready.leaves[leaves.first()?.0].field.key;
+        let is_word = |leaf: &LeafId| {
+            let leaf = &ready.leaves[leaf.0];
+            matches!(leaf.kind, Kind::Words(_)) && leaf.field.key == *first && leaf.field.path.is_empty()
+        };
+        leaves.iter().all(is_word).then_some(ElementWords { child, leaves })
+    }
+}
+
+/// Collects the leaves of a tree; false if it has other nodes than boolean ones and leaves.
+fn collect(node: &Node, leaves: &mut Vec<LeafId>) -> bool {
+    let mut all = |nodes: &[Node]| nodes.iter().all(|node| collect(node, leaves));
+    match node {
+        Node::True | Node::False => true,
+        Node::And(children) | Node::Or(children) => all(children),
+        Node::AndNot(positive, negatives) => all(std::slice::from_ref(positive)) && all(negatives),
+        Node::Rank(first, _) => collect(first, leaves),
+        Node::Leaf(leaf) => {
+            leaves.push(*leaf);
+            true
+        }
+        Node::Near { .. } | Node::SameElement { .. } => false,
+    }
+}
+
+/// True if the tree holds only in elements with at least one of its words.
+fn needs_word(node: &Node) -> bool {
+    match node {
+        Node::False | Node::Leaf(_) => true,
+        Node::And(children) => children.iter().any(needs_word),
+        Node::Or(children) => children.iter().all(needs_word),
+        Node::AndNot(first, _) | Node::Rank(first, _) => needs_word(first),
+        Node::True | Node::Near { .. } | Node::SameElement { .. } => false,
+    }
+}
+
+impl ChunkPass<'_, '_> {
+    /// Documents among `within` with an element in which the condition holds.
+    pub(super) fn words_of_elements(
+        &mut self,
+        words: &ElementWords<'_>,
+        only: &[u32],
+        within: &Bits,
+    ) -> Result<Bits, Error> {
+        let ready = self.ready;
+        let mut candidates = Bits::NONE;
+        for leaf in &words.leaves {
+            candidates = candidates.or(&self.look(*leaf, within)?);
+        }
+        let key = &ready.leaves[words.leaves[0].0].field.key;
+        let Some(Column::Tokens(tokens)) = self.window.column(key, self.chunk)? else {
+            return Ok(Bits::NONE);
+        };
+        let mut bits = Bits::NONE;
+        let mut found: Vec<(LeafId, Vec<usize>)> =
+            words.leaves.iter().map(|leaf| (*leaf, Vec::new())).collect();
+        for document in candidates.iter() {
+            for (leaf, elements) in &mut found {
+                let places = self.places(*leaf).map_or(&[][..], |places| places.of(document));
+                elements.clear();
+                elements.extend(elements_of(places, tokens.document(document)));
+            }
+            let mut elements = found.iter().flat_map(|(_, elements)| elements);
+            if elements.any(|element| is_among(only, *element) && holds(words.child, &found, *element)) {
+                bits.set(document);
+            }
+        }
+        Ok(bits)
+    }
+}
+
+/// The element that each of the ascending `places` lies in.
+fn elements_of<'t>(places: &'t [u32], document: TokenIds<'t>) -> impl Iterator<Item = usize> + 't {
+    let (mut element, mut from) = (0, 0);
+    places.iter().map(move |place| {
+        let between = document.slice(from as usize..*place as usize);
+        element += between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
+        from = *place;
+        element
+    })
+}
+
+/// True if the tree holds in an element, given the elements that contain each leaf.
+fn holds(node: &Node, found: &[(LeafId, Vec<usize>)], element: usize) -> bool {
+    let inside = |node: &Node| holds(node, found, element);
+    match node {
+        Node::True => true,
+        Node::False | Node::Near { .. } | Node::SameElement { .. } => false,
+        Node::And(children) => children.iter().all(inside),
+        Node::Or(children) => children.iter().any(inside),
+        Node::AndNot(positive, negatives) => inside(positive) && !negatives.iter().any(inside),
+        Node::Rank(first, _) => inside(first),
+        Node::Leaf(leaf) => {
+            found.iter().any(|(known, elements)| known == leaf && elements.binary_search(&element).is_ok())
+        }
+    }
+}
