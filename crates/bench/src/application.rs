@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_document::{Document, DocumentId, Group, Value};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue};
 use millrace_schema::{Application, Schema};
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 use crate::Error;
-use crate::random::Random;
+use crate::random::BenchRandom;
 
 /// Number of dimensions of a vector.
 pub(crate) const DIMENSIONS: usize = 384;
@@ -89,7 +89,8 @@ pub(crate) fn group_name(number: u64) -> String {
 
 /// Id of a document.
 pub(crate) fn id(group: u64, name: u64) -> Result<DocumentId, Error> {
-    DocumentId::new("bench", TYPE, &Group::Name(group_name(group)), &name.to_string()).map_err(Error::failed)
+    DocumentId::new("bench", TYPE, &DocumentGroup::Name(group_name(group)), &name.to_string())
+        .map_err(Error::failed)
 }
 
 /// Path of a document under the data port.
@@ -100,23 +101,23 @@ pub(crate) fn path(group: u64, name: u64) -> String {
 /// The word with this number; low numbers are the frequent ones.
 pub(crate) fn word(number: u64) -> String {
     // Letters derived from the number itself: three to ten of them, so that few words contain another.
-    let mut random = Random::new(number.wrapping_mul(0x1234_5677));
+    let mut random = BenchRandom::new(number.wrapping_mul(0x1234_5677));
     let length = 3 + random.below(8);
     (0..length).map(|_| char::from(b'a' + random.below(26) as u8)).collect()
 }
 
 /// Generator of documents.
-pub(crate) struct Maker {
-    random: Random,
+pub(crate) struct DocumentMaker {
+    random: BenchRandom,
     words: Vec<String>,
     tensor_type: TensorType,
 }
 
-impl Maker {
+impl DocumentMaker {
     /// Creates a generator; its documents are the same on every run.
     pub fn new() -> Result<Self, Error> {
         let tensor_type = TensorType::parse("tensor<bfloat16>(x[384])").map_err(Error::failed)?;
-        Ok(Maker { random: Random::new(42), words: (0..WORDS).map(word).collect(), tensor_type })
+        Ok(DocumentMaker { random: BenchRandom::new(42), words: (0..WORDS).map(word).collect(), tensor_type })
     }
 
     /// Generates a text of at least this many bytes, with the word frequencies of natural text.
@@ -144,8 +145,8 @@ impl Maker {
     /// A document with a text of this many bytes and a date.
     pub fn mail(&mut self, group: u64, name: u64, text_bytes: usize) -> Result<Document, Error> {
         let fields = vec![
-            ("text".into(), Value::String(self.text(text_bytes))),
-            ("date".into(), Value::Long(self.date())),
+            ("text".into(), DocumentValue::String(self.text(text_bytes))),
+            ("date".into(), DocumentValue::Long(self.date())),
         ];
         Ok(Document { id: id(group, name)?, fields })
     }
@@ -154,10 +155,12 @@ impl Maker {
     pub fn embedded(&mut self, group: u64, name: u64) -> Result<Document, Error> {
         let bytes: Vec<u8> =
             self.vector().into_iter().flat_map(|cell| half::bf16::from_f32(cell).to_le_bytes()).collect();
-        let cells = Cells::from_bytes(self.tensor_type.cell(), &bytes);
+        let cells = TensorCells::from_bytes(self.tensor_type.cell(), &bytes);
         let tensor = Tensor::new(self.tensor_type.clone(), Vec::new(), cells).map_err(Error::failed)?;
-        let fields =
-            vec![("date".into(), Value::Long(self.date())), ("embedding".into(), Value::Tensor(tensor))];
+        let fields = vec![
+            ("date".into(), DocumentValue::Long(self.date())),
+            ("embedding".into(), DocumentValue::Tensor(tensor)),
+        ];
         Ok(Document { id: id(group, name)?, fields })
     }
 

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::{Error, Progress, Report};
+use crate::{BenchProgress, BenchReport, Error};
 
 /// What a run may use.
 #[derive(Debug, Clone)]
@@ -48,21 +48,21 @@ pub struct Settings {
     /// The program `millrace`, for those benchmarks that start servers of their own.
     pub program: Option<PathBuf>,
     /// Which cases are run, of `model`.
-    pub only: Only,
+    pub only: CaseFilter,
     /// Who hears of the run meanwhile.
-    pub progress: Progress,
+    pub progress: BenchProgress,
 }
 
 /// Which cases of a benchmark are run; all by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Only {
+pub struct CaseFilter {
     /// Those with this in their name.
     pub case: Option<String>,
     /// Those with so many clients.
     pub clients: Vec<usize>,
 }
 
-impl Only {
+impl CaseFilter {
     /// Whether this case is run.
     fn takes(&self, case: &str, clients: usize) -> bool {
         self.case.as_deref().is_none_or(|part| case.contains(part))
@@ -77,8 +77,8 @@ impl Default for Settings {
             directory: std::env::temp_dir(),
             size: 1.0,
             program: None,
-            only: Only::default(),
-            progress: Progress::default(),
+            only: CaseFilter::default(),
+            progress: BenchProgress::default(),
         }
     }
 }
@@ -104,17 +104,17 @@ impl Settings {
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy)]
-pub struct Bench {
+pub struct Benchmark {
     /// Its name; of a variant `nn --cold`, as one writes it on the command line.
     pub name: &'static str,
     /// What it measures, and beside what.
     pub about: &'static str,
     /// Runs it.
-    pub run: fn(&Settings) -> Result<Report, Error>,
+    pub run: fn(&Settings) -> Result<BenchReport, Error>,
 }
 
 /// All benchmarks.
-pub const BENCHES: &[Bench] = &[
+pub const BENCHES: &[Benchmark] = &[
     query::BENCH,
     nn::BENCH,
     nn_http::BENCH,
@@ -153,7 +153,7 @@ pub const BENCHES: &[Bench] = &[
 ///
 /// # Errors
 /// [`Error::Unknown`], which lists the names.
-pub fn find(name: &str) -> Result<&'static Bench, Error> {
+pub fn find(name: &str) -> Result<&'static Benchmark, Error> {
     BENCHES.iter().find(|bench| bench.name == name).ok_or_else(|| Error::Unknown {
         name: name.to_owned(),
         known: BENCHES.iter().map(|bench| bench.name).collect::<Vec<_>>().join(", "),

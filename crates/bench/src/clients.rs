@@ -4,26 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millrace_client::{Answer, Client, Protocol, Request};
+use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_env::ThreadClass;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::measure::Samples;
+use crate::measure::TimeSamples;
 use crate::node::cores;
 
 /// Clients of one server, with threads of their own.
-pub(crate) struct Clients {
+pub(crate) struct HttpClients {
     runtime: Runtime,
-    client: Client,
+    client: NodeClient,
 }
 
 /// Observations of clients.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ClientLatencies {
     /// Times of successful requests.
-    pub times: Samples,
+    pub times: TimeSamples,
     /// Number of requests that were refused because of too much load (429), each tried again.
     pub refused: u64,
     /// Time from the first request to the last answer.
@@ -32,7 +32,7 @@ pub(crate) struct Seen {
 
 /// Answer to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct QueryReply {
     /// Number of matching documents.
     pub matches: u64,
     /// Number of hits and groups in the answer.
@@ -43,23 +43,23 @@ pub(crate) struct Found {
 type Outcome = Result<(Duration, u64), Error>;
 
 /// Function that creates the request with a number.
-pub(crate) type Requests = Arc<dyn Fn(u64) -> Request + Send + Sync>;
+pub(crate) type Requests = Arc<dyn Fn(u64) -> OutgoingRequest + Send + Sync>;
 
 const TOO_MANY: u16 = 429;
 /// Pause of a client after a 429.
 const PAUSE: Duration = Duration::from_millis(20);
 
-impl Clients {
+impl HttpClients {
     /// Creates clients of the server at `url`, each with a connection of its own.
     pub fn new(url: &str) -> Result<Self, Error> {
-        let client = Client::new(url, Protocol::Http1).map_err(Error::failed)?;
+        let client = NodeClient::new(url, HttpProtocol::Http1).map_err(Error::failed)?;
         // The same threads as the server's, with their own name, so that a profile distinguishes them.
         let runtime = millrace_gateway::runtime(cores(), "clients").map_err(Error::failed)?;
-        Ok(Clients { runtime, client })
+        Ok(HttpClients { runtime, client })
     }
 
     /// Sends one request.
-    pub fn ask(&self, request: Request) -> Result<Answer, Error> {
+    pub fn ask(&self, request: OutgoingRequest) -> Result<ClientAnswer, Error> {
         self.runtime
             .block_on(self.client.send(request))
             .map_err(Error::failed)?
@@ -68,12 +68,12 @@ impl Clients {
     }
 
     /// Sends one query.
-    pub fn query(&self, request: Request) -> Result<Found, Error> {
+    pub fn query(&self, request: OutgoingRequest) -> Result<QueryReply, Error> {
         let answer = self.ask(request)?.json();
         let matches = answer.pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64);
         let hits = answer.pointer("/root/children").and_then(|hits| hits.as_array()).map_or(0, Vec::len);
         match matches {
-            Some(matches) => Ok(Found { matches, hits }),
+            Some(matches) => Ok(QueryReply { matches, hits }),
             None => Err(Error::failed(format!("a query was answered with {answer}"))),
         }
     }
@@ -86,7 +86,7 @@ impl Clients {
         how_long: Duration,
         first: u64,
         requests: &Requests,
-    ) -> Result<(Seen, u64), Error> {
+    ) -> Result<(ClientLatencies, u64), Error> {
         let next = Arc::new(AtomicU64::new(first));
         let began = Instant::now();
         let seen = self.runtime.block_on(async {
@@ -94,25 +94,25 @@ impl Clients {
             for _ in 0..count {
                 let (client, next, requests) = (self.client.clone(), Arc::clone(&next), Arc::clone(requests));
                 tasks.spawn(async move {
-                    let mut seen = Seen::default();
+                    let mut seen = ClientLatencies::default();
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let (time, refused) = until_taken(&client, &|| requests(number)).await?;
                         seen.times.add(time);
                         seen.refused += refused;
                         if began.elapsed() >= how_long {
-                            return Ok::<Seen, Error>(seen);
+                            return Ok::<ClientLatencies, Error>(seen);
                         }
                     }
                 });
             }
-            let mut all = Seen::default();
+            let mut all = ClientLatencies::default();
             while let Some(seen) = tasks.join_next().await {
                 all.merge(&seen.map_err(Error::failed)??);
             }
-            Ok::<Seen, Error>(all)
+            Ok::<ClientLatencies, Error>(all)
         })?;
-        Ok((Seen { lasted: began.elapsed(), ..seen }, next.load(Ordering::Relaxed)))
+        Ok((ClientLatencies { lasted: began.elapsed(), ..seen }, next.load(Ordering::Relaxed)))
     }
 
     /// Sends requests at a rate, independent of the answers; a request's time counts from when it was due.
@@ -122,7 +122,7 @@ impl Clients {
         how_long: Duration,
         first: u64,
         requests: &Requests,
-    ) -> Result<Paced, Error> {
+    ) -> Result<PacedLatencies, Error> {
         let count = (per_second * how_long.as_secs_f64()).ceil() as u64;
         let sending = || {
             ThreadClass::Prompt.enter();
@@ -140,9 +140,9 @@ impl Clients {
         count: u64,
         first: u64,
         requests: &Requests,
-    ) -> Result<Paced, Error> {
-        let mut tasks: JoinSet<Result<Answered, Error>> = JoinSet::new();
-        let mut paced = Paced::default();
+    ) -> Result<PacedLatencies, Error> {
+        let mut tasks: JoinSet<Result<ClientReply, Error>> = JoinSet::new();
+        let mut paced = PacedLatencies::default();
         let began = Instant::now();
         for number in 0..count {
             let due = began + Duration::from_secs_f64(number as f64 / per_second);
@@ -151,7 +151,7 @@ impl Clients {
             let put = async move {
                 let late = due.elapsed();
                 let (_, refused) = until_taken(&client, &|| requests(first + number)).await?;
-                Ok(Answered { late, time: due.elapsed(), refused })
+                Ok(ClientReply { late, time: due.elapsed(), refused })
             };
             tasks.spawn_on(put, self.runtime.handle());
             while let Some(ended) = tasks.try_join_next() {
@@ -168,35 +168,35 @@ impl Clients {
 
 /// Observations of clients that send at a rate.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Paced {
+pub(crate) struct PacedLatencies {
     /// Times count from when a request was due.
-    pub seen: Seen,
+    pub seen: ClientLatencies,
     /// Delays of requests after they were due: the clients' own waits for a core.
-    pub late: Samples,
+    pub late: TimeSamples,
 }
 
-struct Answered {
+struct ClientReply {
     late: Duration,
     time: Duration,
     refused: u64,
 }
 
-impl Paced {
-    fn add(&mut self, answered: &Answered) {
+impl PacedLatencies {
+    fn add(&mut self, answered: &ClientReply) {
         self.late.add(answered.late);
         self.seen.times.add(answered.time);
         self.seen.refused += answered.refused;
     }
 }
 
-impl Seen {
+impl ClientLatencies {
     /// Successful requests per second.
     pub fn rate(&self) -> f64 {
         self.times.len() as f64 / self.lasted.as_secs_f64()
     }
 
     /// Adds other observations, before or after.
-    pub fn merge(&mut self, other: &Seen) {
+    pub fn merge(&mut self, other: &ClientLatencies) {
         self.times.merge(&other.times);
         self.refused += other.refused;
         self.lasted += other.lasted;
@@ -204,7 +204,7 @@ impl Seen {
 }
 
 /// Repeats a request until the server accepts it; returns the total time.
-async fn until_taken(client: &Client, request: &(dyn Fn() -> Request + Send + Sync)) -> Outcome {
+async fn until_taken(client: &NodeClient, request: &(dyn Fn() -> OutgoingRequest + Send + Sync)) -> Outcome {
     let began = Instant::now();
     let mut refused = 0;
     loop {

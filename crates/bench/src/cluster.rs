@@ -5,12 +5,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use millrace_client::Request;
+use millrace_client::OutgoingRequest;
 use serde_json::Value;
 
 use crate::Error;
 use crate::application;
-use crate::clients::Clients;
+use crate::clients::HttpClients;
 use crate::process::free_port;
 
 /// Maximum time for nodes to become a cluster.
@@ -36,8 +36,8 @@ pub(crate) struct LocalCluster {
 pub(crate) struct LocalMember {
     process: Child,
     /// Clients of its data port.
-    clients: Clients,
-    config: Clients,
+    clients: HttpClients,
+    config: HttpClients,
 }
 
 impl LocalCluster {
@@ -95,7 +95,7 @@ impl LocalCluster {
             .stderr(Stdio::null())
             .spawn()
             .map_err(Error::file(&self.program))?;
-        let clients = |port| Clients::new(&format!("http://127.0.0.1:{port}"));
+        let clients = |port| HttpClients::new(&format!("http://127.0.0.1:{port}"));
         self.nodes.push(LocalMember { process, clients: clients(port)?, config: clients(config_port)? });
         Ok(())
     }
@@ -105,7 +105,7 @@ impl LocalCluster {
         let archive = millrace_gateway::pack(&files).map_err(Error::failed)?;
         let path = "/application/v2/tenant/default/prepareandactivate";
         self.until(PATIENCE, "take the application", |cluster| {
-            let request = Request::new(Method::POST, path).body("application/zip", archive.clone());
+            let request = OutgoingRequest::new(Method::POST, path).body("application/zip", archive.clone());
             cluster.nodes.first().is_some_and(|node| node.config.ask(request).is_ok())
         })?;
         Ok(())
@@ -130,13 +130,14 @@ impl LocalCluster {
     }
 
     /// Clients of a node.
-    pub fn clients(&self, node: usize) -> &Clients {
+    pub fn clients(&self, node: usize) -> &HttpClients {
         &self.nodes[node].clients
     }
 
     /// Figures of the nodes; those that do not answer are left out.
     pub fn figures(&self) -> Vec<Value> {
-        let ask = |node: &LocalMember| node.clients.ask(Request::new(Method::GET, "/state/v1/cluster"));
+        let ask =
+            |node: &LocalMember| node.clients.ask(OutgoingRequest::new(Method::GET, "/state/v1/cluster"));
         self.nodes.iter().filter_map(|node| Some(ask(node).ok()?.json())).collect()
     }
 
@@ -152,7 +153,7 @@ impl LocalCluster {
 
     /// State of a node in the cluster state.
     pub fn state_of(&self, node: usize) -> Option<String> {
-        let request = || Request::new(Method::GET, "/cluster/v2/").parameter("recursive", "true");
+        let request = || OutgoingRequest::new(Method::GET, "/cluster/v2/").parameter("recursive", "true");
         let tree = self.nodes.iter().find_map(|of| Some(of.config.ask(request()).ok()?.json()))?;
         let content = tree["cluster"].as_object()?.values().next()?;
         let nodes = content["service"]["storage"]["node"].as_object()?;

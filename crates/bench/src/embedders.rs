@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use millrace_embedding::{Embedder, Services};
-use millrace_model::Scheduler;
+use millrace_embedding::{EmbedderServices, TextEmbedder};
+use millrace_model::ModelScheduler;
 use millrace_schema::{Application, ModelFile};
 
 use crate::Error;
@@ -63,7 +63,7 @@ pub(crate) fn application(model: &Path) -> Result<Application, Error> {
 }
 
 /// An embedder over a model in this directory, as a node has it.
-pub(crate) fn embedder(model: &Path, scheduler: &Scheduler) -> Result<Embedder, Error> {
+pub(crate) fn embedder(model: &Path, scheduler: &ModelScheduler) -> Result<TextEmbedder, Error> {
     let files = BTreeMap::from([("services.xml".to_owned(), SERVICES.into())])
         .into_iter()
         .chain([("schemas/mail.sd".to_owned(), b"schema mail { document mail { } }".to_vec())])
@@ -72,10 +72,10 @@ pub(crate) fn embedder(model: &Path, scheduler: &Scheduler) -> Result<Embedder, 
     let config = application.container.embedders.first();
     let config = config.ok_or_else(|| Error::failed("the benchmark's application has no embedder"))?;
     let place = |name: &str| (ModelFile::Path(format!("models/{name}")), model.join(name));
-    let services = Services {
+    let services = EmbedderServices {
         scheduler,
         http: &|| Err("no other service is asked".to_owned()),
         secret: &|request| Err(format!("there is no secret '{}'", request.name)),
     };
-    Embedder::load(config, &FILES.map(place).into(), &services).map_err(Error::failed)
+    TextEmbedder::load(config, &FILES.map(place).into(), &services).map_err(Error::failed)
 }

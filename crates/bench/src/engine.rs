@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_column::{Column, ColumnKey};
-use millrace_document::Group;
+use millrace_document::DocumentGroup;
 use millrace_env::Disk;
-use millrace_indexing::Columns;
-use millrace_plan::{Context, Plan, Scope};
-use millrace_query::{Limits, Query};
-use millrace_ranking::Profile;
+use millrace_indexing::DocumentColumns;
+use millrace_plan::{Plan, PlanContext, StreamedScope};
+use millrace_query::{Query, QueryLimits};
+use millrace_ranking::CompiledProfile;
 use millrace_schema::{Application, Schema};
-use millrace_search::{Deadline, Outcome, Search, Session};
-use millrace_store::{Options, Store, ViewScope};
+use millrace_search::{PassOutcome, PreparedSearch, SearchDeadline, ShareSession};
+use millrace_store::{Store, StoreOptions, ViewScope};
 
 use crate::Error;
 use crate::application::{self, TYPE};
@@ -23,28 +23,28 @@ use crate::application::{self, TYPE};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store, and the means to search it.
-pub(crate) struct Engine {
+pub(crate) struct SearchEngine {
     store: Store,
     schema: Arc<Schema>,
 }
 
 /// A query, ready to run any number of times.
-pub(crate) struct Prepared {
-    search: Arc<Search>,
+pub(crate) struct RepeatableQuery {
+    search: Arc<PreparedSearch>,
     scope: ViewScope,
 }
 
-impl Prepared {
+impl RepeatableQuery {
     /// The search.
-    pub fn search(&self) -> Arc<Search> {
+    pub fn search(&self) -> Arc<PreparedSearch> {
         Arc::clone(&self.search)
     }
 }
 
-impl Engine {
+impl SearchEngine {
     /// Creates an engine over an open store.
     pub fn over(store: Store) -> Result<Self, Error> {
-        Ok(Engine { store, schema: application::schema(&application::application()?)? })
+        Ok(SearchEngine { store, schema: application::schema(&application::application()?)? })
     }
 
     /// Creates an engine over a new store in a directory. Segments are merged when documents are loaded, and
@@ -53,20 +53,21 @@ impl Engine {
         Self::of(&application::application()?, directory, disk)
     }
 
-    /// Like [`Engine::open`], for an application whose only schema is this one, of the type [`TYPE`].
+    /// Like [`SearchEngine::open`], for an application whose only schema is this one, of the type [`TYPE`].
     pub fn with_schema(schema: &str, directory: &Path) -> Result<Self, Error> {
         Self::of(&application::with_schema(schema)?, directory, None)
     }
 
     fn of(application: &Application, directory: &Path, disk: Option<Arc<dyn Disk>>) -> Result<Self, Error> {
-        let mut options = Options::new(directory);
+        let mut options = StoreOptions::new(directory);
         options.cache_bytes = 512 << 20;
         options.maintenance = false;
         if let Some(disk) = disk {
             options.disk = disk;
         }
-        let store = Store::open(options, Arc::new(Columns::new(application))).map_err(Error::failed)?;
-        Ok(Engine { store, schema: application::schema(application)? })
+        let store =
+            Store::open(options, Arc::new(DocumentColumns::new(application))).map_err(Error::failed)?;
+        Ok(SearchEngine { store, schema: application::schema(application)? })
     }
 
     /// The store.
@@ -75,41 +76,42 @@ impl Engine {
     }
 
     /// Plans a query.
-    pub fn prepare(&self, parameters: &[(&str, &str)]) -> Result<Prepared, Error> {
+    pub fn prepare(&self, parameters: &[(&str, &str)]) -> Result<RepeatableQuery, Error> {
         let parameters: BTreeMap<String, String> =
             parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let query = Query::from_parameters(parameters, &Limits::default()).map_err(Error::failed)?;
-        let plan = Plan::new(Arc::new(query), &self.schema, &Context::alone()).map_err(Error::failed)?;
-        let profile = Profile::compile(&self.schema, &plan.profile).map_err(Error::failed)?;
+        let query = Query::from_parameters(parameters, &QueryLimits::default()).map_err(Error::failed)?;
+        let plan = Plan::new(Arc::new(query), &self.schema, &PlanContext::alone()).map_err(Error::failed)?;
+        let profile = CompiledProfile::compile(&self.schema, &plan.profile).map_err(Error::failed)?;
         let scope = match &plan.scope {
-            Scope::Groups(groups) => ViewScope::Groups(groups.clone()),
-            Scope::All { .. } => ViewScope::All,
+            StreamedScope::Groups(groups) => ViewScope::Groups(groups.clone()),
+            StreamedScope::All { .. } => ViewScope::All,
         };
         let search =
-            Search::new(Arc::new(plan), Arc::new(profile), Arc::from(TYPE)).map_err(Error::failed)?;
-        Ok(Prepared { search: Arc::new(search), scope })
+            PreparedSearch::new(Arc::new(plan), Arc::new(profile), Arc::from(TYPE)).map_err(Error::failed)?;
+        Ok(RepeatableQuery { search: Arc::new(search), scope })
     }
 
     /// Runs a query over the current contents of the store.
-    pub fn run(&self, query: &Prepared) -> Result<Outcome, Error> {
+    pub fn run(&self, query: &RepeatableQuery) -> Result<PassOutcome, Error> {
         let view = self.store.view(TYPE, &query.scope).map_err(Error::failed)?;
-        query.search.run(&*view, &Engine::deadline()).map_err(Error::failed)
+        query.search.run(&*view, &SearchEngine::deadline()).map_err(Error::failed)
     }
 
     /// Session of the query over a part of the store, as on one node of several.
-    pub fn session(&self, query: &Prepared, scope: &ViewScope) -> Result<Session, Error> {
+    pub fn session(&self, query: &RepeatableQuery, scope: &ViewScope) -> Result<ShareSession, Error> {
         let view = self.store.view(TYPE, scope).map_err(Error::failed)?;
-        Session::new(vec![(Arc::clone(&query.search), view)], &Engine::deadline()).map_err(Error::failed)
+        ShareSession::new(vec![(Arc::clone(&query.search), view)], &SearchEngine::deadline())
+            .map_err(Error::failed)
     }
 
     /// Deadline of a benchmark's query, which is never reached.
-    pub fn deadline() -> Deadline {
-        Deadline::at(Instant::now() + PATIENCE)
+    pub fn deadline() -> SearchDeadline {
+        SearchDeadline::at(Instant::now() + PATIENCE)
     }
 
     /// Value columns of a field in one group, chunk by chunk, as the store has them in memory.
     pub fn columns(&self, group: u64, field: &str) -> Result<Vec<Column>, Error> {
-        let scope = ViewScope::Groups(vec![Group::Name(application::group_name(group))]);
+        let scope = ViewScope::Groups(vec![DocumentGroup::Name(application::group_name(group))]);
         let view = self.store.view(TYPE, &scope).map_err(Error::failed)?;
         let columns =
             view.columns(&ColumnKey::value(field), 0..view.chunks().len()).map_err(Error::failed)?;
@@ -118,7 +120,7 @@ impl Engine {
 
     /// Runs a query, and fails if it does not find this number of hits: a query without hits is not a
     /// benchmark.
-    pub fn check(&self, query: &Prepared, hits: usize) -> Result<(), Error> {
+    pub fn check(&self, query: &RepeatableQuery, hits: usize) -> Result<(), Error> {
         let found = self.run(query)?.result.hits.len();
         if found == hits {
             return Ok(());

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::Service;
 use hyper::{Request, StatusCode};
-use millrace_document::{DocumentId, Group, OperationKind, json};
+use millrace_document::{DocumentGroup, DocumentId, OperationKind, json};
 use millrace_gateway::{PortLimits, RequestLimits};
 use millrace_schema::Schema;
 use tokio::net::TcpListener;
@@ -25,12 +25,12 @@ use crate::application::{self, TYPE};
 use crate::node::cores;
 
 /// The server, on a free port.
-pub(crate) struct Floor {
+pub(crate) struct FloorServer {
     url: String,
     serving: Option<(Runtime, watch::Sender<bool>, JoinHandle<()>)>,
 }
 
-impl Floor {
+impl FloorServer {
     /// Starts it, with as many threads as a node has.
     pub fn start() -> Result<Self, Error> {
         let schema = application::schema(&application::application()?)?;
@@ -39,7 +39,7 @@ impl Floor {
         let address = listener.local_addr().map_err(Error::failed)?;
         let (stop, stopped) = watch::channel(false);
         let limits = PortLimits::new(&RequestLimits::default());
-        let parses = Parses { schema };
+        let parses = ParsingService { schema };
         let task = runtime.spawn(millrace_gateway::serve(
             listener,
             None,
@@ -48,7 +48,7 @@ impl Floor {
             stopped,
             Duration::from_secs(1),
         ));
-        Ok(Floor { url: format!("http://{address}"), serving: Some((runtime, stop, task)) })
+        Ok(FloorServer { url: format!("http://{address}"), serving: Some((runtime, stop, task)) })
     }
 
     /// Where it is.
@@ -57,7 +57,7 @@ impl Floor {
     }
 }
 
-impl Drop for Floor {
+impl Drop for FloorServer {
     fn drop(&mut self) {
         if let Some((runtime, stop, task)) = self.serving.take() {
             // The server may have ended by itself; then there is nobody to stop, and nothing to wait for.
@@ -69,11 +69,11 @@ impl Drop for Floor {
 
 /// Parses puts, and answers as if they had been done. Like a node's, its requests pass no router.
 #[derive(Clone)]
-struct Parses {
+struct ParsingService {
     schema: Arc<Schema>,
 }
 
-impl Service<Request<Incoming>> for Parses {
+impl Service<Request<Incoming>> for ParsingService {
     type Response = Response;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
@@ -96,7 +96,7 @@ async fn parse(schema: &Schema, request: Request<Incoming>) -> Result<Response, 
     let (Some(name), Some(group)) = (parts.next(), parts.next()) else {
         return Err(Error::failed(format!("{path} is no document's")));
     };
-    let group = Group::Name(group.to_owned());
+    let group = DocumentGroup::Name(group.to_owned());
     let id = DocumentId::new("bench", TYPE, &group, name).map_err(Error::failed)?;
     let body = request.into_body().collect().await.map_err(Error::failed)?.to_bytes();
     let answer = serde_json::json!({ "pathId": path, "id": id.as_str() }).to_string();

@@ -1,11 +1,11 @@
 //! Benchmarks: each prints a figure, the limit or peer measured in the same run, and their ratio.
 //!
-//! Times differ between machines and hours; ratios much less. So a [`Bench`] never reports a figure alone if
+//! Times differ between machines and hours; ratios much less. So a [`Benchmark`] never reports a figure alone if
 //! there is something to compare it with: the rate at which memory is read, a plain read of the same bytes,
 //! bare appends with fsync. Both sides of a comparison are measured in turns ([`measure::alternately`]), so
 //! that a busy moment of the machine affects both.
 //!
-//! A [`Report`] is printed as a table, as JSON lines, or drawn ([`Plot`]).
+//! A [`BenchReport`] is printed as a table, as JSON lines, or drawn ([`CurvePlot`]).
 //!
 //! ```
 //! use millrace_bench::{Figure, Report, Unit};
@@ -35,6 +35,8 @@ pub mod random;
 mod recorder;
 mod report;
 
-pub use benches::{BENCHES, Bench, Only, Settings, find};
+pub use benches::{BENCHES, Benchmark, CaseFilter, Settings, find};
 pub use error::Error;
-pub use report::{Axis, Figure, Goal, Line, Plot, Progress, Report, Unit};
+pub use report::{
+    BenchProgress, BenchReport, CurvePlot, Figure, FigureGoal, FigureUnit, PlotAxis, PlotCurve,
+};

@@ -14,7 +14,7 @@ use millrace_env::ThreadClass;
 use rustix::fs::{Advice, fadvise};
 
 use crate::Error;
-use crate::measure::Samples;
+use crate::measure::TimeSamples;
 
 /// Reads memory once, as fast as one thread can; returns a sum, so that no read is optimized away.
 pub fn read_memory(bytes: &[u8]) -> u64 {
@@ -70,7 +70,10 @@ pub fn read_cold(path: &Path, ranges: &[Range<u64>]) -> Result<Duration, Error> 
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn append_durably(directory: &Path, sizes: impl Iterator<Item = usize> + Send) -> Result<Samples, Error> {
+pub fn append_durably(
+    directory: &Path,
+    sizes: impl Iterator<Item = usize> + Send,
+) -> Result<TimeSamples, Error> {
     let appending = || {
         ThreadClass::Prompt.enter();
         append_all(directory, sizes)
@@ -91,10 +94,10 @@ pub fn append_when_due(
     size: usize,
     per_second: f64,
     over: &AtomicBool,
-) -> Result<Samples, Error> {
+) -> Result<TimeSamples, Error> {
     ThreadClass::Prompt.enter();
     let mut file = tempfile::NamedTempFile::new_in(directory).map_err(Error::file(directory))?;
-    let mut samples = Samples::new();
+    let mut samples = TimeSamples::new();
     let data = vec![0xa5; size];
     let began = Instant::now();
     while !over.load(Ordering::Relaxed) {
@@ -107,10 +110,10 @@ pub fn append_when_due(
     Ok(samples)
 }
 
-fn append_all(directory: &Path, sizes: impl Iterator<Item = usize>) -> Result<Samples, Error> {
+fn append_all(directory: &Path, sizes: impl Iterator<Item = usize>) -> Result<TimeSamples, Error> {
     // With a name: file systems skip the sync of a file without one.
     let mut file = tempfile::NamedTempFile::new_in(directory).map_err(Error::file(directory))?;
-    let mut samples = Samples::new();
+    let mut samples = TimeSamples::new();
     let mut data = Vec::new();
     for size in sizes {
         data.resize(size, 0xa5);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use millrace_document::Document;
-use millrace_store::{Change, Store, Write};
+use millrace_store::{DocumentWrite, Store, StoreChange};
 
 use crate::Error;
 
@@ -26,7 +26,7 @@ pub(crate) fn load_unmerged(
     store: &Store,
     documents: impl Iterator<Item = Result<Document, Error>>,
 ) -> Result<(), Error> {
-    let pending = Arc::new(Pending::default());
+    let pending = Arc::new(InFlightWrites::default());
     for (number, document) in documents.enumerate() {
         let document = document?;
         if number % TOGETHER == TOGETHER - 1 {
@@ -37,9 +37,12 @@ pub(crate) fn load_unmerged(
         }
         pending.begin();
         let of_write = Arc::clone(&pending);
-        store.write(Write { id: document.id.clone(), change: Change::Put(document) }, move |outcome| {
-            of_write.end(outcome.err());
-        });
+        store.write(
+            DocumentWrite { id: document.id.clone(), change: StoreChange::Put(document) },
+            move |outcome| {
+                of_write.end(outcome.err());
+            },
+        );
     }
     pending.wait()?;
     store.seal().map_err(Error::failed)
@@ -47,12 +50,12 @@ pub(crate) fn load_unmerged(
 
 /// Counter of the writes in progress.
 #[derive(Default)]
-struct Pending {
+struct InFlightWrites {
     state: Mutex<(usize, Option<millrace_store::Error>)>,
     changed: Condvar,
 }
 
-impl Pending {
+impl InFlightWrites {
     fn begin(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
     }

@@ -11,20 +11,20 @@ const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// Times of one repeated operation, to three digits, up to an hour.
 #[derive(Debug, Clone)]
-pub struct Samples {
+pub struct TimeSamples {
     histogram: Histogram<u64>,
     total: Duration,
 }
 
-impl Default for Samples {
+impl Default for TimeSamples {
     fn default() -> Self {
         let histogram =
             Histogram::new_with_bounds(1, HOUR_NS, 3).expect("these bounds are what histograms can have");
-        Samples { histogram, total: Duration::ZERO }
+        TimeSamples { histogram, total: Duration::ZERO }
     }
 }
 
-impl Samples {
+impl TimeSamples {
     /// Creates an empty set of samples.
     pub fn new() -> Self {
         Self::default()
@@ -38,7 +38,7 @@ impl Samples {
     }
 
     /// Adds all samples of another.
-    pub fn merge(&mut self, other: &Samples) {
+    pub fn merge(&mut self, other: &TimeSamples) {
         self.histogram.add(&other.histogram).expect("histograms of the same bounds fit each other");
         self.total += other.total;
     }
@@ -87,9 +87,9 @@ pub fn time<T>(run: impl FnOnce() -> T) -> Duration {
 }
 
 /// Calls `run` once to warm up and then for at least `budget` and `least` times.
-pub fn repeatedly<T>(budget: Duration, least: usize, mut run: impl FnMut() -> T) -> Samples {
+pub fn repeatedly<T>(budget: Duration, least: usize, mut run: impl FnMut() -> T) -> TimeSamples {
     black_box(run());
-    let mut samples = Samples::new();
+    let mut samples = TimeSamples::new();
     let start = Instant::now();
     while samples.len() < least as u64 || start.elapsed() < budget {
         samples.add(time(&mut run));
@@ -104,10 +104,10 @@ pub fn alternately<A, B>(
     least: usize,
     mut first: impl FnMut() -> A,
     mut second: impl FnMut() -> B,
-) -> (Samples, Samples) {
+) -> (TimeSamples, TimeSamples) {
     black_box(first());
     black_box(second());
-    let (mut of_first, mut of_second) = (Samples::new(), Samples::new());
+    let (mut of_first, mut of_second) = (TimeSamples::new(), TimeSamples::new());
     let start = Instant::now();
     while of_first.len() < least as u64 || start.elapsed() < budget {
         of_first.add(time(&mut first));
@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_samples() {
-        let mut samples = Samples::new();
+        let mut samples = TimeSamples::new();
         (1..=1000).for_each(|ms| samples.add(Duration::from_millis(ms)));
         let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.002;
         assert!(near(samples.median(), 0.5) && near(samples.quantile(0.99), 0.99));
         assert!(near(samples.fastest(), 0.001) && near(samples.slowest(), 1.0));
         assert!(near(samples.total(), 500.5));
-        let mut both = Samples::new();
+        let mut both = TimeSamples::new();
         both.merge(&samples);
         both.merge(&samples);
         assert_eq!(both.len(), 2000);

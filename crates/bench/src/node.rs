@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use millrace_gateway::{Node, Server, Settings};
+use millrace_gateway::{Node, NodeServer, Settings};
 use millrace_schema::Application;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -42,7 +42,7 @@ impl LocalNode {
         let node = Node::open(settings(directory)).map_err(Error::failed)?;
         node.deploy(application).map_err(Error::failed)?;
         let runtime = millrace_gateway::runtime(cores(), "node").map_err(Error::failed)?;
-        let server = runtime.block_on(Server::bind(Arc::clone(&node))).map_err(Error::failed)?;
+        let server = runtime.block_on(NodeServer::bind(Arc::clone(&node))).map_err(Error::failed)?;
         let (data, _) = server.addresses().map_err(Error::failed)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let task = runtime.spawn(server.run(async move {

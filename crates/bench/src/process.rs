@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use millrace_client::Request;
+use millrace_client::OutgoingRequest;
 
 use crate::Error;
-use crate::clients::Clients;
+use crate::clients::HttpClients;
 use crate::measure::resident_bytes_of;
 
 /// Maximum time until a server answers.
@@ -18,17 +18,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(1);
 
 /// A running server; ended on drop.
-pub(crate) struct Process {
+pub(crate) struct ServerProcess {
     child: Child,
-    clients: Clients,
+    clients: HttpClients,
     ready_after: Duration,
 }
 
-impl Process {
+impl ServerProcess {
     /// Starts `program` over a data directory and waits until it serves documents and queries.
     pub fn start(program: &Path, data: &Path) -> Result<Self, Error> {
         let (port, config_port) = (free_port()?, free_port()?);
-        let clients = Clients::new(&format!("http://127.0.0.1:{port}"))?;
+        let clients = HttpClients::new(&format!("http://127.0.0.1:{port}"))?;
         let began = Instant::now();
         let child = Command::new(program)
             .args(["serve", "--port", &port.to_string(), "--config-port", &config_port.to_string()])
@@ -39,8 +39,8 @@ impl Process {
             .stderr(Stdio::null())
             .spawn()
             .map_err(Error::file(program))?;
-        let mut process = Process { child, clients, ready_after: Duration::ZERO };
-        while process.ask(Request::new(Method::GET, "/state/v1/health")).is_err() {
+        let mut process = ServerProcess { child, clients, ready_after: Duration::ZERO };
+        while process.ask(OutgoingRequest::new(Method::GET, "/state/v1/health")).is_err() {
             if process.child.try_wait().map_err(Error::failed)?.is_some() || began.elapsed() > PATIENCE {
                 return Err(Error::Failed(format!(
                     "the server over {} did not get ready; start it by hand to see why",
@@ -59,7 +59,7 @@ impl Process {
     }
 
     /// Sends one request; returns the answer as JSON.
-    pub fn ask(&self, request: Request) -> Result<serde_json::Value, Error> {
+    pub fn ask(&self, request: OutgoingRequest) -> Result<serde_json::Value, Error> {
         self.clients.ask(request).map(|answer| answer.json())
     }
 
@@ -70,7 +70,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended by itself. Its remains are in the benchmark's directory.
         let _ = self.child.kill();

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use hyper::Method;
 use hyper::body::Bytes;
-use millrace_client::Request;
+use millrace_client::OutgoingRequest;
 
 use crate::Error;
-use crate::application::{self, Maker};
+use crate::application::{self, DocumentMaker};
 use crate::clients::Requests;
 
 /// Number of different bodies; more would not change the result.
@@ -17,30 +17,31 @@ pub(crate) const GROUPS: u64 = 1000;
 
 /// Kind of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body {
+pub(crate) enum PutBody {
     /// A short text, a date and 384 floats.
     Vector,
     /// About 300 bytes of JSON.
     Small,
 }
 
-impl Body {
-    fn make(self, maker: &mut Maker) -> Vec<u8> {
+impl PutBody {
+    fn make(self, maker: &mut DocumentMaker) -> Vec<u8> {
         match self {
-            Body::Vector => maker.embedded_json(),
-            Body::Small => maker.mail_json(250),
+            PutBody::Vector => maker.embedded_json(),
+            PutBody::Small => maker.mail_json(250),
         }
     }
 }
 
 /// Puts of different documents, one for each number, and the average bytes of their bodies.
-pub(crate) fn puts(body: Body) -> Result<(Requests, usize), Error> {
-    let mut maker = Maker::new()?;
+pub(crate) fn puts(body: PutBody) -> Result<(Requests, usize), Error> {
+    let mut maker = DocumentMaker::new()?;
     let bodies: Vec<Bytes> = (0..BODIES).map(|_| Bytes::from(body.make(&mut maker))).collect();
     let average = bodies.iter().map(Bytes::len).sum::<usize>() / bodies.len();
     let request = move |number: u64| {
         let body = bodies[number as usize % bodies.len()].clone();
-        Request::new(Method::POST, application::path(number % GROUPS, number)).body("application/json", body)
+        OutgoingRequest::new(Method::POST, application::path(number % GROUPS, number))
+            .body("application/json", body)
     };
     Ok((Arc::new(request), average))
 }

@@ -2,12 +2,12 @@
 
 /// A stream of numbers from a seed (SplitMix64).
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct BenchRandom(u64);
 
-impl Random {
+impl BenchRandom {
     /// Creates the stream of a seed.
     pub const fn new(seed: u64) -> Self {
-        Random(seed)
+        BenchRandom(seed)
     }
 
     /// The next 64 bits.
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn numbers_are_in_their_bounds_and_the_same_again() {
-        let (mut random, mut again) = (Random::new(7), Random::new(7));
+        let (mut random, mut again) = (BenchRandom::new(7), BenchRandom::new(7));
         for _ in 0..1000 {
             assert_eq!(random.bits(), again.bits());
             assert!(random.below(10) < 10 && (0.0..1.0).contains(&random.share()) && random.word(50) < 50);

@@ -9,14 +9,14 @@ use millrace_env::{AppendFile, Disk, ReadFile, RealDisk};
 
 /// A disk that records the ranges of files that are read.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Recorder {
+pub(crate) struct ReadRecorder {
     reads: Arc<Mutex<Vec<Read>>>,
 }
 
 /// Range of a file that was read.
 type Read = (PathBuf, Range<u64>);
 
-impl Recorder {
+impl ReadRecorder {
     /// Reads since the last call: file by file, in order, adjacent ones joined.
     pub fn take(&self) -> Vec<(PathBuf, Vec<Range<u64>>)> {
         let mut reads = std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner));
@@ -35,7 +35,7 @@ impl Recorder {
     }
 }
 
-impl Disk for Recorder {
+impl Disk for ReadRecorder {
     fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
         RealDisk.create(path)
     }
@@ -82,7 +82,7 @@ impl Disk for Recorder {
 struct RecordedFile {
     file: Arc<dyn ReadFile>,
     path: PathBuf,
-    recorder: Recorder,
+    recorder: ReadRecorder,
 }
 
 impl ReadFile for RecordedFile {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn neighbours_are_one_read() {
-        let recorder = Recorder::default();
+        let recorder = ReadRecorder::default();
         let note = |path: &str, range: Range<u64>| {
             recorder.reads.lock().unwrap_or_else(PoisonError::into_inner).push((path.into(), range));
         };

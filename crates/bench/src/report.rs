@@ -6,18 +6,18 @@ mod unit;
 
 use serde_json::{Map, Value, json};
 
-pub use plot::{Axis, Line, Plot};
-pub use unit::Unit;
+pub use plot::{CurvePlot, PlotAxis, PlotCurve};
+pub use unit::FigureUnit;
 
 /// The figures of one benchmark.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct BenchReport {
     /// The benchmark's name.
     pub bench: &'static str,
     /// Figures in the order of their measurement.
     pub figures: Vec<Figure>,
     /// Curves, for plotting.
-    pub plots: Vec<Plot>,
+    pub plots: Vec<CurvePlot>,
     /// Additional information for readers: the machine, the sizes.
     pub notes: Vec<String>,
     /// Number of figures that were reported already.
@@ -26,17 +26,17 @@ pub struct Report {
 
 /// Callbacks of a running benchmark.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress {
+pub struct BenchProgress {
     /// Receives each figure once, as a line of JSON without its end.
     pub figure: fn(&str),
     /// Receives the last step and the progress of the run, for people.
     pub step: fn(&str),
 }
 
-impl Default for Progress {
+impl Default for BenchProgress {
     /// Callbacks that do nothing.
     fn default() -> Self {
-        Progress { figure: |_| (), step: |_| () }
+        BenchProgress { figure: |_| (), step: |_| () }
     }
 }
 
@@ -50,16 +50,16 @@ pub struct Figure {
     /// Value in the base unit: seconds, bytes, bytes per second, times per second.
     pub value: f64,
     /// Its unit.
-    pub unit: Unit,
+    pub unit: FigureUnit,
     /// Name and value of the limit or peer, in the same unit, measured in the same run.
     pub limit: Option<(String, f64)>,
     /// Goal, if any.
-    pub goal: Option<Goal>,
+    pub goal: Option<FigureGoal>,
 }
 
 /// Goal of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Goal {
+pub enum FigureGoal {
     /// The ratio of figure and limit is at least this.
     RatioAtLeast(f64),
     /// The ratio of figure and limit is at most this.
@@ -70,10 +70,10 @@ pub enum Goal {
     AtMost(f64),
 }
 
-impl Report {
+impl BenchReport {
     /// Creates an empty report.
     pub fn new(bench: &'static str) -> Self {
-        Report { bench, figures: Vec::new(), plots: Vec::new(), notes: Vec::new(), told: 0 }
+        BenchReport { bench, figures: Vec::new(), plots: Vec::new(), notes: Vec::new(), told: 0 }
     }
 
     /// Adds a figure.
@@ -87,7 +87,7 @@ impl Report {
     }
 
     /// Reports the figures that were not reported yet.
-    pub fn tell(&mut self, progress: Progress) {
+    pub fn tell(&mut self, progress: BenchProgress) {
         for figure in &self.figures[self.told.min(self.figures.len())..] {
             (progress.figure)(&figure.json(self.bench).to_string());
         }
@@ -105,7 +105,7 @@ impl Report {
     }
 
     /// Draws plots as SVG, one below the other; `None` if there are none.
-    pub fn draw(plots: &[Plot]) -> Option<String> {
+    pub fn draw(plots: &[CurvePlot]) -> Option<String> {
         (!plots.is_empty()).then(|| plot::svg(plots))
     }
 
@@ -117,7 +117,7 @@ impl Report {
 
 impl Figure {
     /// Creates a figure without a limit.
-    pub fn new(case: impl Into<String>, measure: impl Into<String>, value: f64, unit: Unit) -> Self {
+    pub fn new(case: impl Into<String>, measure: impl Into<String>, value: f64, unit: FigureUnit) -> Self {
         Figure { case: case.into(), measure: measure.into(), value, unit, limit: None, goal: None }
     }
 
@@ -129,18 +129,23 @@ impl Figure {
 
     /// Sets a minimum: as a ratio if there is a limit.
     pub fn at_least(mut self, goal: f64) -> Self {
-        self.goal = Some(if self.limit.is_some() { Goal::RatioAtLeast(goal) } else { Goal::AtLeast(goal) });
+        self.goal = Some(if self.limit.is_some() {
+            FigureGoal::RatioAtLeast(goal)
+        } else {
+            FigureGoal::AtLeast(goal)
+        });
         self
     }
 
     /// Sets a maximum: as a ratio if there is a limit.
     pub fn at_most(mut self, goal: f64) -> Self {
-        self.goal = Some(if self.limit.is_some() { Goal::RatioAtMost(goal) } else { Goal::AtMost(goal) });
+        self.goal =
+            Some(if self.limit.is_some() { FigureGoal::RatioAtMost(goal) } else { FigureGoal::AtMost(goal) });
         self
     }
 
     /// Sets a goal, independent of a limit.
-    pub fn with_goal(mut self, goal: Goal) -> Self {
+    pub fn with_goal(mut self, goal: FigureGoal) -> Self {
         self.goal = Some(goal);
         self
     }
@@ -153,10 +158,10 @@ impl Figure {
     /// True if it reaches its goal; `None` without a goal.
     pub fn is_met(&self) -> Option<bool> {
         Some(match self.goal? {
-            Goal::RatioAtLeast(goal) => self.ratio()? >= goal,
-            Goal::RatioAtMost(goal) => self.ratio()? <= goal,
-            Goal::AtLeast(goal) => self.value >= goal,
-            Goal::AtMost(goal) => self.value <= goal,
+            FigureGoal::RatioAtLeast(goal) => self.ratio()? >= goal,
+            FigureGoal::RatioAtMost(goal) => self.ratio()? <= goal,
+            FigureGoal::AtLeast(goal) => self.value >= goal,
+            FigureGoal::AtMost(goal) => self.value <= goal,
         })
     }
 

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use millrace_bench::{BENCHES, Figure, Goal, Report, Settings, Unit, find};
+use millrace_bench::{BENCHES, BenchReport, Figure, FigureGoal, FigureUnit, Settings, find};
 
 #[test]
 fn a_table_is_aligned_and_says_what_is_met() {
-    let mut report = Report::new("nn");
+    let mut report = BenchReport::new("nn");
     report.push(
-        Figure::new("10000 documents", "scan", 9.1e9, Unit::BytesPerSecond)
+        Figure::new("10000 documents", "scan", 9.1e9, FigureUnit::BytesPerSecond)
             .beside("memory read", 1.2e10)
             .at_least(0.7),
     );
-    report.push(Figure::new("é", "p99", 0.0004, Unit::Seconds).at_most(0.00035));
+    report.push(Figure::new("é", "p99", 0.0004, FigureUnit::Seconds).at_most(0.00035));
     report.note("one thread");
     assert_eq!(
         report.table(),
@@ -28,11 +28,13 @@ fn a_table_is_aligned_and_says_what_is_met() {
 
 #[test]
 fn json_has_a_line_a_figure() {
-    let mut report = Report::new("feed");
+    let mut report = BenchReport::new("feed");
     report.push(
-        Figure::new("small", "rate", 50.0, Unit::PerSecond("documents")).beside("floor", 100.0).at_least(0.6),
+        Figure::new("small", "rate", 50.0, FigureUnit::PerSecond("documents"))
+            .beside("floor", 100.0)
+            .at_least(0.6),
     );
-    report.push(Figure::new("small", "p99", 0.5, Unit::Seconds).with_goal(Goal::AtMost(1.0)));
+    report.push(Figure::new("small", "p99", 0.5, FigureUnit::Seconds).with_goal(FigureGoal::AtMost(1.0)));
     let lines: Vec<serde_json::Value> =
         report.json_lines().lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
     assert_eq!(

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use millrace_document::{Group, Location};
+use millrace_document::{DocumentGroup, Location};
 
 /// The set of locations whose lowest `used_bits` bits are those of `bits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ impl BucketId {
     }
 
     /// True if it can contain documents of `group`.
-    pub fn intersects(self, group: &Group) -> bool {
+    pub fn intersects(self, group: &DocumentGroup) -> bool {
         group.location_bits().is_none_or(|low| {
             let common = mask(self.used_bits.min(Self::GROUP_BITS));
             u64::from(low) & common == self.bits & common

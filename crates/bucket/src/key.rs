@@ -1,19 +1,19 @@
-use millrace_document::{DocumentId, Group};
+use millrace_document::{DocumentGroup, DocumentId};
 
 /// Position of a document in the storage order, as bytes that compare in that order:
 ///
 /// | bytes | content |
 /// |---|---|
 /// | 4 | the low 32 bits of the location, bit-reversed, big-endian |
-/// | … | [`Group::key`], then a 0 byte (ids have no control characters) |
+/// | … | [`DocumentGroup::key`], then a 0 byte (ids have no control characters) |
 /// | 4 | the other 26 bits of the location, bit-reversed, big-endian, in the top bits |
 /// | … | the id |
 ///
 /// A store that keeps versions adds its own suffix, which starts with a 0 byte.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SortKey(Vec<u8>);
+pub struct DocumentSortKey(Vec<u8>);
 
-impl SortKey {
+impl DocumentSortKey {
     /// The key of a document.
     pub fn new(id: &DocumentId) -> Self {
         let reversed = id.location().reversed();
@@ -23,7 +23,7 @@ impl SortKey {
         bytes.push(0);
         bytes.extend_from_slice(&(reversed as u32).to_be_bytes());
         bytes.extend_from_slice(id.as_str().as_bytes());
-        SortKey(bytes)
+        DocumentSortKey(bytes)
     }
 
     /// The bytes.
@@ -37,7 +37,7 @@ impl SortKey {
     }
 }
 
-/// The [reversed](millrace_document::Location::reversed) location in a [`SortKey`], given as bytes. The key
+/// The [reversed](millrace_document::Location::reversed) location in a [`DocumentSortKey`], given as bytes. The key
 /// may be truncated: missing location bits count as 0.
 pub fn reversed_location(key: &[u8]) -> u64 {
     let bits = |bytes: &[u8]| bytes.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
@@ -46,9 +46,9 @@ pub fn reversed_location(key: &[u8]) -> u64 {
     u64::from(bits(key)) << 32 | u64::from(around_zero.next().map_or(0, bits))
 }
 
-/// Common prefix of the [`SortKey`]s of `group`, and of no other group; `None` for [`Group::None`], whose
+/// Common prefix of the [`DocumentSortKey`]s of `group`, and of no other group; `None` for [`DocumentGroup::None`], whose
 /// documents are in all places.
-pub fn group_prefix(group: &Group) -> Option<Vec<u8>> {
+pub fn group_prefix(group: &DocumentGroup) -> Option<Vec<u8>> {
     let low = group.location_bits()?;
     let mut bytes = low.reverse_bits().to_be_bytes().to_vec();
     bytes.extend_from_slice(group.key().as_bytes());

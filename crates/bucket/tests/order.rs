@@ -1,20 +1,20 @@
 //! Keys sort so that buckets and groups are contiguous, independent of their names.
 
-use millrace_bucket::{BucketId, SortKey, group_prefix};
-use millrace_document::{DocumentId, Group, Location};
+use millrace_bucket::{BucketId, DocumentSortKey, group_prefix};
+use millrace_document::{DocumentGroup, DocumentId, Location};
 use proptest::prelude::*;
 
-fn id(group: &Group, name: &str) -> DocumentId {
+fn id(group: &DocumentGroup, name: &str) -> DocumentId {
     DocumentId::new("ns", "mail", group, name).expect("the parts are valid")
 }
 
 /// Small numbers, the same numbers with high bits set (equal location bits), and names.
-fn groups() -> impl Strategy<Value = Group> {
+fn groups() -> impl Strategy<Value = DocumentGroup> {
     prop_oneof![
-        (0u64..4).prop_map(Group::Number),
-        (0u64..4).prop_map(|low| Group::Number(low | 7 << 32)),
-        "[ab=n]{1,2}".prop_map(Group::Name),
-        Just(Group::None),
+        (0u64..4).prop_map(DocumentGroup::Number),
+        (0u64..4).prop_map(|low| DocumentGroup::Number(low | 7 << 32)),
+        "[ab=n]{1,2}".prop_map(DocumentGroup::Name),
+        Just(DocumentGroup::None),
     ]
 }
 
@@ -23,7 +23,7 @@ proptest! {
     fn a_group_is_one_contiguous_range(documents in prop::collection::vec((groups(), "[a-c]{1,3}"), 1..60), group in groups()) {
         let Some(prefix) = group_prefix(&group) else { return Ok(()) };
         for (other, name) in &documents {
-            let key = SortKey::new(&id(other, name));
+            let key = DocumentSortKey::new(&id(other, name));
             prop_assert_eq!(key.as_bytes().starts_with(&prefix), *other == group, "{} in {}", other, group);
         }
     }
@@ -34,7 +34,7 @@ proptest! {
     ) {
         let mut ids: Vec<DocumentId> = documents.iter().map(|(group, name)| id(group, name)).collect();
         let bucket = BucketId::new(used_bits, pick.get(&ids).location().bits());
-        ids.sort_by_key(SortKey::new);
+        ids.sort_by_key(DocumentSortKey::new);
         let inside: Vec<bool> = ids.iter().map(|id| bucket.contains(id.location())).collect();
         let changes = inside.windows(2).filter(|pair| pair[0] != pair[1]).count();
         prop_assert!(changes <= 2 && (changes < 2 || !inside[0]), "{inside:?}");
@@ -46,9 +46,9 @@ proptest! {
     fn past_32_bits_a_bucket_is_one_range_of_each_group(
         names in prop::collection::vec("[a-z]{1,6}", 1..80), used_bits in 33u8..=58, pick in any::<prop::sample::Index>(),
     ) {
-        let mut ids: Vec<DocumentId> = names.iter().map(|name| id(&Group::Number(5), name)).collect();
+        let mut ids: Vec<DocumentId> = names.iter().map(|name| id(&DocumentGroup::Number(5), name)).collect();
         let bucket = BucketId::new(used_bits, pick.get(&ids).location().bits());
-        ids.sort_by_key(SortKey::new);
+        ids.sort_by_key(DocumentSortKey::new);
         let inside: Vec<bool> = ids.iter().map(|id| bucket.contains(id.location())).collect();
         let changes = inside.windows(2).filter(|pair| pair[0] != pair[1]).count();
         prop_assert!(changes <= 2 && (changes < 2 || !inside[0]), "{inside:?}");
@@ -57,9 +57,9 @@ proptest! {
 
     #[test]
     fn a_key_tells_its_location(group in "[a-z]{0,3}", name in "[a-z0-9]{1,8}") {
-        let group = if group.is_empty() { Group::None } else { Group::Name(group) };
+        let group = if group.is_empty() { DocumentGroup::None } else { DocumentGroup::Name(group) };
         let id = id(&group, &name);
-        prop_assert_eq!(SortKey::new(&id).reversed_location(), id.location().reversed());
+        prop_assert_eq!(DocumentSortKey::new(&id).reversed_location(), id.location().reversed());
     }
 
     #[test]
@@ -81,12 +81,12 @@ proptest! {
 
 #[test]
 fn a_part_cannot_run_into_the_next() {
-    let group = |name: &str| Group::Name(name.to_owned());
+    let group = |name: &str| DocumentGroup::Name(name.to_owned());
     for (namespace, document_type, group) in [
         ("a:b", "mail", group("x")),
         ("ns", "ma:il", group("x")),
         ("ns", "mail", group("x:y")),
-        ("ns", "mail:g=x", Group::None),
+        ("ns", "mail:g=x", DocumentGroup::None),
     ] {
         assert!(
             DocumentId::new(namespace, document_type, &group, "name").is_err(),
@@ -98,12 +98,12 @@ fn a_part_cannot_run_into_the_next() {
 #[test]
 fn a_location_is_what_the_documentation_says() {
     // `n=` gives its low 32 bits.
-    assert_eq!(id(&Group::Number(0x1_2345_6789), "x").location().bits() as u32, 0x2345_6789);
+    assert_eq!(id(&DocumentGroup::Number(0x1_2345_6789), "x").location().bits() as u32, 0x2345_6789);
     // `g=` gives the first four bytes of the name's MD5, little-endian: MD5("abc") starts with 90 01 50 98.
-    assert_eq!(id(&Group::Name("abc".to_owned()), "x").location().bits() as u32, 0x9850_0190);
+    assert_eq!(id(&DocumentGroup::Name("abc".to_owned()), "x").location().bits() as u32, 0x9850_0190);
     // Documents of a group differ in the bits above.
-    let group = Group::Number(1);
+    let group = DocumentGroup::Number(1);
     assert_ne!(id(&group, "x").location(), id(&group, "y").location());
     assert!(BucketId::new(32, 1).intersects(&group) && !BucketId::new(32, 3).intersects(&group));
-    assert!(BucketId::new(1, 1).intersects(&Group::None));
+    assert!(BucketId::new(1, 1).intersects(&DocumentGroup::None));
 }

@@ -10,14 +10,14 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::Value;
 
 use crate::Error;
-use crate::id::Encoded;
+use crate::id::PercentEncoded;
 
 /// Default timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(200);
 
 /// Client of one port of a node. Clones share their connections.
 #[derive(Clone)]
-pub struct Client {
+pub struct NodeClient {
     base: String,
     patience: Duration,
     http: HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -25,7 +25,7 @@ pub struct Client {
 
 /// HTTP version of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum HttpProtocol {
     /// HTTP/1.1; over TLS the version that both sides prefer.
     Http1,
     /// HTTP/2, without negotiation if there is no TLS: many requests over one connection.
@@ -34,7 +34,7 @@ pub enum Protocol {
 
 /// An HTTP request.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct OutgoingRequest {
     method: Method,
     target: String,
     headers: HeaderMap,
@@ -45,7 +45,7 @@ pub struct Request {
 
 /// A complete HTTP response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ClientAnswer {
     /// HTTP status.
     pub status: StatusCode,
     /// Response headers.
@@ -56,24 +56,30 @@ pub struct Answer {
 
 /// A successful response whose body is still being received.
 #[derive(Debug)]
-pub struct Streaming {
+pub struct StreamingAnswer {
     /// Response headers.
     pub headers: HeaderMap,
     address: String,
     body: Incoming,
 }
 
-impl Request {
+impl OutgoingRequest {
     /// Creates a request of `method` for a path, which must be percent-encoded.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Request { method, target: path.into(), headers: HeaderMap::new(), body: Bytes::new(), timeout: None }
+        OutgoingRequest {
+            method,
+            target: path.into(),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            timeout: None,
+        }
     }
 
     /// Adds a query parameter.
     #[must_use]
     pub fn parameter(mut self, name: &str, value: &str) -> Self {
         self.target.push(if self.target.contains('?') { '&' } else { '?' });
-        self.target.push_str(&format!("{}={}", Encoded(name), Encoded(value)));
+        self.target.push_str(&format!("{}={}", PercentEncoded(name), PercentEncoded(value)));
         self
     }
 
@@ -101,7 +107,7 @@ impl Request {
     }
 }
 
-impl Answer {
+impl ClientAnswer {
     /// The body as JSON; `null` if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
@@ -111,7 +117,7 @@ impl Answer {
     ///
     /// # Errors
     /// [`Error::Refused`] with the node's message.
-    pub fn checked(self) -> Result<Answer, Error> {
+    pub fn checked(self) -> Result<ClientAnswer, Error> {
         if self.status.is_success() {
             return Ok(self);
         }
@@ -139,23 +145,23 @@ impl Answer {
     }
 }
 
-impl Client {
+impl NodeClient {
     /// Creates a client of the node at `base`, for example `http://localhost:8080`.
     ///
     /// # Errors
     /// [`Error::Address`] for an invalid address.
-    pub fn new(base: &str, protocol: Protocol) -> Result<Self, Error> {
-        Client::trusting(base, protocol, None)
+    pub fn new(base: &str, protocol: HttpProtocol) -> Result<Self, Error> {
+        NodeClient::trusting(base, protocol, None)
     }
 
-    /// Like [`Client::new`], with the certificates of a TLS configuration; without one, it trusts the
+    /// Like [`NodeClient::new`], with the certificates of a TLS configuration; without one, it trusts the
     /// system's.
     ///
     /// # Errors
     /// [`Error::Address`] for an invalid address.
     pub fn trusting(
         base: &str,
-        protocol: Protocol,
+        protocol: HttpProtocol,
         trusted: Option<rustls::ClientConfig>,
     ) -> Result<Self, Error> {
         let fail = |reason: String| Error::Address { text: base.to_owned(), reason };
@@ -179,18 +185,18 @@ impl Client {
                 .with_tls_config(trusting_nobody().map_err(|error| fail(error.to_string()))?),
         };
         let connector = match protocol {
-            Protocol::Http1 => tls.https_or_http().enable_all_versions().wrap_connector(tcp),
-            Protocol::Http2 => tls.https_or_http().enable_http2().wrap_connector(tcp),
+            HttpProtocol::Http1 => tls.https_or_http().enable_all_versions().wrap_connector(tcp),
+            HttpProtocol::Http2 => tls.https_or_http().enable_http2().wrap_connector(tcp),
         };
         let mut builder = HyperClient::builder(TokioExecutor::new());
         builder
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
-            .http2_only(protocol == Protocol::Http2)
+            .http2_only(protocol == HttpProtocol::Http2)
             .http2_initial_stream_window_size(1 << 20)
             .http2_initial_connection_window_size(16 << 20);
         let base = with_scheme.trim_end_matches('/').to_owned();
-        Ok(Client { base, patience: PATIENCE, http: builder.build(connector) })
+        Ok(NodeClient { base, patience: PATIENCE, http: builder.build(connector) })
     }
 
     /// Sets the default timeout, instead of 200 seconds.
@@ -209,13 +215,13 @@ impl Client {
     ///
     /// # Errors
     /// There is no response, or not in time.
-    pub async fn send(&self, request: Request) -> Result<Answer, Error> {
+    pub async fn send(&self, request: OutgoingRequest) -> Result<ClientAnswer, Error> {
         let timeout = request.timeout.unwrap_or(self.patience);
         let exchange = async {
             let response = self.begin(request).await?;
             let (parts, body) = response.into_parts();
             let body = body.collect().await.map_err(|error| self.broken(&error))?.to_bytes();
-            Ok(Answer { status: parts.status, headers: parts.headers, body })
+            Ok(ClientAnswer { status: parts.status, headers: parts.headers, body })
         };
         self.within(timeout, exchange).await
     }
@@ -226,7 +232,11 @@ impl Client {
     ///
     /// # Errors
     /// There is no response; the response is truncated or too slow; the node rejects the request.
-    pub async fn stream(&self, request: Request, mut sink: impl FnMut(&[u8])) -> Result<HeaderMap, Error> {
+    pub async fn stream(
+        &self,
+        request: OutgoingRequest,
+        mut sink: impl FnMut(&[u8]),
+    ) -> Result<HeaderMap, Error> {
         let timeout = request.timeout.unwrap_or(self.patience);
         let mut answer = self.within(timeout, self.open(request)).await?;
         while let Some(piece) = self.within(timeout, answer.next()).await? {
@@ -249,18 +259,18 @@ impl Client {
     ///
     /// # Errors
     /// There is no response; the node rejects the request.
-    pub async fn open(&self, request: Request) -> Result<Streaming, Error> {
+    pub async fn open(&self, request: OutgoingRequest) -> Result<StreamingAnswer, Error> {
         let response = self.begin(request).await?;
         let (parts, body) = response.into_parts();
         if !parts.status.is_success() {
             let body = body.collect().await.map_err(|error| self.broken(&error))?.to_bytes();
-            let answer = Answer { status: parts.status, headers: parts.headers, body };
+            let answer = ClientAnswer { status: parts.status, headers: parts.headers, body };
             return Err(Error::Refused { status: answer.status.as_u16(), message: answer.message() });
         }
-        Ok(Streaming { headers: parts.headers, address: self.base.clone(), body })
+        Ok(StreamingAnswer { headers: parts.headers, address: self.base.clone(), body })
     }
 
-    async fn begin(&self, request: Request) -> Result<hyper::Response<Incoming>, Error> {
+    async fn begin(&self, request: OutgoingRequest) -> Result<hyper::Response<Incoming>, Error> {
         let uri: Uri = format!("{}{}", self.base, request.target).parse().map_err(|error| {
             Error::Address { text: format!("{}{}", self.base, request.target), reason: format!("{error}") }
         })?;
@@ -293,7 +303,7 @@ impl Client {
     }
 }
 
-impl Streaming {
+impl StreamingAnswer {
     /// Next part of the body; `None` at its end. Cancel safe: dropping the future loses no data.
     ///
     /// # Errors

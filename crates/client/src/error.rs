@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use millrace_document::json::Place;
+use millrace_document::json::FeedPosition;
 
 /// Error in communication with a node.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +91,7 @@ pub enum Error {
         /// The file, or `standard input`.
         input: String,
         /// Position in the input.
-        place: Place,
+        place: FeedPosition,
         /// Cause, and the expected text.
         reason: String,
     },

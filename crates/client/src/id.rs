@@ -1,6 +1,6 @@
 use std::fmt;
 
-use millrace_document::{DocumentId, Group};
+use millrace_document::{DocumentGroup, DocumentId};
 
 use crate::Error;
 
@@ -15,24 +15,24 @@ pub fn document_path(id: &str) -> Result<String, Error> {
 /// Request path of a parsed id.
 pub(crate) fn path_of(id: &DocumentId) -> String {
     let (namespace, document_type, name) =
-        (Encoded(id.namespace()), Encoded(id.document_type()), Encoded(id.name()));
+        (PercentEncoded(id.namespace()), PercentEncoded(id.document_type()), PercentEncoded(id.name()));
     let start = format!("/document/v1/{namespace}/{document_type}");
     match id.group() {
-        Group::None => format!("{start}/docid/{name}"),
-        Group::Name(group) => format!("{start}/group/{}/{name}", Encoded(group)),
-        Group::Number(number) => format!("{start}/number/{number}/{name}"),
+        DocumentGroup::None => format!("{start}/docid/{name}"),
+        DocumentGroup::Name(group) => format!("{start}/group/{}/{name}", PercentEncoded(group)),
+        DocumentGroup::Number(number) => format!("{start}/number/{number}/{name}"),
     }
 }
 
 /// `text`, percent-encoded as one part of a path or one value of a query.
 pub fn encoded(text: &str) -> String {
-    Encoded(text).to_string()
+    PercentEncoded(text).to_string()
 }
 
 /// Text that is percent-encoded on display.
-pub(crate) struct Encoded<'a>(pub(crate) &'a str);
+pub(crate) struct PercentEncoded<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Encoded<'_> {
+impl fmt::Display for PercentEncoded<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const KEPT: &percent_encoding::AsciiSet =
             &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

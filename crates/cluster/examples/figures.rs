@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::distributor::{Change, Distributor, Effect, Event, Settings, Ticket, Write};
-use millrace_cluster::{
-    ClusterState, Distribution, Layout, NodeEntry, NodeKey, NodeState, Now, Reply, Request, Response,
+use millrace_cluster::distributor::{
+    ClientWrite, Distributor, DistributorEffect, DistributorEvent, DocumentChange, RequestTicket, Settings,
 };
-use millrace_document::{DocumentId, Group, Timestamp};
+use millrace_cluster::{
+    ClusterState, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeReply, NodeRequest, NodeResponse,
+    NodeState, ReplicaDistribution,
+};
+use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 
 const WRITES: u64 = 1_000_000;
 /// Number of writes that a shell finds waiting at each turn.
@@ -20,9 +23,9 @@ fn main() {
     for bits in [10, 16] {
         let state = state(bits);
         let mut distributor = Distributor::new(NodeKey(0), 1, Settings::default());
-        let mut clock = Clock { began: Instant::now() };
-        let mut figures = Figures::default();
-        run(&mut distributor, vec![Event::State(Arc::clone(&state))], &mut clock, &mut figures);
+        let mut clock = ExampleClock { began: Instant::now() };
+        let mut figures = ExampleFigures::default();
+        run(&mut distributor, vec![DistributorEvent::State(Arc::clone(&state))], &mut clock, &mut figures);
         let ids: Vec<DocumentId> = (0..)
             .map(id)
             .filter(|id| state.owner(state.bucket(id.location())) == Some(NodeKey(0)))
@@ -31,12 +34,16 @@ fn main() {
         let body: Arc<[u8]> = vec![7; 400].into();
         let began = Instant::now();
         for turn in 0..WRITES / TURN {
-            let mut events = vec![Event::Confirmed { version: 1, asked: clock.now().monotonic }];
+            let mut events = vec![DistributorEvent::Confirmed { version: 1, asked: clock.now().monotonic }];
             for number in turn * TURN..(turn + 1) * TURN {
                 let id = ids[number as usize % ids.len()].clone();
                 let deadline = clock.now().monotonic + Duration::from_secs(60);
-                let change = Change::Put { id, body: Arc::clone(&body) };
-                events.push(Event::Write(Write { ticket: Ticket(number), deadline, change }));
+                let change = DocumentChange::Put { id, body: Arc::clone(&body) };
+                events.push(DistributorEvent::Write(ClientWrite {
+                    ticket: RequestTicket(number),
+                    deadline,
+                    change,
+                }));
             }
             run(&mut distributor, events, &mut clock, &mut figures);
         }
@@ -52,62 +59,71 @@ fn main() {
 }
 
 #[derive(Default)]
-struct Figures {
+struct ExampleFigures {
     answered: u64,
     rows: u64,
     messages: u64,
 }
 
-struct Clock {
+struct ExampleClock {
     began: Instant,
 }
 
-impl Clock {
-    fn now(&mut self) -> Now {
+impl ExampleClock {
+    fn now(&mut self) -> MachineTime {
         let monotonic = self.began.elapsed();
-        Now { monotonic, wall_us: 1_700_000_000_000_000 + monotonic.as_micros() as u64 }
+        MachineTime { monotonic, wall_us: 1_700_000_000_000_000 + monotonic.as_micros() as u64 }
     }
 }
 
 /// Handles events, and those that follow from them, until there are no more.
-fn run(distributor: &mut Distributor, mut events: Vec<Event>, clock: &mut Clock, figures: &mut Figures) {
+fn run(
+    distributor: &mut Distributor,
+    mut events: Vec<DistributorEvent>,
+    clock: &mut ExampleClock,
+    figures: &mut ExampleFigures,
+) {
     let mut effects = Vec::new();
     while !events.is_empty() {
         distributor.handle(clock.now(), events.drain(..), &mut effects);
         for effect in effects.drain(..) {
             match effect {
-                Effect::Send { to, fence, request } => {
+                DistributorEffect::Send { to, fence, request } => {
                     if let Some(response) = answer(request, figures) {
-                        let reply = Reply { version: fence.version, response };
-                        events.push(Event::Reply { from: to, number: fence.number, reply });
+                        let reply = NodeReply { version: fence.version, response };
+                        events.push(DistributorEvent::Reply { from: to, number: fence.number, reply });
                     }
                 }
-                Effect::Written { outcome, .. } => {
+                DistributorEffect::Written { outcome, .. } => {
                     outcome.expect("every node answers");
                     figures.answered += 1;
                 }
-                Effect::Found { .. } | Effect::Decide { .. } | Effect::FetchState { .. } => {}
+                DistributorEffect::Found { .. }
+                | DistributorEffect::Decide { .. }
+                | DistributorEffect::FetchState { .. } => {}
             }
         }
     }
 }
 
 /// The first answer of a node without replicas, or a later answer of a node that accepts everything.
-fn answer(request: Request, figures: &mut Figures) -> Option<Response> {
+fn answer(request: NodeRequest, figures: &mut ExampleFigures) -> Option<NodeResponse> {
     match request {
-        Request::Ping => Some(Response::Here { votes: false }),
-        Request::Owned { .. } => Some(Response::Replicas { replicas: Vec::new(), newest: Timestamp(0) }),
-        Request::Apply(rows) => {
+        NodeRequest::Ping => Some(NodeResponse::Here { votes: false }),
+        NodeRequest::Owned { .. } => {
+            Some(NodeResponse::Replicas { replicas: Vec::new(), newest: Timestamp(0) })
+        }
+        NodeRequest::Apply(rows) => {
             figures.rows += rows.len() as u64;
             figures.messages += 1;
-            Some(Response::Applied(Vec::new()))
+            Some(NodeResponse::Applied(Vec::new()))
         }
         _ => None,
     }
 }
 
 fn id(number: u64) -> DocumentId {
-    DocumentId::new("bench", "note", &Group::Number(number % 50_000), &number.to_string())
+    DocumentId::new("bench", "note", &DocumentGroup::Number(number % 50_000), &number.to_string())
         .expect("its parts are there")
 }
 
@@ -121,7 +137,7 @@ fn state(bits: u8) -> Arc<ClusterState> {
         lease_ended: false,
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = (0..5).map(|key| (NodeKey(key), entry(key))).collect();
-    let layout = Layout::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(1, nodes, Distribution { bits, redundancy: 3, layout });
+    let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
+    let state = ClusterState::new(1, nodes, ReplicaDistribution { bits, redundancy: 3, layout });
     Arc::new(state.expect("all nodes of the layout are listed"))
 }

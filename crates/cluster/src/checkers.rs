@@ -20,7 +20,7 @@ pub struct ReplicaView {
 
 /// A bucket, as a checker sees it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Context {
+pub struct CheckContext {
     /// Identifier of the bucket.
     pub bucket: BucketId,
     /// Nodes that should have a replica, the most preferred first. Nodes under maintenance keep their
@@ -38,7 +38,7 @@ pub struct Context {
 
 /// Urgency of an operation; the first is the most urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Priority {
+pub enum OperationPriority {
     /// Documents can be lost if one more node fails.
     TooFewReplicas,
     /// Replicas may differ, or rows may be missing from them.
@@ -49,15 +49,19 @@ pub enum Priority {
     Superfluous,
 }
 
-impl Priority {
+impl OperationPriority {
     /// All priorities, the most urgent first.
-    pub const ALL: [Priority; 4] =
-        [Priority::TooFewReplicas, Priority::Diverged, Priority::Move, Priority::Superfluous];
+    pub const ALL: [OperationPriority; 4] = [
+        OperationPriority::TooFewReplicas,
+        OperationPriority::Diverged,
+        OperationPriority::Move,
+        OperationPriority::Superfluous,
+    ];
 }
 
 /// The action of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub enum BucketAction {
     /// Create replicas on these nodes, then make all replicas equal and complete.
     Merge {
         /// Nodes without a replica.
@@ -72,11 +76,11 @@ pub enum Action {
 
 /// A proposed operation on a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Proposal {
+pub struct OperationProposal {
     /// Its urgency.
-    pub priority: Priority,
+    pub priority: OperationPriority,
     /// Its action.
-    pub action: Action,
+    pub action: BucketAction,
     /// Nodes that take part.
     pub nodes: Vec<NodeKey>,
     /// Reason, for operators.
@@ -84,35 +88,35 @@ pub struct Proposal {
 }
 
 /// All checkers, the most urgent first.
-pub const CHECKERS: [fn(&Context) -> Option<Proposal>; 5] =
+pub const CHECKERS: [fn(&CheckContext) -> Option<OperationProposal>; 5] =
     [too_few_replicas, diverged, incomplete, not_ideal, superfluous];
 
 /// Returns the most urgent operation that a bucket needs.
-pub fn check(context: &Context) -> Option<Proposal> {
+pub fn check(context: &CheckContext) -> Option<OperationProposal> {
     CHECKERS.iter().find_map(|checker| checker(context))
 }
 
 /// Proposes a new replica if there are too few and a node without one should have one.
-pub fn too_few_replicas(context: &Context) -> Option<Proposal> {
+pub fn too_few_replicas(context: &CheckContext) -> Option<OperationProposal> {
     let (there, wanted) = (context.replicas.len(), context.ideal.len());
     if there == 0 || there >= wanted {
         return None;
     }
     let missing = context.missing();
-    let reason = format!("{there} of {wanted} replicas; new on {}", List(&missing));
-    context.merge(Priority::TooFewReplicas, missing, reason)
+    let reason = format!("{there} of {wanted} replicas; new on {}", NodeList(&missing));
+    context.merge(OperationPriority::TooFewReplicas, missing, reason)
 }
 
 /// Proposes a merge of replicas that may differ.
-pub fn diverged(context: &Context) -> Option<Proposal> {
+pub fn diverged(context: &CheckContext) -> Option<OperationProposal> {
     if context.settled || context.replicas.is_empty() {
         return None;
     }
     let nodes: Vec<NodeKey> = context.replicas.iter().map(|replica| replica.node).collect();
-    let reason = format!("replicas on {} may differ", List(&nodes));
-    Some(Proposal {
-        priority: Priority::Diverged,
-        action: Action::Merge { create: Vec::new() },
+    let reason = format!("replicas on {} may differ", NodeList(&nodes));
+    Some(OperationProposal {
+        priority: OperationPriority::Diverged,
+        action: BucketAction::Merge { create: Vec::new() },
         nodes,
         reason,
     })
@@ -120,7 +124,7 @@ pub fn diverged(context: &Context) -> Option<Proposal> {
 
 /// Proposes to fill incomplete replicas where possible: from a complete replica, or from each other if no
 /// other replica can exist anywhere.
-pub fn incomplete(context: &Context) -> Option<Proposal> {
+pub fn incomplete(context: &CheckContext) -> Option<OperationProposal> {
     let incomplete: Vec<NodeKey> =
         context.replicas.iter().filter(|replica| !replica.complete).map(|replica| replica.node).collect();
     let fillable = context.all_serve || incomplete.len() < context.replicas.len();
@@ -128,40 +132,45 @@ pub fn incomplete(context: &Context) -> Option<Proposal> {
         return None;
     }
     let nodes = context.replicas.iter().map(|replica| replica.node).collect();
-    let reason = format!("replica on {} is incomplete", List(&incomplete));
-    Some(Proposal {
-        priority: Priority::Diverged,
-        action: Action::Merge { create: Vec::new() },
+    let reason = format!("replica on {} is incomplete", NodeList(&incomplete));
+    Some(OperationProposal {
+        priority: OperationPriority::Diverged,
+        action: BucketAction::Merge { create: Vec::new() },
         nodes,
         reason,
     })
 }
 
 /// Proposes a replica for a node that should have one and does not.
-pub fn not_ideal(context: &Context) -> Option<Proposal> {
+pub fn not_ideal(context: &CheckContext) -> Option<OperationProposal> {
     if context.replicas.is_empty() {
         return None;
     }
     let missing = context.missing();
-    let reason = format!("moves to {}", List(&missing));
-    context.merge(Priority::Move, missing, reason)
+    let reason = format!("moves to {}", NodeList(&missing));
+    context.merge(OperationPriority::Move, missing, reason)
 }
 
 /// Proposes to delete replicas on nodes that should have none, once all ideal replicas exist and are
 /// complete.
-pub fn superfluous(context: &Context) -> Option<Proposal> {
+pub fn superfluous(context: &CheckContext) -> Option<OperationProposal> {
     let nodes = context.superfluous();
     let replica = |node: &NodeKey| context.replicas.iter().find(|replica| replica.node == *node);
     let all_there = context.ideal.iter().all(|node| replica(node).is_some_and(|replica| replica.complete));
     if nodes.is_empty() || context.ideal.is_empty() || !all_there || !context.settled {
         return None;
     }
-    let reason = format!("replica on {} is one too many", List(&nodes));
+    let reason = format!("replica on {} is one too many", NodeList(&nodes));
     let all = context.replicas.iter().map(|replica| replica.node).collect();
-    Some(Proposal { priority: Priority::Superfluous, action: Action::Delete { nodes }, nodes: all, reason })
+    Some(OperationProposal {
+        priority: OperationPriority::Superfluous,
+        action: BucketAction::Delete { nodes },
+        nodes: all,
+        reason,
+    })
 }
 
-impl Context {
+impl CheckContext {
     /// Nodes that should have a replica, serve, and have none.
     fn missing(&self) -> Vec<NodeKey> {
         let has = |node: &&NodeKey| self.replicas.iter().any(|replica| replica.node == **node);
@@ -183,20 +192,25 @@ impl Context {
         (self.missing().len() + incomplete + superfluous + usize::from(!self.settled)) as u64
     }
 
-    fn merge(&self, priority: Priority, create: Vec<NodeKey>, reason: String) -> Option<Proposal> {
+    fn merge(
+        &self,
+        priority: OperationPriority,
+        create: Vec<NodeKey>,
+        reason: String,
+    ) -> Option<OperationProposal> {
         if create.is_empty() {
             return None;
         }
         let mut nodes: Vec<NodeKey> = self.replicas.iter().map(|replica| replica.node).collect();
         nodes.extend(&create);
-        Some(Proposal { priority, action: Action::Merge { create }, nodes, reason })
+        Some(OperationProposal { priority, action: BucketAction::Merge { create }, nodes, reason })
     }
 }
 
 /// List of nodes, formatted for operators.
-struct List<'a>(&'a [NodeKey]);
+struct NodeList<'a>(&'a [NodeKey]);
 
-impl fmt::Display for List<'_> {
+impl fmt::Display for NodeList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, node) in self.0.iter().enumerate() {
             write!(f, "{}{node}", if place > 0 { ", " } else { "" })?;
@@ -225,7 +239,7 @@ mod tests {
                 documents: documents.trim_end_matches('i').parse().expect("a count"),
             }
         };
-        let context = Context {
+        let context = CheckContext {
             bucket: BucketId::new(8, 1),
             ideal: ideal.iter().map(|node| key(node)).collect(),
             serving: ideal.iter().filter(|node| !node.ends_with('m')).map(|node| key(node)).collect(),

@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClusterState, Distribution, Error, Layout, NodeEntry, NodeKey, NodeState};
+use crate::{ClusterState, Error, NodeEntry, NodeHierarchy, NodeKey, NodeState, ReplicaDistribution};
 
 /// Configuration of the cluster in the application package, independent of the nodes that are present.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Configuration {
+pub struct ClusterConfiguration {
     /// Number of replicas of each bucket.
     pub redundancy: u16,
     /// Initial distribution bits of a cluster; they never change afterwards.
@@ -15,7 +15,7 @@ pub struct Configuration {
     /// The listed nodes, by their keys; others may join.
     pub nodes: BTreeMap<NodeKey, ConfiguredNode>,
     /// Layout of the listed nodes: the groups that they are in.
-    pub layout: Layout,
+    pub layout: NodeHierarchy,
     /// Minimum share of a group's nodes that must serve, 0 to 1; below it, no node of the group serves. Not
     /// used without groups.
     pub group_nodes_min: f64,
@@ -41,14 +41,14 @@ pub struct ConfiguredNode {
     pub group: String,
 }
 
-impl Default for Configuration {
+impl Default for ClusterConfiguration {
     /// One replica, on any nodes that join.
     fn default() -> Self {
-        Configuration {
+        ClusterConfiguration {
             redundancy: 1,
             bits: Self::BITS,
             nodes: BTreeMap::new(),
-            layout: Layout::Nodes(Vec::new()),
+            layout: NodeHierarchy::Nodes(Vec::new()),
             group_nodes_min: 0.0,
             nodes_min: 0.0,
             transition: None,
@@ -58,7 +58,7 @@ impl Default for Configuration {
     }
 }
 
-impl Configuration {
+impl ClusterConfiguration {
     /// Default number of distribution bits: 1,024 buckets.
     pub const BITS: u8 = 10;
 
@@ -81,17 +81,17 @@ impl Configuration {
         };
         let nodes = self.nodes.iter().map(|(key, node)| (*key, entry(node))).collect();
         let distribution =
-            Distribution { bits: self.bits, redundancy: self.redundancy, layout: self.layout.clone() };
+            ReplicaDistribution { bits: self.bits, redundancy: self.redundancy, layout: self.layout.clone() };
         ClusterState::new(0, nodes, distribution).map(|_| ())
     }
 }
 
-impl Layout {
+impl NodeHierarchy {
     /// The lowest groups, which contain nodes, each with the path of group keys that leads to it.
     pub fn leaves(&self) -> Vec<(Vec<u16>, &[NodeKey])> {
         match self {
-            Layout::Nodes(nodes) => vec![(Vec::new(), nodes)],
-            Layout::Groups { groups, .. } => {
+            NodeHierarchy::Nodes(nodes) => vec![(Vec::new(), nodes)],
+            NodeHierarchy::Groups { groups, .. } => {
                 let mut leaves = Vec::new();
                 for (key, layout) in groups {
                     for (mut path, nodes) in layout.leaves() {
@@ -107,11 +107,11 @@ impl Layout {
     /// Inserts a node into the lowest group at a path of keys; returns `false` if there is no such group.
     pub(crate) fn insert(&mut self, path: &[u16], node: NodeKey) -> bool {
         match (self, path) {
-            (Layout::Nodes(nodes), []) => {
+            (NodeHierarchy::Nodes(nodes), []) => {
                 nodes.push(node);
                 true
             }
-            (Layout::Groups { groups, .. }, [key, path @ ..]) => {
+            (NodeHierarchy::Groups { groups, .. }, [key, path @ ..]) => {
                 let group = groups.iter_mut().find(|(group, _)| group == key);
                 group.is_some_and(|(_, layout)| layout.insert(path, node))
             }
@@ -122,8 +122,10 @@ impl Layout {
     /// Removes the nodes for which `keeps` is false.
     pub(crate) fn retain(&mut self, keeps: &impl Fn(NodeKey) -> bool) {
         match self {
-            Layout::Nodes(nodes) => nodes.retain(|node| keeps(*node)),
-            Layout::Groups { groups, .. } => groups.iter_mut().for_each(|(_, layout)| layout.retain(keeps)),
+            NodeHierarchy::Nodes(nodes) => nodes.retain(|node| keeps(*node)),
+            NodeHierarchy::Groups { groups, .. } => {
+                groups.iter_mut().for_each(|(_, layout)| layout.retain(keeps))
+            }
         }
     }
 }

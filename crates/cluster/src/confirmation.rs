@@ -14,7 +14,7 @@ use crate::{ClusterState, NodeKey};
 /// The time when the question was sent counts, not the arrival of the answer: an answer may have been delayed
 /// for long.
 #[derive(Debug)]
-pub(crate) struct Confirmation {
+pub(crate) struct StateConfirmation {
     interval: Duration,
     /// Number of other nodes that must agree besides this one.
     others_needed: usize,
@@ -29,9 +29,9 @@ pub(crate) fn lapse(confirm: Duration) -> Duration {
     confirm + confirm / 4
 }
 
-impl Confirmation {
+impl StateConfirmation {
     pub fn new(interval: Duration) -> Self {
-        Confirmation {
+        StateConfirmation {
             interval,
             others_needed: usize::MAX,
             heard: BTreeMap::new(),
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_majority_of_all_nodes_or_coordination_confirms_for_one_interval() {
         let second = Duration::from_secs;
-        let mut confirmation = Confirmation::new(second(4));
+        let mut confirmation = StateConfirmation::new(second(4));
         confirmation.begin(&test_state("uuudd", 2, 1));
         assert!(!confirmation.holds(second(0)));
         confirmation.peer(NodeKey(1), second(1));

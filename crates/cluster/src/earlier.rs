@@ -11,7 +11,7 @@ use crate::ClusterState;
 /// one: they could be cut off together, and continue. A cluster state carries all earlier states for which
 /// that is still possible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Earlier {
+pub struct SupersededState {
     version: u64,
     /// Number of nodes that can confirm it among themselves.
     majority: usize,
@@ -19,11 +19,11 @@ pub struct Earlier {
     runs: BTreeMap<String, u64>,
 }
 
-impl Earlier {
+impl SupersededState {
     /// A state at the time of its publication: all serving nodes may act by it.
     pub(crate) fn of(state: &ClusterState) -> Self {
         let serving = state.nodes().values().filter(|node| node.state.serves());
-        Earlier {
+        SupersededState {
             version: state.version(),
             majority: state.nodes().len() / 2 + 1,
             runs: serving.map(|node| (node.name.clone(), node.incarnation)).collect(),
@@ -51,15 +51,15 @@ impl Earlier {
     }
 
     /// True if every set of nodes that leaves too few behind of this state does so for `other` as well.
-    fn stands_for(&self, other: &Earlier) -> bool {
+    fn stands_for(&self, other: &SupersededState) -> bool {
         let has = |(name, incarnation): (&String, &u64)| self.runs.get(name) == Some(incarnation);
         self.majority <= other.majority && other.runs.iter().all(has)
     }
 
     /// Keeps the relevant states: enough nodes may act by each, and no later one implies it.
-    pub(crate) fn that_matter(all: &mut Vec<Earlier>) {
+    pub(crate) fn that_matter(all: &mut Vec<SupersededState>) {
         all.retain(|earlier| earlier.goes_on(|_| true));
-        let mut kept: Vec<Earlier> = Vec::new();
+        let mut kept: Vec<SupersededState> = Vec::new();
         for earlier in all.drain(..).rev() {
             if !kept.iter().any(|later| later.stands_for(&earlier)) {
                 kept.push(earlier);

@@ -5,7 +5,7 @@
 //! should have a replica, follow from it by calculation.
 //!
 //! A [`distributor::Distributor`] is the owner's side of a bucket: it orders writes, brings each to all replicas, and has replicas made, filled
-//! and deleted as the [`checkers`] propose and the [`scheduler`] says. A [`replica::Keeper`] is the other side: the rules by which a node
+//! and deleted as the [`checkers`] propose and the [`scheduler`] says. A [`replica::ReplicaKeeper`] is the other side: the rules by which a node
 //! does, or refuses, what owners ask. `message` has what the two say to each other.
 //!
 //! Everything here is values and functions of them: no I/O, no threads, no clock. What is to be sent comes out as a value, what has
@@ -30,18 +30,19 @@ mod spread;
 mod state;
 mod time;
 
-pub use configuration::{Configuration, ConfiguredNode};
+pub use configuration::{ClusterConfiguration, ConfiguredNode};
 pub use dropped_types::DroppedTypes;
-pub use earlier::Earlier;
+pub use earlier::SupersededState;
 pub use error::Error;
 pub use message::{
-    Birth, Content, Failure, Fence, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row, RowContent,
+    FenceRefusal, NodeFailure, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaOrigin,
+    ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
 pub use protocol::PROTOCOL;
-pub use rate::Rate;
-pub use spread::Spread;
-pub use state::{ClusterState, Distribution, Layout, NodeEntry, NodeKey, NodeState};
-pub use time::Now;
+pub use rate::MovementRate;
+pub use spread::GroupDivisions;
+pub use state::{ClusterState, NodeEntry, NodeHierarchy, NodeKey, NodeState, ReplicaDistribution};
+pub use time::MachineTime;
 
 #[cfg(test)]
 pub(crate) use state::test_state;

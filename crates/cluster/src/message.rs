@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Drop, Timestamp, Version};
+use millrace_document::{DocumentId, DocumentVersion, DroppedScope, Timestamp};
 
 use crate::NodeKey;
-use crate::distributor::Unfinished;
+use crate::distributor::UnfinishedRow;
 
 /// Header of every request, which lets the receiver recognize requests that do not count any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fence {
+pub struct RequestFence {
     /// The sender.
     pub from: NodeKey,
     /// Version of the cluster state that the sender acts by. A receiver with a newer state refuses the
@@ -26,7 +26,7 @@ pub struct Fence {
 
 /// Digest of a replica's contents. Equal contents have equal values, independent of the layout in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Content {
+pub struct ReplicaContent {
     /// Number of documents.
     pub documents: u64,
     /// Checksum of the ids and timestamps of the newest versions, and of the removals and drops that are
@@ -39,9 +39,9 @@ pub struct Content {
 
 /// A node's report of its replica of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReplicaInfo {
+pub struct ReportedReplica {
     /// Its contents.
-    pub content: Content,
+    pub content: ReplicaContent,
     /// True if it was filled: it holds all that the bucket held when the replica was created.
     pub complete: bool,
     /// Newest timestamp in it.
@@ -50,7 +50,7 @@ pub struct ReplicaInfo {
 
 /// Initial state of a replica that is not there yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Birth {
+pub enum ReplicaOrigin {
     /// The bucket is new: nothing can be missing.
     Complete,
     /// Other replicas exist that it must be filled from.
@@ -61,9 +61,9 @@ pub enum Birth {
 #[derive(Debug, Clone, PartialEq)]
 pub enum RowContent {
     /// A version of a document.
-    Version(Version),
+    Version(DocumentVersion),
     /// A drop of many documents at once.
-    Drop(Drop),
+    Drop(DroppedScope),
 }
 
 impl RowContent {
@@ -89,18 +89,18 @@ impl RowContent {
 
 /// A row to be sent to a replica.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct ReplicatedRow {
     /// Its bucket.
     pub bucket: BucketId,
     /// Its content; shared by the rows for all replicas.
     pub content: Arc<RowContent>,
     /// Initial state of the replica if it does not exist; a row without this is then refused.
-    pub birth: Option<Birth>,
+    pub birth: Option<ReplicaOrigin>,
 }
 
 /// Method by which a replica copies the contents of another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Pull {
+pub enum PullMode {
     /// Copy everything, as files: this replica is empty or small.
     Whole,
     /// Copy only rows that are missing or older here, found by comparing lists of ids and timestamps.
@@ -109,24 +109,24 @@ pub enum Pull {
 
 /// A request of the owner of a bucket to a node.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Request {
+pub enum NodeRequest {
     /// Asks whether the node is alive and has this version.
     Ping,
     /// Asks for the replicas of buckets that the sender owns. The answer includes all rows accepted before,
     /// and nothing later. It hands the buckets over: a node that has answered refuses the previous owner.
     Owned {
-        /// See [`Content::removals_since`].
+        /// See [`ReplicaContent::removals_since`].
         removals_since: Timestamp,
     },
-    /// Asks for the contents of one replica, like [`Request::Owned`].
+    /// Asks for the contents of one replica, like [`NodeRequest::Owned`].
     Info {
         /// Identifier of the bucket.
         bucket: BucketId,
-        /// See [`Content::removals_since`].
+        /// See [`ReplicaContent::removals_since`].
         removals_since: Timestamp,
     },
     /// Makes these rows durable.
-    Apply(Vec<Row>),
+    Apply(Vec<ReplicatedRow>),
     /// Reads the newest version of a document, which may be a removal.
     Read {
         /// Its bucket.
@@ -143,80 +143,80 @@ pub enum Request {
         /// Node of the source replica.
         from: NodeKey,
         /// Method.
-        pull: Pull,
+        pull: PullMode,
     },
     /// Declares the node's replica of this bucket complete, if its contents are still as expected.
     Complete {
         /// Identifier of the bucket.
         bucket: BucketId,
         /// Expected contents.
-        expected: Content,
+        expected: ReplicaContent,
     },
     /// Deletes the node's replica of this bucket, if its contents are still as expected.
     Delete {
         /// Identifier of the bucket.
         bucket: BucketId,
         /// Expected contents.
-        expected: Content,
+        expected: ReplicaContent,
     },
     /// Finishes an operation that the sender began as the owner of a bucket that the receiver owns now; see
     /// [`Change::Finish`](crate::distributor::Change::Finish). For the distributor of the node; a keeper
     /// refuses it.
-    Finish(Unfinished),
+    Finish(UnfinishedRow),
 }
 
-impl Request {
+impl NodeRequest {
     /// True if it can take long. Such a request is repeated from time to time, and joins the one that runs.
     pub fn is_long(&self) -> bool {
-        matches!(self, Request::Pull { .. })
+        matches!(self, NodeRequest::Pull { .. })
     }
 }
 
 /// An answer, with the version of the cluster state by which it was given.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reply {
+pub struct NodeReply {
     /// Version of the answering node.
     pub version: u64,
     /// The response.
-    pub response: Response,
+    pub response: NodeResponse,
 }
 
 /// Response of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Response {
+pub enum NodeResponse {
     /// The request was not considered.
-    Refused(Refused),
-    /// Response to [`Request::Ping`].
+    Refused(FenceRefusal),
+    /// Response to [`NodeRequest::Ping`].
     Here {
         /// True if this confirms the sender's state: only after coordination has been silent for a while.
         votes: bool,
     },
-    /// Response to [`Request::Owned`] and [`Request::Info`]: the existing replicas.
+    /// Response to [`NodeRequest::Owned`] and [`NodeRequest::Info`]: the existing replicas.
     Replicas {
         /// Replicas by bucket.
-        replicas: Vec<(BucketId, ReplicaInfo)>,
+        replicas: Vec<(BucketId, ReportedReplica)>,
         /// Newest timestamp that the node has seen in any bucket.
         newest: Timestamp,
     },
-    /// Response to [`Request::Apply`]: all rows are durable except these, given by their index in the
+    /// Response to [`NodeRequest::Apply`]: all rows are durable except these, given by their index in the
     /// request.
-    Applied(Vec<(usize, Failure)>),
-    /// Response to [`Request::Finish`]: number of replicas on which it is durable.
+    Applied(Vec<(usize, NodeFailure)>),
+    /// Response to [`NodeRequest::Finish`]: number of replicas on which it is durable.
     Finished(u16),
-    /// Response to [`Request::Read`]: the newest version that is remembered.
-    Document(Option<Version>),
+    /// Response to [`NodeRequest::Read`]: the newest version that is remembered.
+    Document(Option<DocumentVersion>),
     /// The request was executed, and the result is durable.
     Done,
     /// The request failed.
-    Failed(Failure),
+    Failed(NodeFailure),
 }
 
 /// Reason why a node does not consider a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum FenceRefusal {
     /// The request was sent by an older cluster state: fetch the newer one, then ask again.
     Stale,
-    /// The request was abandoned by its sender; see [`Fence::void_below`].
+    /// The request was abandoned by its sender; see [`RequestFence::void_below`].
     Void,
     /// The sender does not own the bucket, by the state that both have.
     NotOwner,
@@ -231,7 +231,7 @@ pub enum Refused {
 
 /// Cause of a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum NodeFailure {
     /// There is no replica of the bucket.
     #[error("the node has no replica of the bucket")]
     NoReplica,
@@ -258,12 +258,16 @@ pub enum Failure {
     },
 }
 
-impl Failure {
+impl NodeFailure {
     /// The same failure, with the name of its node.
     pub(crate) fn of(self, node: &str) -> Self {
         match self {
-            Failure::DiskFull { reason } => Failure::DiskFull { reason: format!("node {node}: {reason}") },
-            Failure::Storage { reason } => Failure::Storage { reason: format!("node {node}: {reason}") },
+            NodeFailure::DiskFull { reason } => {
+                NodeFailure::DiskFull { reason: format!("node {node}: {reason}") }
+            }
+            NodeFailure::Storage { reason } => {
+                NodeFailure::Storage { reason: format!("node {node}: {reason}") }
+            }
             other => other,
         }
     }

@@ -6,14 +6,14 @@ use millrace_bucket::BucketId;
 use crate::{ClusterState, NodeKey};
 
 /// Owners of buckets by one state. Each is computed once: rows ask for them thousands of times a second.
-pub(crate) struct Owners {
+pub(crate) struct BucketOwners {
     state: Arc<ClusterState>,
     known: HashMap<BucketId, Option<NodeKey>>,
 }
 
-impl Owners {
+impl BucketOwners {
     pub fn new(state: Arc<ClusterState>) -> Self {
-        Owners { state, known: HashMap::new() }
+        BucketOwners { state, known: HashMap::new() }
     }
 
     pub fn state(&self) -> &Arc<ClusterState> {

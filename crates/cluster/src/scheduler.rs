@@ -10,14 +10,14 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 
 use crate::NodeKey;
-use crate::checkers::{Priority, Proposal};
+use crate::checkers::{OperationPriority, OperationProposal};
 
 /// The number of the first operation that nobody waits for: those that somebody waits for have lower ones.
 const UNHURRIED: u64 = 1 << 63;
 
 /// How many operations may run.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct OperationLimits {
     /// That one node takes part in.
     pub per_node: usize,
     /// In all.
@@ -26,7 +26,7 @@ pub struct Limits {
 
 /// Where an operation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum OperationStanding {
     /// It may run when its nodes have time.
     Pending,
     /// It runs.
@@ -37,11 +37,11 @@ pub enum Standing {
 
 /// The operations that are proposed and that run.
 #[derive(Debug)]
-pub struct Scheduler {
-    limits: Limits,
-    known: BTreeMap<BucketId, (Proposal, Standing, u64)>,
+pub struct MaintenanceScheduler {
+    limits: OperationLimits,
+    known: BTreeMap<BucketId, (OperationProposal, OperationStanding, u64)>,
     /// By urgency and nodes, in the order of proposing.
-    lines: BTreeMap<(Priority, Vec<NodeKey>), BTreeMap<u64, BucketId>>,
+    lines: BTreeMap<(OperationPriority, Vec<NodeKey>), BTreeMap<u64, BucketId>>,
     delayed: BTreeSet<(Duration, BucketId)>,
     busy: BTreeMap<NodeKey, usize>,
     running: usize,
@@ -50,10 +50,10 @@ pub struct Scheduler {
     changed: bool,
 }
 
-impl Scheduler {
+impl MaintenanceScheduler {
     /// A scheduler without operations.
-    pub fn new(limits: Limits) -> Self {
-        Scheduler {
+    pub fn new(limits: OperationLimits) -> Self {
+        MaintenanceScheduler {
             limits,
             known: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -66,15 +66,15 @@ impl Scheduler {
     }
 
     /// What a bucket needs, in place of what it was said to need before. While an operation on it runs, that is not looked at.
-    pub fn propose(&mut self, bucket: BucketId, proposal: Option<Proposal>) {
+    pub fn propose(&mut self, bucket: BucketId, proposal: Option<OperationProposal>) {
         let before = self.known.get(&bucket);
         match (before, &proposal) {
-            (Some((_, Standing::Running, _)), _) => return,
+            (Some((_, OperationStanding::Running, _)), _) => return,
             (Some((known, _, _)), Some(new)) if known == new => return,
             _ => {}
         }
         let delayed_until = match self.forget(bucket) {
-            Some(Standing::Delayed(until)) => Some(until),
+            Some(OperationStanding::Delayed(until)) => Some(until),
             _ => None,
         };
         let Some(proposal) = proposal else { return };
@@ -84,18 +84,18 @@ impl Scheduler {
             // What it needs has changed, not that it just failed.
             Some(until) => {
                 self.delayed.insert((until, bucket));
-                self.known.insert(bucket, (proposal, Standing::Delayed(until), number));
+                self.known.insert(bucket, (proposal, OperationStanding::Delayed(until), number));
             }
             None => {
                 self.line_up(&proposal, number, bucket);
-                self.known.insert(bucket, (proposal, Standing::Pending, number));
+                self.known.insert(bucket, (proposal, OperationStanding::Pending, number));
             }
         }
     }
 
     /// Somebody waits for what the operation on a bucket does, if there is one that waits itself: of those that are as urgent, it goes before all that nobody waits for.
     pub fn hasten(&mut self, bucket: BucketId) {
-        let Some((_, Standing::Pending, UNHURRIED..)) = self.known.get(&bucket) else { return };
+        let Some((_, OperationStanding::Pending, UNHURRIED..)) = self.known.get(&bucket) else { return };
         let (proposal, standing, number) = self.known.remove(&bucket).expect("it was just there");
         if let Some(line) = self.lines.get_mut(&line_of(&proposal)) {
             line.remove(&number);
@@ -106,13 +106,13 @@ impl Scheduler {
     }
 
     /// The operations that begin now.
-    pub fn start(&mut self, now: Duration) -> Vec<(BucketId, Proposal)> {
+    pub fn start(&mut self, now: Duration) -> Vec<(BucketId, OperationProposal)> {
         while let Some((until, bucket)) = self.delayed.first().copied()
             && until <= now
         {
             self.delayed.pop_first();
             if let Some((proposal, standing, number)) = self.known.get_mut(&bucket) {
-                *standing = Standing::Pending;
+                *standing = OperationStanding::Pending;
                 let (proposal, number) = (proposal.clone(), *number);
                 self.line_up(&proposal, number, bucket);
             }
@@ -121,14 +121,14 @@ impl Scheduler {
         if !std::mem::take(&mut self.changed) || self.running >= self.limits.total {
             return started;
         }
-        for priority in Priority::ALL {
+        for priority in OperationPriority::ALL {
             self.start_line(priority, &mut started);
         }
         started
     }
 
     /// Begins operations of one urgency: of the lines whose nodes have time, always the one whose first was proposed earliest.
-    fn start_line(&mut self, priority: Priority, started: &mut Vec<(BucketId, Proposal)>) {
+    fn start_line(&mut self, priority: OperationPriority, started: &mut Vec<(BucketId, OperationProposal)>) {
         let lines = self.lines.range((priority, Vec::new())..).take_while(|((of, _), _)| *of == priority);
         let mut heads: BTreeSet<(u64, Vec<NodeKey>)> = lines
             .filter(|((_, nodes), _)| self.have_time(nodes))
@@ -152,7 +152,7 @@ impl Scheduler {
                 }
             }
             if let Some((proposal, standing, _)) = self.known.get_mut(&bucket) {
-                *standing = Standing::Running;
+                *standing = OperationStanding::Running;
                 started.push((bucket, proposal.clone()));
             }
             self.running += 1;
@@ -171,7 +171,7 @@ impl Scheduler {
     pub fn fail(&mut self, bucket: BucketId, until: Duration) {
         let Some((proposal, _, number)) = self.known.get(&bucket).cloned() else { return };
         self.forget(bucket);
-        self.known.insert(bucket, (proposal, Standing::Delayed(until), number));
+        self.known.insert(bucket, (proposal, OperationStanding::Delayed(until), number));
         self.delayed.insert((until, bucket));
     }
 
@@ -181,7 +181,7 @@ impl Scheduler {
     }
 
     /// All operations, with where they are.
-    pub fn operations(&self) -> impl Iterator<Item = (BucketId, &Proposal, Standing)> {
+    pub fn operations(&self) -> impl Iterator<Item = (BucketId, &OperationProposal, OperationStanding)> {
         self.known.iter().map(|(bucket, (proposal, standing, _))| (*bucket, proposal, *standing))
     }
 
@@ -189,17 +189,17 @@ impl Scheduler {
         nodes.iter().all(|node| self.busy.get(node).is_none_or(|busy| *busy < self.limits.per_node))
     }
 
-    fn line_up(&mut self, proposal: &Proposal, number: u64, bucket: BucketId) {
+    fn line_up(&mut self, proposal: &OperationProposal, number: u64, bucket: BucketId) {
         self.lines.entry(line_of(proposal)).or_default().insert(number, bucket);
         self.changed = true;
     }
 
-    fn forget(&mut self, bucket: BucketId) -> Option<Standing> {
+    fn forget(&mut self, bucket: BucketId) -> Option<OperationStanding> {
         let (proposal, standing, number) = self.known.remove(&bucket)?;
         self.changed = true;
         let key = line_of(&proposal);
         match standing {
-            Standing::Running => {
+            OperationStanding::Running => {
                 self.running -= 1;
                 for node in key.1 {
                     if let Some(busy) = self.busy.get_mut(&node) {
@@ -207,10 +207,10 @@ impl Scheduler {
                     }
                 }
             }
-            Standing::Delayed(until) => {
+            OperationStanding::Delayed(until) => {
                 self.delayed.remove(&(until, bucket));
             }
-            Standing::Pending => {
+            OperationStanding::Pending => {
                 if let Some(line) = self.lines.get_mut(&key) {
                     line.remove(&number);
                     if line.is_empty() {
@@ -223,7 +223,7 @@ impl Scheduler {
     }
 }
 
-fn line_of(proposal: &Proposal) -> (Priority, Vec<NodeKey>) {
+fn line_of(proposal: &OperationProposal) -> (OperationPriority, Vec<NodeKey>) {
     let mut nodes = proposal.nodes.clone();
     nodes.sort_unstable();
     nodes.dedup();
@@ -233,35 +233,35 @@ fn line_of(proposal: &Proposal) -> (Priority, Vec<NodeKey>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkers::Action;
+    use crate::checkers::BucketAction;
 
     fn bucket(bits: u64) -> BucketId {
         BucketId::new(16, bits)
     }
 
-    fn proposal(priority: Priority, nodes: &[u16]) -> Proposal {
+    fn proposal(priority: OperationPriority, nodes: &[u16]) -> OperationProposal {
         let nodes = nodes.iter().copied().map(NodeKey).collect();
-        Proposal {
+        OperationProposal {
             priority,
-            action: Action::Merge { create: Vec::new() },
+            action: BucketAction::Merge { create: Vec::new() },
             nodes,
             reason: "a test".to_owned(),
         }
     }
 
-    fn started(scheduler: &mut Scheduler, now: u64) -> Vec<u64> {
+    fn started(scheduler: &mut MaintenanceScheduler, now: u64) -> Vec<u64> {
         scheduler.start(Duration::from_secs(now)).iter().map(|(bucket, _)| bucket.bits()).collect()
     }
 
     #[test]
     fn a_blocked_bucket_never_delays_those_behind_it() {
-        let mut scheduler = Scheduler::new(Limits { per_node: 1, total: 10 });
-        scheduler.propose(bucket(1), Some(proposal(Priority::TooFewReplicas, &[0, 1])));
+        let mut scheduler = MaintenanceScheduler::new(OperationLimits { per_node: 1, total: 10 });
+        scheduler.propose(bucket(1), Some(proposal(OperationPriority::TooFewReplicas, &[0, 1])));
         // All of these wait for the nodes of the first, and are more urgent than the last.
         for bits in 2..1000 {
-            scheduler.propose(bucket(bits), Some(proposal(Priority::TooFewReplicas, &[1, 2])));
+            scheduler.propose(bucket(bits), Some(proposal(OperationPriority::TooFewReplicas, &[1, 2])));
         }
-        scheduler.propose(bucket(1000), Some(proposal(Priority::Superfluous, &[3, 4])));
+        scheduler.propose(bucket(1000), Some(proposal(OperationPriority::Superfluous, &[3, 4])));
         assert_eq!(started(&mut scheduler, 0), [1, 1000]);
         // One that fails goes aside, and the next takes its place.
         scheduler.fail(bucket(1), Duration::from_secs(5));
@@ -272,11 +272,11 @@ mod tests {
 
     #[test]
     fn the_most_urgent_and_then_the_oldest_is_first() {
-        let mut scheduler = Scheduler::new(Limits { per_node: 2, total: 2 });
-        scheduler.propose(bucket(1), Some(proposal(Priority::Move, &[0, 1])));
-        scheduler.propose(bucket(2), Some(proposal(Priority::Diverged, &[5, 6])));
-        scheduler.propose(bucket(3), Some(proposal(Priority::Diverged, &[0, 1])));
-        scheduler.propose(bucket(4), Some(proposal(Priority::TooFewReplicas, &[8, 9])));
+        let mut scheduler = MaintenanceScheduler::new(OperationLimits { per_node: 2, total: 2 });
+        scheduler.propose(bucket(1), Some(proposal(OperationPriority::Move, &[0, 1])));
+        scheduler.propose(bucket(2), Some(proposal(OperationPriority::Diverged, &[5, 6])));
+        scheduler.propose(bucket(3), Some(proposal(OperationPriority::Diverged, &[0, 1])));
+        scheduler.propose(bucket(4), Some(proposal(OperationPriority::TooFewReplicas, &[8, 9])));
         assert_eq!(started(&mut scheduler, 0), [4, 2]);
         scheduler.finish(bucket(4));
         scheduler.finish(bucket(2));
@@ -285,11 +285,11 @@ mod tests {
 
     #[test]
     fn what_somebody_waits_for_is_first_among_those_that_are_as_urgent() {
-        let mut scheduler = Scheduler::new(Limits { per_node: 1, total: 1 });
+        let mut scheduler = MaintenanceScheduler::new(OperationLimits { per_node: 1, total: 1 });
         for bits in 1..=5 {
-            scheduler.propose(bucket(bits), Some(proposal(Priority::Diverged, &[0, bits as u16])));
+            scheduler.propose(bucket(bits), Some(proposal(OperationPriority::Diverged, &[0, bits as u16])));
         }
-        scheduler.propose(bucket(6), Some(proposal(Priority::TooFewReplicas, &[0, 6])));
+        scheduler.propose(bucket(6), Some(proposal(OperationPriority::TooFewReplicas, &[0, 6])));
         // In the order in which they were waited for first; what nobody has proposed is none.
         [4, 5, 4, 9].into_iter().for_each(|bits| scheduler.hasten(bucket(bits)));
         for expected in [6, 4, 5, 1, 2, 3] {
@@ -303,8 +303,8 @@ mod tests {
 
     #[test]
     fn what_is_not_needed_any_more_does_not_run() {
-        let mut scheduler = Scheduler::new(Limits { per_node: 1, total: 1 });
-        scheduler.propose(bucket(1), Some(proposal(Priority::Move, &[0, 1])));
+        let mut scheduler = MaintenanceScheduler::new(OperationLimits { per_node: 1, total: 1 });
+        scheduler.propose(bucket(1), Some(proposal(OperationPriority::Move, &[0, 1])));
         scheduler.propose(bucket(1), None);
         assert_eq!(started(&mut scheduler, 0), [0_u64; 0]);
         assert!(scheduler.lines.is_empty() && scheduler.known.is_empty());

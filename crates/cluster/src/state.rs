@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use millrace_bucket::BucketId;
-use millrace_document::{Group as DocumentGroup, Location};
-use millrace_placement::{Group, IdealState, Members, Node, Topology};
+use millrace_document::{DocumentGroup, Location};
+use millrace_placement::{GroupMembers, IdealState, NodeGroup, Topology, TopologyNode};
 use serde::{Deserialize, Serialize};
 
-use crate::{Earlier, Error, PROTOCOL, Spread, protocol};
+use crate::{Error, GroupDivisions, PROTOCOL, SupersededState, protocol};
 
 /// Distribution key of a node: permanent, independent of the machine it runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,20 +61,20 @@ pub struct NodeEntry {
 
 /// Distribution of replicas over nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Distribution {
+pub struct ReplicaDistribution {
     /// Number of lowest location bits that the documents of a bucket share, except in divided groups
-    /// ([`Spread`]). Never changes in the life of a cluster.
+    /// ([`GroupDivisions`]). Never changes in the life of a cluster.
     pub bits: u8,
     /// Number of replicas of each bucket.
     pub redundancy: u16,
     /// Nodes, and the groups that fail together.
-    pub layout: Layout,
+    pub layout: NodeHierarchy,
 }
 
 /// Nodes, or groups of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Layout {
+pub enum NodeHierarchy {
     /// Replicas are on different nodes of this list.
     Nodes(Vec<NodeKey>),
     /// Replicas are spread over groups.
@@ -82,7 +82,7 @@ pub enum Layout {
         /// Number of replicas that each group gets, as in `1|*`.
         partitions: String,
         /// Groups by their distribution keys.
-        groups: Vec<(u16, Layout)>,
+        groups: Vec<(u16, NodeHierarchy)>,
     },
 }
 
@@ -93,25 +93,25 @@ pub struct ClusterState {
     version: u64,
     protocol: u16,
     nodes: BTreeMap<NodeKey, NodeEntry>,
-    distribution: Distribution,
+    distribution: ReplicaDistribution,
     /// Ideal state of the nodes that should have replicas.
     ideal: IdealState,
-    spread: Spread,
-    earlier: Vec<Earlier>,
+    spread: GroupDivisions,
+    earlier: Vec<SupersededState>,
 }
 
 /// Serialized form.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct StateOnWire {
     version: u64,
     #[serde(default = "protocol::first")]
     protocol: u16,
     nodes: BTreeMap<NodeKey, NodeEntry>,
-    distribution: Distribution,
-    #[serde(default, skip_serializing_if = "Spread::is_empty")]
-    spread: Spread,
+    distribution: ReplicaDistribution,
+    #[serde(default, skip_serializing_if = "GroupDivisions::is_empty")]
+    spread: GroupDivisions,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    earlier: Vec<Earlier>,
+    earlier: Vec<SupersededState>,
 }
 
 impl ClusterState {
@@ -125,7 +125,7 @@ impl ClusterState {
     pub fn new(
         version: u64,
         nodes: BTreeMap<NodeKey, NodeEntry>,
-        distribution: Distribution,
+        distribution: ReplicaDistribution,
     ) -> Result<Self, Error> {
         if distribution.bits == 0 || distribution.bits > Self::BITS_MAX {
             return Err(Error::Bits(distribution.bits));
@@ -138,7 +138,7 @@ impl ClusterState {
             matches!(state, Some(NodeState::Up | NodeState::Maintenance))
         };
         let ideal = topology.ideal(has_place);
-        let (protocol, spread) = (protocol::first(), Spread::default());
+        let (protocol, spread) = (protocol::first(), GroupDivisions::default());
         Ok(ClusterState { version, protocol, nodes, distribution, ideal, spread, earlier: Vec::new() })
     }
 
@@ -150,16 +150,16 @@ impl ClusterState {
     pub fn from_json(bytes: &[u8]) -> Result<Self, Error> {
         /// Part of a state that is readable in every protocol.
         #[derive(Deserialize)]
-        struct Spoken {
+        struct StateHeader {
             #[serde(default = "protocol::first")]
             protocol: u16,
         }
-        if let Ok(Spoken { protocol }) = serde_json::from_slice(bytes)
+        if let Ok(StateHeader { protocol }) = serde_json::from_slice(bytes)
             && protocol > PROTOCOL
         {
             return Err(Error::Protocol(protocol));
         }
-        let written: Written =
+        let written: StateOnWire =
             serde_json::from_slice(bytes).map_err(|error| Error::Format { reason: error.to_string() })?;
         if !written.spread.is_valid() {
             let reason = "a group is divided into buckets of fewer or more bits than can be".to_owned();
@@ -175,12 +175,12 @@ impl ClusterState {
     }
 
     /// Returns the same state with groups divided by `spread`.
-    pub fn spreading(self, spread: Spread) -> Self {
+    pub fn spreading(self, spread: GroupDivisions) -> Self {
         ClusterState { spread, ..self }
     }
 
     /// Returns the same state with the earlier states that nodes may still act by.
-    pub(crate) fn following(self, earlier: Vec<Earlier>) -> Self {
+    pub(crate) fn following(self, earlier: Vec<SupersededState>) -> Self {
         ClusterState { earlier, ..self }
     }
 
@@ -190,13 +190,13 @@ impl ClusterState {
     }
 
     /// Earlier states by which enough nodes may still act to continue without the others.
-    pub fn earlier(&self) -> &[Earlier] {
+    pub fn earlier(&self) -> &[SupersededState] {
         &self.earlier
     }
 
     /// The state as JSON.
     pub fn to_json(&self) -> Vec<u8> {
-        let written = Written {
+        let written = StateOnWire {
             version: self.version,
             protocol: self.protocol,
             nodes: self.nodes.clone(),
@@ -228,12 +228,12 @@ impl ClusterState {
     }
 
     /// Distribution of replicas.
-    pub fn distribution(&self) -> &Distribution {
+    pub fn distribution(&self) -> &ReplicaDistribution {
         &self.distribution
     }
 
     /// Groups that are divided into several buckets.
-    pub fn spread(&self) -> &Spread {
+    pub fn spread(&self) -> &GroupDivisions {
         &self.spread
     }
 
@@ -292,22 +292,22 @@ impl ClusterState {
     }
 }
 
-fn group(key: u16, layout: &Layout, nodes: &BTreeMap<NodeKey, NodeEntry>) -> Result<Group, Error> {
+fn group(key: u16, layout: &NodeHierarchy, nodes: &BTreeMap<NodeKey, NodeEntry>) -> Result<NodeGroup, Error> {
     let members = match layout {
-        Layout::Nodes(keys) => Members::Nodes(
+        NodeHierarchy::Nodes(keys) => GroupMembers::Nodes(
             keys.iter()
                 .map(|key| {
                     let entry = nodes.get(key).ok_or(Error::UnknownNode(*key))?;
-                    Ok(Node { key: key.0, capacity: entry.capacity })
+                    Ok(TopologyNode { key: key.0, capacity: entry.capacity })
                 })
                 .collect::<Result<_, Error>>()?,
         ),
-        Layout::Groups { partitions, groups } => Members::Groups(
+        NodeHierarchy::Groups { partitions, groups } => GroupMembers::Groups(
             partitions.parse()?,
             groups.iter().map(|(key, layout)| group(*key, layout, nodes)).collect::<Result<_, Error>>()?,
         ),
     };
-    Ok(Group { key, members })
+    Ok(NodeGroup { key, members })
 }
 
 /// A state for tests, with one letter per node: `u`p, `r`etired, `m`aintenance, `d`own.
@@ -328,8 +328,8 @@ pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> Cluster
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> =
         states.chars().enumerate().map(|(key, letter)| (NodeKey(key as u16), entry(key, letter))).collect();
-    let layout = Layout::Nodes(nodes.keys().copied().collect());
-    ClusterState::new(version, nodes, Distribution { bits: 8, redundancy, layout })
+    let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
+    ClusterState::new(version, nodes, ReplicaDistribution { bits: 8, redundancy, layout })
         .expect("the layout is complete")
 }
 
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn a_divided_group_is_in_several_buckets_on_several_nodes() {
         let whole = state("uuuu", 1);
-        let divided = whole.clone().spreading(Spread::default().with([(0x1_2345, 36), (5, 34)]));
+        let divided = whole.clone().spreading(GroupDivisions::default().with([(0x1_2345, 36), (5, 34)]));
         let group = DocumentGroup::Number(0x1_2345);
         let parts = divided.buckets_of(&group);
         assert_eq!((whole.buckets_of(&group).len(), parts.len()), (1, 16));
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_state_is_what_was_written() {
-        let written = state("urmd", 3).spreading(Spread::default().with([(5, 34)]));
+        let written = state("urmd", 3).spreading(GroupDivisions::default().with([(5, 34)]));
         assert_eq!(ClusterState::from_json(&written.to_json()), Ok(written));
     }
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 /// Current time, as the driver of a state machine passes it in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
+pub struct MachineTime {
     /// Time since some moment before the process began; never decreases. Deadlines and intervals are measured
     /// by it.
     pub monotonic: Duration,

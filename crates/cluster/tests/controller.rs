@@ -3,16 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use millrace_cluster::controller::{Assignments, Controller, Inputs, Registration, Settings, Wish};
-use millrace_cluster::{ClusterState, Configuration, ConfiguredNode, Layout, NodeKey, NodeState};
+use millrace_cluster::controller::{
+    Controller, ControllerInputs, NodeAssignments, NodeWish, Registration, Settings,
+};
+use millrace_cluster::{
+    ClusterConfiguration, ClusterState, ConfiguredNode, NodeHierarchy, NodeKey, NodeState,
+};
 
 /// A cluster with a controller, and all that the controller looks at.
-struct Cluster {
-    configuration: Configuration,
+struct ControlledCluster {
+    configuration: ClusterConfiguration,
     registrations: BTreeMap<String, Registration>,
     departed: BTreeMap<String, Registration>,
-    wishes: BTreeMap<String, Wish>,
-    assignments: Assignments,
+    wishes: BTreeMap<String, NodeWish>,
+    assignments: NodeAssignments,
     controller: Controller,
     state: Option<ClusterState>,
     reasons: BTreeMap<String, String>,
@@ -40,32 +44,32 @@ fn settings() -> Settings {
 }
 
 /// So many listed nodes, named by letters, with the keys 0, 1, …
-fn flat(count: u16) -> Configuration {
+fn flat(count: u16) -> ClusterConfiguration {
     let names = (0..count).map(|key| (NodeKey(key), char::from(b'a' + key as u8).to_string()));
     let nodes: BTreeMap<NodeKey, ConfiguredNode> = names
         .map(|(key, name)| (key, ConfiguredNode { name, capacity: 1.0, group: String::new() }))
         .collect();
-    let layout = Layout::Nodes(nodes.keys().copied().collect());
-    Configuration { redundancy: 2, nodes, layout, ..Configuration::default() }
+    let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
+    ClusterConfiguration { redundancy: 2, nodes, layout, ..ClusterConfiguration::default() }
 }
 
 /// Two groups of two of these.
-fn grouped(group_nodes_min: f64) -> Configuration {
-    let group = |keys: [u16; 2]| Layout::Nodes(keys.map(NodeKey).to_vec());
+fn grouped(group_nodes_min: f64) -> ClusterConfiguration {
+    let group = |keys: [u16; 2]| NodeHierarchy::Nodes(keys.map(NodeKey).to_vec());
     let groups = vec![(0, group([0, 1])), (7, group([2, 3]))];
-    let layout = Layout::Groups { partitions: "1|*".to_owned(), groups };
-    Configuration { layout, group_nodes_min, ..flat(4) }
+    let layout = NodeHierarchy::Groups { partitions: "1|*".to_owned(), groups };
+    ClusterConfiguration { layout, group_nodes_min, ..flat(4) }
 }
 
-impl Cluster {
-    fn new(configuration: Configuration) -> Self {
+impl ControlledCluster {
+    fn new(configuration: ClusterConfiguration) -> Self {
         configuration.check().expect("the configuration is right");
-        Cluster {
+        ControlledCluster {
             configuration,
             registrations: BTreeMap::new(),
             departed: BTreeMap::new(),
             wishes: BTreeMap::new(),
-            assignments: Assignments::default(),
+            assignments: NodeAssignments::default(),
             controller: Controller::new(settings()),
             state: None,
             reasons: BTreeMap::new(),
@@ -139,7 +143,7 @@ impl Cluster {
     }
 
     fn step(&mut self, now: Duration) {
-        let inputs = Inputs {
+        let inputs = ControllerInputs {
             configuration: &self.configuration,
             registrations: &self.registrations,
             departed: &self.departed,
@@ -180,8 +184,8 @@ fn shown(state: &ClusterState) -> String {
 }
 
 #[track_caller]
-fn check(configuration: Configuration, script: &str, expected: &[&str]) {
-    let mut cluster = Cluster::new(configuration);
+fn check(configuration: ClusterConfiguration, script: &str, expected: &[&str]) {
+    let mut cluster = ControlledCluster::new(configuration);
     assert_eq!(cluster.run(script).told, expected);
 }
 
@@ -199,7 +203,7 @@ fn nodes_come_and_go() {
 
 #[test]
 fn a_registration_that_vanishes_for_a_moment_changes_nothing() {
-    let mut cluster = Cluster::new(flat(2));
+    let mut cluster = ControlledCluster::new(flat(2));
     cluster.run("0 start a b");
     let kept = cluster.registrations.clone();
     cluster.run("5 gone a b");
@@ -209,13 +213,13 @@ fn a_registration_that_vanishes_for_a_moment_changes_nothing() {
 
 #[test]
 fn a_group_that_is_too_large_is_divided() {
-    let mut cluster = Cluster::new(flat(2));
+    let mut cluster = ControlledCluster::new(flat(2));
     cluster.run("0 start a b");
-    let says = |cluster: &mut Cluster, name: &str, groups: &[(u32, u8)]| {
+    let says = |cluster: &mut ControlledCluster, name: &str, groups: &[(u32, u8)]| {
         let registration = cluster.registrations.get_mut(name).expect("it is there");
         registration.too_large = groups.iter().copied().collect();
     };
-    let divided = |cluster: &Cluster| {
+    let divided = |cluster: &ControlledCluster| {
         let state = cluster.state.as_ref().expect("there is one");
         state.spread().groups().collect::<Vec<_>>()
     };
@@ -232,7 +236,7 @@ fn a_group_that_is_too_large_is_divided() {
 
 #[test]
 fn a_protocol_is_spoken_once_all_nodes_know_it_and_from_then_on() {
-    let mut cluster = Cluster::new(flat(2));
+    let mut cluster = ControlledCluster::new(flat(2));
     let mut check = |script: &str, spoken: u16, told: &str| {
         cluster.run(script);
         let state = cluster.state.as_ref().expect("there is one");
@@ -257,9 +261,9 @@ fn a_protocol_is_spoken_once_all_nodes_know_it_and_from_then_on() {
 
 #[test]
 fn who_only_leads_or_takes_requests_speaks_as_well() {
-    let mut cluster = Cluster::new(flat(2));
+    let mut cluster = ControlledCluster::new(flat(2));
     (cluster.newest, cluster.protocol) = (3, 2);
-    let spoken = |cluster: &Cluster| cluster.state.as_ref().map(ClusterState::protocol);
+    let spoken = |cluster: &ControlledCluster| cluster.state.as_ref().map(ClusterState::protocol);
     assert_eq!(spoken(cluster.run("0 start a b")), Some(2));
     cluster.protocol = 3;
     assert_eq!(spoken(cluster.run("1")), Some(3));
@@ -311,7 +315,7 @@ fn a_node_that_crashes_again_and_again_is_kept_down_longer_each_time() {
         "300 uu",
     ];
     check(flat(2), script, &expected);
-    let mut cluster = Cluster::new(flat(2));
+    let mut cluster = ControlledCluster::new(flat(2));
     cluster.run("0 start a b\n10 gone b\n20 start b\n30 gone b\n50 start b");
     assert_eq!(
         cluster.reasons["b"],
@@ -330,7 +334,7 @@ fn a_node_without_space_is_retired_unless_too_few_others_could_take_over() {
     // It stays so until it starts again, and where as many are full as are not, all of them take part.
     let script = "0 start a b c d\n1 full b\n2 full c\n3 full d\n4 gone b\n5 start b\n6 full b";
     check(flat(4), script, &["0 uuuu", "1 uruu", "2 urru", "3 uuuu", "5 umuu", "5 uurr", "6 uuuu"]);
-    let mut cluster = Cluster::new(flat(3));
+    let mut cluster = ControlledCluster::new(flat(3));
     cluster.run("0 start a b c\n1 full b\n2");
     assert!(cluster.reasons["b"].starts_with("its disk is full"), "{:?}", cluster.reasons);
 }
@@ -339,7 +343,7 @@ fn a_node_without_space_is_retired_unless_too_few_others_could_take_over() {
 fn who_is_not_listed_gets_the_next_key_for_ever() {
     let script = "0 start a b\n1 start x\n2 start y\n3 removed x\n4 gone x\n5 start z\n6 up x\n7 start x";
     check(flat(2), script, &["0 uu", "1 uuu", "2 uuuu", "3 uu.u", "5 uu.uu", "7 uuuuu"]);
-    let mut cluster = Cluster::new(flat(2));
+    let mut cluster = ControlledCluster::new(flat(2));
     cluster.run(script);
     let names: Vec<&str> =
         cluster.state.iter().flat_map(|state| state.nodes().values()).map(|node| &*node.name).collect();
@@ -348,7 +352,7 @@ fn who_is_not_listed_gets_the_next_key_for_ever() {
     cluster.configuration = flat(1);
     let y = ConfiguredNode { name: "y".to_owned(), capacity: 2.0, group: String::new() };
     cluster.configuration.nodes.insert(NodeKey(9), y);
-    cluster.configuration.layout = Layout::Nodes(vec![NodeKey(0), NodeKey(9)]);
+    cluster.configuration.layout = NodeHierarchy::Nodes(vec![NodeKey(0), NodeKey(9)]);
     cluster.run("10\n11 start last");
     let state = cluster.state.as_ref().expect("there is a state");
     assert_eq!(shown(state), "uuu.u....uu");
@@ -357,17 +361,17 @@ fn who_is_not_listed_gets_the_next_key_for_ever() {
 
 #[test]
 fn keys_that_were_lost_are_read_from_the_state() {
-    let mut cluster = Cluster::new(grouped(0.0));
+    let mut cluster = ControlledCluster::new(grouped(0.0));
     cluster.run("0 start a b c d\n1 start y\n2 start x");
     let before = cluster.assignments.clone();
-    cluster.assignments = Assignments::default();
+    cluster.assignments = NodeAssignments::default();
     assert_eq!(cluster.run("3 lead\n100").told.len(), 3);
     assert_eq!(cluster.assignments, before);
 }
 
 #[test]
 fn a_listed_node_takes_its_key_from_whoever_joined_with_it() {
-    let mut cluster = Cluster::new(flat(1));
+    let mut cluster = ControlledCluster::new(flat(1));
     cluster.run("0 start a x");
     cluster.configuration = flat(2);
     cluster.run("1\n2 start b");
@@ -387,14 +391,14 @@ fn a_degraded_group_is_taken_out_whole() {
         "0 start a b c d\n10 gone b\n20 gone c\n70",
         &["0 uuuu", "11 dmuu", "21 ddmu", "31 dddu"],
     );
-    let mut cluster = Cluster::new(grouped(0.75));
+    let mut cluster = ControlledCluster::new(grouped(0.75));
     cluster.run("0 start a b c d\n10 gone b\n12");
     assert_eq!(cluster.reasons["a"], "only 1 of 2 nodes of its group serve, and 75 % must");
 }
 
 #[test]
 fn whoever_joins_a_cluster_of_groups_goes_where_it_says_or_where_the_fewest_are() {
-    let mut cluster = Cluster::new(grouped(0.0));
+    let mut cluster = ControlledCluster::new(grouped(0.0));
     cluster.run("0 start a b c d\n1 start x\n2 start y");
     cluster.starts += 1;
     let asks = Registration { group: vec![7], incarnation: 99, ..cluster.registrations["a"].clone() };
@@ -409,7 +413,7 @@ fn whoever_joins_a_cluster_of_groups_goes_where_it_says_or_where_the_fewest_are(
 
 #[test]
 fn nothing_is_declared_while_too_few_of_the_listed_nodes_serve() {
-    let configuration = || Configuration { nodes_min: 0.6, ..flat(4) };
+    let configuration = || ClusterConfiguration { nodes_min: 0.6, ..flat(4) };
     check(configuration(), "0 start a\n1 start b\n2 start c\n3 start d", &["2 uuud", "3 uuuu"]);
     // All at once: it is coordination that failed, not the nodes.
     check(configuration(), "0 start a b c d\n10 gone a b c\n60 start a b c", &["0 uuuu", "60 uuuu"]);
@@ -441,7 +445,7 @@ fn nothing_is_declared_while_most_nodes_are_away_without_a_word() {
     );
     check(flat(3), "0 start a b c\n10 gone b c\n50 down b\n51 removed b", &["0 uuu", "50 udd", "51 u.d"]);
     check(flat(5), "0 start a b\n10 gone b\n30", &["0 uuddd", "11 umddd", "21 udddd"]);
-    let mut cluster = Cluster::new(flat(3));
+    let mut cluster = ControlledCluster::new(flat(3));
     cluster.run("0 start a b c\n10 gone b c\n50");
     assert!(cluster.reasons["b"].contains("if it has ended for good, set it down"), "{:?}", cluster.reasons);
 }
@@ -474,7 +478,7 @@ fn nobody_is_taken_out_who_could_go_on_by_an_earlier_state() {
 #[test]
 fn a_state_tells_whose_lease_has_ended() {
     let ended = |script: &str| {
-        let mut cluster = Cluster::new(flat(3));
+        let mut cluster = ControlledCluster::new(flat(3));
         let state = cluster.run(script).state.clone().expect("there is a state");
         state.nodes().values().map(|node| u8::from(node.lease_ended).to_string()).collect::<String>()
     };
@@ -494,12 +498,12 @@ fn a_state_tells_whose_lease_has_ended() {
 #[test]
 fn a_new_leader_knows_what_those_who_left_said_last() {
     // The first was alone in the first state, and could go on by it, had it not said that it stops or that it has adopted the second.
-    let mut cluster = Cluster::new(flat(1));
+    let mut cluster = ControlledCluster::new(flat(1));
     cluster.run("0 start a\n3 start b");
     cluster.event("stopping", "a");
     cluster.event("gone", "a");
     assert_eq!(cluster.run("10 lead\n40").told, ["0 u", "3 uu", "10 mu", "20 du"]);
-    let mut cluster = Cluster::new(flat(1));
+    let mut cluster = ControlledCluster::new(flat(1));
     cluster.run("0 start a\n3 start b");
     cluster.event("gone", "a");
     assert_eq!(cluster.run("10 lead\n40").told, ["0 u", "3 uu", "15 mu", "25 du"]);
@@ -507,7 +511,7 @@ fn a_new_leader_knows_what_those_who_left_said_last() {
 
 #[test]
 fn a_leader_knows_what_those_who_left_between_two_steps_said_last() {
-    let mut cluster = Cluster::new(flat(1));
+    let mut cluster = ControlledCluster::new(flat(1));
     cluster.run("0 start a\n3 start b\n10 lead");
     cluster.event("stopping", "a");
     cluster.event("gone", "a");
@@ -525,9 +529,9 @@ fn a_new_leader_gives_nodes_time_to_be_seen() {
 
 #[test]
 fn the_distribution_bits_of_a_cluster_never_change() {
-    let mut cluster = Cluster::new(Configuration { bits: 12, ..flat(1) });
+    let mut cluster = ControlledCluster::new(ClusterConfiguration { bits: 12, ..flat(1) });
     cluster.run("0 start a");
-    cluster.configuration = Configuration { bits: 8, redundancy: 3, ..flat(1) };
+    cluster.configuration = ClusterConfiguration { bits: 8, redundancy: 3, ..flat(1) };
     cluster.run("1");
     let distribution = cluster.state.as_ref().expect("there is a state").distribution();
     assert_eq!((distribution.bits, distribution.redundancy), (12, 3));
@@ -536,14 +540,19 @@ fn the_distribution_bits_of_a_cluster_never_change() {
 #[test]
 fn what_cannot_be_placed_is_refused() {
     #[track_caller]
-    fn check(configuration: &Configuration, expected: &str) {
+    fn check(configuration: &ClusterConfiguration, expected: &str) {
         let refused = configuration.check().expect_err("it cannot be placed").to_string();
         assert!(refused.contains(expected), "{refused}");
     }
     let mut twice = flat(2);
     twice.nodes.entry(NodeKey(1)).and_modify(|node| node.name = "a".to_owned());
     check(&twice, "two nodes are named 'a'");
-    check(&Configuration { bits: 0, ..flat(1) }, "distribution bits");
-    check(&Configuration { layout: Layout::Nodes(vec![NodeKey(5)]), ..flat(1) }, "node 5 has a place");
-    assert!("gone".parse::<Wish>().is_err_and(|error| error.to_string().contains("expected up, retired")));
+    check(&ClusterConfiguration { bits: 0, ..flat(1) }, "distribution bits");
+    check(
+        &ClusterConfiguration { layout: NodeHierarchy::Nodes(vec![NodeKey(5)]), ..flat(1) },
+        "node 5 has a place",
+    );
+    assert!(
+        "gone".parse::<NodeWish>().is_err_and(|error| error.to_string().contains("expected up, retired"))
+    );
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{
-    Change, Distributor, DropHorizon, Effect, Event, Modification, RequestError, Settings, Ticket,
-    Unfinished, Write, Written,
+    ClientWrite, DecidedModification, Distributor, DistributorEffect, DistributorEvent, DocumentChange,
+    DropHorizon, DurableWrite, RequestError, RequestTicket, Settings, UnfinishedRow,
 };
 use millrace_cluster::{
-    ClusterState, Content, Distribution, Failure, Fence, Layout, NodeEntry, NodeKey, NodeState, Now,
-    ReplicaInfo, Reply, Request, Response, RowContent,
+    ClusterState, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey, NodeReply, NodeRequest,
+    NodeResponse, NodeState, ReplicaContent, ReplicaDistribution, ReportedReplica, RequestFence, RowContent,
 };
-use millrace_document::{DocumentId, DropScope, Timestamp, Version};
+use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp};
 
 const ME: NodeKey = NodeKey(0);
 
@@ -32,8 +32,8 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
         (NodeKey(key as u16), entry)
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
-    let layout = Layout::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(version, nodes, Distribution { bits: 8, redundancy: 2, layout });
+    let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
+    let state = ClusterState::new(version, nodes, ReplicaDistribution { bits: 8, redundancy: 2, layout });
     Arc::new(state.expect("all nodes of the layout are listed"))
 }
 
@@ -48,35 +48,35 @@ fn bucket() -> BucketId {
     state(1, "uuu").bucket(id().location())
 }
 
-fn version(timestamp: u64) -> Version {
-    Version { id: id(), timestamp: Timestamp(timestamp), body: Some(Arc::from(&b"body"[..])) }
+fn version(timestamp: u64) -> DocumentVersion {
+    DocumentVersion { id: id(), timestamp: Timestamp(timestamp), body: Some(Arc::from(&b"body"[..])) }
 }
 
 /// Node 0's distributor, and what it has asked of nodes and not heard of.
-struct Owner {
+struct OwnerHarness {
     distributor: Distributor,
     now: Duration,
-    asked: Vec<(NodeKey, Fence, Request)>,
-    decisions: Vec<Effect>,
-    written: Vec<Result<Written, RequestError>>,
+    asked: Vec<(NodeKey, RequestFence, NodeRequest)>,
+    decisions: Vec<DistributorEffect>,
+    written: Vec<Result<DurableWrite, RequestError>>,
     version: u64,
     tickets: u64,
 }
 
-impl Owner {
+impl OwnerHarness {
     /// By a state in which all serve, and each node has said what it has of the bucket: nodes 0 and 1 have this.
     fn new(newest: u64) -> Self {
-        let mut owner = Owner::unheard();
+        let mut owner = OwnerHarness::unheard();
         owner.hear(newest);
         owner
     }
 
     fn unheard() -> Self {
-        Owner::unheard_with(Settings::default())
+        OwnerHarness::unheard_with(Settings::default())
     }
 
     fn unheard_with(settings: Settings) -> Self {
-        let mut owner = Owner {
+        let mut owner = OwnerHarness {
             distributor: Distributor::new(ME, 1, settings),
             now: Duration::from_secs(100),
             asked: Vec::new(),
@@ -89,21 +89,21 @@ impl Owner {
         owner
     }
 
-    fn now(&self) -> Now {
-        Now { monotonic: self.now, wall_us: 1_000_000 + self.now.as_micros() as u64 }
+    fn now(&self) -> MachineTime {
+        MachineTime { monotonic: self.now, wall_us: 1_000_000 + self.now.as_micros() as u64 }
     }
 
-    fn handle(&mut self, events: impl IntoIterator<Item = Event>) {
+    fn handle(&mut self, events: impl IntoIterator<Item = DistributorEvent>) {
         self.now += Duration::from_millis(1);
         let now = self.now();
         let mut effects = Vec::new();
         self.distributor.handle(now, events, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Send { to, fence, request } => self.asked.push((to, fence, request)),
-                Effect::Written { outcome, .. } => self.written.push(outcome),
-                Effect::Decide { .. } => self.decisions.push(effect),
-                Effect::Found { .. } | Effect::FetchState { .. } => {}
+                DistributorEffect::Send { to, fence, request } => self.asked.push((to, fence, request)),
+                DistributorEffect::Written { outcome, .. } => self.written.push(outcome),
+                DistributorEffect::Decide { .. } => self.decisions.push(effect),
+                DistributorEffect::Found { .. } | DistributorEffect::FetchState { .. } => {}
             }
         }
     }
@@ -112,20 +112,23 @@ impl Owner {
         self.version = version;
         self.asked.clear();
         let asked = self.now;
-        self.handle([Event::State(state(version, letters)), Event::Confirmed { version, asked }]);
+        self.handle([
+            DistributorEvent::State(state(version, letters)),
+            DistributorEvent::Confirmed { version, asked },
+        ]);
     }
 
     /// Answers all that was asked of this kind.
-    fn answer(&mut self, with: impl Fn(NodeKey, &Request) -> Option<Response>) {
+    fn answer(&mut self, with: impl Fn(NodeKey, &NodeRequest) -> Option<NodeResponse>) {
         let version = self.version;
         let mut replies = Vec::new();
         self.asked.retain(|(from, fence, request)| {
             let response = with(*from, request);
             let number = fence.number;
-            replies.extend(response.clone().map(|response| Event::Reply {
+            replies.extend(response.clone().map(|response| DistributorEvent::Reply {
                 from: *from,
                 number,
-                reply: Reply { version, response },
+                reply: NodeReply { version, response },
             }));
             response.is_none()
         });
@@ -135,45 +138,50 @@ impl Owner {
     /// All nodes say what they have: 0 and 1 a replica with something of this time, unless that is 0.
     fn hear(&mut self, newest: u64) {
         self.answer(|from, request| {
-            let info = ReplicaInfo { complete: true, newest: Timestamp(newest), ..ReplicaInfo::default() };
+            let info =
+                ReportedReplica { complete: true, newest: Timestamp(newest), ..ReportedReplica::default() };
             let has = from.0 < 2 && newest > 0;
             let replicas = if has { vec![(bucket(), info)] } else { Vec::new() };
-            matches!(request, Request::Owned { .. })
-                .then_some(Response::Replicas { replicas, newest: Timestamp(newest) })
+            matches!(request, NodeRequest::Owned { .. })
+                .then_some(NodeResponse::Replicas { replicas, newest: Timestamp(newest) })
         });
     }
 
     /// Whoever is asked for the document has this version of it, or none where the time is 0.
     fn read(&mut self, newest: u64) {
         self.answer(|_, request| {
-            matches!(request, Request::Read { .. })
-                .then(|| Response::Document((newest > 0).then(|| version(newest))))
+            matches!(request, NodeRequest::Read { .. })
+                .then(|| NodeResponse::Document((newest > 0).then(|| version(newest))))
         });
     }
 
-    fn write(&mut self, change: Change) {
+    fn write(&mut self, change: DocumentChange) {
         self.tickets += 1;
         let deadline = self.now + Duration::from_secs(100);
-        self.handle([Event::Write(Write { ticket: Ticket(self.tickets), deadline, change })]);
+        self.handle([DistributorEvent::Write(ClientWrite {
+            ticket: RequestTicket(self.tickets),
+            deadline,
+            change,
+        })]);
     }
 
     fn modify(&mut self) {
-        let modify = Box::new(|_| Ok(Modification::Put(Arc::from(&b"changed"[..]))));
-        self.write(Change::Modify { id: id(), modify });
+        let modify = Box::new(|_| Ok(DecidedModification::Put(Arc::from(&b"changed"[..]))));
+        self.write(DocumentChange::Modify { id: id(), modify });
     }
 
     /// Runs what is to be decided.
     fn decide(&mut self) {
         for effect in std::mem::take(&mut self.decisions) {
-            let Effect::Decide { decision, modify, current } = effect else { continue };
-            self.handle([Event::Decided { decision, outcome: (modify.0)(current) }]);
+            let DistributorEffect::Decide { decision, modify, current } = effect else { continue };
+            self.handle([DistributorEvent::Decided { decision, outcome: (modify.0)(current) }]);
         }
     }
 
     /// The times of the rows that were sent and are not answered, for each node.
     fn rows(&self) -> Vec<(u16, u64)> {
-        let rows = |(to, _, request): &(NodeKey, Fence, Request)| match request {
-            Request::Apply(rows) => rows.iter().map(|row| (to.0, row.content.timestamp().0)).collect(),
+        let rows = |(to, _, request): &(NodeKey, RequestFence, NodeRequest)| match request {
+            NodeRequest::Apply(rows) => rows.iter().map(|row| (to.0, row.content.timestamp().0)).collect(),
             _ => Vec::new(),
         };
         let mut rows: Vec<(u16, u64)> = self.asked.iter().flat_map(rows).collect();
@@ -183,11 +191,11 @@ impl Owner {
 }
 
 /// What an error is, in a word; what is to be ended elsewhere with what it was decided from.
-fn told(outcome: &Result<Written, RequestError>) -> String {
+fn told(outcome: &Result<DurableWrite, RequestError>) -> String {
     match outcome {
         Ok(_) => "written".to_owned(),
         Err(RequestError::Moved { unfinished: None, .. }) => "moved".to_owned(),
-        Err(RequestError::Moved { owner, unfinished: Some(Unfinished { base, .. }), .. }) => {
+        Err(RequestError::Moved { owner, unfinished: Some(UnfinishedRow { base, .. }), .. }) => {
             let (owner, base) = (owner.map(|owner| owner.0), base.map(|base| base.0));
             format!("to be ended by {owner:?} after {base:?}")
         }
@@ -198,8 +206,8 @@ fn told(outcome: &Result<Written, RequestError>) -> String {
 
 #[test]
 fn what_waits_for_a_bucket_waits_on_when_another_state_comes() {
-    let mut owner = Owner::unheard();
-    owner.write(Change::Put { id: id(), body: Arc::from(&b"body"[..]) });
+    let mut owner = OwnerHarness::unheard();
+    owner.write(DocumentChange::Put { id: id(), body: Arc::from(&b"body"[..]) });
     assert_eq!(owner.rows(), [], "not all nodes have said what they have");
     owner.adopt(2, "uum");
     owner.hear(5);
@@ -211,7 +219,7 @@ fn what_was_decided_is_written_only_if_nobody_has_written_since() {
     /// Decided from the version of time 5, and sent before the state changed or not; then the newest is of this time.
     #[track_caller]
     fn check(is_sent: bool, newest_later: u64, expected: &str) {
-        let mut owner = Owner::new(5);
+        let mut owner = OwnerHarness::new(5);
         owner.modify();
         owner.read(5);
         if is_sent {
@@ -248,10 +256,10 @@ fn a_new_owner_ends_what_still_holds() {
     /// A row of time 20, decided from what was at `base`; the newest is of this time.
     #[track_caller]
     fn check(base: Option<u64>, newest: u64, expected: &str) {
-        let mut owner = Owner::new(newest);
+        let mut owner = OwnerHarness::new(newest);
         let content = Arc::new(RowContent::Version(version(20)));
         let base = base.map(Timestamp);
-        owner.write(Change::Finish(Unfinished { bucket: bucket(), content, base }));
+        owner.write(DocumentChange::Finish(UnfinishedRow { bucket: bucket(), content, base }));
         owner.read(newest);
         match owner.written.first() {
             Some(outcome) => assert_eq!(told(outcome), expected),
@@ -272,12 +280,12 @@ fn a_new_owner_ends_what_still_holds() {
 fn who_stops_says_who_can_end_what_it_has_begun() {
     let body = || Arc::from(&b"body"[..]);
     let heir = state(2, "muu").owner(bucket()).expect("two serve").0;
-    let mut owner = Owner::new(5);
-    owner.write(Change::Put { id: id(), body: body() });
+    let mut owner = OwnerHarness::new(5);
+    owner.write(DocumentChange::Put { id: id(), body: body() });
     owner.adopt(2, "muu");
     assert_eq!(told(&owner.written[0]), format!("to be ended by Some({heir}) after None"));
 
-    let mut owner = Owner::new(5);
+    let mut owner = OwnerHarness::new(5);
     owner.modify();
     owner.read(5);
     owner.decide();
@@ -285,28 +293,33 @@ fn who_stops_says_who_can_end_what_it_has_begun() {
     assert_eq!(told(&owner.written[0]), format!("to be ended by Some({heir}) after Some(5)"));
 
     // What comes later, or is on the way to another owner itself, goes there.
-    owner.write(Change::Remove(id()));
+    owner.write(DocumentChange::Remove(id()));
     let content = Arc::new(RowContent::Version(version(20)));
-    owner.write(Change::Finish(Unfinished { bucket: bucket(), content, base: Some(Timestamp(9)) }));
+    owner.write(DocumentChange::Finish(UnfinishedRow {
+        bucket: bucket(),
+        content,
+        base: Some(Timestamp(9)),
+    }));
     assert_eq!(told(&owner.written[1]), "moved");
     assert_eq!(told(&owner.written[2]), format!("to be ended by Some({heir}) after Some(9)"));
 }
 
 #[test]
 fn a_drop_reaches_no_row_that_was_under_way_when_its_horizon_was_taken() {
-    let put = || Change::Put { id: id(), body: Arc::from(&b"body"[..]) };
+    let put = || DocumentChange::Put { id: id(), body: Arc::from(&b"body"[..]) };
     let drop = |until: DropHorizon| {
         let scope = DropScope::Group { document_type: None, group: id().group().clone() };
-        Change::Drop { bucket: bucket(), scope, until: Some(until) }
+        DocumentChange::Drop { bucket: bucket(), scope, until: Some(until) }
     };
-    let horizon = |owner: &mut Owner| owner.distributor.drop_horizon(bucket()).expect("it owns the bucket");
-    let applied = |owner: &mut Owner| {
+    let horizon =
+        |owner: &mut OwnerHarness| owner.distributor.drop_horizon(bucket()).expect("it owns the bucket");
+    let applied = |owner: &mut OwnerHarness| {
         owner.answer(|_, request| {
-            matches!(request, Request::Apply(_)).then_some(Response::Applied(Vec::new()))
+            matches!(request, NodeRequest::Apply(_)).then_some(NodeResponse::Applied(Vec::new()))
         });
     };
 
-    let mut owner = Owner::new(5);
+    let mut owner = OwnerHarness::new(5);
     assert!(horizon(&mut owner).until >= Timestamp(5));
     owner.write(put());
     let sent = owner.rows()[0].1;
@@ -324,12 +337,12 @@ fn a_drop_reaches_no_row_that_was_under_way_when_its_horizon_was_taken() {
 
     // An owner before may have given a row of any time to be finished.
     let content = Arc::new(RowContent::Version(version(20)));
-    owner.write(Change::Finish(Unfinished { bucket: bucket(), content, base: None }));
+    owner.write(DocumentChange::Finish(UnfinishedRow { bucket: bucket(), content, base: None }));
     owner.write(drop(until));
     assert_eq!(owner.written.last().map(told).as_deref(), Some("moved"));
 
     // Another node may have owned the bucket in between.
-    let mut owner = Owner::new(5);
+    let mut owner = OwnerHarness::new(5);
     let until = horizon(&mut owner);
     owner.adopt(3, "uuu");
     owner.hear(9);
@@ -340,39 +353,41 @@ fn a_drop_reaches_no_row_that_was_under_way_when_its_horizon_was_taken() {
 
 #[test]
 fn a_replica_with_too_much_to_do_is_left_alone_for_a_while() {
-    let mut owner = Owner::new(5);
-    owner.write(Change::Remove(id()));
+    let mut owner = OwnerHarness::new(5);
+    owner.write(DocumentChange::Remove(id()));
     let sent = owner.rows();
     assert_eq!(sent.len(), 2);
     owner.answer(|from, request| {
-        let failed = if from.0 == 1 { vec![(0, Failure::Overloaded)] } else { Vec::new() };
-        matches!(request, Request::Apply(_)).then_some(Response::Applied(failed))
+        let failed = if from.0 == 1 { vec![(0, NodeFailure::Overloaded)] } else { Vec::new() };
+        matches!(request, NodeRequest::Apply(_)).then_some(NodeResponse::Applied(failed))
     });
     assert_eq!(owner.rows(), []);
     owner.now += Settings::default().retry;
     owner.handle([]);
     assert_eq!(owner.rows(), [sent[1]]);
-    owner.answer(|_, request| matches!(request, Request::Apply(_)).then_some(Response::Applied(Vec::new())));
+    owner.answer(|_, request| {
+        matches!(request, NodeRequest::Apply(_)).then_some(NodeResponse::Applied(Vec::new()))
+    });
     assert_eq!(owner.written.iter().map(told).collect::<Vec<_>>(), ["written"]);
 }
 
 #[test]
 fn replicas_that_somebody_asks_for_are_made_equal_first() {
-    let mut owner = Owner::unheard_with(Settings { operations_max: 1, ..Settings::default() });
+    let mut owner = OwnerHarness::unheard_with(Settings { operations_max: 1, ..Settings::default() });
     let all = state(1, "uuu");
     let own: Vec<BucketId> = all.buckets().filter(|bucket| all.owner(*bucket) == Some(ME)).collect();
     // Each node has something else.
     owner.answer(|from, request| {
-        let content = Content { documents: 1, checksum: from.0.into(), removals_since: Timestamp(0) };
-        let info = ReplicaInfo { content, complete: true, newest: Timestamp(5) };
+        let content = ReplicaContent { documents: 1, checksum: from.0.into(), removals_since: Timestamp(0) };
+        let info = ReportedReplica { content, complete: true, newest: Timestamp(5) };
         let has = own.iter().filter(|bucket| all.ideal(**bucket).contains(&from));
         let replicas = has.map(|bucket| (*bucket, info)).collect();
-        matches!(request, Request::Owned { .. })
-            .then_some(Response::Replicas { replicas, newest: Timestamp(5) })
+        matches!(request, NodeRequest::Owned { .. })
+            .then_some(NodeResponse::Replicas { replicas, newest: Timestamp(5) })
     });
-    let merged = |owner: &Owner| -> BTreeSet<BucketId> {
+    let merged = |owner: &OwnerHarness| -> BTreeSet<BucketId> {
         let merged = owner.asked.iter().filter_map(|(_, _, request)| match request {
-            Request::Info { bucket, .. } | Request::Pull { bucket, .. } => Some(*bucket),
+            NodeRequest::Info { bucket, .. } | NodeRequest::Pull { bucket, .. } => Some(*bucket),
             _ => None,
         });
         merged.collect()
@@ -381,10 +396,10 @@ fn replicas_that_somebody_asks_for_are_made_equal_first() {
     assert_eq!(merged(&owner), [first].into());
     let route = owner.distributor.route(last, owner.now()).expect("it has something of it");
     assert!(!route.full);
-    let broken = Failure::Storage { reason: "broken".to_owned() };
+    let broken = NodeFailure::Storage { reason: "broken".to_owned() };
     owner.answer(|_, request| {
-        let is_of = matches!(request, Request::Info { .. } | Request::Pull { .. });
-        is_of.then(|| Response::Failed(broken.clone()))
+        let is_of = matches!(request, NodeRequest::Info { .. } | NodeRequest::Pull { .. });
+        is_of.then(|| NodeResponse::Failed(broken.clone()))
     });
     assert_eq!(merged(&owner), [last].into());
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::replica::{Call, Effect, Event, Job, Keeper};
+use millrace_cluster::replica::{KeeperCall, KeeperEffect, KeeperEvent, KeeperJob, ReplicaKeeper};
 use millrace_cluster::{
-    ClusterState, Content, Distribution, Fence, Layout, NodeEntry, NodeKey, NodeState, Now, Pull, Request,
-    Response, Row, RowContent,
+    ClusterState, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeRequest, NodeResponse, NodeState,
+    PullMode, ReplicaContent, ReplicaDistribution, ReplicatedRow, RequestFence, RowContent,
 };
-use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 
 /// The keeper of node 1, in its run 5, in a cluster of three nodes.
-struct Conversation {
-    keeper: Keeper,
+struct KeeperConversation {
+    keeper: ReplicaKeeper,
     now: Duration,
     calls: u64,
 }
@@ -34,8 +34,8 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
         (NodeKey(key as u16), NodeEntry { state: if letter == 'r' { NodeState::Up } else { state }, ..entry })
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
-    let layout = Layout::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(version, nodes, Distribution { bits: 8, redundancy: 2, layout });
+    let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
+    let state = ClusterState::new(version, nodes, ReplicaDistribution { bits: 8, redundancy: 2, layout });
     Arc::new(state.expect("all nodes of the layout are listed"))
 }
 
@@ -46,11 +46,16 @@ fn bucket_of(owner: u16) -> BucketId {
     buckets.find(|bucket| all.owner(*bucket) == Some(NodeKey(owner))).expect("each of three owns some")
 }
 
-impl Conversation {
+impl KeeperConversation {
     fn new() -> Self {
         let now = Duration::from_secs(100);
-        let keeper = Keeper::new(NodeKey(1), 5, Duration::from_secs(4), Now { monotonic: now, wall_us: 0 });
-        Conversation { keeper, now, calls: 0 }
+        let keeper = ReplicaKeeper::new(
+            NodeKey(1),
+            5,
+            Duration::from_secs(4),
+            MachineTime { monotonic: now, wall_us: 0 },
+        );
+        KeeperConversation { keeper, now, calls: 0 }
     }
 
     /// Sends one line to the keeper, and returns what it does: `state VERSION LETTERS`;
@@ -62,60 +67,62 @@ impl Conversation {
         };
         let mut events = Vec::new();
         match words[0] {
-            "state" => events.push(Event::State(state(number(words[1]), words[2]))),
-            "done" => events.push(Event::Done { job: Job(number(words[1])), response: Response::Done }),
+            "state" => events.push(KeeperEvent::State(state(number(words[1]), words[2]))),
+            "done" => events
+                .push(KeeperEvent::Done { job: KeeperJob(number(words[1])), response: NodeResponse::Done }),
             word if word.starts_with('+') => self.now += Duration::from_secs(number(word)),
             from => {
                 let void_below =
                     words.iter().find(|word| word.starts_with('<')).map_or(0, |word| number(word));
                 let from = NodeKey(number(from) as u16);
-                let fence = Fence { from, version: number(words[1]), number: number(words[2]), void_below };
+                let fence =
+                    RequestFence { from, version: number(words[1]), number: number(words[2]), void_below };
                 self.calls += 1;
                 let request = request(words[words.len() - 1]);
-                events.push(Event::Request { call: Call(self.calls), fence, request });
+                events.push(KeeperEvent::Request { call: KeeperCall(self.calls), fence, request });
             }
         }
         let mut effects = Vec::new();
-        self.keeper.handle(Now { monotonic: self.now, wall_us: 0 }, events, &mut effects);
+        self.keeper.handle(MachineTime { monotonic: self.now, wall_us: 0 }, events, &mut effects);
         let shown: Vec<String> = effects.iter().map(show).collect();
         if shown.is_empty() { "nothing".to_owned() } else { shown.join(", ") }
     }
 }
 
-fn request(what: &str) -> Request {
+fn request(what: &str) -> NodeRequest {
     let bucket = bucket_of(0);
-    let expected = Content::default();
+    let expected = ReplicaContent::default();
     match what {
-        "ping" => Request::Ping,
-        "owned" => Request::Owned { removals_since: Timestamp(0) },
-        "info" => Request::Info { bucket, removals_since: Timestamp(0) },
-        "delete" => Request::Delete { bucket, expected },
-        "pull" => Request::Pull { bucket, from: NodeKey(2), pull: Pull::Missing },
+        "ping" => NodeRequest::Ping,
+        "owned" => NodeRequest::Owned { removals_since: Timestamp(0) },
+        "info" => NodeRequest::Info { bucket, removals_since: Timestamp(0) },
+        "delete" => NodeRequest::Delete { bucket, expected },
+        "pull" => NodeRequest::Pull { bucket, from: NodeKey(2), pull: PullMode::Missing },
         _ => {
             let id = DocumentId::parse("id:n:t::1").expect("an id");
-            let content = Arc::new(RowContent::Version(Version::removal(id, Timestamp(1))));
-            Request::Apply(vec![Row { bucket, content, birth: None }])
+            let content = Arc::new(RowContent::Version(DocumentVersion::removal(id, Timestamp(1))));
+            NodeRequest::Apply(vec![ReplicatedRow { bucket, content, birth: None }])
         }
     }
 }
 
-fn show(effect: &Effect) -> String {
+fn show(effect: &KeeperEffect) -> String {
     match effect {
-        Effect::Reply { call, reply } => match &reply.response {
-            Response::Refused(refused) => format!("refuses {}: {refused:?}", call.0),
+        KeeperEffect::Reply { call, reply } => match &reply.response {
+            NodeResponse::Refused(refused) => format!("refuses {}: {refused:?}", call.0),
             response => format!("answers {}: {response:?}", call.0),
         },
-        Effect::FetchState { newer_than } => format!("wants newer than {newer_than}"),
-        Effect::Run { job, .. } => format!("runs {}", job.0),
-        Effect::Fetch { job, .. } => format!("fetches {}", job.0),
-        Effect::Install { job, .. } => format!("installs {}", job.0),
-        Effect::Cancel { job } => format!("cancels {}", job.0),
+        KeeperEffect::FetchState { newer_than } => format!("wants newer than {newer_than}"),
+        KeeperEffect::Run { job, .. } => format!("runs {}", job.0),
+        KeeperEffect::Fetch { job, .. } => format!("fetches {}", job.0),
+        KeeperEffect::Install { job, .. } => format!("installs {}", job.0),
+        KeeperEffect::Cancel { job } => format!("cancels {}", job.0),
     }
 }
 
 #[track_caller]
 fn check(conversation: &[(&str, &str)]) {
-    let mut with = Conversation::new();
+    let mut with = KeeperConversation::new();
     for (line, expected) in conversation {
         assert_eq!(with.say(line), *expected, "{line}");
     }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 /// A cache line, the unit of allocation. Every buffer therefore starts at a multiple of 64 bytes.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+struct CacheLine([u8; 64]);
 
 /// Immutable bytes aligned to 64, shared by reference. Cloning increments a counter.
 #[derive(Clone)]
-pub struct Buffer {
-    memory: Arc<Memory>,
+pub struct AlignedBuffer {
+    memory: Arc<BufferMemory>,
     len: usize,
 }
 
 /// Storage of bytes. Those of a buffer are aligned to 64 bytes, and zeros fill the last line.
-enum Memory {
-    Lines(Vec<Line>),
+enum BufferMemory {
+    Lines(Vec<CacheLine>),
     /// Bytes from `start` on. A vector can be filled without being initialized, but its alignment cannot be
     /// chosen.
     Bytes {
@@ -25,16 +25,16 @@ enum Memory {
     },
 }
 
-impl Memory {
+impl BufferMemory {
     fn padded(&self) -> &[u8] {
         match self {
-            Memory::Lines(lines) => bytemuck::cast_slice::<Line, u8>(lines),
-            Memory::Bytes { bytes, start } => &bytes[*start..],
+            BufferMemory::Lines(lines) => bytemuck::cast_slice::<CacheLine, u8>(lines),
+            BufferMemory::Bytes { bytes, start } => &bytes[*start..],
         }
     }
 }
 
-impl Buffer {
+impl AlignedBuffer {
     /// A copy of `bytes`.
     pub fn copy_from(bytes: &[u8]) -> Self {
         let mut builder = BufferBuilder::with_capacity(bytes.len());
@@ -49,8 +49,8 @@ impl Buffer {
     /// Errors of `fill`.
     pub fn fill_with<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         let mut lines = zeroed(len);
-        fill(&mut bytemuck::cast_slice_mut::<Line, u8>(&mut lines)[..len])?;
-        Ok(Buffer::of_lines(lines, len))
+        fill(&mut bytemuck::cast_slice_mut::<CacheLine, u8>(&mut lines)[..len])?;
+        Ok(AlignedBuffer::of_lines(lines, len))
     }
 
     /// Creates a buffer of `len` bytes that `read` appends to a vector, for large reads: the memory is not
@@ -74,13 +74,13 @@ impl Buffer {
         assert_eq!(bytes.len(), start + padded, "as many bytes are read as were asked for");
         if bytes[start..].as_ptr().align_offset(64) != 0 {
             // The vector was reallocated although it had enough capacity.
-            return Ok(Buffer { len, ..Buffer::copy_from(&bytes[start..]) });
+            return Ok(AlignedBuffer { len, ..AlignedBuffer::copy_from(&bytes[start..]) });
         }
-        Ok(Buffer { memory: Arc::new(Memory::Bytes { bytes, start }), len })
+        Ok(AlignedBuffer { memory: Arc::new(BufferMemory::Bytes { bytes, start }), len })
     }
 
-    fn of_lines(lines: Vec<Line>, len: usize) -> Self {
-        Buffer { memory: Arc::new(Memory::Lines(lines)), len }
+    fn of_lines(lines: Vec<CacheLine>, len: usize) -> Self {
+        AlignedBuffer { memory: Arc::new(BufferMemory::Lines(lines)), len }
     }
 
     /// Creates buffers of these lengths, all filled by `fill`, for reading adjacent parts of a file at once.
@@ -93,11 +93,11 @@ impl Buffer {
         lens: &[usize],
         fill: impl FnOnce(&mut [&mut [u8]]) -> Result<(), E>,
     ) -> Result<Vec<Self>, E> {
-        let mut buffers: Vec<Vec<Line>> = lens.iter().map(|len| zeroed(*len)).collect();
+        let mut buffers: Vec<Vec<CacheLine>> = lens.iter().map(|len| zeroed(*len)).collect();
         let mut slices: Vec<&mut [u8]> =
-            buffers.iter_mut().map(|lines| bytemuck::cast_slice_mut::<Line, u8>(lines)).collect();
+            buffers.iter_mut().map(|lines| bytemuck::cast_slice_mut::<CacheLine, u8>(lines)).collect();
         fill(&mut slices)?;
-        let buffer = |(lines, len): (Vec<Line>, &usize)| Buffer::of_lines(lines, *len);
+        let buffer = |(lines, len): (Vec<CacheLine>, &usize)| AlignedBuffer::of_lines(lines, *len);
         Ok(buffers.into_iter().zip(lens).map(buffer).collect())
     }
 
@@ -109,19 +109,19 @@ impl Buffer {
     /// Size of its memory in bytes.
     pub fn capacity(&self) -> usize {
         match &*self.memory {
-            Memory::Lines(lines) => lines.capacity() * 64,
-            Memory::Bytes { bytes, .. } => bytes.capacity(),
+            BufferMemory::Lines(lines) => lines.capacity() * 64,
+            BufferMemory::Bytes { bytes, .. } => bytes.capacity(),
         }
     }
 }
 
 /// Zeroed lines for this number of bytes. Large allocations come zeroed from the system, which provides pages
 /// on first use.
-fn zeroed(bytes: usize) -> Vec<Line> {
+fn zeroed(bytes: usize) -> Vec<CacheLine> {
     bytemuck::allocation::zeroed_vec(bytes.div_ceil(64))
 }
 
-impl Deref for Buffer {
+impl Deref for AlignedBuffer {
     type Target = [u8];
 
     #[inline]
@@ -130,16 +130,16 @@ impl Deref for Buffer {
     }
 }
 
-impl fmt::Debug for Buffer {
+impl fmt::Debug for AlignedBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({} bytes)", self.len)
     }
 }
 
-/// Builder of a [`Buffer`] by appending.
+/// Builder of a [`AlignedBuffer`] by appending.
 #[derive(Default)]
 pub struct BufferBuilder {
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
     len: usize,
 }
 
@@ -152,19 +152,19 @@ impl BufferBuilder {
     /// Appends bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
-        self.lines.resize(end.div_ceil(64), Line([0; 64]));
-        bytemuck::cast_slice_mut::<Line, u8>(&mut self.lines)[self.len..end].copy_from_slice(bytes);
+        self.lines.resize(end.div_ceil(64), CacheLine([0; 64]));
+        bytemuck::cast_slice_mut::<CacheLine, u8>(&mut self.lines)[self.len..end].copy_from_slice(bytes);
         self.len = end;
     }
 
     /// Appends zeros up to the next multiple of 64.
     pub fn align(&mut self) {
         self.len = self.len.next_multiple_of(64);
-        self.lines.resize(self.len / 64, Line([0; 64]));
+        self.lines.resize(self.len / 64, CacheLine([0; 64]));
     }
 
     /// Returns the buffer.
-    pub fn finish(self) -> Buffer {
-        Buffer::of_lines(self.lines, self.len)
+    pub fn finish(self) -> AlignedBuffer {
+        AlignedBuffer::of_lines(self.lines, self.len)
     }
 }

@@ -2,20 +2,20 @@ use std::ops::Range;
 
 use crate::fixed::u32_at;
 use crate::presence::{PresenceBuilder, presence_bytes};
-use crate::{BYTES, Buffer, BufferBuilder, Error, Presence};
+use crate::{AlignedBuffer, BYTES, BufferBuilder, Error, Presence};
 
 /// Byte strings, one per document: text as UTF-8, other values in the wire form.
 ///
 /// Encoded: a header of 64 bytes (layout, three zero bytes, count u32, four zero bytes, the record of what
 /// its values are), the presence words padded to 64, `count + 1` offsets (u32) padded to 64, the bytes.
 #[derive(Debug, Clone)]
-pub struct Bytes {
-    buffer: Buffer,
+pub struct BytesColumn {
+    buffer: AlignedBuffer,
     len: usize,
 }
 
-impl Bytes {
-    pub(crate) fn decode(buffer: Buffer) -> Result<Self, Error> {
+impl BytesColumn {
+    pub(crate) fn decode(buffer: AlignedBuffer) -> Result<Self, Error> {
         if buffer.len() < 64 {
             return Err(Error::Corrupt("shorter than its header"));
         }
@@ -24,7 +24,7 @@ impl Bytes {
         if buffer.len() < data_at {
             return Err(Error::Corrupt("shorter than its offsets"));
         }
-        let column = Bytes { buffer, len };
+        let column = BytesColumn { buffer, len };
         let offsets = column.offsets();
         if offsets[0] != 0
             || offsets.windows(2).any(|pair| pair[0] > pair[1])
@@ -35,7 +35,7 @@ impl Bytes {
         Ok(column)
     }
 
-    pub(crate) fn buffer(&self) -> &Buffer {
+    pub(crate) fn buffer(&self) -> &AlignedBuffer {
         &self.buffer
     }
 
@@ -56,7 +56,7 @@ impl Bytes {
         Presence::new(words, self.len)
     }
 
-    /// Start of each document's bytes in [`Bytes::data`], followed by the end of the last.
+    /// Start of each document's bytes in [`BytesColumn::data`], followed by the end of the last.
     #[inline]
     pub fn offsets(&self) -> &[u32] {
         let at = 64 + presence_bytes(self.len);
@@ -79,7 +79,7 @@ impl Bytes {
     }
 }
 
-/// Builder of a [`Bytes`] column, document by document.
+/// Builder of a [`BytesColumn`] column, document by document.
 #[derive(Default)]
 pub struct BytesBuilder {
     record: Vec<u8>,
@@ -111,12 +111,12 @@ impl BytesBuilder {
     }
 
     /// Appends the documents of `column` in `range`.
-    pub fn extend(&mut self, column: &Bytes, range: Range<usize>) {
+    pub fn extend(&mut self, column: &BytesColumn, range: Range<usize>) {
         range.for_each(|index| self.push(column.get(index)));
     }
 
     /// Returns the column.
-    pub fn finish(self) -> Bytes {
+    pub fn finish(self) -> BytesColumn {
         let len = self.presence.len();
         let mut out = BufferBuilder::with_capacity(192 + presence_bytes(len) + len * 4 + self.data.len());
         out.extend(&[BYTES, 0, 0, 0]);
@@ -128,6 +128,6 @@ impl BytesBuilder {
         out.extend(bytemuck::cast_slice(&self.offsets));
         out.align();
         out.extend(&self.data);
-        Bytes { buffer: out.finish(), len }
+        BytesColumn { buffer: out.finish(), len }
     }
 }

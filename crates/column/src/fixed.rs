@@ -1,12 +1,12 @@
 use std::ops::Range;
 
 use crate::presence::{PresenceBuilder, presence_bytes};
-use crate::{Buffer, BufferBuilder, Error, FIXED, Presence};
+use crate::{AlignedBuffer, BufferBuilder, Error, FIXED, Presence};
 
-/// Type of the numbers in a [`Fixed`] column.
+/// Type of the numbers in a [`FixedColumn`] column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Cell {
+pub enum CellKind {
     /// A truth value: 0 or 1 in a byte.
     Bool = 0,
     /// 8-bit signed.
@@ -25,19 +25,27 @@ pub enum Cell {
     F64 = 7,
 }
 
-impl Cell {
+impl CellKind {
     /// Size of one number in bytes.
     pub const fn size(self) -> usize {
         match self {
-            Cell::Bool | Cell::I8 => 1,
-            Cell::BF16 => 2,
-            Cell::I32 | Cell::F32 => 4,
-            Cell::I64 | Cell::U64 | Cell::F64 => 8,
+            CellKind::Bool | CellKind::I8 => 1,
+            CellKind::BF16 => 2,
+            CellKind::I32 | CellKind::F32 => 4,
+            CellKind::I64 | CellKind::U64 | CellKind::F64 => 8,
         }
     }
 
-    const ALL: [Cell; 8] =
-        [Cell::Bool, Cell::I8, Cell::I32, Cell::I64, Cell::U64, Cell::BF16, Cell::F32, Cell::F64];
+    const ALL: [CellKind; 8] = [
+        CellKind::Bool,
+        CellKind::I8,
+        CellKind::I32,
+        CellKind::I64,
+        CellKind::U64,
+        CellKind::BF16,
+        CellKind::F32,
+        CellKind::F64,
+    ];
 }
 
 /// `width` numbers per document, one document after another, aligned to 64 bytes.
@@ -46,29 +54,29 @@ impl Cell {
 /// zero bytes, count u32, width u32, the record of what its values are), the presence words padded to 64, the
 /// numbers.
 #[derive(Debug, Clone)]
-pub struct Fixed {
-    buffer: Buffer,
-    cell: Cell,
+pub struct FixedColumn {
+    buffer: AlignedBuffer,
+    cell: CellKind,
     width: usize,
     len: usize,
 }
 
-impl Fixed {
-    pub(crate) fn decode(buffer: Buffer) -> Result<Self, Error> {
+impl FixedColumn {
+    pub(crate) fn decode(buffer: AlignedBuffer) -> Result<Self, Error> {
         if buffer.len() < 64 {
             return Err(Error::Corrupt("shorter than its header"));
         }
-        let cell = *Cell::ALL.get(buffer[1] as usize).ok_or(Error::Corrupt("unknown cell type"))?;
+        let cell = *CellKind::ALL.get(buffer[1] as usize).ok_or(Error::Corrupt("unknown cell type"))?;
         let len = u32_at(&buffer, 4);
         let width = u32_at(&buffer, 8);
         let size = len.checked_mul(width).and_then(|n| n.checked_mul(cell.size()));
         if size.and_then(|size| size.checked_add(64 + presence_bytes(len))) != Some(buffer.len()) {
             return Err(Error::Corrupt("its length is not what its header says"));
         }
-        Ok(Fixed { buffer, cell, width, len })
+        Ok(FixedColumn { buffer, cell, width, len })
     }
 
-    pub(crate) fn buffer(&self) -> &Buffer {
+    pub(crate) fn buffer(&self) -> &AlignedBuffer {
         &self.buffer
     }
 
@@ -84,7 +92,7 @@ impl Fixed {
 
     /// The number type.
     #[inline]
-    pub fn cell(&self) -> Cell {
+    pub fn cell(&self) -> CellKind {
         self.cell
     }
 
@@ -107,7 +115,7 @@ impl Fixed {
         &self.buffer[64 + presence_bytes(self.len)..]
     }
 
-    /// All numbers as `T`: `i8` for [`Cell::I8`], `u8` for [`Cell::Bool`], `half::bf16` for [`Cell::BF16`]
+    /// All numbers as `T`: `i8` for [`CellKind::I8`], `u8` for [`CellKind::Bool`], `half::bf16` for [`CellKind::BF16`]
     /// and so on.
     ///
     /// # Panics
@@ -128,8 +136,8 @@ impl Fixed {
         self.presence().get(index).then(|| {
             let at = index * self.width;
             match self.cell {
-                Cell::I64 => self.cells::<i64>()[at],
-                Cell::U64 => self.cells::<u64>()[at] as i64,
+                CellKind::I64 => self.cells::<i64>()[at],
+                CellKind::U64 => self.cells::<u64>()[at] as i64,
                 _ => self.at(at) as i64,
             }
         })
@@ -137,21 +145,21 @@ impl Fixed {
 
     fn at(&self, at: usize) -> f64 {
         match self.cell {
-            Cell::Bool => f64::from(self.cells::<u8>()[at]),
-            Cell::I8 => f64::from(self.cells::<i8>()[at]),
-            Cell::I32 => f64::from(self.cells::<i32>()[at]),
-            Cell::I64 => self.cells::<i64>()[at] as f64,
-            Cell::U64 => self.cells::<u64>()[at] as f64,
-            Cell::BF16 => self.cells::<half::bf16>()[at].to_f64(),
-            Cell::F32 => f64::from(self.cells::<f32>()[at]),
-            Cell::F64 => self.cells::<f64>()[at],
+            CellKind::Bool => f64::from(self.cells::<u8>()[at]),
+            CellKind::I8 => f64::from(self.cells::<i8>()[at]),
+            CellKind::I32 => f64::from(self.cells::<i32>()[at]),
+            CellKind::I64 => self.cells::<i64>()[at] as f64,
+            CellKind::U64 => self.cells::<u64>()[at] as f64,
+            CellKind::BF16 => self.cells::<half::bf16>()[at].to_f64(),
+            CellKind::F32 => f64::from(self.cells::<f32>()[at]),
+            CellKind::F64 => self.cells::<f64>()[at],
         }
     }
 }
 
-/// Builder of a [`Fixed`] column, document by document.
+/// Builder of a [`FixedColumn`] column, document by document.
 pub struct FixedBuilder {
-    cell: Cell,
+    cell: CellKind,
     width: usize,
     record: Vec<u8>,
     presence: PresenceBuilder,
@@ -160,17 +168,17 @@ pub struct FixedBuilder {
 
 impl FixedBuilder {
     /// Creates a builder without documents; each document will have `width` numbers.
-    pub fn new(cell: Cell, width: usize) -> Self {
+    pub fn new(cell: CellKind, width: usize) -> Self {
         Self::recorded(cell, width, Vec::new())
     }
 
     /// Creates a builder with a record of what the values are.
-    pub(crate) fn recorded(cell: Cell, width: usize, record: Vec<u8>) -> Self {
+    pub(crate) fn recorded(cell: CellKind, width: usize, record: Vec<u8>) -> Self {
         FixedBuilder { cell, width, record, presence: PresenceBuilder::default(), data: Vec::new() }
     }
 
     /// Returns whether a column has the same numbers a document.
-    pub(crate) fn is_like(&self, column: &Fixed) -> bool {
+    pub(crate) fn is_like(&self, column: &FixedColumn) -> bool {
         self.cell == column.cell && self.width == column.width
     }
 
@@ -191,7 +199,7 @@ impl FixedBuilder {
     }
 
     /// Appends the documents of `column` in `range`.
-    pub fn extend(&mut self, column: &Fixed, range: Range<usize>) {
+    pub fn extend(&mut self, column: &FixedColumn, range: Range<usize>) {
         let presence = column.presence();
         range.clone().for_each(|index| self.presence.push(presence.get(index)));
         let size = self.width * self.cell.size();
@@ -199,7 +207,7 @@ impl FixedBuilder {
     }
 
     /// Returns the column.
-    pub fn finish(self) -> Fixed {
+    pub fn finish(self) -> FixedColumn {
         let len = self.presence.len();
         let mut out = BufferBuilder::with_capacity(64 + presence_bytes(len) + self.data.len());
         out.extend(&[FIXED, self.cell as u8, 0, 0]);
@@ -209,7 +217,7 @@ impl FixedBuilder {
         out.align();
         self.presence.write(&mut out);
         out.extend(&self.data);
-        Fixed { buffer: out.finish(), cell: self.cell, width: self.width, len }
+        FixedColumn { buffer: out.finish(), cell: self.cell, width: self.width, len }
     }
 }
 

@@ -11,10 +11,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_document::{Value, wire};
+use millrace_document::{DocumentValue, wire};
 
 use crate::stored::present;
-use crate::{BytesBuilder, Column, Error, Layout, StoredValues, ValueBuilder};
+use crate::{BytesBuilder, Column, Error, StoredValues, ValueBuilder, ValueLayout};
 
 /// A part of a column: these rows, or as many without a value.
 pub type ColumnPart<'a> = (Option<&'a Column>, Range<usize>);
@@ -22,7 +22,7 @@ pub type ColumnPart<'a> = (Option<&'a Column>, Range<usize>);
 /// The fields of rows that are in no value column.
 #[derive(Debug, Clone, Default)]
 pub struct RestRows {
-    rows: Vec<Vec<(Arc<str>, Value)>>,
+    rows: Vec<Vec<(Arc<str>, DocumentValue)>>,
     moved: usize,
 }
 
@@ -66,14 +66,19 @@ impl RestRows {
         self.moved
     }
 
-    fn take(&mut self, row: usize, field: &str, fits: impl Fn(&Value) -> bool) -> Option<Value> {
+    fn take(
+        &mut self,
+        row: usize,
+        field: &str,
+        fits: impl Fn(&DocumentValue) -> bool,
+    ) -> Option<DocumentValue> {
         let fields = &mut self.rows[row];
         let at = fields.iter().position(|(name, value)| **name == *field && fits(value))?;
         self.moved += 1;
         Some(fields.remove(at).1)
     }
 
-    fn add(&mut self, row: usize, field: &str, value: Value) {
+    fn add(&mut self, row: usize, field: &str, value: DocumentValue) {
         self.moved += 1;
         self.rows[row].push((Arc::from(field), value));
     }
@@ -103,7 +108,7 @@ impl RestRows {
 /// be written.
 pub fn join_values(
     field: &str,
-    declared: Option<&Layout>,
+    declared: Option<&ValueLayout>,
     parts: &[ColumnPart<'_>],
     rest: &mut RestRows,
 ) -> Result<Option<Column>, Error> {
@@ -136,12 +141,12 @@ pub fn join_values(
 }
 
 /// A builder for values of the declared layout; else for those of the last part.
-fn builder(declared: Option<&Layout>, parts: &[ColumnPart<'_>], wanted: bool) -> Option<ValueBuilder> {
+fn builder(declared: Option<&ValueLayout>, parts: &[ColumnPart<'_>], wanted: bool) -> Option<ValueBuilder> {
     let mut columns = parts.iter().rev().filter_map(|(column, _)| *column);
     let last = columns.clone().next();
     match declared {
         Some(layout) => (wanted || last.is_some()).then(|| ValueBuilder::of(layout.clone())),
-        None => match columns.find_map(Layout::recorded) {
+        None => match columns.find_map(ValueLayout::recorded) {
             Some(layout) => Some(ValueBuilder::of(layout)),
             None => last.and_then(ValueBuilder::unrecorded),
         },
@@ -150,7 +155,13 @@ fn builder(declared: Option<&Layout>, parts: &[ColumnPart<'_>], wanted: bool) ->
 
 /// Adds the value of a row: its own, or the one that its rest has. What the column cannot hold goes to the
 /// rest.
-fn push_value(builder: &mut ValueBuilder, own: Option<Value>, field: &str, rest: &mut RestRows, row: usize) {
+fn push_value(
+    builder: &mut ValueBuilder,
+    own: Option<DocumentValue>,
+    field: &str,
+    rest: &mut RestRows,
+    row: usize,
+) {
     match own {
         Some(own) if builder.holds(&own) => return builder.push(Some(&own)),
         Some(own) => rest.add(row, field, own),

@@ -6,13 +6,13 @@
 use millrace_document::DataType;
 use millrace_tensor::{CellType, TensorType};
 
-use crate::{Cell, Column};
+use crate::{CellKind, Column};
 
 /// What the values of a column are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Layout {
+pub enum ValueLayout {
     /// One number a document.
-    Number(Cell),
+    Number(CellKind),
     /// The cells of a dense tensor.
     Dense(TensorType),
     /// Text as UTF-8.
@@ -24,32 +24,32 @@ pub enum Layout {
 }
 
 /// The layout of a data type.
-pub fn layout(data_type: &DataType) -> Layout {
+pub fn layout(data_type: &DataType) -> ValueLayout {
     match data_type {
-        DataType::Bool => Layout::Number(Cell::Bool),
-        DataType::Byte => Layout::Number(Cell::I8),
-        DataType::Int => Layout::Number(Cell::I32),
-        DataType::Long => Layout::Number(Cell::I64),
-        DataType::Float16 | DataType::Float => Layout::Number(Cell::F32),
-        DataType::Double => Layout::Number(Cell::F64),
-        DataType::String | DataType::Uri | DataType::Predicate | DataType::Reference(_) => Layout::Text,
-        DataType::Raw => Layout::Raw,
-        DataType::Tensor(tensor_type) if tensor_type.is_dense() => Layout::Dense(tensor_type.clone()),
+        DataType::Bool => ValueLayout::Number(CellKind::Bool),
+        DataType::Byte => ValueLayout::Number(CellKind::I8),
+        DataType::Int => ValueLayout::Number(CellKind::I32),
+        DataType::Long => ValueLayout::Number(CellKind::I64),
+        DataType::Float16 | DataType::Float => ValueLayout::Number(CellKind::F32),
+        DataType::Double => ValueLayout::Number(CellKind::F64),
+        DataType::String | DataType::Uri | DataType::Predicate | DataType::Reference(_) => ValueLayout::Text,
+        DataType::Raw => ValueLayout::Raw,
+        DataType::Tensor(tensor_type) if tensor_type.is_dense() => ValueLayout::Dense(tensor_type.clone()),
         DataType::Position
         | DataType::Tensor(_)
         | DataType::Array(_)
         | DataType::WeightedSet { .. }
         | DataType::Map(..)
-        | DataType::Struct(_) => Layout::Encoded,
+        | DataType::Struct(_) => ValueLayout::Encoded,
     }
 }
 
-pub(crate) const fn tensor_cell(cell: CellType) -> Cell {
+pub(crate) const fn tensor_cell(cell: CellType) -> CellKind {
     match cell {
-        CellType::Double => Cell::F64,
-        CellType::Float => Cell::F32,
-        CellType::BFloat16 => Cell::BF16,
-        CellType::Int8 => Cell::I8,
+        CellType::Double => CellKind::F64,
+        CellType::Float => CellKind::F32,
+        CellType::BFloat16 => CellKind::BF16,
+        CellType::Int8 => CellKind::I8,
     }
 }
 
@@ -64,15 +64,15 @@ const TEXT: u8 = 3;
 const RAW: u8 = 4;
 const ENCODED: u8 = 5;
 
-impl Layout {
+impl ValueLayout {
     /// The record in the header; empty where the dimensions of a tensor are too long for it.
     pub(crate) fn record(&self) -> Vec<u8> {
         match self {
-            Layout::Number(_) => vec![NUMBER, 0],
-            Layout::Text => vec![TEXT, 0],
-            Layout::Raw => vec![RAW, 0],
-            Layout::Encoded => vec![ENCODED, 0],
-            Layout::Dense(tensor_type) => {
+            ValueLayout::Number(_) => vec![NUMBER, 0],
+            ValueLayout::Text => vec![TEXT, 0],
+            ValueLayout::Raw => vec![RAW, 0],
+            ValueLayout::Encoded => vec![ENCODED, 0],
+            ValueLayout::Dense(tensor_type) => {
                 let sizes = tensor_type.indexed().map(|(name, size)| format!("{name}[{size}]"));
                 let text = sizes.collect::<Vec<_>>().join(",");
                 match u8::try_from(text.len()) {
@@ -84,19 +84,19 @@ impl Layout {
     }
 
     /// The layout that a column records; `None`: it has no record.
-    pub fn recorded(column: &Column) -> Option<Layout> {
+    pub fn recorded(column: &Column) -> Option<ValueLayout> {
         let (code, text) = record_of(column)?;
         match (code, column) {
-            (NUMBER, Column::Fixed(column)) => Some(Layout::Number(column.cell())),
+            (NUMBER, Column::Fixed(column)) => Some(ValueLayout::Number(column.cell())),
             (DENSE, Column::Fixed(column)) => {
                 let cell = cell_type(column.cell())?;
                 let spec = format!("tensor<{}>({text})", cell.name());
                 let tensor_type = TensorType::parse(&spec).ok()?;
-                (tensor_type.dense_size() == column.width()).then_some(Layout::Dense(tensor_type))
+                (tensor_type.dense_size() == column.width()).then_some(ValueLayout::Dense(tensor_type))
             }
-            (TEXT, Column::Bytes(_)) => Some(Layout::Text),
-            (RAW, Column::Bytes(_)) => Some(Layout::Raw),
-            (ENCODED, Column::Bytes(_)) => Some(Layout::Encoded),
+            (TEXT, Column::Bytes(_)) => Some(ValueLayout::Text),
+            (RAW, Column::Bytes(_)) => Some(ValueLayout::Raw),
+            (ENCODED, Column::Bytes(_)) => Some(ValueLayout::Encoded),
             _ => None,
         }
     }
@@ -108,17 +108,17 @@ impl Layout {
         let record = record_of(column);
         let is = |wanted: u8| record.is_none_or(|(code, _)| code == wanted);
         match (self, column) {
-            (Layout::Number(cell), Column::Fixed(column)) => {
+            (ValueLayout::Number(cell), Column::Fixed(column)) => {
                 column.cell() == *cell && column.width() == 1 && is(NUMBER)
             }
-            (Layout::Dense(tensor_type), Column::Fixed(column)) => {
+            (ValueLayout::Dense(tensor_type), Column::Fixed(column)) => {
                 column.cell() == tensor_cell(tensor_type.cell())
                     && column.width() == tensor_type.dense_size()
                     && record.is_none_or(|(code, text)| code == DENSE && are_dimensions(tensor_type, text))
             }
-            (Layout::Text, Column::Bytes(_)) => is(TEXT),
-            (Layout::Raw, Column::Bytes(_)) => is(RAW),
-            (Layout::Encoded, Column::Bytes(_)) => is(ENCODED),
+            (ValueLayout::Text, Column::Bytes(_)) => is(TEXT),
+            (ValueLayout::Raw, Column::Bytes(_)) => is(RAW),
+            (ValueLayout::Encoded, Column::Bytes(_)) => is(ENCODED),
             _ => false,
         }
     }
@@ -141,7 +141,7 @@ fn record_of(column: &Column) -> Option<(u8, &str)> {
     known.then(|| std::str::from_utf8(text).ok().map(|text| (header[0], text))).flatten()
 }
 
-/// Returns whether a text is the dimensions of a type, as [`Layout::record`] writes them.
+/// Returns whether a text is the dimensions of a type, as [`ValueLayout::record`] writes them.
 fn are_dimensions(tensor_type: &TensorType, text: &str) -> bool {
     let mut parts = text.split(',');
     let mut same = |(name, size): (&str, usize)| {
@@ -153,12 +153,12 @@ fn are_dimensions(tensor_type: &TensorType, text: &str) -> bool {
 }
 
 /// The cells of tensors that are stored as these numbers.
-pub(crate) const fn cell_type(cell: Cell) -> Option<CellType> {
+pub(crate) const fn cell_type(cell: CellKind) -> Option<CellType> {
     match cell {
-        Cell::F64 => Some(CellType::Double),
-        Cell::F32 => Some(CellType::Float),
-        Cell::BF16 => Some(CellType::BFloat16),
-        Cell::I8 => Some(CellType::Int8),
-        Cell::Bool | Cell::I32 | Cell::I64 | Cell::U64 => None,
+        CellKind::F64 => Some(CellType::Double),
+        CellKind::F32 => Some(CellType::Float),
+        CellKind::BF16 => Some(CellType::BFloat16),
+        CellKind::I8 => Some(CellType::Int8),
+        CellKind::Bool | CellKind::I32 | CellKind::I64 | CellKind::U64 => None,
     }
 }

@@ -1,12 +1,12 @@
 //! Columns: one field of many documents, typed, aligned, in chunks.
 //!
-//! A [`Column`] holds one field (or a form derived from it, see [`Form`]) of the documents of one chunk, by
-//! position. It is a view of one [`Buffer`], which may have been read from a file or built in memory;
+//! A [`Column`] holds one field (or a form derived from it, see [`ColumnForm`]) of the documents of one chunk, by
+//! position. It is a view of one [`AlignedBuffer`], which may have been read from a file or built in memory;
 //! decoding copies nothing.
 //!
-//! - [`Fixed`]: numbers, and dense tensors as raw cells, in the layout that kernels need;
-//! - [`Bytes`]: text, or values in the wire form, with offsets;
-//! - [`Tokens`]: normalized words of text as numbers in a sorted dictionary of the chunk.
+//! - [`FixedColumn`]: numbers, and dense tensors as raw cells, in the layout that kernels need;
+//! - [`BytesColumn`]: text, or values in the wire form, with offsets;
+//! - [`TokensColumn`]: normalized words of text as numbers in a sorted dictionary of the chunk.
 //!
 //! A chunk holds documents of one type and one group, at most [`CHUNK_DOCS`] of them.
 //!
@@ -29,28 +29,28 @@ mod view;
 use std::fmt;
 use std::ops::Range;
 
-pub use buffer::{Buffer, BufferBuilder};
-pub use bytes::{Bytes, BytesBuilder};
+pub use buffer::{AlignedBuffer, BufferBuilder};
+pub use bytes::{BytesBuilder, BytesColumn};
 pub use error::Error;
-pub use fixed::{Cell, Fixed, FixedBuilder};
+pub use fixed::{CellKind, FixedBuilder, FixedColumn};
 pub use joining::{ColumnPart, RestRows, join_values};
-pub use layout::{Layout, layout};
+pub use layout::{ValueLayout, layout};
 pub use memory::MemoryView;
 pub use presence::Presence;
 pub use stored::StoredValues;
-pub use tokens::{ELEMENT_BOUNDARY, TokenIds, Tokens, TokensBuilder};
+pub use tokens::{ELEMENT_BOUNDARY, TokenIds, TokensBuilder, TokensColumn};
 pub use values::{ValueBuilder, value};
-pub use view::{Chunk, PathChoice, ReadError, View};
+pub use view::{PathChoice, ReadError, View, ViewChunk};
 
 /// Maximum number of documents per chunk.
 pub const CHUNK_DOCS: usize = 1024;
 
 /// Form of a field in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Form {
+pub enum ColumnForm {
     /// The value itself. All other forms are derived and can be rebuilt from it.
     Value,
-    /// Normalized words of the text, as [`Tokens`].
+    /// Normalized words of the text, as [`TokensColumn`].
     Tokens,
     /// Document ids as text; not a field.
     Id,
@@ -66,41 +66,41 @@ pub enum Form {
 /// Identity of a column within a document type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ColumnKey {
-    /// Name of the field; for [`Form::Tokens`] it may be a path to members of its values.
+    /// Name of the field; for [`ColumnForm::Tokens`] it may be a path to members of its values.
     pub field: String,
     /// The form.
-    pub form: Form,
+    pub form: ColumnForm,
 }
 
 impl ColumnKey {
     /// Key of the field's value.
     pub fn value(field: &str) -> Self {
-        ColumnKey { field: field.to_owned(), form: Form::Value }
+        ColumnKey { field: field.to_owned(), form: ColumnForm::Value }
     }
 
-    /// Key of the document ids: [`Bytes`], present for every document.
+    /// Key of the document ids: [`BytesColumn`], present for every document.
     pub const fn id() -> Self {
-        ColumnKey { field: String::new(), form: Form::Id }
+        ColumnKey { field: String::new(), form: ColumnForm::Id }
     }
 
-    /// Key of the timestamps: [`Fixed`] of [`Cell::U64`], present for every document.
+    /// Key of the timestamps: [`FixedColumn`] of [`CellKind::U64`], present for every document.
     pub const fn timestamp() -> Self {
-        ColumnKey { field: String::new(), form: Form::Timestamp }
+        ColumnKey { field: String::new(), form: ColumnForm::Timestamp }
     }
 
-    /// Key of the removals: [`Fixed`] of [`Cell::Bool`], present for every document.
+    /// Key of the removals: [`FixedColumn`] of [`CellKind::Bool`], present for every document.
     pub const fn removed() -> Self {
-        ColumnKey { field: String::new(), form: Form::Removed }
+        ColumnKey { field: String::new(), form: ColumnForm::Removed }
     }
 
-    /// Key of the fields without a column of their own: [`Bytes`], present for documents that have any.
+    /// Key of the fields without a column of their own: [`BytesColumn`], present for documents that have any.
     pub const fn rest() -> Self {
-        ColumnKey { field: String::new(), form: Form::Rest }
+        ColumnKey { field: String::new(), form: ColumnForm::Rest }
     }
 
     /// Key of a field's tokens, or those of one of its members, by path (`person.name`, `prefs.value`).
     pub fn tokens(path: &str) -> Self {
-        ColumnKey { field: path.to_owned(), form: Form::Tokens }
+        ColumnKey { field: path.to_owned(), form: ColumnForm::Tokens }
     }
 
     /// Name of the field that contains the values: the whole name, or its part before the members' names.
@@ -112,12 +112,12 @@ impl ColumnKey {
 impl fmt::Display for ColumnKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.form {
-            Form::Value => f.write_str(&self.field),
-            Form::Tokens => write!(f, "{} (tokens)", self.field),
-            Form::Id => f.write_str("(id)"),
-            Form::Timestamp => f.write_str("(timestamp)"),
-            Form::Removed => f.write_str("(removed)"),
-            Form::Rest => f.write_str("(rest)"),
+            ColumnForm::Value => f.write_str(&self.field),
+            ColumnForm::Tokens => write!(f, "{} (tokens)", self.field),
+            ColumnForm::Id => f.write_str("(id)"),
+            ColumnForm::Timestamp => f.write_str("(timestamp)"),
+            ColumnForm::Removed => f.write_str("(removed)"),
+            ColumnForm::Rest => f.write_str("(rest)"),
         }
     }
 }
@@ -126,11 +126,11 @@ impl fmt::Display for ColumnKey {
 #[derive(Debug, Clone)]
 pub enum Column {
     /// Numbers and dense tensors.
-    Fixed(Fixed),
+    Fixed(FixedColumn),
     /// Text and encoded values.
-    Bytes(Bytes),
+    Bytes(BytesColumn),
     /// Words.
-    Tokens(Tokens),
+    Tokens(TokensColumn),
 }
 
 const FIXED: u8 = 1;
@@ -154,7 +154,7 @@ impl Column {
 
     /// The bytes that [`Column::decode`] reads, identical in memory and in files. `docs/format.md` describes
     /// them.
-    pub fn encoded(&self) -> &Buffer {
+    pub fn encoded(&self) -> &AlignedBuffer {
         match self {
             Column::Fixed(column) => column.buffer(),
             Column::Bytes(column) => column.buffer(),
@@ -167,11 +167,11 @@ impl Column {
     /// # Errors
     /// The bytes are not a column. Lengths, offsets and numbers are checked here, so that later reads cannot
     /// fail.
-    pub fn decode(buffer: Buffer) -> Result<Self, Error> {
+    pub fn decode(buffer: AlignedBuffer) -> Result<Self, Error> {
         match buffer.first().copied() {
-            Some(FIXED) => Fixed::decode(buffer).map(Column::Fixed),
-            Some(BYTES) => Bytes::decode(buffer).map(Column::Bytes),
-            Some(TOKENS) => Tokens::decode(buffer).map(Column::Tokens),
+            Some(FIXED) => FixedColumn::decode(buffer).map(Column::Fixed),
+            Some(BYTES) => BytesColumn::decode(buffer).map(Column::Bytes),
+            Some(TOKENS) => TokensColumn::decode(buffer).map(Column::Tokens),
             _ => Err(Error::Corrupt("unknown layout")),
         }
     }

@@ -1,12 +1,12 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::{Chunk, Column, ColumnKey, ReadError, View};
+use crate::{Column, ColumnKey, ReadError, View, ViewChunk};
 
 /// A [`View`] of columns in memory.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryView {
-    chunks: Vec<Chunk>,
+    chunks: Vec<ViewChunk>,
     columns: HashMap<ColumnKey, Vec<Option<Column>>>,
 }
 
@@ -17,7 +17,7 @@ impl MemoryView {
     }
 
     /// Adds a chunk with its columns. Columns of other chunks that this one lacks are absent from it.
-    pub fn push(&mut self, chunk: Chunk, columns: impl IntoIterator<Item = (ColumnKey, Column)>) {
+    pub fn push(&mut self, chunk: ViewChunk, columns: impl IntoIterator<Item = (ColumnKey, Column)>) {
         let number = self.chunks.len();
         self.chunks.push(chunk);
         for (key, column) in columns {
@@ -29,7 +29,7 @@ impl MemoryView {
 }
 
 impl View for MemoryView {
-    fn chunks(&self) -> &[Chunk] {
+    fn chunks(&self) -> &[ViewChunk] {
         &self.chunks
     }
 

@@ -19,7 +19,7 @@ pub(crate) struct StemsLayout {
 
 /// The stems of a column.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stems<'a> {
+pub(crate) struct StemTable<'a> {
     has_another: &'a [u64],
     offsets: &'a [u32],
     starts: &'a [u32],
@@ -34,13 +34,13 @@ impl StemsLayout {
     }
 
     /// The stems in the bytes of a column, of which they are the last part.
-    pub fn over(self, buffer: &[u8], words: usize) -> Stems<'_> {
+    pub fn over(self, buffer: &[u8], words: usize) -> StemTable<'_> {
         let mut at = self.at;
         let mut part = |bytes: usize| {
             at += bytes;
             &buffer[at - bytes..at]
         };
-        Stems {
+        StemTable {
             has_another: bytemuck::cast_slice(part(bits(words) * 8)),
             offsets: bytemuck::cast_slice(part((self.stems + 1) * 4)),
             starts: bytemuck::cast_slice(part((self.stems + 1) * 4)),
@@ -55,7 +55,7 @@ fn bits(words: usize) -> usize {
     (words + 1).div_ceil(64)
 }
 
-impl<'a> Stems<'a> {
+impl<'a> StemTable<'a> {
     /// True if the stem of a word differs from it.
     pub fn has_another(&self, number: u32) -> bool {
         self.has_another[number as usize / 64] >> (number % 64) & 1 == 1

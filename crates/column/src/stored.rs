@@ -1,27 +1,27 @@
 //! Values as they were stored, whatever the schema is now.
 
-use millrace_document::{Value, unrecorded_type, wire};
+use millrace_document::{DocumentValue, unrecorded_type, wire};
 
 use crate::layout::{cell_type, is_recorded};
 use crate::values::fixed_value;
-use crate::{Cell, Column, Error, Fixed, Layout};
+use crate::{CellKind, Column, Error, FixedColumn, ValueLayout};
 
 /// A value column, to be read as it was written.
 pub struct StoredValues<'a> {
     column: &'a Column,
     /// `None`: it has no record, and cannot be of the layout of its field.
-    layout: Option<Layout>,
+    layout: Option<ValueLayout>,
     recorded: bool,
 }
 
 impl<'a> StoredValues<'a> {
     /// The values of a column. One without a record is taken for one of `believed`, where it can be one.
-    pub fn new(column: &'a Column, believed: Option<&Layout>) -> Self {
+    pub fn new(column: &'a Column, believed: Option<&ValueLayout>) -> Self {
         let recorded = is_recorded(column);
         // Most columns are of the layout that is believed, and need not say what theirs is.
         let layout = match believed.filter(|believed| believed.takes(column)) {
             Some(believed) => Some(believed.clone()),
-            None => Layout::recorded(column),
+            None => ValueLayout::recorded(column),
         };
         StoredValues { column, layout, recorded }
     }
@@ -30,7 +30,7 @@ impl<'a> StoredValues<'a> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the bytes are not of the layout that the column records.
-    pub fn value(&self, row: usize) -> Result<Option<Value>, Error> {
+    pub fn value(&self, row: usize) -> Result<Option<DocumentValue>, Error> {
         match self.column {
             Column::Fixed(column) if column.presence().get(row) => self.number(column, row).map(Some),
             Column::Bytes(column) => column.get(row).map(|bytes| self.text(bytes)).transpose(),
@@ -38,41 +38,43 @@ impl<'a> StoredValues<'a> {
         }
     }
 
-    fn number(&self, column: &Fixed, row: usize) -> Result<Value, Error> {
+    fn number(&self, column: &FixedColumn, row: usize) -> Result<DocumentValue, Error> {
         let unknown = || {
             let cell = cell_type(column.cell());
-            let number = matches!(column.cell(), Cell::BF16).then_some(1);
+            let number = matches!(column.cell(), CellKind::BF16).then_some(1);
             // A single bfloat16 is no value of a number's type.
             let cells = if column.width() == 1 { number } else { Some(column.width()) };
-            cell.zip(cells).and_then(|(cell, cells)| unrecorded_type(cell, cells)).map(Layout::Dense)
+            cell.zip(cells).and_then(|(cell, cells)| unrecorded_type(cell, cells)).map(ValueLayout::Dense)
         };
-        let layout = self.layout.clone().or_else(unknown).unwrap_or(Layout::Number(column.cell()));
+        let layout = self.layout.clone().or_else(unknown).unwrap_or(ValueLayout::Number(column.cell()));
         fixed_value(column, &layout, row).ok_or(Error::Corrupt("a value is not of its column's type"))
     }
 
-    fn text(&self, bytes: &[u8]) -> Result<Value, Error> {
+    fn text(&self, bytes: &[u8]) -> Result<DocumentValue, Error> {
         let damaged = || Error::Corrupt("a value is not of its column's type");
         match &self.layout {
-            Some(Layout::Encoded) if self.recorded => wire::decode_value(bytes).map_err(|_| damaged()),
-            Some(Layout::Text) if self.recorded => text(bytes).ok_or_else(damaged),
-            Some(Layout::Raw) => Ok(Value::Raw(bytes.to_vec())),
-            Some(Layout::Encoded) => Ok(wire::decode_value(bytes).unwrap_or_else(|_| text_or_raw(bytes))),
+            Some(ValueLayout::Encoded) if self.recorded => wire::decode_value(bytes).map_err(|_| damaged()),
+            Some(ValueLayout::Text) if self.recorded => text(bytes).ok_or_else(damaged),
+            Some(ValueLayout::Raw) => Ok(DocumentValue::Raw(bytes.to_vec())),
+            Some(ValueLayout::Encoded) => {
+                Ok(wire::decode_value(bytes).unwrap_or_else(|_| text_or_raw(bytes)))
+            }
             _ => Ok(encoded_collection(bytes).unwrap_or_else(|| text_or_raw(bytes))),
         }
     }
 }
 
-fn text(bytes: &[u8]) -> Option<Value> {
-    std::str::from_utf8(bytes).ok().map(|text| Value::String(text.to_owned()))
+fn text(bytes: &[u8]) -> Option<DocumentValue> {
+    std::str::from_utf8(bytes).ok().map(|text| DocumentValue::String(text.to_owned()))
 }
 
-fn text_or_raw(bytes: &[u8]) -> Value {
-    text(bytes).unwrap_or_else(|| Value::Raw(bytes.to_vec()))
+fn text_or_raw(bytes: &[u8]) -> DocumentValue {
+    text(bytes).unwrap_or_else(|| DocumentValue::Raw(bytes.to_vec()))
 }
 
 /// The value of bytes that are the wire form of a tensor or a collection. Text is not, unless it was made to
 /// be: its tags, counts and lengths would have to be control characters that fit each other up to its end.
-pub(crate) fn encoded_collection(bytes: &[u8]) -> Option<Value> {
+pub(crate) fn encoded_collection(bytes: &[u8]) -> Option<DocumentValue> {
     let is_tag = bytes.first().is_some_and(|tag| (10..=14).contains(tag));
     is_tag.then(|| wire::decode_value(bytes).ok()).flatten()
 }

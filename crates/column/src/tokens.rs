@@ -4,8 +4,8 @@ use std::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::fixed::u32_at;
-use crate::stems::{Stems, StemsBuilder, StemsLayout};
-use crate::{Buffer, BufferBuilder, Error, TOKENS};
+use crate::stems::{StemTable, StemsBuilder, StemsLayout};
+use crate::{AlignedBuffer, BufferBuilder, Error, TOKENS};
 
 /// Token number that separates the elements of an array; not used for words.
 pub const ELEMENT_BOUNDARY: u32 = 0;
@@ -25,8 +25,8 @@ pub const ELEMENT_BOUNDARY: u32 = 0;
 /// words, `count + 1` starts (u32), the numbers; each part padded to 64. The layout of stems, if there are
 /// any, is in docs/format.md.
 #[derive(Debug, Clone)]
-pub struct Tokens {
-    buffer: Buffer,
+pub struct TokensColumn {
+    buffer: AlignedBuffer,
     len: usize,
     words: usize,
     words_at: usize,
@@ -95,8 +95,8 @@ impl<'a> TokenIds<'a> {
     }
 }
 
-impl Tokens {
-    pub(crate) fn decode(buffer: Buffer) -> Result<Self, Error> {
+impl TokensColumn {
+    pub(crate) fn decode(buffer: AlignedBuffer) -> Result<Self, Error> {
         if buffer.len() < 64 {
             return Err(Error::Corrupt("shorter than its header"));
         }
@@ -119,7 +119,7 @@ impl Tokens {
         if end != buffer.len() {
             return Err(Error::Corrupt("its length is not what its header says"));
         }
-        let column = Tokens { buffer, len, words, words_at, starts_at, ids_at, ids, width, stems };
+        let column = TokensColumn { buffer, len, words, words_at, starts_at, ids_at, ids, width, stems };
         let ascending = |offsets: &[u32], end: usize| {
             offsets[0] == 0
                 && offsets.windows(2).all(|pair| pair[0] <= pair[1])
@@ -139,7 +139,7 @@ impl Tokens {
         Ok(column)
     }
 
-    pub(crate) fn buffer(&self) -> &Buffer {
+    pub(crate) fn buffer(&self) -> &AlignedBuffer {
         &self.buffer
     }
 
@@ -183,7 +183,7 @@ impl Tokens {
         }
     }
 
-    /// The numbers that [`Tokens::stemmed`] finds, in any order, by a look at each stem and each word.
+    /// The numbers that [`TokensColumn::stemmed`] finds, in any order, by a look at each stem and each word.
     pub fn stemmed_plainly(&self, stem: &[u8]) -> Vec<u32> {
         let stems = self.stems();
         let has_another = |number: &u32| stems.is_some_and(|stems| stems.has_another(*number));
@@ -195,7 +195,7 @@ impl Tokens {
         numbers
     }
 
-    fn stems(&self) -> Option<Stems<'_>> {
+    fn stems(&self) -> Option<StemTable<'_>> {
         (self.stems.stems > 0).then(|| self.stems.over(&self.buffer, self.words))
     }
 
@@ -214,7 +214,7 @@ impl Tokens {
         first..low
     }
 
-    /// Start of each document's tokens in [`Tokens::ids`], followed by the end of the last.
+    /// Start of each document's tokens in [`TokensColumn::ids`], followed by the end of the last.
     pub fn starts(&self) -> &[u32] {
         bytemuck::cast_slice(&self.buffer[self.starts_at..self.starts_at + (self.len + 1) * 4])
     }
@@ -253,11 +253,11 @@ impl Tokens {
     }
 }
 
-/// Builder of a [`Tokens`] column, document by document.
+/// Builder of a [`TokensColumn`] column, document by document.
 #[derive(Default)]
 pub struct TokensBuilder {
     /// Words; a word with a separate stem is followed by [`AND_STEM`] and the stem.
-    words: Words,
+    words: WordInterner,
     starts: Vec<u32>,
     ids: Vec<u32>,
     /// Reusable buffer.
@@ -315,7 +315,7 @@ impl TokensBuilder {
     }
 
     /// Appends the documents of `column` in `range`.
-    pub fn extend(&mut self, column: &Tokens, range: Range<usize>) {
+    pub fn extend(&mut self, column: &TokensColumn, range: Range<usize>) {
         let mut stems: Vec<Option<&[u8]>> = vec![None; column.words() + 1];
         if let Some(of_column) = column.stems() {
             of_column.each(|stem, number| stems[number as usize] = Some(stem));
@@ -338,7 +338,7 @@ impl TokensBuilder {
     }
 
     /// Returns the column, with a sorted dictionary.
-    pub fn finish(self) -> Tokens {
+    pub fn finish(self) -> TokensColumn {
         let mut words: Vec<Entry<'_>> = (1..=self.words.len())
             .map(|id| {
                 let (word, stem) = parts(self.words.text(id));
@@ -383,13 +383,13 @@ impl TokensBuilder {
             out.extend(bytemuck::cast_slice(&ids));
         }
         stems.write(words.len(), &mut out);
-        Tokens::decode(out.finish()).expect("what was just encoded decodes")
+        TokensColumn::decode(out.finish()).expect("what was just encoded decodes")
     }
 }
 
 /// Distinct words, numbered from 1 in order of appearance, with concatenated bytes.
 #[derive(Default)]
-struct Words {
+struct WordInterner {
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
     bytes: Vec<u8>,
@@ -397,9 +397,9 @@ struct Words {
     ends: Vec<u32>,
 }
 
-impl Words {
+impl WordInterner {
     fn number(&mut self, word: &[u8]) -> u32 {
-        let Words { numbers, hasher, bytes, ends } = self;
+        let WordInterner { numbers, hasher, bytes, ends } = self;
         let hash = hasher.hash_one(word);
         if let Some(known) = numbers.find(hash, |number| text(bytes, ends, *number) == word) {
             return *known;

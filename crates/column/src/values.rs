@@ -1,20 +1,20 @@
 use std::ops::Range;
 
-use millrace_document::{DataType, Value, Visibility, is_of_type, wire};
-use millrace_tensor::{Cells, Tensor};
+use millrace_document::{DataType, DocumentValue, ValueVisibility, is_of_type, wire};
+use millrace_tensor::{Tensor, TensorCells};
 
 use crate::layout::{is_recorded, tensor_cell};
 use crate::stored::encoded_collection;
-use crate::{BytesBuilder, Cell, Column, Fixed, FixedBuilder, Layout, layout};
+use crate::{BytesBuilder, CellKind, Column, FixedBuilder, FixedColumn, ValueLayout, layout};
 
 /// Builder of the value column of one field, document by document.
 pub struct ValueBuilder {
     /// `None`: it is not known, as in the columns that are joined.
-    layout: Option<Layout>,
-    building: Building,
+    layout: Option<ValueLayout>,
+    building: ColumnBuilding,
 }
 
-enum Building {
+enum ColumnBuilding {
     Fixed(FixedBuilder),
     Bytes(BytesBuilder),
 }
@@ -26,15 +26,17 @@ impl ValueBuilder {
     }
 
     /// Creates a builder without documents, for values of this layout.
-    pub fn of(layout: Layout) -> Self {
+    pub fn of(layout: ValueLayout) -> Self {
         let record = layout.record();
         let building = match &layout {
-            Layout::Number(cell) => Building::Fixed(FixedBuilder::recorded(*cell, 1, record)),
-            Layout::Dense(tensor_type) => {
+            ValueLayout::Number(cell) => ColumnBuilding::Fixed(FixedBuilder::recorded(*cell, 1, record)),
+            ValueLayout::Dense(tensor_type) => {
                 let cell = tensor_cell(tensor_type.cell());
-                Building::Fixed(FixedBuilder::recorded(cell, tensor_type.dense_size(), record))
+                ColumnBuilding::Fixed(FixedBuilder::recorded(cell, tensor_type.dense_size(), record))
             }
-            Layout::Text | Layout::Raw | Layout::Encoded => Building::Bytes(BytesBuilder::recorded(record)),
+            ValueLayout::Text | ValueLayout::Raw | ValueLayout::Encoded => {
+                ColumnBuilding::Bytes(BytesBuilder::recorded(record))
+            }
         };
         ValueBuilder { layout: Some(layout), building }
     }
@@ -43,8 +45,8 @@ impl ValueBuilder {
     /// `None`: it has no values.
     pub(crate) fn unrecorded(column: &Column) -> Option<Self> {
         let building = match column {
-            Column::Fixed(column) => Building::Fixed(FixedBuilder::new(column.cell(), column.width())),
-            Column::Bytes(_) => Building::Bytes(BytesBuilder::new()),
+            Column::Fixed(column) => ColumnBuilding::Fixed(FixedBuilder::new(column.cell(), column.width())),
+            Column::Bytes(_) => ColumnBuilding::Bytes(BytesBuilder::new()),
             Column::Tokens(_) => return None,
         };
         Some(ValueBuilder { layout: None, building })
@@ -52,57 +54,61 @@ impl ValueBuilder {
 
     /// The next document's value. A value that is not of the column's layout counts as absent: it was written
     /// under another schema. Ask [`ValueBuilder::holds`] to keep it elsewhere.
-    pub fn push(&mut self, value: Option<&Value>) {
+    pub fn push(&mut self, value: Option<&DocumentValue>) {
         match &mut self.building {
-            Building::Fixed(builder) => match (&self.layout, value) {
-                (Some(Layout::Number(Cell::Bool)), Some(Value::Bool(value))) => {
+            ColumnBuilding::Fixed(builder) => match (&self.layout, value) {
+                (Some(ValueLayout::Number(CellKind::Bool)), Some(DocumentValue::Bool(value))) => {
                     builder.push(&[u8::from(*value)])
                 }
-                (Some(Layout::Number(Cell::I8)), Some(Value::Byte(value))) => {
+                (Some(ValueLayout::Number(CellKind::I8)), Some(DocumentValue::Byte(value))) => {
                     builder.push(&value.to_le_bytes())
                 }
-                (Some(Layout::Number(Cell::I32)), Some(Value::Int(value))) => {
+                (Some(ValueLayout::Number(CellKind::I32)), Some(DocumentValue::Int(value))) => {
                     builder.push(&value.to_le_bytes())
                 }
-                (Some(Layout::Number(Cell::I64)), Some(Value::Long(value))) => {
+                (Some(ValueLayout::Number(CellKind::I64)), Some(DocumentValue::Long(value))) => {
                     builder.push(&value.to_le_bytes())
                 }
-                (Some(Layout::Number(Cell::F32)), Some(Value::Float(value))) => {
+                (Some(ValueLayout::Number(CellKind::F32)), Some(DocumentValue::Float(value))) => {
                     builder.push(&value.to_le_bytes());
                 }
-                (Some(Layout::Number(Cell::F64)), Some(Value::Double(value))) => {
+                (Some(ValueLayout::Number(CellKind::F64)), Some(DocumentValue::Double(value))) => {
                     builder.push(&value.to_le_bytes());
                 }
-                (Some(Layout::Dense(tensor_type)), Some(Value::Tensor(tensor)))
+                (Some(ValueLayout::Dense(tensor_type)), Some(DocumentValue::Tensor(tensor)))
                     if is_of_type(tensor, tensor_type) =>
                 {
                     builder.push(tensor.cells().as_bytes());
                 }
                 _ => builder.push_absent(),
             },
-            Building::Bytes(builder) => match (&self.layout, value) {
-                (Some(Layout::Text), Some(Value::String(text))) => builder.push(Some(text.as_bytes())),
-                (Some(Layout::Raw), Some(Value::Raw(bytes))) => builder.push(Some(bytes)),
-                (Some(Layout::Encoded), Some(value)) => builder.push(Some(&wire::encode_value(value))),
+            ColumnBuilding::Bytes(builder) => match (&self.layout, value) {
+                (Some(ValueLayout::Text), Some(DocumentValue::String(text))) => {
+                    builder.push(Some(text.as_bytes()))
+                }
+                (Some(ValueLayout::Raw), Some(DocumentValue::Raw(bytes))) => builder.push(Some(bytes)),
+                (Some(ValueLayout::Encoded), Some(value)) => builder.push(Some(&wire::encode_value(value))),
                 _ => builder.push(None),
             },
         }
     }
 
     /// Returns whether the column can hold a value.
-    pub fn holds(&self, value: &Value) -> bool {
+    pub fn holds(&self, value: &DocumentValue) -> bool {
         let Some(layout) = &self.layout else { return false };
         match (layout, value) {
-            (Layout::Number(Cell::Bool), Value::Bool(_))
-            | (Layout::Number(Cell::I8), Value::Byte(_))
-            | (Layout::Number(Cell::I32), Value::Int(_))
-            | (Layout::Number(Cell::I64), Value::Long(_))
-            | (Layout::Number(Cell::F32), Value::Float(_))
-            | (Layout::Number(Cell::F64), Value::Double(_))
-            | (Layout::Text, Value::String(_))
-            | (Layout::Raw, Value::Raw(_))
-            | (Layout::Encoded, _) => true,
-            (Layout::Dense(tensor_type), Value::Tensor(tensor)) => is_of_type(tensor, tensor_type),
+            (ValueLayout::Number(CellKind::Bool), DocumentValue::Bool(_))
+            | (ValueLayout::Number(CellKind::I8), DocumentValue::Byte(_))
+            | (ValueLayout::Number(CellKind::I32), DocumentValue::Int(_))
+            | (ValueLayout::Number(CellKind::I64), DocumentValue::Long(_))
+            | (ValueLayout::Number(CellKind::F32), DocumentValue::Float(_))
+            | (ValueLayout::Number(CellKind::F64), DocumentValue::Double(_))
+            | (ValueLayout::Text, DocumentValue::String(_))
+            | (ValueLayout::Raw, DocumentValue::Raw(_))
+            | (ValueLayout::Encoded, _) => true,
+            (ValueLayout::Dense(tensor_type), DocumentValue::Tensor(tensor)) => {
+                is_of_type(tensor, tensor_type)
+            }
             _ => false,
         }
     }
@@ -113,10 +119,10 @@ impl ValueBuilder {
         match (&self.layout, &self.building, column) {
             (Some(layout), _, Column::Fixed(_)) => layout.takes(column),
             (Some(layout), _, Column::Bytes(_)) => is_recorded(column) && layout.takes(column),
-            (None, Building::Fixed(builder), Column::Fixed(fixed)) => {
+            (None, ColumnBuilding::Fixed(builder), Column::Fixed(fixed)) => {
                 !is_recorded(column) && builder.is_like(fixed)
             }
-            (None, Building::Bytes(_), Column::Bytes(_)) => !is_recorded(column),
+            (None, ColumnBuilding::Bytes(_), Column::Bytes(_)) => !is_recorded(column),
             _ => false,
         }
     }
@@ -128,8 +134,8 @@ impl ValueBuilder {
     pub(crate) fn extend(&mut self, column: &Column, range: Range<usize>) {
         assert!(self.takes_as_it_is(column), "only values of one layout are joined as they are");
         match (&mut self.building, column) {
-            (Building::Fixed(builder), Column::Fixed(column)) => builder.extend(column, range),
-            (Building::Bytes(builder), Column::Bytes(column)) => builder.extend(column, range),
+            (ColumnBuilding::Fixed(builder), Column::Fixed(column)) => builder.extend(column, range),
+            (ColumnBuilding::Bytes(builder), Column::Bytes(column)) => builder.extend(column, range),
             _ => unreachable!("columns of one layout are built in one way"),
         }
     }
@@ -137,54 +143,59 @@ impl ValueBuilder {
     /// The column.
     pub fn finish(self) -> Column {
         match self.building {
-            Building::Fixed(builder) => Column::Fixed(builder.finish()),
-            Building::Bytes(builder) => Column::Bytes(builder.finish()),
+            ColumnBuilding::Fixed(builder) => Column::Fixed(builder.finish()),
+            ColumnBuilding::Bytes(builder) => Column::Bytes(builder.finish()),
         }
     }
 }
 
 /// The value of the document at `index` of a field's value column, as far as the data type shows it; `None`
 /// where it has none, or one that was written under another type.
-pub fn value(column: &Column, data_type: &DataType, index: usize) -> Option<Value> {
+pub fn value(column: &Column, data_type: &DataType, index: usize) -> Option<DocumentValue> {
     let layout = layout(data_type);
     if !layout.takes(column) {
         return None;
     }
     match (&layout, column) {
-        (Layout::Number(_) | Layout::Dense(_), Column::Fixed(column)) => fixed_value(column, &layout, index),
-        (Layout::Text, Column::Bytes(bytes)) => {
+        (ValueLayout::Number(_) | ValueLayout::Dense(_), Column::Fixed(column)) => {
+            fixed_value(column, &layout, index)
+        }
+        (ValueLayout::Text, Column::Bytes(bytes)) => {
             let bytes = bytes.get(index)?;
             // Segments of earlier releases can have values of several types in one column.
             if !is_recorded(column) && encoded_collection(bytes).is_some() {
                 return None;
             }
-            Some(Value::String(String::from_utf8_lossy(bytes).into_owned()))
+            Some(DocumentValue::String(String::from_utf8_lossy(bytes).into_owned()))
         }
-        (Layout::Raw, Column::Bytes(column)) => column.get(index).map(|bytes| Value::Raw(bytes.to_vec())),
-        (Layout::Encoded, Column::Bytes(column)) => {
+        (ValueLayout::Raw, Column::Bytes(column)) => {
+            column.get(index).map(|bytes| DocumentValue::Raw(bytes.to_vec()))
+        }
+        (ValueLayout::Encoded, Column::Bytes(column)) => {
             let mut value = wire::decode_value(column.get(index)?).ok()?;
-            (data_type.show_only(&mut value) != Visibility::Hidden).then_some(value)
+            (data_type.show_only(&mut value) != ValueVisibility::Hidden).then_some(value)
         }
         _ => None,
     }
 }
 
 /// A number or a dense tensor of a column of this layout.
-pub(crate) fn fixed_value(column: &Fixed, layout: &Layout, index: usize) -> Option<Value> {
+pub(crate) fn fixed_value(column: &FixedColumn, layout: &ValueLayout, index: usize) -> Option<DocumentValue> {
     if !column.presence().get(index) {
         return None;
     }
-    if let Layout::Dense(tensor_type) = layout {
+    if let ValueLayout::Dense(tensor_type) = layout {
         let size = column.width() * column.cell().size();
-        let cells = Cells::from_bytes(tensor_type.cell(), &column.raw()[index * size..(index + 1) * size]);
-        return Tensor::new(tensor_type.clone(), Vec::new(), cells).ok().map(Value::Tensor);
+        let cells =
+            TensorCells::from_bytes(tensor_type.cell(), &column.raw()[index * size..(index + 1) * size]);
+        return Tensor::new(tensor_type.clone(), Vec::new(), cells).ok().map(DocumentValue::Tensor);
     }
     Some(match column.cell() {
-        Cell::Bool => Value::Bool(column.cells::<u8>()[index] != 0),
-        Cell::I8 => Value::Byte(column.cells::<i8>()[index]),
-        Cell::I32 => Value::Int(column.cells::<i32>()[index]),
-        Cell::F32 => Value::Float(column.cells::<f32>()[index]),
-        Cell::F64 => Value::Double(column.cells::<f64>()[index]),
-        Cell::I64 | Cell::U64 | Cell::BF16 => Value::Long(column.integer(index)?),
+        CellKind::Bool => DocumentValue::Bool(column.cells::<u8>()[index] != 0),
+        CellKind::I8 => DocumentValue::Byte(column.cells::<i8>()[index]),
+        CellKind::I32 => DocumentValue::Int(column.cells::<i32>()[index]),
+        CellKind::F32 => DocumentValue::Float(column.cells::<f32>()[index]),
+        CellKind::F64 => DocumentValue::Double(column.cells::<f64>()[index]),
+        CellKind::I64 | CellKind::U64 | CellKind::BF16 => DocumentValue::Long(column.integer(index)?),
     })
 }

@@ -27,7 +27,7 @@ impl PathChoice {
 /// and documents outside the scope are still in their chunk, but not live.
 pub trait View: Send + Sync {
     /// The chunks. Their numbers are stable for the lifetime of the view.
-    fn chunks(&self) -> &[Chunk];
+    fn chunks(&self) -> &[ViewChunk];
 
     /// Reads column `key` of the chunks in `range`, one entry per chunk. An entry is `None` if the chunk was
     /// written before the column was first used and the column cannot be derived; no document then has a
@@ -64,7 +64,7 @@ impl<P> View for P
 where
     P: Deref<Target: View> + Send + Sync,
 {
-    fn chunks(&self) -> &[Chunk] {
+    fn chunks(&self) -> &[ViewChunk] {
         (**self).chunks()
     }
 
@@ -87,7 +87,7 @@ where
 
 /// One chunk of a [`View`].
 #[derive(Debug, Clone)]
-pub struct Chunk {
+pub struct ViewChunk {
     /// Number of documents, live or not.
     pub documents: usize,
     /// Live documents: one bit per document, lowest first, in words of 64. `None` if all are live.

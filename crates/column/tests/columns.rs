@@ -1,6 +1,6 @@
 //! Columns compared with the plain lists that they represent.
 
-use millrace_column::{BytesBuilder, Cell, Column, FixedBuilder, TokensBuilder};
+use millrace_column::{BytesBuilder, CellKind, Column, FixedBuilder, TokensBuilder};
 use proptest::prelude::*;
 
 /// Words of a document, `word/stem` if the stem differs; an element boundary is `None`.
@@ -69,7 +69,7 @@ fn bytes(values: &[Option<Vec<u8>>]) -> Column {
 }
 
 fn numbers(values: &[Option<i64>]) -> Column {
-    let mut builder = FixedBuilder::new(Cell::I64, 1);
+    let mut builder = FixedBuilder::new(CellKind::I64, 1);
     for value in values {
         match value {
             Some(value) => builder.push(&value.to_le_bytes()),
@@ -162,7 +162,7 @@ proptest! {
             let at = at.index(damaged.len());
             damaged[at] = value;
             damaged.truncate(damaged.len() - cut.min(damaged.len()));
-            let Ok(column) = Column::decode(millrace_column::Buffer::copy_from(&damaged)) else { continue };
+            let Ok(column) = Column::decode(millrace_column::AlignedBuffer::copy_from(&damaged)) else { continue };
             match &column {
                 Column::Tokens(column) => {
                     all_stems().iter().for_each(|stem| column.stemmed(stem.as_bytes(), |id| { column.word(id); }));

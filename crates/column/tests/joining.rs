@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use millrace_column::{
-    Bytes, BytesBuilder, Cell, Column, FixedBuilder, Layout, RestRows, StoredValues, ValueBuilder,
-    join_values, layout, value,
+    BytesBuilder, BytesColumn, CellKind, Column, FixedBuilder, RestRows, StoredValues, ValueBuilder,
+    ValueLayout, join_values, layout, value,
 };
-use millrace_document::{DataType, Value, wire};
+use millrace_document::{DataType, DocumentValue, wire};
 use millrace_tensor::TensorType;
 
-fn text(text: &str) -> Value {
-    Value::String(text.to_owned())
+fn text(text: &str) -> DocumentValue {
+    DocumentValue::String(text.to_owned())
 }
 
-fn column(of: &DataType, values: &[Value]) -> Column {
+fn column(of: &DataType, values: &[DocumentValue]) -> Column {
     let mut builder = ValueBuilder::new(of);
     values.iter().for_each(|value| builder.push(Some(value)));
     builder.finish()
@@ -27,7 +27,7 @@ fn bytes(values: &[&[u8]]) -> Column {
     Column::Bytes(builder.finish())
 }
 
-fn fixed(cell: Cell, width: usize, documents: &[&[u8]]) -> Column {
+fn fixed(cell: CellKind, width: usize, documents: &[&[u8]]) -> Column {
     let mut builder = FixedBuilder::new(cell, width);
     documents.iter().for_each(|value| builder.push(value));
     Column::Fixed(builder.finish())
@@ -43,7 +43,10 @@ fn array() -> DataType {
 
 /// Joins whole columns and takes the result apart: what the column shows of the declared type, then what the
 /// rest has.
-fn joined(declared: Option<&DataType>, columns: &[&Column]) -> (Vec<Option<Value>>, Vec<Value>) {
+fn joined(
+    declared: Option<&DataType>,
+    columns: &[&Column],
+) -> (Vec<Option<DocumentValue>>, Vec<DocumentValue>) {
     let parts: Vec<_> = columns.iter().map(|column| (Some(*column), 0..column.len())).collect();
     let none: Vec<_> = columns.iter().map(|column| (None, 0..column.len())).collect();
     let mut rest = RestRows::decode(&none).expect("there is none");
@@ -57,23 +60,27 @@ fn joined(declared: Option<&DataType>, columns: &[&Column]) -> (Vec<Option<Value
     ((0..column.len()).map(shown).collect(), values_of(rest.column()))
 }
 
-fn values_of(rest: Option<Column>) -> Vec<Value> {
+fn values_of(rest: Option<Column>) -> Vec<DocumentValue> {
     let Some(Column::Bytes(rest)) = rest else { return Vec::new() };
-    let rows = (0..rest.len()).filter_map(|row| Bytes::get(&rest, row));
+    let rows = (0..rest.len()).filter_map(|row| BytesColumn::get(&rest, row));
     let fields = rows.flat_map(|bytes| wire::decode_named(bytes).expect("named values"));
-    fields.map(|(_, value): (Arc<str>, Value)| value).collect()
+    fields.map(|(_, value): (Arc<str>, DocumentValue)| value).collect()
 }
 
 #[test]
 fn the_declared_type_decides_wherever_its_part_stands() {
-    let old = column(&DataType::Int, &[Value::Int(1), Value::Int(2)]);
-    let new = column(&DataType::Long, &[Value::Long(3)]);
+    let old = column(&DataType::Int, &[DocumentValue::Int(1), DocumentValue::Int(2)]);
+    let new = column(&DataType::Long, &[DocumentValue::Long(3)]);
     let long = DataType::Long;
-    let rest = vec![Value::Int(1), Value::Int(2)];
-    assert_eq!(joined(Some(&long), &[&new, &old]), (vec![Some(Value::Long(3)), None, None], rest.clone()));
-    assert_eq!(joined(Some(&long), &[&old, &new]), (vec![None, None, Some(Value::Long(3))], rest));
+    let rest = vec![DocumentValue::Int(1), DocumentValue::Int(2)];
+    assert_eq!(
+        joined(Some(&long), &[&new, &old]),
+        (vec![Some(DocumentValue::Long(3)), None, None], rest.clone())
+    );
+    assert_eq!(joined(Some(&long), &[&old, &new]), (vec![None, None, Some(DocumentValue::Long(3))], rest));
     // Of a field that is not declared, the last type stays in the column.
-    let left = (vec![None, Some(Value::Int(1)), Some(Value::Int(2))], vec![Value::Long(3)]);
+    let left =
+        (vec![None, Some(DocumentValue::Int(1)), Some(DocumentValue::Int(2))], vec![DocumentValue::Long(3)]);
     assert_eq!(joined(None, &[&new, &old]), left);
 }
 
@@ -81,18 +88,18 @@ fn the_declared_type_decides_wherever_its_part_stands() {
 fn types_of_one_layout_are_told_apart_by_their_record() {
     let word = text("word");
     let texts = column(&DataType::String, std::slice::from_ref(&word));
-    let raws = column(&DataType::Raw, &[Value::Raw(b"raw".to_vec())]);
-    let lists = column(&array(), &[Value::Array(vec![text("a")])]);
+    let raws = column(&DataType::Raw, &[DocumentValue::Raw(b"raw".to_vec())]);
+    let lists = column(&array(), &[DocumentValue::Array(vec![text("a")])]);
     let shown = joined(Some(&DataType::String), &[&texts, &raws, &lists]);
-    let rest = vec![Value::Raw(b"raw".to_vec()), Value::Array(vec![text("a")])];
+    let rest = vec![DocumentValue::Raw(b"raw".to_vec()), DocumentValue::Array(vec![text("a")])];
     assert_eq!(shown, (vec![Some(word.clone()), None, None], rest));
     // Encoded values have their types with them: all are kept in one column, and those of another type are
     // hidden.
     let shown = joined(Some(&array()), &[&texts, &raws, &lists]);
-    assert_eq!(shown, (vec![None, None, Some(Value::Array(vec![text("a")]))], Vec::new()));
+    assert_eq!(shown, (vec![None, None, Some(DocumentValue::Array(vec![text("a")]))], Vec::new()));
 
     let of = |spec: &str| {
-        let zeros = Value::Tensor(
+        let zeros = DocumentValue::Tensor(
             millrace_tensor::TensorBuilder::new(&TensorType::parse(spec).expect("a type")).finish(),
         );
         (column(&tensor(spec), std::slice::from_ref(&zeros)), zeros)
@@ -105,26 +112,27 @@ fn types_of_one_layout_are_told_apart_by_their_record() {
 
 #[test]
 fn columns_without_a_record_are_believed_as_far_as_they_can_be() {
-    let encoded = wire::encode_value(&Value::Array(vec![text("a")]));
+    let encoded = wire::encode_value(&DocumentValue::Array(vec![text("a")]));
     let mixed = bytes(&[b"plain", &encoded]);
-    let list = Value::Array(vec![text("a")]);
+    let list = DocumentValue::Array(vec![text("a")]);
     assert_eq!(
         joined(Some(&DataType::String), &[&mixed]),
         (vec![Some(text("plain")), None], vec![list.clone()])
     );
     assert_eq!(joined(Some(&array()), &[&mixed]), (vec![None, Some(list.clone())], Vec::new()));
     assert_eq!(joined(None, &[&mixed]), (vec![Some(text("plain")), Some(list)], Vec::new()));
-    let raw = (vec![Some(Value::Raw(b"plain".to_vec())), Some(Value::Raw(encoded))], Vec::new());
+    let raw =
+        (vec![Some(DocumentValue::Raw(b"plain".to_vec())), Some(DocumentValue::Raw(encoded))], Vec::new());
     assert_eq!(joined(Some(&DataType::Raw), &[&mixed]), raw);
 
-    let number = fixed(Cell::I32, 1, &[&7_i32.to_le_bytes()]);
-    assert_eq!(joined(Some(&DataType::Int), &[&number]), (vec![Some(Value::Int(7))], Vec::new()));
-    assert_eq!(joined(Some(&DataType::Long), &[&number]), (vec![None], vec![Value::Int(7)]));
+    let number = fixed(CellKind::I32, 1, &[&7_i32.to_le_bytes()]);
+    assert_eq!(joined(Some(&DataType::Int), &[&number]), (vec![Some(DocumentValue::Int(7))], Vec::new()));
+    assert_eq!(joined(Some(&DataType::Long), &[&number]), (vec![None], vec![DocumentValue::Int(7)]));
 
     // The dimensions of a dense tensor were not written down: it comes back as whatever has as many cells.
-    let cells = fixed(Cell::F32, 2, &[&[0; 8]]);
+    let cells = fixed(CellKind::F32, 2, &[&[0; 8]]);
     let declared = tensor("tensor<float>(x[2])");
-    let zeros = Value::Tensor(
+    let zeros = DocumentValue::Tensor(
         millrace_tensor::TensorBuilder::new(&TensorType::parse("tensor<float>(x[2])").expect("a type"))
             .finish(),
     );
@@ -143,12 +151,12 @@ fn columns_without_a_record_are_believed_as_far_as_they_can_be() {
 fn a_column_records_what_its_values_are() {
     for spec in ["tensor<float>(x[2])", "tensor<int8>(a[3],b_2[4])", "tensor(x[1])"] {
         let of = tensor(spec);
-        let recorded = Layout::recorded(&column(&of, &[])).expect("a record");
+        let recorded = ValueLayout::recorded(&column(&of, &[])).expect("a record");
         assert_eq!(recorded, layout(&of), "{spec}");
     }
     let long = format!("tensor<int8>({}[2],{}[2])", "a".repeat(30), "b".repeat(30));
-    assert_eq!(Layout::recorded(&column(&tensor(&long), &[])), None);
+    assert_eq!(ValueLayout::recorded(&column(&tensor(&long), &[])), None);
     for of in [DataType::Int, DataType::Bool, DataType::String, DataType::Raw, array()] {
-        assert_eq!(Layout::recorded(&column(&of, &[])), Some(layout(&of)), "{of}");
+        assert_eq!(ValueLayout::recorded(&column(&of, &[])), Some(layout(&of)), "{of}");
     }
 }

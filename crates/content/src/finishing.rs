@@ -3,10 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_cluster::distributor::{Change, RequestError, Unfinished, Written};
-use millrace_cluster::{Failure, Fence, NodeKey, Refused, Reply, Request, Response};
+use millrace_cluster::distributor::{DocumentChange, DurableWrite, RequestError, UnfinishedRow};
+use millrace_cluster::{
+    FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence,
+};
 
-use crate::machine::{Driver, Input, ReplyTo, WriteDone};
+use crate::machine::{MachineDriver, MachineInput, ReplyTo, WriteDone};
 
 /// Delay before a node that does not own the bucket is asked again: it may not have received the state yet.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -15,22 +17,22 @@ const AGAIN: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A write that another node is to complete.
-pub(crate) struct Finishing {
-    pub(crate) unfinished: Unfinished,
+pub(crate) struct HandedOverWrite {
+    pub(crate) unfinished: UnfinishedRow,
     pub(crate) deadline: Instant,
     pub(crate) done: WriteDone,
 }
 
-impl Driver {
+impl MachineDriver {
     /// Asks the owner to complete it, as soon as there is one.
-    pub(crate) fn finish_elsewhere(&self, owner: Option<NodeKey>, version: u64, finishing: Finishing) {
+    pub(crate) fn finish_elsewhere(&self, owner: Option<NodeKey>, version: u64, finishing: HandedOverWrite) {
         let inputs = self.inputs.clone();
-        let request = Request::Finish(finishing.unfinished.clone());
-        let answered = move |reply: Option<Reply>| {
+        let request = NodeRequest::Finish(finishing.unfinished.clone());
+        let answered = move |reply: Option<NodeReply>| {
             // The machine may have stopped.
-            let _ = inputs.send(Input::Finished { finishing, reply });
+            let _ = inputs.send(MachineInput::Finished { finishing, reply });
         };
-        let fence = Fence { from: self.parts.me, version, number: 0, void_below: 0 };
+        let fence = RequestFence { from: self.parts.me, version, number: 0, void_below: 0 };
         match owner.and_then(|owner| self.address(owner)) {
             Some(address) => self.parts.peers.send(&address, fence, request, answered),
             None => answered(None),
@@ -39,14 +41,14 @@ impl Driver {
 
     /// Handles the owner's answer, or its absence. If the owner did not complete the write, it is retried for
     /// as long as the client waits.
-    pub(crate) fn finished(&self, finishing: Finishing, reply: Option<Reply>) {
-        let Finishing { unfinished, deadline, done } = finishing;
+    pub(crate) fn finished(&self, finishing: HandedOverWrite, reply: Option<NodeReply>) {
+        let HandedOverWrite { unfinished, deadline, done } = finishing;
         match reply.map(|reply| reply.response) {
-            Some(Response::Finished(replicas)) => {
+            Some(NodeResponse::Finished(replicas)) => {
                 let timestamp = unfinished.content.timestamp();
-                done(Ok(Written { timestamp, existed: None, changed: true, replicas }));
+                done(Ok(DurableWrite { timestamp, existed: None, changed: true, replicas }));
             }
-            Some(Response::Failed(Failure::Differs)) => done(Err(RequestError::Overtaken)),
+            Some(NodeResponse::Failed(NodeFailure::Differs)) => done(Err(RequestError::Overtaken)),
             _ if Instant::now() + AGAIN >= deadline => done(Err(RequestError::Unknown)),
             _ => {
                 let inputs = self.inputs.clone();
@@ -54,34 +56,38 @@ impl Driver {
                     tokio::time::sleep(AGAIN).await;
                     // By the newest state, this node determines the owner of the bucket, possibly itself. The
                     // machine may have stopped.
-                    let _ = inputs.send(Input::Write { change: Change::Finish(unfinished), deadline, done });
+                    let _ = inputs.send(MachineInput::Write {
+                        change: DocumentChange::Finish(unfinished),
+                        deadline,
+                        done,
+                    });
                 });
             }
         }
     }
 
     /// Completes a write of the previous owner.
-    pub(crate) fn finish_here(&mut self, fence: Fence, unfinished: Unfinished, reply: ReplyTo) {
+    pub(crate) fn finish_here(&mut self, fence: RequestFence, unfinished: UnfinishedRow, reply: ReplyTo) {
         let version = self.state.as_ref().map_or(0, |state| state.version());
         if fence.version > version {
             self.fetch_state();
-            return reply(Reply { version, response: Response::Refused(Refused::Busy) });
+            return reply(NodeReply { version, response: NodeResponse::Refused(FenceRefusal::Busy) });
         }
-        let done = Box::new(move |outcome: Result<Written, RequestError>| {
+        let done = Box::new(move |outcome: Result<DurableWrite, RequestError>| {
             let response = match outcome {
-                Ok(written) => Response::Finished(written.replicas),
-                Err(RequestError::Moved { .. }) => Response::Refused(Refused::NotOwner),
-                Err(RequestError::Overloaded) => Response::Refused(Refused::Busy),
-                Err(RequestError::Failed(failure)) => Response::Failed(failure),
-                Err(RequestError::Overtaken) => Response::Failed(Failure::Differs),
+                Ok(written) => NodeResponse::Finished(written.replicas),
+                Err(RequestError::Moved { .. }) => NodeResponse::Refused(FenceRefusal::NotOwner),
+                Err(RequestError::Overloaded) => NodeResponse::Refused(FenceRefusal::Busy),
+                Err(RequestError::Failed(failure)) => NodeResponse::Failed(failure),
+                Err(RequestError::Overtaken) => NodeResponse::Failed(NodeFailure::Differs),
                 Err(RequestError::Late | RequestError::Unknown | RequestError::Refused(_)) => {
-                    Response::Failed(Failure::Interrupted)
+                    NodeResponse::Failed(NodeFailure::Interrupted)
                 }
             };
-            reply(Reply { version, response });
+            reply(NodeReply { version, response });
         });
-        self.take(Input::Write {
-            change: Change::Finish(unfinished),
+        self.take(MachineInput::Write {
+            change: DocumentChange::Finish(unfinished),
             deadline: Instant::now() + PATIENCE,
             done,
         });

@@ -1,16 +1,16 @@
 //! Metrics of a node's part in the cluster, under the names of Vespa's metrics.
 
 use millrace_cluster::{ClusterState, NodeState};
-use millrace_gateway::cluster::Gauge;
+use millrace_gateway::cluster::MetricGauge;
 
 use crate::ContentNode;
 
 /// All current metrics.
-pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
+pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
     let figures = node.figures();
     let (incoming, throttle) = (node.incoming(), node.throttle());
     let copying_in: u64 = incoming.iter().map(|transfer| transfer.buckets()).sum();
-    let level = |name, description, value: u64| Gauge::new(name, description, value as f64);
+    let level = |name, description, value: u64| MetricGauge::new(name, description, value as f64);
     let ended = figures.ended;
     let mut gauges = vec![
         level(
@@ -60,8 +60,16 @@ pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
             "Merges that could not be done, and wait for another try",
             figures.merges_blocked,
         ),
-        Gauge::counted("vds.idealstate.merge_bucket.done_ok", "Merges that came to their end", ended.merges),
-        Gauge::counted("vds.idealstate.merge_bucket.done_failed", "Merges that failed", ended.merges_failed),
+        MetricGauge::counted(
+            "vds.idealstate.merge_bucket.done_ok",
+            "Merges that came to their end",
+            ended.merges,
+        ),
+        MetricGauge::counted(
+            "vds.idealstate.merge_bucket.done_failed",
+            "Merges that failed",
+            ended.merges_failed,
+        ),
         level(
             "vds.idealstate.delete_bucket.pending",
             "Deletions of replicas that wait until their nodes have time",
@@ -72,29 +80,29 @@ pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
             "Deletions of replicas that could not be done, and wait for another try",
             figures.deletions_blocked,
         ),
-        Gauge::counted(
+        MetricGauge::counted(
             "vds.idealstate.delete_bucket.done_ok",
             "Deletions of replicas that came to their end",
             ended.deletions,
         ),
-        Gauge::counted(
+        MetricGauge::counted(
             "vds.idealstate.delete_bucket.done_failed",
             "Deletions of replicas that failed",
             ended.deletions_failed,
         ),
         level("millrace.cluster.operations", "Operations on buckets that run", figures.running),
         level("millrace.cluster.requests", "Clients' operations that this node orders now", figures.requests),
-        Gauge::counted(
+        MetricGauge::counted(
             "millrace.peer.requests",
             "Requests to other nodes about the buckets that this node owns",
             node.peers().sent(),
         ),
-        Gauge::counted(
+        MetricGauge::counted(
             "millrace.peer.requests_lost",
             "Requests to other nodes to which no answer came: a connection broke, or could not be made",
             node.peers().lost(),
         ),
-        Gauge::counted(
+        MetricGauge::counted(
             "vds.filestor.allthreads.bytesmerged",
             "Bytes of replicas that this node sent or received",
             throttle.moved(),
@@ -116,8 +124,8 @@ pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
 
 /// Metrics of the cluster controller. Only the leading one reports nodes, so that a sum over all nodes counts
 /// each once.
-fn of_controller(node: &ContentNode) -> Vec<Gauge> {
-    let level = |name, description, value: usize| Gauge::new(name, description, value as f64);
+fn of_controller(node: &ContentNode) -> Vec<MetricGauge> {
+    let level = |name, description, value: usize| MetricGauge::new(name, description, value as f64);
     let state = node.membership().states().borrow().clone();
     let leads = node.leads();
     let mut gauges = vec![level(
@@ -140,7 +148,7 @@ fn of_controller(node: &ContentNode) -> Vec<Gauge> {
             count(NodeState::Maintenance),
         ),
         level("cluster-controller.down.count", "Nodes that are down", count(NodeState::Down)),
-        Gauge::counted(
+        MetricGauge::counted(
             "cluster-controller.cluster-state-change.count",
             "Cluster states since the cluster began",
             state.version(),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_membership::Membership;
+use millrace_membership::ClusterMembership;
 use tokio::time::MissedTickBehavior;
 
-use crate::storage::Replicas;
+use crate::storage::StoreReplicas;
 
 /// Interval between checks. A check reads numbers in memory, unless a bucket is too large.
 const LOOK: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ const TOLD_MAX: usize = 64;
 const PARTS_BITS: u8 = 9;
 
 /// Checks periodically.
-pub(crate) async fn watch(replicas: Arc<Replicas>, membership: Membership) {
+pub(crate) async fn watch(replicas: Arc<StoreReplicas>, membership: ClusterMembership) {
     let mut interval = tokio::time::interval(LOOK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -8,7 +8,7 @@ use millrace_cluster::NodeKey;
 
 /// Transfer of replicas, or of the missing part of one, to this node.
 #[derive(Debug)]
-pub struct Transfer {
+pub struct IncomingTransfer {
     /// Sending node.
     pub from: NodeKey,
     /// Reason, for people.
@@ -20,7 +20,7 @@ pub struct Transfer {
     total: AtomicU64,
 }
 
-impl Transfer {
+impl IncomingTransfer {
     /// Number of buckets that have not arrived yet.
     pub fn buckets(&self) -> u64 {
         self.buckets.load(Ordering::Relaxed)
@@ -51,12 +51,12 @@ impl Transfer {
 
 /// All running transfers to this node.
 #[derive(Debug, Default)]
-pub(crate) struct Incoming(Mutex<Vec<Weak<Transfer>>>);
+pub(crate) struct IncomingTransfers(Mutex<Vec<Weak<IncomingTransfer>>>);
 
-impl Incoming {
+impl IncomingTransfers {
     /// Registers a transfer; it runs until the result is dropped.
-    pub(crate) fn begin(&self, from: NodeKey, reason: &'static str, buckets: u64) -> Arc<Transfer> {
-        let transfer = Arc::new(Transfer {
+    pub(crate) fn begin(&self, from: NodeKey, reason: &'static str, buckets: u64) -> Arc<IncomingTransfer> {
+        let transfer = Arc::new(IncomingTransfer {
             from,
             reason,
             began: Instant::now(),
@@ -70,7 +70,7 @@ impl Incoming {
         transfer
     }
 
-    pub(crate) fn list(&self) -> Vec<Arc<Transfer>> {
+    pub(crate) fn list(&self) -> Vec<Arc<IncomingTransfer>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter_map(Weak::upgrade).collect()
     }

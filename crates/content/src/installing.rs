@@ -3,33 +3,33 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::Failure;
-use millrace_cluster::replica::Job;
-use millrace_store::{Arrived, Store};
+use millrace_cluster::NodeFailure;
+use millrace_cluster::replica::KeeperJob;
+use millrace_store::{ArrivedSegment, Store};
 
-use crate::pull::Whole;
+use crate::pull::WholeReplica;
 use crate::storage;
 
 /// What waits to be taken in.
 #[derive(Default)]
-pub(crate) struct Installing {
-    waiting: Vec<(Job, Whole)>,
+pub(crate) struct InstallQueue {
+    waiting: Vec<(KeeperJob, WholeReplica)>,
     under_way: bool,
 }
 
-impl Installing {
+impl InstallQueue {
     /// All that a bucket has.
-    pub(crate) fn add(&mut self, job: Job, whole: Whole) {
+    pub(crate) fn add(&mut self, job: KeeperJob, whole: WholeReplica) {
         self.waiting.push((job, whole));
     }
 
     /// What to take in now; none while something is.
-    pub(crate) fn next(&mut self) -> Option<Batch> {
+    pub(crate) fn next(&mut self) -> Option<InstallBatch> {
         if self.under_way || self.waiting.is_empty() {
             return None;
         }
         self.under_way = true;
-        Some(Batch(std::mem::take(&mut self.waiting)))
+        Some(InstallBatch(std::mem::take(&mut self.waiting)))
     }
 
     /// What was to be taken in is, or cannot be.
@@ -40,26 +40,26 @@ impl Installing {
 }
 
 /// Files that are taken in together.
-pub(crate) struct Batch(Vec<(Job, Whole)>);
+pub(crate) struct InstallBatch(Vec<(KeeperJob, WholeReplica)>);
 
-impl Batch {
+impl InstallBatch {
     /// Takes them in, durably.
-    pub(crate) fn install(&self, store: &Store) -> Result<(), Failure> {
-        let all: Vec<&Whole> = self.0.iter().map(|(_, whole)| whole).collect();
+    pub(crate) fn install(&self, store: &Store) -> Result<(), NodeFailure> {
+        let all: Vec<&WholeReplica> = self.0.iter().map(|(_, whole)| whole).collect();
         install(store, &all)
     }
 
     /// Whose they are.
-    pub(crate) fn jobs(&self) -> Vec<Job> {
+    pub(crate) fn jobs(&self) -> Vec<KeeperJob> {
         self.0.iter().map(|(job, _)| *job).collect()
     }
 }
 
 /// Takes in all that there is of buckets, with one manifest.
-pub(crate) fn install(store: &Store, all: &[&Whole]) -> Result<(), Failure> {
+pub(crate) fn install(store: &Store, all: &[&WholeReplica]) -> Result<(), NodeFailure> {
     let mut drops = all.iter().flat_map(|whole| whole.drops.iter().map(|drop| (whole.bucket, drop)));
     drops.try_for_each(|(bucket, drop)| store.apply_drop(bucket, drop).map_err(storage::failure))?;
-    let mut files: Vec<(&Arc<Arrived>, Vec<BucketId>)> = Vec::new();
+    let mut files: Vec<(&Arc<ArrivedSegment>, Vec<BucketId>)> = Vec::new();
     for whole in all {
         for file in &whole.files {
             match files.iter_mut().find(|(other, _)| Arc::ptr_eq(other, file)) {
@@ -68,7 +68,7 @@ pub(crate) fn install(store: &Store, all: &[&Whole]) -> Result<(), Failure> {
             }
         }
     }
-    let files: Vec<(&Arrived, &[BucketId])> =
+    let files: Vec<(&ArrivedSegment, &[BucketId])> =
         files.iter().map(|(file, buckets)| (&***file, &buckets[..])).collect();
-    Arrived::install_all(&files).map_err(storage::failure)
+    ArrivedSegment::install_all(&files).map_err(storage::failure)
 }

@@ -5,27 +5,26 @@ use std::time::Instant;
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::DropHorizon;
-use millrace_document::{DocumentId, Group, Location};
+use millrace_document::{DocumentGroup, DocumentId, Location};
 use millrace_gateway::cluster::{
-    Cluster, ClusterDeployment, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach,
-    ReadDone, Readers,
-    WriteError,
+    BucketReaders, ClusterDeployment, ClusterView, DocumentReach, Done, DroppedGroup, MetricGauge,
+    NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote, WriteError,
 };
-use millrace_membership::Membership;
-use millrace_store::Write;
+use millrace_membership::ClusterMembership;
+use millrace_store::DocumentWrite;
 
 use crate::{ContentNode, notes};
 
 /// A node's cluster from the first request on: until the node has its part in it, every answer is that it has none yet.
-pub struct Joining {
-    membership: Membership,
+pub struct JoiningCluster {
+    membership: ClusterMembership,
     joined: OnceLock<Arc<ContentNode>>,
 }
 
-impl Joining {
+impl JoiningCluster {
     /// On the way into the cluster of this membership.
-    pub fn new(membership: Membership) -> Self {
-        Joining { membership, joined: OnceLock::new() }
+    pub fn new(membership: ClusterMembership) -> Self {
+        JoiningCluster { membership, joined: OnceLock::new() }
     }
 
     /// The node has its part. A second call is passed over.
@@ -45,7 +44,7 @@ impl Joining {
     }
 }
 
-impl Cluster for Joining {
+impl ClusterView for JoiningCluster {
     fn serves(&self) -> Result<(), String> {
         self.membership.serves()?;
         self.node().map(drop)
@@ -55,7 +54,7 @@ impl Cluster for Joining {
         self.node()?.me()
     }
 
-    fn place(&self, node: NodeKey) -> Result<Place, String> {
+    fn place(&self, node: NodeKey) -> Result<NodeAddress, String> {
         self.node()?.place(node)
     }
 
@@ -63,19 +62,23 @@ impl Cluster for Joining {
         self.node().map(|node| node.advertised()).unwrap_or_default()
     }
 
-    fn owner(&self, location: Location) -> Result<Place, String> {
+    fn owner(&self, location: Location) -> Result<NodeAddress, String> {
         self.node()?.owner(location)
     }
 
-    fn owner_of(&self, bucket: BucketId) -> Result<Place, String> {
+    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, String> {
         self.node()?.owner_of(bucket)
     }
 
-    fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String> {
+    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, String> {
         self.node()?.owners(groups)
     }
 
-    fn readers(&self, buckets: Option<&[BucketId]>, near: NodeKey) -> Result<(u64, Vec<Readers>), String> {
+    fn readers(
+        &self,
+        buckets: Option<&[BucketId]>,
+        near: NodeKey,
+    ) -> Result<(u64, Vec<BucketReaders>), String> {
         self.node()?.readers(buckets, near)
     }
 
@@ -95,7 +98,7 @@ impl Cluster for Joining {
         self.node()?.bucket(location)
     }
 
-    fn buckets_of(&self, group: &Group) -> Result<Vec<BucketId>, String> {
+    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, String> {
         self.node()?.buckets_of(group)
     }
 
@@ -103,11 +106,11 @@ impl Cluster for Joining {
         self.node()?.buckets()
     }
 
-    fn reach(&self) -> Result<Reach, String> {
+    fn reach(&self) -> Result<DocumentReach, String> {
         self.node()?.reach()
     }
 
-    fn notes(&self) -> BTreeMap<String, Note> {
+    fn notes(&self) -> BTreeMap<String, SharedNote> {
         notes::of(&self.membership)
     }
 
@@ -118,10 +121,10 @@ impl Cluster for Joining {
         }
     }
 
-    fn gauges(&self) -> Vec<Gauge> {
+    fn gauges(&self) -> Vec<MetricGauge> {
         let lost = self.membership.coordination_lost_for().map_or(0.0, |lost| lost.as_secs_f64());
         let mut gauges = self.node().map(|node| node.gauges()).unwrap_or_default();
-        gauges.push(Gauge::new(
+        gauges.push(MetricGauge::new(
             "millrace.coordination.unreachable_seconds",
             "Seconds since coordination (etcd) was last found not to answer; 0 while it answers",
             lost,
@@ -136,14 +139,14 @@ impl Cluster for Joining {
         }
     }
 
-    fn write(&self, write: Write, deadline: Instant, done: Done) {
+    fn write(&self, write: DocumentWrite, deadline: Instant, done: Done) {
         match self.node() {
             Ok(node) => node.write(write, deadline, done),
             Err(reason) => done(Err(WriteError::Unavailable(reason))),
         }
     }
 
-    fn drop_horizon(&self, group: &Group, part: Option<BucketId>) -> Result<DropHorizon, String> {
+    fn drop_horizon(&self, group: &DocumentGroup, part: Option<BucketId>) -> Result<DropHorizon, String> {
         self.node()?.drop_horizon(group, part)
     }
 

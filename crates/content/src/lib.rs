@@ -29,9 +29,9 @@ mod take_over;
 mod tests;
 mod throttle;
 
-pub use incoming::Transfer;
-pub use joining::Joining;
-pub use node::{ContentNode, HandedOn, Pace, PeerPort};
+pub use incoming::IncomingTransfer;
+pub use joining::JoiningCluster;
+pub use node::{ContentNode, HandedOn, PeerPort, TransferPace};
 pub use source::StoreSource;
 pub use take_over::take_over;
-pub use throttle::Throttle;
+pub use throttle::TransferThrottle;

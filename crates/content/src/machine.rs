@@ -10,41 +10,45 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{self, Change, Distributor, Event, Read, RequestError, Ticket, Write};
-use millrace_cluster::replica::{self, Call, Fetched, Job, Keeper};
-use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Now, Reply, Request, Response};
-use millrace_document::{DocumentId, Refusal, Version};
+use millrace_cluster::distributor::{
+    self, ClientRead, ClientWrite, Distributor, DistributorEvent, DocumentChange, RequestError, RequestTicket,
+};
+use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, ReplicaKeeper};
+use millrace_cluster::{
+    ClusterState, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence,
+};
+use millrace_document::{DocumentId, DocumentVersion, WriteRefusal};
 use millrace_env::{ThreadClass, run_or_exit};
-use millrace_membership::Membership;
-use millrace_peer::Peers;
-use millrace_trust::Trust;
+use millrace_membership::ClusterMembership;
+use millrace_peer::PeerConnections;
+use millrace_trust::NodeTrust;
 use tokio::runtime::Handle;
 
-use crate::Throttle;
-use crate::finishing::Finishing;
-use crate::incoming::{Incoming, Transfer};
-use crate::installing::Installing;
-use crate::pull::{Fetch, Fetches, LaidAside, Wanted};
-use crate::storage::Replicas;
+use crate::TransferThrottle;
+use crate::finishing::HandedOverWrite;
+use crate::incoming::{IncomingTransfer, IncomingTransfers};
+use crate::installing::InstallQueue;
+use crate::pull::{FetchHandle, LaidAside, NodeFetches, WantedReplica};
+use crate::storage::StoreReplicas;
 
 /// What is called with the outcome of a write.
-pub(crate) type WriteDone = Box<dyn FnOnce(Result<distributor::Written, RequestError>) + Send>;
+pub(crate) type WriteDone = Box<dyn FnOnce(Result<distributor::DurableWrite, RequestError>) + Send>;
 
 /// What is called with the outcome of a read.
-pub(crate) type ReadDone = Box<dyn FnOnce(Result<Option<Version>, RequestError>) + Send>;
+pub(crate) type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, RequestError>) + Send>;
 
 /// What is called with the answer to another node.
-pub(crate) type ReplyTo = Box<dyn FnOnce(Reply) + Send>;
+pub(crate) type ReplyTo = Box<dyn FnOnce(NodeReply) + Send>;
 
 /// What happens.
-pub(crate) enum Input {
+pub(crate) enum MachineInput {
     State(Arc<ClusterState>),
     Confirmed {
         version: u64,
         asked: Instant,
     },
     Write {
-        change: Change,
+        change: DocumentChange,
         deadline: Instant,
         done: WriteDone,
     },
@@ -55,39 +59,39 @@ pub(crate) enum Input {
     },
     /// Another node asks.
     Request {
-        fence: Fence,
-        request: Request,
+        fence: RequestFence,
+        request: NodeRequest,
         reply: ReplyTo,
     },
     /// Another node answered; `None`: it will not.
     Answer {
         from: NodeKey,
         number: u64,
-        reply: Option<Reply>,
+        reply: Option<NodeReply>,
     },
     Decided {
-        decision: distributor::Decision,
-        outcome: Result<distributor::Modification, Refusal>,
+        decision: distributor::DecisionId,
+        outcome: Result<distributor::DecidedModification, WriteRefusal>,
     },
     /// Work on the store is done.
     Done {
-        job: Job,
-        response: Response,
+        job: KeeperJob,
+        response: NodeResponse,
     },
     /// Files have been taken in.
     Installed {
-        jobs: Vec<Job>,
-        response: Response,
+        jobs: Vec<KeeperJob>,
+        response: NodeResponse,
     },
     /// A fetch has brought a part, or is at its end.
     Fetched {
-        job: Job,
-        outcome: Result<Option<LaidAside>, Failure>,
+        job: KeeperJob,
+        outcome: Result<Option<LaidAside>, NodeFailure>,
     },
     /// The owner of a bucket was asked to end a write, and has answered, or will not.
     Finished {
-        finishing: Finishing,
-        reply: Option<Reply>,
+        finishing: HandedOverWrite,
+        reply: Option<NodeReply>,
     },
     Stop,
 }
@@ -103,29 +107,29 @@ const EXIT_STATUS: i32 = 70;
 const TICK: Duration = Duration::from_millis(500);
 
 /// The driven machines, and the queue to them.
-pub(crate) struct Machine {
-    inputs: Sender<Input>,
+pub(crate) struct ContentMachine {
+    inputs: Sender<MachineInput>,
     distributor: Arc<Mutex<Distributor>>,
     base: Instant,
-    incoming: Arc<Incoming>,
+    incoming: Arc<IncomingTransfers>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the machines work with.
-pub(crate) struct Parts {
+pub(crate) struct MachineParts {
     pub(crate) me: NodeKey,
     pub(crate) incarnation: u64,
-    pub(crate) replicas: Arc<Replicas>,
-    pub(crate) throttle: Arc<Throttle>,
-    pub(crate) peers: Arc<Peers>,
-    pub(crate) membership: Membership,
-    pub(crate) trust: Option<Arc<Trust>>,
+    pub(crate) replicas: Arc<StoreReplicas>,
+    pub(crate) throttle: Arc<TransferThrottle>,
+    pub(crate) peers: Arc<PeerConnections>,
+    pub(crate) membership: ClusterMembership,
+    pub(crate) trust: Option<Arc<NodeTrust>>,
     pub(crate) runtime: Handle,
 }
 
-impl Machine {
+impl ContentMachine {
     /// Starts the thread.
-    pub(crate) fn start(parts: Parts) -> std::io::Result<Self> {
+    pub(crate) fn start(parts: MachineParts) -> std::io::Result<Self> {
         let (inputs, queue) = mpsc::channel();
         let settings = distributor::Settings::default();
         let confirm = settings.confirm;
@@ -133,10 +137,10 @@ impl Machine {
         let distributor = Arc::new(Mutex::new(distributor));
         let base = Instant::now();
         let replicas = Arc::clone(&parts.replicas);
-        let fetching = Fetches::new(replicas, Arc::clone(&parts.throttle), parts.trust.clone());
+        let fetching = NodeFetches::new(replicas, Arc::clone(&parts.throttle), parts.trust.clone());
         let incoming = Arc::clone(fetching.incoming());
-        let driver = Driver {
-            keeper: Keeper::new(parts.me, parts.incarnation, confirm, now(base)),
+        let driver = MachineDriver {
+            keeper: ReplicaKeeper::new(parts.me, parts.incarnation, confirm, now(base)),
             parts,
             base,
             inputs: inputs.clone(),
@@ -153,35 +157,35 @@ impl Machine {
             fetching,
             fetches: HashMap::new(),
             laid_aside: HashMap::new(),
-            installing: Installing::default(),
+            installing: InstallQueue::default(),
         };
         let thread = thread::Builder::new().name("cluster".to_owned()).spawn(move || {
             // Every write goes through it.
             ThreadClass::Prompt.enter();
             run_or_exit("the thread that drives the distributor and the keeper", || driver.run(&queue));
         })?;
-        Ok(Machine { inputs, distributor, base, incoming, thread: Mutex::new(Some(thread)) })
+        Ok(ContentMachine { inputs, distributor, base, incoming, thread: Mutex::new(Some(thread)) })
     }
 
     /// Hands something over. After the machine has stopped, nothing comes of it.
-    pub(crate) fn send(&self, input: Input) {
+    pub(crate) fn send(&self, input: MachineInput) {
         let _ = self.inputs.send(input);
     }
 
     /// Asks the distributor something.
-    pub(crate) fn ask<T>(&self, ask: impl FnOnce(&mut Distributor, Now) -> T) -> T {
+    pub(crate) fn ask<T>(&self, ask: impl FnOnce(&mut Distributor, MachineTime) -> T) -> T {
         let now = now(self.base);
         ask(&mut self.distributor.lock().unwrap_or_else(PoisonError::into_inner), now)
     }
 
     /// What is on its way to this node.
-    pub(crate) fn incoming(&self) -> Vec<Arc<Transfer>> {
+    pub(crate) fn incoming(&self) -> Vec<Arc<IncomingTransfer>> {
         self.incoming.list()
     }
 
     /// Ends the thread. What is under way is left as it is: others carry it on.
     pub(crate) fn stop(&self) {
-        self.send(Input::Stop);
+        self.send(MachineInput::Stop);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the cluster's thread ended before its time");
@@ -189,41 +193,41 @@ impl Machine {
     }
 }
 
-fn now(base: Instant) -> Now {
+fn now(base: Instant) -> MachineTime {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Now { monotonic: base.elapsed(), wall_us: wall.as_micros() as u64 }
+    MachineTime { monotonic: base.elapsed(), wall_us: wall.as_micros() as u64 }
 }
 
-fn response(outcome: Result<(), Failure>) -> Response {
+fn response(outcome: Result<(), NodeFailure>) -> NodeResponse {
     match outcome {
-        Ok(()) => Response::Done,
-        Err(failure) => Response::Failed(failure),
+        Ok(()) => NodeResponse::Done,
+        Err(failure) => NodeResponse::Failed(failure),
     }
 }
 
 /// Whoever waits for the work must not wait for ever.
-fn guarded(work: impl FnOnce() -> Response) -> Response {
+fn guarded(work: impl FnOnce() -> NodeResponse) -> NodeResponse {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let reason = "work on the store failed; see the log".to_owned();
-        Response::Failed(Failure::Storage { reason })
+        NodeResponse::Failed(NodeFailure::Storage { reason })
     })
 }
 
 /// Who waits for the keeper's reply.
-enum Caller {
+enum ReplyCaller {
     /// This node's own distributor, for the request of this number.
     Own(u64),
     Other(ReplyTo),
 }
 
-pub(crate) struct Driver {
-    pub(crate) parts: Parts,
+pub(crate) struct MachineDriver {
+    pub(crate) parts: MachineParts,
     base: Instant,
-    pub(crate) inputs: Sender<Input>,
+    pub(crate) inputs: Sender<MachineInput>,
     distributor: Arc<Mutex<Distributor>>,
-    keeper: Keeper,
+    keeper: ReplicaKeeper,
     /// For the distributor's next turn.
-    events: Vec<Event>,
+    events: Vec<DistributorEvent>,
     pub(crate) state: Option<Arc<ClusterState>>,
     /// The state that is registered as adopted.
     adopted: u64,
@@ -231,18 +235,18 @@ pub(crate) struct Driver {
     fetching_state: Arc<AtomicBool>,
     next_ticket: u64,
     /// With the time at which the client stops waiting.
-    writes: HashMap<Ticket, (Instant, WriteDone)>,
-    reads: HashMap<Ticket, ReadDone>,
+    writes: HashMap<RequestTicket, (Instant, WriteDone)>,
+    reads: HashMap<RequestTicket, ReadDone>,
     next_call: u64,
-    calls: HashMap<Call, Caller>,
-    fetching: Fetches,
-    fetches: HashMap<Job, Fetch>,
-    laid_aside: HashMap<Job, LaidAside>,
-    installing: Installing,
+    calls: HashMap<KeeperCall, ReplyCaller>,
+    fetching: NodeFetches,
+    fetches: HashMap<KeeperJob, FetchHandle>,
+    laid_aside: HashMap<KeeperJob, LaidAside>,
+    installing: InstallQueue,
 }
 
-impl Driver {
-    fn run(mut self, queue: &Receiver<Input>) {
+impl MachineDriver {
+    fn run(mut self, queue: &Receiver<MachineInput>) {
         loop {
             let wakes = [self.lock().next_wake(), self.keeper.next_wake()];
             let wake = wakes.into_iter().flatten().min();
@@ -254,7 +258,7 @@ impl Driver {
             };
             let inputs = first.into_iter().chain(queue.try_iter().take(TURN_MAX));
             for input in inputs {
-                if matches!(input, Input::Stop) {
+                if matches!(input, MachineInput::Stop) {
                     return;
                 }
                 self.take(input);
@@ -276,74 +280,80 @@ impl Driver {
         self.distributor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn take(&mut self, input: Input) {
+    pub(crate) fn take(&mut self, input: MachineInput) {
         match input {
-            Input::State(state) => {
+            MachineInput::State(state) => {
                 self.parts.peers.keep(&|address| state.nodes().values().any(|node| node.address == address));
                 self.state = Some(Arc::clone(&state));
-                self.keep([replica::Event::State(Arc::clone(&state))]);
-                self.events.push(Event::State(state));
+                self.keep([replica::KeeperEvent::State(Arc::clone(&state))]);
+                self.events.push(DistributorEvent::State(state));
             }
-            Input::Confirmed { version, asked } => {
+            MachineInput::Confirmed { version, asked } => {
                 let asked = asked.saturating_duration_since(self.base);
-                self.keep([replica::Event::Confirmed { version, asked }]);
-                self.events.push(Event::Confirmed { version, asked });
+                self.keep([replica::KeeperEvent::Confirmed { version, asked }]);
+                self.events.push(DistributorEvent::Confirmed { version, asked });
             }
-            Input::Write { change, deadline, done } => {
+            MachineInput::Write { change, deadline, done } => {
                 let ticket = self.ticket();
                 self.writes.insert(ticket, (deadline, done));
                 let deadline = deadline.saturating_duration_since(self.base);
-                self.events.push(Event::Write(Write { ticket, deadline, change }));
+                self.events.push(DistributorEvent::Write(ClientWrite { ticket, deadline, change }));
             }
-            Input::Read { id, deadline, done } => {
+            MachineInput::Read { id, deadline, done } => {
                 let ticket = self.ticket();
                 self.reads.insert(ticket, done);
                 let deadline = deadline.saturating_duration_since(self.base);
-                self.events.push(Event::Read(Read { ticket, deadline, id }));
+                self.events.push(DistributorEvent::Read(ClientRead { ticket, deadline, id }));
             }
-            Input::Request { fence, request: Request::Finish(unfinished), reply } => {
+            MachineInput::Request { fence, request: NodeRequest::Finish(unfinished), reply } => {
                 self.finish_here(fence, unfinished, reply);
             }
-            Input::Request { fence, request, reply } => self.asked(fence, request, Caller::Other(reply)),
-            Input::Answer { from, number, reply: Some(reply) } => {
-                self.events.push(Event::Reply { from, number, reply });
+            MachineInput::Request { fence, request, reply } => {
+                self.asked(fence, request, ReplyCaller::Other(reply))
             }
-            Input::Answer { from, number, reply: None } => self.events.push(Event::Lost { to: from, number }),
-            Input::Decided { decision, outcome } => self.events.push(Event::Decided { decision, outcome }),
-            Input::Done { job, response } => self.done(job, response),
-            Input::Installed { jobs, response } => {
+            MachineInput::Answer { from, number, reply: Some(reply) } => {
+                self.events.push(DistributorEvent::Reply { from, number, reply });
+            }
+            MachineInput::Answer { from, number, reply: None } => {
+                self.events.push(DistributorEvent::Lost { to: from, number })
+            }
+            MachineInput::Decided { decision, outcome } => {
+                self.events.push(DistributorEvent::Decided { decision, outcome })
+            }
+            MachineInput::Done { job, response } => self.done(job, response),
+            MachineInput::Installed { jobs, response } => {
                 self.installing.done();
                 jobs.into_iter().for_each(|job| self.done(job, response.clone()));
                 self.install_next();
             }
-            Input::Fetched { job, outcome } => self.fetched(job, outcome),
-            Input::Finished { finishing, reply } => self.finished(finishing, reply),
+            MachineInput::Fetched { job, outcome } => self.fetched(job, outcome),
+            MachineInput::Finished { finishing, reply } => self.finished(finishing, reply),
             // Looked for before.
-            Input::Stop => {}
+            MachineInput::Stop => {}
         }
     }
 
-    fn ticket(&mut self) -> Ticket {
+    fn ticket(&mut self) -> RequestTicket {
         self.next_ticket += 1;
-        Ticket(self.next_ticket)
+        RequestTicket(self.next_ticket)
     }
 
-    fn asked(&mut self, fence: Fence, request: Request, caller: Caller) {
+    fn asked(&mut self, fence: RequestFence, request: NodeRequest, caller: ReplyCaller) {
         self.next_call += 1;
-        let call = Call(self.next_call);
+        let call = KeeperCall(self.next_call);
         self.calls.insert(call, caller);
-        self.keep([replica::Event::Request { call, fence, request }]);
+        self.keep([replica::KeeperEvent::Request { call, fence, request }]);
     }
 
-    fn done(&mut self, job: Job, response: Response) {
-        if matches!(response, Response::Failed(_)) {
+    fn done(&mut self, job: KeeperJob, response: NodeResponse) {
+        if matches!(response, NodeResponse::Failed(_)) {
             // A fetch whose part could not be taken in does not go on.
             self.fetches.remove(&job);
         }
-        self.keep([replica::Event::Done { job, response }]);
+        self.keep([replica::KeeperEvent::Done { job, response }]);
     }
 
-    fn fetched(&mut self, job: Job, outcome: Result<Option<LaidAside>, Failure>) {
+    fn fetched(&mut self, job: KeeperJob, outcome: Result<Option<LaidAside>, NodeFailure>) {
         // One that was cancelled may still have told something.
         if !self.fetches.contains_key(&job) {
             return;
@@ -351,38 +361,38 @@ impl Driver {
         let outcome = match outcome {
             Ok(Some(part)) => {
                 self.laid_aside.insert(job, part);
-                Ok(Fetched::Part)
+                Ok(FetchOutcome::Part)
             }
-            Ok(None) => Ok(Fetched::End),
+            Ok(None) => Ok(FetchOutcome::End),
             Err(failure) => Err(failure),
         };
-        if !matches!(outcome, Ok(Fetched::Part)) {
+        if !matches!(outcome, Ok(FetchOutcome::Part)) {
             self.fetches.remove(&job);
         }
-        self.keep([replica::Event::Fetched { job, outcome }]);
+        self.keep([replica::KeeperEvent::Fetched { job, outcome }]);
     }
 
-    fn keep(&mut self, events: impl IntoIterator<Item = replica::Event>) {
+    fn keep(&mut self, events: impl IntoIterator<Item = replica::KeeperEvent>) {
         let mut effects = Vec::new();
         self.keeper.handle(now(self.base), events, &mut effects);
         for effect in effects {
             match effect {
-                replica::Effect::Reply { call, reply } => self.reply(call, reply),
-                replica::Effect::FetchState { .. } => self.fetch_state(),
-                replica::Effect::Run { job, work } => {
+                replica::KeeperEffect::Reply { call, reply } => self.reply(call, reply),
+                replica::KeeperEffect::FetchState { .. } => self.fetch_state(),
+                replica::KeeperEffect::Run { job, work } => {
                     let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
                     self.parts.runtime.spawn_blocking(move || {
                         let response = guarded(|| work.run(&*replicas));
                         // The machine may have stopped.
-                        let _ = inputs.send(Input::Done { job, response });
+                        let _ = inputs.send(MachineInput::Done { job, response });
                     });
                 }
-                replica::Effect::Fetch { job, bucket, from, pull } => match self.fetches.get(&job) {
+                replica::KeeperEffect::Fetch { job, bucket, from, pull } => match self.fetches.get(&job) {
                     Some(fetch) => fetch.go_on(),
                     None => self.begin_fetch(job, bucket, from, pull),
                 },
-                replica::Effect::Install { job, .. } => self.install(job),
-                replica::Effect::Cancel { job } => {
+                replica::KeeperEffect::Install { job, .. } => self.install(job),
+                replica::KeeperEffect::Cancel { job } => {
                     self.fetches.remove(&job);
                     self.laid_aside.remove(&job);
                 }
@@ -390,31 +400,40 @@ impl Driver {
         }
     }
 
-    fn reply(&mut self, call: Call, reply: Reply) {
+    fn reply(&mut self, call: KeeperCall, reply: NodeReply) {
         match self.calls.remove(&call) {
-            Some(Caller::Own(number)) => {
-                self.events.push(Event::Reply { from: self.parts.me, number, reply });
+            Some(ReplyCaller::Own(number)) => {
+                self.events.push(DistributorEvent::Reply { from: self.parts.me, number, reply });
             }
-            Some(Caller::Other(reply_to)) => reply_to(reply),
+            Some(ReplyCaller::Other(reply_to)) => reply_to(reply),
             None => unreachable!("a request is answered once"),
         }
     }
 
-    fn begin_fetch(&mut self, job: Job, bucket: BucketId, from: NodeKey, pull: millrace_cluster::Pull) {
+    fn begin_fetch(
+        &mut self,
+        job: KeeperJob,
+        bucket: BucketId,
+        from: NodeKey,
+        pull: millrace_cluster::PullMode,
+    ) {
         let Some(address) = self.address(from) else {
             let reason = format!("node {from} is not in the cluster state");
-            return self.keep([replica::Event::Fetched { job, outcome: Err(Failure::Storage { reason }) }]);
+            return self.keep([replica::KeeperEvent::Fetched {
+                job,
+                outcome: Err(NodeFailure::Storage { reason }),
+            }]);
         };
         let inputs = self.inputs.clone();
         let told = move |outcome| {
             // The machine may have stopped.
-            let _ = inputs.send(Input::Fetched { job, outcome });
+            let _ = inputs.send(MachineInput::Fetched { job, outcome });
         };
-        let wanted = Wanted { bucket, from, address, pull };
+        let wanted = WantedReplica { bucket, from, address, pull };
         self.fetches.insert(job, self.fetching.begin(wanted, Arc::new(told)));
     }
 
-    fn install(&mut self, job: Job) {
+    fn install(&mut self, job: KeeperJob) {
         match self.laid_aside.remove(&job) {
             Some(LaidAside::Whole(whole)) => {
                 self.installing.add(job, whole);
@@ -425,13 +444,13 @@ impl Driver {
                 self.parts.runtime.spawn_blocking(move || {
                     let response = guarded(|| response(part.install(replicas.store())));
                     // The machine may have stopped.
-                    let _ = inputs.send(Input::Done { job, response });
+                    let _ = inputs.send(MachineInput::Done { job, response });
                 });
             }
             None => {
                 let reason = "a part that was fetched is not there".to_owned();
-                let response = Response::Failed(Failure::Storage { reason });
-                self.keep([replica::Event::Done { job, response }]);
+                let response = NodeResponse::Failed(NodeFailure::Storage { reason });
+                self.keep([replica::KeeperEvent::Done { job, response }]);
             }
         }
     }
@@ -443,7 +462,7 @@ impl Driver {
         self.parts.runtime.spawn_blocking(move || {
             let response = guarded(|| response(batch.install(replicas.store())));
             // The machine may have stopped.
-            let _ = inputs.send(Input::Installed { jobs: batch.jobs(), response });
+            let _ = inputs.send(MachineInput::Installed { jobs: batch.jobs(), response });
         });
     }
 
@@ -465,37 +484,37 @@ impl Driver {
         });
     }
 
-    fn carry_out(&mut self, effect: distributor::Effect) {
+    fn carry_out(&mut self, effect: distributor::DistributorEffect) {
         match effect {
-            distributor::Effect::Send { to, fence, request } if to == self.parts.me => {
-                self.asked(fence, request, Caller::Own(fence.number));
+            distributor::DistributorEffect::Send { to, fence, request } if to == self.parts.me => {
+                self.asked(fence, request, ReplyCaller::Own(fence.number));
             }
-            distributor::Effect::Send { to, fence, request } => {
+            distributor::DistributorEffect::Send { to, fence, request } => {
                 let (inputs, number) = (self.inputs.clone(), fence.number);
                 let answered = move |reply| {
                     // The machine may have stopped.
-                    let _ = inputs.send(Input::Answer { from: to, number, reply });
+                    let _ = inputs.send(MachineInput::Answer { from: to, number, reply });
                 };
                 match self.address(to) {
                     Some(address) => self.parts.peers.send(&address, fence, request, answered),
                     None => answered(None),
                 }
             }
-            distributor::Effect::Written { ticket, outcome } => {
+            distributor::DistributorEffect::Written { ticket, outcome } => {
                 let (deadline, done) = self.writes.remove(&ticket).expect("a write is answered once");
                 match outcome {
                     Err(RequestError::Moved { owner, version, unfinished: Some(unfinished) }) => {
-                        let finishing = Finishing { unfinished, deadline, done };
+                        let finishing = HandedOverWrite { unfinished, deadline, done };
                         self.finish_elsewhere(owner, version, finishing);
                     }
                     outcome => done(outcome),
                 }
             }
-            distributor::Effect::Found { ticket, outcome } => {
+            distributor::DistributorEffect::Found { ticket, outcome } => {
                 let done = self.reads.remove(&ticket).expect("a read is answered once");
                 done(outcome);
             }
-            distributor::Effect::Decide { decision, modify, current } => {
+            distributor::DistributorEffect::Decide { decision, modify, current } => {
                 let inputs = self.inputs.clone();
                 self.parts.runtime.spawn_blocking(move || {
                     // Whoever waits for the decision must not wait for ever.
@@ -503,13 +522,13 @@ impl Driver {
                     let outcome = decided.unwrap_or_else(|_| {
                         let reason =
                             "the modification failed on this document; it was not changed".to_owned();
-                        Err(Refusal { code: 500, reason })
+                        Err(WriteRefusal { code: 500, reason })
                     });
                     // The machine may have stopped.
-                    let _ = inputs.send(Input::Decided { decision, outcome });
+                    let _ = inputs.send(MachineInput::Decided { decision, outcome });
                 });
             }
-            distributor::Effect::FetchState { .. } => self.fetch_state(),
+            distributor::DistributorEffect::FetchState { .. } => self.fetch_state(),
         }
     }
 }

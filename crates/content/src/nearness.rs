@@ -1,31 +1,31 @@
 use std::collections::BTreeSet;
 
 use millrace_cluster::{ClusterState, NodeKey};
-use millrace_gateway::cluster::Readers;
+use millrace_gateway::cluster::BucketReaders;
 
 /// Order in which the nodes that have all of a bucket are asked.
 ///
 /// If nodes are in groups, each with a copy of everything, one group answers a query: that of the node which
 /// was asked, and others only for documents that no node there has. Without groups the owner answers what it
 /// can, since it was asked anyway.
-pub(crate) struct Nearness {
+pub(crate) struct NodeNearness {
     near: NodeKey,
     /// Nodes of the group; empty without groups.
     group: BTreeSet<NodeKey>,
     owner: NodeKey,
 }
 
-impl Nearness {
+impl NodeNearness {
     /// Creates the order for requests that came to `near`, about buckets of `owner`.
     pub(crate) fn new(state: &ClusterState, near: NodeKey, owner: NodeKey) -> Self {
         let leaves = state.distribution().layout.leaves();
         let is_own = |leaf: &&(Vec<u16>, &[NodeKey])| leaves.len() > 1 && leaf.1.contains(&near);
         let group = leaves.iter().find(is_own).map(|(_, nodes)| nodes.iter().copied().collect());
-        Nearness { near, group: group.unwrap_or_default(), owner }
+        NodeNearness { near, group: group.unwrap_or_default(), owner }
     }
 
     /// Sorts the nodes.
-    pub(crate) fn sort(&self, readers: &mut Readers) {
+    pub(crate) fn sort(&self, readers: &mut BucketReaders) {
         let turn = readers.bucket.bits() as usize;
         let count = readers.nodes.len().max(1);
         // Equally good nodes take turns, bucket by bucket.
@@ -42,11 +42,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     use millrace_bucket::BucketId;
-    use millrace_cluster::{Distribution, Layout, NodeEntry, NodeState};
+    use millrace_cluster::{NodeEntry, NodeHierarchy, NodeState, ReplicaDistribution};
 
     use super::*;
 
-    fn state(layout: Layout) -> ClusterState {
+    fn state(layout: NodeHierarchy) -> ClusterState {
         let entry = |key: u16| NodeEntry {
             name: format!("n{key}"),
             address: String::new(),
@@ -56,7 +56,7 @@ mod tests {
             lease_ended: false,
         };
         let nodes: BTreeMap<NodeKey, NodeEntry> = (0..4).map(|key| (NodeKey(key), entry(key))).collect();
-        ClusterState::new(1, nodes, Distribution { bits: 8, redundancy: 2, layout })
+        ClusterState::new(1, nodes, ReplicaDistribution { bits: 8, redundancy: 2, layout })
             .expect("it can be placed")
     }
 
@@ -66,15 +66,15 @@ mod tests {
         #[track_caller]
         fn check(state: &ClusterState, near: u16, owner: u16, nodes: Vec<NodeKey>, expected: Vec<NodeKey>) {
             let mut readers =
-                Readers { bucket: BucketId::new(8, 0), nodes, full: true, soon: false, documents: 0 };
-            Nearness::new(state, NodeKey(near), NodeKey(owner)).sort(&mut readers);
+                BucketReaders { bucket: BucketId::new(8, 0), nodes, full: true, soon: false, documents: 0 };
+            NodeNearness::new(state, NodeKey(near), NodeKey(owner)).sort(&mut readers);
             assert_eq!(readers.nodes, expected);
         }
-        let flat = state(Layout::Nodes(keys(&[0, 1, 2, 3])));
+        let flat = state(NodeHierarchy::Nodes(keys(&[0, 1, 2, 3])));
         check(&flat, 0, 2, keys(&[0, 1, 2]), keys(&[2, 0, 1]));
         check(&flat, 0, 3, keys(&[1, 2]), keys(&[1, 2]));
-        let groups = vec![(0, Layout::Nodes(keys(&[0, 1]))), (1, Layout::Nodes(keys(&[2, 3])))];
-        let grouped = state(Layout::Groups { partitions: "1|*".to_owned(), groups });
+        let groups = vec![(0, NodeHierarchy::Nodes(keys(&[0, 1]))), (1, NodeHierarchy::Nodes(keys(&[2, 3])))];
+        let grouped = state(NodeHierarchy::Groups { partitions: "1|*".to_owned(), groups });
         check(&grouped, 0, 2, keys(&[2, 1]), keys(&[1, 2]));
         check(&grouped, 1, 2, keys(&[2, 1, 0]), keys(&[1, 0, 2]));
         check(&grouped, 3, 0, keys(&[0, 1]), keys(&[0, 1]));

@@ -5,34 +5,35 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{self, Change, DropHorizon, Modification, NoRoute, RequestError};
-use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Reply, Request};
+use millrace_cluster::distributor::{
+    self, DecidedModification, DocumentChange, DropHorizon, NoRoute, RequestError,
+};
+use millrace_cluster::{ClusterState, NodeFailure, NodeKey, NodeReply, NodeRequest, RequestFence};
 use millrace_document::{
-    Document, DocumentId, DropScope, Group, Location, Refusal, Timestamp, Version, wire,
+    Document, DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp, WriteRefusal, wire,
 };
 use millrace_gateway::cluster::{
-    Cluster, ClusterDeployment, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach,
-    ReadDone, Readers,
-    WriteError,
+    BucketReaders, ClusterDeployment, ClusterView, DocumentReach, Done, DroppedGroup, MetricGauge,
+    NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote, WriteError,
 };
-use millrace_membership::{Confirmation, Membership, Publication};
-use millrace_peer::{Peers, Service, Source};
-use millrace_store::{Store, Write, Written};
-use millrace_trust::{Connection, Trust};
+use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
+use millrace_peer::{PeerConnections, PeerService, TransferSource};
+use millrace_store::{CommittedWrite, DocumentWrite, Store};
+use millrace_trust::{Connection, NodeTrust};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::Throttle;
+use crate::TransferThrottle;
 use crate::gauges;
 use crate::growth;
-use crate::incoming::Transfer;
-use crate::machine::{Input, Machine, Parts};
-use crate::nearness::Nearness;
+use crate::incoming::IncomingTransfer;
+use crate::machine::{ContentMachine, MachineInput, MachineParts};
+use crate::nearness::NodeNearness;
 use crate::notes;
 use crate::source::StoreSource;
-use crate::storage::Replicas;
+use crate::storage::StoreReplicas;
 
 /// Why nobody owns anything.
 const NOBODY_SERVES: &str = "no node of the cluster serves now";
@@ -43,7 +44,7 @@ const NO_SUCH_BUCKET: &str = "the nodes do not agree yet which groups are divide
 const OBSERVE: Duration = Duration::from_secs(1);
 
 /// How fast a node may move data.
-pub struct Pace {
+pub struct TransferPace {
     /// At most so many bytes a second, in and out together; `None`: as fast as requests allow.
     pub cap: Option<u64>,
     /// How long the slowest hundredth of each kind of request took since this was asked last; `None` where there were too few to tell.
@@ -55,7 +56,7 @@ pub struct PeerPort {
     /// Accepts their connections.
     pub listener: TcpListener,
     /// The node's certificate; where there is one, nodes speak over encrypted connections alone, with others that have theirs.
-    pub trust: Option<Arc<Trust>>,
+    pub trust: Option<Arc<NodeTrust>>,
     /// Takes encrypted connections over which requests of clients are handed on; others come to the data port.
     pub handed_on: HandedOn,
 }
@@ -67,13 +68,13 @@ pub type HandedOn = Box<dyn Fn(Connection) + Send + Sync>;
 pub struct ContentNode {
     me: NodeKey,
     store: Store,
-    machine: Arc<Machine>,
-    throttle: Arc<Throttle>,
-    peers: Arc<Peers>,
+    machine: Arc<ContentMachine>,
+    throttle: Arc<TransferThrottle>,
+    peers: Arc<PeerConnections>,
     source: Arc<StoreSource>,
     /// Whether requests are handed on to the port for nodes.
     is_encrypted: bool,
-    membership: Membership,
+    membership: ClusterMembership,
     runtime: Handle,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
@@ -86,21 +87,21 @@ impl ContentNode {
     /// A thread cannot be had; the store cannot be read.
     pub async fn start(
         store: Store,
-        membership: Membership,
+        membership: ClusterMembership,
         port: PeerPort,
-        pace: Pace,
+        pace: TransferPace,
     ) -> std::io::Result<Arc<Self>> {
         let PeerPort { listener, trust, handed_on } = port;
         let incarnation = membership.incarnation();
         let (me, state) = first_state(&membership, incarnation).await;
         let runtime = Handle::current();
-        let replicas = Arc::new(Replicas::new(store.clone()));
-        let throttle = Arc::new(Throttle::new(pace.cap));
+        let replicas = Arc::new(StoreReplicas::new(store.clone()));
+        let throttle = Arc::new(TransferThrottle::new(pace.cap));
         let (adopting, bits) = (Arc::clone(&replicas), state.distribution().bits);
         let adopted = runtime.spawn_blocking(move || adopting.adopt(bits)).await;
         adopted.map_err(std::io::Error::other)?.map_err(std::io::Error::other)?;
-        let peers = Arc::new(Peers::new(runtime.clone(), trust.clone()));
-        let machine = Arc::new(Machine::start(Parts {
+        let peers = Arc::new(PeerConnections::new(runtime.clone(), trust.clone()));
+        let machine = Arc::new(ContentMachine::start(MachineParts {
             me,
             incarnation,
             replicas: Arc::clone(&replicas),
@@ -110,12 +111,12 @@ impl ContentNode {
             trust: trust.clone(),
             runtime,
         })?);
-        machine.send(Input::State(state));
+        machine.send(MachineInput::State(state));
         let (stop, stopped) = watch::channel(false);
         let growth = growth::watch(Arc::clone(&replicas), membership.clone());
         let source = Arc::new(StoreSource::new(replicas, Arc::clone(&throttle)));
         let answers =
-            Arc::new(Answers { machine: Arc::clone(&machine), source: Arc::clone(&source), handed_on });
+            Arc::new(PeerAnswers { machine: Arc::clone(&machine), source: Arc::clone(&source), handed_on });
         let is_encrypted = trust.is_some();
         let tasks = vec![
             tokio::spawn(millrace_peer::serve(listener, trust, answers, stopped)),
@@ -149,7 +150,7 @@ impl ContentNode {
     }
 
     /// How far the buckets that this node owns are from where they should be.
-    pub fn figures(&self) -> distributor::Figures {
+    pub fn figures(&self) -> distributor::DistributorFigures {
         self.machine.ask(|distributor, _| distributor.figures())
     }
 
@@ -159,12 +160,12 @@ impl ContentNode {
     }
 
     /// What is on its way to this node.
-    pub fn incoming(&self) -> Vec<Arc<Transfer>> {
+    pub fn incoming(&self) -> Vec<Arc<IncomingTransfer>> {
         self.machine.incoming()
     }
 
     /// How fast data moves from and to this node, and what holds it back.
-    pub fn throttle(&self) -> &Throttle {
+    pub fn throttle(&self) -> &TransferThrottle {
         &self.throttle
     }
 
@@ -174,7 +175,7 @@ impl ContentNode {
     }
 
     /// Its connections to other nodes.
-    pub(crate) fn peers(&self) -> &Peers {
+    pub(crate) fn peers(&self) -> &PeerConnections {
         &self.peers
     }
 
@@ -186,7 +187,7 @@ impl ContentNode {
     }
 
     /// Its membership.
-    pub(crate) fn membership(&self) -> &Membership {
+    pub(crate) fn membership(&self) -> &ClusterMembership {
         &self.membership
     }
 
@@ -208,14 +209,14 @@ impl ContentNode {
     }
 
     /// Where the gateway of a node is.
-    fn place_in(&self, state: &ClusterState, node: NodeKey) -> Result<Place, String> {
+    fn place_in(&self, state: &ClusterState, node: NodeKey) -> Result<NodeAddress, String> {
         if node == self.me {
-            return Ok(Place::Here);
+            return Ok(NodeAddress::Here);
         }
         if self.is_encrypted {
             let entry =
                 state.nodes().get(&node).ok_or_else(|| format!("node {node} is not of this cluster"))?;
-            return Ok(Place::At(entry.address.clone()));
+            return Ok(NodeAddress::At(entry.address.clone()));
         }
         let name = state.nodes().get(&node).map(|node| node.name.as_str()).unwrap_or_default();
         let pictures = self.membership.pictures();
@@ -223,7 +224,7 @@ impl ContentNode {
         let url = picture.members.get(name).map(|member| member.url.as_str()).unwrap_or_default();
         match authority_of(url) {
             "" => Err(format!("node {node} ({name}) has not said where it serves documents")),
-            address => Ok(Place::At(address.to_owned())),
+            address => Ok(NodeAddress::At(address.to_owned())),
         }
     }
 }
@@ -240,7 +241,7 @@ impl Drop for ContentNode {
 }
 
 /// Waits for a cluster state that has this run of the node.
-async fn first_state(membership: &Membership, incarnation: u64) -> (NodeKey, Arc<ClusterState>) {
+async fn first_state(membership: &ClusterMembership, incarnation: u64) -> (NodeKey, Arc<ClusterState>) {
     let mut states = membership.states();
     loop {
         let state = states.borrow_and_update().clone();
@@ -257,17 +258,17 @@ async fn first_state(membership: &Membership, incarnation: u64) -> (NodeKey, Arc
 }
 
 /// Hands every new state to the machine, and what coordination confirms of it: after the state, since before it that counts for nothing.
-async fn follow(membership: Membership, machine: Arc<Machine>) {
+async fn follow(membership: ClusterMembership, machine: Arc<ContentMachine>) {
     let (mut states, mut confirmations) = (membership.states(), membership.confirmations());
     loop {
         // In this order: the state may come between.
         let confirmation = *confirmations.borrow_and_update();
         let state = states.borrow_and_update().clone();
         if let Some(state) = state {
-            machine.send(Input::State(state));
+            machine.send(MachineInput::State(state));
         }
-        if let Some(Confirmation { version, at }) = confirmation {
-            machine.send(Input::Confirmed { version, asked: at });
+        if let Some(ConfirmedState { version, at }) = confirmation {
+            machine.send(MachineInput::Confirmed { version, asked: at });
         }
         let changed = tokio::select! {
             changed = states.changed() => changed,
@@ -280,7 +281,7 @@ async fn follow(membership: Membership, machine: Arc<Machine>) {
 }
 
 /// Tells transfers how long requests take.
-async fn observe(slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>, throttle: Arc<Throttle>) {
+async fn observe(slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>, throttle: Arc<TransferThrottle>) {
     let mut interval = tokio::time::interval(OBSERVE);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -290,19 +291,19 @@ async fn observe(slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>, throttl
 }
 
 /// What other nodes are answered from.
-struct Answers {
-    machine: Arc<Machine>,
+struct PeerAnswers {
+    machine: Arc<ContentMachine>,
     source: Arc<StoreSource>,
     handed_on: HandedOn,
 }
 
-impl Service for Answers {
-    fn request(&self, fence: Fence, request: Request, reply: Box<dyn FnOnce(Reply) + Send>) {
-        self.machine.send(Input::Request { fence, request, reply });
+impl PeerService for PeerAnswers {
+    fn request(&self, fence: RequestFence, request: NodeRequest, reply: Box<dyn FnOnce(NodeReply) + Send>) {
+        self.machine.send(MachineInput::Request { fence, request, reply });
     }
 
-    fn source(&self) -> Arc<dyn Source> {
-        Arc::clone(&self.source) as Arc<dyn Source>
+    fn source(&self) -> Arc<dyn TransferSource> {
+        Arc::clone(&self.source) as Arc<dyn TransferSource>
     }
 
     fn http(&self, connection: Connection) {
@@ -310,7 +311,7 @@ impl Service for Answers {
     }
 }
 
-impl Cluster for ContentNode {
+impl ClusterView for ContentNode {
     fn serves(&self) -> Result<(), String> {
         self.membership.serves()
     }
@@ -319,7 +320,7 @@ impl Cluster for ContentNode {
         Ok(self.me)
     }
 
-    fn place(&self, node: NodeKey) -> Result<Place, String> {
+    fn place(&self, node: NodeKey) -> Result<NodeAddress, String> {
         self.place_in(&*self.state()?, node)
     }
 
@@ -329,13 +330,13 @@ impl Cluster for ContentNode {
         picture.members.values().map(|member| authority_of(&member.url).to_owned()).collect()
     }
 
-    fn owner(&self, location: Location) -> Result<Place, String> {
+    fn owner(&self, location: Location) -> Result<NodeAddress, String> {
         let state = self.state()?;
         let owner = state.owner(state.bucket(location));
         self.place_in(&state, owner.ok_or_else(|| NOBODY_SERVES.to_owned())?)
     }
 
-    fn owner_of(&self, bucket: BucketId) -> Result<Place, String> {
+    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, String> {
         let state = self.state()?;
         if !state.has_bucket(bucket) {
             return Err(NO_SUCH_BUCKET.to_owned());
@@ -343,12 +344,12 @@ impl Cluster for ContentNode {
         self.place_in(&state, state.owner(bucket).ok_or_else(|| NOBODY_SERVES.to_owned())?)
     }
 
-    fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String> {
+    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, String> {
         let state = self.state()?;
         let Some(groups) = groups else {
             let serving = state.nodes().iter().filter(|(_, node)| node.state.serves());
             let nodes = serving.map(|(key, _)| (*key, None)).collect();
-            return Ok(Owners { version: state.version(), nodes });
+            return Ok(OwnerNodes { version: state.version(), nodes });
         };
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
         let buckets: BTreeSet<BucketId> = groups.iter().flat_map(|group| state.buckets_of(group)).collect();
@@ -356,10 +357,14 @@ impl Cluster for ContentNode {
             let owner = state.owner(bucket).ok_or_else(|| NOBODY_SERVES.to_owned())?;
             nodes.entry(owner).or_default().get_or_insert_default().push(bucket);
         }
-        Ok(Owners { version: state.version(), nodes: nodes.into_iter().collect() })
+        Ok(OwnerNodes { version: state.version(), nodes: nodes.into_iter().collect() })
     }
 
-    fn readers(&self, buckets: Option<&[BucketId]>, near: NodeKey) -> Result<(u64, Vec<Readers>), String> {
+    fn readers(
+        &self,
+        buckets: Option<&[BucketId]>,
+        near: NodeKey,
+    ) -> Result<(u64, Vec<BucketReaders>), String> {
         let state = self.state()?;
         let own = |bucket: &BucketId| state.owner(*bucket) == Some(self.me);
         let buckets: Vec<BucketId> = match buckets {
@@ -369,7 +374,7 @@ impl Cluster for ContentNode {
         if !buckets.iter().all(|bucket| state.has_bucket(*bucket)) {
             return Err(NO_SUCH_BUCKET.to_owned());
         }
-        let nearness = Nearness::new(&state, near, self.me);
+        let nearness = NodeNearness::new(&state, near, self.me);
         let found = self.machine.ask(|distributor, now| {
             let mut found = Vec::with_capacity(buckets.len());
             for bucket in buckets {
@@ -384,7 +389,7 @@ impl Cluster for ContentNode {
                     Err(NoRoute::Elsewhere(_)) => return Err("the documents have got another owner"),
                 };
                 let documents = distributor.documents(bucket);
-                found.push(Readers { bucket, nodes, full, soon, documents });
+                found.push(BucketReaders { bucket, nodes, full, soon, documents });
             }
             Ok(found)
         });
@@ -417,7 +422,7 @@ impl Cluster for ContentNode {
         Ok(self.state()?.bucket(location))
     }
 
-    fn buckets_of(&self, group: &Group) -> Result<Vec<BucketId>, String> {
+    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, String> {
         Ok(self.state()?.buckets_of(group))
     }
 
@@ -426,18 +431,18 @@ impl Cluster for ContentNode {
         Ok((state.distribution().bits, state.spread().buckets().collect()))
     }
 
-    fn reach(&self) -> Result<Reach, String> {
+    fn reach(&self) -> Result<DocumentReach, String> {
         let state = self.state()?;
         // One that was never there has nothing.
         let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation != 0);
         Ok(match away.count() {
-            0 => Reach::All,
-            away if away < usize::from(state.distribution().redundancy) => Reach::Most,
-            _ => Reach::Some,
+            0 => DocumentReach::All,
+            away if away < usize::from(state.distribution().redundancy) => DocumentReach::Most,
+            _ => DocumentReach::Some,
         })
     }
 
-    fn notes(&self) -> BTreeMap<String, Note> {
+    fn notes(&self) -> BTreeMap<String, SharedNote> {
         notes::of(&self.membership)
     }
 
@@ -445,32 +450,32 @@ impl Cluster for ContentNode {
         notes::write(&self.runtime, &self.membership, guard, notes, done);
     }
 
-    fn gauges(&self) -> Vec<Gauge> {
+    fn gauges(&self) -> Vec<MetricGauge> {
         gauges::of(self)
     }
 
     fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone) {
-        let done = Box::new(move |outcome: Result<Option<Version>, RequestError>| {
+        let done = Box::new(move |outcome: Result<Option<DocumentVersion>, RequestError>| {
             done(outcome.map_err(|error| refused(error).to_string()));
         });
-        self.machine.send(Input::Read { id, deadline, done });
+        self.machine.send(MachineInput::Read { id, deadline, done });
     }
 
-    fn write(&self, write: Write, deadline: Instant, done: Done) {
-        let Write { id, change } = write;
+    fn write(&self, write: DocumentWrite, deadline: Instant, done: Done) {
+        let DocumentWrite { id, change } = write;
         let change = match change {
-            millrace_store::Change::Put(document) => {
-                Change::Put { id, body: wire::encode_fields(&document).into() }
+            millrace_store::StoreChange::Put(document) => {
+                DocumentChange::Put { id, body: wire::encode_fields(&document).into() }
             }
-            millrace_store::Change::Remove => Change::Remove(id),
-            millrace_store::Change::Modify(modify) => {
-                Change::Modify { id, modify: Box::new(|current| decide(modify, current)) }
+            millrace_store::StoreChange::Remove => DocumentChange::Remove(id),
+            millrace_store::StoreChange::Modify(modify) => {
+                DocumentChange::Modify { id, modify: Box::new(|current| decide(modify, current)) }
             }
         };
         self.send(change, deadline, done);
     }
 
-    fn drop_horizon(&self, group: &Group, part: Option<BucketId>) -> Result<DropHorizon, String> {
+    fn drop_horizon(&self, group: &DocumentGroup, part: Option<BucketId>) -> Result<DropHorizon, String> {
         let bucket = self.dropped_bucket(group, part)?;
         let horizon = self.machine.ask(|distributor, _| distributor.drop_horizon(bucket));
         horizon.map_err(|error| refused(error).to_string())
@@ -483,7 +488,7 @@ impl Cluster for ContentNode {
             Err(reason) => return done(Err(WriteError::Unavailable(reason))),
         };
         let scope = DropScope::Group { document_type: Some(document_type), group };
-        self.send(Change::Drop { bucket, scope, until: Some(horizon) }, deadline, done);
+        self.send(DocumentChange::Drop { bucket, scope, until: Some(horizon) }, deadline, done);
     }
 
     fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a> {
@@ -493,25 +498,28 @@ impl Cluster for ContentNode {
 
 impl ContentNode {
     /// The bucket that a drop of a group is of.
-    fn dropped_bucket(&self, group: &Group, part: Option<BucketId>) -> Result<BucketId, String> {
+    fn dropped_bucket(&self, group: &DocumentGroup, part: Option<BucketId>) -> Result<BucketId, String> {
         let bits = group
             .location_bits()
             .ok_or("documents without a group lie everywhere: remove them one by one")?;
         part.map_or_else(|| self.bucket(Location::new(u64::from(bits))), Ok)
     }
 
-    fn send(&self, change: Change, deadline: Instant, done: Done) {
-        let done = Box::new(move |outcome: Result<distributor::Written, RequestError>| {
+    fn send(&self, change: DocumentChange, deadline: Instant, done: Done) {
+        let done = Box::new(move |outcome: Result<distributor::DurableWrite, RequestError>| {
             done(outcome.map(written).map_err(refused));
         });
-        self.machine.send(Input::Write { change, deadline, done });
+        self.machine.send(MachineInput::Write { change, deadline, done });
     }
 }
 
 /// Publishes an application with what it wants of the cluster.
-pub(crate) fn publish<'a>(membership: &'a Membership, deployment: ClusterDeployment<'a>) -> Published<'a> {
+pub(crate) fn publish<'a>(
+    membership: &'a ClusterMembership,
+    deployment: ClusterDeployment<'a>,
+) -> Published<'a> {
     Box::pin(async move {
-        let publication = Publication {
+        let publication = PackagePublication {
             archive: &deployment.archive,
             configuration: &deployment.application.topology(),
             generation: deployment.generation,
@@ -527,8 +535,11 @@ pub(crate) fn publish<'a>(membership: &'a Membership, deployment: ClusterDeploym
 }
 
 /// Runs a modification of a document over its newest version.
-fn decide(modify: millrace_store::Modify, current: Option<Version>) -> Result<Modification, Refusal> {
-    let damaged = |error: millrace_document::Error| Refusal { code: 500, reason: error.to_string() };
+fn decide(
+    modify: millrace_store::Modify,
+    current: Option<DocumentVersion>,
+) -> Result<DecidedModification, WriteRefusal> {
+    let damaged = |error: millrace_document::Error| WriteRefusal { code: 500, reason: error.to_string() };
     let found: Option<(Document, Timestamp)> = match current {
         None => None,
         Some(version) => {
@@ -537,22 +548,22 @@ fn decide(modify: millrace_store::Modify, current: Option<Version>) -> Result<Mo
         }
     };
     Ok(match modify(found)? {
-        millrace_store::Modification::Put(document) => {
-            Modification::Put(wire::encode_fields(&document).into())
+        millrace_store::StoreModification::Put(document) => {
+            DecidedModification::Put(wire::encode_fields(&document).into())
         }
-        millrace_store::Modification::Remove => Modification::Remove,
-        millrace_store::Modification::Nothing => Modification::Nothing,
+        millrace_store::StoreModification::Remove => DecidedModification::Remove,
+        millrace_store::StoreModification::Nothing => DecidedModification::Nothing,
     })
 }
 
-fn written(written: distributor::Written) -> Written {
-    Written { timestamp: written.timestamp, existed: written.existed, changed: written.changed }
+fn written(written: distributor::DurableWrite) -> CommittedWrite {
+    CommittedWrite { timestamp: written.timestamp, existed: written.existed, changed: written.changed }
 }
 
 fn refused(error: RequestError) -> WriteError {
     match error {
         RequestError::Refused(refusal) => WriteError::Store(millrace_store::Error::Refused(refusal)),
-        RequestError::Overloaded | RequestError::Failed(Failure::Overloaded) => {
+        RequestError::Overloaded | RequestError::Failed(NodeFailure::Overloaded) => {
             WriteError::Store(millrace_store::Error::Overloaded)
         }
         RequestError::Moved { unfinished: None, .. } => {
@@ -563,7 +574,7 @@ fn refused(error: RequestError) -> WriteError {
             WriteError::Unknown("not all replicas answered in time".to_owned())
         }
         RequestError::Overtaken => WriteError::Unknown(error.to_string()),
-        RequestError::Failed(Failure::DiskFull { reason }) => WriteError::DiskFull(reason),
+        RequestError::Failed(NodeFailure::DiskFull { reason }) => WriteError::DiskFull(reason),
         RequestError::Failed(failure) => WriteError::Failed(failure.to_string()),
     }
 }

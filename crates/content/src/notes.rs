@@ -3,23 +3,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_gateway::cluster::{Note, Noted};
-use millrace_membership::Membership;
+use millrace_gateway::cluster::{Noted, SharedNote};
+use millrace_membership::ClusterMembership;
 use tokio::runtime::Handle;
 
 /// Notes that this node has received.
-pub(crate) fn of(membership: &Membership) -> BTreeMap<String, Note> {
+pub(crate) fn of(membership: &ClusterMembership) -> BTreeMap<String, SharedNote> {
     let pictures = membership.pictures();
     let picture = pictures.borrow();
-    let note =
-        |note: &millrace_membership::Note| Note { value: Arc::clone(&note.value), changed: note.changed };
+    let note = |note: &millrace_membership::NodeNote| SharedNote {
+        value: Arc::clone(&note.value),
+        changed: note.changed,
+    };
     picture.notes.iter().map(|(name, found)| (name.clone(), note(found))).collect()
 }
 
-/// Writes notes, as [`Membership::note`] does.
+/// Writes notes, as [`ClusterMembership::note`] does.
 pub(crate) fn write(
     runtime: &Handle,
-    membership: &Membership,
+    membership: &ClusterMembership,
     (guard, changed): (&str, Option<u64>),
     notes: Vec<(String, Option<Vec<u8>>)>,
     done: Noted,

@@ -1,23 +1,23 @@
 //! Copying of another node's replica, part by part, each held until it may be installed. Whole replicas are
-//! copied in sessions of many ([`Sessions`]); the missing part of one has a thread of its own.
+//! copied in sessions of many ([`FetchSessions`]); the missing part of one has a thread of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::{Failure, NodeKey, Pull};
-use millrace_document::{DocumentId, Drop, Version};
+use millrace_cluster::{NodeFailure, NodeKey, PullMode};
+use millrace_document::{DocumentId, DocumentVersion, DroppedScope};
 use millrace_env::ThreadClass;
-use millrace_peer::Bulk;
-use millrace_store::{Arrived, Store};
-use millrace_trust::Trust;
+use millrace_peer::TransferConnection;
+use millrace_store::{ArrivedSegment, Store};
+use millrace_trust::NodeTrust;
 
-use crate::Throttle;
-use crate::incoming::{Incoming, Transfer};
+use crate::TransferThrottle;
+use crate::incoming::{IncomingTransfer, IncomingTransfers};
 use crate::installing;
-use crate::sessions::Sessions;
-use crate::storage::{self, Replicas};
+use crate::sessions::FetchSessions;
+use crate::storage::{self, StoreReplicas};
 
 /// Number of documents that are fetched at a time.
 const BODIES: usize = 256;
@@ -25,14 +25,14 @@ const BODIES: usize = 256;
 /// A part that has arrived and is not installed.
 pub(crate) enum LaidAside {
     /// All of a bucket.
-    Whole(Whole),
-    Versions(Vec<Version>),
-    Drops(BucketId, Vec<Drop>),
+    Whole(WholeReplica),
+    Versions(Vec<DocumentVersion>),
+    Drops(BucketId, Vec<DroppedScope>),
 }
 
 impl LaidAside {
     /// Installs it durably.
-    pub(crate) fn install(self, store: &Store) -> Result<(), Failure> {
+    pub(crate) fn install(self, store: &Store) -> Result<(), NodeFailure> {
         match self {
             LaidAside::Whole(whole) => installing::install(store, &[&whole]),
             LaidAside::Versions(versions) => storage::apply(store, versions),
@@ -44,19 +44,19 @@ impl LaidAside {
 }
 
 /// All that a node has of a bucket.
-pub(crate) struct Whole {
+pub(crate) struct WholeReplica {
     pub(crate) bucket: BucketId,
     /// Drops of many documents at once: to be installed first, since older rows may still arrive.
-    pub(crate) drops: Vec<Drop>,
+    pub(crate) drops: Vec<DroppedScope>,
     /// Files, which may contain other buckets as well.
-    pub(crate) files: Vec<Arc<Arrived>>,
+    pub(crate) files: Vec<Arc<ArrivedSegment>>,
 }
 
 /// Callback of a fetch: the next part, or `None` at its end.
-pub(crate) type Told = dyn Fn(Result<Option<LaidAside>, Failure>) + Send + Sync;
+pub(crate) type Told = dyn Fn(Result<Option<LaidAside>, NodeFailure>) + Send + Sync;
 
 /// A running fetch. Dropping it ends it.
-pub(crate) enum Fetch {
+pub(crate) enum FetchHandle {
     /// Everything arrives at once.
     Whole {
         told: Arc<Told>,
@@ -66,53 +66,61 @@ pub(crate) enum Fetch {
 }
 
 /// Request of a fetch.
-pub(crate) struct Wanted {
+pub(crate) struct WantedReplica {
     pub(crate) bucket: BucketId,
     pub(crate) from: NodeKey,
     /// Address of the node, `host:port`.
     pub(crate) address: String,
-    pub(crate) pull: Pull,
+    pub(crate) pull: PullMode,
 }
 
-impl Fetch {
+impl FetchHandle {
     /// Fetches the next part, once the last one has been installed.
     pub(crate) fn go_on(&self) {
         match self {
-            Fetch::Whole { told, .. } => told(Ok(None)),
+            FetchHandle::Whole { told, .. } => told(Ok(None)),
             // A fetch that has ended has reported so.
-            Fetch::Missing(go_on) => drop(go_on.send(())),
+            FetchHandle::Missing(go_on) => drop(go_on.send(())),
         }
     }
 }
 
 /// All fetches of a node.
-pub(crate) struct Fetches {
-    replicas: Arc<Replicas>,
-    throttle: Arc<Throttle>,
-    trust: Option<Arc<Trust>>,
-    incoming: Arc<Incoming>,
-    sessions: Arc<Sessions>,
+pub(crate) struct NodeFetches {
+    replicas: Arc<StoreReplicas>,
+    throttle: Arc<TransferThrottle>,
+    trust: Option<Arc<NodeTrust>>,
+    incoming: Arc<IncomingTransfers>,
+    sessions: Arc<FetchSessions>,
 }
 
-impl Fetches {
+impl NodeFetches {
     /// Creates the fetches; with `trust`, from trusted nodes alone.
-    pub(crate) fn new(replicas: Arc<Replicas>, throttle: Arc<Throttle>, trust: Option<Arc<Trust>>) -> Self {
-        let incoming = Arc::new(Incoming::default());
-        let sessions =
-            Sessions::new(Arc::clone(&replicas), Arc::clone(&throttle), trust.clone(), Arc::clone(&incoming));
-        Fetches { replicas, throttle, trust, incoming, sessions: Arc::new(sessions) }
+    pub(crate) fn new(
+        replicas: Arc<StoreReplicas>,
+        throttle: Arc<TransferThrottle>,
+        trust: Option<Arc<NodeTrust>>,
+    ) -> Self {
+        let incoming = Arc::new(IncomingTransfers::default());
+        let sessions = FetchSessions::new(
+            Arc::clone(&replicas),
+            Arc::clone(&throttle),
+            trust.clone(),
+            Arc::clone(&incoming),
+        );
+        NodeFetches { replicas, throttle, trust, incoming, sessions: Arc::new(sessions) }
     }
 
     /// Begins a fetch; reports when the first part is there.
-    pub(crate) fn begin(&self, wanted: Wanted, told: Arc<Told>) -> Fetch {
-        if wanted.pull == Pull::Whole {
+    pub(crate) fn begin(&self, wanted: WantedReplica, told: Arc<Told>) -> FetchHandle {
+        if wanted.pull == PullMode::Whole {
             let from = (wanted.from, &*wanted.address);
             let live = self.sessions.fetch(from, wanted.bucket, Arc::clone(&told));
-            return Fetch::Whole { told, _wanted: live };
+            return FetchHandle::Whole { told, _wanted: live };
         }
         let (go_on, wait) = mpsc::channel();
         let telling = Arc::clone(&told);
-        let missing = Missing {
+        let missing = MissingVersions {
             bucket: wanted.bucket,
             address: wanted.address,
             replicas: Arc::clone(&self.replicas),
@@ -125,11 +133,11 @@ impl Fetches {
         if let Err(error) = spawn_fetch(move || missing.run()) {
             telling(Err(no_thread(&error)));
         }
-        Fetch::Missing(go_on)
+        FetchHandle::Missing(go_on)
     }
 
     /// Incoming transfers of this node.
-    pub(crate) fn incoming(&self) -> &Arc<Incoming> {
+    pub(crate) fn incoming(&self) -> &Arc<IncomingTransfers> {
         &self.incoming
     }
 }
@@ -146,65 +154,65 @@ pub(crate) fn spawn_fetch(run: impl FnOnce() + Send + 'static) -> std::io::Resul
 }
 
 /// Failure to start a thread.
-pub(crate) fn no_thread(error: &std::io::Error) -> Failure {
-    Failure::Storage { reason: format!("a thread for a transfer cannot be had: {error}") }
+pub(crate) fn no_thread(error: &std::io::Error) -> NodeFailure {
+    NodeFailure::Storage { reason: format!("a thread for a transfer cannot be had: {error}") }
 }
 
 /// Failure of a fetch that panicked.
-pub(crate) fn broke_off() -> Failure {
-    Failure::Storage { reason: "a transfer failed; see the log".to_owned() }
+pub(crate) fn broke_off() -> NodeFailure {
+    NodeFailure::Storage { reason: "a transfer failed; see the log".to_owned() }
 }
 
 /// Fetch of the missing part of a replica.
-struct Missing {
+struct MissingVersions {
     bucket: BucketId,
     address: String,
-    replicas: Arc<Replicas>,
-    throttle: Arc<Throttle>,
-    trust: Option<Arc<Trust>>,
-    transfer: Arc<Transfer>,
+    replicas: Arc<StoreReplicas>,
+    throttle: Arc<TransferThrottle>,
+    trust: Option<Arc<NodeTrust>>,
+    transfer: Arc<IncomingTransfer>,
     told: Arc<Told>,
     wait: mpsc::Receiver<()>,
 }
 
 /// Reason of a fetch's early end.
-enum Ended {
+enum FetchEnd {
     /// It is not wanted any more.
     Cancelled,
-    Failed(Failure),
+    Failed(NodeFailure),
 }
 
-impl From<millrace_peer::Error> for Ended {
+impl From<millrace_peer::Error> for FetchEnd {
     fn from(error: millrace_peer::Error) -> Self {
-        Ended::Failed(Failure::Storage { reason: error.to_string() })
+        FetchEnd::Failed(NodeFailure::Storage { reason: error.to_string() })
     }
 }
 
-impl From<millrace_store::Error> for Ended {
+impl From<millrace_store::Error> for FetchEnd {
     fn from(error: millrace_store::Error) -> Self {
-        Ended::Failed(storage::failure(error))
+        FetchEnd::Failed(storage::failure(error))
     }
 }
 
-impl Missing {
+impl MissingVersions {
     fn run(self) {
         // A waiting caller must always get an answer.
         match catch_unwind(AssertUnwindSafe(|| self.fetch())) {
             Ok(Ok(())) => (self.told)(Ok(None)),
-            Ok(Err(Ended::Failed(failure))) => (self.told)(Err(failure)),
-            Ok(Err(Ended::Cancelled)) => {}
+            Ok(Err(FetchEnd::Failed(failure))) => (self.told)(Err(failure)),
+            Ok(Err(FetchEnd::Cancelled)) => {}
             Err(_) => (self.told)(Err(broke_off())),
         }
     }
 
     /// Hands over a part, and waits until it is installed.
-    fn lay_aside(&self, part: LaidAside) -> Result<(), Ended> {
+    fn lay_aside(&self, part: LaidAside) -> Result<(), FetchEnd> {
         (self.told)(Ok(Some(part)));
-        self.wait.recv().map_err(|_| Ended::Cancelled)
+        self.wait.recv().map_err(|_| FetchEnd::Cancelled)
     }
 
     /// Fetches drops of many documents first: older rows may still arrive.
-    fn drops(&self, bulk: &mut Bulk) -> Result<(), Ended> {
+    fn drops(&self, bulk: &mut TransferConnection) -> Result<(), FetchEnd> {
         let known = self.replicas.store().drops(self.bucket)?;
         let mut drops = bulk.drops(self.bucket)?;
         drops.retain(|drop| !known.contains(drop));
@@ -212,14 +220,14 @@ impl Missing {
     }
 
     /// Fetches the newest versions of these documents, in as many answers as necessary.
-    fn bodies(&self, bulk: &mut Bulk, mut ids: &[DocumentId]) -> Result<(), Ended> {
+    fn bodies(&self, bulk: &mut TransferConnection, mut ids: &[DocumentId]) -> Result<(), FetchEnd> {
         while !ids.is_empty() {
             let versions = bulk.bodies(ids)?;
             // Documents after the last one may not have fitted.
             let Some(last) = versions.last() else { return Ok(()) };
             let came = ids.iter().position(|id| *id == last.id).map_or(ids.len(), |at| at + 1);
             ids = &ids[came..];
-            let bytes = |version: &Version| version.body.as_ref().map_or(0, |body| body.len() as u64);
+            let bytes = |version: &DocumentVersion| version.body.as_ref().map_or(0, |body| body.len() as u64);
             let bytes = versions.iter().map(bytes).sum();
             self.throttle.pass(bytes);
             self.transfer.add_bytes(bytes);
@@ -229,8 +237,8 @@ impl Missing {
     }
 
     /// Fetches versions that are newer there, or missing here: compares both lists of versions in parallel.
-    fn fetch(&self) -> Result<(), Ended> {
-        let mut bulk = Bulk::connect(&self.address, self.trust.as_deref())?;
+    fn fetch(&self) -> Result<(), FetchEnd> {
+        let mut bulk = TransferConnection::connect(&self.address, self.trust.as_deref())?;
         self.drops(&mut bulk)?;
         let mut after = None;
         loop {

@@ -10,14 +10,14 @@ use std::thread;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::Failure;
-use millrace_document::Drop;
-use millrace_peer::{Bulk, Head};
-use millrace_store::{Arrived, Import, Share, Store};
-use millrace_trust::Trust;
+use millrace_cluster::NodeFailure;
+use millrace_document::DroppedScope;
+use millrace_peer::{ParcelHead, TransferConnection};
+use millrace_store::{ArrivedSegment, BucketShare, SegmentImport, Store};
+use millrace_trust::NodeTrust;
 
-use crate::incoming::Transfer;
-use crate::{Throttle, storage};
+use crate::incoming::IncomingTransfer;
+use crate::{TransferThrottle, storage};
 
 /// Number of pieces between the threads: data that arrives while a file is synced.
 const PIECES: usize = 64;
@@ -26,27 +26,27 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Request to receive buckets.
-pub(crate) struct Receive<'a> {
+pub(crate) struct ReceiveRequest<'a> {
     pub(crate) store: &'a Store,
-    pub(crate) throttle: &'a Throttle,
-    pub(crate) trust: Option<&'a Trust>,
-    pub(crate) transfer: &'a Transfer,
+    pub(crate) throttle: &'a TransferThrottle,
+    pub(crate) trust: Option<&'a NodeTrust>,
+    pub(crate) transfer: &'a IncomingTransfer,
     /// Address of the node that has them, `host:port`.
     pub(crate) address: &'a str,
     pub(crate) buckets: &'a [BucketId],
 }
 
 /// Observer of the progress. It may be called on different threads.
-pub(crate) trait Listener: Sync {
+pub(crate) trait ReceiveListener: Sync {
     /// Receives drops that the sending node remembers, and this one does not. Called before any plan, again
     /// with each connection.
-    fn dropped(&self, bucket: BucketId, drops: Vec<Drop>);
+    fn dropped(&self, bucket: BucketId, drops: Vec<DroppedScope>);
 
     /// Receives the parcels to come, except those that have arrived. A later plan replaces the previous one.
-    fn planned(&self, parcels: &[(Option<u64>, &[Share])]);
+    fn planned(&self, parcels: &[(Option<u64>, &[BucketShare])]);
 
     /// Receives a parcel, which is durable and checked.
-    fn arrived(&self, identity: Option<u64>, parcel: Arrived);
+    fn arrived(&self, identity: Option<u64>, parcel: ArrivedSegment);
 
     /// True if the result is not wanted any more.
     fn is_cancelled(&self) -> bool;
@@ -54,32 +54,32 @@ pub(crate) trait Listener: Sync {
 
 /// Reason of an early end.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum ReceiveEnd {
     /// It is not wanted any more.
     Cancelled,
     /// The connection broke.
     Broken(millrace_peer::Error),
-    Failed(Failure),
+    Failed(NodeFailure),
 }
 
-impl From<millrace_peer::Error> for Ended {
+impl From<millrace_peer::Error> for ReceiveEnd {
     fn from(error: millrace_peer::Error) -> Self {
         match error {
-            millrace_peer::Error::Connection { .. } => Ended::Broken(error),
-            error => Ended::Failed(Failure::Storage { reason: error.to_string() }),
+            millrace_peer::Error::Connection { .. } => ReceiveEnd::Broken(error),
+            error => ReceiveEnd::Failed(NodeFailure::Storage { reason: error.to_string() }),
         }
     }
 }
 
-impl From<millrace_store::Error> for Ended {
+impl From<millrace_store::Error> for ReceiveEnd {
     fn from(error: millrace_store::Error) -> Self {
-        Ended::Failed(storage::failure(error))
+        ReceiveEnd::Failed(storage::failure(error))
     }
 }
 
 /// Message between the threads.
-enum Step {
-    Begin(Option<u64>, Import),
+enum ReceiveStep {
+    Begin(Option<u64>, SegmentImport),
     Bytes(Vec<u8>),
     /// End of the file.
     End,
@@ -87,24 +87,24 @@ enum Step {
 
 /// State that is kept from one connection to the next.
 #[derive(Default)]
-struct Progress {
+struct ReceiveProgress {
     /// Parcels that have arrived.
     done: HashSet<u64>,
     /// A partly received file, with its identity.
-    part: Option<(u64, Import)>,
+    part: Option<(u64, SegmentImport)>,
     bytes: u64,
 }
 
-impl Receive<'_> {
+impl ReceiveRequest<'_> {
     /// Receives all that the node has of the buckets. Returns when everything has arrived, or cannot be
     /// fetched.
-    pub(crate) fn run(&self, listener: &dyn Listener) -> Result<(), Ended> {
-        let mut progress = Progress::default();
+    pub(crate) fn run(&self, listener: &dyn ReceiveListener) -> Result<(), ReceiveEnd> {
+        let mut progress = ReceiveProgress::default();
         let mut attempt = 0;
         loop {
             let before = progress.bytes;
             match self.attempt(&mut progress, listener) {
-                Err(Ended::Broken(_)) if attempt < ATTEMPTS && !listener.is_cancelled() => {
+                Err(ReceiveEnd::Broken(_)) if attempt < ATTEMPTS && !listener.is_cancelled() => {
                     attempt = if progress.bytes > before { 1 } else { attempt + 1 };
                     thread::sleep(PAUSE * 2_u32.pow(attempt));
                 }
@@ -113,8 +113,12 @@ impl Receive<'_> {
         }
     }
 
-    fn attempt(&self, progress: &mut Progress, listener: &dyn Listener) -> Result<(), Ended> {
-        let mut bulk = Bulk::connect(self.address, self.trust)?;
+    fn attempt(
+        &self,
+        progress: &mut ReceiveProgress,
+        listener: &dyn ReceiveListener,
+    ) -> Result<(), ReceiveEnd> {
+        let mut bulk = TransferConnection::connect(self.address, self.trust)?;
         for bucket in self.buckets {
             let known = self.store.drops(*bucket)?;
             let mut drops = bulk.drops(*bucket)?;
@@ -122,16 +126,22 @@ impl Receive<'_> {
             listener.dropped(*bucket, drops);
         }
         let heads = bulk.export(self.buckets)?;
-        let is_done = |head: &Head| head.identity.is_some_and(|identity| progress.done.contains(&identity));
-        let coming: Vec<Coming> = heads
+        let is_done =
+            |head: &ParcelHead| head.identity.is_some_and(|identity| progress.done.contains(&identity));
+        let coming: Vec<AnnouncedParcel> = heads
             .iter()
             .enumerate()
             .filter(|(_, head)| !is_done(head))
-            .map(|(place, head)| Coming { place, identity: head.identity, shares: self.shares(head) })
+            .map(|(place, head)| AnnouncedParcel {
+                place,
+                identity: head.identity,
+                shares: self.shares(head),
+            })
             .filter(|coming| !coming.shares.is_empty())
             .collect();
-        let bytes =
-            |head: &Head| head.bytes.unwrap_or_else(|| head.shares.iter().map(|(_, bytes, _)| bytes).sum());
+        let bytes = |head: &ParcelHead| {
+            head.bytes.unwrap_or_else(|| head.shares.iter().map(|(_, bytes, _)| bytes).sum())
+        };
         self.transfer.set_total(heads.iter().map(bytes).sum());
         let plan: Vec<_> = coming.iter().map(|coming| (coming.identity, &coming.shares[..])).collect();
         listener.planned(&plan);
@@ -150,31 +160,36 @@ impl Receive<'_> {
             Ok(Ok(())) => read,
             Err(_) => {
                 let reason = "a thread that writes what comes has ended; see the log".to_owned();
-                Err(Ended::Failed(Failure::Storage { reason }))
+                Err(ReceiveEnd::Failed(NodeFailure::Storage { reason }))
             }
         }
     }
 
     /// The requested part of a parcel: a file can contain more.
-    fn shares(&self, head: &Head) -> Vec<Share> {
+    fn shares(&self, head: &ParcelHead) -> Vec<BucketShare> {
         let own = head.shares.iter().filter(|(bucket, ..)| self.buckets.contains(bucket));
-        own.map(|(bucket, bytes, documents)| Share { bucket: *bucket, bytes: *bytes, documents: *documents })
-            .collect()
+        own.map(|(bucket, bytes, documents)| BucketShare {
+            bucket: *bucket,
+            bytes: *bytes,
+            documents: *documents,
+        })
+        .collect()
     }
 
     /// Reads the parcels from the connection.
     fn read(
         &self,
-        bulk: &mut Bulk,
-        coming: &[Coming],
-        mut part: Option<(u64, Import)>,
-        steps: &SyncSender<Step>,
+        bulk: &mut TransferConnection,
+        coming: &[AnnouncedParcel],
+        mut part: Option<(u64, SegmentImport)>,
+        steps: &SyncSender<ReceiveStep>,
         spares: &Receiver<Vec<u8>>,
-        listener: &dyn Listener,
-    ) -> Result<(), Ended> {
+        listener: &dyn ReceiveListener,
+    ) -> Result<(), ReceiveEnd> {
         // If the other thread has ended, it reports the reason.
-        let hand_on = |step| steps.send(step).map_err(|_| Ended::Cancelled);
-        let begun = |of: &Coming| part.as_ref().filter(|(identity, _)| of.identity == Some(*identity));
+        let hand_on = |step| steps.send(step).map_err(|_| ReceiveEnd::Cancelled);
+        let begun =
+            |of: &AnnouncedParcel| part.as_ref().filter(|(identity, _)| of.identity == Some(*identity));
         let from: Vec<u64> =
             coming.iter().map(|of| begun(of).map_or(0, |(_, import)| import.bytes())).collect();
         for (at, of) in coming.iter().enumerate() {
@@ -188,45 +203,45 @@ impl Receive<'_> {
                 Some((_, import)) => import,
                 None => self.store.import(&of.shares, outline)?,
             };
-            hand_on(Step::Begin(of.identity, import))?;
+            hand_on(ReceiveStep::Begin(of.identity, import))?;
             loop {
                 let mut piece = spares.try_recv().unwrap_or_default();
                 if !bulk.piece(&mut piece)? {
                     break;
                 }
                 if listener.is_cancelled() {
-                    return Err(Ended::Cancelled);
+                    return Err(ReceiveEnd::Cancelled);
                 }
                 self.throttle.pass(piece.len() as u64);
                 self.transfer.add_bytes(piece.len() as u64);
-                hand_on(Step::Bytes(piece))?;
+                hand_on(ReceiveStep::Bytes(piece))?;
             }
-            hand_on(Step::End)?;
+            hand_on(ReceiveStep::End)?;
         }
         Ok(())
     }
 }
 
 /// A requested parcel.
-struct Coming {
+struct AnnouncedParcel {
     /// Index in the export.
     place: usize,
     identity: Option<u64>,
-    shares: Vec<Share>,
+    shares: Vec<BucketShare>,
 }
 
 /// Writes the data that arrives, until its end.
 fn write(
-    queue: &Receiver<Step>,
+    queue: &Receiver<ReceiveStep>,
     spare: &Sender<Vec<u8>>,
-    progress: &mut Progress,
-    listener: &dyn Listener,
-) -> Result<(), Ended> {
-    let mut current: Option<(Option<u64>, Import)> = None;
+    progress: &mut ReceiveProgress,
+    listener: &dyn ReceiveListener,
+) -> Result<(), ReceiveEnd> {
+    let mut current: Option<(Option<u64>, SegmentImport)> = None;
     for step in queue {
         match step {
-            Step::Begin(identity, import) => current = Some((identity, import)),
-            Step::Bytes(piece) => {
+            ReceiveStep::Begin(identity, import) => current = Some((identity, import)),
+            ReceiveStep::Bytes(piece) => {
                 if let Some((_, import)) = &mut current {
                     import.append(&piece)?;
                 }
@@ -234,7 +249,7 @@ fn write(
                 // The buffer may not be needed any more.
                 let _ = spare.send(piece);
             }
-            Step::End => {
+            ReceiveStep::End => {
                 let Some((identity, import)) = current.take() else { continue };
                 listener.arrived(identity, import.arrive()?);
                 progress.done.extend(identity);

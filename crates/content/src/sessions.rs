@@ -9,16 +9,16 @@ use std::thread;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::{Failure, NodeKey};
-use millrace_document::Drop;
-use millrace_store::{Arrived, Share};
-use millrace_trust::Trust;
+use millrace_cluster::{NodeFailure, NodeKey};
+use millrace_document::DroppedScope;
+use millrace_store::{ArrivedSegment, BucketShare};
+use millrace_trust::NodeTrust;
 
-use crate::Throttle;
-use crate::incoming::{Incoming, Transfer};
-use crate::pull::{LaidAside, Told, Whole, broke_off, no_thread, spawn_fetch};
-use crate::receive::{Ended, Listener, Receive};
-use crate::storage::Replicas;
+use crate::TransferThrottle;
+use crate::incoming::{IncomingTransfer, IncomingTransfers};
+use crate::pull::{LaidAside, Told, WholeReplica, broke_off, no_thread, spawn_fetch};
+use crate::receive::{ReceiveEnd, ReceiveListener, ReceiveRequest};
+use crate::storage::StoreReplicas;
 
 /// Delay of a session during which further requests are collected: operations on many buckets begin at about
 /// the same time.
@@ -29,7 +29,7 @@ const GATHER: Duration = Duration::from_millis(20);
 const BUCKETS_MAX: usize = 256;
 
 /// A requested replica.
-struct Wanted {
+struct SessionReplica {
     bucket: BucketId,
     told: Arc<Told>,
     /// Dead if it is not wanted any more.
@@ -37,23 +37,23 @@ struct Wanted {
 }
 
 /// All sessions of a node, by the node that they fetch from.
-pub(crate) struct Sessions {
-    replicas: Arc<Replicas>,
-    throttle: Arc<Throttle>,
-    trust: Option<Arc<Trust>>,
-    incoming: Arc<Incoming>,
+pub(crate) struct FetchSessions {
+    replicas: Arc<StoreReplicas>,
+    throttle: Arc<TransferThrottle>,
+    trust: Option<Arc<NodeTrust>>,
+    incoming: Arc<IncomingTransfers>,
     /// Requests by address, while a session is running or about to begin.
-    waiting: Mutex<HashMap<String, Vec<Wanted>>>,
+    waiting: Mutex<HashMap<String, Vec<SessionReplica>>>,
 }
 
-impl Sessions {
+impl FetchSessions {
     pub(crate) fn new(
-        replicas: Arc<Replicas>,
-        throttle: Arc<Throttle>,
-        trust: Option<Arc<Trust>>,
-        incoming: Arc<Incoming>,
+        replicas: Arc<StoreReplicas>,
+        throttle: Arc<TransferThrottle>,
+        trust: Option<Arc<NodeTrust>>,
+        incoming: Arc<IncomingTransfers>,
     ) -> Self {
-        Sessions { replicas, throttle, trust, incoming, waiting: Mutex::default() }
+        FetchSessions { replicas, throttle, trust, incoming, waiting: Mutex::default() }
     }
 
     /// Fetches a bucket's replica from a node, as long as the returned value lives; `told` is called with all
@@ -65,7 +65,7 @@ impl Sessions {
         told: Arc<Told>,
     ) -> Arc<()> {
         let live = Arc::new(());
-        let wanted = Wanted { bucket, told, live: Arc::downgrade(&live) };
+        let wanted = SessionReplica { bucket, told, live: Arc::downgrade(&live) };
         let mut waiting = self.lock();
         if let Some(others) = waiting.get_mut(address) {
             others.push(wanted);
@@ -81,7 +81,7 @@ impl Sessions {
         live
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Wanted>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<SessionReplica>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,7 +93,7 @@ impl Sessions {
         }
     }
 
-    fn next(&self, address: &str) -> Option<Vec<Wanted>> {
+    fn next(&self, address: &str) -> Option<Vec<SessionReplica>> {
         let mut waiting = self.lock();
         let queue = waiting.get_mut(address)?;
         queue.retain(|wanted| wanted.live.strong_count() > 0);
@@ -105,13 +105,14 @@ impl Sessions {
         Some(queue.drain(..count).collect())
     }
 
-    fn session(&self, from: NodeKey, address: &str, wanted: Vec<Wanted>) {
+    fn session(&self, from: NodeKey, address: &str, wanted: Vec<SessionReplica>) {
         let mut buckets: Vec<BucketId> = wanted.iter().map(|wanted| wanted.bucket).collect();
         buckets.sort_unstable();
         buckets.dedup();
         let transfer = self.incoming.begin(from, "whole replicas", buckets.len() as u64);
-        let session = Session { transfer: &transfer, parts: Mutex::default(), wanted: Mutex::new(wanted) };
-        let receive = Receive {
+        let session =
+            FetchSession { transfer: &transfer, parts: Mutex::default(), wanted: Mutex::new(wanted) };
+        let receive = ReceiveRequest {
             store: self.replicas.store(),
             throttle: &self.throttle,
             trust: self.trust.as_deref(),
@@ -122,14 +123,14 @@ impl Sessions {
         // A waiting caller must always get an answer.
         let failure = match catch_unwind(AssertUnwindSafe(|| receive.run(&session))) {
             Ok(Ok(())) => None,
-            Ok(Err(Ended::Cancelled)) => Some(Failure::Interrupted),
-            Ok(Err(Ended::Failed(failure))) => Some(failure),
-            Ok(Err(Ended::Broken(error))) => Some(Failure::Storage { reason: error.to_string() }),
+            Ok(Err(ReceiveEnd::Cancelled)) => Some(NodeFailure::Interrupted),
+            Ok(Err(ReceiveEnd::Failed(failure))) => Some(failure),
+            Ok(Err(ReceiveEnd::Broken(error))) => Some(NodeFailure::Storage { reason: error.to_string() }),
             Err(_) => Some(broke_off()),
         };
         let left = session.wanted.into_inner().unwrap_or_else(PoisonError::into_inner);
         for wanted in left {
-            let failure = failure.clone().unwrap_or(Failure::Interrupted);
+            let failure = failure.clone().unwrap_or(NodeFailure::Interrupted);
             (wanted.told)(Err(failure));
         }
     }
@@ -137,23 +138,23 @@ impl Sessions {
 
 /// Parcels of a bucket, with their identities.
 #[derive(Default)]
-struct Parts {
+struct BucketParcels {
     /// Number of parcels still to come.
     missing: usize,
-    drops: Vec<Drop>,
-    arrived: Vec<(Option<u64>, Arc<Arrived>)>,
+    drops: Vec<DroppedScope>,
+    arrived: Vec<(Option<u64>, Arc<ArrivedSegment>)>,
 }
 
 /// One session, with its waiting buckets.
-struct Session<'a> {
-    transfer: &'a Transfer,
-    parts: Mutex<HashMap<BucketId, Parts>>,
+struct FetchSession<'a> {
+    transfer: &'a IncomingTransfer,
+    parts: Mutex<HashMap<BucketId, BucketParcels>>,
     /// Requests without an answer yet.
-    wanted: Mutex<Vec<Wanted>>,
+    wanted: Mutex<Vec<SessionReplica>>,
 }
 
-impl Session<'_> {
-    fn parts(&self) -> MutexGuard<'_, HashMap<BucketId, Parts>> {
+impl FetchSession<'_> {
+    fn parts(&self) -> MutexGuard<'_, HashMap<BucketId, BucketParcels>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -161,25 +162,25 @@ impl Session<'_> {
     fn tell(&self) {
         let mut parts = self.parts();
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_whole = |of: &mut Wanted| parts.get(&of.bucket).is_none_or(|parts| parts.missing == 0);
-        let whole: Vec<Wanted> = wanted.extract_if(.., is_whole).collect();
+        let is_whole = |of: &mut SessionReplica| parts.get(&of.bucket).is_none_or(|parts| parts.missing == 0);
+        let whole: Vec<SessionReplica> = wanted.extract_if(.., is_whole).collect();
         self.transfer.set_buckets(wanted.len() as u64);
         drop(wanted);
         for of in whole {
-            let Parts { drops, arrived, .. } = parts.remove(&of.bucket).unwrap_or_default();
-            let files: Vec<Arc<Arrived>> = arrived.into_iter().map(|(_, parcel)| parcel).collect();
+            let BucketParcels { drops, arrived, .. } = parts.remove(&of.bucket).unwrap_or_default();
+            let files: Vec<Arc<ArrivedSegment>> = arrived.into_iter().map(|(_, parcel)| parcel).collect();
             let some = !drops.is_empty() || !files.is_empty();
-            (of.told)(Ok(some.then_some(LaidAside::Whole(Whole { bucket: of.bucket, drops, files }))));
+            (of.told)(Ok(some.then_some(LaidAside::Whole(WholeReplica { bucket: of.bucket, drops, files }))));
         }
     }
 }
 
-impl Listener for Session<'_> {
-    fn dropped(&self, bucket: BucketId, drops: Vec<Drop>) {
+impl ReceiveListener for FetchSession<'_> {
+    fn dropped(&self, bucket: BucketId, drops: Vec<DroppedScope>) {
         self.parts().entry(bucket).or_default().drops = drops;
     }
 
-    fn planned(&self, parcels: &[(Option<u64>, &[Share])]) {
+    fn planned(&self, parcels: &[(Option<u64>, &[BucketShare])]) {
         let mut parts = self.parts();
         for of_bucket in parts.values_mut() {
             of_bucket.missing = 0;
@@ -193,7 +194,7 @@ impl Listener for Session<'_> {
         self.tell();
     }
 
-    fn arrived(&self, identity: Option<u64>, parcel: Arrived) {
+    fn arrived(&self, identity: Option<u64>, parcel: ArrivedSegment) {
         let parcel = Arc::new(parcel);
         let mut parts = self.parts();
         for share in parcel.shares() {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Drop, Timestamp, Version};
-use millrace_peer::{Head, Parcel, Source, VersionKey, VersionPage};
+use millrace_document::{DocumentId, DocumentVersion, DroppedScope, Timestamp};
+use millrace_peer::{ParcelHead, PeerVersionKey, PeerVersionPage, TransferParcel, TransferSource};
 
-use crate::Throttle;
-use crate::storage::Replicas;
+use crate::TransferThrottle;
+use crate::storage::StoreReplicas;
 
 /// Number of versions in a page.
 pub(crate) const PAGE: usize = 4096;
@@ -22,13 +22,13 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// A store's replicas, as a source for other nodes.
 pub struct StoreSource {
-    replicas: Arc<Replicas>,
-    throttle: Arc<Throttle>,
+    replicas: Arc<StoreReplicas>,
+    throttle: Arc<TransferThrottle>,
     leaving: Arc<AtomicU64>,
 }
 
 impl StoreSource {
-    pub(crate) fn new(replicas: Arc<Replicas>, throttle: Arc<Throttle>) -> Self {
+    pub(crate) fn new(replicas: Arc<StoreReplicas>, throttle: Arc<TransferThrottle>) -> Self {
         StoreSource { replicas, throttle, leaving: Arc::default() }
     }
 
@@ -38,58 +38,58 @@ impl StoreSource {
     }
 
     /// Creates the source of a store that is not in a cluster.
-    pub fn of(store: &millrace_store::Store, throttle: Arc<Throttle>) -> Self {
-        StoreSource::new(Arc::new(Replicas::new(store.clone())), throttle)
+    pub fn of(store: &millrace_store::Store, throttle: Arc<TransferThrottle>) -> Self {
+        StoreSource::new(Arc::new(StoreReplicas::new(store.clone())), throttle)
     }
 }
 
 /// Outgoing buckets; counted as long as this lives.
-struct Leaving {
+struct LeavingBuckets {
     all: Arc<AtomicU64>,
     buckets: u64,
 }
 
-impl Leaving {
+impl LeavingBuckets {
     fn new(all: &Arc<AtomicU64>, buckets: usize) -> Self {
         let buckets = buckets as u64;
         all.fetch_add(buckets, Ordering::Relaxed);
-        Leaving { all: Arc::clone(all), buckets }
+        LeavingBuckets { all: Arc::clone(all), buckets }
     }
 }
 
-impl std::ops::Drop for Leaving {
+impl std::ops::Drop for LeavingBuckets {
     fn drop(&mut self) {
         self.all.fetch_sub(self.buckets, Ordering::Relaxed);
     }
 }
 
-impl Source for StoreSource {
-    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn Parcel>>, String> {
+impl TransferSource for StoreSource {
+    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, String> {
         let parcels = self.replicas.store().export(buckets).map_err(|error| error.to_string())?;
-        let leaving = Arc::new(Leaving::new(&self.leaving, buckets.len()));
+        let leaving = Arc::new(LeavingBuckets::new(&self.leaving, buckets.len()));
         let parcel = |parcel| {
             let (throttle, leaving) = (Arc::clone(&self.throttle), Arc::clone(&leaving));
             Box::new(StoreParcel { parcel, throttle, _leaving: leaving })
         };
-        Ok(parcels.into_iter().map(|of| parcel(of) as Box<dyn Parcel>).collect())
+        Ok(parcels.into_iter().map(|of| parcel(of) as Box<dyn TransferParcel>).collect())
     }
 
-    fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<VersionPage, String> {
+    fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<PeerVersionPage, String> {
         // All remembered versions: an excess over the compared ones is harmless.
         let page = self.replicas.store().versions(bucket, Timestamp(0), after, PAGE);
         let page = page.map_err(|error| error.to_string())?;
         let versions = page.versions.into_iter();
-        Ok(VersionPage {
-            versions: versions.map(|key| VersionKey { id: key.id, timestamp: key.timestamp }).collect(),
+        Ok(PeerVersionPage {
+            versions: versions.map(|key| PeerVersionKey { id: key.id, timestamp: key.timestamp }).collect(),
             after: page.after,
         })
     }
 
-    fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, String> {
+    fn drops(&self, bucket: BucketId) -> Result<Vec<DroppedScope>, String> {
         self.replicas.store().drops(bucket).map_err(|error| error.to_string())
     }
 
-    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<Version>, String> {
+    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, String> {
         let (mut versions, mut bytes) = (Vec::new(), 0);
         for id in ids {
             let found = self.replicas.store().version(id).map_err(|error| error.to_string())?;
@@ -107,16 +107,16 @@ impl Source for StoreSource {
 }
 
 struct StoreParcel {
-    parcel: millrace_store::Parcel,
-    throttle: Arc<Throttle>,
+    parcel: millrace_store::ExportParcel,
+    throttle: Arc<TransferThrottle>,
     /// The connection keeps the parcels of an export until it ends, or requests another.
-    _leaving: Arc<Leaving>,
+    _leaving: Arc<LeavingBuckets>,
 }
 
-impl Parcel for StoreParcel {
-    fn head(&self) -> Head {
+impl TransferParcel for StoreParcel {
+    fn head(&self) -> ParcelHead {
         let shares = self.parcel.shares().iter();
-        Head {
+        ParcelHead {
             shares: shares.map(|share| (share.bucket, share.bytes, share.documents)).collect(),
             bytes: self.parcel.file_bytes(),
             identity: self.parcel.identity(),
@@ -128,18 +128,18 @@ impl Parcel for StoreParcel {
     }
 
     fn write_to(&self, from: u64, out: &mut (dyn Write + Send)) -> io::Result<()> {
-        let mut out = Appending { out, throttle: &self.throttle };
+        let mut out = ConnectionFile { out, throttle: &self.throttle };
         self.parcel.write_to(from, &mut out).map_err(io::Error::other)
     }
 }
 
 /// A connection as an append-only file.
-struct Appending<'o> {
+struct ConnectionFile<'o> {
     out: &'o mut (dyn Write + Send),
-    throttle: &'o Throttle,
+    throttle: &'o TransferThrottle,
 }
 
-impl millrace_env::AppendFile for Appending<'_> {
+impl millrace_env::AppendFile for ConnectionFile<'_> {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         bytes.chunks(PIECE_BYTES).try_for_each(|piece| {
             self.throttle.pass(piece.len() as u64);

@@ -4,21 +4,23 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::replica::Storage;
-use millrace_cluster::{Birth, ClusterState, Content, Failure, ReplicaInfo, Row, RowContent};
-use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_cluster::replica::ReplicaStorage;
+use millrace_cluster::{
+    ClusterState, NodeFailure, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica, RowContent,
+};
+use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_store::{Error, Store};
 
 /// Replicas of a store.
-pub(crate) struct Replicas {
+pub(crate) struct StoreReplicas {
     store: Store,
     /// Number of bits of the cluster's buckets; 0 before it is known.
     bits: AtomicU8,
 }
 
-impl Replicas {
+impl StoreReplicas {
     pub(crate) fn new(store: Store) -> Self {
-        Replicas { store, bits: AtomicU8::new(0) }
+        StoreReplicas { store, bits: AtomicU8::new(0) }
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -39,9 +41,9 @@ impl Replicas {
     }
 }
 
-fn converted(info: millrace_store::ReplicaInfo, removals_since: Timestamp) -> ReplicaInfo {
-    ReplicaInfo {
-        content: Content { documents: info.documents, checksum: info.checksum, removals_since },
+fn converted(info: millrace_store::StoredReplica, removals_since: Timestamp) -> ReportedReplica {
+    ReportedReplica {
+        content: ReplicaContent { documents: info.documents, checksum: info.checksum, removals_since },
         complete: info.complete,
         // The store reports its own newest timestamp; an empty replica has none.
         newest: if info.documents == 0 && info.checksum == 0 { Timestamp(0) } else { info.newest },
@@ -49,16 +51,16 @@ fn converted(info: millrace_store::ReplicaInfo, removals_since: Timestamp) -> Re
 }
 
 /// Converts an error of the store for other nodes.
-pub(crate) fn failure(error: Error) -> Failure {
+pub(crate) fn failure(error: Error) -> NodeFailure {
     match error {
-        Error::DiskFull { .. } | Error::NoSpace { .. } => Failure::DiskFull { reason: error.to_string() },
-        Error::Overloaded => Failure::Overloaded,
-        other => Failure::Storage { reason: other.to_string() },
+        Error::DiskFull { .. } | Error::NoSpace { .. } => NodeFailure::DiskFull { reason: error.to_string() },
+        Error::Overloaded => NodeFailure::Overloaded,
+        other => NodeFailure::Storage { reason: other.to_string() },
     }
 }
 
-impl Storage for Replicas {
-    fn divide(&self, state: &ClusterState) -> Result<(), Failure> {
+impl ReplicaStorage for StoreReplicas {
+    fn divide(&self, state: &ClusterState) -> Result<(), NodeFailure> {
         let groups: Vec<(u32, u8)> = state.spread().groups().collect();
         self.store.divide(state.distribution().bits, &groups).map_err(failure)
     }
@@ -67,7 +69,7 @@ impl Storage for Replicas {
         &self,
         wanted: &dyn Fn(BucketId) -> bool,
         removals_since: Timestamp,
-    ) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure> {
+    ) -> Result<Vec<(BucketId, ReportedReplica)>, NodeFailure> {
         let bits = self.bits.load(Ordering::Relaxed);
         let mut buckets = self.store.replica_buckets(bits).map_err(failure)?;
         buckets.retain(|bucket| wanted(*bucket));
@@ -76,7 +78,11 @@ impl Storage for Replicas {
         Ok(found.filter_map(|(bucket, info)| Some((bucket, converted(info?, removals_since)))).collect())
     }
 
-    fn replica(&self, bucket: BucketId, removals_since: Timestamp) -> Result<Option<ReplicaInfo>, Failure> {
+    fn replica(
+        &self,
+        bucket: BucketId,
+        removals_since: Timestamp,
+    ) -> Result<Option<ReportedReplica>, NodeFailure> {
         let found = self.store.replica_infos(&[bucket], removals_since).map_err(failure)?;
         Ok(found.into_iter().next().flatten().map(|info| converted(info, removals_since)))
     }
@@ -89,11 +95,11 @@ impl Storage for Replicas {
         self.store.newest()
     }
 
-    fn create(&self, bucket: BucketId, birth: Birth) -> Result<(), Failure> {
-        self.store.create_replicas(&[bucket], birth == Birth::Complete).map_err(failure)
+    fn create(&self, bucket: BucketId, birth: ReplicaOrigin) -> Result<(), NodeFailure> {
+        self.store.create_replicas(&[bucket], birth == ReplicaOrigin::Complete).map_err(failure)
     }
 
-    fn apply(&self, rows: &[&Row]) -> Vec<Result<(), Failure>> {
+    fn apply(&self, rows: &[&ReplicatedRow]) -> Vec<Result<(), NodeFailure>> {
         let mut outcomes = vec![Ok(()); rows.len()];
         let mut places = Vec::with_capacity(rows.len());
         let mut versions = Vec::with_capacity(rows.len());
@@ -113,10 +119,11 @@ impl Storage for Replicas {
             RowContent::Version(version) if version.body.is_none() => Some(version),
             _ => None,
         };
-        let removals: Vec<Version> = places.iter().filter_map(|place| removal(*place)).cloned().collect();
+        let removals: Vec<DocumentVersion> =
+            places.iter().filter_map(|place| removal(*place)).cloned().collect();
         // Removals make room: they need not wait for it together with the writes.
         let removed = match failure {
-            Failure::DiskFull { .. } if removals.len() < places.len() => apply(&self.store, removals),
+            NodeFailure::DiskFull { .. } if removals.len() < places.len() => apply(&self.store, removals),
             _ => Err(failure.clone()),
         };
         for place in places {
@@ -125,26 +132,26 @@ impl Storage for Replicas {
         outcomes
     }
 
-    fn read(&self, bucket: BucketId, id: &DocumentId) -> Result<Option<Version>, Failure> {
+    fn read(&self, bucket: BucketId, id: &DocumentId) -> Result<Option<DocumentVersion>, NodeFailure> {
         match self.store.version(id).map_err(failure)? {
-            None if !self.store.has_replica(bucket) => Err(Failure::NoReplica),
+            None if !self.store.has_replica(bucket) => Err(NodeFailure::NoReplica),
             found => Ok(found),
         }
     }
 
-    fn complete(&self, bucket: BucketId) -> Result<(), Failure> {
+    fn complete(&self, bucket: BucketId) -> Result<(), NodeFailure> {
         self.store.complete_replicas(&[bucket]).map_err(failure)
     }
 
-    fn delete(&self, bucket: BucketId, expected: Content) -> Result<(), Failure> {
+    fn delete(&self, bucket: BucketId, expected: ReplicaContent) -> Result<(), NodeFailure> {
         let deleted = self.store.delete_replicas(&[(bucket, expected.checksum)], expected.removals_since);
         let deleted = deleted.map_err(failure)?;
-        if deleted == [true] { Ok(()) } else { Err(Failure::Differs) }
+        if deleted == [true] { Ok(()) } else { Err(NodeFailure::Differs) }
     }
 }
 
 /// Makes versions durable; blocks until they are.
-pub(crate) fn apply(store: &Store, versions: Vec<Version>) -> Result<(), Failure> {
+pub(crate) fn apply(store: &Store, versions: Vec<DocumentVersion>) -> Result<(), NodeFailure> {
     if versions.is_empty() {
         return Ok(());
     }
@@ -155,6 +162,8 @@ pub(crate) fn apply(store: &Store, versions: Vec<Version>) -> Result<(), Failure
     });
     match receiver.recv() {
         Ok(outcome) => outcome.map_err(failure),
-        Err(_) => Err(Failure::Storage { reason: "the store has dropped a write; see the log".to_owned() }),
+        Err(_) => {
+            Err(NodeFailure::Storage { reason: "the store has dropped a write; see the log".to_owned() })
+        }
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::{Failure, NodeKey};
-use millrace_document::Drop;
-use millrace_store::{Arrived, Share, Store};
+use millrace_cluster::{NodeFailure, NodeKey};
+use millrace_document::DroppedScope;
+use millrace_store::{ArrivedSegment, BucketShare, Store};
 
-use crate::incoming::Incoming;
-use crate::receive::{Ended, Listener, Receive};
-use crate::{Throttle, storage};
+use crate::incoming::IncomingTransfers;
+use crate::receive::{ReceiveEnd, ReceiveListener, ReceiveRequest};
+use crate::{TransferThrottle, storage};
 
 /// Copies all that the node at `address` has of these buckets, as a node of a cluster does, and returns the
 /// number of bytes received.
@@ -19,42 +19,42 @@ use crate::{Throttle, storage};
 /// They cannot be fetched, or not be written; the buckets are then unchanged.
 pub fn take_over(
     store: &Store,
-    throttle: &Throttle,
+    throttle: &TransferThrottle,
     address: &str,
     buckets: &[BucketId],
-) -> Result<u64, Failure> {
-    let transfer = Incoming::default().begin(NodeKey(0), "whole replicas", buckets.len() as u64);
-    let receive = Receive { store, throttle, trust: None, transfer: &transfer, address, buckets };
-    let all = All::default();
+) -> Result<u64, NodeFailure> {
+    let transfer = IncomingTransfers::default().begin(NodeKey(0), "whole replicas", buckets.len() as u64);
+    let receive = ReceiveRequest { store, throttle, trust: None, transfer: &transfer, address, buckets };
+    let all = KeepAllPolicy::default();
     receive.run(&all).map_err(|ended| match ended {
-        Ended::Cancelled => Failure::Interrupted,
-        Ended::Broken(error) => Failure::Storage { reason: error.to_string() },
-        Ended::Failed(failure) => failure,
+        ReceiveEnd::Cancelled => NodeFailure::Interrupted,
+        ReceiveEnd::Broken(error) => NodeFailure::Storage { reason: error.to_string() },
+        ReceiveEnd::Failed(failure) => failure,
     })?;
     let drops = all.drops.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut drops = drops.iter().flat_map(|(bucket, drops)| drops.iter().map(|drop| (*bucket, drop)));
     drops.try_for_each(|(bucket, drop)| store.apply_drop(bucket, drop).map_err(storage::failure))?;
     let arrived = all.files.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let files: Vec<(&Arrived, &[BucketId])> = arrived.iter().map(|file| (file, buckets)).collect();
-    Arrived::install_all(&files).map_err(storage::failure)?;
+    let files: Vec<(&ArrivedSegment, &[BucketId])> = arrived.iter().map(|file| (file, buckets)).collect();
+    ArrivedSegment::install_all(&files).map_err(storage::failure)?;
     Ok(transfer.bytes())
 }
 
 /// Collects everything that arrives.
 #[derive(Default)]
-struct All {
-    drops: Mutex<BTreeMap<BucketId, Vec<Drop>>>,
-    files: Mutex<Vec<Arrived>>,
+struct KeepAllPolicy {
+    drops: Mutex<BTreeMap<BucketId, Vec<DroppedScope>>>,
+    files: Mutex<Vec<ArrivedSegment>>,
 }
 
-impl Listener for All {
-    fn dropped(&self, bucket: BucketId, drops: Vec<Drop>) {
+impl ReceiveListener for KeepAllPolicy {
+    fn dropped(&self, bucket: BucketId, drops: Vec<DroppedScope>) {
         self.drops.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket, drops);
     }
 
-    fn planned(&self, _: &[(Option<u64>, &[Share])]) {}
+    fn planned(&self, _: &[(Option<u64>, &[BucketShare])]) {}
 
-    fn arrived(&self, _: Option<u64>, parcel: Arrived) {
+    fn arrived(&self, _: Option<u64>, parcel: ArrivedSegment) {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
     }
 

@@ -6,38 +6,40 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::Unfinished;
-use millrace_cluster::replica::Storage;
+use millrace_cluster::distributor::UnfinishedRow;
+use millrace_cluster::replica::ReplicaStorage;
 use millrace_cluster::{
-    Birth, ClusterState, Configuration, Content, Distribution, Fence, Layout, NodeKey, Pull, Refused,
-    ReplicaInfo, Reply, Request, Response, Row, RowContent, Spread,
+    ClusterConfiguration, ClusterState, FenceRefusal, GroupDivisions, NodeHierarchy, NodeKey, NodeReply,
+    NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaDistribution, ReplicaOrigin, ReplicatedRow,
+    ReportedReplica, RequestFence, RowContent,
 };
 use millrace_column::{Column, ColumnKey, ValueBuilder};
-use millrace_coordination::Embedded;
+use millrace_coordination::EmbeddedCoordination;
 use millrace_document::{
-    DataType, Document, DocumentId, Drop, DropScope, Group, Location, Timestamp, Value, Version,
+    DataType, Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope,
+    Location, Timestamp,
 };
-use millrace_membership::{Membership, Publication, Settings};
-use millrace_peer::{Peers, Service, Source};
+use millrace_membership::{ClusterMembership, PackagePublication, Settings};
+use millrace_peer::{PeerConnections, PeerService, TransferSource};
 use millrace_sim::ModelStorage;
-use millrace_store::{Options, Store};
+use millrace_store::{Store, StoreOptions};
 use millrace_trust::Connection;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::pull::{Fetches, LaidAside, Wanted};
+use crate::pull::{LaidAside, NodeFetches, WantedReplica};
 use crate::source::StoreSource;
-use crate::storage::Replicas;
-use crate::{ContentNode, Pace, PeerPort, Throttle};
+use crate::storage::StoreReplicas;
+use crate::{ContentNode, PeerPort, TransferPace, TransferThrottle};
 
 const BITS: u8 = 2;
 const GROUPS: u64 = 6;
 
-struct Numbers;
+struct TestNumbers;
 
-impl millrace_store::Layout for Numbers {
+impl millrace_store::StoreLayout for TestNumbers {
     fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
         Some(vec![ColumnKey::value("number")])
     }
@@ -58,61 +60,64 @@ impl millrace_store::Layout for Numbers {
 }
 
 /// What other nodes fetch from; nothing else is asked of it here.
-struct Fetched(Arc<StoreSource>);
+struct FetchedSource(Arc<StoreSource>);
 
-impl Service for Fetched {
-    fn request(&self, _: Fence, _: Request, _: Box<dyn FnOnce(Reply) + Send>) {}
+impl PeerService for FetchedSource {
+    fn request(&self, _: RequestFence, _: NodeRequest, _: Box<dyn FnOnce(NodeReply) + Send>) {}
 
-    fn source(&self) -> Arc<dyn Source> {
-        Arc::clone(&self.0) as Arc<dyn Source>
+    fn source(&self) -> Arc<dyn TransferSource> {
+        Arc::clone(&self.0) as Arc<dyn TransferSource>
     }
 
     fn http(&self, _: Connection) {}
 }
 
 /// A store and its model.
-struct Node {
+struct ModelledNode {
     directory: TempDir,
-    replicas: Arc<Replicas>,
+    replicas: Arc<StoreReplicas>,
     model: ModelStorage,
     address: String,
     /// Nobody fetches from it any more once this is gone.
     _serves: watch::Sender<bool>,
 }
 
-fn open(directory: &TempDir) -> Arc<Replicas> {
-    let options = Options {
+fn open(directory: &TempDir) -> Arc<StoreReplicas> {
+    let options = StoreOptions {
         cache_bytes: 4 << 20,
         seal_idle: Duration::from_secs(3600),
         disk_reserve: 0,
         maintenance: false,
-        ..Options::new(directory.path())
+        ..StoreOptions::new(directory.path())
     };
-    let replicas = Replicas::new(Store::open(options, Arc::new(Numbers)).expect("the store opens"));
+    let replicas = StoreReplicas::new(Store::open(options, Arc::new(TestNumbers)).expect("the store opens"));
     replicas.adopt(BITS).expect("it can be read");
     Arc::new(replicas)
 }
 
-fn serve(runtime: &Runtime, replicas: &Arc<Replicas>) -> (String, watch::Sender<bool>) {
+fn serve(runtime: &Runtime, replicas: &Arc<StoreReplicas>) -> (String, watch::Sender<bool>) {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let (stop, stopped) = watch::channel(false);
-    let service = Fetched(Arc::new(StoreSource::new(Arc::clone(replicas), Arc::new(Throttle::new(None)))));
+    let service = FetchedSource(Arc::new(StoreSource::new(
+        Arc::clone(replicas),
+        Arc::new(TransferThrottle::new(None)),
+    )));
     runtime.spawn(millrace_peer::serve(listener, None, Arc::new(service), stopped));
     (address, stop)
 }
 
-impl Node {
+impl ModelledNode {
     fn new(runtime: &Runtime) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let replicas = open(&directory);
         let (address, serves) = serve(runtime, &replicas);
-        Node { directory, replicas, model: ModelStorage::default(), address, _serves: serves }
+        ModelledNode { directory, replicas, model: ModelStorage::default(), address, _serves: serves }
     }
 
     /// The process ends, without a word to its store, and starts again.
     fn restart(self, runtime: &Runtime) -> Self {
-        let Node { directory, replicas, model, address: _, _serves: serves } = self;
+        let ModelledNode { directory, replicas, model, address: _, _serves: serves } = self;
         std::mem::drop(serves);
         let mut left = Some(replicas);
         // Whoever answers a fetch lets go of it a moment later.
@@ -127,17 +132,18 @@ impl Node {
         }
         let replicas = open(&directory);
         let (address, serves) = serve(runtime, &replicas);
-        Node { directory, replicas, model, address, _serves: serves }
+        ModelledNode { directory, replicas, model, address, _serves: serves }
     }
 
-    fn pull(&self, bucket: BucketId, source: &Node, pull: Pull) {
+    fn pull(&self, bucket: BucketId, source: &ModelledNode, pull: PullMode) {
         let (sender, told) = mpsc::channel();
-        let wanted = Wanted { bucket, from: NodeKey(0), address: source.address.clone(), pull };
+        let wanted = WantedReplica { bucket, from: NodeKey(0), address: source.address.clone(), pull };
         let tell = move |outcome: Result<Option<LaidAside>, _>| {
             // Whoever waits for it has failed.
             let _ = sender.send(outcome);
         };
-        let fetches = Fetches::new(Arc::clone(&self.replicas), Arc::new(Throttle::new(None)), None);
+        let fetches =
+            NodeFetches::new(Arc::clone(&self.replicas), Arc::new(TransferThrottle::new(None)), None);
         let fetch = fetches.begin(wanted, Arc::new(tell));
         while let Some(part) = told.recv().expect("it tells how it ends").expect("it can be fetched") {
             part.install(self.replicas.store()).expect("it can be taken in");
@@ -148,14 +154,14 @@ impl Node {
         self.model.install(bucket, &rows).expect("there is a replica");
     }
 
-    fn apply(&self, rows: &[Row]) {
-        let rows: Vec<&Row> = rows.iter().collect();
+    fn apply(&self, rows: &[ReplicatedRow]) {
+        let rows: Vec<&ReplicatedRow> = rows.iter().collect();
         let outcomes = self.replicas.apply(&rows);
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
         self.model.apply(&rows);
     }
 
-    fn info(&self, bucket: BucketId) -> (Option<ReplicaInfo>, Option<ReplicaInfo>) {
+    fn info(&self, bucket: BucketId) -> (Option<ReportedReplica>, Option<ReportedReplica>) {
         let all = Timestamp(0);
         let found = self.replicas.replica(bucket, all).expect("it can be read");
         (found, self.model.replica(bucket, all).expect("a model can be read"))
@@ -163,9 +169,9 @@ impl Node {
 }
 
 /// Numbers that look random, the same for the same seed.
-struct Random(u64);
+struct TestRandom(u64);
 
-impl Random {
+impl TestRandom {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
@@ -177,32 +183,32 @@ fn bucket_of(group: u64) -> BucketId {
 }
 
 fn id(group: u64, name: u64) -> DocumentId {
-    DocumentId::new("test", "note", &Group::Number(group), &name.to_string())
+    DocumentId::new("test", "note", &DocumentGroup::Number(group), &name.to_string())
         .expect("all its parts are there")
 }
 
 /// Version number so-and-so of a document: the same wherever it comes from.
-fn version_of(start: u64, group: u64, name: u64, number: u64) -> Row {
+fn version_of(start: u64, group: u64, name: u64, number: u64) -> ReplicatedRow {
     let (id, timestamp) = (id(group, name), Timestamp(start + number));
-    let fields = vec![("number".into(), Value::Long(number as i64))];
+    let fields = vec![("number".into(), DocumentValue::Long(number as i64))];
     let version = match number % 4 {
-        0 => Version::removal(id, timestamp),
-        _ => Version::put(&Document { id, fields }, timestamp),
+        0 => DocumentVersion::removal(id, timestamp),
+        _ => DocumentVersion::put(&Document { id, fields }, timestamp),
     };
-    Row { bucket: bucket_of(group), content: Arc::new(RowContent::Version(version)), birth: None }
+    ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Version(version)), birth: None }
 }
 
-fn of_row(row: &Row) -> Location {
+fn of_row(row: &ReplicatedRow) -> Location {
     match &*row.content {
         RowContent::Version(version) => version.id.location(),
         RowContent::Drop(_) => Location::new(row.bucket.bits()),
     }
 }
 
-fn drop_of(start: u64, group: u64, number: u64) -> Row {
-    let scope = DropScope::Group { document_type: None, group: Group::Number(group) };
-    let drop = Drop { scope, timestamp: Timestamp(start + number) };
-    Row { bucket: bucket_of(group), content: Arc::new(RowContent::Drop(drop)), birth: None }
+fn drop_of(start: u64, group: u64, number: u64) -> ReplicatedRow {
+    let scope = DropScope::Group { document_type: None, group: DocumentGroup::Number(group) };
+    let drop = DroppedScope { scope, timestamp: Timestamp(start + number) };
+    ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Drop(drop)), birth: None }
 }
 
 /// An hour ago, so that nothing is forgotten.
@@ -212,23 +218,25 @@ fn start() -> u64 {
 }
 
 /// What can be told of replicas by their contents: which of them are equal.
-fn equal(infos: &[Option<ReplicaInfo>]) -> Vec<bool> {
-    let contents: Vec<Option<Content>> = infos.iter().map(|info| info.map(|info| info.content)).collect();
+fn equal(infos: &[Option<ReportedReplica>]) -> Vec<bool> {
+    let contents: Vec<Option<ReplicaContent>> =
+        infos.iter().map(|info| info.map(|info| info.content)).collect();
     contents.iter().flat_map(|one| contents.iter().map(move |other| one == other)).collect()
 }
 
 /// A state in which these groups are divided. Nothing else is looked at in it.
-fn divided(spread: Spread) -> ClusterState {
-    let distribution = Distribution { bits: BITS, redundancy: 1, layout: Layout::Nodes(Vec::new()) };
+fn divided(spread: GroupDivisions) -> ClusterState {
+    let distribution =
+        ReplicaDistribution { bits: BITS, redundancy: 1, layout: NodeHierarchy::Nodes(Vec::new()) };
     let state = ClusterState::new(1, BTreeMap::new(), distribution);
     state.expect("no node has to be placed").spreading(spread)
 }
 
 #[track_caller]
-fn check_same(nodes: &[Node], state: &ClusterState, what: &str) {
+fn check_same(nodes: &[ModelledNode], state: &ClusterState, what: &str) {
     for bucket in state.buckets() {
         let (found, expected): (Vec<_>, Vec<_>) = nodes.iter().map(|node| node.info(bucket)).unzip();
-        let shown = |infos: &[Option<ReplicaInfo>]| -> Vec<_> {
+        let shown = |infos: &[Option<ReportedReplica>]| -> Vec<_> {
             infos.iter().map(|info| info.map(|info| (info.content.documents, info.complete))).collect()
         };
         assert_eq!(shown(&found), shown(&expected), "{what}: {bucket}");
@@ -243,7 +251,8 @@ fn check_same(nodes: &[Node], state: &ClusterState, what: &str) {
             if there {
                 let found = node.replicas.read(bucket, &id).expect("it can be read");
                 let expected = node.model.read(bucket, &id).expect("a model can be read");
-                let shown = |version: Option<Version>| version.filter(|version| version.body.is_some());
+                let shown =
+                    |version: Option<DocumentVersion>| version.filter(|version| version.body.is_some());
                 assert_eq!(shown(found), shown(expected), "{what}: {id}");
             }
         }
@@ -251,9 +260,9 @@ fn check_same(nodes: &[Node], state: &ClusterState, what: &str) {
 }
 
 fn live(seed: u64, runtime: &Runtime) {
-    let (mut random, start) = (Random(seed), start());
-    let mut nodes: Vec<Node> = (0..3).map(|_| Node::new(runtime)).collect();
-    let mut state = divided(Spread::default());
+    let (mut random, start) = (TestRandom(seed), start());
+    let mut nodes: Vec<ModelledNode> = (0..3).map(|_| ModelledNode::new(runtime)).collect();
+    let mut state = divided(GroupDivisions::default());
     for step in 0..120 {
         let place = random.below(3) as usize;
         let group = random.below(GROUPS);
@@ -263,28 +272,29 @@ fn live(seed: u64, runtime: &Runtime) {
         let there = node.model.exists(bucket);
         let what = match random.below(21) {
             0..3 => {
-                let birth = if random.below(2) == 0 { Birth::Complete } else { Birth::Incomplete };
+                let birth =
+                    if random.below(2) == 0 { ReplicaOrigin::Complete } else { ReplicaOrigin::Incomplete };
                 node.replicas.create(bucket, birth).expect("it can be made");
                 node.model.create(bucket, birth).expect("a model can be made");
                 format!("{birth:?}")
             }
             3..10 if there => {
-                let rows: Vec<Row> = (0..1 + random.below(4))
+                let rows: Vec<ReplicatedRow> = (0..1 + random.below(4))
                     .map(|_| version_of(start, group, random.below(3), 1 + random.below(200)))
                     .filter(|row| bucket.contains(of_row(row)))
-                    .map(|row| Row { bucket, ..row })
+                    .map(|row| ReplicatedRow { bucket, ..row })
                     .collect();
                 node.apply(&rows);
                 format!("{rows:?}")
             }
             10..12 if there => {
-                let row = Row { bucket, ..drop_of(start, group, 1 + random.below(200)) };
+                let row = ReplicatedRow { bucket, ..drop_of(start, group, 1 + random.below(200)) };
                 node.apply(std::slice::from_ref(&row));
                 format!("{row:?}")
             }
             12..16 if there => {
                 let other = &nodes[(place + 1 + random.below(2) as usize) % 3];
-                let pull = if random.below(2) == 0 { Pull::Whole } else { Pull::Missing };
+                let pull = if random.below(2) == 0 { PullMode::Whole } else { PullMode::Missing };
                 if other.model.exists(bucket) {
                     node.pull(bucket, other, pull);
                 }
@@ -298,9 +308,9 @@ fn live(seed: u64, runtime: &Runtime) {
             17 if there => {
                 let (found, expected) = node.info(bucket);
                 let wrong = u64::from(random.below(3) == 0);
-                let content = |info: Option<ReplicaInfo>| {
+                let content = |info: Option<ReportedReplica>| {
                     let content = info.map(|info| info.content).unwrap_or_default();
-                    Content { checksum: content.checksum ^ wrong, ..content }
+                    ReplicaContent { checksum: content.checksum ^ wrong, ..content }
                 };
                 let deleted = node.replicas.delete(bucket, content(found));
                 assert_eq!(deleted, node.model.delete(bucket, content(expected)), "{bucket}");
@@ -345,14 +355,16 @@ fn replicas_in_the_store_are_as_the_simulation_takes_them_to_be() {
 fn a_replica_made_later_hears_of_what_was_dropped_before() {
     let runtime = Runtime::new().expect("a runtime");
     let (start, bucket) = (start(), bucket_of(1));
-    for pull in [Pull::Whole, Pull::Missing] {
-        let nodes: Vec<Node> = (0..2).map(|_| Node::new(&runtime)).collect();
-        nodes.iter().for_each(|node| node.replicas.create(bucket, Birth::Complete).expect("it can be made"));
+    for pull in [PullMode::Whole, PullMode::Missing] {
+        let nodes: Vec<ModelledNode> = (0..2).map(|_| ModelledNode::new(&runtime)).collect();
+        nodes
+            .iter()
+            .for_each(|node| node.replicas.create(bucket, ReplicaOrigin::Complete).expect("it can be made"));
         let drop = [drop_of(start, 1, 100)];
         nodes[0].replicas.apply(&drop.iter().collect::<Vec<_>>());
-        let content = |node: &Node| node.info(bucket).0.map(|info| info.content);
+        let content = |node: &ModelledNode| node.info(bucket).0.map(|info| info.content);
         assert_ne!(content(&nodes[0]), content(&nodes[1]), "one knows of a drop, and the other does not");
-        nodes[1].model.create(bucket, Birth::Complete).expect("a model can be made");
+        nodes[1].model.create(bucket, ReplicaOrigin::Complete).expect("a model can be made");
         nodes[1].pull(bucket, &nodes[0], pull);
         assert_eq!(content(&nodes[0]), content(&nodes[1]));
         // What was written before comes late.
@@ -368,14 +380,14 @@ fn disjoint_replicas_that_are_given_up_lose_no_document() {
     const DOCUMENTS: u64 = 700;
     let runtime = Runtime::new().expect("a runtime");
     let (start, bucket) = (start(), bucket_of(1));
-    for first in [Pull::Whole, Pull::Missing] {
-        let mut nodes: Vec<Node> = (0..4).map(|_| Node::new(&runtime)).collect();
+    for first in [PullMode::Whole, PullMode::Missing] {
+        let mut nodes: Vec<ModelledNode> = (0..4).map(|_| ModelledNode::new(&runtime)).collect();
         for (place, node) in nodes.iter().enumerate() {
-            let birth = if place == 0 { Birth::Incomplete } else { Birth::Complete };
+            let birth = if place == 0 { ReplicaOrigin::Incomplete } else { ReplicaOrigin::Complete };
             node.replicas.create(bucket, birth).expect("it can be made");
             node.model.create(bucket, birth).expect("a model can be made");
             let of_it = |name: u64| version_of(start, 1, place as u64 * DOCUMENTS + name, 4 * name + 1);
-            let rows: Vec<Row> = (0..DOCUMENTS).map(of_it).collect();
+            let rows: Vec<ReplicatedRow> = (0..DOCUMENTS).map(of_it).collect();
             if place > 0 {
                 node.apply(&rows);
             }
@@ -383,12 +395,12 @@ fn disjoint_replicas_that_are_given_up_lose_no_document() {
         // As an owner has it done: through the one with the most, until all are equal.
         nodes[0].pull(bucket, &nodes[1], first);
         for from in [2, 3] {
-            nodes[0].pull(bucket, &nodes[from], Pull::Missing);
+            nodes[0].pull(bucket, &nodes[from], PullMode::Missing);
         }
         for to in [1, 2, 3] {
-            nodes[to].pull(bucket, &nodes[0], Pull::Missing);
+            nodes[to].pull(bucket, &nodes[0], PullMode::Missing);
         }
-        check_same(&nodes, &divided(Spread::default()), "all have all");
+        check_same(&nodes, &divided(GroupDivisions::default()), "all have all");
         let whole = nodes[0].info(bucket).0.map(|info| info.content).unwrap_or_default();
         assert_eq!(whole.documents, 3 * DOCUMENTS);
         for node in &nodes[1..] {
@@ -404,19 +416,19 @@ fn disjoint_replicas_that_are_given_up_lose_no_document() {
 }
 
 /// A node that is a cluster by itself.
-async fn alone(directory: &TempDir, listener: TcpListener) -> (Membership, Store, Arc<ContentNode>) {
-    let coordination = Embedded::open(&directory.path().join("coordination")).expect("it opens");
+async fn alone(directory: &TempDir, listener: TcpListener) -> (ClusterMembership, Store, Arc<ContentNode>) {
+    let coordination = EmbeddedCoordination::open(&directory.path().join("coordination")).expect("it opens");
     let address = listener.local_addr().expect("it is bound").to_string();
     let settings = Settings::new("n", address, directory.path().join("membership"));
-    let membership = Membership::join(Arc::new(coordination), settings).await.expect("it joins");
+    let membership = ClusterMembership::join(Arc::new(coordination), settings).await.expect("it joins");
     membership
-        .publish(Publication::unconditional(b"package", &Configuration::default()))
+        .publish(PackagePublication::unconditional(b"package", &ClusterConfiguration::default()))
         .await
         .expect("it is published");
-    let options = Options { disk_reserve: 0, ..Options::new(directory.path().join("store")) };
-    let store = Store::open(options, Arc::new(Numbers)).expect("the store opens");
+    let options = StoreOptions { disk_reserve: 0, ..StoreOptions::new(directory.path().join("store")) };
+    let store = Store::open(options, Arc::new(TestNumbers)).expect("the store opens");
     let port = PeerPort { listener, trust: None, handed_on: Box::new(|_| {}) };
-    let pace = Pace { cap: None, slowest: Box::new(Vec::new) };
+    let pace = TransferPace { cap: None, slowest: Box::new(Vec::new) };
     let node = ContentNode::start(store.clone(), membership.clone(), port, pace).await.expect("it starts");
     (membership, store, node)
 }
@@ -428,16 +440,16 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let (membership, store, node) = runtime.block_on(alone(&directory, listener));
-    let peers = Peers::new(runtime.handle().clone(), None);
+    let peers = PeerConnections::new(runtime.handle().clone(), None);
     let start = start();
     let ask = |version: u64| {
         let row = version_of(start, 1, 2, 3);
         let bucket =
             membership.states().borrow().as_ref().expect("there is a state").bucket(id(1, 2).location());
-        let unfinished = Unfinished { bucket, content: row.content, base: None };
-        let fence = Fence { from: NodeKey(9), version, number: 0, void_below: 0 };
+        let unfinished = UnfinishedRow { bucket, content: row.content, base: None };
+        let fence = RequestFence { from: NodeKey(9), version, number: 0, void_below: 0 };
         let (sender, answer) = mpsc::channel();
-        peers.send(&address, fence, Request::Finish(unfinished), move |reply| {
+        peers.send(&address, fence, NodeRequest::Finish(unfinished), move |reply| {
             // Whoever waits for it has failed.
             let _ = sender.send(reply);
         });
@@ -448,9 +460,13 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
         let state = states.wait_for(Option::is_some).await.expect("the membership lives");
         state.as_ref().map_or(0, |state| state.version())
     });
-    assert_eq!(ask(version + 1), Some(Response::Refused(Refused::Busy)), "it has to fetch that state first");
+    assert_eq!(
+        ask(version + 1),
+        Some(NodeResponse::Refused(FenceRefusal::Busy)),
+        "it has to fetch that state first"
+    );
     assert_eq!(store.get(&id(1, 2)).expect("it can be read"), None);
-    assert_eq!(ask(version), Some(Response::Finished(1)));
+    assert_eq!(ask(version), Some(NodeResponse::Finished(1)));
     let (_, timestamp) = store.get(&id(1, 2)).expect("it can be read").expect("it is there");
     assert_eq!(timestamp, Timestamp(start + 3));
     node.stop();

@@ -6,22 +6,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::Rate;
+use millrace_cluster::MovementRate;
 
 /// Slows transfers down while they disturb requests, and to a cap.
-pub struct Throttle {
-    rate: Mutex<Rate>,
+pub struct TransferThrottle {
+    rate: Mutex<MovementRate>,
     base: Instant,
     moved: AtomicU64,
     /// Time and bytes moved at the last observation, and the bytes per second before it.
     observed: Mutex<(Duration, u64, u64)>,
 }
 
-impl Throttle {
+impl TransferThrottle {
     /// Creates a throttle, with an optional cap in bytes per second.
     pub fn new(cap: Option<u64>) -> Self {
-        Throttle {
-            rate: Mutex::new(Rate::new(cap)),
+        TransferThrottle {
+            rate: Mutex::new(MovementRate::new(cap)),
             base: Instant::now(),
             moved: AtomicU64::new(0),
             observed: Mutex::default(),
@@ -64,7 +64,7 @@ impl Throttle {
         self.moved.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rate> {
+    fn lock(&self) -> MutexGuard<'_, MovementRate> {
         self.rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

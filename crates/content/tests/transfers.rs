@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_column::{BytesBuilder, Column, ColumnKey};
-use millrace_content::{StoreSource, Throttle, take_over};
-use millrace_document::{DataType, Document, DocumentId, Timestamp, Value, Version};
-use millrace_peer::{Source, serve_bulk};
-use millrace_store::{Layout, Options, Store};
+use millrace_content::{StoreSource, TransferThrottle, take_over};
+use millrace_document::{DataType, Document, DocumentId, DocumentValue, DocumentVersion, Timestamp};
+use millrace_peer::{TransferSource, serve_bulk};
+use millrace_store::{Store, StoreLayout, StoreOptions};
 
 const BITS: u8 = 3;
 
@@ -23,7 +23,7 @@ fn buckets() -> Vec<BucketId> {
 /// Documents are kept as they are.
 struct NoSchema;
 
-impl Layout for NoSchema {
+impl StoreLayout for NoSchema {
     fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
         None
     }
@@ -44,11 +44,11 @@ impl Layout for NoSchema {
 }
 
 fn open(directory: &tempfile::TempDir) -> Store {
-    let options = Options {
+    let options = StoreOptions {
         disk_reserve: 0,
         maintenance: false,
         seal_idle: Duration::from_secs(3600),
-        ..Options::new(directory.path())
+        ..StoreOptions::new(directory.path())
     };
     Store::open(options, Arc::new(NoSchema)).expect("the store opens")
 }
@@ -58,8 +58,8 @@ fn fill(store: &Store, numbers: std::ops::Range<u64>) {
     let version = |number: u64| {
         let id = format!("id:n:mail:g=user{}:{number}", number % 50);
         let id = DocumentId::parse(&id).expect("the test's id is one");
-        let text = Value::String(format!("mail {number} ").repeat(400));
-        Version::put(&Document { id, fields: vec![("text".into(), text)] }, Timestamp(1_000 + number))
+        let text = DocumentValue::String(format!("mail {number} ").repeat(400));
+        DocumentVersion::put(&Document { id, fields: vec![("text".into(), text)] }, Timestamp(1_000 + number))
     };
     let (sender, done) = mpsc::channel();
     store.apply(numbers.map(version).collect(), move |outcome| drop(sender.send(outcome)));
@@ -72,7 +72,7 @@ fn replicas_leave_as_long_as_they_are_asked_for() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let store = open(&directory);
     fill(&store, 0..20);
-    let source = StoreSource::of(&store, Arc::new(Throttle::new(None)));
+    let source = StoreSource::of(&store, Arc::new(TransferThrottle::new(None)));
     assert_eq!(source.leaving(), 0);
     let parcels = source.export(&buckets()).expect("it can be read");
     assert_eq!(source.leaving(), 8);
@@ -90,7 +90,7 @@ fn infos(store: &Store, buckets: &[BucketId]) -> Vec<Option<(u64, u64)>> {
 fn serve(store: &Store, breaks: Vec<u64>) -> (String, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
-    let source = Arc::new(StoreSource::of(store, Arc::new(Throttle::new(None))));
+    let source = Arc::new(StoreSource::of(store, Arc::new(TransferThrottle::new(None))));
     let sent = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&sent);
     thread::spawn(move || {
@@ -146,7 +146,7 @@ fn what_buckets_share_travels_once_and_what_has_come_is_not_sent_again() {
             let (address, sent) = serve(&source, breaks.clone());
             let expected = source.export(moving).expect("exported");
             let expected: u64 = expected.iter().filter_map(|parcel| parcel.file_bytes()).sum();
-            let bytes = take_over(&target, &Throttle::new(None), &address, moving).expect("it comes");
+            let bytes = take_over(&target, &TransferThrottle::new(None), &address, moving).expect("it comes");
             assert_eq!(bytes, expected, "no byte comes twice: {breaks:?}");
             let wire = sent.load(Ordering::SeqCst);
             let lost: u64 = breaks.iter().sum();
@@ -166,7 +166,7 @@ fn a_node_that_cannot_be_reached_leaves_nothing() {
     fill(&source, 0..300);
     // More breaks than attempts without a byte in between; each time a piece arrives.
     let (address, _) = serve(&source, vec![400_000; 40]);
-    let throttle = Throttle::new(None);
+    let throttle = TransferThrottle::new(None);
     let gone = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it was bound");
     take_over(&target, &throttle, &gone.to_string(), &buckets()).expect_err("nobody listens there");
     let files = || std::fs::read_dir(directories[1].path().join("segments")).expect("listed").count();

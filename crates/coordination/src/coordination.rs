@@ -1,7 +1,9 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::{Change, Entry, Error, LeaseId, Operation, Outcome, Revision, Transaction};
+use crate::{
+    Error, KeyChange, KeyEntry, KeyOperation, LeaseId, StoreRevision, Transaction, TransactionOutcome,
+};
 
 /// Future of an answer.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -18,10 +20,10 @@ pub trait Coordination: Send + Sync + 'static {
     /// [`Error::Unavailable`]: nothing was done. [`Error::Unknown`]: it may have been executed.
     /// [`Error::LeaseLost`]: it puts with a lease that has ended. [`Error::Refused`]: it can never be
     /// executed.
-    fn transact(&self, transaction: Transaction) -> Answer<'_, Outcome>;
+    fn transact(&self, transaction: Transaction) -> Answer<'_, TransactionOutcome>;
 
     /// Begins a lease that ends after `ttl` unless it is kept alive; whole seconds, at least 2. See
-    /// [`crate::Lease`].
+    /// [`crate::LeaseKeeper`].
     ///
     /// # Errors
     /// [`Error::Unavailable`].
@@ -40,21 +42,21 @@ pub trait Coordination: Send + Sync + 'static {
     fn revoke(&self, lease: LeaseId) -> Answer<'_, ()>;
 
     /// Changes of keys that begin with `prefix`, from the first one after a revision on. See
-    /// [`crate::Watch`].
+    /// [`crate::PrefixWatch`].
     ///
     /// # Errors
     /// [`Error::Compacted`], [`Error::Unavailable`].
-    fn changes(&self, prefix: &str, after: Revision) -> Answer<'_, Box<dyn Changes>>;
+    fn changes(&self, prefix: &str, after: StoreRevision) -> Answer<'_, Box<dyn KeyChanges>>;
 }
 
 /// Stream of changes.
-pub trait Changes: Send {
+pub trait KeyChanges: Send {
     /// Returns the next changes, in order; those of one transaction stay together. Waits until there are any.
     /// Cancel-safe: nothing is lost if the future is dropped.
     ///
     /// # Errors
     /// [`Error::Compacted`], [`Error::Unavailable`]; the stream then has no further changes.
-    fn next(&mut self) -> Answer<'_, Vec<Change>>;
+    fn next(&mut self) -> Answer<'_, Vec<KeyChange>>;
 }
 
 impl dyn Coordination {
@@ -62,8 +64,8 @@ impl dyn Coordination {
     ///
     /// # Errors
     /// Those of [`Coordination::transact`].
-    pub async fn get(&self, key: impl Into<String>) -> Result<Option<Entry>, Error> {
-        let mut outcome = self.transact(Transaction::new().then(Operation::get(key))).await?;
+    pub async fn get(&self, key: impl Into<String>) -> Result<Option<KeyEntry>, Error> {
+        let mut outcome = self.transact(Transaction::new().then(KeyOperation::get(key))).await?;
         Ok(outcome.found.pop().and_then(|mut entries| entries.pop()))
     }
 
@@ -71,8 +73,8 @@ impl dyn Coordination {
     ///
     /// # Errors
     /// Those of [`Coordination::transact`].
-    pub async fn list(&self, prefix: impl Into<String>) -> Result<(Revision, Vec<Entry>), Error> {
-        let list = Transaction::new().then(Operation::List(prefix.into()));
+    pub async fn list(&self, prefix: impl Into<String>) -> Result<(StoreRevision, Vec<KeyEntry>), Error> {
+        let list = Transaction::new().then(KeyOperation::List(prefix.into()));
         let mut outcome = self.transact(list).await?;
         Ok((outcome.revision, outcome.found.pop().unwrap_or_default()))
     }
@@ -81,7 +83,7 @@ impl dyn Coordination {
     ///
     /// # Errors
     /// Those of [`Coordination::transact`].
-    pub async fn apply(&self, operation: Operation) -> Result<Outcome, Error> {
+    pub async fn apply(&self, operation: KeyOperation) -> Result<TransactionOutcome, Error> {
         self.transact(Transaction::new().then(operation)).await
     }
 }

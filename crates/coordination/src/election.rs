@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use crate::{Condition, Coordination, Error, Lease, Operation, Revision, Transaction, Watch};
+use crate::{
+    Coordination, Error, KeyCondition, KeyOperation, LeaseKeeper, PrefixWatch, StoreRevision, Transaction,
+};
 
 /// Election of one leader among several candidates: the first one to put the key, bound to its lease.
 pub struct Election {
@@ -12,7 +14,7 @@ pub struct Election {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leadership {
     key: String,
-    created: Revision,
+    created: StoreRevision,
 }
 
 impl Election {
@@ -26,12 +28,12 @@ impl Election {
     ///
     /// # Errors
     /// [`Error::LeaseLost`], [`Error::Refused`].
-    pub async fn campaign(&self, name: &str, lease: &Lease) -> Result<Leadership, Error> {
-        let mut watch = Watch::new(Arc::clone(&self.coordination), &*self.key);
+    pub async fn campaign(&self, name: &str, lease: &LeaseKeeper) -> Result<Leadership, Error> {
+        let mut watch = PrefixWatch::new(Arc::clone(&self.coordination), &*self.key);
         let attempt = Transaction::new()
-            .when(Condition::Absent(self.key.clone()))
-            .then(Operation::put_leased(&*self.key, name, lease.id()))
-            .otherwise(Operation::get(&*self.key));
+            .when(KeyCondition::Absent(self.key.clone()))
+            .then(KeyOperation::put_leased(&*self.key, name, lease.id()))
+            .otherwise(KeyOperation::get(&*self.key));
         loop {
             watch.next().await;
             if watch.entries().get(&self.key).is_some_and(|leader| leader.lease != Some(lease.id())) {
@@ -50,7 +52,7 @@ impl Election {
                 }
                 // The next event of the watch shows if it was won.
                 Err(error) if error.is_passing() => {
-                    watch = Watch::new(Arc::clone(&self.coordination), &*self.key);
+                    watch = PrefixWatch::new(Arc::clone(&self.coordination), &*self.key);
                 }
                 Err(error) => return Err(error),
             }
@@ -61,7 +63,7 @@ impl Election {
 impl Leadership {
     /// Condition that makes a transaction fail once this leadership has ended, even if the same candidate
     /// leads again.
-    pub fn guard(&self) -> Condition {
-        Condition::Created(self.key.clone(), self.created)
+    pub fn guard(&self) -> KeyCondition {
+        KeyCondition::Created(self.key.clone(), self.created)
     }
 }

@@ -1,4 +1,4 @@
-use crate::Revision;
+use crate::StoreRevision;
 
 /// Errors of coordination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum Error {
     #[error("changes up to revision {} are forgotten; read what there is, and go on from there", oldest.0)]
     Compacted {
         /// The newest forgotten revision, or one before it.
-        oldest: Revision,
+        oldest: StoreRevision,
     },
     /// The lease ended: it was not kept alive in time, or was released.
     #[error("the lease has ended, and with it the keys that were bound to it; take a new one")]

@@ -1,8 +1,8 @@
 //! Agreement of nodes: keys with versions, leases, watches, elections.
 //!
-//! [`Coordination`] is the interface. It has two implementations: [`Embedded`], for one node, in a file of
-//! its data directory, and [`Etcd`], for a cluster. The layers above it are the same for both: a [`Lease`]
-//! that keeps itself alive and reports its loss, a [`Watch`] that loses no change however often it has to
+//! [`Coordination`] is the interface. It has two implementations: [`EmbeddedCoordination`], for one node, in a file of
+//! its data directory, and [`EtcdCoordination`], for a cluster. The layers above it are the same for both: a [`LeaseKeeper`]
+//! that keeps itself alive and reports its loss, a [`PrefixWatch`] that loses no change however often it has to
 //! reconnect, an [`Election`] whose winner can prove in every transaction that it still leads.
 //!
 //! ```
@@ -36,14 +36,14 @@ mod lease;
 mod transaction;
 mod watch;
 
-pub use coordination::{Answer, Changes, Coordination};
+pub use coordination::{Answer, Coordination, KeyChanges};
 pub use election::{Election, Leadership};
-pub use embedded::Embedded;
+pub use embedded::EmbeddedCoordination;
 pub use error::Error;
-pub use etcd::Etcd;
-pub use lease::Lease;
+pub use etcd::EtcdCoordination;
+pub use lease::LeaseKeeper;
 pub use transaction::{
-    Change, Condition, Entry, LeaseId, OPERATIONS_MAX, Operation, Outcome, Revision, Transaction,
-    VALUE_BYTES_MAX,
+    KeyChange, KeyCondition, KeyEntry, KeyOperation, LeaseId, OPERATIONS_MAX, StoreRevision, Transaction,
+    TransactionOutcome, VALUE_BYTES_MAX,
 };
-pub use watch::Watch;
+pub use watch::PrefixWatch;

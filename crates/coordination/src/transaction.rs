@@ -14,7 +14,7 @@ pub const OPERATIONS_MAX: usize = 128;
 /// Revision of the store: incremented by every transaction that changes something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Revision(pub u64);
+pub struct StoreRevision(pub u64);
 
 /// Identifier of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,70 +22,70 @@ pub struct LeaseId(pub i64);
 
 /// A key with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct KeyEntry {
     /// The key.
     pub key: String,
     /// The value.
     pub value: Arc<[u8]>,
     /// Revision at which the key was created; a new one if it is put again after a deletion.
-    pub created: Revision,
+    pub created: StoreRevision,
     /// Revision at which it was last put.
-    pub changed: Revision,
+    pub changed: StoreRevision,
     /// Lease that it is bound to.
     pub lease: Option<LeaseId>,
 }
 
 /// Change of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum KeyChange {
     /// The key was put, with this entry.
-    Put(Entry),
+    Put(KeyEntry),
     /// The key was deleted.
     Deleted {
         /// The key.
         key: String,
         /// Revision of the deletion.
-        at: Revision,
+        at: StoreRevision,
     },
 }
 
-impl Change {
+impl KeyChange {
     /// The key that changed.
     pub fn key(&self) -> &str {
         match self {
-            Change::Put(entry) => &entry.key,
-            Change::Deleted { key, .. } => key,
+            KeyChange::Put(entry) => &entry.key,
+            KeyChange::Deleted { key, .. } => key,
         }
     }
 
     /// Revision of the change.
-    pub fn at(&self) -> Revision {
+    pub fn at(&self) -> StoreRevision {
         match self {
-            Change::Put(entry) => entry.changed,
-            Change::Deleted { at, .. } => *at,
+            KeyChange::Put(entry) => entry.changed,
+            KeyChange::Deleted { at, .. } => *at,
         }
     }
 }
 
 /// Condition of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Condition {
+pub enum KeyCondition {
     /// The key does not exist.
     Absent(String),
     /// The key was last put at this revision.
-    Changed(String, Revision),
+    Changed(String, StoreRevision),
     /// The key was created at this revision, and has existed since.
-    Created(String, Revision),
+    Created(String, StoreRevision),
 }
 
 /// A step of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Operation {
+pub enum KeyOperation {
     /// Reads a key.
     Get(String),
     /// Reads all keys that begin with this prefix, in order.
     List(String),
-    /// Like [`Operation::List`], with empty values.
+    /// Like [`KeyOperation::List`], with empty values.
     Keys(String),
     /// Writes a key, optionally bound to a lease.
     Put {
@@ -102,25 +102,25 @@ pub enum Operation {
     DeletePrefix(String),
 }
 
-impl Operation {
-    /// Creates an [`Operation::Get`].
+impl KeyOperation {
+    /// Creates an [`KeyOperation::Get`].
     pub fn get(key: impl Into<String>) -> Self {
-        Operation::Get(key.into())
+        KeyOperation::Get(key.into())
     }
 
-    /// Creates an [`Operation::Put`] without a lease.
+    /// Creates an [`KeyOperation::Put`] without a lease.
     pub fn put(key: impl Into<String>, value: impl AsRef<[u8]>) -> Self {
-        Operation::Put { key: key.into(), value: value.as_ref().into(), lease: None }
+        KeyOperation::Put { key: key.into(), value: value.as_ref().into(), lease: None }
     }
 
-    /// Creates an [`Operation::Put`] that is bound to a lease.
+    /// Creates an [`KeyOperation::Put`] that is bound to a lease.
     pub fn put_leased(key: impl Into<String>, value: impl AsRef<[u8]>, lease: LeaseId) -> Self {
-        Operation::Put { key: key.into(), value: value.as_ref().into(), lease: Some(lease) }
+        KeyOperation::Put { key: key.into(), value: value.as_ref().into(), lease: Some(lease) }
     }
 
     /// True if it changes anything.
     pub fn writes(&self) -> bool {
-        matches!(self, Operation::Put { .. } | Operation::Delete(_) | Operation::DeletePrefix(_))
+        matches!(self, KeyOperation::Put { .. } | KeyOperation::Delete(_) | KeyOperation::DeletePrefix(_))
     }
 }
 
@@ -129,11 +129,11 @@ impl Operation {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// Conditions that must all hold.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<KeyCondition>,
     /// Operations if all conditions hold.
-    pub then: Vec<Operation>,
+    pub then: Vec<KeyOperation>,
     /// Operations otherwise.
-    pub otherwise: Vec<Operation>,
+    pub otherwise: Vec<KeyOperation>,
 }
 
 impl Transaction {
@@ -144,28 +144,28 @@ impl Transaction {
 
     /// Adds a condition.
     #[must_use]
-    pub fn when(mut self, condition: Condition) -> Self {
+    pub fn when(mut self, condition: KeyCondition) -> Self {
         self.conditions.push(condition);
         self
     }
 
     /// Adds an operation for the case that the conditions hold.
     #[must_use]
-    pub fn then(mut self, operation: Operation) -> Self {
+    pub fn then(mut self, operation: KeyOperation) -> Self {
         self.then.push(operation);
         self
     }
 
     /// Adds an operation for the case that they do not.
     #[must_use]
-    pub fn otherwise(mut self, operation: Operation) -> Self {
+    pub fn otherwise(mut self, operation: KeyOperation) -> Self {
         self.otherwise.push(operation);
         self
     }
 
     /// True if it may change anything.
     pub fn writes(&self) -> bool {
-        self.then.iter().chain(&self.otherwise).any(Operation::writes)
+        self.then.iter().chain(&self.otherwise).any(KeyOperation::writes)
     }
 
     /// Refuses transactions that no implementation accepts.
@@ -174,13 +174,13 @@ impl Transaction {
             let mut written = BTreeSet::new();
             for operation in operations {
                 match operation {
-                    Operation::Put { value, .. } if value.len() > VALUE_BYTES_MAX => {
+                    KeyOperation::Put { value, .. } if value.len() > VALUE_BYTES_MAX => {
                         let (length, max) = (value.len(), VALUE_BYTES_MAX);
                         return Err(Error::Refused(format!(
                             "a value of {length} bytes is longer than {max}"
                         )));
                     }
-                    Operation::Put { key, .. } if !written.insert(key) => {
+                    KeyOperation::Put { key, .. } if !written.insert(key) => {
                         return Err(Error::Refused(format!("one transaction puts '{key}' twice")));
                     }
                     _ => {}
@@ -199,18 +199,18 @@ impl Transaction {
 
 /// Outcome of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct TransactionOutcome {
     /// True if the conditions held.
     pub held: bool,
     /// Revision of its execution; reads are as of this revision.
-    pub revision: Revision,
+    pub revision: StoreRevision,
     /// Entries found by each executed operation: empty for writes.
-    pub found: Vec<Vec<Entry>>,
+    pub found: Vec<Vec<KeyEntry>>,
 }
 
-impl Outcome {
+impl TransactionOutcome {
     /// Entries found by one of the operations.
-    pub fn entries(&self, operation: usize) -> &[Entry] {
+    pub fn entries(&self, operation: usize) -> &[KeyEntry] {
         self.found.get(operation).map_or(&[], Vec::as_slice)
     }
 }

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Change, Changes, Coordination, Entry, Error, Operation, Revision};
+use crate::{Coordination, Error, KeyChange, KeyChanges, KeyEntry, KeyOperation, StoreRevision};
 
 /// Time without events after which a stream of changes is replaced by a new one: a connection that broke
 /// silently looks just like keys that do not change.
@@ -22,14 +22,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// is forgotten already, it reads all keys and reports the difference; of several changes of a key it then
 /// reports the last. It does the same if the changes it has seen never happened in the current store:
 /// coordination was restored from a backup, or started empty. Revisions may then be lower than before.
-pub struct Watch {
+pub struct PrefixWatch {
     coordination: Arc<dyn Coordination>,
     prefix: String,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, KeyEntry>,
     /// Newest revision that `entries` includes; `None` before the first read.
-    seen: Option<Revision>,
+    seen: Option<StoreRevision>,
     histories: u64,
-    changes: Option<Box<dyn Changes>>,
+    changes: Option<Box<dyn KeyChanges>>,
     /// True if the last stream broke: the next answer may come from another store.
     broken: bool,
     /// Known keys that did not exist when the stream began: their deletions must still arrive.
@@ -37,10 +37,10 @@ pub struct Watch {
     pause: Duration,
 }
 
-impl Watch {
+impl PrefixWatch {
     /// Creates a watch of the keys that begin with `prefix`. No request is sent yet.
     pub fn new(coordination: Arc<dyn Coordination>, prefix: impl Into<String>) -> Self {
-        Watch {
+        PrefixWatch {
             coordination,
             prefix: prefix.into(),
             entries: BTreeMap::new(),
@@ -54,12 +54,12 @@ impl Watch {
     }
 
     /// Known entries of the keys.
-    pub fn entries(&self) -> &BTreeMap<String, Entry> {
+    pub fn entries(&self) -> &BTreeMap<String, KeyEntry> {
         &self.entries
     }
 
     /// Revision of the known entries; `None` before the first read.
-    pub fn revision(&self) -> Option<Revision> {
+    pub fn revision(&self) -> Option<StoreRevision> {
         self.seen
     }
 
@@ -72,7 +72,7 @@ impl Watch {
     /// Returns the next changes, in order. The first call returns a put of every key, or nothing if there is
     /// none; a switch to another history without differences returns nothing as well. Cancel-safe: nothing is
     /// lost if the future is dropped.
-    pub async fn next(&mut self) -> Vec<Change> {
+    pub async fn next(&mut self) -> Vec<KeyChange> {
         loop {
             match self.attempt().await {
                 Ok(Some(changes)) => {
@@ -96,7 +96,7 @@ impl Watch {
     }
 
     /// One step: reads all keys, opens a stream, or waits for it.
-    async fn attempt(&mut self) -> Result<Option<Vec<Change>>, Error> {
+    async fn attempt(&mut self) -> Result<Option<Vec<KeyChange>>, Error> {
         let Some(seen) = self.seen else {
             let (revision, entries) = self.coordination.list(&self.prefix).await?;
             return Ok(Some(self.replace(revision, entries)));
@@ -126,16 +126,16 @@ impl Watch {
 
     /// Returns the known keys that no longer exist. `None` if the current store cannot have followed from the
     /// changes seen: it is at an earlier revision, or has an earlier change that has not been seen.
-    async fn missing_since(&mut self, seen: Revision) -> Result<Option<BTreeSet<String>>, Error> {
+    async fn missing_since(&mut self, seen: StoreRevision) -> Result<Option<BTreeSet<String>>, Error> {
         let (revision, now) = match self.broken {
             true => self.coordination.list(&self.prefix).await?,
             // Most likely the same store still answers: it need not send everything.
             false => {
-                let now = self.coordination.apply(Operation::Keys(self.prefix.clone())).await?;
+                let now = self.coordination.apply(KeyOperation::Keys(self.prefix.clone())).await?;
                 (now.revision, now.entries(0).to_vec())
             }
         };
-        let is_known = |entry: &Entry| match self.entries.get(&entry.key) {
+        let is_known = |entry: &KeyEntry| match self.entries.get(&entry.key) {
             Some(known) if self.broken => known == entry,
             known => known.is_some_and(|known| known.changed == entry.changed),
         };
@@ -147,7 +147,7 @@ impl Watch {
     }
 
     /// Reads all keys of a history other than the one that was followed.
-    async fn read_another_history(&mut self) -> Result<Option<Vec<Change>>, Error> {
+    async fn read_another_history(&mut self) -> Result<Option<Vec<KeyChange>>, Error> {
         tracing::warn!(
             prefix = self.prefix,
             "coordination has gone back to an earlier moment, as by a restored backup: all of it is read again"
@@ -157,14 +157,14 @@ impl Watch {
     }
 
     /// Reads all keys if changes are forgotten.
-    async fn after(&mut self, error: Error) -> Result<Option<Vec<Change>>, Error> {
+    async fn after(&mut self, error: Error) -> Result<Option<Vec<KeyChange>>, Error> {
         let Error::Compacted { .. } = error else { return Err(error) };
         self.changes = None;
         self.read_again(false).await
     }
 
     /// Reads all keys, as another history if that is known already or the revisions show it.
-    async fn read_again(&mut self, gone_back: bool) -> Result<Option<Vec<Change>>, Error> {
+    async fn read_again(&mut self, gone_back: bool) -> Result<Option<Vec<KeyChange>>, Error> {
         let (revision, entries) = self.coordination.list(&self.prefix).await?;
         let gone_back = gone_back || Some(revision) < self.seen;
         self.histories += u64::from(gone_back);
@@ -173,29 +173,29 @@ impl Watch {
     }
 
     /// Records changes that follow those seen; drops changes seen already.
-    fn take(&mut self, mut changes: Vec<Change>) -> Vec<Change> {
+    fn take(&mut self, mut changes: Vec<KeyChange>) -> Vec<KeyChange> {
         let seen = self.seen.unwrap_or_default();
         changes.retain(|change| change.at() > seen);
         for change in &changes {
             self.seen = self.seen.max(Some(change.at()));
             self.missing.remove(change.key());
             match change {
-                Change::Put(entry) => self.entries.insert(entry.key.clone(), entry.clone()),
-                Change::Deleted { key, .. } => self.entries.remove(key),
+                KeyChange::Put(entry) => self.entries.insert(entry.key.clone(), entry.clone()),
+                KeyChange::Deleted { key, .. } => self.entries.remove(key),
             };
         }
         changes
     }
 
     /// Replaces the known entries by those read, and returns the differences.
-    fn replace(&mut self, revision: Revision, entries: Vec<Entry>) -> Vec<Change> {
-        let entries: BTreeMap<String, Entry> =
+    fn replace(&mut self, revision: StoreRevision, entries: Vec<KeyEntry>) -> Vec<KeyChange> {
+        let entries: BTreeMap<String, KeyEntry> =
             entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
         let gone = self.entries.keys().filter(|key| !entries.contains_key(*key));
-        let mut changes: Vec<Change> =
-            gone.map(|key| Change::Deleted { key: key.clone(), at: revision }).collect();
+        let mut changes: Vec<KeyChange> =
+            gone.map(|key| KeyChange::Deleted { key: key.clone(), at: revision }).collect();
         let put = entries.values().filter(|entry| self.entries.get(&entry.key) != Some(entry));
-        changes.extend(put.map(|entry| Change::Put(entry.clone())));
+        changes.extend(put.map(|entry| KeyChange::Put(entry.clone())));
         self.entries = entries;
         self.seen = Some(revision);
         self.missing.clear();

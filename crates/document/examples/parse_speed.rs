@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use millrace_document::json::{ParseOptions, parse};
-use millrace_document::{DataType, DocumentId, DocumentType, Field, OperationKind};
+use millrace_document::{DataType, DocumentField, DocumentId, DocumentType, OperationKind};
 use millrace_tensor::TensorType;
 use millrace_tensor::json::TensorSeed;
 use serde::de::DeserializeSeed;
@@ -21,9 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let document_type = DocumentType::new(
             "music",
             vec![
-                Field { name: "title".into(), data_type: DataType::String },
-                Field { name: "year".into(), data_type: DataType::Int },
-                Field {
+                DocumentField { name: "title".into(), data_type: DataType::String },
+                DocumentField { name: "year".into(), data_type: DataType::Int },
+                DocumentField {
                     name: "vector".into(),
                     data_type: DataType::Tensor(TensorType::parse(&format!("tensor<{cell}>(x[384])"))?),
                 },

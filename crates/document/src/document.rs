@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::{DocumentId, Value};
+use crate::{DocumentId, DocumentValue};
 
 /// Write time of a document version: microseconds since 1970 from a hybrid logical clock.
 ///
@@ -14,17 +14,17 @@ pub struct Document {
     /// Document id.
     pub id: DocumentId,
     /// Fields with values, each name once.
-    pub fields: Vec<(Arc<str>, Value)>,
+    pub fields: Vec<(Arc<str>, DocumentValue)>,
 }
 
 impl Document {
     /// The value of the field `name`, if it has one.
-    pub fn get(&self, name: &str) -> Option<&Value> {
+    pub fn get(&self, name: &str) -> Option<&DocumentValue> {
         self.fields.iter().find(|(field, _)| &**field == name).map(|(_, value)| value)
     }
 
     /// Sets or replaces the value of the field `name`.
-    pub fn set(&mut self, name: &Arc<str>, value: Value) {
+    pub fn set(&mut self, name: &Arc<str>, value: DocumentValue) {
         match self.fields.iter_mut().find(|(field, _)| field == name) {
             Some((_, old)) => *old = value,
             None => self.fields.push((Arc::clone(name), value)),

@@ -7,7 +7,7 @@
 //! Bytes come from columns and rows under checksums. Iteration over malformed bytes ends early; it never panics.
 
 use crate::Error;
-use crate::wire::{self, Reader};
+use crate::wire::{self, WireReader};
 
 /// A value that borrows from its wire form or from a column.
 #[derive(Debug, Clone, Copy)]
@@ -51,26 +51,26 @@ pub enum ValueRef<'a> {
 
 /// The elements of a collection, one after another.
 #[derive(Debug, Clone, Copy)]
-struct Elements<'a> {
+struct EncodedElements<'a> {
     count: usize,
-    reader: Reader<'a>,
+    reader: WireReader<'a>,
 }
 
 /// An array in its wire form.
 #[derive(Debug, Clone, Copy)]
-pub struct EncodedArray<'a>(Elements<'a>);
+pub struct EncodedArray<'a>(EncodedElements<'a>);
 
 /// A weighted set in its wire form.
 #[derive(Debug, Clone, Copy)]
-pub struct EncodedWeightedSet<'a>(Elements<'a>);
+pub struct EncodedWeightedSet<'a>(EncodedElements<'a>);
 
 /// A map in its wire form.
 #[derive(Debug, Clone, Copy)]
-pub struct EncodedMap<'a>(Elements<'a>);
+pub struct EncodedMap<'a>(EncodedElements<'a>);
 
 /// A struct in its wire form.
 #[derive(Debug, Clone, Copy)]
-pub struct EncodedStruct<'a>(Elements<'a>);
+pub struct EncodedStruct<'a>(EncodedElements<'a>);
 
 /// A tensor in its wire form.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +78,7 @@ pub struct EncodedTensor<'a> {
     tensor_type: &'a str,
     subspaces: usize,
     /// Labels of all subspaces, then the cells.
-    content: Reader<'a>,
+    content: WireReader<'a>,
 }
 
 impl<'a> ValueRef<'a> {
@@ -87,11 +87,11 @@ impl<'a> ValueRef<'a> {
     /// # Errors
     /// [`Error::Row`] if the bytes do not begin with a value.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
-        Reader::new(bytes).value_ref(0, false)
+        WireReader::new(bytes).value_ref(0, false)
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     /// The next value. With `advance`, the reader stands behind it afterwards; without, it may stand at the elements of a
     /// collection, which saves a pass over them.
     fn value_ref(&mut self, depth: usize, advance: bool) -> Result<ValueRef<'a>, Error> {
@@ -148,9 +148,9 @@ impl<'a> Reader<'a> {
         depth: usize,
         advance: bool,
         skip: impl Fn(&mut Self, usize) -> Result<(), Error>,
-    ) -> Result<Elements<'a>, Error> {
+    ) -> Result<EncodedElements<'a>, Error> {
         let count = self.count()?;
-        let elements = Elements { count, reader: *self };
+        let elements = EncodedElements { count, reader: *self };
         if advance {
             (0..count).try_for_each(|_| skip(self, depth + 1))?;
         }
@@ -168,9 +168,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl<'a> Elements<'a> {
+impl<'a> EncodedElements<'a> {
     /// Reads `count` elements; ends early where the bytes are malformed.
-    fn read<T>(self, mut next: impl FnMut(&mut Reader<'a>) -> Result<T, Error>) -> impl Iterator<Item = T> {
+    fn read<T>(
+        self,
+        mut next: impl FnMut(&mut WireReader<'a>) -> Result<T, Error>,
+    ) -> impl Iterator<Item = T> {
         let mut reader = self.reader;
         (0..self.count).map_while(move |_| next(&mut reader).ok())
     }
@@ -250,7 +253,7 @@ impl<'a> EncodedTensor<'a> {
         self.tensor_type.matches("{}").count()
     }
 
-    fn skip_labels(self, reader: &mut Reader<'a>) -> Result<(), Error> {
+    fn skip_labels(self, reader: &mut WireReader<'a>) -> Result<(), Error> {
         let labels = self.subspaces.checked_mul(self.labels_per_subspace());
         let labels = labels.filter(|labels| *labels <= reader.left());
         let labels = labels.ok_or(Error::Row("a count is larger than what follows"))?;
@@ -280,46 +283,48 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Value, wire};
+    use crate::{DocumentValue, wire};
 
     /// The value that a reference stands for, built by walking it.
-    fn owned(value: ValueRef<'_>) -> Value {
+    fn owned(value: ValueRef<'_>) -> DocumentValue {
         match value {
-            ValueRef::Bool(value) => Value::Bool(value),
-            ValueRef::Byte(value) => Value::Byte(value),
-            ValueRef::Int(value) => Value::Int(value),
-            ValueRef::Long(value) => Value::Long(value),
-            ValueRef::Float(value) => Value::Float(value),
-            ValueRef::Double(value) => Value::Double(value),
-            ValueRef::String(text) => Value::String(text.to_owned()),
-            ValueRef::Raw(bytes) => Value::Raw(bytes.to_vec()),
-            ValueRef::Position { latitude, longitude } => Value::Position { latitude, longitude },
+            ValueRef::Bool(value) => DocumentValue::Bool(value),
+            ValueRef::Byte(value) => DocumentValue::Byte(value),
+            ValueRef::Int(value) => DocumentValue::Int(value),
+            ValueRef::Long(value) => DocumentValue::Long(value),
+            ValueRef::Float(value) => DocumentValue::Float(value),
+            ValueRef::Double(value) => DocumentValue::Double(value),
+            ValueRef::String(text) => DocumentValue::String(text.to_owned()),
+            ValueRef::Raw(bytes) => DocumentValue::Raw(bytes.to_vec()),
+            ValueRef::Position { latitude, longitude } => DocumentValue::Position { latitude, longitude },
             ValueRef::Tensor(tensor) => {
                 let tensor_type = millrace_tensor::TensorType::parse(tensor.type_text()).expect("a type");
                 let bytes = tensor.cells().expect("cells");
-                let cells = millrace_tensor::Cells::from_bytes(tensor_type.cell(), bytes);
+                let cells = millrace_tensor::TensorCells::from_bytes(tensor_type.cell(), bytes);
                 let labels = tensor.labels().map(str::to_owned).collect();
-                Value::Tensor(millrace_tensor::Tensor::new(tensor_type, labels, cells).expect("a tensor"))
+                DocumentValue::Tensor(
+                    millrace_tensor::Tensor::new(tensor_type, labels, cells).expect("a tensor"),
+                )
             }
             ValueRef::DenseCells(_) => panic!("only columns have cells without a type"),
-            ValueRef::Array(array) => Value::Array(array.values().map(owned).collect()),
-            ValueRef::WeightedSet(set) => {
-                Value::WeightedSet(set.weighted().map(|(value, weight)| (owned(value), weight)).collect())
-            }
+            ValueRef::Array(array) => DocumentValue::Array(array.values().map(owned).collect()),
+            ValueRef::WeightedSet(set) => DocumentValue::WeightedSet(
+                set.weighted().map(|(value, weight)| (owned(value), weight)).collect(),
+            ),
             ValueRef::Map(map) => {
-                Value::Map(map.entries().map(|(key, value)| (owned(key), owned(value))).collect())
+                DocumentValue::Map(map.entries().map(|(key, value)| (owned(key), owned(value))).collect())
             }
-            ValueRef::Struct(members) => {
-                Value::Struct(members.members().map(|(name, value)| (name.into(), owned(value))).collect())
-            }
+            ValueRef::Struct(members) => DocumentValue::Struct(
+                members.members().map(|(name, value)| (name.into(), owned(value))).collect(),
+            ),
         }
     }
 
-    fn tensor(text: &str) -> Value {
-        Value::Tensor(millrace_tensor::Tensor::parse(text, None).expect("a tensor"))
+    fn tensor(text: &str) -> DocumentValue {
+        DocumentValue::Tensor(millrace_tensor::Tensor::parse(text, None).expect("a tensor"))
     }
 
-    fn values() -> impl Strategy<Value = Value> {
+    fn values() -> impl Strategy<Value = DocumentValue> {
         let tensors = prop_oneof![
             Just(tensor("tensor<bfloat16>(c{},x[2]):{a:[1,2],b:[3,4]}")),
             Just(tensor("tensor<int8>(a{},b{}):{{a:x,b:y}:3}")),
@@ -327,25 +332,27 @@ mod tests {
             Just(tensor("tensor(k{}):{}")),
         ];
         let leaf = prop_oneof![
-            any::<bool>().prop_map(Value::Bool),
-            any::<i8>().prop_map(Value::Byte),
-            any::<i32>().prop_map(Value::Int),
-            any::<i64>().prop_map(Value::Long),
-            (-9i16..9).prop_map(|number| Value::Double(f64::from(number) / 2.0)),
-            (-9i16..9).prop_map(|number| Value::Float(f32::from(number) / 2.0)),
-            "[a-zä ]{0,12}".prop_map(Value::String),
-            prop::collection::vec(any::<u8>(), 0..9).prop_map(Value::Raw),
+            any::<bool>().prop_map(DocumentValue::Bool),
+            any::<i8>().prop_map(DocumentValue::Byte),
+            any::<i32>().prop_map(DocumentValue::Int),
+            any::<i64>().prop_map(DocumentValue::Long),
+            (-9i16..9).prop_map(|number| DocumentValue::Double(f64::from(number) / 2.0)),
+            (-9i16..9).prop_map(|number| DocumentValue::Float(f32::from(number) / 2.0)),
+            "[a-zä ]{0,12}".prop_map(DocumentValue::String),
+            prop::collection::vec(any::<u8>(), 0..9).prop_map(DocumentValue::Raw),
             (any::<i32>(), any::<i32>())
-                .prop_map(|(latitude, longitude)| Value::Position { latitude, longitude }),
+                .prop_map(|(latitude, longitude)| DocumentValue::Position { latitude, longitude }),
             tensors,
         ];
         leaf.prop_recursive(4, 24, 4, |inner| {
-            let array = prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array);
-            let set = prop::collection::vec((inner.clone(), any::<i32>()), 0..4).prop_map(Value::WeightedSet);
-            let map = prop::collection::vec((inner.clone(), inner.clone()), 0..4).prop_map(Value::Map);
+            let array = prop::collection::vec(inner.clone(), 0..4).prop_map(DocumentValue::Array);
+            let set = prop::collection::vec((inner.clone(), any::<i32>()), 0..4)
+                .prop_map(DocumentValue::WeightedSet);
+            let map =
+                prop::collection::vec((inner.clone(), inner.clone()), 0..4).prop_map(DocumentValue::Map);
             let members = prop::collection::vec(("[a-z]{1,4}", inner), 0..4);
             let members = members.prop_map(|members| {
-                Value::Struct(members.into_iter().map(|(name, value)| (name.into(), value)).collect())
+                DocumentValue::Struct(members.into_iter().map(|(name, value)| (name.into(), value)).collect())
             });
             prop_oneof![array, set, map, members]
         })

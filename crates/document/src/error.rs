@@ -1,4 +1,4 @@
-use crate::json::Place;
+use crate::json::FeedPosition;
 
 /// Error in a document, its id, or an operation on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,7 +76,7 @@ pub enum Error {
     #[error("{place}: {reason}")]
     Operation {
         /// Position in the feed.
-        place: Place,
+        place: FeedPosition,
         /// Cause, and the expected text.
         reason: String,
     },
@@ -84,7 +84,7 @@ pub enum Error {
     #[error("{place}: {reason}")]
     Feed {
         /// Position in the feed.
-        place: Place,
+        place: FeedPosition,
         /// Cause, and the expected text.
         reason: String,
     },

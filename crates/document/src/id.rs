@@ -6,7 +6,7 @@ use crate::Error;
 
 /// A group of documents that are read together, given by `g=` or `n=` in the document id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Group {
+pub enum DocumentGroup {
     /// No group: the id is `id:ns:type::name`.
     None,
     /// `n=<number>`.
@@ -15,16 +15,16 @@ pub enum Group {
     Name(String),
 }
 
-impl Group {
+impl DocumentGroup {
     /// Low 32 bits of the location, common to all documents of this group; `None` if each document has its
     /// own.
     ///
     /// A number gives its low 32 bits, a name the first four bytes (little-endian) of its MD5.
     pub fn location_bits(&self) -> Option<u32> {
         match self {
-            Group::None => None,
-            Group::Number(number) => Some(*number as u32),
-            Group::Name(name) => {
+            DocumentGroup::None => None,
+            DocumentGroup::Number(number) => Some(*number as u32),
+            DocumentGroup::Name(name) => {
                 let digest = Md5::digest(name.as_bytes());
                 Some(u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]))
             }
@@ -36,29 +36,29 @@ impl Group {
     /// Different groups have different keys, even if their location bits are equal.
     pub fn key(&self) -> String {
         match self {
-            Group::None => String::new(),
-            Group::Number(number) => format!("n{number}"),
-            Group::Name(name) => format!("g{name}"),
+            DocumentGroup::None => String::new(),
+            DocumentGroup::Number(number) => format!("n{number}"),
+            DocumentGroup::Name(name) => format!("g{name}"),
         }
     }
 
-    /// Parses a [`Group::key`].
+    /// Parses a [`DocumentGroup::key`].
     pub fn from_key(key: &str) -> Option<Self> {
         match key.as_bytes().first() {
-            None => Some(Group::None),
-            Some(b'n') => key[1..].parse().ok().map(Group::Number),
-            Some(b'g') => Some(Group::Name(key[1..].to_owned())),
+            None => Some(DocumentGroup::None),
+            Some(b'n') => key[1..].parse().ok().map(DocumentGroup::Number),
+            Some(b'g') => Some(DocumentGroup::Name(key[1..].to_owned())),
             Some(_) => None,
         }
     }
 }
 
-impl fmt::Display for Group {
+impl fmt::Display for DocumentGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Group::None => Ok(()),
-            Group::Number(number) => write!(f, "n={number}"),
-            Group::Name(name) => write!(f, "g={name}"),
+            DocumentGroup::None => Ok(()),
+            DocumentGroup::Number(number) => write!(f, "n={number}"),
+            DocumentGroup::Name(name) => write!(f, "g={name}"),
         }
     }
 }
@@ -100,7 +100,7 @@ pub struct DocumentId {
     namespace_end: u32,
     type_end: u32,
     key_end: u32,
-    group: Group,
+    group: DocumentGroup,
 }
 
 impl DocumentId {
@@ -134,11 +134,11 @@ impl DocumentId {
             return Err(fail("it has a control character"));
         }
         let group = match key {
-            "" => Group::None,
+            "" => DocumentGroup::None,
             _ => match key.split_once('=') {
                 Some(("g", "")) => return Err(fail("the group after 'g=' is empty")),
-                Some(("g", name)) => Group::Name(name.to_owned()),
-                Some(("n", number)) => Group::Number(
+                Some(("g", name)) => DocumentGroup::Name(name.to_owned()),
+                Some(("n", number)) => DocumentGroup::Number(
                     number.parse().map_err(|_| fail("what follows 'n=' is not a number of 64 bits"))?,
                 ),
                 Some(("G" | "N", _)) => return Err(fail("its g= and n= are written in lower case")),
@@ -166,7 +166,12 @@ impl DocumentId {
     /// # Errors
     /// The errors of [`DocumentId::parse`]; also if a part other than the name contains ':', which would
     /// shift the following text into another part, and possibly into another group.
-    pub fn new(namespace: &str, document_type: &str, group: &Group, name: &str) -> Result<Self, Error> {
+    pub fn new(
+        namespace: &str,
+        document_type: &str,
+        group: &DocumentGroup,
+        name: &str,
+    ) -> Result<Self, Error> {
         let text = format!("id:{namespace}:{document_type}:{group}:{name}");
         let id = Self::parse(&text)?;
         if id.namespace() == namespace
@@ -196,7 +201,7 @@ impl DocumentId {
     }
 
     /// The group.
-    pub const fn group(&self) -> &Group {
+    pub const fn group(&self) -> &DocumentGroup {
         &self.group
     }
 

@@ -16,6 +16,6 @@ mod write;
 
 pub use feed::{FeedOperation, FeedReader};
 pub use operation::{ParseOptions, parse};
-pub use place::{Place, split_place};
+pub use place::{FeedPosition, split_place};
 pub use read::read_value;
 pub use write::{FieldsJson, ValueJson, fields, value};

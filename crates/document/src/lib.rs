@@ -1,8 +1,8 @@
 //! Documents: their types, ids, locations and values, and the operations on them.
 //!
-//! The main types are [`DocumentType`] (the fields), [`DocumentId`] (with its [`Group`] and [`Location`]),
-//! [`Document`] (an id and values) and [`Operation`] (put, update, remove). The module [`json`] reads and
-//! writes JSON, the module [`wire`] the compact row form. Replicas exchange [`Version`]s.
+//! The main types are [`DocumentType`] (the fields), [`DocumentId`] (with its [`DocumentGroup`] and [`Location`]),
+//! [`Document`] (an id and values) and [`DocumentOperation`] (put, update, remove). The module [`json`] reads and
+//! writes JSON, the module [`wire`] the compact row form. Replicas exchange [`DocumentVersion`]s.
 //!
 //! This crate is independent of the storage of documents and of the schema's use of fields.
 
@@ -27,12 +27,12 @@ pub use document::{Document, Timestamp};
 pub use encoded::{EncodedArray, EncodedMap, EncodedStruct, EncodedTensor, EncodedWeightedSet, ValueRef};
 pub use error::Error;
 pub use field_set::FieldSet;
-pub use id::{DocumentId, Group, Location};
-pub use operation::{Action, Operation, OperationKind};
-pub use path::{FieldPath, Step};
-pub use refusal::Refusal;
-pub use types::{DataType, DocumentType, Field, StructType};
-pub use update::{Change, FieldUpdate, Operator, Update};
-pub use value::Value;
-pub use version::{Drop, DropScope, Version};
-pub use visible::{Visibility, is_of_type, unrecorded_type};
+pub use id::{DocumentGroup, DocumentId, Location};
+pub use operation::{DocumentOperation, OperationAction, OperationKind};
+pub use path::{UpdatePath, UpdatePathStep};
+pub use refusal::WriteRefusal;
+pub use types::{DataType, DocumentField, DocumentType, StructType};
+pub use update::{ArithmeticOperator, DocumentUpdate, FieldUpdate, ValueChange};
+pub use value::DocumentValue;
+pub use version::{DocumentVersion, DropScope, DroppedScope};
+pub use visible::{ValueVisibility, is_of_type, unrecorded_type};

@@ -1,10 +1,10 @@
-use crate::{Document, DocumentId, Update};
+use crate::{Document, DocumentId, DocumentUpdate};
 
 /// A change to one document, as requested by a client.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Operation {
+pub struct DocumentOperation {
     /// The change.
-    pub action: Action,
+    pub action: OperationAction,
     /// Document selection that the stored document must match; otherwise nothing is done.
     pub condition: Option<String>,
     /// True to create a missing document: an update starts from an empty one, and the condition of a put
@@ -14,29 +14,29 @@ pub struct Operation {
     pub ignored_fields: bool,
 }
 
-/// Change made by an [`Operation`].
+/// Change made by an [`DocumentOperation`].
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub enum OperationAction {
     /// Writes a whole document.
     Put(Document),
     /// Changes fields of a document.
-    Update(Update),
+    Update(DocumentUpdate),
     /// Removes a document.
     Remove(DocumentId),
 }
 
-impl Operation {
+impl DocumentOperation {
     /// Id of the changed document.
     pub const fn id(&self) -> &DocumentId {
         match &self.action {
-            Action::Put(document) => &document.id,
-            Action::Update(update) => &update.id,
-            Action::Remove(id) => id,
+            OperationAction::Put(document) => &document.id,
+            OperationAction::Update(update) => &update.id,
+            OperationAction::Remove(id) => id,
         }
     }
 }
 
-/// Kinds of [`Operation`], named as in JSON.
+/// Kinds of [`DocumentOperation`], named as in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationKind {
     /// `put`.

@@ -2,45 +2,45 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::scalar;
-use crate::{DataType, DocumentType, Error, Value};
+use crate::{DataType, DocumentType, DocumentValue, Error};
 
 /// Maximum number of steps inside a field.
 const DEPTH: usize = 32;
 
 /// Target of an update in a document: a field, and steps into its value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FieldPath {
+pub struct UpdatePath {
     /// The field.
     pub field: Arc<str>,
     /// Steps inside the field; empty for the whole field.
-    pub steps: Vec<Step>,
+    pub steps: Vec<UpdatePathStep>,
 }
 
 /// One step into a value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum UpdatePathStep {
     /// `{key}`: the value of a key of a map, or the weight of an element of a weighted set.
-    Key(Value),
+    Key(DocumentValue),
     /// `[index]`: an element of an array.
     Index(usize),
     /// `.name`: a member of a struct.
     Member(Arc<str>),
 }
 
-impl FieldPath {
+impl UpdatePath {
     /// Parses `field`, `map{key}`, `map{"quoted key"}`, `array[0]`, `struct.member` and their combinations.
     /// Returns the path with the data type at its end. The weight of an element of a weighted set is an
     /// `int`.
     ///
     /// # Errors
     /// [`Error::Path`] if the text or its steps do not fit the document type.
-    pub fn parse(text: &str, document_type: &DocumentType) -> Result<(FieldPath, DataType), Error> {
+    pub fn parse(text: &str, document_type: &DocumentType) -> Result<(UpdatePath, DataType), Error> {
         let fail = |reason: String| Error::Path { path: text.to_owned(), reason };
         let end = text.find(['{', '[', '.']).unwrap_or(text.len());
         let field = document_type.field(&text[..end]).ok_or_else(|| {
             fail(format!("document type '{}' has no field '{}'", document_type.name(), &text[..end]))
         })?;
-        let mut path = FieldPath { field: Arc::clone(&field.name), steps: Vec::new() };
+        let mut path = UpdatePath { field: Arc::clone(&field.name), steps: Vec::new() };
         let mut data_type = field.data_type.clone();
         let mut rest = &text[end..];
         while !rest.is_empty() {
@@ -58,30 +58,30 @@ impl FieldPath {
 
 /// Parses the first step of `text` into a value of `data_type`. Returns the step, the type at its end, and
 /// the rest of the text.
-fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(Step, DataType, &'t str), String> {
+fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(UpdatePathStep, DataType, &'t str), String> {
     let Some((first, rest)) = text.split_at_checked(1) else {
         return Err(format!("expected '{{', '[' or '.', got '{text}'"));
     };
     match (first, data_type) {
         ("{", DataType::Map(key, value)) => {
             let (name, rest) = subscript(rest)?;
-            Ok((Step::Key(scalar::parse(&name, key)?), (**value).clone(), rest))
+            Ok((UpdatePathStep::Key(scalar::parse(&name, key)?), (**value).clone(), rest))
         }
         ("{", DataType::WeightedSet { element, .. }) => {
             let (name, rest) = subscript(rest)?;
-            Ok((Step::Key(scalar::parse(&name, element)?), DataType::Int, rest))
+            Ok((UpdatePathStep::Key(scalar::parse(&name, element)?), DataType::Int, rest))
         }
         ("[", DataType::Array(element)) => {
             let (index, rest) = rest.split_once(']').ok_or("'[' is not closed")?;
             let index = index.trim().parse().map_err(|_| format!("'{index}' is no array index"))?;
-            Ok((Step::Index(index), (**element).clone(), rest))
+            Ok((UpdatePathStep::Index(index), (**element).clone(), rest))
         }
         (".", DataType::Struct(struct_type)) => {
             let end = rest.find(['{', '[', '.']).unwrap_or(rest.len());
             let member = struct_type
                 .field(&rest[..end])
                 .ok_or_else(|| format!("struct {} has no field '{}'", struct_type.name, &rest[..end]))?;
-            Ok((Step::Member(Arc::clone(&member.name)), member.data_type.clone(), &rest[end..]))
+            Ok((UpdatePathStep::Member(Arc::clone(&member.name)), member.data_type.clone(), &rest[end..]))
         }
         ("{" | "[" | ".", _) => Err(format!("'{first}' does not lead into {data_type}")),
         _ => Err(format!("expected '{{', '[' or '.', got '{text}'")),
@@ -113,16 +113,16 @@ fn subscript(text: &str) -> Result<(String, &str), String> {
     Err("'\"' is not closed".to_owned())
 }
 
-impl fmt::Display for FieldPath {
+impl fmt::Display for UpdatePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.field)?;
         self.steps.iter().try_for_each(|step| match step {
-            Step::Key(key) => match scalar::to_text(key) {
+            UpdatePathStep::Key(key) => match scalar::to_text(key) {
                 Some(key) => write!(f, "{{{key}}}"),
                 None => f.write_str("{?}"),
             },
-            Step::Index(index) => write!(f, "[{index}]"),
-            Step::Member(name) => write!(f, ".{name}"),
+            UpdatePathStep::Index(index) => write!(f, "[{index}]"),
+            UpdatePathStep::Member(name) => write!(f, ".{name}"),
         })
     }
 }

@@ -4,17 +4,17 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::{DataType, DocumentId, Value};
+use crate::{DataType, DocumentId, DocumentValue};
 
 /// Parses `text` as a value of the data type.
 ///
 /// # Errors
 /// The text is not a value of the type, or the type is not a single value; the text gives the expected value
 /// with an example.
-pub fn parse(text: &str, data_type: &DataType) -> Result<Value, String> {
+pub fn parse(text: &str, data_type: &DataType) -> Result<DocumentValue, String> {
     let wrong = || format!("'{text}' is no {}", expectation(data_type));
     Ok(match data_type {
-        DataType::Bool => Value::Bool(match text {
+        DataType::Bool => DocumentValue::Bool(match text {
             "true" => true,
             "false" => false,
             _ => return Err(wrong()),
@@ -27,18 +27,18 @@ pub fn parse(text: &str, data_type: &DataType) -> Result<Value, String> {
             let number = text.trim().parse().map_err(|_| wrong())?;
             float(number, data_type).ok_or_else(wrong)?
         }
-        DataType::String | DataType::Uri | DataType::Predicate => Value::String(text.to_owned()),
+        DataType::String | DataType::Uri | DataType::Predicate => DocumentValue::String(text.to_owned()),
         DataType::Reference(target) => {
             if !text.is_empty() && DocumentId::parse(text).ok().is_none_or(|id| id.document_type() != target)
             {
                 return Err(wrong());
             }
-            Value::String(text.to_owned())
+            DocumentValue::String(text.to_owned())
         }
-        DataType::Raw => Value::Raw(STANDARD.decode(text).map_err(|_| wrong())?),
+        DataType::Raw => DocumentValue::Raw(STANDARD.decode(text).map_err(|_| wrong())?),
         DataType::Position => {
             let (latitude, longitude) = position(text).ok_or_else(wrong)?;
-            Value::Position { latitude, longitude }
+            DocumentValue::Position { latitude, longitude }
         }
         DataType::Tensor(_)
         | DataType::Array(_)
@@ -49,48 +49,52 @@ pub fn parse(text: &str, data_type: &DataType) -> Result<Value, String> {
 }
 
 /// Text of a single value; `None` for compound values.
-pub fn to_text(value: &Value) -> Option<String> {
+pub fn to_text(value: &DocumentValue) -> Option<String> {
     Some(match value {
-        Value::Bool(value) => value.to_string(),
-        Value::Byte(value) => value.to_string(),
-        Value::Int(value) => value.to_string(),
-        Value::Long(value) => value.to_string(),
+        DocumentValue::Bool(value) => value.to_string(),
+        DocumentValue::Byte(value) => value.to_string(),
+        DocumentValue::Int(value) => value.to_string(),
+        DocumentValue::Long(value) => value.to_string(),
         // The debug form always has a fraction or an exponent, like floats in JSON.
-        Value::Float(value) => format!("{value:?}"),
-        Value::Double(value) => format!("{value:?}"),
-        Value::String(text) => text.clone(),
-        Value::Raw(bytes) => STANDARD.encode(bytes),
-        Value::Position { latitude, longitude } => {
+        DocumentValue::Float(value) => format!("{value:?}"),
+        DocumentValue::Double(value) => format!("{value:?}"),
+        DocumentValue::String(text) => text.clone(),
+        DocumentValue::Raw(bytes) => STANDARD.encode(bytes),
+        DocumentValue::Position { latitude, longitude } => {
             let degrees = |micro: i32, positive: char, negative: char| {
                 let sign = if micro < 0 { negative } else { positive };
                 format!("{sign}{}", f64::from(micro).abs() / 1e6)
             };
             format!("{};{}", degrees(*latitude, 'N', 'S'), degrees(*longitude, 'E', 'W'))
         }
-        Value::Tensor(_) | Value::Array(_) | Value::WeightedSet(_) | Value::Map(_) | Value::Struct(_) => {
+        DocumentValue::Tensor(_)
+        | DocumentValue::Array(_)
+        | DocumentValue::WeightedSet(_)
+        | DocumentValue::Map(_)
+        | DocumentValue::Struct(_) => {
             return None;
         }
     })
 }
 
 /// The integer as a value of the type; `None` if it is out of range.
-pub(crate) fn integer(number: i64, data_type: &DataType) -> Option<Value> {
+pub(crate) fn integer(number: i64, data_type: &DataType) -> Option<DocumentValue> {
     match data_type {
-        DataType::Byte => i8::try_from(number).ok().map(Value::Byte),
-        DataType::Int => i32::try_from(number).ok().map(Value::Int),
-        DataType::Long => Some(Value::Long(number)),
+        DataType::Byte => i8::try_from(number).ok().map(DocumentValue::Byte),
+        DataType::Int => i32::try_from(number).ok().map(DocumentValue::Int),
+        DataType::Long => Some(DocumentValue::Long(number)),
         _ => None,
     }
 }
 
 /// The float as a value of the type; `None` if a finite number is out of range.
-pub(crate) fn float(number: f64, data_type: &DataType) -> Option<Value> {
+pub(crate) fn float(number: f64, data_type: &DataType) -> Option<DocumentValue> {
     let rounded = match data_type {
-        DataType::Double => return Some(Value::Double(number)),
+        DataType::Double => return Some(DocumentValue::Double(number)),
         DataType::Float16 => half::f16::from_f64(number).to_f32(),
         _ => number as f32,
     };
-    (rounded.is_finite() || !number.is_finite()).then_some(Value::Float(rounded))
+    (rounded.is_finite() || !number.is_finite()).then_some(DocumentValue::Float(rounded))
 }
 
 /// Parses `N37.4;W122` to millionths of a degree. Either order is valid, and so are `37.4N`, minutes and

@@ -77,7 +77,7 @@ impl fmt::Display for DataType {
 
 /// A field of a document type or struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
+pub struct DocumentField {
     /// Name of the field; unique in its type.
     pub name: Arc<str>,
     /// Type of its values.
@@ -90,12 +90,12 @@ pub struct StructType {
     /// The name in the schema.
     pub name: String,
     /// The fields in order.
-    pub fields: Vec<Field>,
+    pub fields: Vec<DocumentField>,
 }
 
 impl StructType {
     /// The field with this name.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub fn field(&self, name: &str) -> Option<&DocumentField> {
         self.fields.iter().find(|field| &*field.name == name)
     }
 }
@@ -104,13 +104,13 @@ impl StructType {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentType {
     name: Arc<str>,
-    fields: Vec<Field>,
+    fields: Vec<DocumentField>,
     by_name: HashMap<Arc<str>, usize>,
 }
 
 impl DocumentType {
     /// Creates a type with these fields; of two fields with one name, lookups find the later.
-    pub fn new(name: &str, fields: Vec<Field>) -> Self {
+    pub fn new(name: &str, fields: Vec<DocumentField>) -> Self {
         let by_name = fields.iter().enumerate().map(|(i, field)| (Arc::clone(&field.name), i)).collect();
         DocumentType { name: name.into(), fields, by_name }
     }
@@ -121,12 +121,12 @@ impl DocumentType {
     }
 
     /// The fields in the schema's order.
-    pub fn fields(&self) -> &[Field] {
+    pub fn fields(&self) -> &[DocumentField] {
         &self.fields
     }
 
     /// The field with this name.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub fn field(&self, name: &str) -> Option<&DocumentField> {
         self.by_name.get(name).map(|&index| &self.fields[index])
     }
 }

@@ -1,19 +1,19 @@
 //! Partial updates: changes to parts of a document.
 //!
-//! An update follows each [`FieldPath`] to its value. If an operation needs something that does not exist, it
+//! An update follows each [`UpdatePath`] to its value. If an operation needs something that does not exist, it
 //! has no effect, with two exceptions: an assignment creates map keys and struct members along its path, and
 //! arithmetic on an element of a weighted set declared `create-if-nonexistent` starts from 0.
 
 use std::sync::Arc;
 
-use millrace_tensor::{Modify, Remove};
+use millrace_tensor::{TensorModify, TensorRemove};
 
 use crate::scalar;
-use crate::{DataType, Document, DocumentId, DocumentType, Error, FieldPath, Step, Value};
+use crate::{DataType, Document, DocumentId, DocumentType, DocumentValue, Error, UpdatePath, UpdatePathStep};
 
 /// Changes to the fields of one document, in order.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Update {
+pub struct DocumentUpdate {
     /// Id of the document.
     pub id: DocumentId,
     /// Changes in order.
@@ -24,38 +24,38 @@ pub struct Update {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldUpdate {
     /// Path to the value.
-    pub path: FieldPath,
+    pub path: UpdatePath,
     /// Change of the value.
-    pub change: Change,
+    pub change: ValueChange,
 }
 
 /// Effect of an update on the value at its path.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum ValueChange {
     /// Replaces the existing value.
-    Assign(Value),
+    Assign(DocumentValue),
     /// Removes the value, or the entry of a map or weighted set.
     Clear,
     /// Appends elements to an array.
-    AddElements(Vec<Value>),
+    AddElements(Vec<DocumentValue>),
     /// Adds elements with weights to a weighted set; the weight of an existing element is replaced.
-    AddWeights(Vec<(Value, i32)>),
+    AddWeights(Vec<(DocumentValue, i32)>),
     /// Removes all elements of an array, or elements of a weighted set or keys of a map, that equal one of
     /// these.
-    RemoveElements(Vec<Value>),
+    RemoveElements(Vec<DocumentValue>),
     /// Computes with the existing number.
-    Arithmetic(Operator, f64),
+    Arithmetic(ArithmeticOperator, f64),
     /// Adds subspaces to a tensor.
     AddCells(millrace_tensor::Tensor),
     /// Changes cells of a tensor.
-    ModifyCells(Modify),
+    ModifyCells(TensorModify),
     /// Removes subspaces of a tensor.
-    RemoveCells(Remove),
+    RemoveCells(TensorRemove),
 }
 
-/// Operation of [`Change::Arithmetic`].
+/// Operation of [`ValueChange::Arithmetic`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub enum ArithmeticOperator {
     /// `increment`.
     Add,
     /// `decrement`.
@@ -66,7 +66,7 @@ pub enum Operator {
     Divide,
 }
 
-impl Update {
+impl DocumentUpdate {
     /// Applies the update. `document` is the existing document; `None` starts from an empty one.
     ///
     /// # Errors
@@ -102,21 +102,26 @@ impl FieldUpdate {
     }
 }
 
-impl Change {
+impl ValueChange {
     /// True if missing parts of the path are created.
     const fn creates(&self) -> bool {
-        matches!(self, Change::Assign(_))
+        matches!(self, ValueChange::Assign(_))
     }
 
     /// A value that the type hides, since it was written under another schema, counts as none; it stays where the change sets
     /// nothing in its place.
-    fn apply(&self, value: &mut Option<Value>, steps: &[Step], data_type: &DataType) -> Result<(), String> {
+    fn apply(
+        &self,
+        value: &mut Option<DocumentValue>,
+        steps: &[UpdatePathStep],
+        data_type: &DataType,
+    ) -> Result<(), String> {
         let hidden = value.take_if(|value| !data_type.shows(value));
         match steps.split_first() {
             None => self.apply_here(value, data_type)?,
             Some((step, rest)) => self.apply_inside(value, step, rest, data_type)?,
         }
-        let clears = steps.is_empty() && matches!(self, Change::Assign(_) | Change::Clear);
+        let clears = steps.is_empty() && matches!(self, ValueChange::Assign(_) | ValueChange::Clear);
         if value.is_none() && !clears {
             *value = hidden;
         }
@@ -125,14 +130,14 @@ impl Change {
 
     fn apply_inside(
         &self,
-        value: &mut Option<Value>,
-        step: &Step,
-        rest: &[Step],
+        value: &mut Option<DocumentValue>,
+        step: &UpdatePathStep,
+        rest: &[UpdatePathStep],
         data_type: &DataType,
     ) -> Result<(), String> {
         match (step, data_type) {
-            (Step::Index(index), DataType::Array(element)) => {
-                let Some(Value::Array(elements)) = value else { return Ok(()) };
+            (UpdatePathStep::Index(index), DataType::Array(element)) => {
+                let Some(DocumentValue::Array(elements)) = value else { return Ok(()) };
                 let Some(slot) = elements.get_mut(*index) else { return Ok(()) };
                 let mut inner = Some(slot.clone());
                 self.apply(&mut inner, rest, element)?;
@@ -144,47 +149,55 @@ impl Change {
                 }
                 Ok(())
             }
-            (Step::Member(name), DataType::Struct(struct_type)) => {
+            (UpdatePathStep::Member(name), DataType::Struct(struct_type)) => {
                 let member = struct_type
                     .field(name)
                     .ok_or_else(|| format!("struct {} has no field '{name}'", struct_type.name))?;
                 if value.is_none() && !self.creates() {
                     return Ok(());
                 }
-                let Value::Struct(members) = value.get_or_insert_with(|| Value::Struct(Vec::new())) else {
+                let DocumentValue::Struct(members) =
+                    value.get_or_insert_with(|| DocumentValue::Struct(Vec::new()))
+                else {
                     return Err(mismatch(data_type));
                 };
                 self.apply_to_entry(members, &member.name, rest, &member.data_type)
             }
-            (Step::Key(key), DataType::Map(_, of)) => {
+            (UpdatePathStep::Key(key), DataType::Map(_, of)) => {
                 if value.is_none() && !self.creates() {
                     return Ok(());
                 }
-                let Value::Map(entries) = value.get_or_insert_with(|| Value::Map(Vec::new())) else {
+                let DocumentValue::Map(entries) = value.get_or_insert_with(|| DocumentValue::Map(Vec::new()))
+                else {
                     return Err(mismatch(data_type));
                 };
                 self.apply_to_entry(entries, key, rest, of)
             }
-            (Step::Key(key), DataType::WeightedSet { create_if_nonexistent, remove_if_zero, .. }) => {
-                let begins = matches!(self, Change::Arithmetic(..)) && *create_if_nonexistent;
+            (
+                UpdatePathStep::Key(key),
+                DataType::WeightedSet { create_if_nonexistent, remove_if_zero, .. },
+            ) => {
+                let begins = matches!(self, ValueChange::Arithmetic(..)) && *create_if_nonexistent;
                 if value.is_none() && !self.creates() && !begins {
                     return Ok(());
                 }
-                let Value::WeightedSet(elements) =
-                    value.get_or_insert_with(|| Value::WeightedSet(Vec::new()))
+                let DocumentValue::WeightedSet(elements) =
+                    value.get_or_insert_with(|| DocumentValue::WeightedSet(Vec::new()))
                 else {
                     return Err(mismatch(data_type));
                 };
                 let at = elements.iter().position(|(element, _)| element == key);
-                let mut weight = at.map(|at| Value::Int(elements[at].1)).or(begins.then_some(Value::Int(0)));
+                let mut weight = at
+                    .map(|at| DocumentValue::Int(elements[at].1))
+                    .or(begins.then_some(DocumentValue::Int(0)));
                 self.apply(&mut weight, rest, &DataType::Int)?;
                 match (at, weight) {
-                    (Some(at), Some(Value::Int(0))) if *remove_if_zero => {
+                    (Some(at), Some(DocumentValue::Int(0))) if *remove_if_zero => {
                         elements.remove(at);
                     }
-                    (Some(at), Some(Value::Int(weight))) => elements[at].1 = weight,
-                    (None, Some(Value::Int(0))) if *remove_if_zero => {}
-                    (None, Some(Value::Int(weight))) => elements.push((key.clone(), weight)),
+                    (Some(at), Some(DocumentValue::Int(weight))) => elements[at].1 = weight,
+                    (None, Some(DocumentValue::Int(0))) if *remove_if_zero => {}
+                    (None, Some(DocumentValue::Int(weight))) => elements.push((key.clone(), weight)),
                     (Some(at), None) => {
                         elements.remove(at);
                     }
@@ -199,9 +212,9 @@ impl Change {
     /// Applies the rest of the path to the entry of a key, which is added or removed as the change requires.
     fn apply_to_entry<K: PartialEq + Clone>(
         &self,
-        entries: &mut Vec<(K, Value)>,
+        entries: &mut Vec<(K, DocumentValue)>,
         key: &K,
-        rest: &[Step],
+        rest: &[UpdatePathStep],
         data_type: &DataType,
     ) -> Result<(), String> {
         let at = entries.iter().position(|(name, _)| name == key);
@@ -218,60 +231,66 @@ impl Change {
         Ok(())
     }
 
-    fn apply_here(&self, value: &mut Option<Value>, data_type: &DataType) -> Result<(), String> {
+    fn apply_here(&self, value: &mut Option<DocumentValue>, data_type: &DataType) -> Result<(), String> {
         match self {
-            Change::Assign(new) => *value = Some(new.clone()),
-            Change::Clear => *value = None,
-            Change::AddElements(new) => match value.get_or_insert_with(|| Value::Array(Vec::new())) {
-                Value::Array(elements) => elements.extend_from_slice(new),
-                _ => return Err(mismatch(data_type)),
-            },
-            Change::AddWeights(new) => match value.get_or_insert_with(|| Value::WeightedSet(Vec::new())) {
-                Value::WeightedSet(elements) => {
-                    for (element, weight) in new {
-                        match elements.iter_mut().find(|(there, _)| there == element) {
-                            Some((_, there)) => *there = *weight,
-                            None => elements.push((element.clone(), *weight)),
+            ValueChange::Assign(new) => *value = Some(new.clone()),
+            ValueChange::Clear => *value = None,
+            ValueChange::AddElements(new) => {
+                match value.get_or_insert_with(|| DocumentValue::Array(Vec::new())) {
+                    DocumentValue::Array(elements) => elements.extend_from_slice(new),
+                    _ => return Err(mismatch(data_type)),
+                }
+            }
+            ValueChange::AddWeights(new) => {
+                match value.get_or_insert_with(|| DocumentValue::WeightedSet(Vec::new())) {
+                    DocumentValue::WeightedSet(elements) => {
+                        for (element, weight) in new {
+                            match elements.iter_mut().find(|(there, _)| there == element) {
+                                Some((_, there)) => *there = *weight,
+                                None => elements.push((element.clone(), *weight)),
+                            }
                         }
                     }
+                    _ => return Err(mismatch(data_type)),
                 }
-                _ => return Err(mismatch(data_type)),
-            },
-            Change::RemoveElements(gone) => match value {
+            }
+            ValueChange::RemoveElements(gone) => match value {
                 None => {}
-                Some(Value::Array(elements)) => elements.retain(|element| !gone.contains(element)),
-                Some(Value::WeightedSet(elements)) => elements.retain(|(element, _)| !gone.contains(element)),
-                Some(Value::Map(entries)) => entries.retain(|(key, _)| !gone.contains(key)),
+                Some(DocumentValue::Array(elements)) => elements.retain(|element| !gone.contains(element)),
+                Some(DocumentValue::WeightedSet(elements)) => {
+                    elements.retain(|(element, _)| !gone.contains(element))
+                }
+                Some(DocumentValue::Map(entries)) => entries.retain(|(key, _)| !gone.contains(key)),
                 Some(_) => return Err(mismatch(data_type)),
             },
-            Change::Arithmetic(operator, operand) => {
+            ValueChange::Arithmetic(operator, operand) => {
                 if let Some(number) = value {
                     *number = operator.apply(number, *operand, data_type)?;
                 }
             }
-            Change::AddCells(cells) => {
+            ValueChange::AddCells(cells) => {
                 let new = match value {
                     None => cells.clone(),
-                    Some(Value::Tensor(tensor)) => {
+                    Some(DocumentValue::Tensor(tensor)) => {
                         tensor.with_subspaces(cells).map_err(|error| error.to_string())?
                     }
                     Some(_) => return Err(mismatch(data_type)),
                 };
-                *value = Some(Value::Tensor(new));
+                *value = Some(DocumentValue::Tensor(new));
             }
-            Change::ModifyCells(modify) => {
+            ValueChange::ModifyCells(modify) => {
                 let DataType::Tensor(tensor_type) = data_type else { return Err(mismatch(data_type)) };
                 let new = match value {
                     None if !modify.create => return Ok(()),
                     None => millrace_tensor::TensorBuilder::new(tensor_type).finish().modified(modify),
-                    Some(Value::Tensor(tensor)) => tensor.modified(modify),
+                    Some(DocumentValue::Tensor(tensor)) => tensor.modified(modify),
                     Some(_) => return Err(mismatch(data_type)),
                 };
-                *value = Some(Value::Tensor(new.map_err(|error| error.to_string())?));
+                *value = Some(DocumentValue::Tensor(new.map_err(|error| error.to_string())?));
             }
-            Change::RemoveCells(remove) => match value {
+            ValueChange::RemoveCells(remove) => match value {
                 None => {}
-                Some(Value::Tensor(tensor)) => {
+                Some(DocumentValue::Tensor(tensor)) => {
                     *tensor = tensor.without_subspaces(remove).map_err(|error| error.to_string())?;
                 }
                 Some(_) => return Err(mismatch(data_type)),
@@ -281,28 +300,33 @@ impl Change {
     }
 }
 
-impl Operator {
-    fn apply(self, number: &Value, operand: f64, data_type: &DataType) -> Result<Value, String> {
+impl ArithmeticOperator {
+    fn apply(
+        self,
+        number: &DocumentValue,
+        operand: f64,
+        data_type: &DataType,
+    ) -> Result<DocumentValue, String> {
         let out_of_range = |result: String| {
             format!("the result {result} is out of the range of {data_type}; assign a value instead")
         };
-        if self == Operator::Divide && operand == 0.0 {
+        if self == ArithmeticOperator::Divide && operand == 0.0 {
             return Err("division by zero".to_owned());
         }
         let whole = match number {
-            Value::Byte(number) => Some(i64::from(*number)),
-            Value::Int(number) => Some(i64::from(*number)),
-            Value::Long(number) => Some(*number),
+            DocumentValue::Byte(number) => Some(i64::from(*number)),
+            DocumentValue::Int(number) => Some(i64::from(*number)),
+            DocumentValue::Long(number) => Some(*number),
             _ => None,
         };
         if let Some(number) = whole {
             let result = if operand.fract() == 0.0 && operand.abs() < 9e18 {
                 let (number, operand) = (i128::from(number), operand as i128);
                 let result = match self {
-                    Operator::Add => number + operand,
-                    Operator::Subtract => number - operand,
-                    Operator::Multiply => number * operand,
-                    Operator::Divide => number / operand,
+                    ArithmeticOperator::Add => number + operand,
+                    ArithmeticOperator::Subtract => number - operand,
+                    ArithmeticOperator::Multiply => number * operand,
+                    ArithmeticOperator::Divide => number / operand,
                 };
                 i64::try_from(result).map_err(|_| out_of_range(result.to_string()))?
             } else {
@@ -316,8 +340,8 @@ impl Operator {
             return scalar::integer(result, data_type).ok_or_else(|| out_of_range(result.to_string()));
         }
         let number = match number {
-            Value::Float(number) => f64::from(*number),
-            Value::Double(number) => *number,
+            DocumentValue::Float(number) => f64::from(*number),
+            DocumentValue::Double(number) => *number,
             _ => return Err(format!("{data_type} is no number; use assign")),
         };
         let result = self.calculate(number, operand);
@@ -326,10 +350,10 @@ impl Operator {
 
     fn calculate(self, number: f64, operand: f64) -> f64 {
         match self {
-            Operator::Add => number + operand,
-            Operator::Subtract => number - operand,
-            Operator::Multiply => number * operand,
-            Operator::Divide => number / operand,
+            ArithmeticOperator::Add => number + operand,
+            ArithmeticOperator::Subtract => number - operand,
+            ArithmeticOperator::Multiply => number * operand,
+            ArithmeticOperator::Divide => number / operand,
         }
     }
 }

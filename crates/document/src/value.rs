@@ -4,7 +4,7 @@ use millrace_tensor::Tensor;
 
 /// The value of a field. A field without a value is absent from its document; there is no null.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum DocumentValue {
     /// `bool`.
     Bool(bool),
     /// `byte`.
@@ -31,34 +31,34 @@ pub enum Value {
     /// `tensor`.
     Tensor(Tensor),
     /// `array`.
-    Array(Vec<Value>),
+    Array(Vec<DocumentValue>),
     /// `weightedset`: each value once, in the order given.
-    WeightedSet(Vec<(Value, i32)>),
+    WeightedSet(Vec<(DocumentValue, i32)>),
     /// `map`: each key once, in the order given.
-    Map(Vec<(Value, Value)>),
+    Map(Vec<(DocumentValue, DocumentValue)>),
     /// A struct: the fields that are set.
-    Struct(Vec<(Arc<str>, Value)>),
+    Struct(Vec<(Arc<str>, DocumentValue)>),
 }
 
-impl Value {
+impl DocumentValue {
     /// True for text, bytes or a collection without content; as the value of a field it is equivalent to
     /// none.
     pub fn is_empty(&self) -> bool {
         match self {
-            Value::String(text) => text.is_empty(),
-            Value::Raw(bytes) => bytes.is_empty(),
-            Value::Array(values) => values.is_empty(),
-            Value::WeightedSet(values) => values.is_empty(),
-            Value::Map(entries) => entries.is_empty(),
-            Value::Struct(fields) => fields.is_empty(),
-            Value::Bool(_)
-            | Value::Byte(_)
-            | Value::Int(_)
-            | Value::Long(_)
-            | Value::Float(_)
-            | Value::Double(_)
-            | Value::Position { .. }
-            | Value::Tensor(_) => false,
+            DocumentValue::String(text) => text.is_empty(),
+            DocumentValue::Raw(bytes) => bytes.is_empty(),
+            DocumentValue::Array(values) => values.is_empty(),
+            DocumentValue::WeightedSet(values) => values.is_empty(),
+            DocumentValue::Map(entries) => entries.is_empty(),
+            DocumentValue::Struct(fields) => fields.is_empty(),
+            DocumentValue::Bool(_)
+            | DocumentValue::Byte(_)
+            | DocumentValue::Int(_)
+            | DocumentValue::Long(_)
+            | DocumentValue::Float(_)
+            | DocumentValue::Double(_)
+            | DocumentValue::Position { .. }
+            | DocumentValue::Tensor(_) => false,
         }
     }
 }

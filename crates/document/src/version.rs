@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::{Document, DocumentId, Error, Group, Timestamp, wire};
+use crate::{Document, DocumentGroup, DocumentId, Error, Timestamp, wire};
 
 /// A version of a document as exchanged by replicas: encoded once, and not parsed on its way. Of two versions
 /// of a document, the one with the higher timestamp wins, regardless of their origin and order of arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version {
+pub struct DocumentVersion {
     /// Id of the document.
     pub id: DocumentId,
     /// Write time, by the clock of the bucket's owner.
@@ -17,16 +17,16 @@ pub struct Version {
     pub body: Option<Arc<[u8]>>,
 }
 
-impl Version {
+impl DocumentVersion {
     /// Creates the version of an existing document.
     pub fn put(document: &Document, timestamp: Timestamp) -> Self {
         let body = Some(wire::encode_fields(document).into());
-        Version { id: document.id.clone(), timestamp, body }
+        DocumentVersion { id: document.id.clone(), timestamp, body }
     }
 
     /// Creates the version of a removed document.
     pub fn removal(id: DocumentId, timestamp: Timestamp) -> Self {
-        Version { id, timestamp, body: None }
+        DocumentVersion { id, timestamp, body: None }
     }
 
     /// Decodes the document; `None` for a removal.
@@ -40,14 +40,14 @@ impl Version {
 
 /// Removal of a set of documents: all in the scope that were written at or before the timestamp.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drop {
+pub struct DroppedScope {
     /// Documents to drop.
     pub scope: DropScope,
     /// Latest write time to drop, by the clock of the owner.
     pub timestamp: Timestamp,
 }
 
-/// Scope of a [`Drop`].
+/// Scope of a [`DroppedScope`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum DropScope {
     /// Documents of a group, of one type or of all types.
@@ -55,7 +55,7 @@ pub enum DropScope {
         /// Document type; `None` for all.
         document_type: Option<String>,
         /// The group.
-        group: Group,
+        group: DocumentGroup,
     },
     /// All documents of a type.
     Type(String),
@@ -64,16 +64,16 @@ pub enum DropScope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::DocumentValue;
 
     #[test]
     fn a_version_is_the_document_that_it_was_made_of() {
         let id = DocumentId::parse("id:n:mail:g=ann:1").expect("an id");
-        let document = Document { id: id.clone(), fields: vec![("a".into(), Value::Int(7))] };
-        let version = Version::put(&document, Timestamp(5));
+        let document = Document { id: id.clone(), fields: vec![("a".into(), DocumentValue::Int(7))] };
+        let version = DocumentVersion::put(&document, Timestamp(5));
         assert_eq!(version.document(), Ok(Some(document)));
-        assert_eq!(Version::removal(id.clone(), Timestamp(6)).document(), Ok(None));
-        let damaged = Version { id, timestamp: Timestamp(7), body: Some(Arc::from([9_u8])) };
+        assert_eq!(DocumentVersion::removal(id.clone(), Timestamp(6)).document(), Ok(None));
+        let damaged = DocumentVersion { id, timestamp: Timestamp(7), body: Some(Arc::from([9_u8])) };
         assert!(damaged.document().is_err());
     }
 }

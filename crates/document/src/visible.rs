@@ -2,9 +2,9 @@
 //! another type than when its value was written. Hidden values stay in the document; they show again when the
 //! schema declares their type again.
 
-use millrace_tensor::{Dimension, DimensionKind, Tensor, TensorType};
+use millrace_tensor::{DimensionKind, Tensor, TensorDimension, TensorType};
 
-use crate::{DataType, Document, Value};
+use crate::{DataType, Document, DocumentValue};
 
 /// The dimension of a dense tensor whose dimensions were not recorded when it was stored. It is of every
 /// dense type with the same cells and the same number of them.
@@ -14,33 +14,35 @@ const UNRECORDED_DIMENSION: &str = "unrecorded_dimensions";
 /// many.
 pub fn unrecorded_type(cell: millrace_tensor::CellType, cells: usize) -> Option<TensorType> {
     let kind = DimensionKind::Indexed(cells);
-    TensorType::new(cell, vec![Dimension { name: UNRECORDED_DIMENSION.to_owned(), kind }]).ok()
+    TensorType::new(cell, vec![TensorDimension { name: UNRECORDED_DIMENSION.to_owned(), kind }]).ok()
 }
 
 impl DataType {
     /// Returns whether a stored value is one of this type. The members of a struct do not matter: each shows
     /// or hides by itself.
-    pub fn shows(&self, value: &Value) -> bool {
+    pub fn shows(&self, value: &DocumentValue) -> bool {
         match (self, value) {
-            (DataType::Bool, Value::Bool(_))
-            | (DataType::Byte, Value::Byte(_))
-            | (DataType::Int, Value::Int(_))
-            | (DataType::Long, Value::Long(_))
-            | (DataType::Float16 | DataType::Float, Value::Float(_))
-            | (DataType::Double, Value::Double(_))
+            (DataType::Bool, DocumentValue::Bool(_))
+            | (DataType::Byte, DocumentValue::Byte(_))
+            | (DataType::Int, DocumentValue::Int(_))
+            | (DataType::Long, DocumentValue::Long(_))
+            | (DataType::Float16 | DataType::Float, DocumentValue::Float(_))
+            | (DataType::Double, DocumentValue::Double(_))
             | (
                 DataType::String | DataType::Uri | DataType::Predicate | DataType::Reference(_),
-                Value::String(_),
+                DocumentValue::String(_),
             )
-            | (DataType::Raw, Value::Raw(_))
-            | (DataType::Position, Value::Position { .. })
-            | (DataType::Struct(_), Value::Struct(_)) => true,
-            (DataType::Tensor(of), Value::Tensor(tensor)) => is_of_type(tensor, of),
-            (DataType::Array(of), Value::Array(elements)) => elements.iter().all(|value| of.shows(value)),
-            (DataType::WeightedSet { element: of, .. }, Value::WeightedSet(elements)) => {
+            | (DataType::Raw, DocumentValue::Raw(_))
+            | (DataType::Position, DocumentValue::Position { .. })
+            | (DataType::Struct(_), DocumentValue::Struct(_)) => true,
+            (DataType::Tensor(of), DocumentValue::Tensor(tensor)) => is_of_type(tensor, of),
+            (DataType::Array(of), DocumentValue::Array(elements)) => {
+                elements.iter().all(|value| of.shows(value))
+            }
+            (DataType::WeightedSet { element: of, .. }, DocumentValue::WeightedSet(elements)) => {
                 elements.iter().all(|(value, _)| of.shows(value))
             }
-            (DataType::Map(of_key, of), Value::Map(entries)) => {
+            (DataType::Map(of_key, of), DocumentValue::Map(entries)) => {
                 entries.iter().all(|(key, value)| of_key.shows(key) && of.shows(value))
             }
             _ => false,
@@ -48,13 +50,15 @@ impl DataType {
     }
 
     /// Returns whether this type hides nothing of a value: no member of a struct either.
-    pub fn shows_all(&self, value: &Value) -> bool {
+    pub fn shows_all(&self, value: &DocumentValue) -> bool {
         match (self, value) {
-            (DataType::Struct(of), Value::Struct(members)) => members
+            (DataType::Struct(of), DocumentValue::Struct(members)) => members
                 .iter()
                 .all(|(name, value)| of.field(name).is_some_and(|field| field.data_type.shows_all(value))),
-            (DataType::Array(of), Value::Array(elements)) => elements.iter().all(|value| of.shows_all(value)),
-            (DataType::Map(of_key, of), Value::Map(entries)) => {
+            (DataType::Array(of), DocumentValue::Array(elements)) => {
+                elements.iter().all(|value| of.shows_all(value))
+            }
+            (DataType::Map(of_key, of), DocumentValue::Map(entries)) => {
                 entries.iter().all(|(key, value)| of_key.shows_all(key) && of.shows_all(value))
             }
             _ => self.shows(value),
@@ -63,39 +67,40 @@ impl DataType {
 
     /// Takes what this type hides out of a value: members of structs that are not declared, or not of the
     /// type that is declared. A value that is hidden stays as it is.
-    pub fn show_only(&self, value: &mut Value) -> Visibility {
+    pub fn show_only(&self, value: &mut DocumentValue) -> ValueVisibility {
         if !self.shows(value) {
-            return Visibility::Hidden;
+            return ValueVisibility::Hidden;
         }
         let mut hides = false;
-        let mut inner = |of: &DataType, value: &mut Value| {
+        let mut inner = |of: &DataType, value: &mut DocumentValue| {
             let visibility = of.show_only(value);
-            hides |= visibility == Visibility::InPart;
+            hides |= visibility == ValueVisibility::InPart;
             visibility
         };
         match (self, value) {
-            (DataType::Struct(of), Value::Struct(members)) => {
+            (DataType::Struct(of), DocumentValue::Struct(members)) => {
                 let before = members.len();
                 members.retain_mut(|(name, value)| {
-                    of.field(name).is_some_and(|field| inner(&field.data_type, value) != Visibility::Hidden)
+                    of.field(name)
+                        .is_some_and(|field| inner(&field.data_type, value) != ValueVisibility::Hidden)
                 });
                 hides |= members.len() < before;
             }
-            (DataType::Tensor(of), Value::Tensor(tensor)) if tensor.tensor_type() != of => {
+            (DataType::Tensor(of), DocumentValue::Tensor(tensor)) if tensor.tensor_type() != of => {
                 let known = Tensor::new(of.clone(), Vec::new(), tensor.cells().clone());
                 *tensor = known.expect("a dense type with as many cells takes them");
             }
-            (DataType::Array(of), Value::Array(elements)) => {
+            (DataType::Array(of), DocumentValue::Array(elements)) => {
                 for value in elements {
                     inner(of, value);
                 }
             }
-            (DataType::WeightedSet { element: of, .. }, Value::WeightedSet(elements)) => {
+            (DataType::WeightedSet { element: of, .. }, DocumentValue::WeightedSet(elements)) => {
                 for (value, _) in elements {
                     inner(of, value);
                 }
             }
-            (DataType::Map(of_key, of), Value::Map(entries)) => {
+            (DataType::Map(of_key, of), DocumentValue::Map(entries)) => {
                 for (key, value) in entries {
                     inner(of_key, key);
                     inner(of, value);
@@ -103,13 +108,13 @@ impl DataType {
             }
             _ => {}
         }
-        if hides { Visibility::InPart } else { Visibility::Whole }
+        if hides { ValueVisibility::InPart } else { ValueVisibility::Whole }
     }
 }
 
 /// How much of a value a type shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visibility {
+pub enum ValueVisibility {
     /// All of it.
     Whole,
     /// All but some members of structs.
@@ -142,13 +147,13 @@ impl Document {
     pub fn show_only<'a>(&mut self, of: impl Fn(&str) -> Option<&'a DataType>) -> bool {
         let mut hides = false;
         self.fields.retain_mut(|(name, value)| {
-            let visibility = of(name).map_or(Visibility::Hidden, |data_type| data_type.show_only(value));
-            hides |= visibility != Visibility::Whole;
+            let visibility = of(name).map_or(ValueVisibility::Hidden, |data_type| data_type.show_only(value));
+            hides |= visibility != ValueVisibility::Whole;
             match visibility {
-                Visibility::Whole => true,
+                ValueVisibility::Whole => true,
                 // A struct of which nothing is left is no value, as in a document that is fed.
-                Visibility::InPart => !value.is_empty(),
-                Visibility::Hidden => false,
+                ValueVisibility::InPart => !value.is_empty(),
+                ValueVisibility::Hidden => false,
             }
         });
         hides
@@ -170,38 +175,39 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{DocumentId, Field, StructType};
+    use crate::{DocumentField, DocumentId, StructType};
 
-    fn text(value: &str) -> Value {
-        Value::String(value.to_owned())
+    fn text(value: &str) -> DocumentValue {
+        DocumentValue::String(value.to_owned())
     }
 
     fn person(fields: &[(&str, DataType)]) -> DataType {
         let fields = fields
             .iter()
-            .map(|(name, data_type)| Field { name: Arc::from(*name), data_type: data_type.clone() });
+            .map(|(name, data_type)| DocumentField { name: Arc::from(*name), data_type: data_type.clone() });
         DataType::Struct(Arc::new(StructType { name: "person".to_owned(), fields: fields.collect() }))
     }
 
     /// What is left of a value of a type; `None`: it is hidden as a whole.
-    fn shown(data_type: &DataType, mut value: Value) -> Option<Value> {
-        (data_type.show_only(&mut value) != Visibility::Hidden).then_some(value)
+    fn shown(data_type: &DataType, mut value: DocumentValue) -> Option<DocumentValue> {
+        (data_type.show_only(&mut value) != ValueVisibility::Hidden).then_some(value)
     }
 
     #[test]
     fn values_show_where_they_are_of_the_type() {
         let array = |of: DataType| DataType::Array(Box::new(of));
         let tensor = |spec: &str| TensorType::parse(spec).expect("a type of the test");
-        let zeros = |spec: &str| Value::Tensor(millrace_tensor::TensorBuilder::new(&tensor(spec)).finish());
+        let zeros =
+            |spec: &str| DocumentValue::Tensor(millrace_tensor::TensorBuilder::new(&tensor(spec)).finish());
         let cases = [
-            (DataType::Int, Value::Int(1), true),
-            (DataType::Long, Value::Int(1), false),
-            (DataType::Float16, Value::Float(1.0), true),
+            (DataType::Int, DocumentValue::Int(1), true),
+            (DataType::Long, DocumentValue::Int(1), false),
+            (DataType::Float16, DocumentValue::Float(1.0), true),
             (DataType::Uri, text("a"), true),
             (DataType::Raw, text("a"), false),
-            (array(DataType::Int), Value::Array(vec![Value::Int(1)]), true),
-            (array(DataType::Long), Value::Array(vec![Value::Int(1)]), false),
-            (array(DataType::Long), Value::WeightedSet(vec![(Value::Long(1), 1)]), false),
+            (array(DataType::Int), DocumentValue::Array(vec![DocumentValue::Int(1)]), true),
+            (array(DataType::Long), DocumentValue::Array(vec![DocumentValue::Int(1)]), false),
+            (array(DataType::Long), DocumentValue::WeightedSet(vec![(DocumentValue::Long(1), 1)]), false),
             (DataType::Tensor(tensor("tensor(x[2])")), zeros("tensor(x[2])"), true),
             (DataType::Tensor(tensor("tensor(y[2])")), zeros("tensor(x[2])"), false),
             (DataType::Tensor(tensor("tensor<float>(x[2])")), zeros("tensor(x[2])"), false),
@@ -212,7 +218,7 @@ mod tests {
             assert_eq!(found, expected.then_some(value), "{data_type}");
         }
         let unrecorded = unrecorded_type(millrace_tensor::CellType::Double, 6).expect("a type");
-        let stored = Value::Tensor(millrace_tensor::TensorBuilder::new(&unrecorded).finish());
+        let stored = DocumentValue::Tensor(millrace_tensor::TensorBuilder::new(&unrecorded).finish());
         let known = DataType::Tensor(tensor("tensor(x[2],y[3])"));
         assert_eq!(shown(&known, stored.clone()), Some(zeros("tensor(x[2],y[3])")));
         assert_eq!(shown(&DataType::Tensor(tensor("tensor(x[7])")), stored), None);
@@ -220,20 +226,20 @@ mod tests {
 
     #[test]
     fn members_of_structs_show_one_by_one_and_stay() {
-        let stored = Value::Struct(vec![
+        let stored = DocumentValue::Struct(vec![
             ("name".into(), text("ann")),
-            ("age".into(), Value::Int(7)),
-            ("gone".into(), Value::Bool(true)),
+            ("age".into(), DocumentValue::Int(7)),
+            ("gone".into(), DocumentValue::Bool(true)),
         ]);
         let now = person(&[("name", DataType::String), ("age", DataType::Long)]);
-        let left = Value::Struct(vec![("name".into(), text("ann"))]);
+        let left = DocumentValue::Struct(vec![("name".into(), text("ann"))]);
         assert_eq!(shown(&now, stored.clone()), Some(left.clone()));
 
         let id = DocumentId::parse("id:n:mail::1").expect("an id");
         let fields =
             vec![("owner".into(), stored.clone()), ("old".into(), text("x")), ("title".into(), text("a"))];
         let stored_document = Document { id, fields };
-        let types = [Field { name: "owner".into(), data_type: now }];
+        let types = [DocumentField { name: "owner".into(), data_type: now }];
         let mut shown = stored_document.clone();
         assert!(shown.show_only(|name| match name {
             "title" => Some(&DataType::String),

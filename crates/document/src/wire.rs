@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 
-use crate::{Document, DocumentId, Error, Value};
+use crate::{Document, DocumentId, DocumentValue, Error};
 
 pub(crate) const BOOL: u8 = 1;
 pub(crate) const BYTE: u8 = 2;
@@ -29,7 +29,7 @@ pub(crate) const STRUCT: u8 = 14;
 pub(crate) const DEPTH: usize = 64;
 
 /// Encodes a value.
-pub fn encode_value(value: &Value) -> Vec<u8> {
+pub fn encode_value(value: &DocumentValue) -> Vec<u8> {
     let mut out = Vec::new();
     write_value(&mut out, value);
     out
@@ -39,8 +39,8 @@ pub fn encode_value(value: &Value) -> Vec<u8> {
 ///
 /// # Errors
 /// [`Error::Row`] if the bytes are not a value.
-pub fn decode_value(bytes: &[u8]) -> Result<Value, Error> {
-    let mut reader = Reader { bytes };
+pub fn decode_value(bytes: &[u8]) -> Result<DocumentValue, Error> {
+    let mut reader = WireReader { bytes };
     let value = reader.value(0)?;
     if reader.bytes.is_empty() { Ok(value) } else { Err(Error::Row("bytes are left after the value")) }
 }
@@ -51,7 +51,7 @@ pub fn encode_fields(document: &Document) -> Vec<u8> {
 }
 
 /// The bytes of named values: what [`encode_fields`] makes of a document that has these.
-pub fn encode_named(fields: &[(Arc<str>, Value)]) -> Vec<u8> {
+pub fn encode_named(fields: &[(Arc<str>, DocumentValue)]) -> Vec<u8> {
     let mut out = Vec::new();
     write_named(&mut out, fields);
     out
@@ -62,7 +62,7 @@ pub fn write_fields(out: &mut Vec<u8>, document: &Document) {
     write_named(out, &document.fields);
 }
 
-fn write_named(out: &mut Vec<u8>, fields: &[(Arc<str>, Value)]) {
+fn write_named(out: &mut Vec<u8>, fields: &[(Arc<str>, DocumentValue)]) {
     write_number(out, fields.len() as u64);
     for (name, value) in fields {
         write_bytes(out, name.as_bytes());
@@ -82,33 +82,33 @@ pub fn decode_fields(id: DocumentId, bytes: &[u8]) -> Result<Document, Error> {
 ///
 /// # Errors
 /// [`Error::Row`] when the bytes are no fields.
-pub fn decode_named(bytes: &[u8]) -> Result<Vec<(Arc<str>, Value)>, Error> {
-    let mut reader = Reader { bytes };
+pub fn decode_named(bytes: &[u8]) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {
+    let mut reader = WireReader { bytes };
     let fields = reader.fields(0)?;
     if reader.bytes.is_empty() { Ok(fields) } else { Err(Error::Row("bytes are left after the fields")) }
 }
 
-fn write_value(out: &mut Vec<u8>, value: &Value) {
+fn write_value(out: &mut Vec<u8>, value: &DocumentValue) {
     match value {
-        Value::Bool(value) => out.extend([BOOL, u8::from(*value)]),
-        Value::Byte(value) => out.extend([BYTE, *value as u8]),
-        Value::Int(value) => tagged(out, INT, &value.to_le_bytes()),
-        Value::Long(value) => tagged(out, LONG, &value.to_le_bytes()),
-        Value::Float(value) => tagged(out, FLOAT, &value.to_le_bytes()),
-        Value::Double(value) => tagged(out, DOUBLE, &value.to_le_bytes()),
-        Value::String(text) => {
+        DocumentValue::Bool(value) => out.extend([BOOL, u8::from(*value)]),
+        DocumentValue::Byte(value) => out.extend([BYTE, *value as u8]),
+        DocumentValue::Int(value) => tagged(out, INT, &value.to_le_bytes()),
+        DocumentValue::Long(value) => tagged(out, LONG, &value.to_le_bytes()),
+        DocumentValue::Float(value) => tagged(out, FLOAT, &value.to_le_bytes()),
+        DocumentValue::Double(value) => tagged(out, DOUBLE, &value.to_le_bytes()),
+        DocumentValue::String(text) => {
             out.push(STRING);
             write_bytes(out, text.as_bytes());
         }
-        Value::Raw(bytes) => {
+        DocumentValue::Raw(bytes) => {
             out.push(RAW);
             write_bytes(out, bytes);
         }
-        Value::Position { latitude, longitude } => {
+        DocumentValue::Position { latitude, longitude } => {
             tagged(out, POSITION, &latitude.to_le_bytes());
             out.extend(longitude.to_le_bytes());
         }
-        Value::Tensor(tensor) => {
+        DocumentValue::Tensor(tensor) => {
             out.push(TENSOR);
             write_bytes(out, tensor.tensor_type().to_string().as_bytes());
             let mapped = tensor.tensor_type().mapped().count();
@@ -120,12 +120,12 @@ fn write_value(out: &mut Vec<u8>, value: &Value) {
             }
             write_bytes(out, tensor.cells().as_bytes());
         }
-        Value::Array(values) => {
+        DocumentValue::Array(values) => {
             out.push(ARRAY);
             write_number(out, values.len() as u64);
             values.iter().for_each(|value| write_value(out, value));
         }
-        Value::WeightedSet(values) => {
+        DocumentValue::WeightedSet(values) => {
             out.push(WEIGHTED_SET);
             write_number(out, values.len() as u64);
             for (value, weight) in values {
@@ -133,7 +133,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value) {
                 out.extend(weight.to_le_bytes());
             }
         }
-        Value::Map(entries) => {
+        DocumentValue::Map(entries) => {
             out.push(MAP);
             write_number(out, entries.len() as u64);
             for (key, value) in entries {
@@ -141,7 +141,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value) {
                 write_value(out, value);
             }
         }
-        Value::Struct(fields) => {
+        DocumentValue::Struct(fields) => {
             out.push(STRUCT);
             write_named(out, fields);
         }
@@ -168,13 +168,13 @@ fn write_number(out: &mut Vec<u8>, mut number: u64) {
 
 /// Takes values off the front of their wire form.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct WireReader<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes }
+        WireReader { bytes }
     }
 
     /// Number of bytes that are left.
@@ -226,45 +226,45 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.sized()?).map_err(|_| Error::Row("text is not UTF-8"))
     }
 
-    fn fields(&mut self, depth: usize) -> Result<Vec<(Arc<str>, Value)>, Error> {
+    fn fields(&mut self, depth: usize) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {
         let count = self.count()?;
         (0..count).map(|_| Ok((Arc::from(self.text()?), self.value(depth)?))).collect()
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, Error> {
+    fn value(&mut self, depth: usize) -> Result<DocumentValue, Error> {
         if depth > DEPTH {
             return Err(Error::Row("values lie too deep"));
         }
         let [tag] = self.array()?;
         Ok(match tag {
-            BOOL => Value::Bool(self.array::<1>()? != [0]),
-            BYTE => Value::Byte(i8::from_le_bytes(self.array()?)),
-            INT => Value::Int(i32::from_le_bytes(self.array()?)),
-            LONG => Value::Long(i64::from_le_bytes(self.array()?)),
-            FLOAT => Value::Float(f32::from_le_bytes(self.array()?)),
-            DOUBLE => Value::Double(f64::from_le_bytes(self.array()?)),
-            STRING => Value::String(self.text()?.to_owned()),
-            RAW => Value::Raw(self.sized()?.to_vec()),
-            POSITION => Value::Position {
+            BOOL => DocumentValue::Bool(self.array::<1>()? != [0]),
+            BYTE => DocumentValue::Byte(i8::from_le_bytes(self.array()?)),
+            INT => DocumentValue::Int(i32::from_le_bytes(self.array()?)),
+            LONG => DocumentValue::Long(i64::from_le_bytes(self.array()?)),
+            FLOAT => DocumentValue::Float(f32::from_le_bytes(self.array()?)),
+            DOUBLE => DocumentValue::Double(f64::from_le_bytes(self.array()?)),
+            STRING => DocumentValue::String(self.text()?.to_owned()),
+            RAW => DocumentValue::Raw(self.sized()?.to_vec()),
+            POSITION => DocumentValue::Position {
                 latitude: i32::from_le_bytes(self.array()?),
                 longitude: i32::from_le_bytes(self.array()?),
             },
-            TENSOR => Value::Tensor(self.tensor()?),
+            TENSOR => DocumentValue::Tensor(self.tensor()?),
             ARRAY => {
                 let count = self.count()?;
-                Value::Array((0..count).map(|_| self.value(depth + 1)).collect::<Result<_, _>>()?)
+                DocumentValue::Array((0..count).map(|_| self.value(depth + 1)).collect::<Result<_, _>>()?)
             }
             WEIGHTED_SET => {
                 let count = self.count()?;
                 let element = |_| Ok((self.value(depth + 1)?, i32::from_le_bytes(self.array()?)));
-                Value::WeightedSet((0..count).map(element).collect::<Result<_, Error>>()?)
+                DocumentValue::WeightedSet((0..count).map(element).collect::<Result<_, Error>>()?)
             }
             MAP => {
                 let count = self.count()?;
                 let entry = |_| Ok((self.value(depth + 1)?, self.value(depth + 1)?));
-                Value::Map((0..count).map(entry).collect::<Result<_, Error>>()?)
+                DocumentValue::Map((0..count).map(entry).collect::<Result<_, Error>>()?)
             }
-            STRUCT => Value::Struct(self.fields(depth + 1)?),
+            STRUCT => DocumentValue::Struct(self.fields(depth + 1)?),
             _ => return Err(Error::Row("unknown tag")),
         })
     }
@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
             return Err(Error::Row("a count is larger than what follows"));
         }
         let labels = (0..labels).map(|_| Ok(self.text()?.to_owned())).collect::<Result<_, Error>>()?;
-        let cells = Cells::from_bytes(tensor_type.cell(), self.sized()?);
+        let cells = TensorCells::from_bytes(tensor_type.cell(), self.sized()?);
         Tensor::new(tensor_type, labels, cells).map_err(|_| Error::Row("a tensor does not fit its type"))
     }
 }

@@ -1,11 +1,11 @@
 //! The memory that the collections and tensors of one document take, in each form in which they are given.
 
 use millrace_document::json::{self, ParseOptions};
-use millrace_document::{DataType, DocumentId, DocumentType, Field, OperationKind};
+use millrace_document::{DataType, DocumentField, DocumentId, DocumentType, OperationKind};
 use millrace_tensor::TensorType;
 
 fn document_type() -> DocumentType {
-    let field = |name: &str, data_type| Field { name: name.into(), data_type };
+    let field = |name: &str, data_type| DocumentField { name: name.into(), data_type };
     let array = |of| DataType::Array(Box::new(of));
     let weights = DataType::WeightedSet {
         element: Box::new(DataType::String),

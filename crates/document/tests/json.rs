@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use millrace_document::json::{self, FeedReader, ParseOptions, Place};
+use millrace_document::json::{self, FeedPosition, FeedReader, ParseOptions};
 use millrace_document::{
-    Action, DataType, Document, DocumentId, DocumentType, Field, FieldSet, Operation, OperationKind,
-    StructType, Value, wire,
+    DataType, Document, DocumentField, DocumentId, DocumentOperation, DocumentType, DocumentValue, FieldSet,
+    OperationAction, OperationKind, StructType, wire,
 };
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 use proptest::prelude::*;
 
-fn field(name: &str, data_type: DataType) -> Field {
-    Field { name: name.into(), data_type }
+fn field(name: &str, data_type: DataType) -> DocumentField {
+    DocumentField { name: name.into(), data_type }
 }
 
 fn array(element: DataType) -> DataType {
@@ -71,7 +71,7 @@ fn id() -> DocumentId {
     DocumentId::parse("id:mine:music:g=me:1").unwrap()
 }
 
-fn parse(kind: OperationKind, body: &str) -> Result<Operation, String> {
+fn parse(kind: OperationKind, body: &str) -> Result<DocumentOperation, String> {
     json::parse(body.as_bytes(), kind, id(), &music(), ParseOptions::default())
         .map_err(|error| error.to_string())
 }
@@ -85,7 +85,7 @@ fn render(document: &Document) -> String {
 /// that contains the text.
 fn check(given: &str, expected: &str) {
     match (parse(OperationKind::Put, &format!(r#"{{"fields": {given}}}"#)), expected.strip_prefix('!')) {
-        (Ok(Operation { action: Action::Put(document), .. }), None) => {
+        (Ok(DocumentOperation { action: OperationAction::Put(document), .. }), None) => {
             assert_eq!(render(&document), expected, "from {given}");
             let row = wire::decode_fields(id(), &wire::encode_fields(&document)).unwrap();
             assert_eq!(row, document, "through the wire form");
@@ -193,7 +193,7 @@ fn operations_have_conditions() {
     let operation = operation.unwrap();
     assert_eq!((operation.condition.as_deref(), operation.create), (Some("music.year>1"), true));
     let removed = parse(OperationKind::Remove, "").unwrap();
-    assert_eq!(removed.action, Action::Remove(id()));
+    assert_eq!(removed.action, OperationAction::Remove(id()));
     let removed = parse(OperationKind::Remove, r#"{"remove": "x", "condition": "true"}"#).unwrap();
     assert_eq!(removed.condition.as_deref(), Some("true"));
     for (body, reason) in [
@@ -214,19 +214,21 @@ fn unknown_fields_are_skipped_on_request() {
     let options = ParseOptions { ignore_undefined_fields: true };
     let body = br#"{"fields": {"colour": {"deep": [1, {"x": null}]}, "year": 3}}"#;
     let operation = json::parse(body, OperationKind::Put, id(), &music(), options).unwrap();
-    assert!(matches!(operation.action, Action::Put(document) if render(&document) == r#"{"year":3}"#));
+    assert!(
+        matches!(operation.action, OperationAction::Put(document) if render(&document) == r#"{"year":3}"#)
+    );
     let body = br#"{"fields": {"colour{x}": {"assign": 1}, "year": {"assign": 3}}}"#;
     let operation = json::parse(body, OperationKind::Update, id(), &music(), options).unwrap();
-    assert!(matches!(operation.action, Action::Update(update) if update.fields.len() == 1));
+    assert!(matches!(operation.action, OperationAction::Update(update) if update.fields.len() == 1));
 }
 
 /// Applies the update `fields` to a document with the fields `before`, and expects `after`; or, after `!`, an
 /// error.
 fn check_update(before: &str, fields: &str, after: &str) {
     let put = parse(OperationKind::Put, &format!(r#"{{"fields": {before}}}"#)).unwrap();
-    let Action::Put(document) = put.action else { panic!("a put is a put") };
+    let OperationAction::Put(document) = put.action else { panic!("a put is a put") };
     let outcome = parse(OperationKind::Update, &format!(r#"{{"fields": {fields}}}"#)).and_then(|operation| {
-        let Action::Update(update) = operation.action else { panic!("an update is an update") };
+        let OperationAction::Update(update) = operation.action else { panic!("an update is an update") };
         update.apply(Some(document), &music()).map_err(|error| error.to_string())
     });
     match (outcome, after.strip_prefix('!')) {
@@ -341,8 +343,8 @@ fn wrong_updates_are_refused() {
 #[test]
 fn field_sets_choose_fields() {
     let mut document = Document { id: id(), fields: vec![] };
-    document.set(&"title".into(), Value::String("a".to_owned()));
-    document.set(&"made".into(), Value::Int(1));
+    document.set(&"title".into(), DocumentValue::String("a".to_owned()));
+    document.set(&"made".into(), DocumentValue::Int(1));
     for (field_set, expected) in [
         ("[all]", r#"{"title":"a","made":1}"#),
         ("[document]", r#"{"title":"a"}"#),
@@ -364,8 +366,8 @@ fn field_sets_choose_fields() {
 /// `!!text`.
 fn check_feed(feed: &str, expected: &[&str]) {
     // Small reads split every operation somewhere.
-    struct Slow<'a>(&'a [u8]);
-    impl std::io::Read for Slow<'_> {
+    struct TrickleReader<'a>(&'a [u8]);
+    impl std::io::Read for TrickleReader<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let count = buffer.len().min(7).min(self.0.len());
             buffer[..count].copy_from_slice(&self.0[..count]);
@@ -373,12 +375,12 @@ fn check_feed(feed: &str, expected: &[&str]) {
             Ok(count)
         }
     }
-    let found: Vec<String> = FeedReader::with_limit(Slow(feed.as_bytes()), 200)
+    let found: Vec<String> = FeedReader::with_limit(TrickleReader(feed.as_bytes()), 200)
         .map(|operation| match operation {
             Ok(operation) => {
                 let begin = operation.place.offset as usize;
                 assert_eq!(feed.as_bytes()[begin..begin + operation.json.len()], operation.json);
-                assert_eq!(operation.place, Place::default().after(&feed.as_bytes()[..begin]));
+                assert_eq!(operation.place, FeedPosition::default().after(&feed.as_bytes()[..begin]));
                 format!("{:?} {} {begin}", operation.kind, operation.id.name())
             }
             Err(error @ millrace_document::Error::Feed { .. }) => format!("!!{error}"),
@@ -465,7 +467,7 @@ fn a_place_within_an_operation_is_one_in_the_feed() {
     fn check(feed: &str, begin: &str, told: &str, expected: &str) {
         let at = feed.find(begin).expect("it is in the feed");
         let (reason, line, column) = json::split_place(told).expect("it says where");
-        let place = Place::default().after(&feed.as_bytes()[..at]);
+        let place = FeedPosition::default().after(&feed.as_bytes()[..at]);
         let within = place.within(&feed.as_bytes()[at..feed.len() - 1], line, column);
         assert_eq!(format!("{reason}: {within}"), expected);
     }
@@ -481,10 +483,13 @@ fn a_place_within_an_operation_is_one_in_the_feed() {
     assert!(reason.starts_with("field 'year': ") && !reason.contains("(line") && line == 2, "{error}");
 }
 
-fn values() -> impl Strategy<Value = Vec<(Arc<str>, Value)>> {
+fn values() -> impl Strategy<Value = Vec<(Arc<str>, DocumentValue)>> {
     let text = "\\PC{1,12}";
     let person = |first: String, age: i32| {
-        Value::Struct(vec![("first".into(), Value::String(first)), ("age".into(), Value::Int(age))])
+        DocumentValue::Struct(vec![
+            ("first".into(), DocumentValue::String(first)),
+            ("age".into(), DocumentValue::Int(age)),
+        ])
     };
     let scalars = (any::<i32>(), any::<i64>(), any::<i8>(), any::<bool>(), any::<f32>(), any::<f64>(), text);
     let lists = (
@@ -499,25 +504,38 @@ fn values() -> impl Strategy<Value = Vec<(Arc<str>, Value)>> {
     (scalars, lists).prop_map(move |((year, plays, rank, live, score, weight, title), lists)| {
         let (tags, tracks, names, people, dense, raw, (latitude, longitude)) = lists;
         let dense = TensorType::parse("tensor<float>(x[3])")
-            .and_then(|tensor_type| Tensor::new(tensor_type, vec![], Cells::Float(dense)));
-        let fields: Vec<(&str, Value)> = vec![
-            ("year", Value::Int(year)),
-            ("plays", Value::Long(plays)),
-            ("rank", Value::Byte(rank)),
-            ("live", Value::Bool(live)),
-            ("score", Value::Float(score)),
-            ("weight", Value::Double(weight)),
-            ("title", Value::String(title)),
-            ("tags", Value::Array(tags.into_iter().map(Value::String).collect())),
-            ("tracks", Value::WeightedSet(tracks.into_iter().map(|(k, w)| (Value::String(k), w)).collect())),
+            .and_then(|tensor_type| Tensor::new(tensor_type, vec![], TensorCells::Float(dense)));
+        let fields: Vec<(&str, DocumentValue)> = vec![
+            ("year", DocumentValue::Int(year)),
+            ("plays", DocumentValue::Long(plays)),
+            ("rank", DocumentValue::Byte(rank)),
+            ("live", DocumentValue::Bool(live)),
+            ("score", DocumentValue::Float(score)),
+            ("weight", DocumentValue::Double(weight)),
+            ("title", DocumentValue::String(title)),
+            ("tags", DocumentValue::Array(tags.into_iter().map(DocumentValue::String).collect())),
+            (
+                "tracks",
+                DocumentValue::WeightedSet(
+                    tracks.into_iter().map(|(k, w)| (DocumentValue::String(k), w)).collect(),
+                ),
+            ),
             (
                 "names",
-                Value::Map(names.into_iter().map(|(k, v)| (Value::Int(k), Value::String(v))).collect()),
+                DocumentValue::Map(
+                    names
+                        .into_iter()
+                        .map(|(k, v)| (DocumentValue::Int(k), DocumentValue::String(v)))
+                        .collect(),
+                ),
             ),
-            ("people", Value::Array(people.into_iter().map(|(first, age)| person(first, age)).collect())),
-            ("dense", Value::Tensor(dense.unwrap())),
-            ("raw", Value::Raw(raw)),
-            ("place", Value::Position { latitude, longitude }),
+            (
+                "people",
+                DocumentValue::Array(people.into_iter().map(|(first, age)| person(first, age)).collect()),
+            ),
+            ("dense", DocumentValue::Tensor(dense.unwrap())),
+            ("raw", DocumentValue::Raw(raw)),
+            ("place", DocumentValue::Position { latitude, longitude }),
         ];
         fields.into_iter().map(|(name, value)| (name.into(), value)).collect()
     })
@@ -531,7 +549,7 @@ proptest! {
         let document = Document { id: id(), fields };
         let json = render(&document);
         let read = parse(OperationKind::Put, &format!(r#"{{"fields":{json}}}"#)).unwrap();
-        let Action::Put(read) = read.action else { panic!("a put is a put") };
+        let OperationAction::Put(read) = read.action else { panic!("a put is a put") };
         prop_assert_eq!(&read, &document, "{}", json);
         prop_assert_eq!(wire::decode_fields(id(), &wire::encode_fields(&document)).unwrap(), document);
     }

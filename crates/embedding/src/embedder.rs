@@ -7,22 +7,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_model::{
-    Caller, EncoderOptions, Lane, LazyEncoder, Model, Purpose, Scheduler, Sequence, States, Usage,
+    EncoderOptions, LazyEncoder, ModelCaller, ModelLane, ModelScheduler, ModelUsage, SequenceModel,
+    SequencePurpose, SequenceStates, TokenizedText,
 };
-use millrace_remote::Http;
-use millrace_schema::{self as schema, EmbedderKind, EmbedderMeans, ModelFile, Pooling, Prepend};
+use millrace_remote::OutboundHttp;
+use millrace_schema::{self as schema, EmbedderKind, EmbedderMeans, ModelFile, PrependTexts, TokenPooling};
 use millrace_tensor::{Tensor, TensorBuilder, TensorType};
 
-use crate::remote::Remote;
-use crate::tokenizer::Tokenizer;
-use crate::{Error, Shape, execution, pooling};
+use crate::remote::RemoteEmbedder;
+use crate::tokenizer::BoundedTokenizer;
+use crate::{EmbeddingShape, Error, execution, pooling};
 
 /// Locations of an embedder's files.
 pub type Files = BTreeMap<ModelFile, PathBuf>;
 
 /// Text to embed.
 #[derive(Debug, Clone, Copy)]
-pub enum Text<'t> {
+pub enum EmbeddedText<'t> {
     /// One text with one embedding.
     One(&'t str),
     /// Texts with one embedding each; the index of a text is its label.
@@ -30,26 +31,26 @@ pub enum Text<'t> {
 }
 
 /// Converter of text to tensors.
-pub struct Embedder {
+pub struct TextEmbedder {
     id: String,
-    prepend: Prepend,
-    means: Means,
+    prepend: PrependTexts,
+    means: EmbeddingMeans,
 }
 
-enum Means {
-    Model(Transformer),
+enum EmbeddingMeans {
+    Model(TransformerEmbedder),
     /// The token ids.
-    Tokens(Tokenizer),
+    Tokens(BoundedTokenizer),
     /// A model of an external service.
-    Remote(Remote),
+    Remote(RemoteEmbedder),
 }
 
 /// Dependencies of embedders.
-pub struct Services<'a> {
+pub struct EmbedderServices<'a> {
     /// Scheduler of model runs.
-    pub scheduler: &'a Scheduler,
+    pub scheduler: &'a ModelScheduler,
     /// Creates the client of external services.
-    pub http: &'a dyn Fn() -> Result<Http, String>,
+    pub http: &'a dyn Fn() -> Result<OutboundHttp, String>,
     /// The secret of a component.
     pub secret: &'a dyn Fn(&SecretRequest<'_>) -> Result<String, String>,
 }
@@ -64,19 +65,23 @@ pub struct SecretRequest<'a> {
 }
 
 /// A model with its tokenizer.
-struct Transformer {
+struct TransformerEmbedder {
     kind: EmbedderKind,
-    tokenizer: Tokenizer,
+    tokenizer: BoundedTokenizer,
     model: Arc<LazyEncoder>,
-    lane: Lane,
+    lane: ModelLane,
 }
 
-impl Embedder {
+impl TextEmbedder {
     /// Loads and validates the files.
     ///
     /// # Errors
     /// The model or the tokenizer cannot be used; the message gives the reason.
-    pub fn load(config: &schema::Embedder, files: &Files, services: &Services<'_>) -> Result<Self, Error> {
+    pub fn load(
+        config: &schema::EmbedderConfig,
+        files: &Files,
+        services: &EmbedderServices<'_>,
+    ) -> Result<Self, Error> {
         let path = |file: &ModelFile| {
             files.get(file).ok_or_else(|| Error::TokenizerFile {
                 path: PathBuf::from(file.to_string()),
@@ -86,7 +91,7 @@ impl Embedder {
         let means = match &config.means {
             EmbedderMeans::Transformer(transformer) => {
                 let (model, tokenizer) = (path(&transformer.model)?, path(&transformer.tokenizer)?);
-                Means::Model(Transformer::load(
+                EmbeddingMeans::Model(TransformerEmbedder::load(
                     &config.id,
                     transformer,
                     model,
@@ -94,16 +99,20 @@ impl Embedder {
                     services.scheduler,
                 )?)
             }
-            EmbedderMeans::Tokenizer(file) => Means::Tokens(Tokenizer::plain(path(file)?)?),
+            EmbedderMeans::Tokenizer(file) => EmbeddingMeans::Tokens(BoundedTokenizer::plain(path(file)?)?),
             EmbedderMeans::Remote(remote) => {
                 let http = (services.http)().map_err(Error::Setup)?;
                 http.policy().check_url(&remote.endpoint).map_err(Error::Setup)?;
                 let request = |name| SecretRequest { name, endpoint: &remote.endpoint };
                 let secret = remote.secret.as_deref().map(|name| (services.secret)(&request(name)));
-                Means::Remote(Remote::new(remote, secret.transpose().map_err(Error::Setup)?, http))
+                EmbeddingMeans::Remote(RemoteEmbedder::new(
+                    remote,
+                    secret.transpose().map_err(Error::Setup)?,
+                    http,
+                ))
             }
         };
-        Ok(Embedder { id: config.id.clone(), prepend: config.prepend.clone(), means })
+        Ok(TextEmbedder { id: config.id.clone(), prepend: config.prepend.clone(), means })
     }
 
     /// Id of the embedder.
@@ -116,11 +125,18 @@ impl Embedder {
     ///
     /// # Errors
     /// The type is not suitable; the text gives the required type.
-    pub fn shape(&self, target: &TensorType, chunks: bool, arguments: &[String]) -> Result<Shape, String> {
+    pub fn shape(
+        &self,
+        target: &TensorType,
+        chunks: bool,
+        arguments: &[String],
+    ) -> Result<EmbeddingShape, String> {
         match &self.means {
-            Means::Model(model) => Shape::of(&model.kind, target, chunks, arguments, model.model.width()),
-            Means::Tokens(_) => Shape::of_tokens(target, chunks),
-            Means::Remote(remote) => remote.shape(target, chunks, arguments).map(|(shape, _)| shape),
+            EmbeddingMeans::Model(model) => {
+                EmbeddingShape::of(&model.kind, target, chunks, arguments, model.model.width())
+            }
+            EmbeddingMeans::Tokens(_) => EmbeddingShape::of_tokens(target, chunks),
+            EmbeddingMeans::Remote(remote) => remote.shape(target, chunks, arguments).map(|(shape, _)| shape),
         }
     }
 
@@ -131,14 +147,14 @@ impl Embedder {
     /// The type cannot hold the embedding, or the model fails.
     pub fn embed(
         &self,
-        text: Text<'_>,
+        text: EmbeddedText<'_>,
         target: &TensorType,
         arguments: &[String],
-        caller: &Caller,
+        caller: &ModelCaller,
     ) -> Result<Tensor, Error> {
         let (texts, chunks) = match &text {
-            Text::One(text) => (std::slice::from_ref(text), false),
-            Text::Chunks(texts) => (*texts, true),
+            EmbeddedText::One(text) => (std::slice::from_ref(text), false),
+            EmbeddedText::Chunks(texts) => (*texts, true),
         };
         let fail = |reason: String| Error::Shape { embedder: self.id.clone(), reason };
         let shape = self.shape(target, chunks, arguments).map_err(fail)?;
@@ -146,23 +162,23 @@ impl Embedder {
             texts.iter().map(|text| self.with_prepended(text, caller.purpose)).collect();
         let mut builder = TensorBuilder::new(target);
         match &self.means {
-            Means::Model(model) => {
+            EmbeddingMeans::Model(model) => {
                 let sequences = texts
                     .iter()
                     .map(|text| model.tokenize(text, caller.purpose))
-                    .collect::<Result<Vec<Sequence>, Error>>()?;
+                    .collect::<Result<Vec<TokenizedText>, Error>>()?;
                 for (number, states) in model.lane.run(sequences, caller)?.iter().enumerate() {
                     model.add(&mut builder, shape, number, states).map_err(fail)?;
                 }
             }
-            Means::Tokens(tokenizer) => {
+            EmbeddingMeans::Tokens(tokenizer) => {
                 for (number, text) in texts.iter().enumerate() {
                     let mut tokens: Vec<f32> = tokenizer.ids(text)?.iter().map(|&id| id as f32).collect();
                     tokens.resize(shape.cells, 0.0);
                     shape.add(&mut builder, number, None, &tokens).map_err(fail)?;
                 }
             }
-            Means::Remote(remote) => {
+            EmbeddingMeans::Remote(remote) => {
                 let (shape, cells) = remote.shape(target, chunks, arguments).map_err(fail)?;
                 let texts = texts.into_iter().map(Cow::into_owned).collect();
                 for (number, mut vector) in remote.embed(texts, cells, caller)?.into_iter().enumerate() {
@@ -178,53 +194,53 @@ impl Embedder {
     /// it was unloaded.
     pub fn unload_idle(&self, idle: Duration) -> bool {
         match &self.means {
-            Means::Model(model) => model.model.unload_idle(idle),
-            Means::Tokens(_) | Means::Remote(_) => false,
+            EmbeddingMeans::Model(model) => model.model.unload_idle(idle),
+            EmbeddingMeans::Tokens(_) | EmbeddingMeans::Remote(_) => false,
         }
     }
 
     /// True if a local model is in memory.
     pub fn is_loaded(&self) -> bool {
         match &self.means {
-            Means::Model(model) => model.model.is_loaded(),
-            Means::Tokens(_) | Means::Remote(_) => false,
+            EmbeddingMeans::Model(model) => model.model.is_loaded(),
+            EmbeddingMeans::Tokens(_) | EmbeddingMeans::Remote(_) => false,
         }
     }
 
     /// Usage of the local model; `None` without a local model.
-    pub fn usage(&self) -> Option<Usage> {
+    pub fn usage(&self) -> Option<ModelUsage> {
         match &self.means {
-            Means::Model(model) => Some(model.lane.usage()),
-            Means::Tokens(_) | Means::Remote(_) => None,
+            EmbeddingMeans::Model(model) => Some(model.lane.usage()),
+            EmbeddingMeans::Tokens(_) | EmbeddingMeans::Remote(_) => None,
         }
     }
 
     /// Usage of the external service; `None` without an external service.
-    pub fn asked(&self) -> Option<millrace_remote::Usage> {
+    pub fn asked(&self) -> Option<millrace_remote::ServiceUsage> {
         match &self.means {
-            Means::Remote(remote) => Some(remote.usage()),
-            Means::Model(_) | Means::Tokens(_) => None,
+            EmbeddingMeans::Remote(remote) => Some(remote.usage()),
+            EmbeddingMeans::Model(_) | EmbeddingMeans::Tokens(_) => None,
         }
     }
 
-    fn with_prepended<'t>(&self, text: &'t str, purpose: Purpose) -> Cow<'t, str> {
+    fn with_prepended<'t>(&self, text: &'t str, purpose: SequencePurpose) -> Cow<'t, str> {
         let prepend = match purpose {
-            Purpose::Query => &self.prepend.query,
-            Purpose::Feed => &self.prepend.document,
+            SequencePurpose::Query => &self.prepend.query,
+            SequencePurpose::Feed => &self.prepend.document,
         };
         if prepend.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(format!("{prepend}{text}")) }
     }
 }
 
-impl Transformer {
+impl TransformerEmbedder {
     fn load(
         id: &str,
-        config: &schema::Transformer,
+        config: &schema::TransformerConfig,
         model: &Path,
         tokenizer: &Path,
-        scheduler: &Scheduler,
+        scheduler: &ModelScheduler,
     ) -> Result<Self, Error> {
-        let pooled = matches!(config.kind, EmbedderKind::HuggingFace { pooling: Pooling::None, .. });
+        let pooled = matches!(config.kind, EmbedderKind::HuggingFace { pooling: TokenPooling::None, .. });
         let options = EncoderOptions {
             name: id.to_owned(),
             ids: config.names.ids.clone(),
@@ -234,20 +250,24 @@ impl Transformer {
             output_rank: if pooled { 2 } else { 3 },
             threads: execution(&config.execution),
         };
-        let tokenizer = Tokenizer::load(tokenizer, &config.kind, config.max_tokens)?;
+        let tokenizer = BoundedTokenizer::load(tokenizer, &config.kind, config.max_tokens)?;
         let model = Arc::new(LazyEncoder::new(model.to_owned(), options)?);
-        let lane = scheduler.lane(id, Arc::clone(&model) as Arc<dyn Model>);
-        Ok(Transformer { kind: config.kind.clone(), tokenizer, model, lane })
+        let lane = scheduler.lane(id, Arc::clone(&model) as Arc<dyn SequenceModel>);
+        Ok(TransformerEmbedder { kind: config.kind.clone(), tokenizer, model, lane })
     }
 
-    fn tokenize(&self, text: &str, purpose: Purpose) -> Result<Sequence, Error> {
+    fn tokenize(&self, text: &str, purpose: SequencePurpose) -> Result<TokenizedText, Error> {
         match (&self.kind, purpose) {
             (EmbedderKind::HuggingFace { .. } | EmbedderKind::Splade { .. }, _) => self.tokenizer.text(text),
             (EmbedderKind::Bert { start_token, end_token, .. }, _) => {
                 self.tokenizer.between(text, *start_token, *end_token)
             }
-            (EmbedderKind::Colbert(tokens), Purpose::Query) => self.tokenizer.colbert_query(text, tokens),
-            (EmbedderKind::Colbert(tokens), Purpose::Feed) => self.tokenizer.colbert_document(text, tokens),
+            (EmbedderKind::Colbert(tokens), SequencePurpose::Query) => {
+                self.tokenizer.colbert_query(text, tokens)
+            }
+            (EmbedderKind::Colbert(tokens), SequencePurpose::Feed) => {
+                self.tokenizer.colbert_document(text, tokens)
+            }
         }
     }
 
@@ -255,9 +275,9 @@ impl Transformer {
     fn add(
         &self,
         builder: &mut TensorBuilder<'_>,
-        shape: Shape,
+        shape: EmbeddingShape,
         number: usize,
-        states: &States,
+        states: &SequenceStates,
     ) -> Result<(), String> {
         let vector = |builder: &mut TensorBuilder<'_>, token, mut vector: Vec<f32>, normalize| {
             if vector.len() < shape.cells {

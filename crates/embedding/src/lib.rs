@@ -1,8 +1,8 @@
 //! Embedders: text is converted to tokens, a model computes the tokens' states, and the states become a
 //! tensor.
 //!
-//! An [`Embedder`] is one embedder of services.xml with its model and tokenizer loaded. The type of the
-//! target tensor determines the form of the embedding ([`Shape`]): one vector or one per chunk, whole or its
+//! An [`TextEmbedder`] is one embedder of services.xml with its model and tokenizer loaded. The type of the
+//! target tensor determines the form of the embedding ([`EmbeddingShape`]): one vector or one per chunk, whole or its
 //! first cells, numbers or one bit per cell.
 //!
 //! This crate is independent of the source of files, and of documents and queries. [`millrace_model`] runs
@@ -16,7 +16,7 @@ mod remote;
 mod shape;
 mod tokenizer;
 
-pub use embedder::{Embedder, Files, SecretRequest, Services, Text};
+pub use embedder::{EmbeddedText, EmbedderServices, Files, SecretRequest, TextEmbedder};
 pub use error::Error;
 pub use execution::execution;
-pub use shape::Shape;
+pub use shape::EmbeddingShape;

@@ -1,13 +1,13 @@
 //! Pooling of states to the numbers of a tensor.
 
-use millrace_model::States;
-use millrace_schema::Pooling;
+use millrace_model::SequenceStates;
+use millrace_schema::TokenPooling;
 
 /// Pools the states of a text to one vector.
-pub(crate) fn pool(states: &States, pooling: Pooling) -> Vec<f32> {
+pub(crate) fn pool(states: &SequenceStates, pooling: TokenPooling) -> Vec<f32> {
     match pooling {
-        Pooling::Cls | Pooling::None => states.rows().next().unwrap_or_default().to_vec(),
-        Pooling::Mean => {
+        TokenPooling::Cls | TokenPooling::None => states.rows().next().unwrap_or_default().to_vec(),
+        TokenPooling::Mean => {
             let mut sum = vec![0.0_f32; states.width];
             for row in states.rows() {
                 sum.iter_mut().zip(row).for_each(|(sum, cell)| *sum += cell);
@@ -36,7 +36,7 @@ pub(crate) fn bits(vector: &[f32]) -> impl Iterator<Item = i8> + '_ {
 
 /// Weight of each vocabulary token for a text: the maximum over the text's tokens of ln(1 + state). Returns
 /// the weights above `threshold`.
-pub(crate) fn splade(states: &States, threshold: f32) -> Vec<(usize, f32)> {
+pub(crate) fn splade(states: &SequenceStates, threshold: f32) -> Vec<(usize, f32)> {
     let mut largest = vec![0.0_f32; states.width];
     for row in states.rows() {
         largest.iter_mut().zip(row).for_each(|(largest, &state)| *largest = largest.max(state));
@@ -49,15 +49,15 @@ pub(crate) fn splade(states: &States, threshold: f32) -> Vec<(usize, f32)> {
 mod tests {
     use super::*;
 
-    fn states() -> States {
-        States { width: 2, values: vec![3.0, 0.0, 0.0, 4.0, 3.0, 2.0] }
+    fn states() -> SequenceStates {
+        SequenceStates { width: 2, values: vec![3.0, 0.0, 0.0, 4.0, 3.0, 2.0] }
     }
 
     #[test]
     fn states_are_pooled() {
-        assert_eq!(pool(&states(), Pooling::Mean), [2.0, 2.0]);
-        assert_eq!(pool(&states(), Pooling::Cls), [3.0, 0.0]);
-        assert_eq!(pool(&States::default(), Pooling::Mean), [0.0; 0]);
+        assert_eq!(pool(&states(), TokenPooling::Mean), [2.0, 2.0]);
+        assert_eq!(pool(&states(), TokenPooling::Cls), [3.0, 0.0]);
+        assert_eq!(pool(&SequenceStates::default(), TokenPooling::Mean), [0.0; 0]);
     }
 
     #[test]
@@ -82,6 +82,6 @@ mod tests {
         let weights = splade(&states(), 0.0);
         assert_eq!(weights, [(0, 4.0_f32.ln()), (1, 5.0_f32.ln())]);
         assert_eq!(splade(&states(), 1.5), [(1, 5.0_f32.ln())]);
-        assert_eq!(splade(&States { width: 1, values: vec![-2.0] }, 0.0), []);
+        assert_eq!(splade(&SequenceStates { width: 1, values: vec![-2.0] }, 0.0), []);
     }
 }

@@ -1,27 +1,29 @@
 //! Models of external services.
 
-use millrace_model::Caller;
-use millrace_remote::{Cells, Dialect, Embeddings, Error, Http, Options, Usage};
-use millrace_schema::{EmbeddingService, Quantization, RemoteModel};
+use millrace_model::ModelCaller;
+use millrace_remote::{
+    EmbeddingOptions, Error, OutboundHttp, RemoteEmbeddings, ServiceDialect, ServiceUsage, VectorCells,
+};
+use millrace_schema::{EmbeddingService, RemoteModel, VectorQuantization};
 use millrace_tensor::{CellType, TensorType};
 
-use crate::Shape;
+use crate::EmbeddingShape;
 
 /// A model of an external service, and the cell type of its vectors.
-pub(crate) struct Remote {
-    embeddings: Embeddings,
-    quantization: Quantization,
+pub(crate) struct RemoteEmbedder {
+    embeddings: RemoteEmbeddings,
+    quantization: VectorQuantization,
 }
 
-impl Remote {
+impl RemoteEmbedder {
     /// Creates the model without calling the service.
-    pub fn new(config: &RemoteModel, secret: Option<String>, http: Http) -> Self {
-        let options = Options {
+    pub fn new(config: &RemoteModel, secret: Option<String>, http: OutboundHttp) -> Self {
+        let options = EmbeddingOptions {
             dialect: match config.service {
-                EmbeddingService::OpenAi => Dialect::OpenAi,
-                EmbeddingService::Mistral => Dialect::Mistral,
-                EmbeddingService::Voyage { in_context: true, .. } => Dialect::VoyageInContext,
-                EmbeddingService::Voyage { truncates, .. } => Dialect::Voyage { truncates },
+                EmbeddingService::OpenAi => ServiceDialect::OpenAi,
+                EmbeddingService::Mistral => ServiceDialect::Mistral,
+                EmbeddingService::Voyage { in_context: true, .. } => ServiceDialect::VoyageInContext,
+                EmbeddingService::Voyage { truncates, .. } => ServiceDialect::Voyage { truncates },
             },
             endpoint: config.endpoint.clone(),
             model: config.model.clone(),
@@ -29,7 +31,7 @@ impl Remote {
             batch_max: config.batch_max,
             secret,
         };
-        Remote { embeddings: Embeddings::new(options, http), quantization: config.quantization }
+        RemoteEmbedder { embeddings: RemoteEmbeddings::new(options, http), quantization: config.quantization }
     }
 
     /// Shape of a vector in a tensor of this type, and the cell type to request from the service.
@@ -41,23 +43,23 @@ impl Remote {
         target: &TensorType,
         chunks: bool,
         arguments: &[String],
-    ) -> Result<(Shape, Cells), String> {
+    ) -> Result<(EmbeddingShape, VectorCells), String> {
         let dimensions = self.embeddings.dimensions();
         let bytes = target.cell() == CellType::Int8;
         let size = target.indexed().map(|(_, size)| size).next().unwrap_or_default();
-        let of_size = |cells: Cells| bytes && size == cells.of(dimensions);
-        let (whole, packed) = (Cells::Int8, Cells::Binary);
+        let of_size = |cells: VectorCells| bytes && size == cells.of(dimensions);
+        let (whole, packed) = (VectorCells::Int8, VectorCells::Binary);
         let cells = match self.quantization {
-            Quantization::Float => None,
-            Quantization::Auto if !bytes => None,
-            Quantization::Auto | Quantization::Int8 if of_size(whole) => Some(whole),
-            Quantization::Auto | Quantization::Binary if of_size(packed) => Some(packed),
+            VectorQuantization::Float => None,
+            VectorQuantization::Auto if !bytes => None,
+            VectorQuantization::Auto | VectorQuantization::Int8 if of_size(whole) => Some(whole),
+            VectorQuantization::Auto | VectorQuantization::Binary if of_size(packed) => Some(packed),
             wanted => {
-                let type_of = |cells: Cells| format!("tensor<int8>(x[{}])", cells.of(dimensions));
+                let type_of = |cells: VectorCells| format!("tensor<int8>(x[{}])", cells.of(dimensions));
                 let expected = match wanted {
-                    Quantization::Int8 => type_of(whole),
-                    Quantization::Binary => type_of(packed),
-                    Quantization::Auto | Quantization::Float => {
+                    VectorQuantization::Int8 => type_of(whole),
+                    VectorQuantization::Binary => type_of(packed),
+                    VectorQuantization::Auto | VectorQuantization::Float => {
                         format!("{} or, for bits, {}", type_of(whole), type_of(packed))
                     }
                 };
@@ -65,22 +67,29 @@ impl Remote {
             }
         };
         match cells {
-            None => Ok((Shape::of_vectors(target, chunks, arguments, dimensions)?, Cells::Float)),
+            None => {
+                Ok((EmbeddingShape::of_vectors(target, chunks, arguments, dimensions)?, VectorCells::Float))
+            }
             // The service returns them in the form of the tensor.
             Some(cells) => {
-                let shape = Shape::of_vectors(target, chunks, arguments, size.saturating_mul(8))?;
-                Ok((Shape { cells: size, binary: false, ..shape }, cells))
+                let shape = EmbeddingShape::of_vectors(target, chunks, arguments, size.saturating_mul(8))?;
+                Ok((EmbeddingShape { cells: size, binary: false, ..shape }, cells))
             }
         }
     }
 
     /// Vectors of texts, in their order. Blocks.
-    pub fn embed(&self, texts: Vec<String>, cells: Cells, caller: &Caller) -> Result<Vec<Vec<f32>>, Error> {
+    pub fn embed(
+        &self,
+        texts: Vec<String>,
+        cells: VectorCells,
+        caller: &ModelCaller,
+    ) -> Result<Vec<Vec<f32>>, Error> {
         self.embeddings.embed(texts, cells, caller)
     }
 
     /// Usage of the service.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ServiceUsage {
         self.embeddings.usage()
     }
 }

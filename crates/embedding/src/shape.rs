@@ -1,11 +1,11 @@
-use millrace_schema::{EmbedderKind, Pooling};
-use millrace_tensor::{CellType, Cells, TensorBuilder, TensorType};
+use millrace_schema::{EmbedderKind, TokenPooling};
+use millrace_tensor::{CellType, TensorBuilder, TensorCells, TensorType};
 
 use crate::pooling;
 
 /// Form of an embedder's output in a tensor type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct EmbeddingShape {
     /// Index of the chunk label among the labels of a subspace; `None` for a single text.
     pub(crate) chunk: Option<usize>,
     /// Number of cells of a vector to keep; 0 if there are no vectors.
@@ -14,7 +14,7 @@ pub struct Shape {
     pub(crate) binary: bool,
 }
 
-impl Shape {
+impl EmbeddingShape {
     /// Shape of the embedding of a text, or with `chunks` of an array of texts, in `target`. `width` is that
     /// of the model's vectors, if it is known; `arguments` follow the embedder's id.
     ///
@@ -26,7 +26,7 @@ impl Shape {
         chunks: bool,
         arguments: &[String],
         width: Option<usize>,
-    ) -> Result<Shape, String> {
+    ) -> Result<EmbeddingShape, String> {
         let per_token = matches!(kind, EmbedderKind::Colbert(_) | EmbedderKind::Splade { .. });
         let vector = !matches!(kind, EmbedderKind::Splade { .. });
         let dimension = if vector { format!(",x[{}]", width.unwrap_or(384)) } else { String::new() };
@@ -72,11 +72,11 @@ impl Shape {
                 "the model's vectors have {width} cells, and {target} takes {cells}{}",
                 if binary { ", a bit each" } else { "" }
             )),
-            _ => Ok(Shape { chunk, cells, binary }),
+            _ => Ok(EmbeddingShape { chunk, cells, binary }),
         }
     }
 
-    /// Like [`Shape::of`], for an embedder with vectors of this width.
+    /// Like [`EmbeddingShape::of`], for an embedder with vectors of this width.
     ///
     /// # Errors
     /// The type is not suitable; the text gives the required type.
@@ -85,9 +85,9 @@ impl Shape {
         chunks: bool,
         arguments: &[String],
         width: usize,
-    ) -> Result<Shape, String> {
-        let vector = EmbedderKind::HuggingFace { pooling: Pooling::None, normalize: false };
-        Shape::of(&vector, target, chunks, arguments, Some(width))
+    ) -> Result<EmbeddingShape, String> {
+        let vector = EmbedderKind::HuggingFace { pooling: TokenPooling::None, normalize: false };
+        EmbeddingShape::of(&vector, target, chunks, arguments, Some(width))
     }
 
     /// Shape of the tokens of a text, or with `chunks` of an array of texts, in `target`: as many tokens as
@@ -95,10 +95,12 @@ impl Shape {
     ///
     /// # Errors
     /// The type is not suitable; the text gives the required type.
-    pub fn of_tokens(target: &TensorType, chunks: bool) -> Result<Shape, String> {
+    pub fn of_tokens(target: &TensorType, chunks: bool) -> Result<EmbeddingShape, String> {
         let indexed: Vec<usize> = target.indexed().map(|(_, size)| size).collect();
         match (indexed.as_slice(), target.mapped().count() == usize::from(chunks)) {
-            ([cells], true) => Ok(Shape { chunk: chunks.then_some(0), cells: *cells, binary: false }),
+            ([cells], true) => {
+                Ok(EmbeddingShape { chunk: chunks.then_some(0), cells: *cells, binary: false })
+            }
             _ => Err(format!(
                 "expected a type such as tensor<float>({}d0[512]), found {target}",
                 if chunks { "chunk{}," } else { "" }
@@ -123,7 +125,7 @@ impl Shape {
         token: Option<String>,
         vector: &[f32],
     ) -> Result<(), String> {
-        let mut cells = Cells::with_capacity(builder.tensor_type().cell(), vector.len());
+        let mut cells = TensorCells::with_capacity(builder.tensor_type().cell(), vector.len());
         if self.binary {
             pooling::bits(vector).for_each(|byte| cells.push(f64::from(byte)));
         } else {
@@ -147,13 +149,13 @@ mod tests {
     ) -> Result<(Option<usize>, usize, bool), String> {
         let target = TensorType::parse(target).expect("a type");
         let arguments: Vec<String> = arguments.iter().map(|&name| name.to_owned()).collect();
-        Shape::of(kind, &target, chunks, &arguments, Some(384))
+        EmbeddingShape::of(kind, &target, chunks, &arguments, Some(384))
             .map(|shape| (shape.chunk, shape.cells, shape.binary))
     }
 
     #[test]
     fn a_type_says_how_much_of_an_embedding_it_holds() {
-        let vector = EmbedderKind::HuggingFace { pooling: Pooling::Mean, normalize: true };
+        let vector = EmbedderKind::HuggingFace { pooling: TokenPooling::Mean, normalize: true };
         let splade = EmbedderKind::Splade { threshold: 0.0 };
         let colbert = EmbedderKind::Colbert(ColbertTokens {
             query_max: 32,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use millrace_model::Sequence;
+use millrace_model::TokenizedText;
 use millrace_schema::{ColbertTokens, EmbedderKind};
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::normalizers::BertNormalizer;
@@ -22,12 +22,12 @@ const PLAIN_TOKENS: usize = 1 << 16;
 const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
 /// A tokenizer with a length limit.
-pub(crate) struct Tokenizer {
+pub(crate) struct BoundedTokenizer {
     inner: tokenizers::Tokenizer,
     max: usize,
 }
 
-impl Tokenizer {
+impl BoundedTokenizer {
     /// Reads `tokenizer.json`, or for BERT its vocabulary.
     pub fn load(path: &Path, kind: &EmbedderKind, max: usize) -> Result<Self, Error> {
         let fail = |reason: String| Error::TokenizerFile { path: path.to_owned(), reason };
@@ -40,7 +40,7 @@ impl Tokenizer {
         inner.with_padding(None);
         let truncation = TruncationParams { max_length: max, ..TruncationParams::default() };
         inner.with_truncation(Some(truncation)).map_err(|error| fail(error.to_string()))?;
-        Ok(Tokenizer { inner, max })
+        Ok(BoundedTokenizer { inner, max })
     }
 
     /// Reads `tokenizer.json` for output of the token ids.
@@ -49,7 +49,7 @@ impl Tokenizer {
         let mut inner = tokenizers::Tokenizer::from_file(path).map_err(|error| fail(error.to_string()))?;
         inner.with_padding(None);
         inner.with_truncation(None).map_err(|error| fail(error.to_string()))?;
-        Ok(Tokenizer { inner, max: PLAIN_TOKENS })
+        Ok(BoundedTokenizer { inner, max: PLAIN_TOKENS })
     }
 
     fn cut<'t>(&self, text: &'t str) -> &'t str {
@@ -70,33 +70,37 @@ impl Tokenizer {
     }
 
     /// Tokens of a text with the special tokens that the tokenizer adds.
-    pub fn text(&self, text: &str) -> Result<Sequence, Error> {
+    pub fn text(&self, text: &str) -> Result<TokenizedText, Error> {
         let encoding = self.encode(text, true)?;
         let wide = |values: &[u32]| values.iter().map(|&value| i64::from(value)).collect();
-        Ok(Sequence { ids: wide(encoding.get_ids()), types: wide(encoding.get_type_ids()), unattended: 0 })
+        Ok(TokenizedText {
+            ids: wide(encoding.get_ids()),
+            types: wide(encoding.get_type_ids()),
+            unattended: 0,
+        })
     }
 
     /// Tokens of a text between these two.
-    pub fn between(&self, text: &str, start: i64, end: i64) -> Result<Sequence, Error> {
+    pub fn between(&self, text: &str, start: i64, end: i64) -> Result<TokenizedText, Error> {
         let mut ids = vec![start];
         ids.extend(self.ids(text)?);
         ids.truncate(self.max.saturating_sub(1).max(1));
         ids.push(end);
-        Ok(Sequence { ids, ..Sequence::default() })
+        Ok(TokenizedText { ids, ..TokenizedText::default() })
     }
 
     /// A query in ColBERT's form: marked, and padded with mask tokens.
-    pub fn colbert_query(&self, text: &str, tokens: &ColbertTokens) -> Result<Sequence, Error> {
+    pub fn colbert_query(&self, text: &str, tokens: &ColbertTokens) -> Result<TokenizedText, Error> {
         let mut ids = self.ids(text)?;
         ids.truncate(tokens.query_max.saturating_sub(3));
         let mut ids = marked(tokens, tokens.query, ids);
         let unattended = tokens.query_max.saturating_sub(ids.len());
         ids.resize(ids.len() + unattended, tokens.mask);
-        Ok(Sequence { ids, unattended, ..Sequence::default() })
+        Ok(TokenizedText { ids, unattended, ..TokenizedText::default() })
     }
 
     /// A document in ColBERT's form: marked, and without punctuation.
-    pub fn colbert_document(&self, text: &str, tokens: &ColbertTokens) -> Result<Sequence, Error> {
+    pub fn colbert_document(&self, text: &str, tokens: &ColbertTokens) -> Result<TokenizedText, Error> {
         let punctuation = |id: &i64| {
             let token = u32::try_from(*id).ok().and_then(|id| self.inner.id_to_token(id));
             token.is_some_and(|token| PUNCTUATION.contains(token.as_str()))
@@ -104,7 +108,7 @@ impl Tokenizer {
         let mut ids = self.ids(text)?;
         ids.retain(|id| !punctuation(id));
         ids.truncate(tokens.document_max.saturating_sub(3));
-        Ok(Sequence { ids: marked(tokens, tokens.document, ids), ..Sequence::default() })
+        Ok(TokenizedText { ids: marked(tokens, tokens.document, ids), ..TokenizedText::default() })
     }
 
     /// Text of a vocabulary token.

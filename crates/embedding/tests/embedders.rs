@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
-use millrace_embedding::{Embedder, Error, Files, Services, Text};
-use millrace_model::{Caller, Error as ModelError, Purpose, Scheduler, SchedulerOptions};
+use millrace_embedding::{EmbeddedText, EmbedderServices, Error, Files, TextEmbedder};
+use millrace_model::{Error as ModelError, ModelCaller, ModelScheduler, SchedulerOptions, SequencePurpose};
 use millrace_schema::Application;
 use millrace_tensor::{Tensor, TensorType};
 
@@ -28,7 +28,7 @@ fn data() -> PathBuf {
 }
 
 /// The embedder of this type with these settings, over the files of a directory.
-fn load(directory: &Path, embedder: &str, settings: &str) -> Result<Embedder, Error> {
+fn load(directory: &Path, embedder: &str, settings: &str) -> Result<TextEmbedder, Error> {
     onnxruntime();
     let vocabulary = match embedder {
         "bert-embedder" => "<tokenizer-vocab path='vocab.txt'/>",
@@ -47,33 +47,39 @@ fn load(directory: &Path, embedder: &str, settings: &str) -> Result<Embedder, Er
     let config = &application.container.embedders[0];
     let files: Files =
         config.files().into_iter().map(|file| (file.clone(), directory.join(file.to_string()))).collect();
-    let services = Services {
+    let services = EmbedderServices {
         scheduler: scheduler(),
         http: &|| Err("nobody is asked here".to_owned()),
         secret: &|request| Err(format!("there is no secret {}", request.name)),
     };
-    Embedder::load(config, &files, &services)
+    TextEmbedder::load(config, &files, &services)
 }
 
 /// A scheduler shared by all tests of the process.
-fn scheduler() -> &'static Scheduler {
-    static SCHEDULER: OnceLock<Scheduler> = OnceLock::new();
-    SCHEDULER.get_or_init(|| Scheduler::new(SchedulerOptions::default()).expect("threads"))
+fn scheduler() -> &'static ModelScheduler {
+    static SCHEDULER: OnceLock<ModelScheduler> = OnceLock::new();
+    SCHEDULER.get_or_init(|| ModelScheduler::new(SchedulerOptions::default()).expect("threads"))
 }
 
 const TINY: &str = "<transformer-token-type-ids/><max-tokens>64</max-tokens>";
 
-fn tiny(settings: &str) -> Embedder {
+fn tiny(settings: &str) -> TextEmbedder {
     load(&data(), "hugging-face-embedder", &format!("{TINY}{settings}")).expect("the tiny model loads")
 }
 
-fn embed(embedder: &Embedder, text: Text<'_>, target: &str, purpose: Purpose) -> Result<Tensor, Error> {
+fn embed(
+    embedder: &TextEmbedder,
+    text: EmbeddedText<'_>,
+    target: &str,
+    purpose: SequencePurpose,
+) -> Result<Tensor, Error> {
     let target = TensorType::parse(target).expect("a type");
-    embedder.embed(text, &target, &[], &Caller::patient(purpose))
+    embedder.embed(text, &target, &[], &ModelCaller::patient(purpose))
 }
 
-fn vector(embedder: &Embedder, text: &str) -> Vec<f64> {
-    let tensor = embed(embedder, Text::One(text), "tensor<float>(x[16])", Purpose::Feed).expect("it embeds");
+fn vector(embedder: &TextEmbedder, text: &str) -> Vec<f64> {
+    let tensor = embed(embedder, EmbeddedText::One(text), "tensor<float>(x[16])", SequencePurpose::Feed)
+        .expect("it embeds");
     tensor.cells().iter().collect()
 }
 
@@ -95,10 +101,11 @@ fn a_text_is_one_vector_and_settings_shape_it() {
     assert!(!near(&mean, &first, 1e-3));
 
     let prepended = tiny("<prepend><query>a red </query></prepend>");
-    let of =
-        |purpose| embed(&prepended, Text::One("letter"), "tensor<float>(x[16])", purpose).expect("it embeds");
-    assert_eq!(of(Purpose::Query).cells().iter().collect::<Vec<_>>(), vector(&plain, "a red letter"));
-    assert_eq!(of(Purpose::Feed).cells().iter().collect::<Vec<_>>(), vector(&plain, "letter"));
+    let of = |purpose| {
+        embed(&prepended, EmbeddedText::One("letter"), "tensor<float>(x[16])", purpose).expect("it embeds")
+    };
+    assert_eq!(of(SequencePurpose::Query).cells().iter().collect::<Vec<_>>(), vector(&plain, "a red letter"));
+    assert_eq!(of(SequencePurpose::Feed).cells().iter().collect::<Vec<_>>(), vector(&plain, "letter"));
 }
 
 #[test]
@@ -106,7 +113,7 @@ fn the_target_type_says_how_much_of_the_vector_is_kept() {
     let embedder = tiny("");
     let whole = vector(&embedder, WORDS);
     let of = |target: &str| {
-        let tensor = embed(&embedder, Text::One(WORDS), target, Purpose::Feed).expect(target);
+        let tensor = embed(&embedder, EmbeddedText::One(WORDS), target, SequencePurpose::Feed).expect(target);
         tensor.cells().iter().collect::<Vec<_>>()
     };
     assert_eq!(of("tensor<float>(x[4])"), whole[..4]);
@@ -116,8 +123,8 @@ fn the_target_type_says_how_much_of_the_vector_is_kept() {
         let bit = (bits[at / 8] as i8).cast_unsigned() >> (7 - at % 8) & 1;
         assert_eq!(bit == 1, *cell > 0.0, "bit {at} of {bits:?} for {whole:?}");
     }
-    let error =
-        embed(&embedder, Text::One("a"), "tensor<float>(x[17])", Purpose::Feed).expect_err("too many");
+    let error = embed(&embedder, EmbeddedText::One("a"), "tensor<float>(x[17])", SequencePurpose::Feed)
+        .expect_err("too many");
     assert!(error.to_string().contains("have 16 cells"), "{error}");
 }
 
@@ -126,14 +133,15 @@ fn chunks_have_a_vector_each_and_are_what_they_are_alone() {
     let embedder = tiny("");
     let texts = ["a letter", "the mill", "", WORDS, "a letter"];
     let tensor =
-        embed(&embedder, Text::Chunks(&texts), "tensor<float>(p{},x[16])", Purpose::Feed).expect("it embeds");
+        embed(&embedder, EmbeddedText::Chunks(&texts), "tensor<float>(p{},x[16])", SequencePurpose::Feed)
+            .expect("it embeds");
     assert_eq!(tensor.all_labels(), ["0", "1", "2", "3", "4"]);
     let cells: Vec<f64> = tensor.cells().iter().collect();
     for (text, chunk) in texts.iter().zip(cells.chunks(16)) {
         assert!(near(chunk, &vector(&embedder, text), 1e-5), "{text}");
     }
-    let none =
-        embed(&embedder, Text::Chunks(&[]), "tensor<float>(p{},x[16])", Purpose::Feed).expect("it embeds");
+    let none = embed(&embedder, EmbeddedText::Chunks(&[]), "tensor<float>(p{},x[16])", SequencePurpose::Feed)
+        .expect("it embeds");
     assert_eq!(none.subspaces(), 0);
 }
 
@@ -149,8 +157,8 @@ fn a_text_that_the_model_fails_on_fails_alone() {
     // The model has 64 positions: 65 tokens exceed it.
     let embedder = load(&data(), "hugging-face-embedder", "<transformer-token-type-ids/>").expect("it loads");
     let long = "mill ".repeat(80);
-    let error =
-        embed(&embedder, Text::One(&long), "tensor<float>(x[16])", Purpose::Feed).expect_err("too long");
+    let error = embed(&embedder, EmbeddedText::One(&long), "tensor<float>(x[16])", SequencePurpose::Feed)
+        .expect_err("too long");
     assert!(matches!(error, Error::Model(ModelError::Run { .. })), "{error}");
     assert!(near(&vector(&embedder, WORDS), &vector(&tiny(""), WORDS), 1e-6));
 }
@@ -159,13 +167,13 @@ fn a_text_that_the_model_fails_on_fails_alone() {
 fn other_embedders_make_other_tensors() {
     let of = |embedder: &str, settings: &str, target: &str, purpose| {
         let embedder = load(&data(), embedder, settings).expect("it loads");
-        embed(&embedder, Text::One("The slow mills, running."), target, purpose).expect(target)
+        embed(&embedder, EmbeddedText::One("The slow mills, running."), target, purpose).expect(target)
     };
     let output = "<transformer-output>last_hidden_state</transformer-output><max-tokens>64</max-tokens>";
 
     let tokens = "<transformer-start-sequence-token>2</transformer-start-sequence-token><transformer-end-sequence-token>3</transformer-end-sequence-token>";
     let bert = format!("{output}{tokens}<transformer-token-type-ids/>");
-    let bert = of("bert-embedder", &bert, "tensor<float>(x[16])", Purpose::Feed);
+    let bert = of("bert-embedder", &bert, "tensor<float>(x[16])", SequencePurpose::Feed);
     assert!(near(
         &bert.cells().iter().collect::<Vec<_>>(),
         &vector(&tiny(""), "The slow mills, running."),
@@ -176,14 +184,14 @@ fn other_embedders_make_other_tensors() {
         "{output}{tokens}<transformer-mask-token>4</transformer-mask-token><max-query-tokens>12</max-query-tokens>"
     );
     // [CLS] mark the slow mill ##s [UNK] [SEP]: documents are tokenized without punctuation.
-    let document = of("colbert-embedder", &colbert, "tensor<int8>(token{},x[2])", Purpose::Feed);
+    let document = of("colbert-embedder", &colbert, "tensor<int8>(token{},x[2])", SequencePurpose::Feed);
     assert_eq!(document.subspaces(), 8);
-    let query = of("colbert-embedder", &colbert, "tensor<float>(token{},x[16])", Purpose::Query);
+    let query = of("colbert-embedder", &colbert, "tensor<float>(token{},x[16])", SequencePurpose::Query);
     assert_eq!(query.subspaces(), 12);
 
     let splade =
         format!("{output}<transformer-token-type-ids/><term-score-threshold>0.2</term-score-threshold>");
-    let weights = of("splade-embedder", &splade, "tensor<float>(token{})", Purpose::Feed);
+    let weights = of("splade-embedder", &splade, "tensor<float>(token{})", SequencePurpose::Feed);
     assert!(weights.subspaces() > 0 && weights.cells().iter().all(|weight| weight > 0.2));
     assert!(weights.all_labels().iter().any(|label| label == "[CLS]" || label == "the" || label == "[SEP]"));
 }
@@ -258,8 +266,8 @@ fn an_idle_model_goes_and_comes_back() {
 fn a_caller_without_time_is_told_so() {
     let embedder = tiny("");
     let target = TensorType::parse("tensor<float>(x[16])").expect("a type");
-    let late = Caller { deadline: Some(Instant::now()), ..Caller::patient(Purpose::Query) };
-    let error = embedder.embed(Text::One("a"), &target, &[], &late).expect_err("no time");
+    let late = ModelCaller { deadline: Some(Instant::now()), ..ModelCaller::patient(SequencePurpose::Query) };
+    let error = embedder.embed(EmbeddedText::One("a"), &target, &[], &late).expect_err("no time");
     assert!(matches!(error, Error::Model(ModelError::Deadline { .. })), "{error}");
 }
 
@@ -285,8 +293,9 @@ fn minilm_gives_the_vectors_that_its_package_gives() {
     let embedder =
         load(&directory, "hugging-face-embedder", "<normalize>true</normalize>").expect("MiniLM loads");
     let texts = MINILM.map(|(text, _)| text);
-    let tensor = embed(&embedder, Text::Chunks(&texts), "tensor<float>(p{},x[384])", Purpose::Feed)
-        .expect("it embeds");
+    let tensor =
+        embed(&embedder, EmbeddedText::Chunks(&texts), "tensor<float>(p{},x[384])", SequencePurpose::Feed)
+            .expect("it embeds");
     let cells: Vec<f64> = tensor.cells().iter().collect();
     for ((text, expected), cells) in MINILM.iter().zip(cells.chunks(384)) {
         assert!(near(&cells[..6], expected, 2e-5), "{text}: {:?}", &cells[..6]);

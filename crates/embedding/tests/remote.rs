@@ -4,17 +4,17 @@
 #[path = "../../remote/tests/twin/mod.rs"]
 mod twin;
 
-use millrace_embedding::{Embedder, Files, Services, Text};
-use millrace_model::{Caller, Purpose, Scheduler, SchedulerOptions};
-use millrace_remote::{Http, OutboundPolicy};
+use millrace_embedding::{EmbeddedText, EmbedderServices, Files, TextEmbedder};
+use millrace_model::{ModelCaller, ModelScheduler, SchedulerOptions, SequencePurpose};
+use millrace_remote::{OutboundHttp, OutboundPolicy};
 use millrace_schema::Application;
 use millrace_tensor::TensorType;
 use serde_json::json;
-use twin::{Reply, Request, Twin};
+use twin::{TwinReply, TwinRequest, TwinServer};
 
 /// A service whose vectors count from -2, as numbers, halved, or in the requested form.
-fn service() -> Twin {
-    Twin::start(|request: &Request| {
+fn service() -> TwinServer {
+    TwinServer::start(|request: &TwinRequest| {
         let body = request.json();
         let dimensions = body["output_dimension"].as_u64().expect("a number");
         let vector: Vec<f64> = match body["output_dtype"].as_str() {
@@ -24,11 +24,11 @@ fn service() -> Twin {
         };
         let count = body["input"].as_array().expect("texts").len();
         let item = |index: usize| json!({ "index": index, "embedding": vector });
-        Reply::json(200, json!({ "data": (0..count).map(item).collect::<Vec<_>>() }))
+        TwinReply::json(200, json!({ "data": (0..count).map(item).collect::<Vec<_>>() }))
     })
 }
 
-fn embedder(twin: &Twin, quantization: &str) -> Embedder {
+fn embedder(twin: &TwinServer, quantization: &str) -> TextEmbedder {
     let services = format!(
         "<services><container id='c'><component id='e' type='voyage-ai-embedder'>
            <model>voyage-4</model><dimensions>256</dimensions><api-key-secret-ref>k</api-key-secret-ref>
@@ -40,13 +40,15 @@ fn embedder(twin: &Twin, quantization: &str) -> Embedder {
     let files = [("services.xml", services.as_str()), ("schemas/d.sd", "schema d { document d { } }")];
     let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into();
     let application = Application::from_files(files).expect("the package is right");
-    let scheduler = Scheduler::new(SchedulerOptions::default()).expect("threads");
-    let services = Services {
+    let scheduler = ModelScheduler::new(SchedulerOptions::default()).expect("threads");
+    let services = EmbedderServices {
         scheduler: &scheduler,
-        http: &|| Http::new(OutboundPolicy::parse(&["127.0.0.1"])?).map_err(|error| error.to_string()),
+        http: &|| {
+            OutboundHttp::new(OutboundPolicy::parse(&["127.0.0.1"])?).map_err(|error| error.to_string())
+        },
         secret: &|request| Ok(request.name.to_owned()),
     };
-    Embedder::load(&application.container.embedders[0], &Files::new(), &services).expect("it loads")
+    TextEmbedder::load(&application.container.embedders[0], &Files::new(), &services).expect("it loads")
 }
 
 #[test]
@@ -55,8 +57,8 @@ fn vectors_come_as_the_tensor_has_them() {
     let check = |quantization: &str, target: &str, expected: Result<&[f64], &str>| {
         let embedder = embedder(&twin, quantization);
         let target = TensorType::parse(target).expect("a type");
-        let caller = Caller::patient(Purpose::Feed);
-        let found = embedder.embed(Text::One("a"), &target, &[], &caller);
+        let caller = ModelCaller::patient(SequencePurpose::Feed);
+        let found = embedder.embed(EmbeddedText::One("a"), &target, &[], &caller);
         match (found, expected) {
             (Ok(tensor), Ok(first)) => {
                 let cells: Vec<f64> = tensor.cells().iter().collect();
@@ -84,7 +86,8 @@ fn vectors_come_as_the_tensor_has_them() {
     check("auto", "tensor<float>(x[512])", Err("have 256 cells"));
 
     let target = TensorType::parse("tensor<int8>(chunk{},x[32])").expect("a type");
-    let texts = Text::Chunks(&["a", "b"]);
-    let tensor = embedder(&twin, "auto").embed(texts, &target, &[], &Caller::patient(Purpose::Feed));
+    let texts = EmbeddedText::Chunks(&["a", "b"]);
+    let tensor =
+        embedder(&twin, "auto").embed(texts, &target, &[], &ModelCaller::patient(SequencePurpose::Feed));
     assert_eq!(tensor.expect("it embeds").all_labels(), ["0", "1"]);
 }

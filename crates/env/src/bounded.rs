@@ -12,27 +12,27 @@ use crate::{AppendFile, Disk, ReadFile};
 #[derive(Debug, Clone)]
 pub struct BoundedDisk {
     inner: Arc<dyn Disk>,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenFiles>>,
 }
 
 /// Files in use, open or closed.
 #[derive(Debug)]
-struct Open {
+struct OpenFiles {
     files_max: usize,
     /// Open files that may be closed, the one opened longest ago first.
-    closable: VecDeque<Weak<File>>,
+    closable: VecDeque<Weak<CountedFile>>,
     /// All files that were opened; dropped ones are removed now and then.
-    all: Vec<Weak<File>>,
+    all: Vec<Weak<CountedFile>>,
 }
 
 /// A file, by name or open.
-struct File {
+struct CountedFile {
     path: PathBuf,
     inner: Arc<dyn Disk>,
-    state: Mutex<State>,
+    state: Mutex<FileState>,
 }
 
-struct State {
+struct FileState {
     open: Option<Arc<dyn ReadFile>>,
     /// True if it has lost its name, and stays open.
     nameless: bool,
@@ -41,8 +41,8 @@ struct State {
 /// Handle for callers.
 #[derive(Debug)]
 struct BoundedFile {
-    file: Arc<File>,
-    open: Arc<Mutex<Open>>,
+    file: Arc<CountedFile>,
+    open: Arc<Mutex<OpenFiles>>,
 }
 
 /// A list of files is valid even if a thread panicked while it held the lock.
@@ -54,7 +54,7 @@ impl BoundedDisk {
     /// Creates a disk over `inner`, with at most `files_max` files open for reading, in addition to those
     /// that have lost their names.
     pub fn new(inner: Arc<dyn Disk>, files_max: usize) -> Self {
-        let open = Open { files_max: files_max.max(1), closable: VecDeque::new(), all: Vec::new() };
+        let open = OpenFiles { files_max: files_max.max(1), closable: VecDeque::new(), all: Vec::new() };
         BoundedDisk { inner, open: Arc::new(Mutex::new(open)) }
     }
 
@@ -66,9 +66,9 @@ impl BoundedDisk {
     }
 }
 
-impl Open {
+impl OpenFiles {
     /// Records that a file was opened, and closes others if there are too many.
-    fn opened(&mut self, file: &Arc<File>) {
+    fn opened(&mut self, file: &Arc<CountedFile>) {
         self.closable.push_back(Arc::downgrade(file));
         while self.closable.len() > self.files_max {
             let Some(file) = self.closable.pop_front().and_then(|file| file.upgrade()) else { continue };
@@ -79,7 +79,7 @@ impl Open {
         }
     }
 
-    fn add(&mut self, file: &Arc<File>) {
+    fn add(&mut self, file: &Arc<CountedFile>) {
         if self.all.len() == self.all.capacity() {
             self.all.retain(|file| file.strong_count() > 0);
             self.closable.retain(|file| file.strong_count() > 0);
@@ -104,7 +104,7 @@ impl BoundedFile {
     }
 }
 
-impl fmt::Debug for File {
+impl fmt::Debug for CountedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("File").field(&self.path).finish()
     }
@@ -137,8 +137,8 @@ impl Disk for BoundedDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        let state = Mutex::new(State { open: None, nameless: false });
-        let file = Arc::new(File { path: path.to_owned(), inner: Arc::clone(&self.inner), state });
+        let state = Mutex::new(FileState { open: None, nameless: false });
+        let file = Arc::new(CountedFile { path: path.to_owned(), inner: Arc::clone(&self.inner), state });
         lock(&self.open).add(&file);
         let bounded = BoundedFile { file, open: Arc::clone(&self.open) };
         bounded.opened()?;
@@ -154,7 +154,7 @@ impl Disk for BoundedDisk {
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        let files: Vec<Arc<File>> = {
+        let files: Vec<Arc<CountedFile>> = {
             let open = lock(&self.open);
             open.all.iter().filter_map(Weak::upgrade).filter(|file| file.path == path).collect()
         };

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Source of the time of day.
-pub trait Clock: Send + Sync {
+pub trait WallClock: Send + Sync {
     /// Microseconds since 1970. May step backwards, like the machine's clock.
     fn now_us(&self) -> u64;
 }
@@ -11,7 +11,7 @@ pub trait Clock: Send + Sync {
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemClock;
 
-impl Clock for SystemClock {
+impl WallClock for SystemClock {
     fn now_us(&self) -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
     }
@@ -33,7 +33,7 @@ impl ManualClock {
     }
 }
 
-impl Clock for ManualClock {
+impl WallClock for ManualClock {
     fn now_us(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }

@@ -7,7 +7,7 @@ use crate::{AppendFile, Disk, ReadFile};
 
 /// A fault of a [`FaultyDisk`], in force until [`FaultyDisk::heal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum DiskFault {
     /// Syncs of files and directories fail with an I/O error.
     FailSync,
     /// The disk is full after this many more bytes, which are also its free space.
@@ -32,11 +32,11 @@ pub enum Fault {
 #[derive(Debug, Clone)]
 pub struct FaultyDisk {
     inner: Arc<dyn Disk>,
-    faults: Arc<Faults>,
+    faults: Arc<PendingFaults>,
 }
 
 #[derive(Debug, Default)]
-struct Faults {
+struct PendingFaults {
     fail_sync: AtomicBool,
     short_write: AtomicBool,
     /// `u64::MAX`: no limit.
@@ -47,17 +47,18 @@ struct Faults {
 impl FaultyDisk {
     /// Creates a disk without faults.
     pub fn new(inner: Arc<dyn Disk>) -> Self {
-        let faults = Arc::new(Faults { remaining: AtomicU64::new(u64::MAX), ..Faults::default() });
+        let faults =
+            Arc::new(PendingFaults { remaining: AtomicU64::new(u64::MAX), ..PendingFaults::default() });
         FaultyDisk { inner, faults }
     }
 
     /// Adds a fault from now on.
-    pub fn inject(&self, fault: Fault) {
+    pub fn inject(&self, fault: DiskFault) {
         match fault {
-            Fault::FailSync => self.faults.fail_sync.store(true, Ordering::SeqCst),
-            Fault::Full { remaining } => self.faults.remaining.store(remaining, Ordering::SeqCst),
-            Fault::ShortWrite => self.faults.short_write.store(true, Ordering::SeqCst),
-            Fault::FlipBit { name_ends, offset, bit } => *self.flip() = Some((name_ends, offset, bit)),
+            DiskFault::FailSync => self.faults.fail_sync.store(true, Ordering::SeqCst),
+            DiskFault::Full { remaining } => self.faults.remaining.store(remaining, Ordering::SeqCst),
+            DiskFault::ShortWrite => self.faults.short_write.store(true, Ordering::SeqCst),
+            DiskFault::FlipBit { name_ends, offset, bit } => *self.flip() = Some((name_ends, offset, bit)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the engines ask of the machine: a clock, files, and a place among its threads.
 //!
-//! [`Disk`] and [`Clock`] are small traits with a real implementation each ([`RealDisk`], [`SystemClock`]) and one that tests
+//! [`Disk`] and [`WallClock`] are small traits with a real implementation each ([`RealDisk`], [`SystemClock`]) and one that tests
 //! command ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up, writes short, flips bits. A [`ForgetfulDisk`] shows
 //! what a loss of power would leave. A [`BoundedDisk`] keeps only so many
 //! files open. A [`ThreadClass`] says how soon a thread needs a core, and [`pace`] lets work in the background step aside.
@@ -20,10 +20,10 @@ mod whole;
 mod writeback;
 
 pub use bounded::BoundedDisk;
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{ManualClock, SystemClock, WallClock};
 pub use disk::{AppendFile, Disk, ReadFile};
 pub use fail_stop::{EXIT_INTERNAL_ERROR, panic_message, run_or_exit};
-pub use faulty::{Fault, FaultyDisk};
+pub use faulty::{DiskFault, FaultyDisk};
 pub use forgetful::ForgetfulDisk;
 pub use real::RealDisk;
 pub use thread::ThreadClass;

@@ -16,30 +16,30 @@ const PORTION: Duration = Duration::from_micros(200);
 /// [`step`] itself.
 pub type Rest = Box<dyn Fn(Duration) -> Duration>;
 
-struct Pace {
+struct ThreadPace {
     rest: Rest,
     /// Start of the current portion.
     began: Instant,
 }
 
 thread_local! {
-    static PACE: RefCell<Option<Pace>> = const { RefCell::new(None) };
+    static PACE: RefCell<Option<ThreadPace>> = const { RefCell::new(None) };
 }
 
 /// Makes the calling thread work in portions from now on, with rests determined by `rest`.
 pub fn keep(rest: Rest) {
-    PACE.set(Some(Pace { rest, began: Instant::now() }));
+    PACE.set(Some(ThreadPace { rest, began: Instant::now() }));
 }
 
 /// Runs work in such portions; afterwards the calling thread has its previous pace.
 pub fn during<T>(rest: Rest, work: impl FnOnce() -> T) -> T {
-    struct Before(Option<Pace>);
-    impl Drop for Before {
+    struct PriorPriority(Option<ThreadPace>);
+    impl Drop for PriorPriority {
         fn drop(&mut self) {
             PACE.set(self.0.take());
         }
     }
-    let _before = Before(PACE.replace(Some(Pace { rest, began: Instant::now() })));
+    let _before = PriorPriority(PACE.replace(Some(ThreadPace { rest, began: Instant::now() })));
     work()
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::fs::Advice;
 
 use crate::sync_name;
-use crate::writeback::Writeback;
+use crate::writeback::WritebackWindow;
 use crate::{AppendFile, Disk, ReadFile};
 
 /// The machine's file systems.
@@ -20,7 +20,7 @@ const VECTORS: usize = 1024;
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
         let file = File::create(path).map_err(at("create", path))?;
-        Ok(Box::new(RealAppendFile { file, path: path.to_owned(), writeback: Writeback::default() }))
+        Ok(Box::new(RealAppendFile { file, path: path.to_owned(), writeback: WritebackWindow::default() }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -80,12 +80,12 @@ impl Disk for RealDisk {
 struct RealAppendFile {
     file: File,
     path: PathBuf,
-    writeback: Writeback,
+    writeback: WritebackWindow,
 }
 
 impl AppendFile for RealAppendFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        for piece in bytes.chunks(Writeback::PIECE) {
+        for piece in bytes.chunks(WritebackWindow::PIECE) {
             self.file.write_all(piece).map_err(at("write", &self.path))?;
             self.writeback.wrote(&self.file, piece.len()).map_err(at("sync", &self.path))?;
         }

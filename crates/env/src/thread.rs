@@ -39,7 +39,7 @@ const SLICE_NS: u64 = 100_000;
 fn set_slice() {
     // First version of `struct sched_attr`; see `man sched_setattr`.
     #[repr(C)]
-    struct Attributes {
+    struct SchedulingAttributes {
         size: u32,
         policy: u32,
         flags: u64,
@@ -53,8 +53,8 @@ fn set_slice() {
     const NO_FLAGS: libc::c_uint = 0;
     // The thread keeps its nice value and its policy.
     let Ok(nice) = rustix::process::getpriority_process(Some(rustix::thread::gettid())) else { return };
-    let attributes = Attributes {
-        size: size_of::<Attributes>() as u32,
+    let attributes = SchedulingAttributes {
+        size: size_of::<SchedulingAttributes>() as u32,
         policy: 0,
         flags: libc::SCHED_FLAG_KEEP_POLICY as u64,
         nice,

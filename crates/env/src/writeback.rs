@@ -14,7 +14,7 @@ const WIDE_WINDOW: u64 = 4 << 20;
 /// writing, and one that is being filled. So a sync of another file, which a request waits for, never waits
 /// for more, and the writer seldom waits for the disk.
 #[derive(Debug, Default)]
-pub(crate) struct Writeback {
+pub(crate) struct WritebackWindow {
     /// True if no request waits for the disk.
     pub(crate) alone: bool,
     /// Number of bytes in the file.
@@ -27,8 +27,8 @@ pub(crate) struct Writeback {
     unsupported: bool,
 }
 
-impl Writeback {
-    /// Maximum number of bytes to write before a call of [`Writeback::wrote`].
+impl WritebackWindow {
+    /// Maximum number of bytes to write before a call of [`WritebackWindow::wrote`].
     pub(crate) const PIECE: usize = WINDOW as usize;
 
     /// Records that bytes were written at the end of the file.

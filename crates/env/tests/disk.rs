@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_env::{BoundedDisk, Disk, Fault, FaultyDisk, ForgetfulDisk, RealDisk};
+use millrace_env::{BoundedDisk, Disk, DiskFault, FaultyDisk, ForgetfulDisk, RealDisk};
 
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = disk.create(path)?;
@@ -60,20 +60,20 @@ fn faults_happen_until_healed() {
     let disk = FaultyDisk::new(Arc::new(RealDisk));
     let kinds = |disk: &FaultyDisk| write(disk, &path, &[7; 10]).map_err(|error| error.kind());
     assert_eq!(kinds(&disk), Ok(()));
-    disk.inject(Fault::FailSync);
+    disk.inject(DiskFault::FailSync);
     assert_eq!(kinds(&disk), Err(io::ErrorKind::Other));
     disk.heal();
-    disk.inject(Fault::Full { remaining: 15 });
+    disk.inject(DiskFault::Full { remaining: 15 });
     assert_eq!(kinds(&disk), Ok(()));
     assert_eq!(disk.free_space(&path).expect("asked"), 5);
     assert_eq!(kinds(&disk), Err(io::ErrorKind::StorageFull));
     assert_eq!(read(&disk, &path).expect("read").len(), 5);
     disk.heal();
-    disk.inject(Fault::ShortWrite);
+    disk.inject(DiskFault::ShortWrite);
     assert_eq!(kinds(&disk), Err(io::ErrorKind::WriteZero));
     disk.heal();
     assert_eq!(kinds(&disk), Ok(()));
-    disk.inject(Fault::FlipBit { name_ends: "a".to_owned(), offset: 3, bit: 0 });
+    disk.inject(DiskFault::FlipBit { name_ends: "a".to_owned(), offset: 3, bit: 0 });
     assert_eq!(read(&disk, &path).expect("read"), [7, 7, 7, 6, 7, 7, 7, 7, 7, 7]);
     disk.heal();
     assert_eq!(read(&disk, &path).expect("read"), [7; 10]);

@@ -3,44 +3,52 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_tensor::{CellType, Dimension, DimensionKind, TensorType};
+use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
 
-use crate::compile::{Compiler, Env};
-use crate::functions::{Code, Form, Function};
-use crate::operators::Aggregator;
-use crate::program::{CellFunction, NodeId, Op, PinSource};
-use crate::syntax::{Argument, Expr, Expression, Kind, Label, LiteralCell};
-use crate::tensors::{Concat, Join, Reduce, Rename, peek_cells, step};
+use crate::compile::{CompileNames, ExpressionCompiler};
+use crate::functions::{BuiltinFunction, FunctionCode, FunctionForm};
+use crate::operators::ReduceAggregator;
+use crate::program::{CellFunction, NodeId, PinSource, ProgramOp};
+use crate::syntax::{
+    ExpressionKind, ExpressionNode, FunctionArgument, LiteralCell, ParsedExpression, SliceLabel,
+};
+use crate::tensors::{TensorConcat, TensorJoin, TensorReduce, TensorRename, peek_cells, step};
 use crate::{Error, types};
 
 /// A call under compilation.
-struct Call<'c, 'e> {
-    function: &'static Function,
-    arguments: &'c [Argument],
+struct CompiledCall<'c, 'e> {
+    function: &'static BuiltinFunction,
+    arguments: &'c [FunctionArgument],
     at: usize,
-    env: &'c Env<'e>,
+    env: &'c CompileNames<'e>,
     level: usize,
 }
 
-impl Call<'_, '_> {
+impl CompiledCall<'_, '_> {
     fn error(&self, reason: impl Into<String>) -> Error {
         self.env.error(self.at, format!("{}: {}", self.function.usage, reason.into()))
     }
 
-    fn names(&self, argument: &Argument) -> Result<Vec<String>, Error> {
+    fn names(&self, argument: &FunctionArgument) -> Result<Vec<String>, Error> {
         match argument {
-            Argument::Names(names) => Ok(names.iter().flat_map(|name| self.env.names_of(name)).collect()),
-            Argument::Value(Expr { kind: Kind::Name(name), .. })
+            FunctionArgument::Names(names) => {
+                Ok(names.iter().flat_map(|name| self.env.names_of(name)).collect())
+            }
+            FunctionArgument::Value(ExpressionNode { kind: ExpressionKind::Name(name), .. })
                 if name.arguments.is_empty() && name.output.is_none() =>
             {
                 Ok(self.env.names_of(&name.name))
             }
-            Argument::Value(Expr { at, .. }) => Err(self.env.error(*at, "expected the name of a dimension")),
-            Argument::Lambda(..) => Err(self.error("expected the name of a dimension, found a function")),
+            FunctionArgument::Value(ExpressionNode { at, .. }) => {
+                Err(self.env.error(*at, "expected the name of a dimension"))
+            }
+            FunctionArgument::Lambda(..) => {
+                Err(self.error("expected the name of a dimension, found a function"))
+            }
         }
     }
 
-    fn name(&self, argument: &Argument) -> Result<String, Error> {
+    fn name(&self, argument: &FunctionArgument) -> Result<String, Error> {
         match self.names(argument)?.as_slice() {
             [name] => Ok(name.clone()),
             _ => Err(self.error("expected one name")),
@@ -56,34 +64,34 @@ impl Call<'_, '_> {
         Ok(names)
     }
 
-    fn lambda(&self, at: usize, parameters: usize) -> Result<(&[String], &Expr), Error> {
+    fn lambda(&self, at: usize, parameters: usize) -> Result<(&[String], &ExpressionNode), Error> {
         match &self.arguments[at] {
-            Argument::Lambda(names, body) if names.len() == parameters => Ok((names, body)),
+            FunctionArgument::Lambda(names, body) if names.len() == parameters => Ok((names, body)),
             _ => Err(self.error(format!("expected a function of {parameters} cells as argument {}", at + 1))),
         }
     }
 }
 
-impl Compiler<'_> {
+impl ExpressionCompiler<'_> {
     pub(crate) fn call(
         &mut self,
-        function: &'static Function,
-        arguments: &[Argument],
+        function: &'static BuiltinFunction,
+        arguments: &[FunctionArgument],
         at: usize,
-        env: &Env<'_>,
+        env: &CompileNames<'_>,
         level: usize,
     ) -> Result<NodeId, Error> {
-        let call = Call { function, arguments, at, env, level };
+        let call = CompiledCall { function, arguments, at, env, level };
         let node = match &function.code {
-            Code::Unary(unary) => {
+            FunctionCode::Unary(unary) => {
                 let x = self.value(&call, 0)?;
                 self.unary(*unary, x, level)
             }
-            Code::Binary(binary) => {
+            FunctionCode::Binary(binary) => {
                 let (x, y) = (self.value(&call, 0)?, self.value(&call, 1)?);
                 self.binary(*binary, x, y, level)
             }
-            Code::BinaryOrReduce(binary, aggregator) => {
+            FunctionCode::BinaryOrReduce(binary, aggregator) => {
                 let x = self.value(&call, 0)?;
                 let of = self.tensor_type(x, level);
                 let names = call.all_names(1).ok().filter(|names| {
@@ -99,94 +107,99 @@ impl Compiler<'_> {
                     None => Err(format!("{of} lacks one of the dimensions")),
                 }
             }
-            Code::Reduce(aggregator) => {
+            FunctionCode::Reduce(aggregator) => {
                 let (of, names) = (self.value(&call, 0)?, call.all_names(1)?);
                 self.reduce(*aggregator, of, &names, level)
             }
-            Code::Expansion(parameters, body) => return self.expansion(&call, parameters, body),
-            Code::Form(form) => return self.form(&call, *form),
+            FunctionCode::Expansion(parameters, body) => return self.expansion(&call, parameters, body),
+            FunctionCode::Form(form) => return self.form(&call, *form),
         };
         node.map_err(|reason| call.error(reason))
     }
 
-    fn value(&mut self, call: &Call<'_, '_>, at: usize) -> Result<NodeId, Error> {
+    fn value(&mut self, call: &CompiledCall<'_, '_>, at: usize) -> Result<NodeId, Error> {
         match call.arguments.get(at) {
-            Some(Argument::Value(expr)) => self.expr(expr, call.env, call.level),
+            Some(FunctionArgument::Value(expr)) => self.expr(expr, call.env, call.level),
             // `(x)` and similar forms are a value in parentheses; several names are not.
             _ => Err(call.error(format!("expected a value as argument {}", at + 1))),
         }
     }
 
-    fn expansion(&mut self, call: &Call<'_, '_>, parameters: &[&str], body: &str) -> Result<NodeId, Error> {
+    fn expansion(
+        &mut self,
+        call: &CompiledCall<'_, '_>,
+        parameters: &[&str],
+        body: &str,
+    ) -> Result<NodeId, Error> {
         let mut nodes = Vec::new();
         for (i, parameter) in parameters.iter().enumerate() {
             nodes.push(((*parameter).to_owned(), self.value(call, i)?));
         }
         let names = HashMap::from([("dims".to_owned(), call.all_names(parameters.len())?)]);
         // The bodies are part of the function table; a test compiles each of them.
-        let body = Expression::parse(body)?;
-        let env = Env::for_expansion(&body, call.level, nodes, names);
+        let body = ParsedExpression::parse(body)?;
+        let env = CompileNames::for_expansion(&body, call.level, nodes, names);
         self.expr(&body.root, &env, call.level).map_err(|error| call.error(error.reason()))
     }
 
-    fn form(&mut self, call: &Call<'_, '_>, form: Form) -> Result<NodeId, Error> {
+    fn form(&mut self, call: &CompiledCall<'_, '_>, form: FunctionForm) -> Result<NodeId, Error> {
         let (level, arguments) = (call.level, call.arguments);
         let fail = |reason: String| call.error(reason);
         match form {
-            Form::Map => {
+            FunctionForm::Map => {
                 let of = self.value(call, 0)?;
                 let (names, body) = call.lambda(1, 1)?;
                 let function = self.cell_function(names, body, call, 1)?;
                 let result = types::map(&self.tensor_type(of, level)).map_err(fail)?;
-                Ok(self.build(level).add(Op::Map(function, of), result))
+                Ok(self.build(level).add(ProgramOp::Map(function, of), result))
             }
-            Form::Join => {
+            FunctionForm::Join => {
                 let (a, b) = (self.value(call, 0)?, self.value(call, 1)?);
                 let (names, body) = call.lambda(2, 2)?;
                 let function = self.cell_function(names, body, call, 2)?;
                 self.join(function, a, b, level).map_err(fail)
             }
-            Form::Merge => {
+            FunctionForm::Merge => {
                 let (a, b) = (self.value(call, 0)?, self.value(call, 1)?);
                 let (names, body) = call.lambda(2, 2)?;
                 let function = self.cell_function(names, body, call, 2)?;
                 let result =
                     types::merge(&self.tensor_type(a, level), &self.tensor_type(b, level)).map_err(fail)?;
-                Ok(self.build(level).add(Op::Merge(function, a, b), result))
+                Ok(self.build(level).add(ProgramOp::Merge(function, a, b), result))
             }
-            Form::Reduce => {
+            FunctionForm::Reduce => {
                 let of = self.value(call, 0)?;
                 let name = call.name(&arguments[1])?;
-                let aggregator = Aggregator::of_name(&name).ok_or_else(|| {
-                    let known = Aggregator::NAMES.map(|(name, _)| name).join(", ");
+                let aggregator = ReduceAggregator::of_name(&name).ok_or_else(|| {
+                    let known = ReduceAggregator::NAMES.map(|(name, _)| name).join(", ");
                     call.error(format!("'{name}' is no aggregator; there are {known}"))
                 })?;
                 let names = call.all_names(2)?;
                 self.reduce(aggregator, of, &names, level).map_err(fail)
             }
-            Form::Rename => {
+            FunctionForm::Rename => {
                 let of = self.value(call, 0)?;
                 let (from, to) = (call.names(&arguments[1])?, call.names(&arguments[2])?);
                 let before = self.tensor_type(of, level);
                 let result = types::rename(&before, &from, &to).map_err(fail)?;
-                let plan = Arc::new(Rename::new(&before, &from, &to, &result));
-                Ok(self.build(level).add(Op::Rename(plan, of), result))
+                let plan = Arc::new(TensorRename::new(&before, &from, &to, &result));
+                Ok(self.build(level).add(ProgramOp::Rename(plan, of), result))
             }
-            Form::Concat => {
+            FunctionForm::Concat => {
                 let (a, b) = (self.value(call, 0)?, self.value(call, 1)?);
                 let along = call.name(&arguments[2])?;
                 let (left, right) = (self.tensor_type(a, level), self.tensor_type(b, level));
                 let result = types::concat(&left, &right, &along).map_err(fail)?;
-                let plan = Arc::new(Concat::new(&left, &right, &along, &result));
-                Ok(self.build(level).add(Op::Concat(plan, a, b), result))
+                let plan = Arc::new(TensorConcat::new(&left, &right, &along, &result));
+                Ok(self.build(level).add(ProgramOp::Concat(plan, a, b), result))
             }
-            Form::CellCast => {
+            FunctionForm::CellCast => {
                 let of = self.value(call, 0)?;
                 let cell = self.cell_name(call, 1)?;
                 let result = types::cast(&self.tensor_type(of, level), cell).map_err(fail)?;
-                Ok(self.build(level).add(Op::Cast(of), result))
+                Ok(self.build(level).add(ProgramOp::Cast(of), result))
             }
-            Form::CellOrder => {
+            FunctionForm::CellOrder => {
                 let of = self.value(call, 0)?;
                 let largest_first = match call.name(&arguments[1])?.as_str() {
                     "max" => true,
@@ -194,9 +207,9 @@ impl Compiler<'_> {
                     other => return Err(call.error(format!("the order is max or min, found '{other}'"))),
                 };
                 let result = types::map(&self.tensor_type(of, level)).map_err(fail)?;
-                Ok(self.build(level).add(Op::CellOrder { largest_first, of }, result))
+                Ok(self.build(level).add(ProgramOp::CellOrder { largest_first, of }, result))
             }
-            Form::UnpackBits => {
+            FunctionForm::UnpackBits => {
                 let of = self.value(call, 0)?;
                 let cell = if arguments.len() > 1 { self.cell_name(call, 1)? } else { CellType::Float };
                 let endian = if arguments.len() > 2 { call.name(&arguments[2])? } else { "big".to_owned() };
@@ -208,18 +221,18 @@ impl Compiler<'_> {
                     }
                 };
                 let result = types::unpack_bits(&self.tensor_type(of, level), cell).map_err(fail)?;
-                Ok(self.build(level).add(Op::UnpackBits { lowest_first, of }, result))
+                Ok(self.build(level).add(ProgramOp::UnpackBits { lowest_first, of }, result))
             }
-            Form::MapSubspaces => {
+            FunctionForm::MapSubspaces => {
                 let of = self.value(call, 0)?;
                 let (names, body) = call.lambda(1, 1)?;
                 let outer = self.tensor_type(of, level);
                 let subspace = types::subspace(&outer).map_err(fail)?;
                 let function = self.lambda(names, &[subspace], body, call.env)?;
                 let result = types::map_subspaces(&outer, function.tensor_type()).map_err(fail)?;
-                Ok(self.build(level).add(Op::MapSubspaces(Arc::new(function), of), result))
+                Ok(self.build(level).add(ProgramOp::MapSubspaces(Arc::new(function), of), result))
             }
-            Form::FilterSubspaces => {
+            FunctionForm::FilterSubspaces => {
                 let of = self.value(call, 0)?;
                 let (names, body) = call.lambda(1, 1)?;
                 let outer = self.tensor_type(of, level);
@@ -230,21 +243,23 @@ impl Compiler<'_> {
                 }
                 let subspace = types::subspace(&outer).map_err(fail)?;
                 let function = self.lambda(names, &[subspace], body, call.env)?;
-                Ok(self.build(level).add(Op::FilterSubspaces(Arc::new(function), of), outer))
+                Ok(self.build(level).add(ProgramOp::FilterSubspaces(Arc::new(function), of), outer))
             }
-            Form::Expand => {
+            FunctionForm::Expand => {
                 let of = self.value(call, 0)?;
                 let name = call.name(&arguments[1])?;
-                let one =
-                    types::of(CellType::Double, vec![Dimension { name, kind: DimensionKind::Indexed(1) }]);
-                let one = self.build(level).constant(crate::value::Value {
+                let one = types::of(
+                    CellType::Double,
+                    vec![TensorDimension { name, kind: DimensionKind::Indexed(1) }],
+                );
+                let one = self.build(level).constant(crate::value::TensorValue {
                     tensor_type: one.map_err(fail)?,
                     labels: Vec::new(),
                     cells: vec![1.0],
                 });
-                self.binary(crate::operators::Binary::Mul, of, one, level).map_err(fail)
+                self.binary(crate::operators::BinaryNumberOp::Mul, of, one, level).map_err(fail)
             }
-            Form::Range | Form::Diag => {
+            FunctionForm::Range | FunctionForm::Diag => {
                 let mut dimensions = Vec::new();
                 for (i, name) in ["i", "j"].into_iter().take(arguments.len()).enumerate() {
                     let size = self.value(call, i)?;
@@ -252,18 +267,20 @@ impl Compiler<'_> {
                         self.build(level).known_number(size).filter(|size| *size >= 1.0 && *size <= 1e9);
                     let size =
                         size.ok_or_else(|| call.error("a size must be a constant number of at least 1"))?;
-                    dimensions
-                        .push(Dimension { name: name.into(), kind: DimensionKind::Indexed(size as usize) });
+                    dimensions.push(TensorDimension {
+                        name: name.into(),
+                        kind: DimensionKind::Indexed(size as usize),
+                    });
                 }
                 let tensor_type = types::of(CellType::Double, dimensions).map_err(fail)?;
-                let body = Expression::parse(if form == Form::Range { "i" } else { "i == j" })?;
-                let env = Env::for_expansion(&body, level, Vec::new(), HashMap::new());
+                let body = ParsedExpression::parse(if form == FunctionForm::Range { "i" } else { "i == j" })?;
+                let env = CompileNames::for_expansion(&body, level, Vec::new(), HashMap::new());
                 self.generate(&tensor_type, &body.root, call.at, &env, level)
             }
         }
     }
 
-    fn cell_name(&self, call: &Call<'_, '_>, at: usize) -> Result<CellType, Error> {
+    fn cell_name(&self, call: &CompiledCall<'_, '_>, at: usize) -> Result<CellType, Error> {
         let name = call.name(&call.arguments[at])?;
         types::cell(&name).ok_or_else(|| {
             call.error(format!("a cell type is double, float, bfloat16 or int8, found '{name}'"))
@@ -273,8 +290,8 @@ impl Compiler<'_> {
     fn cell_function(
         &mut self,
         names: &[String],
-        body: &Expr,
-        call: &Call<'_, '_>,
+        body: &ExpressionNode,
+        call: &CompiledCall<'_, '_>,
         cells: usize,
     ) -> Result<CellFunction, Error> {
         let program = self.lambda(names, &vec![TensorType::scalar(); cells], body, call.env)?;
@@ -293,29 +310,29 @@ impl Compiler<'_> {
     ) -> Result<NodeId, String> {
         let (left, right) = (self.tensor_type(a, level), self.tensor_type(b, level));
         let result = types::join(&left, &right)?;
-        let plan = Arc::new(Join::new(&left, &right, &result));
-        Ok(self.build(level).add(Op::Join(function, plan, a, b), result))
+        let plan = Arc::new(TensorJoin::new(&left, &right, &result));
+        Ok(self.build(level).add(ProgramOp::Join(function, plan, a, b), result))
     }
 
     fn reduce(
         &mut self,
-        aggregator: Aggregator,
+        aggregator: ReduceAggregator,
         of: NodeId,
         over: &[String],
         level: usize,
     ) -> Result<NodeId, String> {
         let before = self.tensor_type(of, level);
         let result = types::reduce(&before, over)?;
-        let plan = Arc::new(Reduce::new(aggregator, &before, &result));
-        Ok(self.build(level).add(Op::Reduce(plan, of), result))
+        let plan = Arc::new(TensorReduce::new(aggregator, &before, &result));
+        Ok(self.build(level).add(ProgramOp::Reduce(plan, of), result))
     }
 
     pub(crate) fn generate(
         &mut self,
         tensor_type: &TensorType,
-        body: &Expr,
+        body: &ExpressionNode,
         at: usize,
-        env: &Env<'_>,
+        env: &CompileNames<'_>,
         level: usize,
     ) -> Result<NodeId, Error> {
         types::dense_cells(tensor_type).map_err(|reason| env.error(at, reason))?;
@@ -334,7 +351,7 @@ impl Compiler<'_> {
                 (0..tensor_type.dense_size()).map(|cell| (cell / step % size) as f64).collect()
             })
             .collect();
-        let op = Op::Generate(Arc::new(program), Arc::new(indices), captured);
+        let op = ProgramOp::Generate(Arc::new(program), Arc::new(indices), captured);
         Ok(self.build(level).add(op, tensor_type.clone()))
     }
 
@@ -343,7 +360,7 @@ impl Compiler<'_> {
         tensor_type: &TensorType,
         cells: &[LiteralCell],
         at: usize,
-        env: &Env<'_>,
+        env: &CompileNames<'_>,
         level: usize,
     ) -> Result<NodeId, Error> {
         let size = types::dense_cells(tensor_type).map_err(|reason| env.error(at, reason))?;
@@ -369,15 +386,15 @@ impl Compiler<'_> {
             }
             nodes[subspace * size + cell.place] = value;
         }
-        Ok(self.build(level).add(Op::Create(Arc::new(labels), nodes), tensor_type.clone()))
+        Ok(self.build(level).add(ProgramOp::Create(Arc::new(labels), nodes), tensor_type.clone()))
     }
 
     pub(crate) fn slice(
         &mut self,
-        of: &Expr,
-        address: &[(Option<String>, Label)],
+        of: &ExpressionNode,
+        address: &[(Option<String>, SliceLabel)],
         at: usize,
-        env: &Env<'_>,
+        env: &CompileNames<'_>,
         level: usize,
     ) -> Result<NodeId, Error> {
         let tensor = self.expr(of, env, level)?;
@@ -399,16 +416,16 @@ impl Compiler<'_> {
             };
             let place = || tensor_type.mapped().position(|d| d.name == dimension.name).unwrap_or_default();
             let pin = match (dimension.kind, label) {
-                (DimensionKind::Mapped, Label::Fixed(label)) => {
+                (DimensionKind::Mapped, SliceLabel::Fixed(label)) => {
                     PinSource::Label(place(), label.as_str().into())
                 }
-                (DimensionKind::Mapped, Label::Computed(expr)) => {
+                (DimensionKind::Mapped, SliceLabel::Computed(expr)) => {
                     PinSource::ComputedLabel(place(), self.index(expr, env, level)?)
                 }
                 (DimensionKind::Indexed(size), label) => {
                     let step = step(&tensor_type, &dimension.name);
                     match label {
-                        Label::Fixed(label) => {
+                        SliceLabel::Fixed(label) => {
                             let index = label
                                 .parse()
                                 .ok()
@@ -418,7 +435,7 @@ impl Compiler<'_> {
                             })?;
                             PinSource::Index { step, size, index: index.floor() }
                         }
-                        Label::Computed(expr) => {
+                        SliceLabel::Computed(expr) => {
                             PinSource::ComputedIndex { step, size, index: self.index(expr, env, level)? }
                         }
                     }
@@ -429,11 +446,16 @@ impl Compiler<'_> {
         }
         let result = types::peek(&tensor_type, &addressed).map_err(|reason| env.error(at, reason))?;
         let cells = Arc::new(peek_cells(&tensor_type, &result));
-        Ok(self.build(level).add(Op::Peek(tensor, pins, cells), result))
+        Ok(self.build(level).add(ProgramOp::Peek(tensor, pins, cells), result))
     }
 
     /// A number used as a label.
-    fn index(&mut self, expr: &Expr, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+    fn index(
+        &mut self,
+        expr: &ExpressionNode,
+        env: &CompileNames<'_>,
+        level: usize,
+    ) -> Result<NodeId, Error> {
         let id = self.expr(expr, env, level)?;
         let tensor_type = self.tensor_type(id, level);
         if tensor_type.is_scalar() {

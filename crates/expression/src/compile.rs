@@ -10,23 +10,25 @@ use std::sync::Arc;
 
 use millrace_tensor::{Tensor, TensorType};
 
-use crate::builder::{Builder, NODES};
-use crate::operators::{Binary, Unary};
-use crate::program::{CellFunction, NodeId, Op, Program};
-use crate::syntax::{Expr, Kind, Name, NameArgument};
-use crate::value::Value;
-use crate::{Error, Expression, FeatureName, Forest, Spot, TokenSequence, string_hash};
+use crate::builder::{NODES, ProgramBuilder};
+use crate::operators::{BinaryNumberOp, UnaryNumberOp};
+use crate::program::{CellFunction, ExpressionProgram, NodeId, ProgramOp};
+use crate::syntax::{ExpressionKind, ExpressionNode, NameArgument, QualifiedName};
+use crate::value::TensorValue;
+use crate::{
+    DecisionForest, Error, ExpressionSpot, FeatureName, ParsedExpression, TokenSequence, string_hash,
+};
 
 /// Maximum depth of an expression after inlining all functions.
 const DEPTH: usize = 200;
 
 /// Names available to an expression.
-pub trait Scope {
+pub trait ExpressionScope {
     /// Looks up a rank feature.
     ///
     /// # Errors
     /// The feature does not exist; the text gives the reason and a valid form.
-    fn feature(&self, name: &FeatureName) -> Result<Feature, String>;
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String>;
 
     /// The function of this name.
     fn function(&self, name: &str) -> Option<FunctionBody<'_>>;
@@ -34,7 +36,7 @@ pub trait Scope {
 
 /// Meaning of a feature in an expression.
 #[derive(Debug, Clone)]
-pub enum Feature {
+pub enum FeatureKind {
     /// A value of this type, known at evaluation.
     Input(TensorType),
     /// A constant.
@@ -42,7 +44,7 @@ pub enum Feature {
     /// The value of this expression.
     Expression(String),
     /// A decision-tree model over features.
-    Forest(Arc<Forest>),
+    Forest(Arc<DecisionForest>),
     /// A token sequence for a transformer.
     TokenSequence(TokenSequence),
 }
@@ -53,18 +55,22 @@ pub struct FunctionBody<'a> {
     /// Parameter names.
     pub parameters: &'a [String],
     /// The body.
-    pub body: &'a Expression,
+    pub body: &'a ParsedExpression,
 }
 
-impl Program {
+impl ExpressionProgram {
     /// Compiles an expression.
     ///
     /// # Errors
     /// [`Error::Meaning`]
-    pub fn compile(expression: &Expression, scope: &dyn Scope) -> Result<Self, Error> {
-        let mut compiler =
-            Compiler { scope, levels: vec![Level::default()], functions: HashMap::new(), depth: 0 };
-        let env = Env {
+    pub fn compile(expression: &ParsedExpression, scope: &dyn ExpressionScope) -> Result<Self, Error> {
+        let mut compiler = ExpressionCompiler {
+            scope,
+            levels: vec![FunctionLevel::default()],
+            functions: HashMap::new(),
+            depth: 0,
+        };
+        let env = CompileNames {
             source: &expression.source,
             function: None,
             level: 0,
@@ -80,54 +86,54 @@ impl Program {
 }
 
 /// Names visible to a text, in addition to features and functions.
-pub(crate) struct Env<'e> {
+pub(crate) struct CompileNames<'e> {
     source: &'e str,
     /// The function whose body the text is.
     function: Option<&'e str>,
     /// Level at which the text starts.
     level: usize,
-    names: HashMap<String, Binding<'e>>,
+    names: HashMap<String, NameBinding<'e>>,
     /// Functions whose bodies surround this text, outermost first.
     calls: Vec<String>,
 }
 
-enum Binding<'e> {
+enum NameBinding<'e> {
     /// A node with its level.
     Node(usize, NodeId),
     /// An argument of a call, compiled on its first use as a value.
-    Argument(&'e NameArgument, &'e Env<'e>, OnceCell<NodeId>),
+    Argument(&'e NameArgument, &'e CompileNames<'e>, OnceCell<NodeId>),
     /// Dimension names.
     Names(Vec<String>),
 }
 
 #[derive(Default)]
-pub(crate) struct Level {
-    pub builder: Builder,
+pub(crate) struct FunctionLevel {
+    pub builder: ProgramBuilder,
     /// True if nodes of surrounding levels may be captured.
     open: bool,
     /// Captured nodes of the level below, each with the input that represents it here.
     captured: Vec<(NodeId, NodeId)>,
 }
 
-pub(crate) struct Compiler<'s> {
-    scope: &'s dyn Scope,
-    pub levels: Vec<Level>,
+pub(crate) struct ExpressionCompiler<'s> {
+    scope: &'s dyn ExpressionScope,
+    pub levels: Vec<FunctionLevel>,
     /// Compiled functions without parameters, at level 0.
     functions: HashMap<String, NodeId>,
     depth: usize,
 }
 
-impl<'e> Env<'e> {
+impl<'e> CompileNames<'e> {
     /// Environment of a built-in function's body: its parameters are nodes of `level`, or names.
     pub fn for_expansion(
-        body: &'e Expression,
+        body: &'e ParsedExpression,
         level: usize,
         nodes: Vec<(String, NodeId)>,
         names: HashMap<String, Vec<String>>,
     ) -> Self {
-        let nodes = nodes.into_iter().map(|(name, id)| (name, Binding::Node(level, id)));
-        let names = names.into_iter().map(|(name, names)| (name, Binding::Names(names)));
-        Env {
+        let nodes = nodes.into_iter().map(|(name, id)| (name, NameBinding::Node(level, id)));
+        let names = names.into_iter().map(|(name, names)| (name, NameBinding::Names(names)));
+        CompileNames {
             source: &body.source,
             function: None,
             level,
@@ -137,15 +143,15 @@ impl<'e> Env<'e> {
     }
 }
 
-impl Env<'_> {
+impl CompileNames<'_> {
     pub fn error(&self, at: usize, reason: impl Into<String>) -> Error {
-        Error::Meaning { spot: Spot::of(self.source, at, self.function), reason: reason.into() }
+        Error::Meaning { spot: ExpressionSpot::of(self.source, at, self.function), reason: reason.into() }
     }
 
     /// The names that `name` represents as an argument: those bound to it, or itself.
     pub fn names_of(&self, name: &str) -> Vec<String> {
         match self.names.get(name) {
-            Some(Binding::Names(names)) => names.clone(),
+            Some(NameBinding::Names(names)) => names.clone(),
             _ => vec![name.to_owned()],
         }
     }
@@ -153,13 +159,13 @@ impl Env<'_> {
     /// Text of a feature's parameter, with the arguments of the surrounding function substituted.
     fn parameter_text(&self, argument: &NameArgument) -> String {
         match argument.tree.as_ref().map(|tree| &tree.kind) {
-            Some(Kind::Name(name)) if name.output.is_none() && name.arguments.is_empty() => {
+            Some(ExpressionKind::Name(name)) if name.output.is_none() && name.arguments.is_empty() => {
                 match self.names.get(&name.name) {
-                    Some(Binding::Argument(argument, env, _)) => env.parameter_text(argument),
+                    Some(NameBinding::Argument(argument, env, _)) => env.parameter_text(argument),
                     _ => argument.text.clone(),
                 }
             }
-            Some(Kind::Name(name)) if !name.arguments.is_empty() => {
+            Some(ExpressionKind::Name(name)) if !name.arguments.is_empty() => {
                 let parameters =
                     name.arguments.iter().map(|argument| self.parameter_text(argument)).collect();
                 FeatureName { name: name.name.clone(), parameters, output: name.output.clone() }.to_string()
@@ -169,9 +175,14 @@ impl Env<'_> {
     }
 }
 
-impl Compiler<'_> {
+impl ExpressionCompiler<'_> {
     /// Compiles a tree node to a node at `level`.
-    pub fn expr(&mut self, expr: &Expr, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+    pub fn expr(
+        &mut self,
+        expr: &ExpressionNode,
+        env: &CompileNames<'_>,
+        level: usize,
+    ) -> Result<NodeId, Error> {
         self.depth += 1;
         if self.depth > DEPTH {
             let reason = format!("with all functions in place this is nested deeper than {DEPTH} levels");
@@ -186,20 +197,20 @@ impl Compiler<'_> {
         id
     }
 
-    fn kind(&mut self, expr: &Expr, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+    fn kind(&mut self, expr: &ExpressionNode, env: &CompileNames<'_>, level: usize) -> Result<NodeId, Error> {
         let at = expr.at;
         match &expr.kind {
-            Kind::Number(number) => Ok(self.build(level).number(*number)),
-            Kind::Text(text) => Ok(self.build(level).number(string_hash(text))),
-            Kind::Negate(of) => {
+            ExpressionKind::Number(number) => Ok(self.build(level).number(*number)),
+            ExpressionKind::Text(text) => Ok(self.build(level).number(string_hash(text))),
+            ExpressionKind::Negate(of) => {
                 let of = self.expr(of, env, level)?;
-                self.unary(Unary::Negate, of, level).map_err(|reason| env.error(at, reason))
+                self.unary(UnaryNumberOp::Negate, of, level).map_err(|reason| env.error(at, reason))
             }
-            Kind::Not(of) => {
+            ExpressionKind::Not(of) => {
                 let of = self.expr(of, env, level)?;
-                self.unary(Unary::Not, of, level).map_err(|reason| env.error(at, reason))
+                self.unary(UnaryNumberOp::Not, of, level).map_err(|reason| env.error(at, reason))
             }
-            Kind::Chain(first, rest) => {
+            ExpressionKind::Chain(first, rest) => {
                 let mut left = self.expr(first, env, level)?;
                 for (operator, right) in rest {
                     let right_id = self.expr(right, env, level)?;
@@ -209,33 +220,33 @@ impl Compiler<'_> {
                 }
                 Ok(left)
             }
-            Kind::If(parts) => {
+            ExpressionKind::If(parts) => {
                 let [condition, then, otherwise] = &**parts;
                 let condition_id = self.expr(condition, env, level)?;
                 let (then, otherwise) = (self.expr(then, env, level)?, self.expr(otherwise, env, level)?);
                 self.choose(condition_id, then, otherwise, level).map_err(|reason| env.error(at, reason))
             }
-            Kind::In(of, set) => {
+            ExpressionKind::In(of, set) => {
                 let of = self.expr(of, env, level)?;
                 let mut found = self.build(level).number(0.0);
                 for member in set {
                     let member_id = self.expr(member, env, level)?;
                     let both = self
-                        .binary(Binary::Equal, of, member_id, level)
-                        .and_then(|equal| self.binary(Binary::Or, found, equal, level));
+                        .binary(BinaryNumberOp::Equal, of, member_id, level)
+                        .and_then(|equal| self.binary(BinaryNumberOp::Or, found, equal, level));
                     found = both.map_err(|reason| env.error(member.at, reason))?;
                 }
                 Ok(found)
             }
-            Kind::Name(name) => self.name(name, at, env, level),
-            Kind::Call(function, arguments) => self.call(function, arguments, at, env, level),
-            Kind::Generate(tensor_type, body) => self.generate(tensor_type, body, at, env, level),
-            Kind::Literal(tensor_type, cells) => self.literal(tensor_type, cells, at, env, level),
-            Kind::Slice(of, address) => self.slice(of, address, at, env, level),
+            ExpressionKind::Name(name) => self.name(name, at, env, level),
+            ExpressionKind::Call(function, arguments) => self.call(function, arguments, at, env, level),
+            ExpressionKind::Generate(tensor_type, body) => self.generate(tensor_type, body, at, env, level),
+            ExpressionKind::Literal(tensor_type, cells) => self.literal(tensor_type, cells, at, env, level),
+            ExpressionKind::Slice(of, address) => self.slice(of, address, at, env, level),
         }
     }
 
-    pub fn build(&mut self, level: usize) -> &mut Builder {
+    pub fn build(&mut self, level: usize) -> &mut ProgramBuilder {
         &mut self.levels[level].builder
     }
 
@@ -265,15 +276,21 @@ impl Compiler<'_> {
         Ok(id)
     }
 
-    fn name(&mut self, name: &Name, at: usize, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+    fn name(
+        &mut self,
+        name: &QualifiedName,
+        at: usize,
+        env: &CompileNames<'_>,
+        level: usize,
+    ) -> Result<NodeId, Error> {
         let bare = name.arguments.is_empty() && name.output.is_none();
         if bare {
             match env.names.get(&name.name) {
-                Some(Binding::Node(from, id)) => {
+                Some(NameBinding::Node(from, id)) => {
                     let reason = format!("'{}' is not known here", name.name);
                     return self.bring(*id, *from, level, &reason).map_err(|reason| env.error(at, reason));
                 }
-                Some(Binding::Argument(argument, outer, node)) => {
+                Some(NameBinding::Argument(argument, outer, node)) => {
                     let id = match node.get() {
                         Some(id) => *id,
                         None => {
@@ -289,7 +306,7 @@ impl Compiler<'_> {
                     let reason = format!("'{}' is not known here", name.name);
                     return self.bring(id, env.level, level, &reason).map_err(|reason| env.error(at, reason));
                 }
-                Some(Binding::Names(_)) => {
+                Some(NameBinding::Names(_)) => {
                     return Err(env.error(at, "expected a value, found names of dimensions"));
                 }
                 None => {}
@@ -310,35 +327,41 @@ impl Compiler<'_> {
         self.feature(name, at, env, level)
     }
 
-    fn feature(&mut self, name: &Name, at: usize, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+    fn feature(
+        &mut self,
+        name: &QualifiedName,
+        at: usize,
+        env: &CompileNames<'_>,
+        level: usize,
+    ) -> Result<NodeId, Error> {
         let feature = FeatureName {
             name: name.name.clone(),
             parameters: name.arguments.iter().map(|argument| env.parameter_text(argument)).collect(),
             output: name.output.clone(),
         };
         let id = match self.scope.feature(&feature).map_err(|reason| env.error(at, reason))? {
-            Feature::Input(tensor_type) => self.build(0).input(feature.clone(), &tensor_type),
-            Feature::Constant(tensor) => self.build(0).constant(Value::from_tensor(&tensor)),
-            Feature::Expression(text) => self.expression_text(&text, at, env)?,
-            Feature::Forest(forest) => self.forest(forest, &feature, at, env)?,
-            Feature::TokenSequence(sequence) => self.token_sequence(sequence, &feature, at, env)?,
+            FeatureKind::Input(tensor_type) => self.build(0).input(feature.clone(), &tensor_type),
+            FeatureKind::Constant(tensor) => self.build(0).constant(TensorValue::from_tensor(&tensor)),
+            FeatureKind::Expression(text) => self.expression_text(&text, at, env)?,
+            FeatureKind::Forest(forest) => self.forest(forest, &feature, at, env)?,
+            FeatureKind::TokenSequence(sequence) => self.token_sequence(sequence, &feature, at, env)?,
         };
         self.bring(id, 0, level, &format!("{feature} cannot be used here"))
             .map_err(|reason| env.error(at, reason))
     }
 
     /// Compiles an expression given as text, at level 0.
-    fn expression_text(&mut self, text: &str, at: usize, env: &Env<'_>) -> Result<NodeId, Error> {
+    fn expression_text(&mut self, text: &str, at: usize, env: &CompileNames<'_>) -> Result<NodeId, Error> {
         // A position in a text that is not part of the application would not help the reader, so the reason
         // names the text.
-        Expression::parse(text)
+        ParsedExpression::parse(text)
             .and_then(|expression| self.own_text(&expression, env))
             .map_err(|error| env.error(at, error.reason()))
     }
 
     /// Compiles an expression that sees only features and functions, at level 0.
-    fn own_text(&mut self, expression: &Expression, env: &Env<'_>) -> Result<NodeId, Error> {
-        let inner = Env {
+    fn own_text(&mut self, expression: &ParsedExpression, env: &CompileNames<'_>) -> Result<NodeId, Error> {
+        let inner = CompileNames {
             source: &expression.source,
             function: None,
             level: 0,
@@ -350,10 +373,10 @@ impl Compiler<'_> {
 
     fn forest(
         &mut self,
-        forest: Arc<Forest>,
+        forest: Arc<DecisionForest>,
         model: &FeatureName,
         at: usize,
-        env: &Env<'_>,
+        env: &CompileNames<'_>,
     ) -> Result<NodeId, Error> {
         let mut inputs = Vec::with_capacity(forest.inputs().len());
         for input in forest.inputs() {
@@ -370,7 +393,7 @@ impl Compiler<'_> {
             }
             inputs.push(node);
         }
-        Ok(self.build(0).add(Op::Forest(forest, inputs), TensorType::scalar()))
+        Ok(self.build(0).add(ProgramOp::Forest(forest, inputs), TensorType::scalar()))
     }
 
     fn token_sequence(
@@ -378,7 +401,7 @@ impl Compiler<'_> {
         sequence: TokenSequence,
         feature: &FeatureName,
         at: usize,
-        env: &Env<'_>,
+        env: &CompileNames<'_>,
     ) -> Result<NodeId, Error> {
         let mut inputs = Vec::with_capacity(sequence.inputs.len());
         for input in &sequence.inputs {
@@ -393,11 +416,17 @@ impl Compiler<'_> {
             inputs.push(node);
         }
         let tensor_type = sequence.tensor_type().map_err(|reason| env.error(at, reason))?;
-        Ok(self.build(0).add(Op::TokenSequence(Arc::new(sequence), inputs), tensor_type))
+        Ok(self.build(0).add(ProgramOp::TokenSequence(Arc::new(sequence), inputs), tensor_type))
     }
 
     /// Inlines the body of a function at a call.
-    fn inline(&mut self, name: &Name, at: usize, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+    fn inline(
+        &mut self,
+        name: &QualifiedName,
+        at: usize,
+        env: &CompileNames<'_>,
+        level: usize,
+    ) -> Result<NodeId, Error> {
         let scope = self.scope;
         let Some(function) = scope.function(&name.name) else {
             return Err(env.error(at, format!("there is no function '{}'", name.name)));
@@ -420,9 +449,9 @@ impl Compiler<'_> {
             None => {
                 let bind = |(parameter, argument)| {
                     let parameter: &String = parameter;
-                    (parameter.clone(), Binding::Argument(argument, env, OnceCell::new()))
+                    (parameter.clone(), NameBinding::Argument(argument, env, OnceCell::new()))
                 };
-                let inner = Env {
+                let inner = CompileNames {
                     source: &function.body.source,
                     function: Some(&name.name),
                     level: own_level,
@@ -445,9 +474,9 @@ impl Compiler<'_> {
         &mut self,
         parameters: &[String],
         types: &[TensorType],
-        body: &Expr,
-        env: &Env<'_>,
-    ) -> Result<Program, Error> {
+        body: &ExpressionNode,
+        env: &CompileNames<'_>,
+    ) -> Result<ExpressionProgram, Error> {
         let (program, _) = self.program(parameters, types, body, env, false)?;
         Ok(program)
     }
@@ -457,20 +486,20 @@ impl Compiler<'_> {
         &mut self,
         parameters: &[String],
         types: &[TensorType],
-        body: &Expr,
-        env: &Env<'_>,
+        body: &ExpressionNode,
+        env: &CompileNames<'_>,
         open: bool,
-    ) -> Result<(Program, Vec<NodeId>), Error> {
+    ) -> Result<(ExpressionProgram, Vec<NodeId>), Error> {
         let level = self.levels.len();
-        self.levels.push(Level { open, ..Level::default() });
-        let mut names: HashMap<String, Binding<'_>> = HashMap::new();
+        self.levels.push(FunctionLevel { open, ..FunctionLevel::default() });
+        let mut names: HashMap<String, NameBinding<'_>> = HashMap::new();
         if open {
             for (name, binding) in &env.names {
                 let binding = match binding {
-                    Binding::Node(level, id) => Binding::Node(*level, *id),
-                    Binding::Names(names) => Binding::Names(names.clone()),
-                    Binding::Argument(argument, outer, node) => {
-                        Binding::Argument(argument, outer, node.clone())
+                    NameBinding::Node(level, id) => NameBinding::Node(*level, *id),
+                    NameBinding::Names(names) => NameBinding::Names(names.clone()),
+                    NameBinding::Argument(argument, outer, node) => {
+                        NameBinding::Argument(argument, outer, node.clone())
                     }
                 };
                 names.insert(name.clone(), binding);
@@ -479,10 +508,10 @@ impl Compiler<'_> {
         for (name, tensor_type) in parameters.iter().zip(types) {
             let feature = FeatureName { name: name.clone(), parameters: Vec::new(), output: None };
             let id = self.build(level).input(feature, tensor_type);
-            names.insert(name.clone(), Binding::Node(level, id));
+            names.insert(name.clone(), NameBinding::Node(level, id));
         }
         // Arguments of a surrounding function are compiled at the level of that function.
-        let inner = Env {
+        let inner = CompileNames {
             source: env.source,
             function: env.function,
             level: env.level,
@@ -495,18 +524,24 @@ impl Compiler<'_> {
         Ok((done.builder.finish(result, true), captured))
     }
 
-    pub fn unary(&mut self, unary: Unary, of: NodeId, level: usize) -> Result<NodeId, String> {
+    pub fn unary(&mut self, unary: UnaryNumberOp, of: NodeId, level: usize) -> Result<NodeId, String> {
         let tensor_type = self.tensor_type(of, level);
         if tensor_type.is_scalar() {
-            return Ok(self.build(level).add(Op::Unary(unary, of), tensor_type));
+            return Ok(self.build(level).add(ProgramOp::Unary(unary, of), tensor_type));
         }
         let result = crate::types::map(&tensor_type)?;
-        Ok(self.build(level).add(Op::Map(CellFunction::Unary(unary), of), result))
+        Ok(self.build(level).add(ProgramOp::Map(CellFunction::Unary(unary), of), result))
     }
 
-    pub fn binary(&mut self, binary: Binary, a: NodeId, b: NodeId, level: usize) -> Result<NodeId, String> {
+    pub fn binary(
+        &mut self,
+        binary: BinaryNumberOp,
+        a: NodeId,
+        b: NodeId,
+        level: usize,
+    ) -> Result<NodeId, String> {
         if self.tensor_type(a, level).is_scalar() && self.tensor_type(b, level).is_scalar() {
-            return Ok(self.build(level).add(Op::Binary(binary, a, b), TensorType::scalar()));
+            return Ok(self.build(level).add(ProgramOp::Binary(binary, a, b), TensorType::scalar()));
         }
         self.join(CellFunction::Binary(binary), a, b, level)
     }
@@ -526,6 +561,6 @@ impl Compiler<'_> {
             return Ok(if condition != 0.0 { a } else { b });
         }
         let result = if a_type == b_type { a_type } else { crate::types::join(&a_type, &b_type)? };
-        Ok(self.build(level).add(Op::Choose(condition, a, b), result))
+        Ok(self.build(level).add(ProgramOp::Choose(condition, a, b), result))
     }
 }

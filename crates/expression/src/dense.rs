@@ -4,23 +4,23 @@
 use std::borrow::Cow;
 
 use half::bf16;
-use millrace_tensor::kernels::{self, Pairs};
-use millrace_tensor::{CellType, Cells};
+use millrace_tensor::kernels::{self, KernelSum};
+use millrace_tensor::{CellType, TensorCells};
 
-use crate::value::Value;
+use crate::value::TensorValue;
 
 /// A pattern. Both arguments are vectors, or tensors of vectors along one common innermost dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dense {
-    pub sum: Sum,
-    pub shape: Shape,
+pub(crate) struct DensePattern {
+    pub sum: PairSum,
+    pub shape: SumShape,
     /// Number of cells per vector.
     pub width: usize,
 }
 
 /// Term of the sum over pairs of cells of two vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sum {
+pub(crate) enum PairSum {
     Product,
     SquaredDifference,
     /// Number of differing bits.
@@ -29,7 +29,7 @@ pub(crate) enum Sum {
 
 /// Combination of the sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum SumShape {
     /// One sum.
     Vectors,
     /// The first argument with each vector of the second, whose other dimensions are all mapped: a tensor of
@@ -49,12 +49,12 @@ pub(crate) enum CellsRef<'a> {
 }
 
 impl<'a> CellsRef<'a> {
-    pub fn of(cells: &'a Cells) -> Self {
+    pub fn of(cells: &'a TensorCells) -> Self {
         match cells {
-            Cells::Double(cells) => CellsRef::Double(cells),
-            Cells::Float(cells) => CellsRef::Float(cells),
-            Cells::BFloat16(cells) => CellsRef::BFloat16(cells),
-            Cells::Int8(cells) => CellsRef::Int8(cells),
+            TensorCells::Double(cells) => CellsRef::Double(cells),
+            TensorCells::Float(cells) => CellsRef::Float(cells),
+            TensorCells::BFloat16(cells) => CellsRef::BFloat16(cells),
+            TensorCells::Int8(cells) => CellsRef::Int8(cells),
         }
     }
 
@@ -91,12 +91,14 @@ impl<'a> CellsRef<'a> {
 }
 
 /// Converts the cells of a value to its cell type.
-pub(crate) fn narrowed(value: &Value) -> Cells {
+pub(crate) fn narrowed(value: &TensorValue) -> TensorCells {
     match value.tensor_type.cell() {
-        CellType::Double => Cells::Double(value.cells.clone()),
-        CellType::Float => Cells::Float(value.cells.iter().map(|cell| *cell as f32).collect()),
-        CellType::BFloat16 => Cells::BFloat16(value.cells.iter().map(|cell| bf16::from_f64(*cell)).collect()),
-        CellType::Int8 => Cells::Int8(value.cells.iter().map(|cell| *cell as i8).collect()),
+        CellType::Double => TensorCells::Double(value.cells.clone()),
+        CellType::Float => TensorCells::Float(value.cells.iter().map(|cell| *cell as f32).collect()),
+        CellType::BFloat16 => {
+            TensorCells::BFloat16(value.cells.iter().map(|cell| bf16::from_f64(*cell)).collect())
+        }
+        CellType::Int8 => TensorCells::Int8(value.cells.iter().map(|cell| *cell as i8).collect()),
     }
 }
 
@@ -120,12 +122,12 @@ macro_rules! typed {
     }};
 }
 
-impl Sum {
-    const fn pairs(self) -> Option<Pairs> {
+impl PairSum {
+    const fn pairs(self) -> Option<KernelSum> {
         match self {
-            Sum::Product => Some(Pairs::Product),
-            Sum::SquaredDifference => Some(Pairs::SquaredDifference),
-            Sum::Hamming => None,
+            PairSum::Product => Some(KernelSum::Product),
+            PairSum::SquaredDifference => Some(KernelSum::SquaredDifference),
+            PairSum::Hamming => None,
         }
     }
 
@@ -173,23 +175,23 @@ fn hamming(a: CellsRef<'_>, b: CellsRef<'_>) -> f64 {
 
 /// Query vectors prepared for comparison with the vectors of many documents: for each the largest sum with a
 /// document vector, added up.
-pub(crate) struct MaxSim<'a> {
-    sum: Sum,
+pub(crate) struct PreparedMaxSim<'a> {
+    sum: PairSum,
     query: CellsRef<'a>,
     width: usize,
     /// Kernel, if this kind of sum has one.
-    kernel: Option<kernels::MaxSim>,
+    kernel: Option<kernels::MaxSimKernel>,
 }
 
-impl<'a> MaxSim<'a> {
-    pub fn new(sum: Sum, query: CellsRef<'a>, width: usize) -> Self {
+impl<'a> PreparedMaxSim<'a> {
+    pub fn new(sum: PairSum, query: CellsRef<'a>, width: usize) -> Self {
         let kernel = sum.pairs().and_then(|pairs| match query {
             CellsRef::Double(_) => None,
-            CellsRef::Float(cells) => Some(kernels::MaxSim::new(pairs, cells, width)),
-            CellsRef::BFloat16(cells) => Some(kernels::MaxSim::new(pairs, cells, width)),
-            CellsRef::Int8(cells) => Some(kernels::MaxSim::new(pairs, cells, width)),
+            CellsRef::Float(cells) => Some(kernels::MaxSimKernel::new(pairs, cells, width)),
+            CellsRef::BFloat16(cells) => Some(kernels::MaxSimKernel::new(pairs, cells, width)),
+            CellsRef::Int8(cells) => Some(kernels::MaxSimKernel::new(pairs, cells, width)),
         });
-        MaxSim { sum, query, width, kernel }
+        PreparedMaxSim { sum, query, width, kernel }
     }
 
     /// The total for a document's vectors; 0 if it has none.

@@ -8,7 +8,7 @@ pub enum Error {
     #[error("{spot}: {reason}")]
     Syntax {
         /// Position of the error.
-        spot: Spot,
+        spot: ExpressionSpot,
         /// Expected and actual text.
         reason: String,
     },
@@ -16,7 +16,7 @@ pub enum Error {
     #[error("{spot}: {reason}")]
     Meaning {
         /// Position of the error.
-        spot: Spot,
+        spot: ExpressionSpot,
         /// Expected and actual meaning.
         reason: String,
     },
@@ -24,7 +24,7 @@ pub enum Error {
 
 impl Error {
     /// Position of the error.
-    pub const fn spot(&self) -> &Spot {
+    pub const fn spot(&self) -> &ExpressionSpot {
         match self {
             Error::Syntax { spot, .. } | Error::Meaning { spot, .. } => spot,
         }
@@ -40,7 +40,7 @@ impl Error {
 
 /// A position in the text of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spot {
+pub struct ExpressionSpot {
     /// The function whose body the text is; `None` for the compiled expression itself.
     pub function: Option<String>,
     /// Line, from 1.
@@ -49,12 +49,12 @@ pub struct Spot {
     pub column: usize,
 }
 
-impl Spot {
+impl ExpressionSpot {
     /// The position of byte `at` of `text`.
     pub(crate) fn of(text: &str, at: usize, function: Option<&str>) -> Self {
         let before = text.get(..at).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Spot {
+        ExpressionSpot {
             function: function.map(str::to_owned),
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
@@ -62,7 +62,7 @@ impl Spot {
     }
 }
 
-impl fmt::Display for Spot {
+impl fmt::Display for ExpressionSpot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(function) = &self.function {
             write!(f, "function {function}, ")?;

@@ -4,15 +4,15 @@
 //! from root to leaf is a loop over small, neighbouring records. A batch is evaluated tree by tree, which
 //! keeps a tree in the cache.
 
-use crate::operators::Numbers;
-use crate::{Error, Expression};
+use crate::operators::BatchNumbers;
+use crate::{Error, ParsedExpression};
 
 /// A decision-tree model: the sum or the average of one leaf of each tree.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Forest {
-    inputs: Vec<Expression>,
-    roots: Vec<Next>,
-    splits: Vec<Node>,
+pub struct DecisionForest {
+    inputs: Vec<ParsedExpression>,
+    roots: Vec<WalkTarget>,
+    splits: Vec<ForestNode>,
     /// Categories of all splits, sorted within each split.
     categories: Vec<f64>,
     average: bool,
@@ -21,31 +21,31 @@ pub struct Forest {
 
 /// Successor of a split.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Next {
+enum WalkTarget {
     Split(u32),
     Leaf(f64),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Node {
+struct ForestNode {
     input: u32,
-    test: Test,
-    missing: Missing,
+    test: SplitTest,
+    missing: MissingDirection,
     /// Successors if the test holds, and if it does not.
-    next: [Next; 2],
+    next: [WalkTarget; 2],
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Test {
+enum SplitTest {
     Below(f64),
     AtMost(f64),
-    /// Membership in this range of [`Forest::categories`].
+    /// Membership in this range of [`DecisionForest::categories`].
     OneOf(u32, u32),
 }
 
 /// Test of a split.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Split {
+pub enum SplitRule {
     /// The feature is less than this value.
     Below(f64),
     /// The feature is at most this value.
@@ -56,7 +56,7 @@ pub enum Split {
 
 /// Outcome of a split for a feature without a value (NaN).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingDirection {
     /// The test holds.
     Holds,
     /// The test does not hold.
@@ -65,14 +65,14 @@ pub enum Missing {
     IsZero,
 }
 
-impl Forest {
-    /// The features of the model; a [`Split`] refers to one by its index.
-    pub fn inputs(&self) -> &[Expression] {
+impl DecisionForest {
+    /// The features of the model; a [`SplitRule`] refers to one by its index.
+    pub fn inputs(&self) -> &[ParsedExpression] {
         &self.inputs
     }
 
     /// Fills `out` with the model's value for each document. `rows` is reusable memory.
-    pub(crate) fn evaluate(&self, inputs: &[Numbers<'_>], rows: &mut Vec<f64>, out: &mut [f64]) {
+    pub(crate) fn evaluate(&self, inputs: &[BatchNumbers<'_>], rows: &mut Vec<f64>, out: &mut [f64]) {
         let width = inputs.len().max(1);
         rows.clear();
         rows.resize(out.len() * width, 0.0);
@@ -94,11 +94,11 @@ impl Forest {
         }
     }
 
-    fn leaf(&self, mut next: Next, row: &[f64]) -> f64 {
+    fn leaf(&self, mut next: WalkTarget, row: &[f64]) -> f64 {
         loop {
             let at = match next {
-                Next::Leaf(value) => return value,
-                Next::Split(at) => at,
+                WalkTarget::Leaf(value) => return value,
+                WalkTarget::Split(at) => at,
             };
             let node = &self.splits[at as usize];
             let holds = self.holds(node, row[node.input as usize]);
@@ -106,18 +106,18 @@ impl Forest {
         }
     }
 
-    fn holds(&self, node: &Node, mut feature: f64) -> bool {
+    fn holds(&self, node: &ForestNode, mut feature: f64) -> bool {
         if feature.is_nan() {
             match node.missing {
-                Missing::Holds => return true,
-                Missing::Fails => return false,
-                Missing::IsZero => feature = 0.0,
+                MissingDirection::Holds => return true,
+                MissingDirection::Fails => return false,
+                MissingDirection::IsZero => feature = 0.0,
             }
         }
         match node.test {
-            Test::Below(bound) => feature < bound,
-            Test::AtMost(bound) => feature <= bound,
-            Test::OneOf(from, to) => {
+            SplitTest::Below(bound) => feature < bound,
+            SplitTest::AtMost(bound) => feature <= bound,
+            SplitTest::OneOf(from, to) => {
                 let categories = &self.categories[from as usize..to as usize];
                 categories.binary_search_by(|category| category.total_cmp(&feature)).is_ok()
             }
@@ -125,14 +125,14 @@ impl Forest {
     }
 }
 
-/// Builder of a [`Forest`] from the leaves to the roots. A split is added after its successors, so that there
+/// Builder of a [`DecisionForest`] from the leaves to the roots. A split is added after its successors, so that there
 /// are no cycles.
 #[derive(Debug)]
-pub struct ForestBuilder(Forest);
+pub struct ForestBuilder(DecisionForest);
 
 /// A tree, or part of a tree, added to a [`ForestBuilder`].
 #[derive(Debug, Clone, Copy)]
-pub struct Subtree(Next);
+pub struct Subtree(WalkTarget);
 
 impl ForestBuilder {
     /// Creates a builder for trees over these features, each an expression.
@@ -140,8 +140,8 @@ impl ForestBuilder {
     /// # Errors
     /// One of the features is not a valid expression.
     pub fn new<'n>(inputs: impl IntoIterator<Item = &'n str>) -> Result<Self, Error> {
-        let inputs = inputs.into_iter().map(Expression::parse).collect::<Result<_, _>>()?;
-        Ok(ForestBuilder(Forest {
+        let inputs = inputs.into_iter().map(ParsedExpression::parse).collect::<Result<_, _>>()?;
+        Ok(ForestBuilder(DecisionForest {
             inputs,
             roots: Vec::new(),
             splits: Vec::new(),
@@ -153,7 +153,7 @@ impl ForestBuilder {
 
     /// Adds a leaf.
     pub fn leaf(&mut self, value: f64) -> Subtree {
-        Subtree(Next::Leaf(value))
+        Subtree(WalkTarget::Leaf(value))
     }
 
     /// Adds a split on the feature with the index `input`.
@@ -163,8 +163,8 @@ impl ForestBuilder {
     pub fn split(
         &mut self,
         input: usize,
-        split: Split,
-        missing: Missing,
+        split: SplitRule,
+        missing: MissingDirection,
         holds: Subtree,
         fails: Subtree,
     ) -> Result<Subtree, String> {
@@ -173,17 +173,17 @@ impl ForestBuilder {
             return Err(format!("a split is by feature {input}, but there are {}", forest.inputs.len()));
         }
         let test = match split {
-            Split::Below(bound) => Test::Below(bound),
-            Split::AtMost(bound) => Test::AtMost(bound),
-            Split::OneOf(mut categories) => {
+            SplitRule::Below(bound) => SplitTest::Below(bound),
+            SplitRule::AtMost(bound) => SplitTest::AtMost(bound),
+            SplitRule::OneOf(mut categories) => {
                 categories.sort_by(f64::total_cmp);
                 let from = forest.categories.len();
                 forest.categories.extend(categories);
-                Test::OneOf(count(from)?, count(forest.categories.len())?)
+                SplitTest::OneOf(count(from)?, count(forest.categories.len())?)
             }
         };
-        let place = Next::Split(count(forest.splits.len())?);
-        forest.splits.push(Node { input: count(input)?, test, missing, next: [holds.0, fails.0] });
+        let place = WalkTarget::Split(count(forest.splits.len())?);
+        forest.splits.push(ForestNode { input: count(input)?, test, missing, next: [holds.0, fails.0] });
         Ok(Subtree(place))
     }
 
@@ -203,7 +203,7 @@ impl ForestBuilder {
     }
 
     /// Returns the model.
-    pub fn finish(self) -> Forest {
+    pub fn finish(self) -> DecisionForest {
         self.0
     }
 }

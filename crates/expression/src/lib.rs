@@ -1,7 +1,7 @@
 //! Ranking expressions: parse, type, simplify, compile, evaluate.
 //!
-//! An [`Expression`] is parsed text. With a [`Scope`], which defines features and functions, it is compiled
-//! to a [`Program`]: functions are inlined, types checked, constants folded. A program is compiled once, when
+//! An [`ParsedExpression`] is parsed text. With a [`ExpressionScope`], which defines features and functions, it is compiled
+//! to a [`ExpressionProgram`]: functions are inlined, types checked, constants folded. A program is compiled once, when
 //! an application is deployed, and cannot fail afterwards. It is evaluated for a batch of documents at a
 //! time, and every operation on numbers is one loop over the batch.
 //!
@@ -28,14 +28,14 @@ mod tensors;
 mod types;
 mod value;
 
-pub use compile::{Feature, FunctionBody, Scope};
-pub use error::{Error, Spot};
-pub use evaluate::{Operand, Output, Rows, Scratch};
-pub use forest::{Forest, ForestBuilder, Missing, Split, Subtree};
-pub use functions::{FUNCTIONS, Function};
-pub use program::Program;
+pub use compile::{ExpressionScope, FeatureKind, FunctionBody};
+pub use error::{Error, ExpressionSpot};
+pub use evaluate::{BatchOutput, EvaluationScratch, InputBatch, TensorRows};
+pub use forest::{DecisionForest, ForestBuilder, MissingDirection, SplitRule, Subtree};
+pub use functions::{BuiltinFunction, FUNCTIONS};
+pub use program::ExpressionProgram;
 pub use sequence::{SequencePart, TokenSequence};
-pub use syntax::{Expression, FeatureName};
+pub use syntax::{FeatureName, ParsedExpression};
 
 use functions::function;
 

@@ -3,8 +3,8 @@
 //!
 //! Terms are added in the order of the text, so the sum is identical to the last bit.
 
-use crate::operators::{Binary, Numbers};
-use crate::program::{Node, NodeId, Op};
+use crate::operators::{BatchNumbers, BinaryNumberOp};
+use crate::program::{NodeId, ProgramNode, ProgramOp};
 
 /// Number of terms per pass.
 const AT_ONCE: usize = 4;
@@ -12,7 +12,7 @@ const AT_ONCE: usize = 4;
 const TERMS: usize = 3;
 
 /// Replaces sums by the weighted-sum operation, among the nodes that `result` needs.
-pub(crate) fn fuse(nodes: &mut [Node], result: NodeId) {
+pub(crate) fn fuse(nodes: &mut [ProgramNode], result: NodeId) {
     let mut uses = vec![0u32; nodes.len()];
     uses[result] = 1;
     for id in (0..=result).rev() {
@@ -29,8 +29,12 @@ pub(crate) fn fuse(nodes: &mut [Node], result: NodeId) {
         let mut id = top;
         loop {
             let (left, right, sign) = match nodes[id].op {
-                Op::Binary(Binary::Add, left, right) if id == top || uses[id] == 1 => (left, right, 1.0),
-                Op::Binary(Binary::Sub, left, right) if id == top || uses[id] == 1 => (left, right, -1.0),
+                ProgramOp::Binary(BinaryNumberOp::Add, left, right) if id == top || uses[id] == 1 => {
+                    (left, right, 1.0)
+                }
+                ProgramOp::Binary(BinaryNumberOp::Sub, left, right) if id == top || uses[id] == 1 => {
+                    (left, right, -1.0)
+                }
                 _ => break,
             };
             is_inside[id] = true;
@@ -41,18 +45,18 @@ pub(crate) fn fuse(nodes: &mut [Node], result: NodeId) {
             terms.push(weighted(nodes, id, 1.0));
             terms.reverse();
             let (weights, terms) = terms.into_iter().unzip();
-            nodes[top].op = Op::Linear(weights, terms);
+            nodes[top].op = ProgramOp::Linear(weights, terms);
         }
     }
 }
 
 /// Splits a term into a weight and a node. The weight of a product with a number is that number.
-fn weighted(nodes: &[Node], id: NodeId, sign: f64) -> (f64, NodeId) {
+fn weighted(nodes: &[ProgramNode], id: NodeId, sign: f64) -> (f64, NodeId) {
     let number = |id: NodeId| match nodes[id].op {
-        Op::Number(number) => Some(number),
+        ProgramOp::Number(number) => Some(number),
         _ => None,
     };
-    if let Op::Binary(Binary::Mul, x, y) = nodes[id].op {
+    if let ProgramOp::Binary(BinaryNumberOp::Mul, x, y) = nodes[id].op {
         match (number(x), number(y)) {
             (Some(weight), _) => return (sign * weight, y),
             (_, Some(weight)) => return (sign * weight, x),
@@ -63,13 +67,18 @@ fn weighted(nodes: &[Node], id: NodeId, sign: f64) -> (f64, NodeId) {
 }
 
 /// Fills `out` with the sum of the terms, entry by entry.
-pub(crate) fn sum(weights: &[f64], terms: &[Numbers<'_>], out: &mut [f64]) {
+pub(crate) fn sum(weights: &[f64], terms: &[BatchNumbers<'_>], out: &mut [f64]) {
     for (at, (weights, terms)) in weights.chunks(AT_ONCE).zip(terms.chunks(AT_ONCE)).enumerate() {
         let is_first = at == 0;
         match (weights, terms) {
             (
                 [w0, w1, w2, w3],
-                [Numbers::Each(x0), Numbers::Each(x1), Numbers::Each(x2), Numbers::Each(x3)],
+                [
+                    BatchNumbers::Each(x0),
+                    BatchNumbers::Each(x1),
+                    BatchNumbers::Each(x2),
+                    BatchNumbers::Each(x3),
+                ],
             ) => {
                 let len = out.len();
                 let (x0, x1, x2, x3) = (&x0[..len], &x1[..len], &x2[..len], &x3[..len]);
@@ -87,14 +96,14 @@ pub(crate) fn sum(weights: &[f64], terms: &[Numbers<'_>], out: &mut [f64]) {
     }
 }
 
-fn add(weight: f64, numbers: Numbers<'_>, is_first: bool, out: &mut [f64]) {
+fn add(weight: f64, numbers: BatchNumbers<'_>, is_first: bool, out: &mut [f64]) {
     match (numbers, is_first) {
-        (Numbers::Same(number), true) => out.fill(weight * number),
-        (Numbers::Same(number), false) => out.iter_mut().for_each(|out| *out += weight * number),
-        (Numbers::Each(numbers), true) => {
+        (BatchNumbers::Same(number), true) => out.fill(weight * number),
+        (BatchNumbers::Same(number), false) => out.iter_mut().for_each(|out| *out += weight * number),
+        (BatchNumbers::Each(numbers), true) => {
             out.iter_mut().zip(numbers).for_each(|(out, number)| *out = weight * number);
         }
-        (Numbers::Each(numbers), false) => {
+        (BatchNumbers::Each(numbers), false) => {
             out.iter_mut().zip(numbers).for_each(|(out, number)| *out += weight * number);
         }
     }

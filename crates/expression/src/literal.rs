@@ -3,13 +3,13 @@
 use millrace_tensor::{DimensionKind, TensorType};
 
 use crate::Error;
-use crate::parser::Parser;
-use crate::syntax::{Expr, Kind, LiteralCell};
+use crate::parser::ExpressionParser;
+use crate::syntax::{ExpressionKind, ExpressionNode, LiteralCell};
 use crate::types::dense_cells;
 
-impl Parser<'_> {
+impl ExpressionParser<'_> {
     /// Parses the text after the word `tensor`: a type, and either a generator or cells.
-    pub(crate) fn tensor(&mut self, at: usize) -> Result<Expr, Error> {
+    pub(crate) fn tensor(&mut self, at: usize) -> Result<ExpressionNode, Error> {
         let tensor_type = self.tensor_type()?;
         dense_cells(&tensor_type).map_err(|reason| self.error_at(at, reason))?;
         if self.take("(") {
@@ -20,10 +20,10 @@ impl Parser<'_> {
             }
             let body = self.expression()?;
             self.expect(")")?;
-            return Ok(Expr { at, kind: Kind::Generate(tensor_type, Box::new(body)) });
+            return Ok(ExpressionNode { at, kind: ExpressionKind::Generate(tensor_type, Box::new(body)) });
         }
         self.expect(":")?;
-        let mut literal = Literal { tensor_type: &tensor_type, cells: Vec::new() };
+        let mut literal = LiteralCells { tensor_type: &tensor_type, cells: Vec::new() };
         self.space();
         match self.rest().chars().next() {
             Some('{') => literal.map(self, &mut Vec::new())?,
@@ -32,25 +32,30 @@ impl Parser<'_> {
             _ => return Err(self.expected("the cells in '{' or '['")),
         }
         let cells = literal.cells;
-        Ok(Expr { at, kind: Kind::Literal(tensor_type, cells) })
+        Ok(ExpressionNode { at, kind: ExpressionKind::Literal(tensor_type, cells) })
     }
 }
 
 /// Collector for the cells of one literal.
-struct Literal<'t> {
+struct LiteralCells<'t> {
     tensor_type: &'t TensorType,
     cells: Vec<LiteralCell>,
 }
 
-impl Literal<'_> {
-    fn cell(&mut self, parser: &mut Parser<'_>, labels: &[String], place: usize) -> Result<(), Error> {
+impl LiteralCells<'_> {
+    fn cell(
+        &mut self,
+        parser: &mut ExpressionParser<'_>,
+        labels: &[String],
+        place: usize,
+    ) -> Result<(), Error> {
         let value = parser.expression()?;
         self.cells.push(LiteralCell { labels: labels.to_vec(), place, value });
         Ok(())
     }
 
     /// Parses `{…}`: full addresses, or (nested) labels of the mapped dimensions in order.
-    fn map(&mut self, parser: &mut Parser<'_>, outer: &mut Vec<String>) -> Result<(), Error> {
+    fn map(&mut self, parser: &mut ExpressionParser<'_>, outer: &mut Vec<String>) -> Result<(), Error> {
         parser.expect("{")?;
         let mapped = self.tensor_type.mapped().count();
         while !parser.take("}") {
@@ -101,7 +106,7 @@ impl Literal<'_> {
     }
 
     /// Parses `{x:a,y:1}:value`.
-    fn address(&mut self, parser: &mut Parser<'_>) -> Result<(), Error> {
+    fn address(&mut self, parser: &mut ExpressionParser<'_>) -> Result<(), Error> {
         let at = parser.at;
         parser.expect("{")?;
         let mut given: Vec<(String, String)> = Vec::new();
@@ -138,7 +143,7 @@ impl Literal<'_> {
     }
 
     /// Parses `[…]`, nested like the indexed dimensions, or flat.
-    fn dense(&mut self, parser: &mut Parser<'_>, labels: &[String]) -> Result<(), Error> {
+    fn dense(&mut self, parser: &mut ExpressionParser<'_>, labels: &[String]) -> Result<(), Error> {
         let at = parser.at;
         let expected = self.tensor_type.dense_size();
         let nesting = self.tensor_type.indexed().count();
@@ -168,7 +173,7 @@ impl Literal<'_> {
             .error_at(at, format!("{} has {expected} cells in a subspace, found {place}", self.tensor_type)))
     }
 
-    fn label(&mut self, parser: &mut Parser<'_>) -> Result<String, Error> {
+    fn label(&mut self, parser: &mut ExpressionParser<'_>) -> Result<String, Error> {
         parser.space();
         if parser.rest().starts_with(['"', '\'']) {
             return parser.quoted();

@@ -3,23 +3,23 @@
 
 /// Numbers of a batch: one per entry, or the same for all entries.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Numbers<'a> {
+pub(crate) enum BatchNumbers<'a> {
     Same(f64),
     Each(&'a [f64]),
 }
 
-impl Numbers<'_> {
+impl BatchNumbers<'_> {
     pub(crate) fn get(&self, index: usize) -> f64 {
         match self {
-            Numbers::Same(number) => *number,
-            Numbers::Each(numbers) => numbers[index],
+            BatchNumbers::Same(number) => *number,
+            BatchNumbers::Each(numbers) => numbers[index],
         }
     }
 }
 
 /// An operation on one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Unary {
+pub(crate) enum UnaryNumberOp {
     Negate,
     Not,
     Abs,
@@ -48,7 +48,7 @@ pub(crate) enum Unary {
     Tanh,
 }
 
-impl Unary {
+impl UnaryNumberOp {
     pub(crate) fn apply(self, x: f64) -> f64 {
         let mut out = [x];
         self.apply_to(&mut out);
@@ -61,39 +61,39 @@ impl Unary {
             numbers.iter_mut().for_each(|x| *x = f(*x));
         }
         match self {
-            Unary::Negate => each(numbers, |x| -x),
-            Unary::Not => each(numbers, |x| truth(x == 0.0)),
-            Unary::Abs => each(numbers, f64::abs),
-            Unary::Acos => each(numbers, f64::acos),
-            Unary::Asin => each(numbers, f64::asin),
-            Unary::Atan => each(numbers, f64::atan),
-            Unary::Ceil => each(numbers, f64::ceil),
-            Unary::Cos => each(numbers, f64::cos),
-            Unary::Cosh => each(numbers, f64::cosh),
-            Unary::Elu => each(numbers, |x| if x < 0.0 { x.exp() - 1.0 } else { x }),
-            Unary::Erf => each(numbers, libm::erf),
-            Unary::Exp => each(numbers, f64::exp),
-            Unary::Floor => each(numbers, f64::floor),
-            Unary::IsNan => each(numbers, |x| truth(x.is_nan())),
-            Unary::Log => each(numbers, f64::ln),
-            Unary::Log10 => each(numbers, f64::log10),
-            Unary::Relu => each(numbers, |x| if x > 0.0 { x } else { 0.0 }),
-            Unary::Round => each(numbers, |x| (x + 0.5).floor()),
-            Unary::Sigmoid => each(numbers, |x| 1.0 / (1.0 + (-x).exp())),
-            Unary::Sign => each(numbers, |x| if x == 0.0 || x.is_nan() { x } else { x.signum() }),
-            Unary::Sin => each(numbers, f64::sin),
-            Unary::Sinh => each(numbers, f64::sinh),
-            Unary::Sqrt => each(numbers, f64::sqrt),
-            Unary::Square => each(numbers, |x| x * x),
-            Unary::Tan => each(numbers, f64::tan),
-            Unary::Tanh => each(numbers, f64::tanh),
+            UnaryNumberOp::Negate => each(numbers, |x| -x),
+            UnaryNumberOp::Not => each(numbers, |x| truth(x == 0.0)),
+            UnaryNumberOp::Abs => each(numbers, f64::abs),
+            UnaryNumberOp::Acos => each(numbers, f64::acos),
+            UnaryNumberOp::Asin => each(numbers, f64::asin),
+            UnaryNumberOp::Atan => each(numbers, f64::atan),
+            UnaryNumberOp::Ceil => each(numbers, f64::ceil),
+            UnaryNumberOp::Cos => each(numbers, f64::cos),
+            UnaryNumberOp::Cosh => each(numbers, f64::cosh),
+            UnaryNumberOp::Elu => each(numbers, |x| if x < 0.0 { x.exp() - 1.0 } else { x }),
+            UnaryNumberOp::Erf => each(numbers, libm::erf),
+            UnaryNumberOp::Exp => each(numbers, f64::exp),
+            UnaryNumberOp::Floor => each(numbers, f64::floor),
+            UnaryNumberOp::IsNan => each(numbers, |x| truth(x.is_nan())),
+            UnaryNumberOp::Log => each(numbers, f64::ln),
+            UnaryNumberOp::Log10 => each(numbers, f64::log10),
+            UnaryNumberOp::Relu => each(numbers, |x| if x > 0.0 { x } else { 0.0 }),
+            UnaryNumberOp::Round => each(numbers, |x| (x + 0.5).floor()),
+            UnaryNumberOp::Sigmoid => each(numbers, |x| 1.0 / (1.0 + (-x).exp())),
+            UnaryNumberOp::Sign => each(numbers, |x| if x == 0.0 || x.is_nan() { x } else { x.signum() }),
+            UnaryNumberOp::Sin => each(numbers, f64::sin),
+            UnaryNumberOp::Sinh => each(numbers, f64::sinh),
+            UnaryNumberOp::Sqrt => each(numbers, f64::sqrt),
+            UnaryNumberOp::Square => each(numbers, |x| x * x),
+            UnaryNumberOp::Tan => each(numbers, f64::tan),
+            UnaryNumberOp::Tanh => each(numbers, f64::tanh),
         }
     }
 }
 
 /// An operation on two numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Binary {
+pub(crate) enum BinaryNumberOp {
     Or,
     And,
     Equal,
@@ -118,30 +118,30 @@ pub(crate) enum Binary {
 }
 
 /// Infix operators; an operator precedes its own prefixes.
-const INFIX: [(&str, Binary, u8); 15] = [
-    ("||", Binary::Or, 1),
-    ("&&", Binary::And, 2),
-    ("==", Binary::Equal, Binary::COMPARISON),
-    ("!=", Binary::NotEqual, Binary::COMPARISON),
-    ("~=", Binary::Approximately, Binary::COMPARISON),
-    ("<=", Binary::LessEqual, Binary::COMPARISON),
-    ("<", Binary::Less, Binary::COMPARISON),
-    (">=", Binary::GreaterEqual, Binary::COMPARISON),
-    (">", Binary::Greater, Binary::COMPARISON),
-    ("+", Binary::Add, 4),
-    ("-", Binary::Sub, 5),
-    ("*", Binary::Mul, 6),
-    ("/", Binary::Div, 7),
-    ("%", Binary::Mod, 8),
-    ("^", Binary::Pow, 9),
+const INFIX: [(&str, BinaryNumberOp, u8); 15] = [
+    ("||", BinaryNumberOp::Or, 1),
+    ("&&", BinaryNumberOp::And, 2),
+    ("==", BinaryNumberOp::Equal, BinaryNumberOp::COMPARISON),
+    ("!=", BinaryNumberOp::NotEqual, BinaryNumberOp::COMPARISON),
+    ("~=", BinaryNumberOp::Approximately, BinaryNumberOp::COMPARISON),
+    ("<=", BinaryNumberOp::LessEqual, BinaryNumberOp::COMPARISON),
+    ("<", BinaryNumberOp::Less, BinaryNumberOp::COMPARISON),
+    (">=", BinaryNumberOp::GreaterEqual, BinaryNumberOp::COMPARISON),
+    (">", BinaryNumberOp::Greater, BinaryNumberOp::COMPARISON),
+    ("+", BinaryNumberOp::Add, 4),
+    ("-", BinaryNumberOp::Sub, 5),
+    ("*", BinaryNumberOp::Mul, 6),
+    ("/", BinaryNumberOp::Div, 7),
+    ("%", BinaryNumberOp::Mod, 8),
+    ("^", BinaryNumberOp::Pow, 9),
 ];
 
-impl Binary {
+impl BinaryNumberOp {
     /// Precedence of comparisons and of `in`.
     pub(crate) const COMPARISON: u8 = 3;
 
     /// The infix operator at the start of `text`, with its spelling.
-    pub(crate) fn of_prefix(text: &str) -> Option<(&'static str, Binary)> {
+    pub(crate) fn of_prefix(text: &str) -> Option<(&'static str, BinaryNumberOp)> {
         INFIX
             .iter()
             .find(|(symbol, ..)| text.starts_with(symbol))
@@ -155,50 +155,50 @@ impl Binary {
 
     pub(crate) fn apply(self, x: f64, y: f64) -> f64 {
         let mut out = [0.0];
-        self.apply_to(Numbers::Same(x), Numbers::Same(y), &mut out);
+        self.apply_to(BatchNumbers::Same(x), BatchNumbers::Same(y), &mut out);
         out[0]
     }
 
     /// Fills `out`; `x` and `y` have the same length.
-    pub(crate) fn apply_to(self, x: Numbers<'_>, y: Numbers<'_>, out: &mut [f64]) {
-        fn each(x: Numbers<'_>, y: Numbers<'_>, out: &mut [f64], f: impl Fn(f64, f64) -> f64) {
+    pub(crate) fn apply_to(self, x: BatchNumbers<'_>, y: BatchNumbers<'_>, out: &mut [f64]) {
+        fn each(x: BatchNumbers<'_>, y: BatchNumbers<'_>, out: &mut [f64], f: impl Fn(f64, f64) -> f64) {
             match (x, y) {
-                (Numbers::Same(x), Numbers::Same(y)) => out.fill(f(x, y)),
-                (Numbers::Same(x), Numbers::Each(y)) => {
+                (BatchNumbers::Same(x), BatchNumbers::Same(y)) => out.fill(f(x, y)),
+                (BatchNumbers::Same(x), BatchNumbers::Each(y)) => {
                     out.iter_mut().zip(y).for_each(|(out, y)| *out = f(x, *y));
                 }
-                (Numbers::Each(x), Numbers::Same(y)) => {
+                (BatchNumbers::Each(x), BatchNumbers::Same(y)) => {
                     out.iter_mut().zip(x).for_each(|(out, x)| *out = f(*x, y));
                 }
-                (Numbers::Each(x), Numbers::Each(y)) => {
+                (BatchNumbers::Each(x), BatchNumbers::Each(y)) => {
                     out.iter_mut().zip(x).zip(y).for_each(|((out, x), y)| *out = f(*x, *y));
                 }
             }
         }
         match self {
-            Binary::Or => each(x, y, out, |x, y| truth(x != 0.0 || y != 0.0)),
-            Binary::And => each(x, y, out, |x, y| truth(x != 0.0 && y != 0.0)),
-            Binary::Equal => each(x, y, out, |x, y| truth(x == y)),
-            Binary::NotEqual => each(x, y, out, |x, y| truth(x != y)),
-            Binary::Approximately => each(x, y, out, |x, y| truth(approximately(x, y))),
-            Binary::Less => each(x, y, out, |x, y| truth(x < y)),
-            Binary::LessEqual => each(x, y, out, |x, y| truth(x <= y)),
-            Binary::Greater => each(x, y, out, |x, y| truth(x > y)),
-            Binary::GreaterEqual => each(x, y, out, |x, y| truth(x >= y)),
-            Binary::Add => each(x, y, out, |x, y| x + y),
-            Binary::Sub => each(x, y, out, |x, y| x - y),
-            Binary::Mul => each(x, y, out, |x, y| x * y),
-            Binary::Div => each(x, y, out, |x, y| x / y),
-            Binary::Mod => each(x, y, out, |x, y| x % y),
-            Binary::Pow => each(x, y, out, f64::powf),
-            Binary::Atan2 => each(x, y, out, f64::atan2),
-            Binary::Bit => each(x, y, out, |x, y| {
+            BinaryNumberOp::Or => each(x, y, out, |x, y| truth(x != 0.0 || y != 0.0)),
+            BinaryNumberOp::And => each(x, y, out, |x, y| truth(x != 0.0 && y != 0.0)),
+            BinaryNumberOp::Equal => each(x, y, out, |x, y| truth(x == y)),
+            BinaryNumberOp::NotEqual => each(x, y, out, |x, y| truth(x != y)),
+            BinaryNumberOp::Approximately => each(x, y, out, |x, y| truth(approximately(x, y))),
+            BinaryNumberOp::Less => each(x, y, out, |x, y| truth(x < y)),
+            BinaryNumberOp::LessEqual => each(x, y, out, |x, y| truth(x <= y)),
+            BinaryNumberOp::Greater => each(x, y, out, |x, y| truth(x > y)),
+            BinaryNumberOp::GreaterEqual => each(x, y, out, |x, y| truth(x >= y)),
+            BinaryNumberOp::Add => each(x, y, out, |x, y| x + y),
+            BinaryNumberOp::Sub => each(x, y, out, |x, y| x - y),
+            BinaryNumberOp::Mul => each(x, y, out, |x, y| x * y),
+            BinaryNumberOp::Div => each(x, y, out, |x, y| x / y),
+            BinaryNumberOp::Mod => each(x, y, out, |x, y| x % y),
+            BinaryNumberOp::Pow => each(x, y, out, f64::powf),
+            BinaryNumberOp::Atan2 => each(x, y, out, f64::atan2),
+            BinaryNumberOp::Bit => each(x, y, out, |x, y| {
                 truth((0.0..8.0).contains(&y) && x as i8 & 1i8.wrapping_shl(y as u32) != 0)
             }),
-            Binary::Hamming => each(x, y, out, |x, y| f64::from((x as i8 ^ y as i8).count_ones())),
-            Binary::Ldexp => each(x, y, out, |x, y| x * y.trunc().exp2()),
-            Binary::Max => each(x, y, out, |x, y| if x > y || x.is_nan() { x } else { y }),
-            Binary::Min => each(x, y, out, |x, y| if x < y || x.is_nan() { x } else { y }),
+            BinaryNumberOp::Hamming => each(x, y, out, |x, y| f64::from((x as i8 ^ y as i8).count_ones())),
+            BinaryNumberOp::Ldexp => each(x, y, out, |x, y| x * y.trunc().exp2()),
+            BinaryNumberOp::Max => each(x, y, out, |x, y| if x > y || x.is_nan() { x } else { y }),
+            BinaryNumberOp::Min => each(x, y, out, |x, y| if x < y || x.is_nan() { x } else { y }),
         }
     }
 }
@@ -215,7 +215,7 @@ fn approximately(x: f64, y: f64) -> bool {
 
 /// Function by which `reduce` combines numbers into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Aggregator {
+pub(crate) enum ReduceAggregator {
     Avg,
     Count,
     Max,
@@ -225,15 +225,15 @@ pub(crate) enum Aggregator {
     Sum,
 }
 
-impl Aggregator {
-    pub(crate) const NAMES: [(&'static str, Aggregator); 7] = [
-        ("avg", Aggregator::Avg),
-        ("count", Aggregator::Count),
-        ("max", Aggregator::Max),
-        ("median", Aggregator::Median),
-        ("min", Aggregator::Min),
-        ("prod", Aggregator::Prod),
-        ("sum", Aggregator::Sum),
+impl ReduceAggregator {
+    pub(crate) const NAMES: [(&'static str, ReduceAggregator); 7] = [
+        ("avg", ReduceAggregator::Avg),
+        ("count", ReduceAggregator::Count),
+        ("max", ReduceAggregator::Max),
+        ("median", ReduceAggregator::Median),
+        ("min", ReduceAggregator::Min),
+        ("prod", ReduceAggregator::Prod),
+        ("sum", ReduceAggregator::Sum),
     ];
 
     pub(crate) fn of_name(name: &str) -> Option<Self> {
@@ -246,13 +246,17 @@ impl Aggregator {
             return 0.0;
         }
         match self {
-            Aggregator::Avg => cells.iter().sum::<f64>() / cells.len() as f64,
-            Aggregator::Count => cells.len() as f64,
-            Aggregator::Max => cells.iter().copied().fold(f64::NEG_INFINITY, |x, y| Binary::Max.apply(x, y)),
-            Aggregator::Min => cells.iter().copied().fold(f64::INFINITY, |x, y| Binary::Min.apply(x, y)),
-            Aggregator::Prod => cells.iter().product(),
-            Aggregator::Sum => cells.iter().sum(),
-            Aggregator::Median => {
+            ReduceAggregator::Avg => cells.iter().sum::<f64>() / cells.len() as f64,
+            ReduceAggregator::Count => cells.len() as f64,
+            ReduceAggregator::Max => {
+                cells.iter().copied().fold(f64::NEG_INFINITY, |x, y| BinaryNumberOp::Max.apply(x, y))
+            }
+            ReduceAggregator::Min => {
+                cells.iter().copied().fold(f64::INFINITY, |x, y| BinaryNumberOp::Min.apply(x, y))
+            }
+            ReduceAggregator::Prod => cells.iter().product(),
+            ReduceAggregator::Sum => cells.iter().sum(),
+            ReduceAggregator::Median => {
                 if cells.iter().any(|cell| cell.is_nan()) {
                     return f64::NAN;
                 }

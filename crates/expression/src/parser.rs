@@ -2,9 +2,12 @@
 
 use millrace_tensor::TensorType;
 
-use crate::operators::Binary;
-use crate::syntax::{Argument, Expr, Expression, Kind, Label, Name, NameArgument};
-use crate::{Error, Spot, function};
+use crate::operators::BinaryNumberOp;
+use crate::syntax::{
+    ExpressionKind, ExpressionNode, FunctionArgument, NameArgument, ParsedExpression, QualifiedName,
+    SliceLabel,
+};
+use crate::{Error, ExpressionSpot, function};
 
 /// Maximum nesting of expressions. Chains of operators do not count.
 const DEPTH: usize = 96;
@@ -13,30 +16,30 @@ const DEPTH: usize = 96;
 /// Each is a level of the tree, but not of parentheses.
 const STACKED: usize = 1000;
 
-pub(crate) fn parse(text: &str) -> Result<Expression, Error> {
-    let mut parser = Parser { text, at: 0, depth: 0, stacked: 0 };
+pub(crate) fn parse(text: &str) -> Result<ParsedExpression, Error> {
+    let mut parser = ExpressionParser { text, at: 0, depth: 0, stacked: 0 };
     let root = parser.expression()?;
     parser.space();
     if parser.at < text.len() {
         return Err(parser.expected("an operator or the end of the expression"));
     }
-    Ok(Expression { source: text.into(), root })
+    Ok(ParsedExpression { source: text.into(), root })
 }
 
-pub(crate) struct Parser<'a> {
+pub(crate) struct ExpressionParser<'a> {
     pub(crate) text: &'a str,
     pub(crate) at: usize,
     depth: usize,
     stacked: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> ExpressionParser<'a> {
     pub(crate) fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
     pub(crate) fn error_at(&self, at: usize, reason: impl Into<String>) -> Error {
-        Error::Syntax { spot: Spot::of(self.text, at, None), reason: reason.into() }
+        Error::Syntax { spot: ExpressionSpot::of(self.text, at, None), reason: reason.into() }
     }
 
     pub(crate) fn expected(&self, what: &str) -> Error {
@@ -90,7 +93,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses an expression, with the check of the nesting depth. All nested constructs use this function.
-    pub(crate) fn expression(&mut self) -> Result<Expr, Error> {
+    pub(crate) fn expression(&mut self) -> Result<ExpressionNode, Error> {
         self.depth += 1;
         if self.depth > DEPTH {
             return Err(self
@@ -112,42 +115,48 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn operators(&mut self, lowest: u8) -> Result<Expr, Error> {
+    fn operators(&mut self, lowest: u8) -> Result<ExpressionNode, Error> {
         let mut left = self.operand()?;
         // Precedence of the chain in `left`, if it is one that may still grow.
         let mut chain = None;
         loop {
-            if lowest <= Binary::COMPARISON && self.peek_word() == Some("in") {
+            if lowest <= BinaryNumberOp::COMPARISON && self.peek_word() == Some("in") {
                 self.word();
-                if matches!(left.kind, Kind::In(..) | Kind::Chain(..)) {
+                if matches!(left.kind, ExpressionKind::In(..) | ExpressionKind::Chain(..)) {
                     self.stack()?;
                 }
                 self.expect("[")?;
                 let set = self.list("]")?;
-                left = Expr { at: left.at, kind: Kind::In(Box::new(left), set) };
+                left = ExpressionNode { at: left.at, kind: ExpressionKind::In(Box::new(left), set) };
                 chain = None;
                 continue;
             }
             self.space();
-            let Some((symbol, operator)) = Binary::of_prefix(self.rest()) else { return Ok(left) };
+            let Some((symbol, operator)) = BinaryNumberOp::of_prefix(self.rest()) else { return Ok(left) };
             let precedence = operator.precedence();
             if precedence < lowest {
                 return Ok(left);
             }
             self.at += symbol.len();
-            if operator == Binary::Pow && lowest == precedence {
+            if operator == BinaryNumberOp::Pow && lowest == precedence {
                 self.stack()?;
             }
-            let right = self.operators(if operator == Binary::Pow { precedence } else { precedence + 1 })?;
+            let right =
+                self.operators(if operator == BinaryNumberOp::Pow { precedence } else { precedence + 1 })?;
             match &mut left.kind {
-                Kind::Chain(_, rest) if chain == Some(precedence) => rest.push((operator, right)),
-                _ => left = Expr { at: left.at, kind: Kind::Chain(Box::new(left), vec![(operator, right)]) },
+                ExpressionKind::Chain(_, rest) if chain == Some(precedence) => rest.push((operator, right)),
+                _ => {
+                    left = ExpressionNode {
+                        at: left.at,
+                        kind: ExpressionKind::Chain(Box::new(left), vec![(operator, right)]),
+                    }
+                }
             }
             chain = Some(precedence);
         }
     }
 
-    fn list(&mut self, end: &str) -> Result<Vec<Expr>, Error> {
+    fn list(&mut self, end: &str) -> Result<Vec<ExpressionNode>, Error> {
         let mut list = Vec::new();
         if self.take(end) {
             return Ok(list);
@@ -163,7 +172,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn operand(&mut self) -> Result<Expr, Error> {
+    fn operand(&mut self) -> Result<ExpressionNode, Error> {
         // A sequence of signs is handled by a loop: `------x` does not nest.
         let mut signs = Vec::new();
         loop {
@@ -182,22 +191,30 @@ impl<'a> Parser<'a> {
         }
         let mut operand = self.primary()?;
         while matches!(self.rest().chars().next(), Some('{' | '[')) {
-            if matches!(operand.kind, Kind::Slice(..)) {
+            if matches!(operand.kind, ExpressionKind::Slice(..)) {
                 self.stack()?;
             }
             operand = self.slice(operand)?;
         }
         for (at, minus) in signs.into_iter().rev() {
             operand = match (minus, operand.kind) {
-                (true, Kind::Number(number)) => Expr { at, kind: Kind::Number(-number) },
-                (true, kind) => Expr { at, kind: Kind::Negate(Box::new(Expr { at: operand.at, kind })) },
-                (false, kind) => Expr { at, kind: Kind::Not(Box::new(Expr { at: operand.at, kind })) },
+                (true, ExpressionKind::Number(number)) => {
+                    ExpressionNode { at, kind: ExpressionKind::Number(-number) }
+                }
+                (true, kind) => ExpressionNode {
+                    at,
+                    kind: ExpressionKind::Negate(Box::new(ExpressionNode { at: operand.at, kind })),
+                },
+                (false, kind) => ExpressionNode {
+                    at,
+                    kind: ExpressionKind::Not(Box::new(ExpressionNode { at: operand.at, kind })),
+                },
             };
         }
         Ok(operand)
     }
 
-    fn primary(&mut self) -> Result<Expr, Error> {
+    fn primary(&mut self) -> Result<ExpressionNode, Error> {
         self.space();
         let at = self.at;
         let kind = match self.rest().chars().next() {
@@ -209,12 +226,12 @@ impl<'a> Parser<'a> {
                 // respects.
                 return Ok(inner);
             }
-            Some('"' | '\'') => Kind::Text(self.quoted()?),
-            Some(c) if c.is_ascii_digit() || c == '.' => Kind::Number(self.number()?),
+            Some('"' | '\'') => ExpressionKind::Text(self.quoted()?),
+            Some(c) if c.is_ascii_digit() || c == '.' => ExpressionKind::Number(self.number()?),
             Some(c) if c.is_alphabetic() || c == '_' || c == '@' || c == '$' => return self.named(at),
             _ => return Err(self.expected("a number, a name, a quoted string or '('")),
         };
-        Ok(Expr { at, kind })
+        Ok(ExpressionNode { at, kind })
     }
 
     pub(crate) fn number(&mut self) -> Result<f64, Error> {
@@ -261,9 +278,9 @@ impl<'a> Parser<'a> {
 
     /// Parses an expression that starts with a word: literals, `if`, `switch`, tensors, built-in functions,
     /// features.
-    fn named(&mut self, at: usize) -> Result<Expr, Error> {
+    fn named(&mut self, at: usize) -> Result<ExpressionNode, Error> {
         let word = self.word().unwrap_or_default();
-        let expr = |kind| Ok(Expr { at, kind });
+        let expr = |kind| Ok(ExpressionNode { at, kind });
         if word == "tensor" && matches!(self.rest().trim_start().chars().next(), Some('<' | '(')) {
             return self.tensor(at);
         }
@@ -285,14 +302,14 @@ impl<'a> Parser<'a> {
                         );
                         return Err(self.error_at(at, reason));
                     }
-                    return expr(Kind::Call(function, arguments));
+                    return expr(ExpressionKind::Call(function, arguments));
                 }
                 self.at = before;
             }
         }
         match word {
-            "true" => return expr(Kind::Number(1.0)),
-            "false" => return expr(Kind::Number(0.0)),
+            "true" => return expr(ExpressionKind::Number(1.0)),
+            "false" => return expr(ExpressionKind::Number(0.0)),
             _ => {}
         }
         let mut arguments = Vec::new();
@@ -313,10 +330,10 @@ impl<'a> Parser<'a> {
             output.push_str(self.word().unwrap_or_default());
         }
         let output = (!output.is_empty()).then_some(output);
-        expr(Kind::Name(Name { name: word.to_owned(), arguments, output }))
+        expr(ExpressionKind::Name(QualifiedName { name: word.to_owned(), arguments, output }))
     }
 
-    fn conditional(&mut self, at: usize) -> Result<Expr, Error> {
+    fn conditional(&mut self, at: usize) -> Result<ExpressionNode, Error> {
         self.expect("(")?;
         let condition = self.expression()?;
         self.expect(",")?;
@@ -328,10 +345,10 @@ impl<'a> Parser<'a> {
             self.expression()?;
         }
         self.expect(")")?;
-        Ok(Expr { at, kind: Kind::If(Box::new([condition, then, otherwise])) })
+        Ok(ExpressionNode { at, kind: ExpressionKind::If(Box::new([condition, then, otherwise])) })
     }
 
-    fn switch(&mut self, at: usize) -> Result<Expr, Error> {
+    fn switch(&mut self, at: usize) -> Result<ExpressionNode, Error> {
         self.expect("(")?;
         let discriminant = self.expression()?;
         self.expect(")")?;
@@ -362,15 +379,16 @@ impl<'a> Parser<'a> {
             return Err(self.error_at(at, format!("a switch has 1 to {DEPTH} cases, found {}", cases.len())));
         }
         for (value, then) in cases.into_iter().rev() {
-            let equal = Kind::Chain(Box::new(discriminant.clone()), vec![(Binary::Equal, value)]);
-            let condition = Expr { at: discriminant.at, kind: equal };
-            result = Expr { at, kind: Kind::If(Box::new([condition, then, result])) };
+            let equal =
+                ExpressionKind::Chain(Box::new(discriminant.clone()), vec![(BinaryNumberOp::Equal, value)]);
+            let condition = ExpressionNode { at: discriminant.at, kind: equal };
+            result = ExpressionNode { at, kind: ExpressionKind::If(Box::new([condition, then, result])) };
         }
         Ok(result)
     }
 
     /// Parses the arguments of a built-in function.
-    fn arguments(&mut self) -> Result<Vec<Argument>, Error> {
+    fn arguments(&mut self) -> Result<Vec<FunctionArgument>, Error> {
         self.expect("(")?;
         let mut arguments = Vec::new();
         if self.take(")") {
@@ -387,7 +405,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn argument(&mut self) -> Result<Argument, Error> {
+    fn argument(&mut self) -> Result<FunctionArgument, Error> {
         let before = self.at;
         if self.word() == Some("f")
             && let Some(parameters) = self.names()
@@ -395,16 +413,16 @@ impl<'a> Parser<'a> {
         {
             let body = self.expression()?;
             self.expect(")")?;
-            return Ok(Argument::Lambda(parameters, body));
+            return Ok(FunctionArgument::Lambda(parameters, body));
         }
         self.at = before;
         if let Some(names) = self.names()
             && names.len() != 1
         {
-            return Ok(Argument::Names(names));
+            return Ok(FunctionArgument::Names(names));
         }
         self.at = before;
-        self.expression().map(Argument::Value)
+        self.expression().map(FunctionArgument::Value)
     }
 
     /// Parses `(a,b)`, if that is next.
@@ -449,7 +467,7 @@ impl<'a> Parser<'a> {
                 self.skip_argument(begin)?;
             }
             let text = match &tree {
-                Some(Expr { kind: Kind::Text(text), .. }) => text.clone(),
+                Some(ExpressionNode { kind: ExpressionKind::Text(text), .. }) => text.clone(),
                 _ => without_space(&self.text[from..self.at]),
             };
             arguments.push(NameArgument { text, tree });
@@ -481,15 +499,15 @@ impl<'a> Parser<'a> {
         Err(self.error_at(begin, "this parenthesis is not closed"))
     }
 
-    fn slice(&mut self, tensor: Expr) -> Result<Expr, Error> {
+    fn slice(&mut self, tensor: ExpressionNode) -> Result<ExpressionNode, Error> {
         let at = tensor.at;
         let mut address = Vec::new();
         if self.take("[") {
             let index = self.expression()?;
             self.expect("]")?;
             let label = match index.kind {
-                Kind::Number(number) => Label::Fixed(number.to_string()),
-                _ => Label::Computed(index),
+                ExpressionKind::Number(number) => SliceLabel::Fixed(number.to_string()),
+                _ => SliceLabel::Computed(index),
             };
             address.push((None, label));
         } else {
@@ -497,7 +515,7 @@ impl<'a> Parser<'a> {
             loop {
                 let (first, quoted) = self.label()?;
                 match first {
-                    Label::Fixed(dimension) if !quoted && self.take(":") => {
+                    SliceLabel::Fixed(dimension) if !quoted && self.take(":") => {
                         address.push((Some(dimension), self.label()?.0));
                     }
                     label => address.push((None, label)),
@@ -510,28 +528,28 @@ impl<'a> Parser<'a> {
                 }
             }
         }
-        Ok(Expr { at, kind: Kind::Slice(Box::new(tensor), address) })
+        Ok(ExpressionNode { at, kind: ExpressionKind::Slice(Box::new(tensor), address) })
     }
 
     /// Parses a label: a word, a quoted string, or an expression in parentheses. The flag is true for a
     /// quoted string.
-    fn label(&mut self) -> Result<(Label, bool), Error> {
+    fn label(&mut self) -> Result<(SliceLabel, bool), Error> {
         self.space();
         match self.rest().chars().next() {
-            Some('"' | '\'') => Ok((Label::Fixed(self.quoted()?), true)),
+            Some('"' | '\'') => Ok((SliceLabel::Fixed(self.quoted()?), true)),
             Some('(') => {
                 self.at += 1;
                 let computed = self.expression()?;
                 self.expect(")")?;
-                Ok((Label::Computed(computed), false))
+                Ok((SliceLabel::Computed(computed), false))
             }
             Some('-') => {
                 self.at += 1;
                 let word = self.word().ok_or_else(|| self.expected("a number"))?;
-                Ok((Label::Fixed(format!("-{word}")), false))
+                Ok((SliceLabel::Fixed(format!("-{word}")), false))
             }
             _ => match self.word() {
-                Some(word) => Ok((Label::Fixed(word.to_owned()), false)),
+                Some(word) => Ok((SliceLabel::Fixed(word.to_owned()), false)),
                 None => Err(self.expected("a label")),
             },
         }

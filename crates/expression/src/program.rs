@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use millrace_tensor::TensorType;
 
-use crate::dense::Dense;
-use crate::operators::{Binary, Numbers, Unary};
-use crate::tensors::{Concat, Join, Reduce, Rename};
-use crate::value::Value;
-use crate::{FeatureName, Forest, TokenSequence};
+use crate::dense::DensePattern;
+use crate::operators::{BatchNumbers, BinaryNumberOp, UnaryNumberOp};
+use crate::tensors::{TensorConcat, TensorJoin, TensorReduce, TensorRename};
+use crate::value::TensorValue;
+use crate::{DecisionForest, FeatureName, TokenSequence};
 
 /// Index of a node in its program.
 pub(crate) type NodeId = usize;
@@ -14,10 +14,10 @@ pub(crate) type NodeId = usize;
 /// A compiled expression: a list of operations, each on the results of earlier ones; the last one is the
 /// result.
 ///
-/// It is compiled once and evaluated many times, over a batch of documents at a time ([`Program::evaluate`]).
+/// It is compiled once and evaluated many times, over a batch of documents at a time ([`ExpressionProgram::evaluate`]).
 #[derive(Debug, Clone)]
-pub struct Program {
-    pub(crate) nodes: Vec<Node>,
+pub struct ExpressionProgram {
+    pub(crate) nodes: Vec<ProgramNode>,
     pub(crate) inputs: Vec<(FeatureName, TensorType)>,
     /// For each node, the nodes it uses.
     pub(crate) arguments: Vec<Vec<NodeId>>,
@@ -26,13 +26,13 @@ pub struct Program {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
-    pub op: Op,
+pub(crate) struct ProgramNode {
+    pub op: ProgramOp,
     pub tensor_type: TensorType,
 }
 
-impl Program {
-    pub(crate) fn new(nodes: Vec<Node>, inputs: Vec<(FeatureName, TensorType)>) -> Self {
+impl ExpressionProgram {
+    pub(crate) fn new(nodes: Vec<ProgramNode>, inputs: Vec<(FeatureName, TensorType)>) -> Self {
         let arguments: Vec<Vec<NodeId>> = nodes.iter().map(|node| node.op.arguments()).collect();
         let mut last_use = vec![None; nodes.len()];
         for (id, arguments) in arguments.iter().enumerate() {
@@ -44,10 +44,10 @@ impl Program {
                 done[last].push(id);
             }
         }
-        Program { nodes, inputs, arguments, done }
+        ExpressionProgram { nodes, inputs, arguments, done }
     }
 
-    /// Features that the program uses, with the types they were compiled for. [`Program::evaluate`] takes
+    /// Features that the program uses, with the types they were compiled for. [`ExpressionProgram::evaluate`] takes
     /// them in this order.
     pub fn inputs(&self) -> &[(FeatureName, TensorType)] {
         &self.inputs
@@ -61,29 +61,29 @@ impl Program {
     /// The result, if it does not depend on the inputs.
     pub fn constant(&self) -> Option<f64> {
         match self.nodes.last().map(|node| &node.op) {
-            Some(Op::Number(number)) => Some(*number),
+            Some(ProgramOp::Number(number)) => Some(*number),
             _ => None,
         }
     }
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Op {
+pub(crate) enum ProgramOp {
     Number(f64),
-    Constant(Arc<Value>),
+    Constant(Arc<TensorValue>),
     Input(usize),
     /// Operation on a number.
-    Unary(Unary, NodeId),
+    Unary(UnaryNumberOp, NodeId),
     /// Operation on two numbers.
-    Binary(Binary, NodeId, NodeId),
+    Binary(BinaryNumberOp, NodeId, NodeId),
     /// The second if the first, a number, is true; otherwise the third.
     Choose(NodeId, NodeId, NodeId),
     Map(CellFunction, NodeId),
-    Join(CellFunction, Arc<Join>, NodeId, NodeId),
+    Join(CellFunction, Arc<TensorJoin>, NodeId, NodeId),
     Merge(CellFunction, NodeId, NodeId),
-    Reduce(Arc<Reduce>, NodeId),
-    Rename(Arc<Rename>, NodeId),
-    Concat(Arc<Concat>, NodeId, NodeId),
+    Reduce(Arc<TensorReduce>, NodeId),
+    Rename(Arc<TensorRename>, NodeId),
+    Concat(Arc<TensorConcat>, NodeId, NodeId),
     /// The pins, and the indices of the remaining cells.
     Peek(NodeId, Vec<PinSource>, Arc<Vec<u32>>),
     Cast(NodeId),
@@ -99,19 +99,19 @@ pub(crate) enum Op {
     Create(Arc<Vec<Arc<str>>>, Vec<NodeId>),
     /// One run of the program over all cells. Its inputs are the indices in each dimension, then the captured
     /// nodes.
-    Generate(Arc<Program>, Arc<Vec<Vec<f64>>>, Vec<NodeId>),
-    MapSubspaces(Arc<Program>, NodeId),
-    FilterSubspaces(Arc<Program>, NodeId),
+    Generate(Arc<ExpressionProgram>, Arc<Vec<Vec<f64>>>, Vec<NodeId>),
+    MapSubspaces(Arc<ExpressionProgram>, NodeId),
+    FilterSubspaces(Arc<ExpressionProgram>, NodeId),
     /// A pattern with a dedicated kernel.
-    Dense(Dense, NodeId, NodeId),
+    Dense(DensePattern, NodeId, NodeId),
     /// Weighted sum of these numbers.
     Linear(Vec<f64>, Vec<NodeId>),
     /// Decision trees over these numbers.
-    Forest(Arc<Forest>, Vec<NodeId>),
+    Forest(Arc<DecisionForest>, Vec<NodeId>),
     TokenSequence(Arc<TokenSequence>, Vec<NodeId>),
 }
 
-/// A dimension of an address; see [`crate::tensors::Pin`].
+/// A dimension of an address; see [`crate::tensors::PinnedDimension`].
 #[derive(Debug, Clone)]
 pub(crate) enum PinSource {
     Label(usize, Arc<str>),
@@ -123,36 +123,38 @@ pub(crate) enum PinSource {
 /// Function of a lambda on cells.
 #[derive(Debug, Clone)]
 pub(crate) enum CellFunction {
-    Unary(Unary),
-    Binary(Binary),
+    Unary(UnaryNumberOp),
+    Binary(BinaryNumberOp),
     SquaredDifference,
-    Program(Arc<Program>),
+    Program(Arc<ExpressionProgram>),
 }
 
 impl CellFunction {
     /// The short form of a program, if it has one.
-    pub fn of(program: Program) -> Self {
+    pub fn of(program: ExpressionProgram) -> Self {
         let square = |id: NodeId| match program.nodes[id].op {
-            Op::Unary(Unary::Square, of) => Some(of),
-            Op::Binary(Binary::Mul, x, y) if x == y => Some(x),
+            ProgramOp::Unary(UnaryNumberOp::Square, of) => Some(of),
+            ProgramOp::Binary(BinaryNumberOp::Mul, x, y) if x == y => Some(x),
             _ => None,
         };
         let input = |id: NodeId| match program.nodes[id].op {
-            Op::Input(input) => Some(input),
+            ProgramOp::Input(input) => Some(input),
             _ => None,
         };
         let last = program.nodes.len() - 1;
         match program.nodes[last].op {
-            Op::Unary(unary, x) if input(x) == Some(0) => return CellFunction::Unary(unary),
-            Op::Binary(binary, x, y) if input(x) == Some(0) && input(y) == Some(1) => {
+            ProgramOp::Unary(unary, x) if input(x) == Some(0) => return CellFunction::Unary(unary),
+            ProgramOp::Binary(binary, x, y) if input(x) == Some(0) && input(y) == Some(1) => {
                 return CellFunction::Binary(binary);
             }
             _ => {}
         }
         if let Some(of) = square(last) {
             match program.nodes[of].op {
-                Op::Input(0) => return CellFunction::Unary(Unary::Square),
-                Op::Binary(Binary::Sub, x, y) if input(x).is_some() && input(y).is_some() && x != y => {
+                ProgramOp::Input(0) => return CellFunction::Unary(UnaryNumberOp::Square),
+                ProgramOp::Binary(BinaryNumberOp::Sub, x, y)
+                    if input(x).is_some() && input(y).is_some() && x != y =>
+                {
                     return CellFunction::SquaredDifference;
                 }
                 _ => {}
@@ -162,7 +164,13 @@ impl CellFunction {
     }
 
     /// Fills `out` with the function of each pair of cells.
-    pub fn apply(&self, x: Numbers<'_>, y: Numbers<'_>, out: &mut [f64], scratch: &mut crate::Scratch) {
+    pub fn apply(
+        &self,
+        x: BatchNumbers<'_>,
+        y: BatchNumbers<'_>,
+        out: &mut [f64],
+        scratch: &mut crate::EvaluationScratch,
+    ) {
         match self {
             CellFunction::Unary(unary) => {
                 (0..out.len()).for_each(|i| out[i] = x.get(i));
@@ -170,15 +178,15 @@ impl CellFunction {
             }
             CellFunction::Binary(binary) => binary.apply_to(x, y, out),
             CellFunction::SquaredDifference => {
-                Binary::Sub.apply_to(x, y, out);
-                Unary::Square.apply_to(out);
+                BinaryNumberOp::Sub.apply_to(x, y, out);
+                UnaryNumberOp::Square.apply_to(out);
             }
             CellFunction::Program(program) => program.run_over_cells(&[x, y], out, scratch),
         }
     }
 }
 
-impl Op {
+impl ProgramOp {
     /// Nodes that the operation uses, in order.
     pub fn arguments(&self) -> Vec<NodeId> {
         let mut arguments = Vec::new();
@@ -189,30 +197,30 @@ impl Op {
     /// Visits the nodes that the operation uses, in order.
     pub fn visit_arguments(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
         match self {
-            Op::Number(_) | Op::Constant(_) | Op::Input(_) => {}
-            Op::Unary(_, a)
-            | Op::Map(_, a)
-            | Op::Reduce(_, a)
-            | Op::Rename(_, a)
-            | Op::Cast(a)
-            | Op::CellOrder { of: a, .. }
-            | Op::UnpackBits { of: a, .. }
-            | Op::MapSubspaces(_, a)
-            | Op::FilterSubspaces(_, a) => visit(a),
-            Op::Binary(_, a, b)
-            | Op::Join(_, _, a, b)
-            | Op::Merge(_, a, b)
-            | Op::Concat(_, a, b)
-            | Op::Dense(_, a, b) => {
+            ProgramOp::Number(_) | ProgramOp::Constant(_) | ProgramOp::Input(_) => {}
+            ProgramOp::Unary(_, a)
+            | ProgramOp::Map(_, a)
+            | ProgramOp::Reduce(_, a)
+            | ProgramOp::Rename(_, a)
+            | ProgramOp::Cast(a)
+            | ProgramOp::CellOrder { of: a, .. }
+            | ProgramOp::UnpackBits { of: a, .. }
+            | ProgramOp::MapSubspaces(_, a)
+            | ProgramOp::FilterSubspaces(_, a) => visit(a),
+            ProgramOp::Binary(_, a, b)
+            | ProgramOp::Join(_, _, a, b)
+            | ProgramOp::Merge(_, a, b)
+            | ProgramOp::Concat(_, a, b)
+            | ProgramOp::Dense(_, a, b) => {
                 visit(a);
                 visit(b);
             }
-            Op::Choose(a, b, c) => {
+            ProgramOp::Choose(a, b, c) => {
                 visit(a);
                 visit(b);
                 visit(c);
             }
-            Op::Peek(a, pins, _) => {
+            ProgramOp::Peek(a, pins, _) => {
                 visit(a);
                 for pin in pins {
                     match pin {
@@ -223,11 +231,11 @@ impl Op {
                     }
                 }
             }
-            Op::Create(_, cells) => cells.iter_mut().for_each(visit),
-            Op::Generate(_, _, inputs)
-            | Op::Forest(_, inputs)
-            | Op::TokenSequence(_, inputs)
-            | Op::Linear(_, inputs) => {
+            ProgramOp::Create(_, cells) => cells.iter_mut().for_each(visit),
+            ProgramOp::Generate(_, _, inputs)
+            | ProgramOp::Forest(_, inputs)
+            | ProgramOp::TokenSequence(_, inputs)
+            | ProgramOp::Linear(_, inputs) => {
                 inputs.iter_mut().for_each(visit);
             }
         }

@@ -1,8 +1,8 @@
 //! Token sequences for transformers, assembled from several inputs.
 
-use millrace_tensor::{CellType, Dimension, DimensionKind, TensorType};
+use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
 
-use crate::value::Value;
+use crate::value::TensorValue;
 
 /// A start token, then the tokens of each input followed by a separator, then zeros: a tensor
 /// `d0[1],d1[length]`.
@@ -38,7 +38,7 @@ impl TokenSequence {
     /// Type of the result.
     pub(crate) fn tensor_type(&self) -> Result<TensorType, String> {
         let dimension =
-            |name: &str, size| Dimension { name: name.to_owned(), kind: DimensionKind::Indexed(size) };
+            |name: &str, size| TensorDimension { name: name.to_owned(), kind: DimensionKind::Indexed(size) };
         TensorType::new(CellType::Double, vec![dimension("d0", 1), dimension("d1", self.length)])
             .map_err(|error| error.to_string())
     }
@@ -48,7 +48,7 @@ impl TokenSequence {
         &self,
         tensor_type: &TensorType,
         inputs: impl Iterator<Item = &'v [f64]>,
-    ) -> Value {
+    ) -> TensorValue {
         let mut cells = Vec::with_capacity(self.length);
         let token = |token: f64, input: usize| match self.part {
             SequencePart::Ids => token,
@@ -62,7 +62,7 @@ impl TokenSequence {
             cells.push(token(self.separator, number));
         }
         cells.resize(self.length, 0.0);
-        Value { tensor_type: tensor_type.clone(), labels: Vec::new(), cells }
+        TensorValue { tensor_type: tensor_type.clone(), labels: Vec::new(), cells }
     }
 }
 

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use millrace_tensor::TensorType;
 
 use crate::Error;
-use crate::operators::Binary;
+use crate::operators::BinaryNumberOp;
 
 /// A parsed expression: text with valid syntax whose names are not yet resolved.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Expression {
+pub struct ParsedExpression {
     pub(crate) source: Arc<str>,
-    pub(crate) root: Expr,
+    pub(crate) root: ExpressionNode,
 }
 
-impl Expression {
+impl ParsedExpression {
     /// Parses the text of an expression.
     ///
     /// # Errors
@@ -30,30 +30,30 @@ impl Expression {
 
 /// A node of the syntax tree.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Expr {
+pub(crate) struct ExpressionNode {
     /// Byte offset of its start in the source.
     pub at: usize,
-    pub kind: Kind,
+    pub kind: ExpressionKind,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum ExpressionKind {
     Number(f64),
     Text(String),
-    Negate(Box<Expr>),
-    Not(Box<Expr>),
+    Negate(Box<ExpressionNode>),
+    Not(Box<ExpressionNode>),
     /// Operators of one precedence, applied from the left. The list is flat, so that a sum of thousands of
     /// terms is not a deep tree.
-    Chain(Box<Expr>, Vec<(Binary, Expr)>),
-    If(Box<[Expr; 3]>),
-    In(Box<Expr>, Vec<Expr>),
+    Chain(Box<ExpressionNode>, Vec<(BinaryNumberOp, ExpressionNode)>),
+    If(Box<[ExpressionNode; 3]>),
+    In(Box<ExpressionNode>, Vec<ExpressionNode>),
     /// A feature, a call of a function, or the name of a parameter.
-    Name(Name),
+    Name(QualifiedName),
     /// A built-in function with its arguments.
-    Call(&'static crate::Function, Vec<Argument>),
-    Generate(TensorType, Box<Expr>),
+    Call(&'static crate::BuiltinFunction, Vec<FunctionArgument>),
+    Generate(TensorType, Box<ExpressionNode>),
     Literal(TensorType, Vec<LiteralCell>),
-    Slice(Box<Expr>, Vec<(Option<String>, Label)>),
+    Slice(Box<ExpressionNode>, Vec<(Option<String>, SliceLabel)>),
 }
 
 /// One cell of a tensor literal: its labels in the order of the type's mapped dimensions, and its index in
@@ -62,29 +62,29 @@ pub(crate) enum Kind {
 pub(crate) struct LiteralCell {
     pub labels: Vec<String>,
     pub place: usize,
-    pub value: Expr,
+    pub value: ExpressionNode,
 }
 
 /// Label of one dimension in a slice.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Label {
+pub(crate) enum SliceLabel {
     Fixed(String),
-    Computed(Expr),
+    Computed(ExpressionNode),
 }
 
 /// An argument of a built-in function.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Argument {
-    Value(Expr),
+pub(crate) enum FunctionArgument {
+    Value(ExpressionNode),
     /// `f(x,y)(…)`
-    Lambda(Vec<String>, Expr),
+    Lambda(Vec<String>, ExpressionNode),
     /// `(a,b)`: dimension names.
     Names(Vec<String>),
 }
 
 /// `name(arguments).output`
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Name {
+pub(crate) struct QualifiedName {
     pub name: String,
     pub arguments: Vec<NameArgument>,
     pub output: Option<String>,
@@ -95,7 +95,7 @@ pub(crate) struct Name {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NameArgument {
     pub text: String,
-    pub tree: Option<Expr>,
+    pub tree: Option<ExpressionNode>,
 }
 
 /// Full name of a rank feature.
@@ -115,15 +115,15 @@ impl FeatureName {
     /// # Errors
     /// [`Error::Syntax`] if the text is not exactly one feature.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let expression = Expression::parse(text)?;
+        let expression = ParsedExpression::parse(text)?;
         match expression.root.kind {
-            Kind::Name(name) => Ok(FeatureName {
+            ExpressionKind::Name(name) => Ok(FeatureName {
                 name: name.name,
                 parameters: name.arguments.into_iter().map(|argument| argument.text).collect(),
                 output: name.output,
             }),
             _ => Err(Error::Syntax {
-                spot: crate::Spot::of(text, 0, None),
+                spot: crate::ExpressionSpot::of(text, 0, None),
                 reason: format!("expected a rank feature such as bm25(title), found '{text}'"),
             }),
         }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use millrace_tensor::{DimensionKind, TensorType};
 
-use crate::operators::{Aggregator, Numbers};
+use crate::operators::{BatchNumbers, ReduceAggregator};
 use crate::types;
-use crate::value::Value;
+use crate::value::TensorValue;
 
 /// Maximum number of cells of a join of two tensors of one document; a larger result is replaced by an empty
 /// one.
@@ -17,24 +17,24 @@ const CELLS: usize = 1 << 26;
 type Labels = [Arc<str>];
 
 /// A function of two cells, over slices.
-pub(crate) type CellPairs<'f> = &'f mut dyn FnMut(Numbers<'_>, Numbers<'_>, &mut [f64]);
+pub(crate) type CellPairs<'f> = &'f mut dyn FnMut(BatchNumbers<'_>, BatchNumbers<'_>, &mut [f64]);
 
 /// Pairing of the subspaces of two tensors, and the origin of each pair's labels.
 #[derive(Debug, Clone, PartialEq)]
-struct Pairing {
+struct SubspacePairing {
     /// Indices of the common mapped dimensions in both tensors.
     common: Vec<(usize, usize)>,
     /// Origin of each label of the result.
-    labels: Vec<Source>,
+    labels: Vec<LabelSource>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Source {
+enum LabelSource {
     Left(usize),
     Right(usize),
 }
 
-impl Pairing {
+impl SubspacePairing {
     fn new(left: &TensorType, right: &TensorType, result: &TensorType) -> Self {
         let place = |t: &TensorType, name: &str| t.mapped().position(|d| d.name == name);
         let common =
@@ -42,14 +42,16 @@ impl Pairing {
         let labels = result
             .mapped()
             .filter_map(|d| {
-                place(left, &d.name).map(Source::Left).or_else(|| place(right, &d.name).map(Source::Right))
+                place(left, &d.name)
+                    .map(LabelSource::Left)
+                    .or_else(|| place(right, &d.name).map(LabelSource::Right))
             })
             .collect();
-        Pairing { common, labels }
+        SubspacePairing { common, labels }
     }
 
     /// Calls `pair` for each two subspaces with equal common labels, in the order of the left ones.
-    fn each(&self, left: &Value, right: &Value, mut pair: impl FnMut(usize, usize)) {
+    fn each(&self, left: &TensorValue, right: &TensorValue, mut pair: impl FnMut(usize, usize)) {
         if self.common.is_empty() {
             for i in 0..left.subspaces() {
                 (0..right.subspaces()).for_each(|j| pair(i, j));
@@ -74,8 +76,8 @@ impl Pairing {
 
     fn write_labels(&self, left: &Labels, right: &Labels, out: &mut Vec<Arc<str>>) {
         out.extend(self.labels.iter().map(|source| match source {
-            Source::Left(at) => Arc::clone(&left[*at]),
-            Source::Right(at) => Arc::clone(&right[*at]),
+            LabelSource::Left(at) => Arc::clone(&left[*at]),
+            LabelSource::Right(at) => Arc::clone(&right[*at]),
         }));
     }
 }
@@ -104,24 +106,24 @@ fn places(result: &TensorType, of: &TensorType) -> Vec<u32> {
 
 /// `join`
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Join {
-    pairing: Pairing,
+pub(crate) struct TensorJoin {
+    pairing: SubspacePairing,
     left: Vec<u32>,
     right: Vec<u32>,
     result: TensorType,
 }
 
-impl Join {
+impl TensorJoin {
     pub fn new(left: &TensorType, right: &TensorType, result: &TensorType) -> Self {
-        Join {
-            pairing: Pairing::new(left, right, result),
+        TensorJoin {
+            pairing: SubspacePairing::new(left, right, result),
             left: places(result, left),
             right: places(result, right),
             result: result.clone(),
         }
     }
 
-    pub fn of(&self, left: &Value, right: &Value, f: CellPairs<'_>) -> Value {
+    pub fn of(&self, left: &TensorValue, right: &TensorValue, f: CellPairs<'_>) -> TensorValue {
         let size = self.left.len();
         let (mut labels, mut xs, mut ys) = (Vec::new(), Vec::new(), Vec::new());
         self.pairing.each(left, right, |i, j| {
@@ -134,21 +136,21 @@ impl Join {
             ys.extend(self.right.iter().map(|at| y[*at as usize]));
         });
         let mut cells = vec![0.0; xs.len()];
-        f(Numbers::Each(&xs), Numbers::Each(&ys), &mut cells);
-        Value { tensor_type: self.result.clone(), labels, cells }.rounded()
+        f(BatchNumbers::Each(&xs), BatchNumbers::Each(&ys), &mut cells);
+        TensorValue { tensor_type: self.result.clone(), labels, cells }.rounded()
     }
 }
 
 /// `concat`
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Concat {
-    pairing: Pairing,
+pub(crate) struct TensorConcat {
+    pairing: SubspacePairing,
     /// For each dense cell of the result, its index in the left (`Ok`) or right (`Err`) subspace.
     cells: Vec<Result<u32, u32>>,
     result: TensorType,
 }
 
-impl Concat {
+impl TensorConcat {
     pub fn new(left: &TensorType, right: &TensorType, along: &str, result: &TensorType) -> Self {
         let size = |t: &TensorType| match types::dimension(t, along).map(|d| d.kind) {
             Some(DimensionKind::Indexed(size)) => size,
@@ -187,10 +189,10 @@ impl Concat {
                 if in_left { Ok(left_at as u32) } else { Err(right_at as u32) }
             })
             .collect();
-        Concat { pairing: Pairing::new(left, right, result), cells, result: result.clone() }
+        TensorConcat { pairing: SubspacePairing::new(left, right, result), cells, result: result.clone() }
     }
 
-    pub fn of(&self, left: &Value, right: &Value) -> Value {
+    pub fn of(&self, left: &TensorValue, right: &TensorValue) -> TensorValue {
         let (mut labels, mut cells) = (Vec::new(), Vec::new());
         self.pairing.each(left, right, |i, j| {
             if cells.len() + self.cells.len() > CELLS {
@@ -203,15 +205,20 @@ impl Concat {
                 Err(at) => y[*at as usize],
             }));
         });
-        Value { tensor_type: self.result.clone(), labels, cells }.rounded()
+        TensorValue { tensor_type: self.result.clone(), labels, cells }.rounded()
     }
 }
 
 /// `merge` of two tensors with the same dimensions.
-pub(crate) fn merge(left: &Value, right: &Value, result: &TensorType, f: CellPairs<'_>) -> Value {
+pub(crate) fn merge(
+    left: &TensorValue,
+    right: &TensorValue,
+    result: &TensorType,
+    f: CellPairs<'_>,
+) -> TensorValue {
     let size = result.dense_size();
     let mut merged =
-        Value { tensor_type: result.clone(), labels: left.labels.clone(), cells: left.cells.clone() };
+        TensorValue { tensor_type: result.clone(), labels: left.labels.clone(), cells: left.cells.clone() };
     let mut by_labels: HashMap<&Labels, usize> = HashMap::new();
     let mapped = result.mapped().next().is_some();
     if mapped {
@@ -222,7 +229,7 @@ pub(crate) fn merge(left: &Value, right: &Value, result: &TensorType, f: CellPai
         match found {
             Some(i) => {
                 let out = &mut merged.cells[i * size..(i + 1) * size];
-                f(Numbers::Each(left.subspace(i)), Numbers::Each(right.subspace(j)), out);
+                f(BatchNumbers::Each(left.subspace(i)), BatchNumbers::Each(right.subspace(j)), out);
             }
             None => {
                 merged.labels.extend(right.address(j).iter().cloned());
@@ -235,8 +242,8 @@ pub(crate) fn merge(left: &Value, right: &Value, result: &TensorType, f: CellPai
 
 /// `reduce`
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reduce {
-    aggregator: Aggregator,
+pub(crate) struct TensorReduce {
+    aggregator: ReduceAggregator,
     /// Indices of the remaining mapped dimensions.
     kept: Vec<usize>,
     /// For each dense cell of the result, the indices of the cells it is computed from, concatenated.
@@ -244,8 +251,8 @@ pub(crate) struct Reduce {
     result: TensorType,
 }
 
-impl Reduce {
-    pub fn new(aggregator: Aggregator, of: &TensorType, result: &TensorType) -> Self {
+impl TensorReduce {
+    pub fn new(aggregator: ReduceAggregator, of: &TensorType, result: &TensorType) -> Self {
         let kept = of
             .mapped()
             .enumerate()
@@ -255,14 +262,14 @@ impl Reduce {
         let targets = places(of, result);
         let mut cells: Vec<u32> = (0..targets.len() as u32).collect();
         cells.sort_by_key(|cell| targets[*cell as usize]);
-        Reduce { aggregator, kept, cells, result: result.clone() }
+        TensorReduce { aggregator, kept, cells, result: result.clone() }
     }
 
-    pub fn aggregator(&self) -> Aggregator {
+    pub fn aggregator(&self) -> ReduceAggregator {
         self.aggregator
     }
 
-    pub fn of(&self, value: &Value) -> Value {
+    pub fn of(&self, value: &TensorValue) -> TensorValue {
         let size = self.result.dense_size();
         let group = self.cells.len() / size;
         let mut order: HashMap<Vec<&Arc<str>>, usize> = HashMap::new();
@@ -295,13 +302,13 @@ impl Reduce {
                 cells.push(self.aggregator.of(&mut gathered));
             }
         }
-        Value { tensor_type: self.result.clone(), labels, cells }.rounded()
+        TensorValue { tensor_type: self.result.clone(), labels, cells }.rounded()
     }
 }
 
 /// `rename`
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Rename {
+pub(crate) struct TensorRename {
     /// Origin of each label of the result.
     labels: Vec<usize>,
     /// Origin of each dense cell.
@@ -309,7 +316,7 @@ pub(crate) struct Rename {
     result: TensorType,
 }
 
-impl Rename {
+impl TensorRename {
     pub fn new(of: &TensorType, from: &[String], to: &[String], result: &TensorType) -> Self {
         let new_names = |names: &mut dyn Iterator<Item = &str>| -> Vec<String> {
             names.map(|name| types::renamed(name, from, to).to_owned()).collect()
@@ -328,10 +335,10 @@ impl Rename {
             let step = steps.get(name).copied().unwrap_or_default();
             cells = cells.into_iter().flat_map(|at| (0..size as u32).map(move |i| at + i * step)).collect();
         }
-        Rename { labels, cells, result: result.clone() }
+        TensorRename { labels, cells, result: result.clone() }
     }
 
-    pub fn of(&self, value: &Value) -> Value {
+    pub fn of(&self, value: &TensorValue) -> TensorValue {
         let (mut labels, mut cells) = (Vec::new(), Vec::with_capacity(value.cells.len()));
         for i in 0..value.subspaces() {
             let address = value.address(i);
@@ -339,13 +346,13 @@ impl Rename {
             let from = value.subspace(i);
             cells.extend(self.cells.iter().map(|at| from[*at as usize]));
         }
-        Value { tensor_type: self.result.clone(), labels, cells }
+        TensorValue { tensor_type: self.result.clone(), labels, cells }
     }
 }
 
 /// One dimension of an address with a known label.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Pin {
+pub(crate) enum PinnedDimension {
     /// A mapped dimension, by index, and its label.
     Label(usize, Arc<str>),
     /// An indexed dimension: the stride between its cells, its size, the index.
@@ -354,22 +361,27 @@ pub(crate) enum Pin {
 
 /// The cells of `value` at the pinned address. An address outside the tensor gives zeros, or no cells if a
 /// mapped dimension remains.
-pub(crate) fn peek(value: &Value, pins: &[Pin], cells: &[u32], result: &TensorType) -> Value {
+pub(crate) fn peek(
+    value: &TensorValue,
+    pins: &[PinnedDimension],
+    cells: &[u32],
+    result: &TensorType,
+) -> TensorValue {
     let mut offset = 0;
     let mut fixed = Vec::new();
     for pin in pins {
         match pin {
-            Pin::Label(at, label) => fixed.push((*at, label)),
-            Pin::Index { step, size, index } => {
+            PinnedDimension::Label(at, label) => fixed.push((*at, label)),
+            PinnedDimension::Index { step, size, index } => {
                 if !(0.0..*size as f64).contains(index) {
-                    return Value::empty(result);
+                    return TensorValue::empty(result);
                 }
                 offset += *index as usize * step;
             }
         }
     }
     let mapped = result.mapped().next().is_some();
-    let mut peeked = Value { tensor_type: result.clone(), labels: Vec::new(), cells: Vec::new() };
+    let mut peeked = TensorValue { tensor_type: result.clone(), labels: Vec::new(), cells: Vec::new() };
     for i in 0..value.subspaces() {
         let address = value.address(i);
         if fixed.iter().any(|(at, label)| address[*at] != **label) {
@@ -383,7 +395,7 @@ pub(crate) fn peek(value: &Value, pins: &[Pin], cells: &[u32], result: &TensorTy
             return peeked;
         }
     }
-    if mapped { peeked } else { Value::empty(result) }
+    if mapped { peeked } else { TensorValue::empty(result) }
 }
 
 /// Input of [`peek`]: indices of the remaining dense cells when all pinned indices are 0.
@@ -397,7 +409,7 @@ pub(crate) fn step(of: &TensorType, name: &str) -> usize {
 }
 
 /// `cell_order`
-pub(crate) fn cell_order(value: &Value, largest_first: bool, result: &TensorType) -> Value {
+pub(crate) fn cell_order(value: &TensorValue, largest_first: bool, result: &TensorType) -> TensorValue {
     let mut order: Vec<usize> = (0..value.cells.len()).collect();
     // NaN always sorts last.
     let key = |cell: f64| match (cell.is_nan(), largest_first) {
@@ -408,16 +420,16 @@ pub(crate) fn cell_order(value: &Value, largest_first: bool, result: &TensorType
     order.sort_by(|a, b| key(value.cells[*a]).total_cmp(&key(value.cells[*b])));
     let mut cells = vec![0.0; value.cells.len()];
     order.into_iter().enumerate().for_each(|(rank, at)| cells[at] = rank as f64);
-    Value { tensor_type: result.clone(), labels: value.labels.clone(), cells }.rounded()
+    TensorValue { tensor_type: result.clone(), labels: value.labels.clone(), cells }.rounded()
 }
 
 /// `unpack_bits`
-pub(crate) fn unpack_bits(value: &Value, lowest_first: bool, result: &TensorType) -> Value {
+pub(crate) fn unpack_bits(value: &TensorValue, lowest_first: bool, result: &TensorType) -> TensorValue {
     let bit = |cell: f64, at: u32| f64::from(cell as i8 as u8 >> at & 1);
     let cells = value
         .cells
         .iter()
         .flat_map(|cell| (0..8).map(move |at| bit(*cell, if lowest_first { at } else { 7 - at })))
         .collect();
-    Value { tensor_type: result.clone(), labels: value.labels.clone(), cells }
+    TensorValue { tensor_type: result.clone(), labels: value.labels.clone(), cells }
 }

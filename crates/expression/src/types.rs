@@ -1,6 +1,6 @@
 //! Types of results. Error texts name both types.
 
-use millrace_tensor::{CellType, Dimension, DimensionKind, TensorType};
+use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
 
 /// Maximum number of cells of a dense subspace.
 const DENSE_CELLS: usize = 1 << 24;
@@ -14,7 +14,7 @@ pub(crate) fn dense_cells(tensor_type: &TensorType) -> Result<usize, String> {
 }
 
 /// The type with these dimensions; a plain number without dimensions.
-pub(crate) fn of(cell: CellType, dimensions: Vec<Dimension>) -> Result<TensorType, String> {
+pub(crate) fn of(cell: CellType, dimensions: Vec<TensorDimension>) -> Result<TensorType, String> {
     if dimensions.is_empty() {
         return Ok(TensorType::scalar());
     }
@@ -42,7 +42,7 @@ fn unified(a: &TensorType, b: &TensorType) -> CellType {
     }
 }
 
-fn both_dimensions(a: &TensorType, b: &TensorType) -> Result<Vec<Dimension>, String> {
+fn both_dimensions(a: &TensorType, b: &TensorType) -> Result<Vec<TensorDimension>, String> {
     let mut dimensions = a.dimensions().to_vec();
     for dimension in b.dimensions() {
         match a.dimensions().iter().find(|known| known.name == dimension.name) {
@@ -78,7 +78,7 @@ pub(crate) fn reduce(a: &TensorType, over: &[String]) -> Result<TensorType, Stri
     if let Some(unknown) = over.iter().find(|name| dimension(a, name).is_none()) {
         return Err(format!("{a} has no dimension '{unknown}' to reduce"));
     }
-    let kept = |d: &&Dimension| !over.is_empty() && !over.contains(&d.name);
+    let kept = |d: &&TensorDimension| !over.is_empty() && !over.contains(&d.name);
     of(decayed(a.cell()), a.dimensions().iter().filter(kept).cloned().collect())
 }
 
@@ -93,7 +93,8 @@ pub(crate) fn rename(a: &TensorType, from: &[String], to: &[String]) -> Result<T
     if let Some(unknown) = from.iter().find(|name| dimension(a, name).is_none()) {
         return Err(format!("{a} has no dimension '{unknown}' to rename"));
     }
-    let renamed = |d: &Dimension| Dimension { name: renamed(&d.name, from, to).to_owned(), kind: d.kind };
+    let renamed =
+        |d: &TensorDimension| TensorDimension { name: renamed(&d.name, from, to).to_owned(), kind: d.kind };
     of(a.cell(), a.dimensions().iter().map(renamed).collect())
 }
 
@@ -116,7 +117,7 @@ pub(crate) fn concat(a: &TensorType, b: &TensorType, along: &str) -> Result<Tens
         TensorType::new(t.cell(), rest).map_err(|error| error.to_string())
     };
     let mut dimensions = both_dimensions(&without(a)?, &without(b)?)?;
-    dimensions.push(Dimension { name: along.to_owned(), kind: DimensionKind::Indexed(total) });
+    dimensions.push(TensorDimension { name: along.to_owned(), kind: DimensionKind::Indexed(total) });
     of(unified(a, b), dimensions)
 }
 
@@ -131,7 +132,7 @@ pub(crate) fn cast(a: &TensorType, cell: CellType) -> Result<TensorType, String>
 
 /// The type of one dense subspace.
 pub(crate) fn subspace(a: &TensorType) -> Result<TensorType, String> {
-    let indexed = |d: &&Dimension| d.kind != DimensionKind::Mapped;
+    let indexed = |d: &&TensorDimension| d.kind != DimensionKind::Mapped;
     of(a.cell(), a.dimensions().iter().filter(indexed).cloned().collect())
 }
 
@@ -142,7 +143,7 @@ pub(crate) fn map_subspaces(outer: &TensorType, inner: &TensorType) -> Result<Te
             "the function of a dense subspace must give a number or a dense tensor, found {inner}"
         ));
     }
-    let mut dimensions: Vec<Dimension> = outer.mapped().cloned().collect();
+    let mut dimensions: Vec<TensorDimension> = outer.mapped().cloned().collect();
     dimensions.extend(inner.dimensions().iter().cloned());
     let cell = if inner.is_scalar() { decayed(outer.cell()) } else { inner.cell() };
     of(cell, dimensions)
@@ -153,9 +154,9 @@ pub(crate) fn unpack_bits(a: &TensorType, cell: CellType) -> Result<TensorType, 
     let (CellType::Int8, Some(innermost)) = (a.cell(), innermost) else {
         return Err(format!("unpack_bits needs int8 cells and an indexed dimension, found {a}"));
     };
-    let wider = |d: &Dimension| match d.kind {
+    let wider = |d: &TensorDimension| match d.kind {
         DimensionKind::Indexed(size) if d.name == innermost => {
-            Dimension { name: d.name.clone(), kind: DimensionKind::Indexed(size.saturating_mul(8)) }
+            TensorDimension { name: d.name.clone(), kind: DimensionKind::Indexed(size.saturating_mul(8)) }
         }
         _ => d.clone(),
     };
@@ -163,7 +164,7 @@ pub(crate) fn unpack_bits(a: &TensorType, cell: CellType) -> Result<TensorType, 
 }
 
 /// The dimension with this name.
-pub(crate) fn dimension<'t>(a: &'t TensorType, name: &str) -> Option<&'t Dimension> {
+pub(crate) fn dimension<'t>(a: &'t TensorType, name: &str) -> Option<&'t TensorDimension> {
     a.dimensions().iter().find(|dimension| dimension.name == name)
 }
 

@@ -1,21 +1,21 @@
 use std::sync::Arc;
 
 use half::bf16;
-use millrace_tensor::{CellType, Cells, Tensor, TensorType};
+use millrace_tensor::{CellType, Tensor, TensorCells, TensorType};
 
 /// A tensor during calculation. It is like [`Tensor`], but all cells are `f64` (rounded to the cell type),
 /// and labels are shared.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Value {
+pub(crate) struct TensorValue {
     pub tensor_type: TensorType,
     /// Labels of each subspace in turn, one per mapped dimension.
     pub labels: Vec<Arc<str>>,
     pub cells: Vec<f64>,
 }
 
-impl Value {
+impl TensorValue {
     pub fn number(number: f64) -> Self {
-        Value { tensor_type: TensorType::scalar(), labels: Vec::new(), cells: vec![number] }
+        TensorValue { tensor_type: TensorType::scalar(), labels: Vec::new(), cells: vec![number] }
     }
 
     pub fn from_tensor(tensor: &Tensor) -> Self {
@@ -23,11 +23,15 @@ impl Value {
         let subspaces = if mapped == 0 { 0 } else { tensor.subspaces() };
         let labels =
             (0..subspaces).flat_map(|i| tensor.labels(i)).map(|label| label.as_str().into()).collect();
-        Value { tensor_type: tensor.tensor_type().clone(), labels, cells: tensor.cells().iter().collect() }
+        TensorValue {
+            tensor_type: tensor.tensor_type().clone(),
+            labels,
+            cells: tensor.cells().iter().collect(),
+        }
     }
 
     pub fn to_tensor(&self) -> Tensor {
-        let mut cells = Cells::with_capacity(self.tensor_type.cell(), self.cells.len());
+        let mut cells = TensorCells::with_capacity(self.tensor_type.cell(), self.cells.len());
         self.cells.iter().for_each(|cell| cells.push(*cell));
         let labels = self.labels.iter().map(|label| label.to_string()).collect();
         Tensor::new(self.tensor_type.clone(), labels, cells).expect("a value keeps the rules of its type")
@@ -36,7 +40,7 @@ impl Value {
     /// A tensor of this type without cells; all zeros if no dimension is mapped.
     pub fn empty(tensor_type: &TensorType) -> Self {
         let cells = if tensor_type.mapped().next().is_none() { tensor_type.dense_size() } else { 0 };
-        Value { tensor_type: tensor_type.clone(), labels: Vec::new(), cells: vec![0.0; cells] }
+        TensorValue { tensor_type: tensor_type.clone(), labels: Vec::new(), cells: vec![0.0; cells] }
     }
 
     /// Number of dense subspaces.

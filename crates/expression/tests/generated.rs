@@ -6,10 +6,11 @@ mod slow;
 use std::collections::BTreeMap;
 
 use millrace_expression::{
-    Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch, string_hash,
+    EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName, FunctionBody,
+    InputBatch, ParsedExpression, string_hash,
 };
-use millrace_tensor::{Cells, Tensor, TensorType};
-use slow::tensor::{Slow, of_tensor};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
+use slow::tensor::{SlowTensor, of_tensor};
 
 /// Number of worlds per expression.
 const WORLDS: u64 = 12;
@@ -37,15 +38,15 @@ const FUNCTIONS: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Values for all features.
-struct World {
+struct GeneratedFeatures {
     features: BTreeMap<String, Tensor>,
-    functions: Vec<(&'static str, Vec<String>, Expression)>,
+    functions: Vec<(&'static str, Vec<String>, ParsedExpression)>,
 }
 
 /// Reproducible pseudo-random numbers (SplitMix64).
-struct Random(u64);
+struct GeneratorRandom(u64);
 
-impl Random {
+impl GeneratorRandom {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -61,7 +62,7 @@ impl Random {
             None => Vec::new(),
         };
         let subspaces = if tensor_type.mapped().next().is_some() { labels.len() } else { 1 };
-        let mut cells = Cells::with_capacity(tensor_type.cell(), subspaces * tensor_type.dense_size());
+        let mut cells = TensorCells::with_capacity(tensor_type.cell(), subspaces * tensor_type.dense_size());
         for _ in 0..subspaces * tensor_type.dense_size() {
             cells.push(self.below(17) as f64 / 2.0 - 3.0);
         }
@@ -69,9 +70,9 @@ impl Random {
     }
 }
 
-impl World {
+impl GeneratedFeatures {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = GeneratorRandom(seed);
         let features = FEATURES.iter().map(|(name, tensor_type)| {
             let tensor_type = TensorType::parse(tensor_type).expect("the types here are right");
             let value = match *name {
@@ -83,37 +84,37 @@ impl World {
         });
         let functions = FUNCTIONS.map(|(name, parameters, body)| {
             let parameters = parameters.iter().map(|parameter| (*parameter).to_owned()).collect();
-            (name, parameters, Expression::parse(body).expect("the functions here are right"))
+            (name, parameters, ParsedExpression::parse(body).expect("the functions here are right"))
         });
-        World { features: features.collect(), functions: functions.into() }
+        GeneratedFeatures { features: features.collect(), functions: functions.into() }
     }
 
     /// Results of the engine for an expression: as one document, and as the last of three.
     fn evaluate(&self, text: &str) -> Result<[Tensor; 2], String> {
-        let expression = Expression::parse(text).map_err(|error| error.to_string())?;
-        let program = Program::compile(&expression, self).map_err(|error| error.to_string())?;
+        let expression = ParsedExpression::parse(text).map_err(|error| error.to_string())?;
+        let program = ExpressionProgram::compile(&expression, self).map_err(|error| error.to_string())?;
         let values: Vec<&Tensor> =
             program.inputs().iter().map(|(name, _)| &self.features[&name.to_string()]).collect();
-        let same: Vec<Operand<'_>> = values.iter().map(|value| Operand::tensor(value)).collect();
+        let same: Vec<InputBatch<'_>> = values.iter().map(|value| InputBatch::tensor(value)).collect();
         let many: Vec<Vec<Tensor>> = values.iter().map(|value| vec![(*value).clone(); 3]).collect();
         let numbers: Vec<Vec<f64>> = values.iter().map(|value| vec![value.cells().get(0); 3]).collect();
-        let each: Vec<Operand<'_>> = many
+        let each: Vec<InputBatch<'_>> = many
             .iter()
             .zip(&numbers)
             .map(|(tensors, numbers)| match tensors[0].tensor_type().is_scalar() {
-                true => Operand::numbers(numbers),
-                false => Operand::tensors(tensors),
+                true => InputBatch::numbers(numbers),
+                false => InputBatch::tensors(tensors),
             })
             .collect();
-        let (mut one, mut three) = (Scratch::default(), Scratch::default());
+        let (mut one, mut three) = (EvaluationScratch::default(), EvaluationScratch::default());
         Ok([program.evaluate(&mut one, 1, &same).tensor(0), program.evaluate(&mut three, 3, &each).tensor(2)])
     }
 }
 
-impl Scope for World {
-    fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
+impl ExpressionScope for GeneratedFeatures {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
         match self.features.get(&name.to_string()) {
-            Some(value) => Ok(Feature::Input(value.tensor_type().clone())),
+            Some(value) => Ok(FeatureKind::Input(value.tensor_type().clone())),
             None => Err(format!("unknown feature {name}")),
         }
     }
@@ -124,8 +125,8 @@ impl Scope for World {
     }
 }
 
-impl slow::World for World {
-    fn feature(&self, text: &str) -> Option<Slow> {
+impl slow::SlowNames for GeneratedFeatures {
+    fn feature(&self, text: &str) -> Option<SlowTensor> {
         self.features.get(text).map(of_tensor)
     }
 
@@ -134,7 +135,7 @@ impl slow::World for World {
         Some((parameters.iter().map(|parameter| (*parameter).to_owned()).collect(), (*body).to_owned()))
     }
 
-    fn literal(&self, text: &str) -> Option<Slow> {
+    fn literal(&self, text: &str) -> Option<SlowTensor> {
         let (tensor_type, cells) = text.split_once(':')?;
         let tensor_type = TensorType::parse(tensor_type.trim()).ok()?;
         Tensor::parse(cells.trim(), Some(&tensor_type)).ok().map(|tensor| of_tensor(&tensor))
@@ -146,7 +147,7 @@ fn is_close(a: f64, b: f64) -> bool {
 }
 
 /// Difference of the two, if any.
-fn compare(found: &Tensor, expected: &Slow) -> Option<String> {
+fn compare(found: &Tensor, expected: &SlowTensor) -> Option<String> {
     let found = of_tensor(found);
     let same = found.dimensions == expected.dimensions
         && found.cells.len() == expected.cells.len()
@@ -163,10 +164,10 @@ fn every_expression_of_the_table_is_its_slow_twin() {
     let (mut wrong, mut unknown) = (Vec::new(), Vec::new());
     for text in &expressions {
         for seed in 0..WORLDS {
-            let world = World::new(seed);
+            let world = GeneratedFeatures::new(seed);
             let expected = match slow::evaluate(text, &world) {
                 Ok(expected) => expected,
-                Err(slow::Unknown(what)) => {
+                Err(slow::UnknownConstruct(what)) => {
                     unknown.push(format!("{text}: {what}"));
                     break;
                 }

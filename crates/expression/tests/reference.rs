@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use millrace_expression::{Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch};
-use millrace_tensor::{Cells, DimensionKind, Tensor, TensorType};
+use millrace_expression::{
+    EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName, FunctionBody,
+    InputBatch, ParsedExpression,
+};
+use millrace_tensor::{DimensionKind, Tensor, TensorCells, TensorType};
 use proptest::prelude::*;
 
 /// Dimension and label of each entry; the order of a `BTreeMap` makes equal addresses compare equal.
@@ -77,17 +80,17 @@ fn peek(a: &Plain, dimension: &str, label: &str) -> Plain {
         .collect()
 }
 
-struct Inputs(Tensor, Tensor);
+struct ReferenceInputs(Tensor, Tensor);
 
-impl Inputs {
+impl ReferenceInputs {
     fn of(&self, name: &FeatureName) -> &Tensor {
         if name.name == "a" { &self.0 } else { &self.1 }
     }
 }
 
-impl Scope for Inputs {
-    fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
-        Ok(Feature::Input(self.of(name).tensor_type().clone()))
+impl ExpressionScope for ReferenceInputs {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
+        Ok(FeatureKind::Input(self.of(name).tensor_type().clone()))
     }
 
     fn function(&self, _: &str) -> Option<FunctionBody<'_>> {
@@ -98,17 +101,17 @@ impl Scope for Inputs {
 /// Checks that the expression of `a` and `b` has the cells of the model, both as one value and document by
 /// document.
 fn check(text: &str, a: &Tensor, b: &Tensor, twin: &Plain) -> Result<(), TestCaseError> {
-    let inputs = Inputs(a.clone(), b.clone());
+    let inputs = ReferenceInputs(a.clone(), b.clone());
     let expression =
-        Expression::parse(text).map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
-    let program = Program::compile(&expression, &inputs)
+        ParsedExpression::parse(text).map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
+    let program = ExpressionProgram::compile(&expression, &inputs)
         .map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
     let values: Vec<&Tensor> = program.inputs().iter().map(|(name, _)| inputs.of(name)).collect();
-    let same: Vec<Operand<'_>> = values.iter().map(|value| Operand::tensor(value)).collect();
-    let each: Vec<Operand<'_>> =
-        values.iter().map(|value| Operand::tensors(std::slice::from_ref(*value))).collect();
+    let same: Vec<InputBatch<'_>> = values.iter().map(|value| InputBatch::tensor(value)).collect();
+    let each: Vec<InputBatch<'_>> =
+        values.iter().map(|value| InputBatch::tensors(std::slice::from_ref(*value))).collect();
     for operands in [&same, &each] {
-        let mut scratch = Scratch::default();
+        let mut scratch = EvaluationScratch::default();
         let found = plain(&program.evaluate(&mut scratch, 1, operands).tensor(0));
         let close = found.len() == twin.len()
             && found.iter().zip(twin).all(|((at, x), (twin_at, y))| {
@@ -131,7 +134,7 @@ fn tensor(spec: &'static str) -> impl Strategy<Value = Tensor> {
     (addresses, proptest::collection::vec(-9i8..9, 3 * tensor_type.dense_size())).prop_map(
         move |(addresses, numbers): (std::collections::BTreeSet<Vec<String>>, Vec<i8>)| {
             let count = addresses.len() * tensor_type.dense_size();
-            let mut cells = Cells::with_capacity(tensor_type.cell(), count);
+            let mut cells = TensorCells::with_capacity(tensor_type.cell(), count);
             numbers.iter().take(count).for_each(|number| cells.push(f64::from(*number)));
             Tensor::new(tensor_type.clone(), addresses.into_iter().flatten().collect(), cells)
                 .expect("labels and cells are of the same count")

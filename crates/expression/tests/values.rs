@@ -1,16 +1,17 @@
 //! Text in, values out: every line of `values.txt`.
 
 use millrace_expression::{
-    Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch, string_hash,
+    EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName, FunctionBody,
+    InputBatch, ParsedExpression, string_hash,
 };
 use millrace_tensor::{Tensor, TensorType};
 
 /// The features and functions that `values.txt` uses.
-struct World {
-    functions: Vec<(&'static str, Vec<String>, Expression)>,
+struct ValuesNames {
+    functions: Vec<(&'static str, Vec<String>, ParsedExpression)>,
 }
 
-impl World {
+impl ValuesNames {
     fn new() -> Self {
         let functions = [
             ("one", vec!["x"], "x + 1"),
@@ -22,9 +23,9 @@ impl World {
         ];
         let parsed = functions.map(|(name, parameters, body)| {
             let parameters = parameters.into_iter().map(str::to_owned).collect();
-            (name, parameters, Expression::parse(body).expect("the functions here are right"))
+            (name, parameters, ParsedExpression::parse(body).expect("the functions here are right"))
         });
-        World { functions: parsed.into() }
+        ValuesNames { functions: parsed.into() }
     }
 
     fn value(name: &str) -> Option<Tensor> {
@@ -44,10 +45,10 @@ impl World {
     }
 }
 
-impl Scope for World {
-    fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
-        match World::value(&name.to_string()) {
-            Some(value) => Ok(Feature::Input(value.tensor_type().clone())),
+impl ExpressionScope for ValuesNames {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
+        match ValuesNames::value(&name.to_string()) {
+            Some(value) => Ok(FeatureKind::Input(value.tensor_type().clone())),
             None => Err(format!("unknown feature {name}")),
         }
     }
@@ -63,31 +64,32 @@ fn literal(text: &str) -> Tensor {
 }
 
 fn evaluate(text: &str) -> Result<Tensor, String> {
-    let expression = Expression::parse(text).map_err(|error| error.to_string())?;
-    let program = Program::compile(&expression, &World::new()).map_err(|error| error.to_string())?;
+    let expression = ParsedExpression::parse(text).map_err(|error| error.to_string())?;
+    let program =
+        ExpressionProgram::compile(&expression, &ValuesNames::new()).map_err(|error| error.to_string())?;
     let values: Vec<Tensor> =
-        program.inputs().iter().filter_map(|(name, _)| World::value(&name.to_string())).collect();
-    let operands: Vec<Operand<'_>> = values
+        program.inputs().iter().filter_map(|(name, _)| ValuesNames::value(&name.to_string())).collect();
+    let operands: Vec<InputBatch<'_>> = values
         .iter()
         .map(|value| match value.tensor_type().is_scalar() {
-            true => Operand::number(value.cells().get(0)),
-            false => Operand::tensor(value),
+            true => InputBatch::number(value.cells().get(0)),
+            false => InputBatch::tensor(value),
         })
         .collect();
-    let mut scratch = Scratch::default();
+    let mut scratch = EvaluationScratch::default();
     let output = program.evaluate(&mut scratch, 1, &operands);
     // The same as a batch whose tensors differ from document to document.
     let per_document: Vec<Vec<Tensor>> = values.iter().map(|value| vec![value.clone(); 3]).collect();
     let numbers: Vec<Vec<f64>> = values.iter().map(|value| vec![value.cells().get(0); 3]).collect();
-    let operands: Vec<Operand<'_>> = per_document
+    let operands: Vec<InputBatch<'_>> = per_document
         .iter()
         .zip(&numbers)
         .map(|(tensors, numbers)| match tensors[0].tensor_type().is_scalar() {
-            true => Operand::numbers(numbers),
-            false => Operand::tensors(tensors),
+            true => InputBatch::numbers(numbers),
+            false => InputBatch::tensors(tensors),
         })
         .collect();
-    let mut batch_scratch = Scratch::default();
+    let mut batch_scratch = EvaluationScratch::default();
     let batch = program.evaluate(&mut batch_scratch, 3, &operands);
     let (one, third) = (output.tensor(0), batch.tensor(2));
     assert_eq!(format!("{one:?}"), format!("{third:?}"), "{text}: one document and a batch differ");
@@ -144,11 +146,11 @@ fn every_line_of_the_table_holds() {
 
 #[test]
 fn an_error_names_its_line_and_column() {
-    let world = World::new();
+    let world = ValuesNames::new();
     let place = |text: &str| {
-        let error = match Expression::parse(text) {
+        let error = match ParsedExpression::parse(text) {
             Err(error) => error,
-            Ok(expression) => match Program::compile(&expression, &world) {
+            Ok(expression) => match ExpressionProgram::compile(&expression, &world) {
                 Err(error) => error,
                 Ok(_) => panic!("{text} has no error"),
             },
@@ -164,8 +166,8 @@ fn an_error_names_its_line_and_column() {
 #[test]
 fn type_of_a_result_is_known_without_evaluating() {
     let check = |text: &str, expected: &str| {
-        let expression = Expression::parse(text).expect("the text is right");
-        let program = Program::compile(&expression, &World::new()).expect("the types fit");
+        let expression = ParsedExpression::parse(text).expect("the text is right");
+        let program = ExpressionProgram::compile(&expression, &ValuesNames::new()).expect("the types fit");
         assert_eq!(*program.tensor_type(), TensorType::parse(expected).expect("a type"), "{text}");
     };
     check("query(v) * attribute(m)", "tensor(k{},x[3])");
@@ -195,10 +197,10 @@ fn names_of_features_are_written_one_way() {
 
 #[test]
 fn hostile_text_is_refused_without_harm() {
-    let world = World::new();
-    let refused = |text: String| match Expression::parse(&text) {
+    let world = ValuesNames::new();
+    let refused = |text: String| match ParsedExpression::parse(&text) {
         Err(_) => true,
-        Ok(expression) => Program::compile(&expression, &world).is_err(),
+        Ok(expression) => ExpressionProgram::compile(&expression, &world).is_err(),
     };
     assert!(refused("(".repeat(100_000)));
     assert!(refused("foo(".repeat(100_000)));

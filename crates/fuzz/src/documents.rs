@@ -1,8 +1,10 @@
 //! Documents, operations on them, stored rows, and document selections.
 
 use millrace_document::json::{self, FeedReader, ParseOptions};
-use millrace_document::{Action, Document, DocumentId, FieldSet, Operation, OperationKind, wire};
-use millrace_selection::Selection;
+use millrace_document::{
+    Document, DocumentId, DocumentOperation, FieldSet, OperationAction, OperationKind, wire,
+};
+use millrace_selection::DocumentSelection;
 
 use crate::world::schema;
 use crate::{tells, text};
@@ -51,7 +53,7 @@ pub(crate) fn row(input: &[u8]) {
 /// A document selection, over a document with all fields and one with none.
 pub(crate) fn selection(input: &[u8]) {
     let schema = schema();
-    let selection = match Selection::parse(text(input)) {
+    let selection = match DocumentSelection::parse(text(input)) {
         Ok(selection) => selection,
         Err(error) => return tells(&error),
     };
@@ -71,7 +73,7 @@ fn full() -> Document {
     let body = include_bytes!("world.json");
     let options = ParseOptions::default();
     match json::parse(body, OperationKind::Put, id(), &schema().document_type, options) {
-        Ok(Operation { action: Action::Put(document), .. }) => document,
+        Ok(DocumentOperation { action: OperationAction::Put(document), .. }) => document,
         other => panic!("the document beside this file is one: {other:?}"),
     }
 }
@@ -81,8 +83,8 @@ fn parse(body: &[u8], kind: OperationKind, id: DocumentId) {
     for ignore_undefined_fields in [false, true] {
         let options = ParseOptions { ignore_undefined_fields };
         match json::parse(body, kind, id.clone(), document_type, options) {
-            Ok(Operation { action: Action::Put(document), .. }) => kept(&document),
-            Ok(Operation { action: Action::Update(update), .. }) => {
+            Ok(DocumentOperation { action: OperationAction::Put(document), .. }) => kept(&document),
+            Ok(DocumentOperation { action: OperationAction::Update(update), .. }) => {
                 for document in [None, Some(full())] {
                     match update.apply(document, document_type) {
                         Ok(document) => kept(&document),
@@ -90,7 +92,7 @@ fn parse(body: &[u8], kind: OperationKind, id: DocumentId) {
                     }
                 }
             }
-            Ok(Operation { action: Action::Remove(_), .. }) => {}
+            Ok(DocumentOperation { action: OperationAction::Remove(_), .. }) => {}
             Err(error) => tells(&error),
         }
     }
@@ -102,7 +104,7 @@ fn kept(document: &Document) {
     let again = wire::decode_fields(document.id.clone(), &bytes).expect("what was encoded is decoded");
     // NaN is not equal to itself, but its bytes are.
     assert_eq!(wire::encode_fields(&again), bytes);
-    let format = millrace_tensor::json::Format::default();
+    let format = millrace_tensor::json::TensorFormat::default();
     let shown = json::fields(document, Some(&schema().document_type), &FieldSet::All, format);
     let shown = serde_json::to_string(&shown).expect("a document is written as JSON");
     serde_json::from_str::<serde_json::Value>(&shown).expect("what was written is JSON");

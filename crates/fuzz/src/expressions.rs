@@ -2,7 +2,10 @@
 
 use std::sync::LazyLock;
 
-use millrace_expression::{Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch};
+use millrace_expression::{
+    EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName, FunctionBody,
+    InputBatch, ParsedExpression,
+};
 use millrace_tensor::Tensor;
 
 use crate::{tells, text};
@@ -16,9 +19,9 @@ const FEATURES: [(&str, &str); 5] = [
     ("attribute(mixed)", "tensor<float>(k{},x[3]):{a:[1,0,0],b:[0,2,1]}"),
 ];
 
-struct World;
+struct FuzzNames;
 
-impl World {
+impl FuzzNames {
     fn value(name: &str) -> Option<&'static Tensor> {
         static VALUES: LazyLock<Vec<(&str, Tensor)>> = LazyLock::new(|| {
             let value = |text| match Tensor::parse(text, None) {
@@ -31,17 +34,17 @@ impl World {
     }
 }
 
-impl Scope for World {
-    fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
-        match World::value(&name.to_string()) {
-            Some(value) => Ok(Feature::Input(value.tensor_type().clone())),
+impl ExpressionScope for FuzzNames {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
+        match FuzzNames::value(&name.to_string()) {
+            Some(value) => Ok(FeatureKind::Input(value.tensor_type().clone())),
             None => Err(format!("unknown feature {name}")),
         }
     }
 
     fn function(&self, name: &str) -> Option<FunctionBody<'_>> {
-        static LOOP: LazyLock<(Vec<String>, Expression)> = LazyLock::new(|| {
-            let body = Expression::parse("1 + again(x)").expect("the function here is right");
+        static LOOP: LazyLock<(Vec<String>, ParsedExpression)> = LazyLock::new(|| {
+            let body = ParsedExpression::parse("1 + again(x)").expect("the function here is right");
             (vec!["x".to_owned()], body)
         });
         (name == "again").then(|| FunctionBody { parameters: &LOOP.0, body: &LOOP.1 })
@@ -50,24 +53,24 @@ impl Scope for World {
 
 /// Compiles and evaluates an expression.
 pub(crate) fn expression(input: &[u8]) {
-    let expression = match Expression::parse(text(input)) {
+    let expression = match ParsedExpression::parse(text(input)) {
         Ok(expression) => expression,
         Err(error) => return tells(&error),
     };
-    let program = match Program::compile(&expression, &World) {
+    let program = match ExpressionProgram::compile(&expression, &FuzzNames) {
         Ok(program) => program,
         Err(error) => return tells(&error),
     };
     let values: Vec<&Tensor> =
-        program.inputs().iter().filter_map(|(name, _)| World::value(&name.to_string())).collect();
-    let operands: Vec<Operand<'_>> = values
+        program.inputs().iter().filter_map(|(name, _)| FuzzNames::value(&name.to_string())).collect();
+    let operands: Vec<InputBatch<'_>> = values
         .iter()
         .map(|value| match value.tensor_type().is_scalar() {
-            true => Operand::number(value.cells().get(0)),
-            false => Operand::tensor(value),
+            true => InputBatch::number(value.cells().get(0)),
+            false => InputBatch::tensor(value),
         })
         .collect();
-    let mut scratch = Scratch::default();
+    let mut scratch = EvaluationScratch::default();
     let result = program.evaluate(&mut scratch, 1, &operands).tensor(0);
     assert_eq!(result.tensor_type(), program.tensor_type(), "the type of a result is known before");
 }

@@ -1,6 +1,6 @@
 //! Fuzz targets: arbitrary bytes go in, and no panic comes out.
 //!
-//! Each [`Target`] processes its input like a request that contains it: it is parsed, validated against a
+//! Each [`FuzzTarget`] processes its input like a request that contains it: it is parsed, validated against a
 //! schema, compiled, and, if that is cheap, executed. A target panics if one of these steps does, if an error
 //! has no text, or if its output cannot be read again. The fuzzers in `fuzz/` run the targets for any length
 //! of time, starting from the inputs in `fuzz/corpus`; the tests of this crate run each over those inputs and
@@ -17,10 +17,10 @@ mod schemas;
 mod tensors;
 mod world;
 
-pub use mutator::Mutator;
+pub use mutator::InputMutator;
 
 /// A parser, and further processing of its result.
-pub struct Target {
+pub struct FuzzTarget {
     /// Name of the target, its corpus and its fuzzer.
     pub name: &'static str,
     /// Processes an input.
@@ -28,20 +28,20 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
-    Target { name: "document", run: documents::document },
-    Target { name: "feed", run: documents::feed },
-    Target { name: "row", run: documents::row },
-    Target { name: "selection", run: documents::selection },
-    Target { name: "yql", run: queries::yql },
-    Target { name: "query", run: queries::query },
-    Target { name: "grouping", run: queries::grouping },
-    Target { name: "expression", run: expressions::expression },
-    Target { name: "tensor", run: tensors::tensor },
-    Target { name: "schema", run: schemas::schema },
-    Target { name: "services", run: schemas::services },
-    Target { name: "rules", run: rules::rules },
-    Target { name: "peer", run: millrace_peer::fuzz },
+pub const TARGETS: [FuzzTarget; 13] = [
+    FuzzTarget { name: "document", run: documents::document },
+    FuzzTarget { name: "feed", run: documents::feed },
+    FuzzTarget { name: "row", run: documents::row },
+    FuzzTarget { name: "selection", run: documents::selection },
+    FuzzTarget { name: "yql", run: queries::yql },
+    FuzzTarget { name: "query", run: queries::query },
+    FuzzTarget { name: "grouping", run: queries::grouping },
+    FuzzTarget { name: "expression", run: expressions::expression },
+    FuzzTarget { name: "tensor", run: tensors::tensor },
+    FuzzTarget { name: "schema", run: schemas::schema },
+    FuzzTarget { name: "services", run: schemas::services },
+    FuzzTarget { name: "rules", run: rules::rules },
+    FuzzTarget { name: "peer", run: millrace_peer::fuzz },
 ];
 
 /// Runs the target with this name.

@@ -1,6 +1,6 @@
 /// Generator of inputs by mutation: a few changes each, of kinds that often break parsers. The same seed
 /// gives the same inputs.
-pub struct Mutator<'c> {
+pub struct InputMutator<'c> {
     corpus: &'c [Vec<u8>],
     state: u64,
 }
@@ -48,10 +48,10 @@ const TOKENS: [&str; 36] = [
     "\t",
 ];
 
-impl<'c> Mutator<'c> {
+impl<'c> InputMutator<'c> {
     /// Creates a generator of mutations of `corpus`.
     pub fn new(corpus: &'c [Vec<u8>], seed: u64) -> Self {
-        Mutator { corpus, state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
+        InputMutator { corpus, state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
     }
 
     /// The next input.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use millrace_grouping::{Request, Settings};
-use millrace_plan::{Context, Plan};
-use millrace_query::{Limits, Query, flatten, sorting};
+use millrace_grouping::{GroupingRequest, Settings};
+use millrace_plan::{Plan, PlanContext};
+use millrace_query::{Query, QueryLimits, flatten, sorting};
 
 use crate::world::schema;
 use crate::{tells, text};
@@ -38,7 +38,7 @@ pub(crate) fn query(input: &[u8]) {
 
 /// A grouping request.
 pub(crate) fn grouping(input: &[u8]) {
-    let requests = match Request::parse(text(input)) {
+    let requests = match GroupingRequest::parse(text(input)) {
         Ok(requests) => requests,
         Err(error) => return tells(&error),
     };
@@ -52,12 +52,12 @@ pub(crate) fn grouping(input: &[u8]) {
 
 fn plan(mut parameters: BTreeMap<String, String>) {
     parameters.entry("streaming.groupname".to_owned()).or_insert_with(|| "ann".to_owned());
-    let query = match Query::from_parameters(parameters, &Limits::default()) {
+    let query = match Query::from_parameters(parameters, &QueryLimits::default()) {
         Ok(query) => query,
         Err(error) => return tells(&error),
     };
     let clock = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    let context = Context { clock, ..Context::alone() };
+    let context = PlanContext { clock, ..PlanContext::alone() };
     match Plan::new(Arc::new(query), schema(), &context) {
         Ok(plan) => assert!(!plan.to_string().is_empty(), "a plan is shown"),
         Err(error) => tells(&error),

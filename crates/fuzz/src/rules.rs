@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use millrace_plan::parsed;
-use millrace_query::{Limits, Query};
+use millrace_query::{Query, QueryLimits};
 use millrace_rules::RuleBases;
-use millrace_schema::Findings;
+use millrace_schema::PackageFindings;
 
 use crate::world::schema;
 use crate::{tells, text};
@@ -15,14 +15,14 @@ pub(crate) fn rules(input: &[u8]) {
     let input = text(input);
     let (rules, typed) = input.split_once("\n---\n").unwrap_or((input, input));
     let files = BTreeMap::from([("rules/x.sr".to_owned(), rules.as_bytes().to_vec())]);
-    let mut findings = Findings::default();
+    let mut findings = PackageFindings::default();
     let bases = RuleBases::read(&files, &mut findings);
     if let Err(mistakes) = findings.finish() {
         return tells(&mistakes);
     }
     let asked = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let parameters = [("query", typed), ("type", "all"), ("streaming.groupname", "ann")].map(asked);
-    let Ok(query) = Query::from_parameters(parameters.into(), &Limits::default()) else { return };
+    let Ok(query) = Query::from_parameters(parameters.into(), &QueryLimits::default()) else { return };
     let base = bases.get("x").expect("it was read");
     if let Some(rewriting) = base.rewrite(&parsed(&query.root, &[schema()]), &query.parameters, true) {
         assert!(!rewriting.steps.is_empty(), "what was rewritten was rewritten by something");

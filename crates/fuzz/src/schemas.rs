@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use millrace_env::SystemClock;
-use millrace_indexing::{Columns, NoComponents, Scripts, Surroundings};
-use millrace_ranking::Profile;
+use millrace_indexing::{DocumentColumns, MachineSurroundings, NoComponents, SchemaScripts};
+use millrace_ranking::CompiledProfile;
 use millrace_schema::Application;
-use millrace_selection::Selection;
+use millrace_selection::DocumentSelection;
 
 use crate::world::{application, services as services_of};
 use crate::{tells, text};
@@ -42,20 +42,20 @@ fn deploy(files: &[(&str, &str)]) {
 
 /// The steps of a deployment before the package becomes active.
 fn compile(application: &Application) {
-    Columns::new(application);
-    let surroundings = Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", 1));
+    DocumentColumns::new(application);
+    let surroundings = Arc::new(MachineSurroundings::new(Arc::new(SystemClock), "localhost", 1));
     for schema in application.schemas.values() {
-        let scripts = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings));
+        let scripts = SchemaScripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings));
         for error in scripts.err().into_iter().flatten() {
             tells(&error);
         }
         for name in schema.rank_profiles.keys() {
-            if let Err(error) = Profile::compile(schema, name) {
+            if let Err(error) = CompiledProfile::compile(schema, name) {
                 tells(&error);
             }
         }
         let belongs = application.cluster_of(&schema.name).and_then(|cluster| cluster.belongs(&schema.name));
-        if let Some(Err(error)) = belongs.map(|belongs| Selection::parse(&belongs)) {
+        if let Some(Err(error)) = belongs.map(|belongs| DocumentSelection::parse(&belongs)) {
             tells(&error);
         }
     }

@@ -58,7 +58,7 @@ fn json(text: &str, tensor_type: &TensorType) {
 
 /// Writes a tensor that was read as text and as JSON.
 fn shown(tensor: &Tensor) {
-    let format = millrace_tensor::json::Format::default();
+    let format = millrace_tensor::json::TensorFormat::default();
     let written = serde_json::to_string(&tensor.rendered(format)).expect("a tensor is written as JSON");
     serde_json::from_str::<serde_json::Value>(&written).expect("what was written is JSON");
 }

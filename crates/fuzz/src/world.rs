@@ -16,7 +16,7 @@ pub(crate) fn services(document_type: &str) -> String {
 }
 
 /// An application with these files.
-pub(crate) fn application(files: &[(&str, &str)]) -> Result<Application, millrace_schema::Mistakes> {
+pub(crate) fn application(files: &[(&str, &str)]) -> Result<Application, millrace_schema::PackageMistakes> {
     let file = |(path, text): &(&str, &str)| ((*path).to_owned(), text.as_bytes().to_vec());
     Application::from_files(files.iter().map(file).collect::<BTreeMap<_, _>>())
 }

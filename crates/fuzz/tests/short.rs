@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use millrace_fuzz::{Mutator, TARGETS, Target};
+use millrace_fuzz::{FuzzTarget, InputMutator, TARGETS};
 
 /// Default number of mutations per target.
 const CASES: u64 = 1500;
@@ -20,7 +20,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
 }
 
 /// Runs an input; on a panic, the message explains how to reproduce it.
-fn run(target: &Target, input: &[u8]) {
+fn run(target: &FuzzTarget, input: &[u8]) {
     if std::panic::catch_unwind(|| (target.run)(input)).is_err() {
         let shown = String::from_utf8_lossy(input);
         panic!("{} panics at this input of {} bytes: {shown:?}", target.name, input.len());
@@ -32,7 +32,7 @@ fn check(name: &str) {
     let cases = std::env::var("MILLRACE_FUZZ_CASES").ok().and_then(|text| text.parse().ok());
     let corpus = corpus(name);
     corpus.iter().for_each(|input| run(target, input));
-    let mut mutator = Mutator::new(&corpus, name.len() as u64);
+    let mut mutator = InputMutator::new(&corpus, name.len() as u64);
     (0..cases.unwrap_or(CASES)).for_each(|_| run(target, &mutator.input()));
 }
 

@@ -26,7 +26,7 @@ use hyper::{HeaderMap, StatusCode};
 use millrace_remote::AddressRange;
 use serde_json::{Map, Value, json};
 
-use crate::search_api::Figures;
+use crate::search_api::QueryFigures;
 
 /// Lines that may wait for the disk.
 const QUEUE_MAX: usize = 10_000;
@@ -82,7 +82,7 @@ impl LogDetails {
 
 /// The other side of a connection, told to each of its requests.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer {
+pub(crate) struct ConnectionPeer {
     /// Its address.
     pub(crate) address: SocketAddr,
     /// Whether it came with TLS.
@@ -142,34 +142,34 @@ impl AccessLog {
 
 /// Logs a request once its answer has been sent, or the caller has left.
 pub(crate) async fn log(State(log): State<Arc<AccessLog>>, request: Request, next: Next) -> Response {
-    let mut line = Line::of(&request, log);
+    let mut line = LogLine::of(&request, log);
     let response = next.run(request).await;
     line.fields.insert("code".to_owned(), json!(response.status().as_u16()));
-    if let Some(figures) = response.extensions().get::<Figures>() {
+    if let Some(figures) = response.extensions().get::<QueryFigures>() {
         line.fields.insert("search".to_owned(), figures.logged());
     }
-    response.map(|body| Body::new(Sent { body, line }))
+    response.map(|body| Body::new(CountedBody { body, line }))
 }
 
 /// Logs a request that is answered at the edge.
 pub(crate) fn log_refused<B>(log: &Arc<AccessLog>, request: &axum::http::Request<B>, status: StatusCode) {
-    let mut line = Line::of(request, Arc::clone(log));
+    let mut line = LogLine::of(request, Arc::clone(log));
     line.fields.insert("code".to_owned(), json!(status.as_u16()));
 }
 
 /// What is known of a request; written when it is dropped.
-struct Line {
+struct LogLine {
     log: Arc<AccessLog>,
     fields: Map<String, Value>,
     began: Instant,
     sent: u64,
 }
 
-impl Line {
+impl LogLine {
     fn of<B>(request: &axum::http::Request<B>, log: Arc<AccessLog>) -> Self {
         let mut fields = Map::new();
         let mut tell = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-        let peer = request.extensions().get::<Peer>();
+        let peer = request.extensions().get::<ConnectionPeer>();
         if let Some(peer) = peer {
             tell("ip", json!(peer.address.ip().to_string()));
         }
@@ -191,7 +191,7 @@ impl Line {
         if let Some(address) = client {
             tell("remoteaddr", json!(address));
         }
-        Line { log, fields, began: Instant::now(), sent: 0 }
+        LogLine { log, fields, began: Instant::now(), sent: 0 }
     }
 }
 
@@ -199,7 +199,7 @@ fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
 }
 
-impl Drop for Line {
+impl Drop for LogLine {
     fn drop(&mut self) {
         let duration = (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e6;
         self.fields.insert("duration".to_owned(), json!(duration));
@@ -211,12 +211,12 @@ impl Drop for Line {
 }
 
 /// A body that counts what is sent of it.
-struct Sent {
+struct CountedBody {
     body: Body,
-    line: Line,
+    line: LogLine,
 }
 
-impl HttpBody for Sent {
+impl HttpBody for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Signals the work in progress, when dropped, that its caller has left.
 #[derive(Default)]
-pub(crate) struct Caller {
+pub(crate) struct CallerGuard {
     /// Set to true on drop.
     pub(crate) gone: Arc<AtomicBool>,
 }
 
-impl Drop for Caller {
+impl Drop for CallerGuard {
     fn drop(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
     }

@@ -18,7 +18,7 @@ use hyper::service::Service;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
 
-use crate::access_log::Peer;
+use crate::access_log::ConnectionPeer;
 use crate::edge::{GuardVerdict, RequestGuard, shared_with};
 use crate::{Node, access_log, cluster, document_api, http, mcp, model_evaluation, search_api, status_api};
 
@@ -40,7 +40,7 @@ impl DataPort {
     /// Whether a request says that a node has handed it on, and comes from somebody else. Where nodes have no certificates, nobody can
     /// tell.
     fn is_pretended<B>(&self, request: &Request<B>) -> bool {
-        let is_node = || request.extensions().get::<Peer>().is_some_and(|peer| peer.is_node);
+        let is_node = || request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node);
         self.node.settings().trust.is_some() && request.headers().contains_key(cluster::HOP) && !is_node()
     }
 

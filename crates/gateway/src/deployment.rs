@@ -8,23 +8,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_document::{DataType, Document};
 use millrace_env::SystemClock;
-use millrace_indexing::{Columns, Scripts, Surroundings};
-use millrace_ranking::{Profile, check_constants};
+use millrace_indexing::{DocumentColumns, MachineSurroundings, SchemaScripts};
+use millrace_ranking::{CompiledProfile, check_constants};
 use millrace_rules::RuleBases;
-use millrace_schema::change::{self, Changes};
+use millrace_schema::change::{self, ApplicationChanges};
 use millrace_schema::{
-    Application, Broken, ContentCluster, DocumentMode, Draft, Findings, Mistake, RankProfile, Schema,
-    Snippets,
+    Application, ApplicationDraft, ContentCluster, DocumentMode, MistakenParts, PackageFindings,
+    PackageMistake, RankProfile, Schema, SnippetLengths,
 };
-use millrace_selection::{Outcome, Selection};
-use millrace_store::Layout;
+use millrace_selection::{DocumentSelection, SelectionOutcome};
+use millrace_store::StoreLayout;
 
 use crate::Error;
-use crate::limits::Limits;
-use crate::models::{ApplicationComponents, Generator, Language, Models, RankModels, StatelessModels};
+use crate::limits::DocumentLimits;
+use crate::models::{
+    ApplicationComponents, DeployedGenerator, DeployedLanguageModel, NodeModels, RankModels, StatelessModels,
+};
 
 /// An application, compiled. It never changes: a deployment makes a new one.
-pub struct Deployment {
+pub struct CompiledApplication {
     /// Counts deployments, from 1.
     pub generation: u64,
     /// The package.
@@ -34,12 +36,12 @@ pub struct Deployment {
     /// When it was made, in milliseconds since 1970.
     pub(crate) made_ms: u64,
     /// What changes for documents that are there already.
-    pub(crate) changes: Changes,
+    pub(crate) changes: ApplicationChanges,
     kinds: HashMap<Arc<str>, Arc<DocumentKind>>,
-    columns: Arc<Columns>,
+    columns: Arc<DocumentColumns>,
     components: Arc<ApplicationComponents>,
     stateless: StatelessModels,
-    languages: Vec<Arc<Language>>,
+    languages: Vec<Arc<DeployedLanguageModel>>,
     rules: RuleBases,
 }
 
@@ -48,9 +50,9 @@ pub(crate) struct DocumentKind {
     pub(crate) schema: Arc<Schema>,
     /// The content clusters the type belongs to, in the order of services.xml; at least one.
     pub(crate) clusters: Vec<ClusterOfKind>,
-    pub(crate) scripts: Scripts,
+    pub(crate) scripts: SchemaScripts,
     /// Rank profiles by name.
-    pub(crate) profiles: BTreeMap<String, Arc<Profile>>,
+    pub(crate) profiles: BTreeMap<String, Arc<CompiledProfile>>,
 }
 
 /// A content cluster as the documents of one type see it. A document is kept once; the clusters are views that show it where
@@ -60,29 +62,30 @@ pub(crate) struct ClusterOfKind {
     /// How the type is searched in it.
     pub(crate) mode: DocumentMode,
     /// What documents must match to belong to it.
-    pub(crate) belongs: Option<Arc<Selection>>,
+    pub(crate) belongs: Option<Arc<DocumentSelection>>,
     /// Whether documents that no longer belong to it may go.
     collects_garbage: bool,
     /// What services.xml limits.
-    pub(crate) limits: Limits,
+    pub(crate) limits: DocumentLimits,
     /// How long dynamic summaries get.
-    pub(crate) snippets: Snippets,
+    pub(crate) snippets: SnippetLengths,
 }
 
-impl Deployment {
+impl CompiledApplication {
     /// Compiles everything that requests will use, loads the models, and checks that the change from `current` is allowed.
     ///
     /// # Errors
     /// All that is wrong with the package: what was found when it was read, and what cannot work, with its place.
     pub(crate) fn compile(
-        draft: impl Into<Draft>,
+        draft: impl Into<ApplicationDraft>,
         generation: u64,
-        current: Option<&Deployment>,
-        models: &Models,
+        current: Option<&CompiledApplication>,
+        models: &NodeModels,
     ) -> Result<Self, Error> {
-        let Draft { mut application, mut findings, containers_known, content_known } = draft.into();
+        let ApplicationDraft { mut application, mut findings, containers_known, content_known } =
+            draft.into();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut changes = Changes::default();
+        let mut changes = ApplicationChanges::default();
         // What could not be read would look as if it were removed.
         if let Some(current) = current.filter(|_| findings.is_sound()) {
             let today = now.as_secs() as i64 / 86_400;
@@ -98,14 +101,14 @@ impl Deployment {
             && embedders.len() == configured.embedders.len();
         let components = Arc::new(ApplicationComponents::new(embedders, generators, complete));
         let surroundings =
-            Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
+            Arc::new(MachineSurroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
         let rank_models = RankModels::new(models, &application);
         let (mut kinds, mut blamed) = (HashMap::new(), BTreeSet::new());
         for schema in application.schemas.values() {
             let clusters = clusters_of(&application, schema, &mut findings);
             // Where the clusters are not known, any schema may be of one.
             if !clusters.is_empty() || !content_known {
-                let scripts = Scripts::compile(schema, components.clone(), Arc::clone(&surroundings));
+                let scripts = SchemaScripts::compile(schema, components.clone(), Arc::clone(&surroundings));
                 // How a field is searched is not known where its statements are wrong.
                 let mut broken = check_constants(schema, &mut findings);
                 scripts.as_ref().err().into_iter().flatten().for_each(|error| broken.add(error.field()));
@@ -123,8 +126,8 @@ impl Deployment {
         let slow = kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles());
         findings.warnings.extend(slow);
         application.warnings = findings.finish()?;
-        let columns = Arc::new(Columns::new(&application));
-        Ok(Deployment {
+        let columns = Arc::new(DocumentColumns::new(&application));
+        Ok(CompiledApplication {
             generation,
             application,
             based_on: current.map_or(0, |current| current.generation),
@@ -140,8 +143,8 @@ impl Deployment {
     }
 
     /// How the store lays out this application's documents.
-    pub(crate) fn layout(&self) -> Arc<dyn Layout> {
-        Arc::clone(&self.columns) as Arc<dyn Layout>
+    pub(crate) fn layout(&self) -> Arc<dyn StoreLayout> {
+        Arc::clone(&self.columns) as Arc<dyn StoreLayout>
     }
 
     /// What is ready for documents of this type.
@@ -163,7 +166,7 @@ impl Deployment {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn selection(&self, text: &str) -> Result<Selection, millrace_selection::Error> {
+    pub(crate) fn selection(&self, text: &str) -> Result<DocumentSelection, millrace_selection::Error> {
         selection(&self.application, text)
     }
 
@@ -186,7 +189,7 @@ impl Deployment {
     ///
     /// # Errors
     /// There is none, which is said when a package is deployed whose chains ask it.
-    pub(crate) fn language(&self, id: &str) -> Result<Arc<Language>, Error> {
+    pub(crate) fn language(&self, id: &str) -> Result<Arc<DeployedLanguageModel>, Error> {
         language(&self.languages, id)
     }
 
@@ -271,7 +274,7 @@ impl DocumentKind {
         let document = self.shown(stored);
         self.clusters.iter().all(|cluster| {
             let belongs = cluster.belongs.as_ref().filter(|_| cluster.collects_garbage);
-            belongs.is_some_and(|belongs| belongs.evaluate(&document, now_s) == Outcome::False)
+            belongs.is_some_and(|belongs| belongs.evaluate(&document, now_s) == SelectionOutcome::False)
         })
     }
 }
@@ -287,11 +290,11 @@ impl ClusterOfKind {
 /// `blamed` once for all profiles.
 fn rank_profiles(
     schema: &Schema,
-    broken: &Broken,
+    broken: &MistakenParts,
     models: &RankModels<'_>,
     blamed: &mut BTreeSet<String>,
-    findings: &mut Findings,
-) -> BTreeMap<String, Arc<Profile>> {
+    findings: &mut PackageFindings,
+) -> BTreeMap<String, Arc<CompiledProfile>> {
     let (mut profiles, mut left_out) = (BTreeMap::new(), BTreeSet::new());
     for profile in parents_first(schema) {
         let name = &profile.name;
@@ -299,7 +302,7 @@ fn rank_profiles(
             left_out.insert(name);
             continue;
         }
-        let errors = match Profile::with_models(schema, name, models) {
+        let errors = match CompiledProfile::with_models(schema, name, models) {
             Ok(compiled) => {
                 profiles.insert(name.clone(), Arc::new(compiled));
                 continue;
@@ -339,27 +342,33 @@ fn parents_first(schema: &Schema) -> Vec<&RankProfile> {
 }
 
 /// Its field generators whose models are there, each with the model it asks.
-fn generators(application: &Application, languages: &[Arc<Language>]) -> Vec<Generator> {
+fn generators(application: &Application, languages: &[Arc<DeployedLanguageModel>]) -> Vec<DeployedGenerator> {
     let configs = application.container.generators.iter();
     configs
-        .filter_map(|config| Some(Generator::new(config.clone(), language(languages, &config.model).ok()?)))
+        .filter_map(|config| {
+            Some(DeployedGenerator::new(config.clone(), language(languages, &config.model).ok()?))
+        })
         .collect()
 }
 
-fn language(languages: &[Arc<Language>], id: &str) -> Result<Arc<Language>, Error> {
+fn language(languages: &[Arc<DeployedLanguageModel>], id: &str) -> Result<Arc<DeployedLanguageModel>, Error> {
     let found = languages.iter().find(|language| language.config().id == id);
     found.cloned().ok_or_else(|| Error::Internal(format!("language model '{id}' was not made ready")))
 }
 
 /// The clusters that documents of a type belong to. Selections that cannot work are told.
-fn clusters_of(application: &Application, schema: &Schema, findings: &mut Findings) -> Vec<ClusterOfKind> {
+fn clusters_of(
+    application: &Application,
+    schema: &Schema,
+    findings: &mut PackageFindings,
+) -> Vec<ClusterOfKind> {
     let mut clusters = Vec::new();
     for cluster in &application.content {
         let Some(document) = cluster.document(&schema.name) else { continue };
         let belongs = cluster.belongs(&schema.name).and_then(|text| {
             let selection = selection(application, &text).map_err(|error| {
                 let text = format!("services.xml: selection of '{}': {error}", schema.name);
-                Mistake::in_file("services.xml", text)
+                PackageMistake::in_file("services.xml", text)
             });
             findings.keep(selection).map(Arc::new)
         });
@@ -368,15 +377,15 @@ fn clusters_of(application: &Application, schema: &Schema, findings: &mut Findin
             mode: document.mode,
             belongs,
             collects_garbage: cluster.garbage_collection,
-            limits: Limits::new(application, cluster),
+            limits: DocumentLimits::new(application, cluster),
             snippets: cluster.snippets,
         });
     }
     clusters
 }
 
-fn selection(application: &Application, text: &str) -> Result<Selection, millrace_selection::Error> {
-    let selection = Selection::parse(text)?;
+fn selection(application: &Application, text: &str) -> Result<DocumentSelection, millrace_selection::Error> {
+    let selection = DocumentSelection::parse(text)?;
     selection.check(|name| application.schemas.get(name).map(|schema| &*schema.document_type))?;
     Ok(selection)
 }

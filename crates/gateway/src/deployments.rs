@@ -16,26 +16,26 @@ use arc_swap::ArcSwapOption;
 use millrace_cluster::DroppedTypes;
 use millrace_document::Timestamp;
 use millrace_env::{Disk as _, RealDisk};
-use millrace_schema::Draft;
+use millrace_schema::ApplicationDraft;
 
-use crate::deployment::{self, Deployment};
-use crate::models::Models;
+use crate::deployment::{self, CompiledApplication};
+use crate::models::NodeModels;
 use crate::{Error, StartError};
 
 /// The active deployment, in memory and on disk.
-pub(crate) struct Deployments {
+pub(crate) struct ActiveDeployment {
     directory: PathBuf,
-    current: ArcSwapOption<Deployment>,
+    current: ArcSwapOption<CompiledApplication>,
     /// The highest generation handed out.
     last: AtomicU64,
     /// Held while the active deployment changes.
     change: Mutex<()>,
-    removals: Mutex<Removals>,
+    removals: Mutex<TypeRemovals>,
 }
 
 /// The document types that were removed.
 #[derive(Debug, Clone, Default)]
-struct Removals {
+struct TypeRemovals {
     /// All that came with the active deployment.
     known: DroppedTypes,
     /// Those that the store has dropped durably.
@@ -47,13 +47,13 @@ struct Removals {
 /// The file of the removals that the store has been told of.
 const APPLIED: &str = "dropped";
 
-impl Deployments {
+impl ActiveDeployment {
     /// Reads what was active.
-    pub(crate) fn open(directory: &Path, models: &Models) -> Result<Self, StartError> {
+    pub(crate) fn open(directory: &Path, models: &NodeModels) -> Result<Self, StartError> {
         RealDisk
             .create_directory(directory)
             .map_err(|source| StartError::Directory { path: directory.to_owned(), source })?;
-        let deployments = Deployments {
+        let deployments = ActiveDeployment {
             directory: directory.to_owned(),
             current: ArcSwapOption::empty(),
             last: AtomicU64::new(0),
@@ -73,7 +73,7 @@ impl Deployments {
             .map_err(|_| fail(&active, format!("it should hold a generation, not '{}'", text.trim())))?;
         deployments.last.store(generation, Ordering::Relaxed);
         let read = |path: PathBuf| read_drops(&path).map_err(|reason| fail(&path, reason));
-        let removals = Removals {
+        let removals = TypeRemovals {
             known: read(deployments.drops(generation))?,
             applied: read(deployments.directory.join(APPLIED))?,
             had_application: true,
@@ -85,9 +85,9 @@ impl Deployments {
         }
         let bytes = std::fs::read(&package)
             .map_err(|source| StartError::Directory { path: package.clone(), source })?;
-        let deployment = Draft::from_zip(&bytes)
+        let deployment = ApplicationDraft::from_zip(&bytes)
             .map_err(|error| Error::Package(error.into()))
-            .and_then(|draft| Deployment::compile(draft, generation, None, models))
+            .and_then(|draft| CompiledApplication::compile(draft, generation, None, models))
             .map_err(|error| fail(&package, error.to_string()))?;
         deployments.current.store(Some(Arc::new(deployment)));
         Ok(deployments)
@@ -97,7 +97,7 @@ impl Deployments {
     ///
     /// # Errors
     /// There is none.
-    pub(crate) fn current(&self) -> Result<Arc<Deployment>, Error> {
+    pub(crate) fn current(&self) -> Result<Arc<CompiledApplication>, Error> {
         self.current.load_full().ok_or(Error::NotDeployed)
     }
 
@@ -154,7 +154,7 @@ impl Deployments {
         Ok(())
     }
 
-    fn removals(&self) -> MutexGuard<'_, Removals> {
+    fn removals(&self) -> MutexGuard<'_, TypeRemovals> {
         self.removals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -165,7 +165,7 @@ impl Deployments {
     /// Another deployment became active since generation `based_on`; or the disk refuses.
     pub(crate) fn activate(
         &self,
-        deployment: Arc<Deployment>,
+        deployment: Arc<CompiledApplication>,
         based_on: u64,
         dropped: &DroppedTypes,
         in_effect: impl FnOnce(),

@@ -1,6 +1,6 @@
 //! What can go wrong: at the start of a node ([`StartError`]), and with a request ([`Error`]).
 //!
-//! Every [`Error`] has a [`Kind`], which tells the caller what to do; the message tells a human why. Each family of endpoints
+//! Every [`Error`] has a [`ErrorKind`], which tells the caller what to do; the message tells a human why. Each family of endpoints
 //! renders errors in its own form.
 
 use std::path::PathBuf;
@@ -228,7 +228,7 @@ pub enum Error {
     Timeout(Duration),
     /// The application package is refused.
     #[error("{0}")]
-    Package(#[from] millrace_schema::Mistakes),
+    Package(#[from] millrace_schema::PackageMistakes),
     /// The query has a parameter that its query profile does not permit.
     #[error("{0}")]
     QueryProfile(#[from] millrace_schema::Error),
@@ -295,7 +295,7 @@ pub enum Error {
 
 /// What the caller of a failed request can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorKind {
     /// Change the request.
     BadRequest,
     /// Ask for something that exists.
@@ -358,9 +358,9 @@ impl Error {
     }
 
     /// What the caller can do.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::NotDeployed | Error::Unsettled(_) | Error::Unreachable { .. } => Kind::Unavailable,
+            Error::NotDeployed | Error::Unsettled(_) | Error::Unreachable { .. } => ErrorKind::Unavailable,
             Error::BadRequest(_)
             | Error::Parameter { .. }
             | Error::Package(_)
@@ -369,29 +369,28 @@ impl Error {
             | Error::Selection(_)
             | Error::Query(_)
             | Error::Plan(_)
-            | Error::UnknownSource { .. } => Kind::BadRequest,
+            | Error::UnknownSource { .. } => ErrorKind::BadRequest,
             Error::Search(error) => search_kind(error),
             Error::Embedding(error) => embedding_kind(error),
             Error::Language(error) => remote_kind(error),
-            Error::DiskFull(_) => Kind::Storage,
-            Error::NotFound(_) => Kind::NotFound,
-            Error::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
-            Error::Conflict(_) => Kind::Conflict,
-            Error::Condition(_) => Kind::Precondition,
-            Error::TooManyParameters { .. } => Kind::BadRequest,
+            Error::DiskFull(_) => ErrorKind::Storage,
+            Error::NotFound(_) => ErrorKind::NotFound,
+            Error::MethodNotAllowed { .. } => ErrorKind::MethodNotAllowed,
+            Error::Conflict(_) => ErrorKind::Conflict,
+            Error::Condition(_) => ErrorKind::Precondition,
+            Error::TooManyParameters { .. } => ErrorKind::BadRequest,
             Error::TooLarge { .. }
             | Error::OperationTooLarge { .. }
             | Error::Inflated { .. }
             | Error::OverBudget { .. }
-            | Error::SessionsFull { .. } => Kind::TooLarge,
-            Error::Overloaded
-            | Error::OverQuota { .. }
-            | Error::OverRate { .. }
-            | Error::NoRoom { .. } => Kind::Overloaded,
-            Error::Timeout(_) | Error::Unknown(_) | Error::SlowBody { .. } => Kind::Timeout,
-            Error::Remote { status, .. } => Kind::of(*status),
+            | Error::SessionsFull { .. } => ErrorKind::TooLarge,
+            Error::Overloaded | Error::OverQuota { .. } | Error::OverRate { .. } | Error::NoRoom { .. } => {
+                ErrorKind::Overloaded
+            }
+            Error::Timeout(_) | Error::Unknown(_) | Error::SlowBody { .. } => ErrorKind::Timeout,
+            Error::Remote { status, .. } => ErrorKind::of(*status),
             Error::Store(error) => store_kind(error),
-            Error::Internal(_) => Kind::Internal,
+            Error::Internal(_) => ErrorKind::Internal,
         }
     }
 
@@ -408,107 +407,107 @@ impl Error {
     pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
         match (self, self.kind()) {
             (Error::NoRoom { retry_after_s }, _) => Some(HeaderValue::from(*retry_after_s)),
-            (_, Kind::Overloaded | Kind::Unavailable) => Some(HeaderValue::from_static("1")),
+            (_, ErrorKind::Overloaded | ErrorKind::Unavailable) => Some(HeaderValue::from_static("1")),
             _ => None,
         }
     }
 }
 
 /// What the caller can do about what the store says.
-fn store_kind(error: &millrace_store::Error) -> Kind {
+fn store_kind(error: &millrace_store::Error) -> ErrorKind {
     use millrace_store::Error as Store;
     match error {
-        Store::Overloaded => Kind::Overloaded,
-        Store::DiskFull { .. } | Store::NoSpace { .. } => Kind::Storage,
-        Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation => Kind::BadRequest,
-        Store::Closed | Store::Poisoned { .. } => Kind::Unavailable,
+        Store::Overloaded => ErrorKind::Overloaded,
+        Store::DiskFull { .. } | Store::NoSpace { .. } => ErrorKind::Storage,
+        Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation => ErrorKind::BadRequest,
+        Store::Closed | Store::Poisoned { .. } => ErrorKind::Unavailable,
         Store::Corrupt { .. } | Store::Io { .. } | Store::Tail { .. } | Store::DataDirectory { .. } => {
-            Kind::Internal
+            ErrorKind::Internal
         }
         // The store's errors may become more.
-        _ => Kind::Internal,
+        _ => ErrorKind::Internal,
     }
 }
 
 /// What the caller can do about what an embedder says.
-fn embedding_kind(error: &millrace_embedding::Error) -> Kind {
+fn embedding_kind(error: &millrace_embedding::Error) -> ErrorKind {
     use millrace_embedding::Error as Embedding;
     use millrace_model::Error as Model;
     match error {
         Embedding::Remote(error) => remote_kind(error),
-        Embedding::Model(Model::Overloaded { .. }) => Kind::Overloaded,
-        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => Kind::Timeout,
-        Embedding::Model(Model::Closed) => Kind::Unavailable,
+        Embedding::Model(Model::Overloaded { .. }) => ErrorKind::Overloaded,
+        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => ErrorKind::Timeout,
+        Embedding::Model(Model::Closed) => ErrorKind::Unavailable,
         Embedding::Model(Model::Runtime { .. } | Model::Load { .. } | Model::Signature { .. })
         | Embedding::Setup(_)
-        | Embedding::TokenizerFile { .. } => Kind::Internal,
+        | Embedding::TokenizerFile { .. } => ErrorKind::Internal,
         Embedding::Model(Model::Run { .. }) | Embedding::Tokenizer(_) | Embedding::Shape { .. } => {
-            Kind::BadRequest
+            ErrorKind::BadRequest
         }
     }
 }
 
 /// What the caller can do about what another service says.
-pub(crate) fn remote_kind(error: &millrace_remote::Error) -> Kind {
+pub(crate) fn remote_kind(error: &millrace_remote::Error) -> ErrorKind {
     use millrace_remote::Error as Remote;
     match error {
-        Remote::Overloaded { .. } => Kind::Overloaded,
-        Remote::Deadline { .. } => Kind::Timeout,
-        Remote::Retry { .. } => Kind::Unavailable,
-        Remote::GiveUp { .. } | Remote::Download { .. } => Kind::Internal,
-        Remote::Fix { .. } => Kind::BadRequest,
+        Remote::Overloaded { .. } => ErrorKind::Overloaded,
+        Remote::Deadline { .. } => ErrorKind::Timeout,
+        Remote::Retry { .. } => ErrorKind::Unavailable,
+        Remote::GiveUp { .. } | Remote::Download { .. } => ErrorKind::Internal,
+        Remote::Fix { .. } => ErrorKind::BadRequest,
     }
 }
 
 /// What the caller can do about what a search says.
-fn search_kind(error: &millrace_search::Error) -> Kind {
+fn search_kind(error: &millrace_search::Error) -> ErrorKind {
     use millrace_grouping::Error as Grouping;
     use millrace_search::Error as Search;
     match error {
         Search::Grouping(Grouping::Syntax { .. } | Grouping::Invalid(_))
         | Search::Selection(_)
         | Search::SortedGlobalPhase { .. }
-        | Search::Collation { .. } => Kind::BadRequest,
-        Search::Ranking(millrace_ranking::Error::Overloaded(_)) => Kind::Overloaded,
+        | Search::Collation { .. } => ErrorKind::BadRequest,
+        Search::Ranking(millrace_ranking::Error::Overloaded(_)) => ErrorKind::Overloaded,
         Search::Matching(_)
         | Search::Ranking(_)
         | Search::Grouping(_)
         | Search::Summary(_)
         | Search::Id { .. }
-        | Search::Read(_) => Kind::Internal,
+        | Search::Read(_) => ErrorKind::Internal,
         // The search's errors may become more.
-        _ => Kind::Internal,
+        _ => ErrorKind::Internal,
     }
 }
 
-impl Kind {
+impl ErrorKind {
     /// The kind of error that has a status.
     fn of(status: StatusCode) -> Self {
         match status {
-            StatusCode::BAD_REQUEST => Kind::BadRequest,
-            StatusCode::NOT_FOUND => Kind::NotFound,
-            StatusCode::TOO_MANY_REQUESTS => Kind::Overloaded,
-            StatusCode::SERVICE_UNAVAILABLE => Kind::Unavailable,
-            StatusCode::GATEWAY_TIMEOUT => Kind::Timeout,
-            StatusCode::INSUFFICIENT_STORAGE => Kind::Storage,
-            _ => Kind::Internal,
+            StatusCode::BAD_REQUEST => ErrorKind::BadRequest,
+            StatusCode::NOT_FOUND => ErrorKind::NotFound,
+            StatusCode::TOO_MANY_REQUESTS => ErrorKind::Overloaded,
+            StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
+            StatusCode::GATEWAY_TIMEOUT => ErrorKind::Timeout,
+            StatusCode::INSUFFICIENT_STORAGE => ErrorKind::Storage,
+            _ => ErrorKind::Internal,
         }
     }
 
     /// The HTTP status.
     pub const fn status(self) -> StatusCode {
         match self {
-            Kind::BadRequest => StatusCode::BAD_REQUEST,
-            Kind::NotFound => StatusCode::NOT_FOUND,
-            Kind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Kind::Conflict => StatusCode::CONFLICT,
-            Kind::Precondition => StatusCode::PRECONDITION_FAILED,
-            Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Kind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
-            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Kind::Timeout => StatusCode::GATEWAY_TIMEOUT,
-            Kind::Storage => StatusCode::INSUFFICIENT_STORAGE,
-            Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorKind::BadRequest => StatusCode::BAD_REQUEST,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Precondition => StatusCode::PRECONDITION_FAILED,
+            ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+            ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            ErrorKind::Storage => StatusCode::INSUFFICIENT_STORAGE,
+            ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }

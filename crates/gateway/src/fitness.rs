@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_store::Status;
+use millrace_store::StoreStatus;
 
 use crate::Node;
 
@@ -12,7 +12,7 @@ const SPACE_MIN: u64 = 1 << 20;
 
 /// The reason why a node should not be counted on for documents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum UnfitReason {
     /// A sync failed. Nothing can be promised until the process starts again and reads what the disk has.
     #[error("documents cannot be made durable: {0}; nothing is written until the server is started again")]
     CannotSync(String),
@@ -55,14 +55,14 @@ impl Node {
     /// call on.
     ///
     /// Costs a look at the store's figures.
-    pub fn unfit(&self) -> Option<Unfit> {
-        let Status { refusing, disk_free: free, .. } = self.store().status();
+    pub fn unfit(&self) -> Option<UnfitReason> {
+        let StoreStatus { refusing, disk_free: free, .. } = self.store().status();
         if let Some(reason) = refusing {
-            return Some(Unfit::CannotSync(reason));
+            return Some(UnfitReason::CannotSync(reason));
         }
         let reserve = self.settings().disk_reserve;
         let full_for = self.space_watch().look(free < reserve.max(SPACE_MIN));
         let is_long = full_for > self.settings().space_patience;
-        is_long.then_some(Unfit::OutOfSpace { seconds: full_for.as_secs(), free, reserve })
+        is_long.then_some(UnfitReason::OutOfSpace { seconds: full_for.as_secs(), free, reserve })
     }
 }

@@ -1,7 +1,7 @@
 //! HTTP over one node: deploying applications, feeding and reading documents, queries, status.
 //!
-//! A [`Node`] holds the store, the active [`Deployment`] and the threads for work. [`Server`] listens for it. Every operation is one
-//! function that takes its request apart, calls an engine, and renders what came back. Deploying swaps the whole [`Deployment`] at
+//! A [`Node`] holds the store, the active [`CompiledApplication`] and the threads for work. [`NodeServer`] listens for it. Every operation is one
+//! function that takes its request apart, calls an engine, and renders what came back. Deploying swaps the whole [`CompiledApplication`] at
 //! once: a request sees one of them from beginning to end.
 //!
 //! This crate does not know how documents are stored, matched or ranked, and nothing here computes on the threads that wait for the
@@ -36,14 +36,14 @@ mod status_api;
 mod upkeep;
 
 pub use access_log::LogDetails;
-pub use deployment::{Deployment, pack};
+pub use deployment::{CompiledApplication, pack};
 pub use edge::{HostNames, WebOrigins};
-pub use error::{Error, Kind, StartError};
-pub use fitness::Unfit;
-pub use http::{Answers, PortLimits, routed, serve};
+pub use error::{Error, ErrorKind, StartError};
+pub use fitness::UnfitReason;
+pub use http::{PortLimits, PortService, routed, serve};
 pub use millrace_remote::{AddressRange, OutboundPolicy};
 pub use models::SecretBinding;
 pub use node::{Node, PublishedApplication};
 pub use pool::WORK_SLICE;
-pub use server::{Intake, Server, runtime};
+pub use server::{ForwardIntake, NodeServer, runtime};
 pub use settings::{RequestLimits, Settings, TlsFiles};

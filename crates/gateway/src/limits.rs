@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use millrace_cluster::distributor::Settings;
 use millrace_schema::{Application, ContentCluster};
-use millrace_store::Tuning;
+use millrace_store::StoreTuning;
 
 use crate::Error;
 
 /// Limits of requests for the documents of a type.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Limits {
+pub(crate) struct DocumentLimits {
     /// Maximum size of the body of an operation, in bytes.
     operation_bytes_max: Option<u64>,
     /// Maximum time for which a query may search the documents, regardless of its own timeout.
     pub(crate) query_time_max: Option<Duration>,
 }
 
-impl Limits {
+impl DocumentLimits {
     /// Limits of a cluster's documents. The smaller of the two sizes applies: that of the document API, and
     /// that of the cluster.
     pub(crate) fn new(application: &Application, cluster: &ContentCluster) -> Self {
         let sizes = [application.container.document_size_max, cluster.tuning.document_size_max];
-        Limits {
+        DocumentLimits {
             operation_bytes_max: sizes.into_iter().flatten().min(),
             query_time_max: cluster
                 .tuning
@@ -45,11 +45,11 @@ impl Limits {
 
 /// Store limits for the documents of an application. All clusters share one store: if they differ, the
 /// smallest buckets, the lowest disk use and the longest retention of removals apply.
-pub(crate) fn store_tuning(application: &Application) -> Tuning {
-    let defaults = Tuning::default();
+pub(crate) fn store_tuning(application: &Application) -> StoreTuning {
+    let defaults = StoreTuning::default();
     let asked = || application.content.iter().map(|cluster| &cluster.tuning);
-    let least = |of: fn(&millrace_schema::Tuning) -> Option<u64>| asked().filter_map(of).min();
-    Tuning {
+    let least = |of: fn(&millrace_schema::ContentTuning) -> Option<u64>| asked().filter_map(of).min();
+    StoreTuning {
         split_bytes: least(|tuning| tuning.bucket_bytes_max).unwrap_or(defaults.split_bytes),
         split_documents: least(|tuning| tuning.bucket_documents_max).unwrap_or(defaults.split_documents),
         split_bits: asked().filter_map(|tuning| tuning.bucket_bits_min).max().unwrap_or(defaults.split_bits),
@@ -67,7 +67,7 @@ pub(crate) fn store_tuning(application: &Application) -> Tuning {
 }
 
 /// The same for a node of a cluster: its nodes compare removals, and until then remember them.
-pub(crate) fn store_tuning_in_a_cluster(application: &Application) -> Tuning {
+pub(crate) fn store_tuning_in_a_cluster(application: &Application) -> StoreTuning {
     let tuning = store_tuning(application);
     let least = Settings::default().remembered_min();
     if tuning.tombstone_retention >= least {
@@ -78,7 +78,7 @@ pub(crate) fn store_tuning_in_a_cluster(application: &Application) -> Tuning {
         tuning.tombstone_retention.as_secs(),
         least.as_secs()
     );
-    Tuning { tombstone_retention: least, ..tuning }
+    StoreTuning { tombstone_retention: least, ..tuning }
 }
 
 #[cfg(test)]

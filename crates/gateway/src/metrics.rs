@@ -10,20 +10,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::recent::Recent;
+use crate::recent::RecentLatencies;
 
 /// The counters of a node.
-pub(crate) struct Metrics {
+pub(crate) struct NodeMetrics {
     started: SystemTime,
-    series: Vec<Series>,
+    series: Vec<MetricSeries>,
     /// Latencies of queries, and of operations.
-    recent: [Recent; 2],
+    recent: [RecentLatencies; 2],
 }
 
 /// A counted value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub(crate) enum Metric {
+pub(crate) enum CountedMetric {
     Queries,
     QueryLatency,
     HitsPerQuery,
@@ -47,63 +47,78 @@ pub(crate) enum Metric {
     Reindexed,
 }
 
-/// Name, unit and description of each metric, in the order of [`Metric`].
-const DESCRIPTIONS: [(Metric, &str, &str, &str); 21] = [
-    (Metric::Queries, "queries", "operation", "Queries answered"),
-    (Metric::QueryLatency, "query_latency", "millisecond", "Time from a query to its answer"),
-    (Metric::HitsPerQuery, "hits_per_query", "hit", "Hits returned"),
-    (Metric::TotalHitsPerQuery, "totalhits_per_query", "hit", "Documents matched"),
-    (Metric::FailedQueries, "failed_queries", "operation", "Queries answered with an error"),
-    (Metric::DegradedQueries, "degraded_queries", "operation", "Queries whose time was up before the end"),
-    (Metric::Puts, "httpapi_num_puts", "operation", "Documents put"),
-    (Metric::Updates, "httpapi_num_updates", "operation", "Documents updated"),
-    (Metric::Removes, "httpapi_num_removes", "operation", "Documents removed"),
-    (Metric::Gets, "httpapi_num_gets", "operation", "Documents read"),
-    (Metric::Visits, "httpapi_num_visits", "operation", "Visit requests"),
-    (Metric::OperationLatency, "httpapi_latency", "millisecond", "Time of a document operation"),
+/// Name, unit and description of each metric, in the order of [`CountedMetric`].
+const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 21] = [
+    (CountedMetric::Queries, "queries", "operation", "Queries answered"),
+    (CountedMetric::QueryLatency, "query_latency", "millisecond", "Time from a query to its answer"),
+    (CountedMetric::HitsPerQuery, "hits_per_query", "hit", "Hits returned"),
+    (CountedMetric::TotalHitsPerQuery, "totalhits_per_query", "hit", "Documents matched"),
+    (CountedMetric::FailedQueries, "failed_queries", "operation", "Queries answered with an error"),
     (
-        Metric::ConditionFailures,
+        CountedMetric::DegradedQueries,
+        "degraded_queries",
+        "operation",
+        "Queries whose time was up before the end",
+    ),
+    (CountedMetric::Puts, "httpapi_num_puts", "operation", "Documents put"),
+    (CountedMetric::Updates, "httpapi_num_updates", "operation", "Documents updated"),
+    (CountedMetric::Removes, "httpapi_num_removes", "operation", "Documents removed"),
+    (CountedMetric::Gets, "httpapi_num_gets", "operation", "Documents read"),
+    (CountedMetric::Visits, "httpapi_num_visits", "operation", "Visit requests"),
+    (CountedMetric::OperationLatency, "httpapi_latency", "millisecond", "Time of a document operation"),
+    (
+        CountedMetric::ConditionFailures,
         "httpapi_condition_not_met",
         "operation",
         "Conditional writes whose condition did not hold",
     ),
-    (Metric::FailedOperations, "httpapi_failed", "operation", "Document operations answered with an error"),
     (
-        Metric::Rejected,
+        CountedMetric::FailedOperations,
+        "httpapi_failed",
+        "operation",
+        "Document operations answered with an error",
+    ),
+    (
+        CountedMetric::Rejected,
         "jdisc.http.requests.rejected",
         "operation",
         "Requests refused because too many waited",
     ),
     (
-        Metric::OverQuota,
+        CountedMetric::OverQuota,
         "requestsOverQuota",
         "operation",
         "Queries refused because their client asked too many",
     ),
-    (Metric::DocumentsVisited, "vds.visitor.documents", "document", "Documents returned by visits"),
+    (CountedMetric::DocumentsVisited, "vds.visitor.documents", "document", "Documents returned by visits"),
     (
-        Metric::GarbageRemoved,
+        CountedMetric::GarbageRemoved,
         "vds.idealstate.garbage_collection.documents_removed",
         "document",
         "Documents removed since they no longer match the selection of their cluster",
     ),
     (
-        Metric::GarbagePasses,
+        CountedMetric::GarbagePasses,
         "vds.idealstate.garbage_collection.done_ok",
         "operation",
         "Passes of garbage collection that came through",
     ),
     (
-        Metric::GarbagePassesFailed,
+        CountedMetric::GarbagePassesFailed,
         "vds.idealstate.garbage_collection.done_failed",
         "operation",
         "Times that garbage collection was held up by an error",
     ),
-    (Metric::Reindexed, "millrace.reindexing.documents", "document", "Documents looked at by reindexing"),
+    (
+        CountedMetric::Reindexed,
+        "millrace.reindexing.documents",
+        "document",
+        "Documents looked at by reindexing",
+    ),
 ];
 
 #[derive(Default)]
-struct Series {
+struct MetricSeries {
     count: AtomicU64,
     /// Sum in thousandths.
     sum: AtomicU64,
@@ -111,30 +126,30 @@ struct Series {
     last: AtomicU64,
 }
 
-impl Metrics {
+impl NodeMetrics {
     /// Creates the counters, all at zero.
     pub(crate) fn new() -> Self {
-        Metrics {
+        NodeMetrics {
             started: SystemTime::now(),
-            series: DESCRIPTIONS.iter().map(|_| Series::default()).collect(),
-            recent: [Recent::new(), Recent::new()],
+            series: DESCRIPTIONS.iter().map(|_| MetricSeries::default()).collect(),
+            recent: [RecentLatencies::new(), RecentLatencies::new()],
         }
     }
 
     /// Adds one.
-    pub(crate) fn count(&self, metric: Metric) {
+    pub(crate) fn count(&self, metric: CountedMetric) {
         self.record(metric, 1.0);
     }
 
     /// Adds `count`.
-    pub(crate) fn add(&self, metric: Metric, count: u64) {
+    pub(crate) fn add(&self, metric: CountedMetric, count: u64) {
         let series = &self.series[metric as usize];
         series.count.fetch_add(count, Ordering::Relaxed);
         series.sum.fetch_add(count.saturating_mul(1000), Ordering::Relaxed);
     }
 
     /// Records a non-negative value.
-    pub(crate) fn record(&self, metric: Metric, value: f64) {
+    pub(crate) fn record(&self, metric: CountedMetric, value: f64) {
         let series = &self.series[metric as usize];
         let thousandths = (value * 1000.0) as u64;
         series.count.fetch_add(1, Ordering::Relaxed);
@@ -144,11 +159,11 @@ impl Metrics {
     }
 
     /// Records a duration, in milliseconds.
-    pub(crate) fn time(&self, metric: Metric, time: Duration) {
+    pub(crate) fn time(&self, metric: CountedMetric, time: Duration) {
         self.record(metric, time.as_secs_f64() * 1000.0);
         match metric {
-            Metric::QueryLatency => self.recent[0].record(time),
-            Metric::OperationLatency => self.recent[1].record(time),
+            CountedMetric::QueryLatency => self.recent[0].record(time),
+            CountedMetric::OperationLatency => self.recent[1].record(time),
             _ => {}
         }
     }
@@ -156,18 +171,18 @@ impl Metrics {
     /// Returns the 99th percentile of the latency of queries, and of operations, since the last call; `None`
     /// if there were too few.
     pub(crate) fn take_slowest(&self) -> [Option<Duration>; 2] {
-        self.recent.each_ref().map(Recent::take_slowest)
+        self.recent.each_ref().map(RecentLatencies::take_slowest)
     }
 
     fn uptime_s(&self) -> f64 {
         self.started.elapsed().unwrap_or_default().as_secs_f64().max(1e-3)
     }
 
-    fn values(&self, metric: Metric) -> Values {
+    fn values(&self, metric: CountedMetric) -> MetricValues {
         let series = &self.series[metric as usize];
         let count = series.count.load(Ordering::Relaxed);
         let sum = series.sum.load(Ordering::Relaxed) as f64 / 1000.0;
-        Values {
+        MetricValues {
             count,
             sum,
             max: series.max.load(Ordering::Relaxed) as f64 / 1000.0,
@@ -177,7 +192,7 @@ impl Metrics {
     }
 
     /// Values in the format of `/state/v1/metrics`; with `gauges` read now.
-    pub(crate) fn state(&self, gauges: &[Gauge]) -> Value {
+    pub(crate) fn state(&self, gauges: &[MetricGauge]) -> Value {
         let rate = 1.0 / self.uptime_s();
         let counted = DESCRIPTIONS.iter().map(|(metric, name, _, description)| {
             let values = self.values(*metric);
@@ -211,7 +226,7 @@ impl Metrics {
 
     /// Status in the format of `/state/v1/health`.
     pub(crate) fn health(&self) -> Value {
-        let values = self.values(Metric::QueryLatency);
+        let values = self.values(CountedMetric::QueryLatency);
         json!({
             "snapshot": self.snapshot(),
             "values": [
@@ -225,12 +240,12 @@ impl Metrics {
     }
 
     /// Values in the format of `/metrics/v2/values`.
-    pub(crate) fn node(&self, host: &str, gauges: &[Gauge]) -> Value {
+    pub(crate) fn node(&self, host: &str, gauges: &[MetricGauge]) -> Value {
         json!({ "nodes": [{ "hostname": host, "role": "millrace", "services": self.services(gauges) }] })
     }
 
     /// The only service of this node; with its values, in the format of `/metrics/v1/values`.
-    pub(crate) fn services(&self, gauges: &[Gauge]) -> Value {
+    pub(crate) fn services(&self, gauges: &[MetricGauge]) -> Value {
         let mut values = serde_json::Map::new();
         for (metric, name, unit, _) in &DESCRIPTIONS {
             let series = self.values(*metric);
@@ -272,7 +287,7 @@ impl Metrics {
     }
 
     /// Values in the text format of Prometheus.
-    pub(crate) fn prometheus(&self, gauges: &[Gauge]) -> String {
+    pub(crate) fn prometheus(&self, gauges: &[MetricGauge]) -> String {
         let mut text = String::new();
         for (metric, name, unit, description) in &DESCRIPTIONS {
             let name = name.replace(['.', '-'], "_");
@@ -293,7 +308,7 @@ impl Metrics {
         }
         let mut told = "";
         // Values of one name are adjacent, under one heading.
-        let mut gauges: Vec<&Gauge> = gauges.iter().collect();
+        let mut gauges: Vec<&MetricGauge> = gauges.iter().collect();
         gauges.sort_by_key(|gauge| gauge.name);
         for gauge in gauges {
             let (end, kind) = if gauge.counted { ("_count", "counter") } else { ("", "gauge") };
@@ -314,7 +329,7 @@ impl Metrics {
 
 /// A value that is read on request.
 #[derive(Debug, Clone)]
-pub struct Gauge {
+pub struct MetricGauge {
     name: &'static str,
     description: &'static str,
     value: f64,
@@ -324,20 +339,20 @@ pub struct Gauge {
     model: Option<String>,
 }
 
-impl Gauge {
+impl MetricGauge {
     /// Creates a gauge of a current value.
     pub fn new(name: &'static str, description: &'static str, value: f64) -> Self {
-        Gauge { name, description, value, counted: false, model: None }
+        MetricGauge { name, description, value, counted: false, model: None }
     }
 
     /// Creates a counter of events since the start.
     pub fn counted(name: &'static str, description: &'static str, value: u64) -> Self {
-        Gauge { counted: true, ..Self::new(name, description, value as f64) }
+        MetricGauge { counted: true, ..Self::new(name, description, value as f64) }
     }
 
     /// Assigns it to one model.
     pub(crate) fn of_model(self, model: &str) -> Self {
-        Gauge { model: Some(model.to_owned()), ..self }
+        MetricGauge { model: Some(model.to_owned()), ..self }
     }
 
     fn state_values(&self, rate: f64) -> Value {
@@ -356,7 +371,7 @@ impl Gauge {
     }
 }
 
-struct Values {
+struct MetricValues {
     count: u64,
     sum: f64,
     max: f64,
@@ -381,15 +396,15 @@ mod tests {
 
     #[test]
     fn the_three_forms_tell_the_same() {
-        let metrics = Metrics::new();
-        metrics.time(Metric::QueryLatency, Duration::from_millis(4));
-        metrics.time(Metric::QueryLatency, Duration::from_millis(8));
-        let gauge = |name, value| Gauge::new(name, "d", value);
+        let metrics = NodeMetrics::new();
+        metrics.time(CountedMetric::QueryLatency, Duration::from_millis(4));
+        metrics.time(CountedMetric::QueryLatency, Duration::from_millis(8));
+        let gauge = |name, value| MetricGauge::new(name, "d", value);
         let gauges = [
             gauge("content.proton.documentdb.documents.total", 5.0),
             gauge("millrace.model.runs", 3.0).of_model("a"),
             gauge("millrace.model.runs", 4.0).of_model("b"),
-            Gauge::counted("vds.idealstate.merge_bucket.done_ok", "d", 9),
+            MetricGauge::counted("vds.idealstate.merge_bucket.done_ok", "d", 9),
         ];
         let text = metrics.prometheus(&gauges);
         assert!(text.contains("query_latency_sum 12\n"), "{text}");

@@ -7,15 +7,15 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
 use hyper::{Method, StatusCode};
-use millrace_model::Purpose;
+use millrace_model::SequencePurpose;
 use millrace_tensor::Tensor;
-use millrace_tensor::json::Format;
+use millrace_tensor::json::TensorFormat;
 use serde_json::{Value, json};
 
-use crate::caller::Caller;
-use crate::http::{self, BodyShare, Parameters};
+use crate::caller::CallerGuard;
+use crate::http::{self, BodyShare, RequestParameters};
 use crate::models::StatelessModel;
-use crate::{Deployment, Error, Node};
+use crate::{CompiledApplication, Error, Node};
 
 /// Where the models are.
 const ROOT: &str = "/model-evaluation/v1";
@@ -76,8 +76,7 @@ async fn answer(node: &Arc<Node>, request: Request) -> Result<Value, Error> {
 }
 
 fn described(model: &StatelessModel, base: &str, name: &str, function: &str) -> Value {
-    let argument =
-        |argument: crate::models::Argument| json!({ "name": argument.name, "type": argument.tensor_type });
+    let argument = |argument: crate::models::ModelArgument| json!({ "name": argument.name, "type": argument.tensor_type });
     let arguments: Vec<Value> = model.arguments().into_iter().map(argument).collect();
     let info = format!("{base}/{name}/{function}");
     json!({ "function": function, "info": info, "eval": format!("{info}/eval"), "arguments": arguments })
@@ -85,7 +84,7 @@ fn described(model: &StatelessModel, base: &str, name: &str, function: &str) -> 
 
 async fn evaluate(
     node: &Arc<Node>,
-    deployment: &Arc<Deployment>,
+    deployment: &Arc<CompiledApplication>,
     request: Request,
     model: &str,
     function: Option<&str>,
@@ -95,10 +94,10 @@ async fn evaluate(
     let arguments = parameters(node, request).await?;
     let format = match arguments.parameters.get("format.tensors") {
         Some(name) => name.parse().map_err(|error| Error::parameter("format.tensors", error))?,
-        None => Format::default(),
+        None => TensorFormat::default(),
     };
     let (deployment, model) = (Arc::clone(deployment), model.to_owned());
-    let caller = Caller::default();
+    let caller = CallerGuard::default();
     let gone = Arc::clone(&caller.gone);
     let began = Instant::now();
     let work = move || {
@@ -106,24 +105,24 @@ async fn evaluate(
         let model = deployment.stateless_models().get(&model)?;
         model.evaluate(&function, &|name| arguments.parameters.get(name), &stop)
     };
-    let tensor = node.models().wait(Purpose::Query, work).await??;
+    let tensor = node.models().wait(SequencePurpose::Query, work).await??;
     rendered(&tensor, format)
 }
 
 /// The arguments of a model, and the bytes of the budget of bodies that they take.
-struct Arguments {
-    parameters: Parameters,
+struct EvaluationArguments {
+    parameters: RequestParameters,
     _room: Option<BodyShare>,
 }
 
 /// The parameters of the request line and, of a form that is posted, those in its body.
-async fn parameters(node: &Node, request: Request) -> Result<Arguments, Error> {
+async fn parameters(node: &Node, request: Request) -> Result<EvaluationArguments, Error> {
     let (parts, body) = request.into_parts();
     let line = parts.uri.query().unwrap_or_default();
     let most = node.settings().limits.parameters_max;
-    let parameters = Parameters::parse(line, most)?;
+    let parameters = RequestParameters::parse(line, most)?;
     if parts.method != Method::POST {
-        return Ok(Arguments { parameters, _room: None });
+        return Ok(EvaluationArguments { parameters, _room: None });
     }
     let is_json =
         parts.headers.get(CONTENT_TYPE).is_some_and(|of| of.as_bytes().starts_with(b"application/json"));
@@ -137,9 +136,9 @@ async fn parameters(node: &Node, request: Request) -> Result<Arguments, Error> {
     share.grow(body.len().saturating_mul(2)).await?;
     let read = move || parameters.and(&String::from_utf8_lossy(&body), most);
     let parameters = http::within_or_pooled(node, http::WorkSize::of_query(size), read).await??;
-    Ok(Arguments { parameters, _room: Some(share) })
+    Ok(EvaluationArguments { parameters, _room: Some(share) })
 }
 
-fn rendered(tensor: &Tensor, format: Format) -> Result<Value, Error> {
+fn rendered(tensor: &Tensor, format: TensorFormat) -> Result<Value, Error> {
     serde_json::to_value(tensor.rendered(format)).map_err(|error| Error::Internal(error.to_string()))
 }

@@ -11,47 +11,47 @@ use std::time::Duration;
 use hyper::HeaderMap;
 use millrace_bucket::BucketId;
 use millrace_cluster::DroppedTypes;
-use millrace_document::{Drop, DropScope, Timestamp};
+use millrace_document::{DropScope, DroppedScope, Timestamp};
 use millrace_env::{BoundedDisk, Disk as _, RealDisk};
-use millrace_indexing::Columns;
-use millrace_schema::{Application, Draft};
-use millrace_store::{Options, Store, Tuning};
+use millrace_indexing::DocumentColumns;
+use millrace_schema::{Application, ApplicationDraft};
+use millrace_store::{Store, StoreOptions, StoreTuning};
 
 use crate::access_log::AccessLog;
-use crate::cluster::{Cluster, Forwarder, HOP};
-use crate::config_api::Sessions;
-use crate::deployment::Deployment;
-use crate::deployments::Deployments;
+use crate::cluster::{ClusterView, HOP, NodeForwarder};
+use crate::config_api::UploadSessions;
+use crate::deployment::CompiledApplication;
+use crate::deployments::ActiveDeployment;
 use crate::fitness::SpaceWatch;
 use crate::http::{BodyBounds, BodyBudget, PortLimits};
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
-use crate::metrics::{Gauge, Metrics};
-use crate::models::{ModelOptions, Models};
-use crate::pool::Pool;
-use crate::quota::Quotas;
-use crate::reindexing::{self, Reindexings};
-use crate::upkeep::Upkeep;
+use crate::metrics::{MetricGauge, NodeMetrics};
+use crate::models::{ModelOptions, NodeModels};
+use crate::pool::WorkPool;
+use crate::quota::ClientQuotas;
+use crate::reindexing::{self, LocalReindexings};
+use crate::upkeep::BackgroundThreads;
 use crate::{Error, Settings, StartError};
 
 /// A node: the store, the active application, and the threads for work.
 pub struct Node {
     settings: Settings,
     store: Store,
-    deployments: Deployments,
-    sessions: Sessions,
-    reindexings: Reindexings,
-    metrics: Metrics,
-    quotas: Quotas,
-    models: Models,
-    pool: Pool,
+    deployments: ActiveDeployment,
+    sessions: UploadSessions,
+    reindexings: LocalReindexings,
+    metrics: NodeMetrics,
+    quotas: ClientQuotas,
+    models: NodeModels,
+    pool: WorkPool,
     bodies: Arc<BodyBudget>,
     /// Of the data port, and of the port of deployment.
     port_limits: [PortLimits; 2],
-    upkeep: Upkeep,
+    upkeep: BackgroundThreads,
     access_log: Option<Arc<AccessLog>>,
     /// The cluster that it is one of, where it is.
-    cluster: OnceLock<Arc<dyn Cluster>>,
-    forwarder: Forwarder,
+    cluster: OnceLock<Arc<dyn ClusterView>>,
+    forwarder: NodeForwarder,
     space_watch: SpaceWatch,
     /// The data port, once it is bound.
     port: AtomicU16,
@@ -61,7 +61,7 @@ pub struct Node {
 #[derive(Debug)]
 pub struct PublishedApplication {
     /// Its package, read.
-    pub draft: Draft,
+    pub draft: ApplicationDraft,
     /// The generation the cluster gave it.
     pub generation: u64,
     /// The document types that it and all generations before removed; `None` if its publisher is of a
@@ -77,36 +77,36 @@ impl Node {
     pub fn open(settings: Settings) -> Result<Arc<Node>, StartError> {
         claim(&settings.data_dir)?;
         close_to_others(&settings.data_dir);
-        let mut options = Options::new(&settings.data_dir);
+        let mut options = StoreOptions::new(&settings.data_dir);
         options.cache_bytes = settings.cache_bytes;
         options.paths = settings.paths();
         options.disk_reserve = settings.disk_reserve;
         options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
-        let models = Models::open(ModelOptions {
+        let models = NodeModels::open(ModelOptions {
             directory: settings.data_dir.join("models"),
             slots: settings.threads,
             outbound: settings.outbound.clone(),
             secrets: settings.secrets.clone(),
             disk_reserve: settings.disk_reserve,
         })?;
-        let deployments = Deployments::open(&settings.data_dir.join("application"), &models)?;
+        let deployments = ActiveDeployment::open(&settings.data_dir.join("application"), &models)?;
         models.remove_unused(Duration::ZERO);
-        let reindexings = Reindexings::open(&settings.data_dir.join("application"))?;
+        let reindexings = LocalReindexings::open(&settings.data_dir.join("application"))?;
         let layout = match deployments.current() {
             Ok(deployment) => {
                 options.tuning = store_tuning(&deployment.application);
                 deployment.layout()
             }
-            Err(_) => Arc::new(Columns::default()),
+            Err(_) => Arc::new(DocumentColumns::default()),
         };
         let store = Store::open(options, layout)?;
-        let pool =
-            Pool::new(settings.threads, settings.queue_max, &models.cores()).map_err(StartError::Threads)?;
+        let pool = WorkPool::new(settings.threads, settings.queue_max, &models.cores())
+            .map_err(StartError::Threads)?;
         let access_log = settings.access_log.as_deref().map(|path| {
             AccessLog::open(path, settings.log_details.clone())
                 .map_err(|source| StartError::AccessLog { path: path.to_owned(), source })
         });
-        let quotas = Quotas::new(&settings);
+        let quotas = ClientQuotas::new(&settings);
         let limits = settings.limits.clone();
         let sessions_dir = settings.data_dir.join("sessions");
         let node = Arc::new(Node {
@@ -114,20 +114,20 @@ impl Node {
             port_limits: [(); 2].map(|()| PortLimits::new(&limits)),
             access_log: access_log.transpose()?,
             cluster: OnceLock::new(),
-            forwarder: Forwarder::new(settings.trust.clone()),
+            forwarder: NodeForwarder::new(settings.trust.clone()),
             space_watch: SpaceWatch::default(),
             port: AtomicU16::new(settings.port),
             settings,
             store,
             deployments,
-            sessions: Sessions::open(sessions_dir.clone(), limits.sessions_bytes_max)
+            sessions: UploadSessions::open(sessions_dir.clone(), limits.sessions_bytes_max)
                 .map_err(|source| StartError::Directory { path: sessions_dir, source })?,
             reindexings,
-            metrics: Metrics::new(),
+            metrics: NodeMetrics::new(),
             quotas,
             models,
             pool,
-            upkeep: Upkeep::default(),
+            upkeep: BackgroundThreads::default(),
         });
         node.complete_deployment().map_err(StartError::Deployment)?;
         node.upkeep.start(&node).map_err(StartError::Threads)?;
@@ -168,7 +168,7 @@ impl Node {
     }
 
     /// Makes the node one of a cluster, from the next request on. A node is of one cluster all its life: a second call is passed over.
-    pub fn join(&self, cluster: Arc<dyn Cluster>) {
+    pub fn join(&self, cluster: Arc<dyn ClusterView>) {
         if self.cluster.set(cluster).is_err() {
             tracing::warn!("the node is one of a cluster already");
         }
@@ -178,7 +178,7 @@ impl Node {
     }
 
     /// The cluster that it is one of.
-    pub(crate) fn cluster(&self) -> Option<&Arc<dyn Cluster>> {
+    pub(crate) fn cluster(&self) -> Option<&Arc<dyn ClusterView>> {
         self.cluster.get()
     }
 
@@ -189,7 +189,7 @@ impl Node {
     }
 
     /// The way to other nodes.
-    pub(crate) fn forwarder(&self) -> &Forwarder {
+    pub(crate) fn forwarder(&self) -> &NodeForwarder {
         &self.forwarder
     }
 
@@ -201,7 +201,7 @@ impl Node {
     pub fn removals_kept(&self) -> Duration {
         let current = self.deployments.current();
         let application = current.as_ref().map(|deployment| &deployment.application);
-        let tuning = application.map_or_else(|_| Tuning::default(), store_tuning_in_a_cluster);
+        let tuning = application.map_or_else(|_| StoreTuning::default(), store_tuning_in_a_cluster);
         tuning.tombstone_retention
     }
 
@@ -239,7 +239,7 @@ impl Node {
     }
 
     /// The threads for work.
-    pub fn pool(&self) -> &Pool {
+    pub fn pool(&self) -> &WorkPool {
         &self.pool
     }
 
@@ -247,7 +247,7 @@ impl Node {
     ///
     /// # Errors
     /// The application is refused; the active one stays as it was.
-    pub fn deploy(&self, draft: impl Into<Draft>) -> Result<u64, Error> {
+    pub fn deploy(&self, draft: impl Into<ApplicationDraft>) -> Result<u64, Error> {
         let draft = draft.into();
         if let Ok(current) = self.deployments.current()
             && current.application.files == draft.application.files
@@ -257,7 +257,7 @@ impl Node {
         let generation = self.deployments.next_generation();
         let based_on = self.deployments.generation();
         let current = self.deployments.current().ok();
-        let deployment = Deployment::compile(draft, generation, current.as_deref(), &self.models)?;
+        let deployment = CompiledApplication::compile(draft, generation, current.as_deref(), &self.models)?;
         self.activate_alone(Arc::new(deployment), based_on)?;
         Ok(generation)
     }
@@ -273,7 +273,7 @@ impl Node {
         let based_on = self.deployments.generation();
         self.deployments.gave(generation);
         let current = self.deployments.current().ok();
-        let deployment = Deployment::compile(draft, generation, current.as_deref(), &self.models)?;
+        let deployment = CompiledApplication::compile(draft, generation, current.as_deref(), &self.models)?;
         let dropped = match dropped {
             Some(dropped) => dropped,
             // As nodes of its publisher's version do: each at its own time.
@@ -290,7 +290,7 @@ impl Node {
     pub fn drop_types(&self, dropped: &DroppedTypes) -> Result<(), Error> {
         self.deployments.apply_drops(dropped, |document_type, timestamp| {
             let scope = DropScope::Type(document_type.to_owned());
-            Ok(self.store.apply_drop(BucketId::ROOT, &Drop { scope, timestamp })?)
+            Ok(self.store.apply_drop(BucketId::ROOT, &DroppedScope { scope, timestamp })?)
         })
     }
 
@@ -322,10 +322,10 @@ impl Node {
     ///
     /// # Errors
     /// The application is refused.
-    pub fn check(&self, draft: impl Into<Draft>) -> Result<(), Error> {
+    pub fn check(&self, draft: impl Into<ApplicationDraft>) -> Result<(), Error> {
         let current = self.deployments.current().ok();
         let generation = self.deployments.generation() + 1;
-        Deployment::compile(draft, generation, current.as_deref(), &self.models).map(drop)
+        CompiledApplication::compile(draft, generation, current.as_deref(), &self.models).map(drop)
     }
 
     /// The generation of the active application; 0 where there is none.
@@ -342,28 +342,28 @@ impl Node {
         }
     }
 
-    pub(crate) fn deployments(&self) -> &Deployments {
+    pub(crate) fn deployments(&self) -> &ActiveDeployment {
         &self.deployments
     }
 
-    pub(crate) fn models(&self) -> &Models {
+    pub(crate) fn models(&self) -> &NodeModels {
         &self.models
     }
 
-    pub(crate) fn sessions(&self) -> &Sessions {
+    pub(crate) fn sessions(&self) -> &UploadSessions {
         &self.sessions
     }
 
-    pub(crate) fn reindexings(&self) -> &Reindexings {
+    pub(crate) fn reindexings(&self) -> &LocalReindexings {
         &self.reindexings
     }
 
-    pub(crate) fn metrics(&self) -> &Metrics {
+    pub(crate) fn metrics(&self) -> &NodeMetrics {
         &self.metrics
     }
 
     /// What clients have left of what they may ask.
-    pub(crate) fn quotas(&self) -> &Quotas {
+    pub(crate) fn quotas(&self) -> &ClientQuotas {
         &self.quotas
     }
 
@@ -378,7 +378,11 @@ impl Node {
 
     /// Puts `deployment` into effect on a node that is alone, and drops the document types that it does not
     /// have any more.
-    pub(crate) fn activate_alone(&self, deployment: Arc<Deployment>, based_on: u64) -> Result<(), Error> {
+    pub(crate) fn activate_alone(
+        &self,
+        deployment: Arc<CompiledApplication>,
+        based_on: u64,
+    ) -> Result<(), Error> {
         let dropped = self.removed_alone(&deployment.application);
         self.activate(deployment, based_on, &dropped)
     }
@@ -387,7 +391,7 @@ impl Node {
     /// request sees it.
     fn activate(
         &self,
-        deployment: Arc<Deployment>,
+        deployment: Arc<CompiledApplication>,
         based_on: u64,
         dropped: &DroppedTypes,
     ) -> Result<(), Error> {
@@ -403,7 +407,7 @@ impl Node {
     }
 
     /// How the store keeps an application's documents.
-    fn tuning(&self, application: &Application) -> Tuning {
+    fn tuning(&self, application: &Application) -> StoreTuning {
         match self.cluster() {
             Some(_) => store_tuning_in_a_cluster(application),
             None => store_tuning(application),
@@ -419,15 +423,15 @@ impl Node {
         stored_types(&current.application).into_iter().for_each(|name| dropped.add(name, now));
         self.deployments.delete(&dropped)?;
         self.drop_types(&dropped)?;
-        self.store.set_layout(Arc::new(Columns::default()));
-        self.store.set_tuning(Tuning::default());
+        self.store.set_layout(Arc::new(DocumentColumns::default()));
+        self.store.set_tuning(StoreTuning::default());
         self.reindexings.clear().map_err(|error| reindexing::kept(&error))
     }
 
     /// What is read when metrics are asked for.
-    pub(crate) fn gauges(&self) -> Vec<Gauge> {
+    pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
         let status = self.store.status();
-        let gauge = Gauge::new;
+        let gauge = MetricGauge::new;
         let bodies = self.bodies.figures();
         let mut gauges = vec![
             gauge(
@@ -448,8 +452,16 @@ impl Node {
                 status.tail_bytes as f64,
             ),
             gauge("millrace.store.cache_bytes", "Bytes of columns in memory", status.cache_bytes as f64),
-            Gauge::counted("millrace.store.cache_hits", "Reads that the cache answered", status.cache_hits),
-            Gauge::counted("millrace.store.cache_misses", "Reads that went to the disk", status.cache_misses),
+            MetricGauge::counted(
+                "millrace.store.cache_hits",
+                "Reads that the cache answered",
+                status.cache_hits,
+            ),
+            MetricGauge::counted(
+                "millrace.store.cache_misses",
+                "Reads that went to the disk",
+                status.cache_misses,
+            ),
             gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
             gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),
             gauge(
@@ -467,7 +479,7 @@ impl Node {
                 "Requests that wait for room for their bodies",
                 bodies.waiting as f64,
             ),
-            Gauge::counted(
+            MetricGauge::counted(
                 "millrace.bodies.refused",
                 "Requests refused since there was no room for their bodies",
                 bodies.refused,
@@ -482,7 +494,7 @@ impl Node {
                 "Connections of clients",
                 self.port_limits.iter().map(|limits| limits.connections.open()).sum::<usize>() as f64,
             ),
-            Gauge::counted(
+            MetricGauge::counted(
                 "millrace.connections.refused",
                 "Connections closed at once since there were too many",
                 self.port_limits.iter().map(|limits| limits.connections.refused()).sum(),

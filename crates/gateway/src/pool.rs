@@ -22,12 +22,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_model::Cores;
+use millrace_model::BusyCores;
 use tokio::sync::oneshot;
 
 pub(crate) use self::flow::WorkFlow;
 pub use self::turns::WORK_SLICE;
-use self::turns::{Admission, FlowIndex, QUANTUM, QueueBounds, Turn, TurnScheduler};
+use self::turns::{FlowIndex, FlowTurn, QUANTUM, QueueBounds, TurnAdmission, TurnScheduler};
 use crate::Error;
 
 /// The most pieces of work that have been begun and wait to go on.
@@ -43,22 +43,22 @@ const SHORT_PLACES: usize = 1;
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Threads for work. They end when the pool is dropped, after the work that is queued.
-pub struct Pool {
-    shared: Arc<Shared>,
+pub struct WorkPool {
+    shared: Arc<PoolShared>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     /// Rung when there is granted work without a thread.
     granted: Condvar,
     /// Pieces of work that wait, as of the last change: read without the lock.
     waiting: AtomicUsize,
     places: usize,
-    cores: Cores,
+    cores: BusyCores,
 }
 
-struct State {
-    turns: TurnScheduler<Waiting>,
+struct PoolState {
+    turns: TurnScheduler<WaitingJob>,
     /// Work that has a place and waits for its thread to wake up.
     granted: VecDeque<GrantedJob>,
     /// Places that are held.
@@ -74,28 +74,28 @@ struct State {
 }
 
 /// Work that waits for a place.
-enum Waiting {
+enum WaitingJob {
     /// Work that was not begun.
-    Job(Box<dyn Job>),
+    Job(Box<dyn PoolJob>),
     /// A thread whose work gave way.
-    Thread(Arc<Sleeper>),
+    Thread(Arc<SleepingThread>),
 }
 
 struct GrantedJob {
     flow: FlowIndex,
-    job: Box<dyn Job>,
+    job: Box<dyn PoolJob>,
 }
 
 /// Wakes one thread.
 #[derive(Default)]
-struct Sleeper {
+struct SleepingThread {
     changed: Condvar,
-    /// True once it has a place again. Changed under the lock of [`Shared::state`].
+    /// True once it has a place again. Changed under the lock of [`PoolShared::state`].
     has_place: AtomicBool,
 }
 
 /// A request's work.
-trait Job: Send {
+trait PoolJob: Send {
     fn run(self: Box<Self>);
     fn refuse(self: Box<Self>);
     fn is_abandoned(&self) -> bool;
@@ -106,7 +106,7 @@ struct RequestJob<T, F> {
     work: F,
 }
 
-impl<T: Send, F: FnOnce() -> T + Send> Job for RequestJob<T, F> {
+impl<T: Send, F: FnOnce() -> T + Send> PoolJob for RequestJob<T, F> {
     fn run(self: Box<Self>) {
         if self.caller.is_closed() {
             return;
@@ -131,11 +131,11 @@ impl<T: Send, F: FnOnce() -> T + Send> Job for RequestJob<T, F> {
 
 /// The work of a thread of a pool.
 struct CurrentWork {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     flow: FlowIndex,
     /// The time of its place up to here was charged.
     since: Instant,
-    sleeper: Arc<Sleeper>,
+    sleeper: Arc<SleepingThread>,
 }
 
 thread_local! {
@@ -156,26 +156,26 @@ impl CurrentWork {
         if held < QUANTUM || self.shared.waiting.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let slept = Shared::give_way(&self.shared, self.flow, &self.sleeper, held);
+        let slept = PoolShared::give_way(&self.shared, self.flow, &self.sleeper, held);
         self.since = if slept { Instant::now() } else { now };
         slept
     }
 }
 
-impl State {
+impl PoolState {
     /// Whose turn it is, where there is a place for that.
-    fn next_turn(&mut self, places: usize) -> Option<Turn<Waiting>> {
+    fn next_turn(&mut self, places: usize) -> Option<FlowTurn<WaitingJob>> {
         if self.held >= places + SHORT_PLACES {
             return None;
         }
         self.turns.next(self.held >= places)
     }
 
-    fn give_place(&mut self, Turn { flow, work }: Turn<Waiting>) {
+    fn give_place(&mut self, FlowTurn { flow, work }: FlowTurn<WaitingJob>) {
         self.held += 1;
         match work {
-            Waiting::Job(job) => self.granted.push_back(GrantedJob { flow, job }),
-            Waiting::Thread(sleeper) => {
+            WaitingJob::Job(job) => self.granted.push_back(GrantedJob { flow, job }),
+            WaitingJob::Thread(sleeper) => {
                 self.asleep -= 1;
                 sleeper.has_place.store(true, Ordering::Relaxed);
                 sleeper.changed.notify_one();
@@ -184,15 +184,15 @@ impl State {
     }
 }
 
-impl Shared {
+impl PoolShared {
     /// The state. Only an assertion of the scheduler panics while it is held; the pool then goes on as far as
     /// it can.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives places to work in turn, as long as there are any.
-    fn grant(&self, state: &mut State) {
+    fn grant(&self, state: &mut PoolState) {
         while let Some(turn) = state.next_turn(self.places) {
             state.give_place(turn);
         }
@@ -200,12 +200,12 @@ impl Shared {
     }
 
     /// Rings for threads, or starts some, until all granted work has one.
-    fn ring(shared: &Arc<Shared>, state: &mut State) {
+    fn ring(shared: &Arc<PoolShared>, state: &mut PoolState) {
         while state.rung < state.granted.len() {
             if state.idle > 0 {
                 state.idle -= 1;
                 shared.granted.notify_one();
-            } else if let Err(error) = Shared::start_thread(shared, state) {
+            } else if let Err(error) = PoolShared::start_thread(shared, state) {
                 tracing::error!(%error, "a thread for work cannot be started; the work waits for another thread");
                 return;
             }
@@ -213,24 +213,24 @@ impl Shared {
         }
     }
 
-    fn start_thread(shared: &Arc<Shared>, state: &mut State) -> std::io::Result<()> {
+    fn start_thread(shared: &Arc<PoolShared>, state: &mut PoolState) -> std::io::Result<()> {
         let worker = Arc::clone(shared);
         let builder = std::thread::Builder::new().name(format!("work-{}", state.threads));
-        builder.spawn(move || Shared::work(&worker))?;
+        builder.spawn(move || PoolShared::work(&worker))?;
         state.threads += 1;
         Ok(())
     }
 
     /// The life of a thread.
-    fn work(shared: &Arc<Shared>) {
-        let sleeper = Arc::new(Sleeper::default());
+    fn work(shared: &Arc<PoolShared>) {
+        let sleeper = Arc::new(SleepingThread::default());
         let mut state = shared.lock();
         while let Some(locked) = shared.wait_until_rung(state) {
             state = locked;
             while let Some(GrantedJob { flow, job }) = state.granted.pop_front() {
-                Shared::ring(shared, &mut state);
+                PoolShared::ring(shared, &mut state);
                 drop(state);
-                let uncharged = Shared::run(shared, flow, &sleeper, job);
+                let uncharged = PoolShared::run(shared, flow, &sleeper, job);
                 state = shared.lock();
                 state.turns.charge(flow, uncharged);
                 state.turns.end(flow);
@@ -243,7 +243,10 @@ impl Shared {
 
     /// Waits for granted work, on a thread that counts as idle, or was started since there is some. None when
     /// the thread is to end.
-    fn wait_until_rung<'s>(&'s self, mut state: MutexGuard<'s, State>) -> Option<MutexGuard<'s, State>> {
+    fn wait_until_rung<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, PoolState>,
+    ) -> Option<MutexGuard<'s, PoolState>> {
         let mut is_surplus = false;
         loop {
             // A ring is for the first thread that notices; the one that was meant finds nothing, and is idle
@@ -267,7 +270,12 @@ impl Shared {
     }
 
     /// Runs a job on this thread. Returns the time that is not charged yet.
-    fn run(shared: &Arc<Shared>, flow: FlowIndex, sleeper: &Arc<Sleeper>, job: Box<dyn Job>) -> Duration {
+    fn run(
+        shared: &Arc<PoolShared>,
+        flow: FlowIndex,
+        sleeper: &Arc<SleepingThread>,
+        job: Box<dyn PoolJob>,
+    ) -> Duration {
         let (shared_too, sleeper) = (Arc::clone(shared), Arc::clone(sleeper));
         let current = CurrentWork { shared: shared_too, flow, since: Instant::now(), sleeper };
         CURRENT.set(Some(current));
@@ -278,7 +286,12 @@ impl Shared {
 
     /// Charges the work of this thread, and lets others have its place if it is their turn. Returns true if
     /// it slept until its own.
-    fn give_way(shared: &Arc<Shared>, flow: FlowIndex, sleeper: &Arc<Sleeper>, held: Duration) -> bool {
+    fn give_way(
+        shared: &Arc<PoolShared>,
+        flow: FlowIndex,
+        sleeper: &Arc<SleepingThread>,
+        held: Duration,
+    ) -> bool {
         let mut state = shared.lock();
         state.turns.charge(flow, held);
         if state.asleep >= ASLEEP_MAX {
@@ -286,9 +299,9 @@ impl Shared {
         }
         state.asleep += 1;
         state.held -= 1;
-        state.turns.give_way(flow, Waiting::Thread(Arc::clone(sleeper)));
+        state.turns.give_way(flow, WaitingJob::Thread(Arc::clone(sleeper)));
         shared.grant(&mut state);
-        Shared::ring(shared, &mut state);
+        PoolShared::ring(shared, &mut state);
         if sleeper.has_place.swap(false, Ordering::Relaxed) {
             return false;
         }
@@ -303,15 +316,15 @@ impl Shared {
     }
 }
 
-impl Pool {
+impl WorkPool {
     /// Starts the threads of `places` pieces of work at a time, which count among the busy cores while they
     /// run; at most `capacity` wait, of one flow a quarter of that.
     ///
     /// # Errors
     /// The operating system refuses a thread.
-    pub fn new(places: usize, capacity: usize, cores: &Cores) -> std::io::Result<Self> {
+    pub fn new(places: usize, capacity: usize, cores: &BusyCores) -> std::io::Result<Self> {
         let bounds = QueueBounds { flow: (capacity / FLOW_SHARE).max(1), all: capacity };
-        let state = State {
+        let state = PoolState {
             turns: TurnScheduler::new(bounds),
             granted: VecDeque::new(),
             held: 0,
@@ -322,17 +335,17 @@ impl Pool {
             closed: false,
         };
         let places = places.max(1);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolShared {
             state: Mutex::new(state),
             granted: Condvar::new(),
             waiting: AtomicUsize::new(0),
             places,
             cores: cores.clone(),
         });
-        let pool = Pool { shared };
+        let pool = WorkPool { shared };
         let mut state = pool.shared.lock();
         for _ in 0..places + SHORT_PLACES {
-            Shared::start_thread(&pool.shared, &mut state)?;
+            PoolShared::start_thread(&pool.shared, &mut state)?;
             state.rung += 1;
         }
         drop(state);
@@ -344,10 +357,10 @@ impl Pool {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs short work on one of the threads, as [`Pool::run_in`] does, in a queue that all such work shares.
+    /// Runs short work on one of the threads, as [`WorkPool::run_in`] does, in a queue that all such work shares.
     ///
     /// # Errors
-    /// As [`Pool::run_in`].
+    /// As [`WorkPool::run_in`].
     pub async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -375,23 +388,24 @@ impl Pool {
             .map_err(|_| Error::Internal("the request's work ended in a panic; see the log".to_owned()))?
     }
 
-    fn submit(&self, flow: &WorkFlow, job: Box<dyn Job>) {
-        let is_abandoned = |waiting: &Waiting| matches!(waiting, Waiting::Job(job) if job.is_abandoned());
+    fn submit(&self, flow: &WorkFlow, job: Box<dyn PoolJob>) {
+        let is_abandoned =
+            |waiting: &WaitingJob| matches!(waiting, WaitingJob::Job(job) if job.is_abandoned());
         let mut state = self.shared.lock();
-        let refused = match state.turns.push(flow, Waiting::Job(job), &is_abandoned) {
-            Admission::Queued => None,
-            Admission::QueuedInsteadOf(work) | Admission::Refused(work) => Some(work),
+        let refused = match state.turns.push(flow, WaitingJob::Job(job), &is_abandoned) {
+            TurnAdmission::Queued => None,
+            TurnAdmission::QueuedInsteadOf(work) | TurnAdmission::Refused(work) => Some(work),
         };
         self.shared.grant(&mut state);
-        Shared::ring(&self.shared, &mut state);
+        PoolShared::ring(&self.shared, &mut state);
         drop(state);
-        if let Some(Waiting::Job(job)) = refused {
+        if let Some(WaitingJob::Job(job)) = refused {
             job.refuse();
         }
     }
 }
 
-impl Drop for Pool {
+impl Drop for WorkPool {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.granted.notify_all();

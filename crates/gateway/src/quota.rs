@@ -17,20 +17,20 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use millrace_document::Group;
+use millrace_document::DocumentGroup;
 use millrace_store::ViewScope;
 
 use self::allowances::AllowanceTable;
-use crate::access_log::Peer;
-use crate::metrics::{Metric, Metrics};
+use crate::access_log::ConnectionPeer;
+use crate::metrics::{CountedMetric, NodeMetrics};
 use crate::{Error, Settings};
 
 /// The most keys of one kind that are kept.
 const KEYS_MAX: usize = 100_000;
 
 /// The limits of a node, and what is left of them.
-pub(crate) struct Quotas {
-    groups: RateLimit<Group>,
+pub(crate) struct ClientQuotas {
+    groups: RateLimit<DocumentGroup>,
     addresses: RateLimit<IpAddr>,
     claims: Mutex<AllowanceTable<String>>,
 }
@@ -58,14 +58,14 @@ impl<K: Clone + Eq + std::hash::Hash + Ord> RateLimit<K> {
 
 /// What a query says of its client.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Claim {
+pub(crate) struct QuotaClaim {
     id: String,
     quota: f64,
     cost: f64,
     dry_run: bool,
 }
 
-impl Claim {
+impl QuotaClaim {
     /// What a query's parameters say; none where they lack an id or a quota.
     pub fn of(parameters: &BTreeMap<String, String>) -> Result<Option<Self>, Error> {
         let get = |name| parameters.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
@@ -79,14 +79,14 @@ impl Claim {
         };
         let (quota, cost) = (number("rate.quota")?, number("rate.cost")?.unwrap_or(1.0));
         let dry_run = get("rate.dryRun") == Some("true");
-        let claim = |(id, quota): (&str, f64)| Claim { id: id.to_owned(), quota, cost, dry_run };
+        let claim = |(id, quota): (&str, f64)| QuotaClaim { id: id.to_owned(), quota, cost, dry_run };
         Ok(get("rate.id").zip(quota).map(claim))
     }
 }
 
-impl Quotas {
+impl ClientQuotas {
     pub fn new(settings: &Settings) -> Self {
-        Quotas {
+        ClientQuotas {
             groups: RateLimit::new(settings.group_rate_max),
             addresses: RateLimit::new(settings.address_rate_max),
             claims: Mutex::new(AllowanceTable::new(KEYS_MAX)),
@@ -97,7 +97,12 @@ impl Quotas {
     ///
     /// # Errors
     /// [`Error::OverRate`].
-    pub fn admit_address(&self, peer: Option<&Peer>, now: Instant, metrics: &Metrics) -> Result<(), Error> {
+    pub fn admit_address(
+        &self,
+        peer: Option<&ConnectionPeer>,
+        now: Instant,
+        metrics: &NodeMetrics,
+    ) -> Result<(), Error> {
         let Some(peer) = peer else { return Ok(()) };
         // One client may have all addresses of a network of 64 bits.
         let address = match peer.address.ip().to_canonical() {
@@ -105,7 +110,7 @@ impl Quotas {
             address => address,
         };
         let Some(limit) = self.addresses.exceeded(&address, now) else { return Ok(()) };
-        metrics.count(Metric::OverQuota);
+        metrics.count(CountedMetric::OverQuota);
         Err(Error::OverRate { of: format!("the server, from {address},"), limit, flag: "--address-rate-max" })
     }
 
@@ -113,7 +118,7 @@ impl Quotas {
     ///
     /// # Errors
     /// [`Error::OverRate`].
-    pub fn admit_scope(&self, scope: &ViewScope, now: Instant, metrics: &Metrics) -> Result<(), Error> {
+    pub fn admit_scope(&self, scope: &ViewScope, now: Instant, metrics: &NodeMetrics) -> Result<(), Error> {
         match scope {
             ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {
                 groups.iter().try_for_each(|group| self.admit_group(group, now, metrics))
@@ -126,13 +131,18 @@ impl Quotas {
     ///
     /// # Errors
     /// [`Error::OverRate`].
-    pub fn admit_group(&self, group: &Group, now: Instant, metrics: &Metrics) -> Result<(), Error> {
+    pub fn admit_group(
+        &self,
+        group: &DocumentGroup,
+        now: Instant,
+        metrics: &NodeMetrics,
+    ) -> Result<(), Error> {
         let Some(limit) = self.groups.exceeded(group, now) else { return Ok(()) };
-        metrics.count(Metric::OverQuota);
+        metrics.count(CountedMetric::OverQuota);
         let of = match group {
-            Group::None => "documents without a group".to_owned(),
-            Group::Number(number) => format!("group {number}"),
-            Group::Name(name) => format!("group '{name}'"),
+            DocumentGroup::None => "documents without a group".to_owned(),
+            DocumentGroup::Number(number) => format!("group {number}"),
+            DocumentGroup::Name(name) => format!("group '{name}'"),
         };
         Err(Error::OverRate { of, limit, flag: "--group-rate-max" })
     }
@@ -141,14 +151,14 @@ impl Quotas {
     ///
     /// # Errors
     /// [`Error::OverQuota`].
-    pub fn admit_claim(&self, claim: &Claim, now: Instant, metrics: &Metrics) -> Result<(), Error> {
+    pub fn admit_claim(&self, claim: &QuotaClaim, now: Instant, metrics: &NodeMetrics) -> Result<(), Error> {
         // As above.
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         if claims.take(&claim.id, claim.quota, claim.cost, now) {
             return Ok(());
         }
         drop(claims);
-        metrics.count(Metric::OverQuota);
+        metrics.count(CountedMetric::OverQuota);
         match claim.dry_run {
             true => Ok(()),
             false => Err(Error::OverQuota { id: claim.id.clone(), quota: claim.quota }),
@@ -162,23 +172,23 @@ mod tests {
 
     use super::*;
 
-    fn claim(text: &str) -> Result<Option<Claim>, String> {
+    fn claim(text: &str) -> Result<Option<QuotaClaim>, String> {
         let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
         let parameters = pairs.map(|(name, value)| (format!("rate.{name}"), value.to_owned())).collect();
-        Claim::of(&parameters).map_err(|error| error.to_string())
+        QuotaClaim::of(&parameters).map_err(|error| error.to_string())
     }
 
-    fn quotas(group: Option<f64>, address: Option<f64>) -> Quotas {
+    fn quotas(group: Option<f64>, address: Option<f64>) -> ClientQuotas {
         let settings = Settings::new("unused".into());
-        Quotas::new(&Settings { group_rate_max: group, address_rate_max: address, ..settings })
+        ClientQuotas::new(&Settings { group_rate_max: group, address_rate_max: address, ..settings })
     }
 
     #[test]
     fn the_server_counts_groups_and_addresses_whatever_a_query_says() {
-        let (metrics, start) = (Metrics::new(), Instant::now());
+        let (metrics, start) = (NodeMetrics::new(), Instant::now());
         let limited = quotas(Some(2.0), Some(3.0));
         let group = |name: &str, millis: u64| {
-            let scope = ViewScope::Groups(vec![Group::Name(name.to_owned())]);
+            let scope = ViewScope::Groups(vec![DocumentGroup::Name(name.to_owned())]);
             let now = start + Duration::from_millis(millis);
             limited.admit_scope(&scope, now, &metrics).map_err(|error| error.to_string())
         };
@@ -192,7 +202,7 @@ mod tests {
         assert_eq!((group("b", 0), group("a", 600)), (Ok(()), Ok(())));
         let address = |text: &str| {
             let address = text.parse().expect("an address");
-            let peer = Peer { address, tls: false, is_node: false };
+            let peer = ConnectionPeer { address, tls: false, is_node: false };
             limited.admit_address(Some(&peer), start, &metrics).is_ok()
         };
         let asked = ["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::1]:9", "[2001:db8::3]:1"];
@@ -202,13 +212,13 @@ mod tests {
         assert_eq!(same.map(address), [true, true, false]);
         let unlimited = quotas(None, None);
         for _ in 0..9 {
-            assert!(unlimited.admit_group(&Group::None, start, &metrics).is_ok());
+            assert!(unlimited.admit_group(&DocumentGroup::None, start, &metrics).is_ok());
         }
     }
 
     #[test]
     fn what_a_query_says() {
-        let full = Claim { id: "a".to_owned(), quota: 2.5, cost: 3.0, dry_run: true };
+        let full = QuotaClaim { id: "a".to_owned(), quota: 2.5, cost: 3.0, dry_run: true };
         assert_eq!(claim("id=a&quota=2.5&cost=3&dryRun=true"), Ok(Some(full)));
         assert_eq!(claim("id=a"), Ok(None));
         assert_eq!(claim("quota=2"), Ok(None));

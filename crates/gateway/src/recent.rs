@@ -9,16 +9,16 @@ const STEPS: usize = 32;
 const POWERS: usize = 31;
 
 /// Latencies since the last read.
-pub(crate) struct Recent {
+pub(crate) struct RecentLatencies {
     counts: Vec<AtomicU32>,
 }
 
 /// Minimum number of requests for a 99th percentile.
 const ENOUGH: u64 = 50;
 
-impl Recent {
+impl RecentLatencies {
     pub(crate) fn new() -> Self {
-        Recent { counts: (0..STEPS * POWERS).map(|_| AtomicU32::new(0)).collect() }
+        RecentLatencies { counts: (0..STEPS * POWERS).map(|_| AtomicU32::new(0)).collect() }
     }
 
     /// Records the latency of one request.
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_slowest_hundredth_is_told_once_and_about_right() {
-        let recent = Recent::new();
+        let recent = RecentLatencies::new();
         for us in [0, 1, 7, 1000, 40_000_000, u64::MAX] {
             recent.record(Duration::from_micros(us));
         }

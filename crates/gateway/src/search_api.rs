@@ -23,24 +23,24 @@ use axum::extract::{self, State};
 use axum::response::Response;
 use hyper::header::RETRY_AFTER;
 use hyper::{HeaderMap, StatusCode};
-use millrace_document::{Group, Location};
-use millrace_model::Purpose;
+use millrace_document::{DocumentGroup, Location};
+use millrace_model::SequencePurpose;
 use millrace_query::Query;
 use millrace_store::ViewScope;
 
-pub(crate) use self::benchmark::Figures;
-use self::format::Format;
-use self::language::Question;
-use self::rewrite::Rewritten;
-use self::run::{Found, Request};
-use crate::caller::Caller;
-use crate::cluster::{self, Access, Hop, PATIENCE, Subject, Vouch, Way};
-use crate::error::Kind;
+pub(crate) use self::benchmark::QueryFigures;
+use self::format::ResultFormat;
+use self::language::LanguageQuestion;
+use self::rewrite::RewrittenQuery;
+use self::run::{QueryRequest, SearchOutcome};
+use crate::caller::CallerGuard;
+use crate::cluster::{self, AccessKind, ForwardKind, PATIENCE, ReadFence, RouteSubject, RoutingDecision};
+use crate::error::ErrorKind;
 use crate::http::BodyShare;
-use crate::metrics::Metric;
-use crate::models::Embeddings;
-use crate::quota::Claim;
-use crate::{Deployment, Error, Node, http};
+use crate::metrics::CountedMetric;
+use crate::models::QueryEmbeddings;
+use crate::quota::QuotaClaim;
+use crate::{CompiledApplication, Error, Node, http};
 
 /// How much longer than its timeout a query may take until it is given up: its partial result needs time to be written.
 const GRACE: Duration = Duration::from_millis(500);
@@ -49,27 +49,27 @@ const GRACE: Duration = Duration::from_millis(500);
 pub(crate) async fn handle(State(node): State<Arc<Node>>, request: extract::Request) -> Response {
     let started = Instant::now();
     let metrics = node.metrics();
-    let asked = benchmark::Asked::of(request.headers());
-    let mut format = Format::default();
+    let asked = benchmark::RequestedFigures::of(request.headers());
+    let mut format = ResultFormat::default();
     let answer = search(&node, request, started, &mut format).await;
-    metrics.time(Metric::QueryLatency, started.elapsed());
-    metrics.count(Metric::Queries);
+    metrics.time(CountedMetric::QueryLatency, started.elapsed());
+    metrics.count(CountedMetric::Queries);
     match answer {
-        Ok(Answer::Result(body, figures)) => {
+        Ok(SearchAnswer::Result(body, figures)) => {
             let mut response = http::answer(StatusCode::OK, &format.content_type(), body);
             asked.add(&figures, response.headers_mut());
             response.extensions_mut().insert(figures);
             response
         }
-        Ok(Answer::Response(response)) => response,
+        Ok(SearchAnswer::Response(response)) => response,
         Err(error) => {
             metrics.count(match error.kind() {
-                Kind::Overloaded => Metric::Rejected,
-                _ => Metric::FailedQueries,
+                ErrorKind::Overloaded => CountedMetric::Rejected,
+                _ => CountedMetric::FailedQueries,
             });
             let body = render::error(&error, format);
             let mut response = http::answer(error.status(), &format.content_type(), body);
-            asked.add(&Figures { errors: 1, ..Figures::default() }, response.headers_mut());
+            asked.add(&QueryFigures { errors: 1, ..QueryFigures::default() }, response.headers_mut());
             response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
             if matches!(error, Error::Unsettled(_)) {
                 cluster::unsettled(response.headers_mut());
@@ -80,57 +80,59 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: extract::Requ
 }
 
 /// What a query is answered with.
-enum Answer {
+enum SearchAnswer {
     /// A result, written, and its figures.
-    Result(Vec<u8>, Figures),
+    Result(Vec<u8>, QueryFigures),
     /// What another node answered, what this one answers to another, or what a language model answers.
     Response(Response),
 }
 
 /// What is made of what a query finds.
 #[derive(Clone)]
-enum Aim {
-    Result(Format),
-    Prompt(Arc<Question>),
+enum OutputKind {
+    Result(ResultFormat),
+    Prompt(Arc<LanguageQuestion>),
 }
 
 /// What was made of it.
-enum Made {
-    Result(Vec<u8>, Figures),
-    Prompt(Arc<Question>, String),
+enum SearchOutput {
+    Result(Vec<u8>, QueryFigures),
+    Prompt(Arc<LanguageQuestion>, String),
 }
 
-impl Made {
-    async fn answer(self, query: &Query, format: Format) -> Result<Answer, Error> {
+impl SearchOutput {
+    async fn answer(self, query: &Query, format: ResultFormat) -> Result<SearchAnswer, Error> {
         Ok(match self {
-            Made::Result(body, figures) => Answer::Result(body, figures),
-            Made::Prompt(question, prompt) => Answer::Response(question.answer(prompt, query, format).await?),
+            SearchOutput::Result(body, figures) => SearchAnswer::Result(body, figures),
+            SearchOutput::Prompt(question, prompt) => {
+                SearchAnswer::Response(question.answer(prompt, query, format).await?)
+            }
         })
     }
 }
 
 /// What a request asks.
-struct Asked {
+struct SearchRequest {
     query: Arc<Query>,
     /// What is told of its rules.
     told: Arc<[String]>,
     /// What is to be made of what it finds.
-    aim: Aim,
+    aim: OutputKind,
     /// Where its sources are searched apart, they with their queries.
-    apart: Option<apart::Asking>,
+    apart: Option<apart::SourceQueries>,
     /// The bytes of the budget of bodies that it takes.
     room: Option<BodyShare>,
 }
 
 /// What is to be done with a query here, or what another node has done with it.
-enum Route {
-    Here(Here),
+enum QueryRoute {
+    Here(LocalQuery),
     There(Response),
 }
 
 /// A query that is this node's to answer.
-struct Here {
-    vouch: Vouch,
+struct LocalQuery {
+    vouch: ReadFence,
     /// Whether it goes over all nodes that have some of the documents.
     gathers: bool,
 }
@@ -140,21 +142,21 @@ async fn search(
     node: &Arc<Node>,
     request: extract::Request,
     started: Instant,
-    format: &mut Format,
-) -> Result<Answer, Error> {
+    format: &mut ResultFormat,
+) -> Result<SearchAnswer, Error> {
     let deployment = node.deployments().current()?;
     let headers = request.headers().clone();
-    let hop = Hop::of(&headers)?;
-    if hop == Hop::Share {
-        return Ok(Answer::Response(share::answer(node, deployment, request, started).await?));
+    let hop = ForwardKind::of(&headers)?;
+    if hop == ForwardKind::Share {
+        return Ok(SearchAnswer::Response(share::answer(node, deployment, request, started).await?));
     }
-    let Asked { query, told, aim, apart, room: _room } =
+    let SearchRequest { query, told, aim, apart, room: _room } =
         asked(node, &deployment, &headers, &hop, request, started, format).await?;
     let format = *format;
-    if let Aim::Prompt(question) = &aim
+    if let OutputKind::Prompt(question) = &aim
         && !question.searches()
     {
-        return Ok(Answer::Response(question.answer(question.prompt(&[]), &query, format).await?));
+        return Ok(SearchAnswer::Response(question.answer(question.prompt(&[]), &query, format).await?));
     }
     if let Some(apart) = apart {
         let found = apart.run(node, &deployment, &query, started).await?;
@@ -167,15 +169,15 @@ async fn search(
     }
     let timeout = query.timeout;
     let deadline = started + timeout;
-    let caller = Caller::default();
+    let caller = CallerGuard::default();
     let gone = Arc::clone(&caller.gone);
     loop {
         let here = match route(node, &query, &headers, &hop, started).await? {
-            Route::Here(here) => here,
-            Route::There(response) => return Ok(Answer::Response(response)),
+            QueryRoute::Here(here) => here,
+            QueryRoute::There(response) => return Ok(SearchAnswer::Response(response)),
         };
         let embeddings = Arc::new(embed(node, &deployment, &query, deadline, &gone).await?);
-        let request = Request {
+        let request = QueryRequest {
             node: Arc::clone(node),
             deployment: Arc::clone(&deployment),
             query: Arc::clone(&query),
@@ -191,7 +193,7 @@ async fn search(
         let made = made?;
         match (here.vouch.check(node), made) {
             (Ok(()), made) => return made.answer(&query, format).await,
-            (Err(error), _) if hop != Hop::Client || Instant::now() + PATIENCE >= deadline => {
+            (Err(error), _) if hop != ForwardKind::Client || Instant::now() + PATIENCE >= deadline => {
                 return Err(error);
             }
             (Err(_), _) => tokio::time::sleep(PATIENCE).await,
@@ -202,54 +204,56 @@ async fn search(
 /// What a request asks, and of whom.
 async fn asked(
     node: &Node,
-    deployment: &Arc<Deployment>,
+    deployment: &Arc<CompiledApplication>,
     headers: &HeaderMap,
-    hop: &Hop,
+    hop: &ForwardKind,
     request: extract::Request,
     started: Instant,
-    format: &mut Format,
-) -> Result<Asked, Error> {
+    format: &mut ResultFormat,
+) -> Result<SearchRequest, Error> {
     let is_from_client = node.is_from_client(headers);
     let peer = request.extensions().get().filter(|_| is_from_client);
     node.quotas().admit_address(peer, started, node.metrics())?;
-    let parameters::Read { mut parameters, limits, room } =
+    let parameters::ReadParameters { mut parameters, limits, room } =
         parameters::read(node, deployment, hop, request).await?;
-    *format = Format::of(&parameters, headers)?;
+    *format = ResultFormat::of(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates
         && is_from_client
-        && let Some(claim) = Claim::of(&parameters)?
+        && let Some(claim) = QuotaClaim::of(&parameters)?
     {
         node.quotas().admit_claim(&claim, started, node.metrics())?;
     }
-    let question = Question::of(deployment, &mut parameters, headers)?;
-    if matches!(format, Format::Events) && question.is_none() {
+    let question = LanguageQuestion::of(deployment, &mut parameters, headers)?;
+    if matches!(format, ResultFormat::Events) && question.is_none() {
         let reason = "sse is for answers of language models: name a chain that asks one by searchChain";
         return Err(Error::parameter("presentation.format", reason.to_owned()));
     }
     sources::by_chain(deployment, &mut parameters);
     let mut rewritten = rewrite::query(node, deployment, parameters, limits).await?;
-    let apart = match federation::Way::of(deployment, &rewritten.query, &limits)? {
-        federation::Way::Together => None,
-        federation::Way::TogetherAs(part) => {
+    let apart = match federation::FederationMode::of(deployment, &rewritten.query, &limits)? {
+        federation::FederationMode::Together => None,
+        federation::FederationMode::TogetherAs(part) => {
             rewritten = part.query(node, deployment).await?;
             None
         }
-        federation::Way::Apart(apart) => Some(apart.asking(node, deployment, &rewritten.query).await?),
+        federation::FederationMode::Apart(apart) => {
+            Some(apart.asking(node, deployment, &rewritten.query).await?)
+        }
     };
-    let Rewritten { query, told } = rewritten;
+    let RewrittenQuery { query, told } = rewritten;
     if is_from_client {
         node.quotas().admit_scope(&run::scope(&query)?, started, node.metrics())?;
     }
     if container.checks_encoding {
         check_encoding(&query)?;
-        apart.iter().flat_map(apart::Asking::queries).try_for_each(check_encoding)?;
+        apart.iter().flat_map(apart::SourceQueries::queries).try_for_each(check_encoding)?;
     }
     let aim = match question {
-        Some(question) => Aim::Prompt(Arc::new(question)),
-        None => Aim::Result(*format),
+        Some(question) => OutputKind::Prompt(Arc::new(question)),
+        None => OutputKind::Result(*format),
     };
-    Ok(Asked { query: Arc::new(query), told, aim, apart, room })
+    Ok(SearchRequest { query: Arc::new(query), told, aim, apart, room })
 }
 
 /// Hands a query on to the node whose documents it reads, where they all lie in one bucket and that is another node's.
@@ -257,26 +261,31 @@ async fn route(
     node: &Node,
     query: &Query,
     headers: &HeaderMap,
-    hop: &Hop,
+    hop: &ForwardKind,
     started: Instant,
-) -> Result<Route, Error> {
+) -> Result<QueryRoute, Error> {
     let Some((location, group)) = one_location(node, query)? else {
-        if node.cluster().is_some() && *hop != Hop::Client {
+        if node.cluster().is_some() && *hop != ForwardKind::Client {
             // Whoever has handed it on takes it for a query of one bucket.
             return Err(Error::Unsettled(
                 "the nodes do not agree yet whether the group is divided".to_owned(),
             ));
         }
-        return Ok(Route::Here(Here { vouch: Vouch::default(), gathers: *hop == Hop::Client }));
+        return Ok(QueryRoute::Here(LocalQuery {
+            vouch: ReadFence::default(),
+            gathers: *hop == ForwardKind::Client,
+        }));
     };
     let left = query.timeout.saturating_sub(started.elapsed());
     let request = spread::forwarded(query, headers.clone(), left)?;
-    let subject = Subject { location, group: Some(&group), part: None };
+    let subject = RouteSubject { location, group: Some(&group), part: None };
     let deadline = started + query.timeout;
-    Ok(match cluster::hand_on(node, subject, Access::Search, hop, &request, deadline).await? {
-        Way::Here(vouch) => Route::Here(Here { vouch, gathers: false }),
-        Way::There(response) => Route::There(response),
-        Way::Divided => Route::Here(Here { vouch: Vouch::default(), gathers: true }),
+    Ok(match cluster::hand_on(node, subject, AccessKind::Search, hop, &request, deadline).await? {
+        RoutingDecision::Here(vouch) => QueryRoute::Here(LocalQuery { vouch, gathers: false }),
+        RoutingDecision::There(response) => QueryRoute::There(response),
+        RoutingDecision::Divided => {
+            QueryRoute::Here(LocalQuery { vouch: ReadFence::default(), gathers: true })
+        }
     })
 }
 
@@ -291,7 +300,7 @@ fn check_encoding(query: &Query) -> Result<(), Error> {
 }
 
 /// What is made of a query that is this node's to answer.
-async fn make(request: &Request, here: &Here, aim: &Aim) -> Result<Made, Error> {
+async fn make(request: &QueryRequest, here: &LocalQuery, aim: &OutputKind) -> Result<SearchOutput, Error> {
     let node = &request.node;
     let full = here.vouch.is_full();
     let (working, aim) = (request.clone(), aim.clone());
@@ -313,33 +322,37 @@ async fn make(request: &Request, here: &Here, aim: &Aim) -> Result<Made, Error> 
 }
 
 /// What is made of what was found, which is noted in the metrics.
-fn finish((node, query, started): (&Node, &Query, Instant), found: &Found, aim: &Aim) -> Result<Made, Error> {
+fn finish(
+    (node, query, started): (&Node, &Query, Instant),
+    found: &SearchOutcome,
+    aim: &OutputKind,
+) -> Result<SearchOutput, Error> {
     let metrics = node.metrics();
-    metrics.record(Metric::HitsPerQuery, found.hits.len() as f64);
-    metrics.record(Metric::TotalHitsPerQuery, found.result.total_count as f64);
+    metrics.record(CountedMetric::HitsPerQuery, found.hits.len() as f64);
+    metrics.record(CountedMetric::TotalHitsPerQuery, found.result.total_count as f64);
     // Sources that were searched apart have been looked after each by itself.
     let is_whole = found.sources.is_empty();
     if is_whole && found.result.coverage.timed_out && !query.ranking.soft_timeout {
         return Err(Error::Timeout(found.timeout));
     }
     if !found.result.coverage.is_full() {
-        metrics.count(Metric::DegradedQueries);
+        metrics.count(CountedMetric::DegradedQueries);
     }
     match aim {
-        Aim::Result(format) => {
+        OutputKind::Result(format) => {
             let (body, figures) = render::result(query, found, started, *format)?;
-            Ok(Made::Result(body, figures))
+            Ok(SearchOutput::Result(body, figures))
         }
-        Aim::Prompt(question) => {
+        OutputKind::Prompt(question) => {
             let prompt = question.prompt(&found.result.hits[found.hits.clone()]);
-            Ok(Made::Prompt(Arc::clone(question), prompt))
+            Ok(SearchOutput::Prompt(Arc::clone(question), prompt))
         }
     }
 }
 
 /// A location of the bucket that has all documents which a query reads, where one of the cluster's has: where it reads one group, which
 /// lies in one bucket. And the group.
-fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, Group)>, Error> {
+fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, DocumentGroup)>, Error> {
     let Some(cluster) = node.cluster() else { return Ok(None) };
     let ViewScope::Groups(groups) = run::scope(query)? else { return Ok(None) };
     let [group] = &groups[..] else { return Ok(None) };
@@ -355,16 +368,16 @@ fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, Group)>,
 /// The texts of the query that become tensors, embedded on a thread that may wait.
 async fn embed(
     node: &Arc<Node>,
-    deployment: &Arc<Deployment>,
+    deployment: &Arc<CompiledApplication>,
     query: &Query,
     deadline: Instant,
     gone: &Arc<AtomicBool>,
-) -> Result<Embeddings, Error> {
+) -> Result<QueryEmbeddings, Error> {
     let wanted = run::embeddings(deployment, query)?;
     if wanted.is_empty() {
-        return Ok(Embeddings::default());
+        return Ok(QueryEmbeddings::default());
     }
     let (deployment, gone) = (Arc::clone(deployment), Arc::clone(gone));
-    let make = move || Embeddings::make(&wanted, deployment.components(), deadline, gone);
-    node.models().wait(Purpose::Query, make).await?
+    let make = move || QueryEmbeddings::make(&wanted, deployment.components(), deadline, gone);
+    node.models().wait(SequencePurpose::Query, make).await?
 }

@@ -21,9 +21,9 @@ const HANDED_MAX: usize = 64;
 
 /// Takes connections over which other nodes of the cluster hand requests on: each is served like one to the data port.
 #[derive(Clone)]
-pub struct Intake(mpsc::Sender<Connection>);
+pub struct ForwardIntake(mpsc::Sender<Connection>);
 
-impl Intake {
+impl ForwardIntake {
     /// Serves a connection of a node that has shown its certificate. Where the server has stopped, or too many wait, it ends.
     pub fn take(&self, connection: Connection) {
         if let Err(error) = self.0.try_send(connection) {
@@ -33,22 +33,22 @@ impl Intake {
 }
 
 /// The ports of a node, bound and ready to be served.
-pub struct Server {
+pub struct NodeServer {
     node: Arc<Node>,
     data: TcpListener,
     config: TcpListener,
     tls: Option<Arc<http::RenewedCertificate>>,
-    handed: (Intake, mpsc::Receiver<Connection>),
+    handed: (ForwardIntake, mpsc::Receiver<Connection>),
     /// Endpoints of others beside the own ones: on the data port, and on that of deployment.
     beside: (Router, Router),
 }
 
-impl Server {
+impl NodeServer {
     /// Binds both ports.
     ///
     /// # Errors
     /// A port is taken; the certificate does not work.
-    pub async fn bind(node: Arc<Node>) -> Result<Server, StartError> {
+    pub async fn bind(node: Arc<Node>) -> Result<NodeServer, StartError> {
         let settings = node.settings();
         let tls = settings.tls.clone().map(http::RenewedCertificate::load).transpose()?;
         let data = listen(SocketAddr::new(settings.listen, settings.port), "--port").await?;
@@ -58,8 +58,8 @@ impl Server {
             node.bound(address.port());
         }
         let (sender, receiver) = mpsc::channel(HANDED_MAX);
-        let handed = (Intake(sender), receiver);
-        Ok(Server { node, data, config, tls, handed, beside: Default::default() })
+        let handed = (ForwardIntake(sender), receiver);
+        Ok(NodeServer { node, data, config, tls, handed, beside: Default::default() })
     }
 
     /// Where documents and queries are served, and where deployment is.
@@ -71,7 +71,7 @@ impl Server {
     }
 
     /// Where connections of other nodes go in.
-    pub fn intake(&self) -> Intake {
+    pub fn intake(&self) -> ForwardIntake {
         self.handed.0.clone()
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_column::PathChoice;
 use millrace_remote::OutboundPolicy;
-use millrace_trust::Trust;
+use millrace_trust::NodeTrust;
 
 use crate::access_log::LogDetails;
 use crate::edge::{HostNames, WebOrigins};
@@ -69,7 +69,7 @@ pub struct Settings {
     /// Requests take the plain paths where there are fast ones: for tests that compare them.
     pub plain_paths: bool,
     /// In a cluster whose nodes have certificates, this node's: requests are handed on over connections of those alone.
-    pub trust: Option<Arc<Trust>>,
+    pub trust: Option<Arc<NodeTrust>>,
 }
 
 /// The bounds of what one request and one client may cost, beside the size of a body.

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
-use millrace_document::{Document, DocumentId, Value as FieldValue};
-use millrace_store::{self as store, Visit, Visited};
+use millrace_document::{Document, DocumentId, DocumentValue as FieldValue};
+use millrace_store::{self as store, StoreVisit, VisitedVersion};
 use serde_json::{Value, json};
-use support::{Nodes, low_bits};
+use support::{TestNodes, low_bits};
 
 const NOTE: &str = "schema note {
   document note {
@@ -29,8 +29,8 @@ fn stranger_and_owner(group: &str) -> (usize, usize) {
     ((owner + 1) % 3, owner)
 }
 
-fn with_notes() -> Nodes {
-    let nodes = Nodes::start(3, NOTE);
+fn with_notes() -> TestNodes {
+    let nodes = TestNodes::start(3, NOTE);
     for number in 0..20 {
         let group = if number % 2 == 0 { "even" } else { "odd" };
         nodes.put(number as usize % 3, group, number, &json!({ "title": "a note", "stars": number }));
@@ -40,7 +40,7 @@ fn with_notes() -> Nodes {
 
 #[test]
 fn a_node_that_the_cluster_does_not_count_on_is_not_up() {
-    let nodes = Nodes::start(3, NOTE);
+    let nodes = TestNodes::start(3, NOTE);
     let health = |node: usize| {
         let (status, answer) = nodes.call(node, Method::GET, "/state/v1/health", "");
         (status, answer["status"]["code"].to_string(), answer["status"]["message"].to_string())
@@ -80,7 +80,7 @@ fn names_that_nodes_advertise_are_hosts_and_pages_of_a_node_reach_all() {
 
 #[test]
 fn a_node_whose_disk_stays_full_is_not_up() {
-    let nodes = Nodes::start_with(1, NOTE, &|settings| {
+    let nodes = TestNodes::start_with(1, NOTE, &|settings| {
         // No disk has so much.
         (settings.disk_reserve, settings.space_patience) = (1 << 60, Duration::from_millis(50));
     });
@@ -205,7 +205,7 @@ fn a_write_that_was_refused_without_effect_is_routed_again() {
 }
 
 /// Takes connections of HTTP/2, answers each request with these bytes, and ends; then the node is at its own address again.
-fn stand_in(nodes: &Nodes, node: usize, answer: &'static [u8]) -> std::thread::JoinHandle<()> {
+fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> std::thread::JoinHandle<()> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let own = std::mem::replace(&mut nodes.world.addresses.lock().unwrap()[node], address);
@@ -247,8 +247,8 @@ fn a_write_is_sent_elsewhere_only_if_the_node_that_stops_has_not_looked_at_it() 
 }
 
 /// Every bucket on two nodes, of which one has it and another orders its writes.
-fn doubled() -> Nodes {
-    let nodes = Nodes::start(3, NOTE);
+fn doubled() -> TestNodes {
+    let nodes = TestNodes::start(3, NOTE);
     for bucket in 0..16_u64 {
         let id = BucketId::new(4, bucket);
         let holders = if bucket % 2 == 0 { vec![0, 2] } else { vec![1, 2] };
@@ -293,7 +293,7 @@ fn a_query_whose_owner_is_silent_or_gone_is_answered_by_another_and_says_so() {
         json!({ "yql": yql, "streaming.groupname": group, "timeout": timeout })
     };
     let document = format!("/document/v1/notes/note/group/{group}/{}?timeout=300ms", &group[1..]);
-    let answered = |nodes: &Nodes| {
+    let answered = |nodes: &TestNodes| {
         for node in [stranger, other] {
             let (status, answer) = nodes.query(node, &query("2s"));
             assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(3)), "{answer}");
@@ -345,8 +345,8 @@ fn while_replicas_differ_a_document_is_read_at_all_of_them() {
     let fields = vec![("title".into(), FieldValue::String("changed".to_owned()))];
     let changed = Document { id: id(3), fields };
     let missed = [
-        store::Write { id: id(3), change: store::Change::Put(changed) },
-        store::Write { id: id(4), change: store::Change::Remove },
+        store::DocumentWrite { id: id(3), change: store::StoreChange::Put(changed) },
+        store::DocumentWrite { id: id(4), change: store::StoreChange::Remove },
     ];
     for write in missed {
         let (told, written) = std::sync::mpsc::channel();
@@ -373,7 +373,7 @@ fn while_replicas_differ_a_document_is_read_at_all_of_them() {
 
 #[test]
 fn coverage_says_what_is_missing() {
-    let mut nodes = Nodes::start(3, NOTE);
+    let mut nodes = TestNodes::start(3, NOTE);
     for number in 0..30 {
         let group = format!("g{}", number % 10);
         nodes.put(number as usize % 3, &group, number, &json!({ "title": "a note", "stars": number }));
@@ -446,7 +446,7 @@ fn a_write_that_another_node_may_have_made_is_not_said_to_be_refused() {
 }
 
 /// The names of the documents that a visit finds, a few at a time.
-fn visited(nodes: &Nodes, node: usize, path: &str) -> Vec<String> {
+fn visited(nodes: &TestNodes, node: usize, path: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut continuation = String::new();
     loop {
@@ -494,10 +494,9 @@ fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
     assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(60)), "{answer}");
     assert!(nodes.world.listed.load(Ordering::SeqCst) <= 3, "they are listed for each page");
     let of_node = |node: &std::sync::Arc<millrace_gateway::Node>| {
-        let everything = Visit { wanted: 1000, ..Visit::all(&["note"]) };
+        let everything = StoreVisit { wanted: 1000, ..StoreVisit::all(&["note"]) };
         let visited = node.store().visit(&everything).expect("it can be read").visited;
-        let large =
-            |of: &&Visited| matches!(of, Visited::Document(of, _) if of.id.as_str().contains("g=large:"));
+        let large = |of: &&VisitedVersion| matches!(of, VisitedVersion::Document(of, _) if of.id.as_str().contains("g=large:"));
         visited.iter().filter(large).count()
     };
     let spread: Vec<usize> = nodes.nodes.iter().map(of_node).collect();

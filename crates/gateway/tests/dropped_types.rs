@@ -7,16 +7,16 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millrace_cluster::DroppedTypes;
-use millrace_document::{Document, DocumentId, Group, Timestamp, Value, Version};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, Timestamp};
 use millrace_gateway::{Node, PublishedApplication, Settings};
-use millrace_schema::{Application, Draft};
-use millrace_store::{Change, Write};
+use millrace_schema::{Application, ApplicationDraft};
+use millrace_store::{DocumentWrite, StoreChange};
 
 const OVERRIDES: &str =
     "<validation-overrides><allow until=\"UNTIL\">schema-removal</allow></validation-overrides>";
 
 /// An application with these document types, which allows others to be removed.
-fn application(types: &[&str]) -> Draft {
+fn application(types: &[&str]) -> ApplicationDraft {
     Application::from_files(package(types)).expect("an application").into()
 }
 
@@ -76,20 +76,20 @@ fn close(node: Arc<Node>) {
 }
 
 fn id(document_type: &str, number: usize) -> DocumentId {
-    DocumentId::new("n", document_type, &Group::Name("ann".to_owned()), &number.to_string())
+    DocumentId::new("n", document_type, &DocumentGroup::Name("ann".to_owned()), &number.to_string())
         .expect("all its parts are there")
 }
 
 fn document(id: DocumentId) -> Document {
-    Document { id, fields: vec![("title".into(), Value::String("a title".into()))] }
+    Document { id, fields: vec![("title".into(), DocumentValue::String("a title".into()))] }
 }
 
 fn put(node: &Node, document_type: &str, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let (sender, written) = mpsc::channel();
         let id = id(document_type, number);
-        let change = Change::Put(document(id.clone()));
-        node.store().write(Write { id, change }, move |outcome| drop(sender.send(outcome)));
+        let change = StoreChange::Put(document(id.clone()));
+        node.store().write(DocumentWrite { id, change }, move |outcome| drop(sender.send(outcome)));
         written.recv().expect("it is answered").expect("it is written");
     }
 }
@@ -213,7 +213,7 @@ fn generation(node: &Node, generation: u64, types: &[&str], dropped: &[(&str, u6
 /// A write of a document comes to a replica, with the time that its owner gave it.
 fn replicate(node: &Node, number: usize, at: u64) {
     let (sender, written) = mpsc::channel();
-    let version = Version::put(&document(id("memo", number)), Timestamp(at));
+    let version = DocumentVersion::put(&document(id("memo", number)), Timestamp(at));
     node.store().apply(vec![version], move |outcome| drop(sender.send(outcome)));
     written.recv().expect("it is answered").expect("it is written");
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
-use millrace_document::{Document, DocumentId, Value as DocumentValue};
-use millrace_gateway::cluster::Reach;
-use millrace_store::{Change, Write};
+use millrace_document::{Document, DocumentId, DocumentValue};
+use millrace_gateway::cluster::DocumentReach;
+use millrace_store::{DocumentWrite, StoreChange};
 use serde_json::{Value, json};
-use support::{Nodes, low_bits};
+use support::{TestNodes, low_bits};
 
 const NOTE: &str = "schema note {
   document note {
@@ -36,8 +36,8 @@ fn shouting() -> String {
     with("string { indexing: input title . \" again\" | summary | index }")
 }
 
-fn with_notes() -> Nodes {
-    let nodes = Nodes::start(3, NOTE);
+fn with_notes() -> TestNodes {
+    let nodes = TestNodes::start(3, NOTE);
     for (group, number) in (0..GROUPS).flat_map(|group| (0..3).map(move |number| (group, number))) {
         nodes.put(0, &format!("g{group}"), number, &json!({ "title": format!("note {number}") }));
     }
@@ -62,18 +62,18 @@ fn until<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, mut ask: impl
     }
 }
 
-fn status(nodes: &Nodes, node: usize) -> Value {
+fn status(nodes: &TestNodes, node: usize) -> Value {
     let (status, answer) = nodes.config(node, Method::GET, &format!("{APPLICATION}/reindexing"));
     assert_eq!((status, &answer["enabled"]), (200, &json!(true)), "{answer}");
     answer["clusters"]["notes"].clone()
 }
 
-fn state(nodes: &Nodes, node: usize) -> String {
+fn state(nodes: &TestNodes, node: usize) -> String {
     status(nodes, node)["ready"]["note"]["state"].as_str().unwrap_or("none").to_owned()
 }
 
 /// Deploys the next generation to these nodes, which starts the marked types.
-fn deploy(nodes: &Nodes, which: &[usize], schema: &str) {
+fn deploy(nodes: &TestNodes, which: &[usize], schema: &str) {
     which.iter().for_each(|node| nodes.deploy(*node, schema));
     let generation = nodes.nodes[which[0]].generation();
     until("it is taken into account", &Some(generation), || {
@@ -85,7 +85,7 @@ fn deploy(nodes: &Nodes, which: &[usize], schema: &str) {
 }
 
 /// Changes the statements, marks the type at one of the nodes, and deploys to these nodes.
-fn begin(nodes: &Nodes, which: &[usize], schema: &str) {
+fn begin(nodes: &TestNodes, which: &[usize], schema: &str) {
     deploy(nodes, which, schema);
     until("it is pending", &json!({ "note": 2 }), || status(nodes, 1)["pending"].clone());
     let (status, answer) = nodes.config(2, Method::POST, &format!("{APPLICATION}/reindex?speed=10"));
@@ -95,25 +95,25 @@ fn begin(nodes: &Nodes, which: &[usize], schema: &str) {
 }
 
 /// Stored mark of a node's progress.
-fn mark(nodes: &Nodes, node: usize) -> Option<Value> {
+fn mark(nodes: &TestNodes, node: usize) -> Option<Value> {
     let notes = nodes.world.notes.lock().unwrap();
     let note = notes.get(&format!("reindexed/notes/note/{node}"))?;
     serde_json::from_slice(&note.value).ok()
 }
 
 /// True if a node has stored that it has done all that it owns.
-fn is_clean(nodes: &Nodes, node: usize) -> bool {
+fn is_clean(nodes: &TestNodes, node: usize) -> bool {
     mark(nodes, node).is_some_and(|mark| mark["clean"].is_u64())
 }
 
 /// Changes the cluster state: these documents are on serving nodes.
-fn reaches(nodes: &Nodes, reach: Reach) {
+fn reaches(nodes: &TestNodes, reach: DocumentReach) {
     *nodes.world.reach.lock().unwrap() = reach;
     nodes.world.next_version();
 }
 
 /// Number of documents with the computed field, by owner.
-fn made(nodes: &Nodes) -> BTreeMap<usize, usize> {
+fn made(nodes: &TestNodes) -> BTreeMap<usize, usize> {
     let mut made = BTreeMap::new();
     for group in 0..GROUPS {
         let group = format!("g{group}");
@@ -129,7 +129,7 @@ fn made(nodes: &Nodes) -> BTreeMap<usize, usize> {
     made
 }
 
-fn all(nodes: &Nodes) -> bool {
+fn all(nodes: &TestNodes) -> bool {
     made(nodes).values().sum::<usize>() == GROUPS as usize * 3
 }
 
@@ -174,14 +174,14 @@ fn what_was_read_while_the_cluster_state_changed_is_done_again() {
 #[test]
 fn nothing_is_done_while_documents_may_be_on_nodes_that_are_away() {
     let nodes = with_notes();
-    reaches(&nodes, Reach::Some);
+    reaches(&nodes, DocumentReach::Some);
     begin(&nodes, &[0, 1, 2], &shouting());
     let looked = || nodes.world.notes_read.lock().unwrap().values().min().copied().unwrap_or_default();
     let before = looked();
     until("all have looked", &true, || looked() > before + 6);
     assert_eq!(status(&nodes, 0)["ready"]["note"]["progress"], 0.0);
     assert!(made(&nodes).values().all(|count| *count == 0));
-    reaches(&nodes, Reach::All);
+    reaches(&nodes, DocumentReach::All);
     until("it ends", &"successful".to_owned(), || state(&nodes, 1));
     assert!(all(&nodes));
 }
@@ -189,7 +189,7 @@ fn nothing_is_done_while_documents_may_be_on_nodes_that_are_away() {
 #[test]
 fn what_nodes_have_alone_that_were_away_is_done_when_they_are_back() {
     let nodes = with_notes();
-    reaches(&nodes, Reach::Most);
+    reaches(&nodes, DocumentReach::Most);
     begin(&nodes, &[0, 1, 2], &shouting());
     until("all that is there is done", &true, || all(&nodes));
     until("it is told", &json!(1.0), || status(&nodes, 0)["ready"]["note"]["progress"].clone());
@@ -202,21 +202,21 @@ fn what_nodes_have_alone_that_were_away_is_done_when_they_are_back() {
     let fields = vec![("title".into(), DocumentValue::String("alone".to_owned()))];
     let document = Document { id: id.clone(), fields };
     let (sender, written) = std::sync::mpsc::channel();
-    let write = Write { id, change: Change::Put(document) };
+    let write = DocumentWrite { id, change: StoreChange::Put(document) };
     nodes.nodes[owner("g3")].store().write(write, move |written| {
         // The test waits for it.
         let _ = sender.send(written.is_ok());
     });
     assert_eq!(written.recv(), Ok(true));
     assert_eq!((at_owner(), state(&nodes, 0)), (Value::Null, "running".to_owned()));
-    reaches(&nodes, Reach::All);
+    reaches(&nodes, DocumentReach::All);
     until("it ends", &"successful".to_owned(), || state(&nodes, 1));
     assert_eq!(at_owner(), "alone again");
 }
 
 #[test]
 fn what_one_owner_has_done_the_next_one_does_not_do_again() {
-    let nodes = Nodes::start(3, NOTE);
+    let nodes = TestNodes::start(3, NOTE);
     let (bucket, first, second) =
         (BucketId::new(4, low_bits("ann").into()), owner("ann"), (owner("ann") + 1) % 3);
     let third = (second + 1) % 3;
@@ -243,7 +243,7 @@ fn what_one_owner_has_done_the_next_one_does_not_do_again() {
 
 #[test]
 fn a_document_that_the_statements_cannot_take_is_named_by_all_and_holds_up_its_owner_alone() {
-    let nodes = Nodes::start(3, NOTE);
+    let nodes = TestNodes::start(3, NOTE);
     for group in 0..GROUPS {
         nodes.put(0, &format!("g{group}"), 0, &json!({ "title": group.to_string() }));
     }

@@ -5,7 +5,7 @@ mod support;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use support::Nodes;
+use support::TestNodes;
 
 const NOTE: &str = "schema note {
   document note {
@@ -60,8 +60,8 @@ fn fields(number: u32) -> Value {
 
 /// Creates `count` nodes with the same documents; if the group `large` is divided, its documents are in eight
 /// buckets.
-fn nodes(count: usize, divided: bool) -> Nodes {
-    let nodes = Nodes::start(count, NOTE);
+fn nodes(count: usize, divided: bool) -> TestNodes {
+    let nodes = TestNodes::start(count, NOTE);
     if divided {
         nodes.divide("large", 3);
     }
@@ -73,7 +73,7 @@ fn nodes(count: usize, divided: bool) -> Nodes {
 }
 
 /// A result, without its information about the nodes.
-fn result(nodes: &Nodes, node: usize, parameters: &Value) -> Value {
+fn result(nodes: &TestNodes, node: usize, parameters: &Value) -> Value {
     let (status, mut answer) = nodes.query(node, parameters);
     assert_eq!(status, 200, "{parameters}: {answer}");
     if let Some(coverage) = answer.pointer_mut("/root/coverage").and_then(Value::as_object_mut) {

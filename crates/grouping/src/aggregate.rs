@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::datum::{Datum, double_order};
-use crate::level::Aggregate;
-use crate::node::Kind;
-use crate::request::Aggregator;
+use crate::datum::{ExpressionDatum, double_order};
+use crate::level::CheckedAggregate;
+use crate::node::ValueKind;
+use crate::request::GroupAggregator;
 
 /// Running values of one aggregate, by group number.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Accumulator {
+pub(crate) enum AggregateValues {
     Count(Vec<u64>),
     SumLong(Vec<i64>),
     SumDouble(Vec<f64>),
@@ -20,27 +20,27 @@ pub(crate) enum Accumulator {
     AvgDouble(Vec<(f64, u64)>),
     Extreme {
         /// The extreme so far.
-        values: Vec<Option<Datum<'static>>>,
+        values: Vec<Option<ExpressionDatum<'static>>>,
         /// Keeps the largest value instead of the smallest.
         largest: bool,
         /// Extreme of no values: every value of the kind is better.
-        none: Datum<'static>,
+        none: ExpressionDatum<'static>,
     },
     Xor(Vec<u64>),
-    Spread(Vec<Spread>),
+    Spread(Vec<VarianceSums>),
     Values(Vec<Vec<f64>>),
 }
 
 /// Count, mean, and sum of squared deviations. Merging does not lose small deviations (Welford, Chan).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Spread {
+pub(crate) struct VarianceSums {
     count: f64,
     mean: f64,
     squares: f64,
 }
 
-impl Spread {
-    fn add(&mut self, other: Spread) {
+impl VarianceSums {
+    fn add(&mut self, other: VarianceSums) {
         let count = self.count + other.count;
         if other.count == 0.0 {
             return;
@@ -52,92 +52,94 @@ impl Spread {
     }
 }
 
-impl Accumulator {
-    pub(crate) fn new(aggregate: &Aggregate) -> Self {
-        let double = !matches!(aggregate.kind, Kind::Bool | Kind::Long);
+impl AggregateValues {
+    pub(crate) fn new(aggregate: &CheckedAggregate) -> Self {
+        let double = !matches!(aggregate.kind, ValueKind::Bool | ValueKind::Long);
         match aggregate.aggregator {
-            Aggregator::Count => Accumulator::Count(Vec::new()),
-            Aggregator::Sum if double => Accumulator::SumDouble(Vec::new()),
-            Aggregator::Sum => Accumulator::SumLong(Vec::new()),
-            Aggregator::Avg if double => Accumulator::AvgDouble(Vec::new()),
-            Aggregator::Avg => Accumulator::AvgLong(Vec::new()),
-            Aggregator::Min => Accumulator::extreme(aggregate.kind, false),
-            Aggregator::Max => Accumulator::extreme(aggregate.kind, true),
-            Aggregator::Xor => Accumulator::Xor(Vec::new()),
-            Aggregator::Stddev => Accumulator::Spread(Vec::new()),
-            Aggregator::Quantiles => Accumulator::Values(Vec::new()),
+            GroupAggregator::Count => AggregateValues::Count(Vec::new()),
+            GroupAggregator::Sum if double => AggregateValues::SumDouble(Vec::new()),
+            GroupAggregator::Sum => AggregateValues::SumLong(Vec::new()),
+            GroupAggregator::Avg if double => AggregateValues::AvgDouble(Vec::new()),
+            GroupAggregator::Avg => AggregateValues::AvgLong(Vec::new()),
+            GroupAggregator::Min => AggregateValues::extreme(aggregate.kind, false),
+            GroupAggregator::Max => AggregateValues::extreme(aggregate.kind, true),
+            GroupAggregator::Xor => AggregateValues::Xor(Vec::new()),
+            GroupAggregator::Stddev => AggregateValues::Spread(Vec::new()),
+            GroupAggregator::Quantiles => AggregateValues::Values(Vec::new()),
         }
     }
 
-    fn extreme(kind: Kind, largest: bool) -> Self {
+    fn extreme(kind: ValueKind, largest: bool) -> Self {
         let none = match kind {
-            Kind::Bool | Kind::Long => Datum::Long(if largest { i64::MIN } else { i64::MAX }),
-            Kind::Double => Datum::Double(if largest { f64::MIN } else { f64::MAX }),
-            Kind::Text => Datum::text(String::new()),
-            Kind::Raw => Datum::Raw(Cow::Borrowed(&[])),
-            Kind::Bucket => Datum::Null,
+            ValueKind::Bool | ValueKind::Long => {
+                ExpressionDatum::Long(if largest { i64::MIN } else { i64::MAX })
+            }
+            ValueKind::Double => ExpressionDatum::Double(if largest { f64::MIN } else { f64::MAX }),
+            ValueKind::Text => ExpressionDatum::text(String::new()),
+            ValueKind::Raw => ExpressionDatum::Raw(Cow::Borrowed(&[])),
+            ValueKind::Bucket => ExpressionDatum::Null,
         };
-        Accumulator::Extreme { values: Vec::new(), largest, none }
+        AggregateValues::Extreme { values: Vec::new(), largest, none }
     }
 
     /// Resizes to `groups` groups.
     pub(crate) fn grow(&mut self, groups: usize) {
         match self {
-            Accumulator::Count(values) | Accumulator::Xor(values) => values.resize(groups, 0),
-            Accumulator::SumLong(values) => values.resize(groups, 0),
-            Accumulator::SumDouble(values) => values.resize(groups, 0.0),
-            Accumulator::AvgLong(values) => values.resize(groups, (0, 0)),
-            Accumulator::AvgDouble(values) => values.resize(groups, (0.0, 0)),
-            Accumulator::Extreme { values, .. } => values.resize(groups, None),
-            Accumulator::Spread(values) => values.resize(groups, Spread::default()),
-            Accumulator::Values(values) => values.resize(groups, Vec::new()),
+            AggregateValues::Count(values) | AggregateValues::Xor(values) => values.resize(groups, 0),
+            AggregateValues::SumLong(values) => values.resize(groups, 0),
+            AggregateValues::SumDouble(values) => values.resize(groups, 0.0),
+            AggregateValues::AvgLong(values) => values.resize(groups, (0, 0)),
+            AggregateValues::AvgDouble(values) => values.resize(groups, (0.0, 0)),
+            AggregateValues::Extreme { values, .. } => values.resize(groups, None),
+            AggregateValues::Spread(values) => values.resize(groups, VarianceSums::default()),
+            AggregateValues::Values(values) => values.resize(groups, Vec::new()),
         }
     }
 
     /// Number of groups.
     pub(crate) fn groups(&self) -> usize {
         match self {
-            Accumulator::Count(values) | Accumulator::Xor(values) => values.len(),
-            Accumulator::SumLong(values) => values.len(),
-            Accumulator::SumDouble(values) => values.len(),
-            Accumulator::AvgLong(values) => values.len(),
-            Accumulator::AvgDouble(values) => values.len(),
-            Accumulator::Extreme { values, .. } => values.len(),
-            Accumulator::Spread(values) => values.len(),
-            Accumulator::Values(values) => values.len(),
+            AggregateValues::Count(values) | AggregateValues::Xor(values) => values.len(),
+            AggregateValues::SumLong(values) => values.len(),
+            AggregateValues::SumDouble(values) => values.len(),
+            AggregateValues::AvgLong(values) => values.len(),
+            AggregateValues::AvgDouble(values) => values.len(),
+            AggregateValues::Extreme { values, .. } => values.len(),
+            AggregateValues::Spread(values) => values.len(),
+            AggregateValues::Values(values) => values.len(),
         }
     }
 
     /// Counts a document in each of these groups.
     pub(crate) fn count(&mut self, groups: &[u32]) {
-        if let Accumulator::Count(values) = self {
+        if let AggregateValues::Count(values) = self {
             groups.iter().for_each(|group| values[*group as usize] += 1);
         }
     }
 
     /// Adds a document's value to a group; for a list, each element.
-    pub(crate) fn take(&mut self, group: u32, value: Datum<'_>) {
-        if let Datum::List(list) = value {
+    pub(crate) fn take(&mut self, group: u32, value: ExpressionDatum<'_>) {
+        if let ExpressionDatum::List(list) = value {
             list.into_iter().for_each(|value| self.take(group, value));
             return;
         }
-        if matches!(value, Datum::Null) {
+        if matches!(value, ExpressionDatum::Null) {
             return;
         }
         let group = group as usize;
         match self {
-            Accumulator::Count(values) => values[group] += 1,
-            Accumulator::SumLong(values) => values[group] = values[group].wrapping_add(value.to_long()),
-            Accumulator::SumDouble(values) => values[group] += value.to_double(),
-            Accumulator::AvgLong(values) => {
+            AggregateValues::Count(values) => values[group] += 1,
+            AggregateValues::SumLong(values) => values[group] = values[group].wrapping_add(value.to_long()),
+            AggregateValues::SumDouble(values) => values[group] += value.to_double(),
+            AggregateValues::AvgLong(values) => {
                 values[group].0 = values[group].0.wrapping_add(value.to_long());
                 values[group].1 += 1;
             }
-            Accumulator::AvgDouble(values) => {
+            AggregateValues::AvgDouble(values) => {
                 values[group].0 += value.to_double();
                 values[group].1 += 1;
             }
-            Accumulator::Extreme { values, largest, .. } => {
+            AggregateValues::Extreme { values, largest, .. } => {
                 let better = values[group].as_ref().is_none_or(|kept| {
                     let order = value.order(kept);
                     if *largest { order.is_gt() } else { order.is_lt() }
@@ -146,56 +148,56 @@ impl Accumulator {
                     values[group] = Some(value.into_owned());
                 }
             }
-            Accumulator::Xor(values) => values[group] ^= value.low_bits(),
-            Accumulator::Spread(values) => {
-                values[group].add(Spread { count: 1.0, mean: value.to_double(), squares: 0.0 });
+            AggregateValues::Xor(values) => values[group] ^= value.low_bits(),
+            AggregateValues::Spread(values) => {
+                values[group].add(VarianceSums { count: 1.0, mean: value.to_double(), squares: 0.0 });
             }
-            Accumulator::Values(values) => values[group].push(value.to_double()),
+            AggregateValues::Values(values) => values[group].push(value.to_double()),
         }
     }
 
-    /// Merges another accumulator: its group `n` is group `numbers[n]` here. Call [`Accumulator::grow`]
+    /// Merges another accumulator: its group `n` is group `numbers[n]` here. Call [`AggregateValues::grow`]
     /// first.
-    pub(crate) fn merge(&mut self, other: Accumulator, numbers: &[u32]) {
+    pub(crate) fn merge(&mut self, other: AggregateValues, numbers: &[u32]) {
         let at = |index: usize| numbers[index] as usize;
         match (self, other) {
-            (Accumulator::Count(a), Accumulator::Count(b)) => {
+            (AggregateValues::Count(a), AggregateValues::Count(b)) => {
                 b.into_iter().enumerate().for_each(|(index, value)| a[at(index)] += value);
             }
-            (Accumulator::Xor(a), Accumulator::Xor(b)) => {
+            (AggregateValues::Xor(a), AggregateValues::Xor(b)) => {
                 b.into_iter().enumerate().for_each(|(index, value)| a[at(index)] ^= value);
             }
-            (Accumulator::SumLong(a), Accumulator::SumLong(b)) => {
+            (AggregateValues::SumLong(a), AggregateValues::SumLong(b)) => {
                 b.into_iter()
                     .enumerate()
                     .for_each(|(index, value)| a[at(index)] = a[at(index)].wrapping_add(value));
             }
-            (Accumulator::SumDouble(a), Accumulator::SumDouble(b)) => {
+            (AggregateValues::SumDouble(a), AggregateValues::SumDouble(b)) => {
                 b.into_iter().enumerate().for_each(|(index, value)| a[at(index)] += value);
             }
-            (Accumulator::AvgLong(a), Accumulator::AvgLong(b)) => {
+            (AggregateValues::AvgLong(a), AggregateValues::AvgLong(b)) => {
                 for (index, (sum, count)) in b.into_iter().enumerate() {
                     let kept = &mut a[at(index)];
                     *kept = (kept.0.wrapping_add(sum), kept.1 + count);
                 }
             }
-            (Accumulator::AvgDouble(a), Accumulator::AvgDouble(b)) => {
+            (AggregateValues::AvgDouble(a), AggregateValues::AvgDouble(b)) => {
                 for (index, (sum, count)) in b.into_iter().enumerate() {
                     let kept = &mut a[at(index)];
                     *kept = (kept.0 + sum, kept.1 + count);
                 }
             }
-            (this @ Accumulator::Extreme { .. }, Accumulator::Extreme { values: theirs, .. }) => {
+            (this @ AggregateValues::Extreme { .. }, AggregateValues::Extreme { values: theirs, .. }) => {
                 for (index, value) in theirs.into_iter().enumerate() {
                     if let Some(value) = value {
                         this.take(numbers[index], value);
                     }
                 }
             }
-            (Accumulator::Spread(a), Accumulator::Spread(b)) => {
+            (AggregateValues::Spread(a), AggregateValues::Spread(b)) => {
                 b.into_iter().enumerate().for_each(|(index, value)| a[at(index)].add(value));
             }
-            (Accumulator::Values(a), Accumulator::Values(b)) => {
+            (AggregateValues::Values(a), AggregateValues::Values(b)) => {
                 b.into_iter().enumerate().for_each(|(index, mut values)| a[at(index)].append(&mut values));
             }
             // Both were created from the same plan.
@@ -204,27 +206,31 @@ impl Accumulator {
     }
 
     /// Value of a group; 0 or the equivalent if nothing was added. Quantiles are not a single value, see
-    /// [`Accumulator::quantiles`].
-    pub(crate) fn value(&self, group: usize) -> Datum<'static> {
+    /// [`AggregateValues::quantiles`].
+    pub(crate) fn value(&self, group: usize) -> ExpressionDatum<'static> {
         match self {
-            Accumulator::Count(values) => Datum::Long(values[group] as i64),
-            Accumulator::Xor(values) => Datum::Long(values[group] as i64),
-            Accumulator::SumLong(values) => Datum::Long(values[group]),
-            Accumulator::SumDouble(values) => Datum::Double(values[group]),
-            Accumulator::AvgLong(values) => Datum::Double(mean(values[group].0 as f64, values[group].1)),
-            Accumulator::AvgDouble(values) => Datum::Double(mean(values[group].0, values[group].1)),
-            Accumulator::Extreme { values, none, .. } => values[group].as_ref().unwrap_or(none).clone(),
-            Accumulator::Spread(values) => {
-                let Spread { count, squares, .. } = values[group];
-                Datum::Double(if count > 0.0 { (squares / count).sqrt() } else { 0.0 })
+            AggregateValues::Count(values) => ExpressionDatum::Long(values[group] as i64),
+            AggregateValues::Xor(values) => ExpressionDatum::Long(values[group] as i64),
+            AggregateValues::SumLong(values) => ExpressionDatum::Long(values[group]),
+            AggregateValues::SumDouble(values) => ExpressionDatum::Double(values[group]),
+            AggregateValues::AvgLong(values) => {
+                ExpressionDatum::Double(mean(values[group].0 as f64, values[group].1))
             }
-            Accumulator::Values(_) => Datum::Null,
+            AggregateValues::AvgDouble(values) => {
+                ExpressionDatum::Double(mean(values[group].0, values[group].1))
+            }
+            AggregateValues::Extreme { values, none, .. } => values[group].as_ref().unwrap_or(none).clone(),
+            AggregateValues::Spread(values) => {
+                let VarianceSums { count, squares, .. } = values[group];
+                ExpressionDatum::Double(if count > 0.0 { (squares / count).sqrt() } else { 0.0 })
+            }
+            AggregateValues::Values(_) => ExpressionDatum::Null,
         }
     }
 
     /// Quantiles of a group: the smallest value that at least this share of the values does not exceed.
     pub(crate) fn quantiles(&self, group: usize, wanted: &[f64]) -> Option<Vec<(f64, f64)>> {
-        let Accumulator::Values(values) = self else { return None };
+        let AggregateValues::Values(values) = self else { return None };
         let mut values = values[group].clone();
         values.sort_unstable_by(|a, b| double_order(*a, *b));
         let at = |quantile: f64| {

@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use millrace_column::{Bytes, Cell, Column, ColumnKey, Fixed, Layout, View, layout, value};
-use millrace_document::{DataType, Value};
+use millrace_column::{
+    BytesColumn, CellKind, Column, ColumnKey, FixedColumn, ValueLayout, View, layout, value,
+};
+use millrace_document::{DataType, DocumentValue};
 
 use crate::Error;
-use crate::datum::Datum;
-use crate::field::{Field, Reach};
-use crate::level::Grouping;
+use crate::datum::ExpressionDatum;
+use crate::field::{CheckedField, FieldReach};
+use crate::level::CheckedGrouping;
 
 /// Some documents of one chunk, and the columns that a grouping reads.
-pub(crate) struct Batch<'d> {
+pub(crate) struct GroupingBatch<'d> {
     pub(crate) documents: &'d [u16],
     /// One score per document; empty if all are 0.
     pub(crate) scores: &'d [f64],
@@ -25,12 +27,12 @@ struct FieldColumn {
     data_type: DataType,
     column: Option<Column>,
     /// Values of `documents`, decoded on first use.
-    decoded: OnceCell<Vec<Option<Value>>>,
+    decoded: OnceCell<Vec<Option<DocumentValue>>>,
 }
 
-impl<'d> Batch<'d> {
+impl<'d> GroupingBatch<'d> {
     pub(crate) fn read(
-        grouping: &Grouping,
+        grouping: &CheckedGrouping,
         view: &dyn View,
         chunk: usize,
         documents: &'d [u16],
@@ -54,7 +56,7 @@ impl<'d> Batch<'d> {
             })
             .collect::<Result<_, Error>>()?;
         let ids = if grouping.reads_ids { read(&ColumnKey::id())? } else { None };
-        Ok(Batch { documents, scores, columns, ids })
+        Ok(GroupingBatch { documents, scores, columns, ids })
     }
 
     pub(crate) fn score(&self, row: usize) -> f64 {
@@ -62,43 +64,50 @@ impl<'d> Batch<'d> {
     }
 
     /// User-specified part of the document id in `row`.
-    pub(crate) fn document_name(&self, row: usize) -> Datum<'_> {
+    pub(crate) fn document_name(&self, row: usize) -> ExpressionDatum<'_> {
         let id = match &self.ids {
             Some(Column::Bytes(ids)) => ids.get(usize::from(self.documents[row])),
             _ => None,
         };
         let id = id.and_then(|id| std::str::from_utf8(id).ok()).unwrap_or_default();
-        Datum::Text(Cow::Borrowed(id.splitn(5, ':').nth(4).unwrap_or_default()))
+        ExpressionDatum::Text(Cow::Borrowed(id.splitn(5, ':').nth(4).unwrap_or_default()))
     }
 
     /// The value column of a field, if the chunk has it.
-    pub(crate) fn column(&self, field: &Field) -> Option<&Column> {
+    pub(crate) fn column(&self, field: &CheckedField) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == field.name).and_then(|column| column.column.as_ref())
     }
 
     /// Value of a field in the document of `row`; with `element`, only that element of a list.
-    pub(crate) fn field(&self, field: &Field, row: usize, element: Option<usize>) -> Datum<'_> {
-        if let (Reach::Whole, Some(column)) = (&field.reach, self.column(field)) {
+    pub(crate) fn field(
+        &self,
+        field: &CheckedField,
+        row: usize,
+        element: Option<usize>,
+    ) -> ExpressionDatum<'_> {
+        if let (FieldReach::Whole, Some(column)) = (&field.reach, self.column(field)) {
             let document = usize::from(self.documents[row]);
             let direct = match (column, layout(&field.data_type)) {
-                (Column::Fixed(column), Layout::Number(cell))
+                (Column::Fixed(column), ValueLayout::Number(cell))
                     if column.cell() == cell && column.width() == 1 =>
                 {
                     Some(number_at(column, document))
                 }
-                (Column::Bytes(column), Layout::Text) => Some(text_at(column, document).map(Datum::Text)),
+                (Column::Bytes(column), ValueLayout::Text) => {
+                    Some(text_at(column, document).map(ExpressionDatum::Text))
+                }
                 _ => None,
             };
             if let Some(datum) = direct {
                 return datum.unwrap_or_else(|| field.undefined());
             }
         }
-        let key_of = |key: &Field| self.field(key, row, None).to_text().into_owned();
+        let key_of = |key: &CheckedField| self.field(key, row, None).to_text().into_owned();
         field.take(self.value(field, row), element, key_of)
     }
 
     /// Decoded value of a field in the document of `row`.
-    pub(crate) fn value(&self, field: &Field, row: usize) -> Option<&Value> {
+    pub(crate) fn value(&self, field: &CheckedField, row: usize) -> Option<&DocumentValue> {
         let column = self.columns.iter().find(|column| column.name == field.name)?;
         let values = column.decoded.get_or_init(|| {
             let decode = |document: &u16| {
@@ -114,20 +123,20 @@ impl<'d> Batch<'d> {
 }
 
 /// Number of a document in a column with one number per document.
-pub(crate) fn number_at(column: &Fixed, document: usize) -> Option<Datum<'static>> {
+pub(crate) fn number_at(column: &FixedColumn, document: usize) -> Option<ExpressionDatum<'static>> {
     column.presence().get(document).then(|| match column.cell() {
-        Cell::Bool => Datum::Bool(column.cells::<u8>()[document] != 0),
-        Cell::I8 => Datum::Long(i64::from(column.cells::<i8>()[document])),
-        Cell::I32 => Datum::Long(i64::from(column.cells::<i32>()[document])),
-        Cell::I64 => Datum::Long(column.cells::<i64>()[document]),
-        Cell::U64 => Datum::Long(column.cells::<u64>()[document] as i64),
-        Cell::F32 => Datum::Double(f64::from(column.cells::<f32>()[document])),
-        Cell::F64 => Datum::Double(column.cells::<f64>()[document]),
-        Cell::BF16 => Datum::Double(column.number(document).unwrap_or(f64::NAN)),
+        CellKind::Bool => ExpressionDatum::Bool(column.cells::<u8>()[document] != 0),
+        CellKind::I8 => ExpressionDatum::Long(i64::from(column.cells::<i8>()[document])),
+        CellKind::I32 => ExpressionDatum::Long(i64::from(column.cells::<i32>()[document])),
+        CellKind::I64 => ExpressionDatum::Long(column.cells::<i64>()[document]),
+        CellKind::U64 => ExpressionDatum::Long(column.cells::<u64>()[document] as i64),
+        CellKind::F32 => ExpressionDatum::Double(f64::from(column.cells::<f32>()[document])),
+        CellKind::F64 => ExpressionDatum::Double(column.cells::<f64>()[document]),
+        CellKind::BF16 => ExpressionDatum::Double(column.number(document).unwrap_or(f64::NAN)),
     })
 }
 
 /// Text of a document in a text column.
-pub(crate) fn text_at(column: &Bytes, document: usize) -> Option<Cow<'_, str>> {
+pub(crate) fn text_at(column: &BytesColumn, document: usize) -> Option<Cow<'_, str>> {
     column.get(document).map(String::from_utf8_lossy)
 }

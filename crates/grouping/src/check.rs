@@ -8,9 +8,12 @@ use millrace_schema::Schema;
 
 use crate::Error;
 use crate::continuation;
-use crate::level::{GroupNode, Grouping, GroupsList, HitList, Level};
-use crate::request::{Aggregator, Each, Expression, Filter, Limit, Operation, Order, Request};
-use crate::zone::Zone;
+use crate::level::{CheckedGrouping, GroupNode, GroupingLevel, GroupsList, HitList};
+use crate::request::{
+    GroupAggregator, GroupLimit, GroupingExpression, GroupingOperation, GroupingRequest, OperationTarget,
+    OrderKey, ValueFilter,
+};
+use crate::zone::GroupingZone;
 
 /// Grouping settings of a query.
 #[derive(Debug, Clone)]
@@ -23,7 +26,7 @@ pub struct Settings {
     /// `None` for no limit.
     pub global_max_groups: Option<usize>,
     /// Time zone, `timezone`.
-    pub zone: Zone,
+    pub zone: GroupingZone,
     /// Value of `now()`, in seconds since 1970.
     pub now: i64,
 }
@@ -38,20 +41,20 @@ impl Settings {
             default_max_groups: defaults.max_groups,
             default_max_hits: defaults.max_hits,
             global_max_groups: defaults.global_max_groups,
-            zone: Zone::parse(&defaults.timezone)?,
+            zone: GroupingZone::parse(&defaults.timezone)?,
             now,
         })
     }
 }
 
-impl Request {
+impl GroupingRequest {
     /// Validates the request against a schema.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an unknown field, an expression of the wrong type, a misplaced operation, a
     /// continuation that no result contains, or a result that could exceed the settings.
-    pub fn check(&self, schema: &Schema, settings: &Settings) -> Result<Grouping, Error> {
-        let mut checker = Checker {
+    pub fn check(&self, schema: &Schema, settings: &Settings) -> Result<CheckedGrouping, Error> {
+        let mut checker = GroupingChecker {
             schema,
             settings,
             fields: Vec::new(),
@@ -59,19 +62,19 @@ impl Request {
             bound: Vec::new(),
             last_tag: 1,
         };
-        let mut root = Level::default();
-        let state = State::default();
+        let mut root = GroupingLevel::default();
+        let state = ListSettings::default();
         let mut top = None;
         match (self.root.each, &self.root.group_by) {
-            (Each::Each, None) => checker.hits(&self.root, &mut root, &state.with(&self.root))?,
-            (Each::Each, Some(_)) => {
+            (OperationTarget::Each, None) => checker.hits(&self.root, &mut root, &state.with(&self.root))?,
+            (OperationTarget::Each, Some(_)) => {
                 return Err(Error::invalid("each(group(…)) cannot be outermost; begin with all(group(…) …)"));
             }
-            (Each::All, group_by) => {
-                if let (None, Some(Limit::Count(max))) = (group_by, self.root.max) {
+            (OperationTarget::All, group_by) => {
+                if let (None, Some(GroupLimit::Count(max))) = (group_by, self.root.max) {
                     top = Some(max);
                 }
-                checker.group(&self.root, &mut root, &state, Place::Outermost)?;
+                checker.group(&self.root, &mut root, &state, OperationLevel::Outermost)?;
             }
         }
         let offsets = continuation::decode_all(&self.continuations)?;
@@ -85,7 +88,7 @@ impl Request {
                 )));
             }
         }
-        Ok(Grouping {
+        Ok(CheckedGrouping {
             fields: checker.fields,
             reads_ids: checker.reads_ids,
             zone: settings.zone.clone(),
@@ -98,7 +101,7 @@ impl Request {
 }
 
 /// Maximum number of groups and hits of a level inside one group; `None` if there is no limit.
-fn largest(level: &Level) -> Option<usize> {
+fn largest(level: &GroupingLevel) -> Option<usize> {
     let mut size = 0usize;
     for list in &level.hit_lists {
         size = size.saturating_add(list.max?);
@@ -111,22 +114,22 @@ fn largest(level: &Level) -> Option<usize> {
 
 /// Position of an operation on a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum OperationLevel {
     Outermost,
     Inside,
 }
 
 /// Settings inherited from outer operations.
 #[derive(Clone, Default)]
-struct State<'r> {
-    max: Option<Limit>,
-    order: &'r [Order],
-    filter: Option<&'r Filter>,
+struct ListSettings<'r> {
+    max: Option<GroupLimit>,
+    order: &'r [OrderKey],
+    filter: Option<&'r ValueFilter>,
 }
 
-impl<'r> State<'r> {
-    fn with(&self, operation: &'r Operation) -> State<'r> {
-        State {
+impl<'r> ListSettings<'r> {
+    fn with(&self, operation: &'r GroupingOperation) -> ListSettings<'r> {
+        ListSettings {
             max: operation.max.or(self.max),
             order: if operation.order.is_empty() { self.order } else { &operation.order },
             filter: operation.filter.as_ref().or(self.filter),
@@ -134,15 +137,15 @@ impl<'r> State<'r> {
     }
 }
 
-fn limit(max: Option<Limit>, default: Option<usize>) -> Option<usize> {
+fn limit(max: Option<GroupLimit>, default: Option<usize>) -> Option<usize> {
     match max {
-        Some(Limit::Count(max)) => Some(max),
-        Some(Limit::Unlimited) => None,
+        Some(GroupLimit::Count(max)) => Some(max),
+        Some(GroupLimit::Unlimited) => None,
         None => default,
     }
 }
 
-struct Checker<'s> {
+struct GroupingChecker<'s> {
     schema: &'s Schema,
     settings: &'s Settings,
     fields: Vec<(String, DataType)>,
@@ -153,7 +156,7 @@ struct Checker<'s> {
     last_tag: u32,
 }
 
-impl Checker<'_> {
+impl GroupingChecker<'_> {
     fn tag(&mut self) -> u32 {
         self.last_tag += 1;
         self.last_tag
@@ -162,12 +165,12 @@ impl Checker<'_> {
     /// Checks an operation on a group as a whole.
     fn group(
         &mut self,
-        op: &Operation,
-        level: &mut Level,
-        state: &State<'_>,
-        place: Place,
+        op: &GroupingOperation,
+        level: &mut GroupingLevel,
+        state: &ListSettings<'_>,
+        place: OperationLevel,
     ) -> Result<(), Error> {
-        if op.all_documents && place == Place::Inside {
+        if op.all_documents && place == OperationLevel::Inside {
             return Err(Error::invalid(
                 "where(…) belongs to the outermost operation: all(where(true) group(…) …)",
             ));
@@ -179,20 +182,20 @@ impl Checker<'_> {
         self.outputs(op, level)?;
         for child in &op.children {
             match child.each {
-                Each::Each => self.hits(child, level, &state)?,
-                Each::All => {
+                OperationTarget::Each => self.hits(child, level, &state)?,
+                OperationTarget::All => {
                     // A limit on the documents of the whole request does not limit the lists inside.
-                    let max = if place == Place::Outermost { None } else { state.max };
-                    self.group(child, level, &State { max, ..state.clone() }, Place::Inside)?;
+                    let max = if place == OperationLevel::Outermost { None } else { state.max };
+                    self.group(child, level, &ListSettings { max, ..state.clone() }, OperationLevel::Inside)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn outputs(&mut self, op: &Operation, level: &mut Level) -> Result<(), Error> {
+    fn outputs(&mut self, op: &GroupingOperation, level: &mut GroupingLevel) -> Result<(), Error> {
         for output in &op.outputs {
-            if matches!(output.expression, Expression::Summary(_)) {
+            if matches!(output.expression, GroupingExpression::Summary(_)) {
                 return Err(Error::invalid(
                     "summary() is of a single hit; write each(output(summary())) inside the group's each(…)",
                 ));
@@ -205,7 +208,12 @@ impl Checker<'_> {
     }
 
     /// Checks an operation on each hit of a group.
-    fn hits(&mut self, op: &Operation, level: &mut Level, state: &State<'_>) -> Result<(), Error> {
+    fn hits(
+        &mut self,
+        op: &GroupingOperation,
+        level: &mut GroupingLevel,
+        state: &ListSettings<'_>,
+    ) -> Result<(), Error> {
         if op.group_by.is_some() || !op.children.is_empty() || !op.order.is_empty() {
             return Err(Error::invalid(
                 "a single hit cannot be grouped, ordered or divided further; here each(…) is for each hit, and only \
@@ -213,7 +221,7 @@ impl Checker<'_> {
             ));
         }
         for output in &op.outputs {
-            let Expression::Summary(class) = &output.expression else {
+            let GroupingExpression::Summary(class) = &output.expression else {
                 return Err(Error::invalid(format!(
                     "'{}' is not of a single hit; here each(…) is for each hit, and only summary() may be put out",
                     output.expression
@@ -232,10 +240,10 @@ impl Checker<'_> {
     /// Checks an operation on the list of groups created by `by`: `op` itself, or an `all` inside it.
     fn lists(
         &mut self,
-        op: &Operation,
-        by: &Expression,
-        level: &mut Level,
-        state: &State<'_>,
+        op: &GroupingOperation,
+        by: &GroupingExpression,
+        level: &mut GroupingLevel,
+        state: &ListSettings<'_>,
     ) -> Result<(), Error> {
         let first = level.lists.len();
         op.outputs.iter().for_each(|_| {
@@ -243,17 +251,20 @@ impl Checker<'_> {
         });
         for child in &op.children {
             match child.each {
-                Each::Each => self.list(child, by, level, state)?,
-                Each::All if child.group_by.is_some() => {
+                OperationTarget::Each => self.list(child, by, level, state)?,
+                OperationTarget::All if child.group_by.is_some() => {
                     return Err(Error::invalid(
                         "a list of groups cannot be grouped again; write each(group(…) …) for the groups inside each",
                     ));
                 }
-                Each::All => self.lists(child, by, level, &state.with(child))?,
+                OperationTarget::All => self.lists(child, by, level, &state.with(child))?,
             }
         }
         for output in &op.outputs {
-            if !matches!(output.expression, Expression::Aggregate { aggregator: Aggregator::Count, .. }) {
+            if !matches!(
+                output.expression,
+                GroupingExpression::Aggregate { aggregator: GroupAggregator::Count, .. }
+            ) {
                 return Err(Error::invalid(format!(
                     "'{}' is not of a list of groups; only count() is, and the others stand inside each(…)",
                     output.expression
@@ -272,10 +283,10 @@ impl Checker<'_> {
     /// Checks the list of groups to whose members `op` applies.
     fn list(
         &mut self,
-        op: &Operation,
-        by: &Expression,
-        level: &mut Level,
-        state: &State<'_>,
+        op: &GroupingOperation,
+        by: &GroupingExpression,
+        level: &mut GroupingLevel,
+        state: &ListSettings<'_>,
     ) -> Result<(), Error> {
         let label = op.label.clone().unwrap_or_else(|| by.to_string());
         let mut list = self.groups_list(by, state, label)?;
@@ -283,19 +294,19 @@ impl Checker<'_> {
             let node = self.group_node(&order.by, &mut list.level)?;
             list.order.push((order.descending, node));
         }
-        let inner = Operation { each: Each::All, ..op.clone() };
-        self.group(&inner, &mut list.level, &State::default(), Place::Inside)?;
+        let inner = GroupingOperation { each: OperationTarget::All, ..op.clone() };
+        self.group(&inner, &mut list.level, &ListSettings::default(), OperationLevel::Inside)?;
         self.unbind(&list);
         level.lists.push(list);
         Ok(())
     }
 
     /// An empty list of groups. If it binds a field's elements, they stay bound for operations inside it,
-    /// until [`Checker::unbind`].
+    /// until [`GroupingChecker::unbind`].
     fn groups_list(
         &mut self,
-        by: &Expression,
-        state: &State<'_>,
+        by: &GroupingExpression,
+        state: &ListSettings<'_>,
         label: String,
     ) -> Result<GroupsList, Error> {
         let mut unbound = Vec::new();
@@ -322,7 +333,7 @@ impl Checker<'_> {
             filter,
             order: Vec::new(),
             max: limit(state.max, self.settings.default_max_groups),
-            level: Level::default(),
+            level: GroupingLevel::default(),
             shown: true,
         })
     }
@@ -335,7 +346,7 @@ impl Checker<'_> {
     }
 }
 
-fn push_output(level: &mut Level, name: String, node: GroupNode) -> Result<(), Error> {
+fn push_output(level: &mut GroupingLevel, name: String, node: GroupNode) -> Result<(), Error> {
     if level.outputs.iter().any(|(taken, _)| *taken == name) {
         return Err(Error::invalid(format!("two outputs are called '{name}'; name one of them with as(…)")));
     }

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::aggregate::Accumulator;
-use crate::execution::{Execution, HitRef, LevelState};
-use crate::level::{Grouping, Level};
+use crate::aggregate::AggregateValues;
+use crate::execution::{GroupingExecution, HitRef, LevelState};
+use crate::level::{CheckedGrouping, GroupingLevel};
 
-/// Data collected by an [`Execution`], without the request, which the receiver already has.
+/// Data collected by an [`GroupingExecution`], without the request, which the receiver already has.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Collected(LevelState);
+pub struct CollectedGroups(LevelState);
 
-impl Execution {
-    /// Extracts the collected data. Call it after [`Execution::complete`].
-    pub fn collected(self) -> Collected {
-        Collected(self.root)
+impl GroupingExecution {
+    /// Extracts the collected data. Call it after [`GroupingExecution::complete`].
+    pub fn collected(self) -> CollectedGroups {
+        CollectedGroups(self.root)
     }
 
     /// Hits that may be returned, each with the document summary of its list.
@@ -28,24 +28,28 @@ impl Execution {
     }
 }
 
-impl Collected {
+impl CollectedGroups {
     /// Restores an execution of this request from the data. The parts of its hits are numbered from
     /// `first_part`.
     ///
     /// # Errors
     /// The data was collected for another request.
-    pub fn resume(mut self, grouping: Arc<Grouping>, first_part: u32) -> Result<Execution, Error> {
+    pub fn resume(
+        mut self,
+        grouping: Arc<CheckedGrouping>,
+        first_part: u32,
+    ) -> Result<GroupingExecution, Error> {
         if !fits(&grouping.root, &self.0, 1) {
             return Err(Error::Read(
                 "a node has answered another request than the one that was asked; do all nodes run the same version?".to_owned(),
             ));
         }
         move_parts(&mut self.0, first_part);
-        Ok(Execution::with(grouping, self.0))
+        Ok(GroupingExecution::with(grouping, self.0))
     }
 }
 
-fn hits<'l>(level: &'l Level, state: &LevelState, found: &mut Vec<(Option<&'l str>, HitRef)>) {
+fn hits<'l>(level: &'l GroupingLevel, state: &LevelState, found: &mut Vec<(Option<&'l str>, HitRef)>) {
     for (spec, lists) in level.hit_lists.iter().zip(&state.hits) {
         found.extend(lists.iter().flatten().map(|hit| (spec.summary.as_deref(), *hit)));
     }
@@ -62,8 +66,8 @@ fn move_parts(state: &mut LevelState, by: u32) {
 }
 
 /// True if the state matches the level and its number of groups; then every index in it is valid.
-fn fits(level: &Level, state: &LevelState, groups: usize) -> bool {
-    let aggregates = level.aggregates.iter().map(Accumulator::new).zip(&state.aggregates);
+fn fits(level: &GroupingLevel, state: &LevelState, groups: usize) -> bool {
+    let aggregates = level.aggregates.iter().map(AggregateValues::new).zip(&state.aggregates);
     let lists = level.lists.iter().zip(&state.lists);
     state.ranks.len() == groups
         && state.aggregates.len() == level.aggregates.len()

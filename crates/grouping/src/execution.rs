@@ -1,17 +1,17 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use millrace_column::{Cell, Column, PathChoice, View};
+use millrace_column::{CellKind, Column, PathChoice, View};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::aggregate::Accumulator;
-use crate::batch::Batch;
-use crate::datum::Datum;
-use crate::field::Reach;
-use crate::level::{Grouping, GroupsList, Level};
-use crate::node::{Context, Node};
-use crate::table::Table;
+use crate::aggregate::AggregateValues;
+use crate::batch::GroupingBatch;
+use crate::datum::ExpressionDatum;
+use crate::field::FieldReach;
+use crate::level::{CheckedGrouping, GroupingLevel, GroupsList};
+use crate::node::{GroupingNode, RowContext};
+use crate::table::GroupTable;
 
 /// The most groups that one request keeps in memory, whatever it shows: some hundred bytes each.
 const GROUPS_MAX: usize = 1_000_000;
@@ -29,7 +29,7 @@ fn too_many_groups() -> Error {
 /// A hit inside a group, filled with a document summary at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HitRef {
-    /// Number of the merged execution it comes from, as passed to [`Execution::new`].
+    /// Number of the merged execution it comes from, as passed to [`GroupingExecution::new`].
     pub part: u32,
     /// Index of the chunk in that execution's view.
     pub chunk: usize,
@@ -51,20 +51,20 @@ impl HitRef {
 /// A running grouping. Memory grows with the number of groups, not of documents, except for quantiles and
 /// `max(inf)` hits.
 #[derive(Debug)]
-pub struct Execution {
-    grouping: Arc<Grouping>,
+pub struct GroupingExecution {
+    grouping: Arc<CheckedGrouping>,
     part: u32,
     pub(crate) root: LevelState,
     /// Best documents so far if their number is limited; they are grouped at the end.
     best: Vec<HitRef>,
 }
 
-/// Groups of one [`Level`], by group number.
+/// Groups of one [`GroupingLevel`], by group number.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LevelState {
     /// Best score among each group's documents.
     pub(crate) ranks: Vec<f64>,
-    pub(crate) aggregates: Vec<Accumulator>,
+    pub(crate) aggregates: Vec<AggregateValues>,
     /// Hits by list of hits, then by group.
     pub(crate) hits: Vec<Vec<Vec<HitRef>>>,
     /// State of each list of groups.
@@ -74,7 +74,7 @@ pub(crate) struct LevelState {
 /// All groups of one [`GroupsList`].
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ListState {
-    pub(crate) table: Table,
+    pub(crate) table: GroupTable,
     pub(crate) level: LevelState,
     /// Groups by enclosing group; available once everything is collected.
     #[serde(skip)]
@@ -83,7 +83,7 @@ pub(crate) struct ListState {
 
 /// Rows of a batch on their way into groups. A row may occur several times, once per group.
 #[derive(Default)]
-struct Rows {
+struct GroupedRows {
     rows: Vec<u32>,
     /// Group of each row.
     groups: Vec<u32>,
@@ -92,7 +92,7 @@ struct Rows {
     width: usize,
 }
 
-impl Rows {
+impl GroupedRows {
     fn elements(&self, index: usize) -> &[u32] {
         &self.elements[index * self.width..(index + 1) * self.width]
     }
@@ -103,22 +103,22 @@ impl Rows {
     }
 }
 
-impl Execution {
+impl GroupingExecution {
     /// Creates an empty execution. `part` is stored in the [`HitRef`]s, to distinguish executions after
     /// merging.
-    pub fn new(grouping: Arc<Grouping>, part: u32) -> Self {
+    pub fn new(grouping: Arc<CheckedGrouping>, part: u32) -> Self {
         let mut root = LevelState::new(&grouping.root);
         root.grow(&grouping.root, 1);
-        Execution { grouping, part, root, best: Vec::new() }
+        GroupingExecution { grouping, part, root, best: Vec::new() }
     }
 
     /// Creates an execution with this state.
-    pub(crate) fn with(grouping: Arc<Grouping>, root: LevelState) -> Self {
-        Execution { grouping, part: 0, root, best: Vec::new() }
+    pub(crate) fn with(grouping: Arc<CheckedGrouping>, root: LevelState) -> Self {
+        GroupingExecution { grouping, part: 0, root, best: Vec::new() }
     }
 
     /// The request.
-    pub fn grouping(&self) -> &Arc<Grouping> {
+    pub fn grouping(&self) -> &Arc<CheckedGrouping> {
         &self.grouping
     }
 
@@ -167,7 +167,7 @@ impl Execution {
 
     /// Merges another execution of the same request; both must be completed. The result is the same as if
     /// this execution had collected everything.
-    pub fn merge(&mut self, other: Execution) {
+    pub fn merge(&mut self, other: GroupingExecution) {
         let grouping = Arc::clone(&self.grouping);
         self.root.merge(&grouping.root, other.root, &[0], grouping.hit_slack());
     }
@@ -183,14 +183,14 @@ impl Execution {
             return Ok(());
         }
         let grouping = Arc::clone(&self.grouping);
-        let batch = Batch::read(&grouping, view, chunk, documents, scores)?;
-        let rows = Rows {
+        let batch = GroupingBatch::read(&grouping, view, chunk, documents, scores)?;
+        let rows = GroupedRows {
             rows: (0..documents.len() as u32).collect(),
             groups: vec![0; documents.len()],
             elements: Vec::new(),
             width: 0,
         };
-        let collector = Collector {
+        let collector = BatchCollector {
             batch: &batch,
             grouping: &grouping,
             part: self.part,
@@ -203,7 +203,7 @@ impl Execution {
     }
 }
 
-impl Grouping {
+impl CheckedGrouping {
     /// Number of hits a list keeps beyond `max`, so that every requested page can be returned and the
     /// existence of a next page is known.
     fn hit_slack(&self) -> usize {
@@ -212,16 +212,16 @@ impl Grouping {
 }
 
 impl LevelState {
-    fn new(level: &Level) -> Self {
+    fn new(level: &GroupingLevel) -> Self {
         LevelState {
             ranks: Vec::new(),
-            aggregates: level.aggregates.iter().map(Accumulator::new).collect(),
+            aggregates: level.aggregates.iter().map(AggregateValues::new).collect(),
             hits: level.hit_lists.iter().map(|_| Vec::new()).collect(),
             lists: level
                 .lists
                 .iter()
                 .map(|list| ListState {
-                    table: Table::default(),
+                    table: GroupTable::default(),
                     level: LevelState::new(&list.level),
                     members: Vec::new(),
                 })
@@ -234,7 +234,7 @@ impl LevelState {
         self.lists.iter().map(|list| list.table.len() + list.level.groups()).sum()
     }
 
-    fn grow(&mut self, level: &Level, groups: usize) {
+    fn grow(&mut self, level: &GroupingLevel, groups: usize) {
         self.ranks.resize(groups, f64::NEG_INFINITY);
         self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(groups));
         self.hits.iter_mut().for_each(|hits| hits.resize(groups, Vec::new()));
@@ -254,7 +254,7 @@ impl LevelState {
     }
 
     /// Merges another level's state. Its group `n` is group `numbers[n]` here.
-    fn merge(&mut self, level: &Level, other: LevelState, numbers: &[u32], slack: usize) {
+    fn merge(&mut self, level: &GroupingLevel, other: LevelState, numbers: &[u32], slack: usize) {
         for (rank, number) in other.ranks.into_iter().zip(numbers) {
             let kept = &mut self.ranks[*number as usize];
             *kept = kept.max(rank);
@@ -292,17 +292,22 @@ fn keep_best(hits: &mut Vec<HitRef>, count: usize, when: usize) {
 }
 
 /// Assignment of one batch's rows to groups.
-struct Collector<'b> {
-    batch: &'b Batch<'b>,
-    grouping: &'b Grouping,
+struct BatchCollector<'b> {
+    batch: &'b GroupingBatch<'b>,
+    grouping: &'b CheckedGrouping,
     part: u32,
     chunk: usize,
     slack: usize,
     paths: PathChoice,
 }
 
-impl<'b> Collector<'b> {
-    fn level(&self, level: &'b Level, state: &mut LevelState, rows: &Rows) -> Result<(), Error> {
+impl<'b> BatchCollector<'b> {
+    fn level(
+        &self,
+        level: &'b GroupingLevel,
+        state: &mut LevelState,
+        rows: &GroupedRows,
+    ) -> Result<(), Error> {
         for (row, group) in rows.rows.iter().zip(&rows.groups) {
             let (rank, score) = (&mut state.ranks[*group as usize], self.batch.score(*row as usize));
             if score > *rank {
@@ -342,17 +347,22 @@ impl<'b> Collector<'b> {
         Ok(())
     }
 
-    fn context<'e>(&'e self, row: u32, elements: &'e [u32]) -> Context<'e> {
-        Context { batch: self.batch, zone: &self.grouping.zone, row: row as usize, elements }
+    fn context<'e>(&'e self, row: u32, elements: &'e [u32]) -> RowContext<'e> {
+        RowContext { batch: self.batch, zone: &self.grouping.zone, row: row as usize, elements }
     }
 
     /// Assigns each row to its groups in a list.
     ///
     /// # Errors
     /// There are too many groups, or places in them.
-    fn assign(&self, list: &'b GroupsList, table: &mut Table, rows: &Rows) -> Result<Rows, Error> {
+    fn assign(
+        &self,
+        list: &'b GroupsList,
+        table: &mut GroupTable,
+        rows: &GroupedRows,
+    ) -> Result<GroupedRows, Error> {
         let width = rows.width + usize::from(list.binds);
-        let mut inner = Rows { width, ..Rows::default() };
+        let mut inner = GroupedRows { width, ..GroupedRows::default() };
         if self.paths.is_fast() && self.assign_column(list, table, rows, &mut inner) {
             return Ok(inner);
         }
@@ -361,7 +371,7 @@ impl<'b> Collector<'b> {
             let outer = rows.elements(index);
             let key = list.by.eval(self.context(row, outer));
             let (values, one) = match key {
-                Datum::List(values) => (values, None),
+                ExpressionDatum::List(values) => (values, None),
                 value => (Vec::new(), Some(value)),
             };
             for (place, value) in values.iter().chain(&one).enumerate() {
@@ -384,16 +394,22 @@ impl<'b> Collector<'b> {
 
     /// Fast path for a plain field of whole numbers or text, without a filter, directly from its column.
     /// Returns false if it does not apply.
-    fn assign_column(&self, list: &GroupsList, table: &mut Table, rows: &Rows, inner: &mut Rows) -> bool {
-        let Node::Field { field, element: None } = &list.by else { return false };
-        if !matches!(field.reach, Reach::Whole) || list.filter.is_some() || rows.width > 0 {
+    fn assign_column(
+        &self,
+        list: &GroupsList,
+        table: &mut GroupTable,
+        rows: &GroupedRows,
+        inner: &mut GroupedRows,
+    ) -> bool {
+        let GroupingNode::Field { field, element: None } = &list.by else { return false };
+        if !matches!(field.reach, FieldReach::Whole) || list.filter.is_some() || rows.width > 0 {
             return false;
         }
         let documents = rows.rows.iter().map(|row| usize::from(self.batch.documents[*row as usize]));
         let undefined = field.undefined();
         inner.groups.reserve(rows.rows.len());
         match (self.batch.column(field), &undefined) {
-            (Some(Column::Fixed(column)), Datum::Long(undefined)) if column.width() == 1 => {
+            (Some(Column::Fixed(column)), ExpressionDatum::Long(undefined)) if column.width() == 1 => {
                 let presence = column.presence();
                 let groups = documents.zip(&rows.groups);
                 let mut number = |document: usize, group: u32, value: i64| {
@@ -401,11 +417,11 @@ impl<'b> Collector<'b> {
                     inner.groups.push(table.long(group, value));
                 };
                 match column.cell() {
-                    Cell::I64 => {
+                    CellKind::I64 => {
                         let cells = column.cells::<i64>();
                         groups.for_each(|(document, group)| number(document, *group, cells[document]));
                     }
-                    Cell::I32 => {
+                    CellKind::I32 => {
                         let cells = column.cells::<i32>();
                         groups.for_each(|(document, group)| {
                             number(document, *group, i64::from(cells[document]));
@@ -414,8 +430,11 @@ impl<'b> Collector<'b> {
                     _ => return false,
                 }
             }
-            (Some(Column::Bytes(column)), Datum::Text(_))
-                if matches!(millrace_column::layout(&field.data_type), millrace_column::Layout::Text) =>
+            (Some(Column::Bytes(column)), ExpressionDatum::Text(_))
+                if matches!(
+                    millrace_column::layout(&field.data_type),
+                    millrace_column::ValueLayout::Text
+                ) =>
             {
                 let (presence, offsets, data) = (column.presence(), column.offsets(), column.data());
                 for (document, group) in documents.zip(&rows.groups) {

@@ -2,31 +2,31 @@
 
 use std::borrow::Cow;
 
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_schema::Schema;
 
 use crate::Error;
-use crate::datum::Datum;
-use crate::node::Kind;
-use crate::request::{FieldPath, Step};
+use crate::datum::ExpressionDatum;
+use crate::node::ValueKind;
+use crate::request::{GroupingPath, GroupingPathStep};
 
 /// A checked path into a field.
 #[derive(Debug, Clone)]
-pub(crate) struct Field {
+pub(crate) struct CheckedField {
     /// Name of the field that has the column.
     pub(crate) name: String,
     pub(crate) data_type: DataType,
-    pub(crate) reach: Reach,
+    pub(crate) reach: FieldReach,
     /// Struct field names from the outside in, after `reach`.
     members: Vec<String>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ValueKind,
     /// Type at the end of the path.
     leaf_type: DataType,
 }
 
 /// Selected part of a field's value.
 #[derive(Debug, Clone)]
-pub(crate) enum Reach {
+pub(crate) enum FieldReach {
     /// The whole value.
     Whole,
     /// Each element of an array, or each value of a weighted set.
@@ -38,14 +38,14 @@ pub(crate) enum Reach {
     /// The map's value for a key.
     At(String),
     /// The map's value for the key in another field.
-    AtKeyOf(Box<Field>),
+    AtKeyOf(Box<CheckedField>),
     /// A position as a z-curve value; for an array, each element.
     ZCurve,
 }
 
-impl Field {
+impl CheckedField {
     /// Resolves a path in a schema.
-    pub(crate) fn resolve(path: &FieldPath, schema: &Schema) -> Result<Self, Error> {
+    pub(crate) fn resolve(path: &GroupingPath, schema: &Schema) -> Result<Self, Error> {
         let no_field = || {
             let names: Vec<&str> = schema.fields.keys().map(|name| &**name).take(20).collect();
             Error::invalid(format!(
@@ -64,12 +64,12 @@ impl Field {
         if let Some(position) = position
             && is_position(&position.data_type)
         {
-            return Ok(Field {
+            return Ok(CheckedField {
                 name: position.name.to_string(),
                 data_type: position.data_type.clone(),
-                reach: Reach::ZCurve,
+                reach: FieldReach::ZCurve,
                 members: Vec::new(),
-                kind: Kind::Long,
+                kind: ValueKind::Long,
                 leaf_type: DataType::Long,
             });
         }
@@ -80,22 +80,24 @@ impl Field {
         let reach = match at {
             DataType::Array(element) | DataType::WeightedSet { element, .. } => {
                 at = element;
-                Reach::Elements
+                FieldReach::Elements
             }
             DataType::Map(key, value) => {
                 let step = steps.next();
                 at = match step {
-                    Some(Step::Name(name)) if name == "key" => key,
+                    Some(GroupingPathStep::Name(name)) if name == "key" => key,
                     _ => value,
                 };
                 match step {
-                    Some(Step::Name(name)) if name == "key" => Reach::Keys,
-                    Some(Step::Name(name)) if name == "value" => Reach::Values,
-                    Some(Step::Key(key)) => Reach::At(key.clone()),
-                    Some(Step::KeyOf(name)) => Reach::AtKeyOf(Box::new(Field::resolve(
-                        &FieldPath { field: name.clone(), steps: Vec::new() },
-                        schema,
-                    )?)),
+                    Some(GroupingPathStep::Name(name)) if name == "key" => FieldReach::Keys,
+                    Some(GroupingPathStep::Name(name)) if name == "value" => FieldReach::Values,
+                    Some(GroupingPathStep::Key(key)) => FieldReach::At(key.clone()),
+                    Some(GroupingPathStep::KeyOf(name)) => {
+                        FieldReach::AtKeyOf(Box::new(CheckedField::resolve(
+                            &GroupingPath { field: name.clone(), steps: Vec::new() },
+                            schema,
+                        )?))
+                    }
                     _ => {
                         return Err(wrong(
                             &field.data_type,
@@ -104,12 +106,12 @@ impl Field {
                     }
                 }
             }
-            _ => Reach::Whole,
+            _ => FieldReach::Whole,
         };
         let mut members = Vec::new();
         for step in steps {
             let member = match (at, step) {
-                (DataType::Struct(struct_type), Step::Name(name)) => struct_type.field(name),
+                (DataType::Struct(struct_type), GroupingPathStep::Name(name)) => struct_type.field(name),
                 _ => None,
             };
             let Some(member) = member else {
@@ -119,11 +121,13 @@ impl Field {
             at = &member.data_type;
         }
         let kind = match at {
-            DataType::Bool => Kind::Bool,
-            DataType::Byte | DataType::Int | DataType::Long => Kind::Long,
-            DataType::Float16 | DataType::Float | DataType::Double => Kind::Double,
-            DataType::String | DataType::Uri | DataType::Reference(_) | DataType::Predicate => Kind::Text,
-            DataType::Raw => Kind::Raw,
+            DataType::Bool => ValueKind::Bool,
+            DataType::Byte | DataType::Int | DataType::Long => ValueKind::Long,
+            DataType::Float16 | DataType::Float | DataType::Double => ValueKind::Double,
+            DataType::String | DataType::Uri | DataType::Reference(_) | DataType::Predicate => {
+                ValueKind::Text
+            }
+            DataType::Raw => ValueKind::Raw,
             DataType::Tensor(_) => return Err(wrong(at, "tensors cannot be grouped")),
             DataType::Position => {
                 return Err(wrong(at, &format!("write {}_zcurve or geo_distance(…)", path.field)));
@@ -132,18 +136,18 @@ impl Field {
             _ => return Err(wrong(at, "a collection inside a collection cannot be grouped")),
         };
         let (leaf_type, data_type) = (at.clone(), field.data_type.clone());
-        Ok(Field { name: field.name.to_string(), data_type, reach, members, kind, leaf_type })
+        Ok(CheckedField { name: field.name.to_string(), data_type, reach, members, kind, leaf_type })
     }
 
     /// Resolves a position field for `geo_distance`.
     pub(crate) fn position(name: &str, schema: &Schema) -> Result<Self, Error> {
         match schema.fields.get(name) {
-            Some(field) if is_position(&field.data_type) => Ok(Field {
+            Some(field) if is_position(&field.data_type) => Ok(CheckedField {
                 name: name.to_owned(),
                 data_type: field.data_type.clone(),
-                reach: Reach::Whole,
+                reach: FieldReach::Whole,
                 members: Vec::new(),
-                kind: Kind::Double,
+                kind: ValueKind::Double,
                 leaf_type: DataType::Double,
             }),
             Some(field) => Err(Error::invalid(format!(
@@ -162,107 +166,114 @@ impl Field {
     /// True if a document can have several values.
     pub(crate) fn is_list(&self) -> bool {
         match self.reach {
-            Reach::Elements | Reach::Keys | Reach::Values => true,
-            Reach::ZCurve => matches!(self.data_type, DataType::Array(_)),
-            Reach::Whole | Reach::At(_) | Reach::AtKeyOf(_) => false,
+            FieldReach::Elements | FieldReach::Keys | FieldReach::Values => true,
+            FieldReach::ZCurve => matches!(self.data_type, DataType::Array(_)),
+            FieldReach::Whole | FieldReach::At(_) | FieldReach::AtKeyOf(_) => false,
         }
     }
 
     /// True if elements are parts of a structure: other paths of the same field then refer to the same
     /// element.
     pub(crate) fn is_structured(&self) -> bool {
-        matches!(self.reach, Reach::Keys | Reach::Values)
-            || (matches!(self.reach, Reach::Elements) && !self.members.is_empty())
+        matches!(self.reach, FieldReach::Keys | FieldReach::Values)
+            || (matches!(self.reach, FieldReach::Elements) && !self.members.is_empty())
     }
 
     /// Value of a document that has none.
-    pub(crate) fn undefined(&self) -> Datum<'static> {
+    pub(crate) fn undefined(&self) -> ExpressionDatum<'static> {
         match self.leaf_type {
-            DataType::Bool => Datum::Bool(false),
-            DataType::Byte | DataType::Int | DataType::Long => Datum::Long(0),
-            DataType::Float16 | DataType::Float | DataType::Double => Datum::Double(0.0),
-            DataType::Raw => Datum::Raw(Cow::Borrowed(&[])),
-            _ => Datum::Text(Cow::Borrowed("")),
+            DataType::Bool => ExpressionDatum::Bool(false),
+            DataType::Byte | DataType::Int | DataType::Long => ExpressionDatum::Long(0),
+            DataType::Float16 | DataType::Float | DataType::Double => ExpressionDatum::Double(0.0),
+            DataType::Raw => ExpressionDatum::Raw(Cow::Borrowed(&[])),
+            _ => ExpressionDatum::Text(Cow::Borrowed("")),
         }
     }
 
     /// Extracts the path's values from a decoded value. With `element`, only that element of a list.
     pub(crate) fn take<'a>(
         &self,
-        value: Option<&'a Value>,
+        value: Option<&'a DocumentValue>,
         element: Option<usize>,
-        key_of: impl FnOnce(&Field) -> String,
-    ) -> Datum<'a> {
+        key_of: impl FnOnce(&CheckedField) -> String,
+    ) -> ExpressionDatum<'a> {
         match (&self.reach, value) {
-            (Reach::Whole, value) => self.leaf(value),
-            (Reach::At(key), Some(Value::Map(entries))) => self.entry(entries, key),
-            (Reach::AtKeyOf(field), Some(Value::Map(entries))) => self.entry(entries, &key_of(field)),
-            (Reach::At(_) | Reach::AtKeyOf(_), _) => Datum::List(Vec::new()),
-            (Reach::ZCurve, Some(Value::Array(places))) => {
+            (FieldReach::Whole, value) => self.leaf(value),
+            (FieldReach::At(key), Some(DocumentValue::Map(entries))) => self.entry(entries, key),
+            (FieldReach::AtKeyOf(field), Some(DocumentValue::Map(entries))) => {
+                self.entry(entries, &key_of(field))
+            }
+            (FieldReach::At(_) | FieldReach::AtKeyOf(_), _) => ExpressionDatum::List(Vec::new()),
+            (FieldReach::ZCurve, Some(DocumentValue::Array(places))) => {
                 self.pick(places.len(), element, |index| zcurve(Some(&places[index])))
             }
-            (Reach::ZCurve, value) => zcurve(value),
-            (Reach::Elements, Some(Value::Array(items))) => {
+            (FieldReach::ZCurve, value) => zcurve(value),
+            (FieldReach::Elements, Some(DocumentValue::Array(items))) => {
                 self.pick(items.len(), element, |index| self.leaf(Some(&items[index])))
             }
-            (Reach::Elements, Some(Value::WeightedSet(items))) => {
+            (FieldReach::Elements, Some(DocumentValue::WeightedSet(items))) => {
                 self.pick(items.len(), element, |index| self.leaf(Some(&items[index].0)))
             }
-            (Reach::Keys, Some(Value::Map(entries))) => {
+            (FieldReach::Keys, Some(DocumentValue::Map(entries))) => {
                 self.pick(entries.len(), element, |index| self.leaf(Some(&entries[index].0)))
             }
-            (Reach::Values, Some(Value::Map(entries))) => {
+            (FieldReach::Values, Some(DocumentValue::Map(entries))) => {
                 self.pick(entries.len(), element, |index| self.leaf(Some(&entries[index].1)))
             }
-            (Reach::Elements | Reach::Keys | Reach::Values, _) => match element {
+            (FieldReach::Elements | FieldReach::Keys | FieldReach::Values, _) => match element {
                 Some(_) => self.undefined(),
-                None => Datum::List(Vec::new()),
+                None => ExpressionDatum::List(Vec::new()),
             },
         }
     }
 
-    fn pick<'a>(&self, len: usize, element: Option<usize>, at: impl Fn(usize) -> Datum<'a>) -> Datum<'a> {
+    fn pick<'a>(
+        &self,
+        len: usize,
+        element: Option<usize>,
+        at: impl Fn(usize) -> ExpressionDatum<'a>,
+    ) -> ExpressionDatum<'a> {
         match element {
             Some(element) if element < len => at(element),
             Some(_) => self.undefined(),
-            None => Datum::List((0..len).map(at).collect()),
+            None => ExpressionDatum::List((0..len).map(at).collect()),
         }
     }
 
-    fn entry<'a>(&self, entries: &'a [(Value, Value)], key: &str) -> Datum<'a> {
+    fn entry<'a>(&self, entries: &'a [(DocumentValue, DocumentValue)], key: &str) -> ExpressionDatum<'a> {
         let found = entries.iter().find(|(name, _)| match name {
-            Value::String(name) => name == key,
-            Value::Int(name) => key.parse() == Ok(*name),
-            Value::Long(name) => key.parse() == Ok(*name),
-            Value::Byte(name) => key.parse() == Ok(*name),
+            DocumentValue::String(name) => name == key,
+            DocumentValue::Int(name) => key.parse() == Ok(*name),
+            DocumentValue::Long(name) => key.parse() == Ok(*name),
+            DocumentValue::Byte(name) => key.parse() == Ok(*name),
             _ => false,
         });
         match found {
             Some((_, value)) => self.leaf(Some(value)),
             // A missing entry belongs to no group and does not count.
-            None => Datum::List(Vec::new()),
+            None => ExpressionDatum::List(Vec::new()),
         }
     }
 
-    fn leaf<'a>(&self, value: Option<&'a Value>) -> Datum<'a> {
+    fn leaf<'a>(&self, value: Option<&'a DocumentValue>) -> ExpressionDatum<'a> {
         let mut value = value;
         for member in &self.members {
             value = match value {
-                Some(Value::Struct(fields)) => {
+                Some(DocumentValue::Struct(fields)) => {
                     fields.iter().find(|(name, _)| **name == **member).map(|(_, value)| value)
                 }
                 _ => None,
             };
         }
         match value {
-            Some(Value::Bool(value)) => Datum::Bool(*value),
-            Some(Value::Byte(value)) => Datum::Long(i64::from(*value)),
-            Some(Value::Int(value)) => Datum::Long(i64::from(*value)),
-            Some(Value::Long(value)) => Datum::Long(*value),
-            Some(Value::Float(value)) => Datum::Double(f64::from(*value)),
-            Some(Value::Double(value)) => Datum::Double(*value),
-            Some(Value::String(text)) => Datum::Text(Cow::Borrowed(text)),
-            Some(Value::Raw(bytes)) => Datum::Raw(Cow::Borrowed(bytes)),
+            Some(DocumentValue::Bool(value)) => ExpressionDatum::Bool(*value),
+            Some(DocumentValue::Byte(value)) => ExpressionDatum::Long(i64::from(*value)),
+            Some(DocumentValue::Int(value)) => ExpressionDatum::Long(i64::from(*value)),
+            Some(DocumentValue::Long(value)) => ExpressionDatum::Long(*value),
+            Some(DocumentValue::Float(value)) => ExpressionDatum::Double(f64::from(*value)),
+            Some(DocumentValue::Double(value)) => ExpressionDatum::Double(*value),
+            Some(DocumentValue::String(text)) => ExpressionDatum::Text(Cow::Borrowed(text)),
+            Some(DocumentValue::Raw(bytes)) => ExpressionDatum::Raw(Cow::Borrowed(bytes)),
             _ => self.undefined(),
         }
     }
@@ -277,7 +288,7 @@ fn is_position(data_type: &DataType) -> bool {
 }
 
 /// Interleaves the bits of longitude (even bits) and latitude (odd bits), both in millionths of a degree.
-fn zcurve(value: Option<&Value>) -> Datum<'static> {
+fn zcurve(value: Option<&DocumentValue>) -> ExpressionDatum<'static> {
     let spread = |part: i32| {
         let mut bits = u64::from(part as u32);
         for (shift, mask) in [
@@ -292,9 +303,9 @@ fn zcurve(value: Option<&Value>) -> Datum<'static> {
         bits
     };
     match value {
-        Some(Value::Position { latitude, longitude }) => {
-            Datum::Long((spread(*longitude) | spread(*latitude) << 1) as i64)
+        Some(DocumentValue::Position { latitude, longitude }) => {
+            ExpressionDatum::Long((spread(*longitude) | spread(*latitude) << 1) as i64)
         }
-        _ => Datum::Long(i64::MIN),
+        _ => ExpressionDatum::Long(i64::MIN),
     }
 }

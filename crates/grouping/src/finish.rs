@@ -3,23 +3,23 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use millrace_result::{Group, GroupId, GroupList, GroupValue, GroupingResult, Hit};
+use millrace_result::{GroupId, GroupList, GroupValue, GroupingResult, ResultGroup, ResultHit};
 
 use crate::continuation::{self, ListKey};
-use crate::datum::Datum;
-use crate::execution::{Execution, HitRef, LevelState, ListState};
-use crate::level::{GroupNode, Grouping, GroupsList, Level};
+use crate::datum::ExpressionDatum;
+use crate::execution::{GroupingExecution, HitRef, LevelState, ListState};
+use crate::level::{CheckedGrouping, GroupNode, GroupingLevel, GroupsList};
 
 /// Callback that converts references to hits of the named document summary: one hit per reference, in order.
-pub type Fill<'f, E> = dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<Hit>, E> + 'f;
+pub type Fill<'f, E> = dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<ResultHit>, E> + 'f;
 
 /// Hits selected for a list, not yet filled.
-struct Chosen {
+struct ChosenHits {
     summary: Option<String>,
     hits: Vec<HitRef>,
 }
 
-impl Execution {
+impl GroupingExecution {
     /// Returns the groups, ordered and cut to their pages.
     ///
     /// `number` is the index of the request among those of its query. `fill` creates the returned hits. It is
@@ -31,9 +31,9 @@ impl Execution {
     pub fn finish<E>(mut self, number: u32, fill: &mut Fill<'_, E>) -> Result<GroupingResult, E> {
         let grouping = Arc::clone(self.grouping());
         self.root.index();
-        let mut builder = Builder { grouping: &grouping, chosen: Vec::new(), path: vec![number, 0] };
+        let mut builder = GroupBuilder { grouping: &grouping, chosen: Vec::new(), path: vec![number, 0] };
         let (outputs, lists) = builder.inside(&grouping.root, &self.root, 0);
-        let mut root = Group { id: GroupId::Root, relevance: 1.0, outputs, lists };
+        let mut root = ResultGroup { id: GroupId::Root, relevance: 1.0, outputs, lists };
         let mut filled = fill_all(&builder.chosen, fill)?.into_iter();
         place(&mut root, &mut filled);
         Ok(GroupingResult { root, continuation: continuation::this(&grouping.offsets) })
@@ -41,8 +41,8 @@ impl Execution {
 }
 
 /// Fills the hits of all lists, with one call per document summary.
-fn fill_all<E>(chosen: &[Chosen], fill: &mut Fill<'_, E>) -> Result<Vec<Vec<Hit>>, E> {
-    let mut filled: Vec<Vec<Hit>> = chosen.iter().map(|_| Vec::new()).collect();
+fn fill_all<E>(chosen: &[ChosenHits], fill: &mut Fill<'_, E>) -> Result<Vec<Vec<ResultHit>>, E> {
+    let mut filled: Vec<Vec<ResultHit>> = chosen.iter().map(|_| Vec::new()).collect();
     let mut summaries: Vec<Option<&str>> = chosen.iter().map(|list| list.summary.as_deref()).collect();
     summaries.sort_unstable();
     summaries.dedup();
@@ -58,7 +58,7 @@ fn fill_all<E>(chosen: &[Chosen], fill: &mut Fill<'_, E>) -> Result<Vec<Vec<Hit>
 }
 
 /// Inserts filled hits into the lists, which must come in selection order.
-fn place(group: &mut Group, filled: &mut impl Iterator<Item = Vec<Hit>>) {
+fn place(group: &mut ResultGroup, filled: &mut impl Iterator<Item = Vec<ResultHit>>) {
     for list in &mut group.lists {
         match list {
             GroupList::Hits { hits, .. } => *hits = filled.next().unwrap_or_default(),
@@ -67,18 +67,18 @@ fn place(group: &mut Group, filled: &mut impl Iterator<Item = Vec<Hit>>) {
     }
 }
 
-struct Builder<'g> {
-    grouping: &'g Grouping,
-    chosen: Vec<Chosen>,
+struct GroupBuilder<'g> {
+    grouping: &'g CheckedGrouping,
+    chosen: Vec<ChosenHits>,
     /// Position in the result, see [`ListKey`].
     path: Vec<u32>,
 }
 
 type Inside = (Vec<(String, GroupValue)>, Vec<GroupList>);
 
-impl Builder<'_> {
+impl GroupBuilder<'_> {
     /// Outputs and lists of a group.
-    fn inside(&mut self, level: &Level, state: &LevelState, group: usize) -> Inside {
+    fn inside(&mut self, level: &GroupingLevel, state: &LevelState, group: usize) -> Inside {
         let outputs = level
             .outputs
             .iter()
@@ -101,7 +101,7 @@ impl Builder<'_> {
             self.path.push(lists.len() as u32);
             let (offset, end, continuation) = self.page(hits.len(), spec.max, spec.tag);
             self.path.pop();
-            self.chosen.push(Chosen { summary: spec.summary.clone(), hits: hits[offset..end].to_vec() });
+            self.chosen.push(ChosenHits { summary: spec.summary.clone(), hits: hits[offset..end].to_vec() });
             lists.push(GroupList::Hits { label: spec.label.clone(), hits: Vec::new(), continuation });
         }
         for (spec, list) in level.lists.iter().zip(&state.lists).filter(|(spec, _)| spec.shown) {
@@ -133,7 +133,7 @@ impl Builder<'_> {
                 } else {
                     (shown.len() - place) as f64 / shown.len() as f64
                 };
-                Group { id: group_id(key), relevance, outputs, lists }
+                ResultGroup { id: group_id(key), relevance, outputs, lists }
             })
             .collect();
         GroupList::Groups { label: spec.label.clone(), groups, continuation }
@@ -142,7 +142,7 @@ impl Builder<'_> {
     /// The first `count` groups of a list, in its order.
     fn ordered(&self, spec: &GroupsList, list: &ListState, members: &[u32], count: usize) -> Vec<u32> {
         let width = spec.order.len();
-        let keys: Vec<Datum<'static>> = members
+        let keys: Vec<ExpressionDatum<'static>> = members
             .iter()
             .flat_map(|group| {
                 spec.order.iter().map(|(_, node)| self.eval(node, &list.level, *group as usize))
@@ -187,11 +187,13 @@ impl Builder<'_> {
         (offset, end, (next, previous))
     }
 
-    fn eval(&self, node: &GroupNode, state: &LevelState, group: usize) -> Datum<'static> {
+    fn eval(&self, node: &GroupNode, state: &LevelState, group: usize) -> ExpressionDatum<'static> {
         match node {
             GroupNode::Constant(value) => value.clone(),
             GroupNode::Aggregate(index) => state.aggregates[*index].value(group),
-            GroupNode::GroupCount(list) => Datum::Long(state.lists[*list].members[group].len() as i64),
+            GroupNode::GroupCount(list) => {
+                ExpressionDatum::Long(state.lists[*list].members[group].len() as i64)
+            }
             GroupNode::Call { function, arguments } => {
                 let arguments = arguments.iter().map(|argument| self.eval(argument, state, group));
                 function.apply(arguments, &self.grouping.zone)
@@ -200,28 +202,28 @@ impl Builder<'_> {
     }
 }
 
-fn group_value(value: Datum<'_>) -> Option<GroupValue> {
+fn group_value(value: ExpressionDatum<'_>) -> Option<GroupValue> {
     Some(match value {
-        Datum::Long(value) => GroupValue::Long(value),
-        Datum::Double(value) => GroupValue::Double(value),
-        Datum::Bool(value) => GroupValue::Bool(value),
-        Datum::Text(text) => GroupValue::String(text.into_owned()),
-        Datum::Raw(bytes) => GroupValue::Raw(bytes.into_owned()),
+        ExpressionDatum::Long(value) => GroupValue::Long(value),
+        ExpressionDatum::Double(value) => GroupValue::Double(value),
+        ExpressionDatum::Bool(value) => GroupValue::Bool(value),
+        ExpressionDatum::Text(text) => GroupValue::String(text.into_owned()),
+        ExpressionDatum::Raw(bytes) => GroupValue::Raw(bytes.into_owned()),
         _ => return None,
     })
 }
 
-fn group_id(key: &Datum<'_>) -> GroupId {
+fn group_id(key: &ExpressionDatum<'_>) -> GroupId {
     match key {
-        Datum::Null | Datum::List(_) => GroupId::Null,
-        Datum::Bool(value) => GroupId::Bool(*value),
-        Datum::Long(value) => GroupId::Long(*value),
-        Datum::Double(value) => GroupId::Double(*value),
-        Datum::Text(text) => GroupId::String(text.to_string()),
-        Datum::Raw(bytes) => GroupId::Raw(bytes.to_vec()),
-        Datum::LongBucket(from, to) => GroupId::LongBucket(*from, *to),
-        Datum::DoubleBucket(from, to) => GroupId::DoubleBucket(*from, *to),
-        Datum::TextBucket(from, to) => GroupId::StringBucket(from.to_string(), to.to_string()),
-        Datum::RawBucket(from, to) => GroupId::RawBucket(from.to_vec(), to.to_vec()),
+        ExpressionDatum::Null | ExpressionDatum::List(_) => GroupId::Null,
+        ExpressionDatum::Bool(value) => GroupId::Bool(*value),
+        ExpressionDatum::Long(value) => GroupId::Long(*value),
+        ExpressionDatum::Double(value) => GroupId::Double(*value),
+        ExpressionDatum::Text(text) => GroupId::String(text.to_string()),
+        ExpressionDatum::Raw(bytes) => GroupId::Raw(bytes.to_vec()),
+        ExpressionDatum::LongBucket(from, to) => GroupId::LongBucket(*from, *to),
+        ExpressionDatum::DoubleBucket(from, to) => GroupId::DoubleBucket(*from, *to),
+        ExpressionDatum::TextBucket(from, to) => GroupId::StringBucket(from.to_string(), to.to_string()),
+        ExpressionDatum::RawBucket(from, to) => GroupId::RawBucket(from.to_vec(), to.to_vec()),
     }
 }

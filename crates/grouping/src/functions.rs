@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 
 use md5::{Digest, Md5};
 
-use crate::datum::{Datum, double_order};
-use crate::zone::Zone;
+use crate::datum::{ExpressionDatum, double_order};
+use crate::zone::GroupingZone;
 
 /// A function over values of a document.
 #[derive(Debug)]
-pub struct Function {
+pub struct GroupingFunction {
     /// Name in the language.
     pub name: &'static str,
     /// Minimum number of arguments.
@@ -18,15 +18,15 @@ pub struct Function {
     /// Maximum number of arguments.
     pub max_arguments: usize,
     /// Accepted arguments.
-    pub accepts: Accepts,
+    pub accepts: ArgumentKinds,
     /// Kind of the result.
-    pub returns: Returns,
+    pub returns: ReturnKind,
     /// Description.
     pub doc: &'static str,
-    pub(crate) code: Code,
+    pub(crate) code: GroupingFunctionCode,
 }
 
-impl PartialEq for Function {
+impl PartialEq for GroupingFunction {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
@@ -34,7 +34,7 @@ impl PartialEq for Function {
 
 /// Accepted arguments of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accepts {
+pub enum ArgumentKinds {
     /// Values of any kind.
     Any,
     /// Numbers and truth values.
@@ -49,7 +49,7 @@ pub enum Accepts {
 
 /// Result of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Returns {
+pub enum ReturnKind {
     /// A whole number.
     Long,
     /// A float.
@@ -67,50 +67,63 @@ pub enum Returns {
 }
 
 /// Implementation of a function.
-pub(crate) enum Code {
+pub(crate) enum GroupingFunctionCode {
     /// Of one value; for a list, applied to each element.
-    Each(for<'a> fn(Datum<'a>) -> Datum<'a>),
-    /// Like [`Code::Each`], in a time zone.
-    Time(fn(i64, &Zone) -> Datum<'static>),
+    Each(for<'a> fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>),
+    /// Like [`GroupingFunctionCode::Each`], in a time zone.
+    Time(fn(i64, &GroupingZone) -> ExpressionDatum<'static>),
     /// Float to float.
     Math(fn(f64) -> f64),
     /// Fold from left to right. One list is folded over its elements. Several arguments are folded element by
     /// element, with shorter ones repeated.
-    Fold(for<'a> fn(Datum<'a>, Datum<'a>) -> Datum<'a>),
+    Fold(for<'a> fn(ExpressionDatum<'a>, ExpressionDatum<'a>) -> ExpressionDatum<'a>),
     /// Of one value; a list is one value.
-    Whole(for<'a> fn(Datum<'a>) -> Datum<'a>),
+    Whole(for<'a> fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>),
     /// Of two values; a list is one value.
-    Pair(for<'a> fn(Datum<'a>, Datum<'a>) -> Datum<'a>),
+    Pair(for<'a> fn(ExpressionDatum<'a>, ExpressionDatum<'a>) -> ExpressionDatum<'a>),
     /// Fold from left to right over all arguments, with lists flattened; starts with nothing.
-    Chain(for<'a> fn(Datum<'a>, &Datum<'a>) -> Datum<'a>),
+    Chain(for<'a> fn(ExpressionDatum<'a>, &ExpressionDatum<'a>) -> ExpressionDatum<'a>),
 }
 
-impl std::fmt::Debug for Code {
+impl std::fmt::Debug for GroupingFunctionCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("code")
     }
 }
 
-impl Function {
+impl GroupingFunction {
     /// Applies the function. The number of arguments was checked by the plan.
-    pub(crate) fn apply<'a>(&self, arguments: impl Iterator<Item = Datum<'a>>, zone: &Zone) -> Datum<'a> {
+    pub(crate) fn apply<'a>(
+        &self,
+        arguments: impl Iterator<Item = ExpressionDatum<'a>>,
+        zone: &GroupingZone,
+    ) -> ExpressionDatum<'a> {
         let mut arguments = arguments;
-        let first = arguments.next().unwrap_or(Datum::Null);
+        let first = arguments.next().unwrap_or(ExpressionDatum::Null);
         match &self.code {
-            Code::Each(code) => each(first, code),
-            Code::Time(code) => each(first, &|value| code(value.to_long(), zone)),
-            Code::Math(code) => each(first, &|value| Datum::Double(code(value.to_double()))),
-            Code::Whole(code) => code(first),
-            Code::Pair(code) => code(first, arguments.next().unwrap_or(Datum::Null)),
-            Code::Chain(append) => {
-                std::iter::once(first).chain(arguments).fold(Datum::Null, |done, value| match &value {
-                    Datum::List(list) => list.iter().fold(append(done, &Datum::Null), append),
-                    value => append(done, value),
-                })
+            GroupingFunctionCode::Each(code) => each(first, code),
+            GroupingFunctionCode::Time(code) => each(first, &|value| code(value.to_long(), zone)),
+            GroupingFunctionCode::Math(code) => {
+                each(first, &|value| ExpressionDatum::Double(code(value.to_double())))
             }
-            Code::Fold(code) => match arguments.next() {
+            GroupingFunctionCode::Whole(code) => code(first),
+            GroupingFunctionCode::Pair(code) => {
+                code(first, arguments.next().unwrap_or(ExpressionDatum::Null))
+            }
+            GroupingFunctionCode::Chain(append) => std::iter::once(first).chain(arguments).fold(
+                ExpressionDatum::Null,
+                |done, value| match &value {
+                    ExpressionDatum::List(list) => {
+                        list.iter().fold(append(done, &ExpressionDatum::Null), append)
+                    }
+                    value => append(done, value),
+                },
+            ),
+            GroupingFunctionCode::Fold(code) => match arguments.next() {
                 None => match first {
-                    Datum::List(list) => list.into_iter().reduce(code).unwrap_or(Datum::Long(0)),
+                    ExpressionDatum::List(list) => {
+                        list.into_iter().reduce(code).unwrap_or(ExpressionDatum::Long(0))
+                    }
                     value => value,
                 },
                 Some(second) => arguments.fold(together(first, second, *code), |a, b| together(a, b, *code)),
@@ -119,140 +132,149 @@ impl Function {
     }
 }
 
-impl Function {
+impl GroupingFunction {
     /// True if the elements of the result list correspond to those of the argument list one by one.
     pub(crate) fn maps_elements(&self, arguments: usize) -> bool {
         match self.code {
-            Code::Each(_) | Code::Time(_) | Code::Math(_) => true,
-            Code::Fold(_) => arguments > 1,
-            Code::Whole(_) | Code::Pair(_) | Code::Chain(..) => false,
+            GroupingFunctionCode::Each(_) | GroupingFunctionCode::Time(_) | GroupingFunctionCode::Math(_) => {
+                true
+            }
+            GroupingFunctionCode::Fold(_) => arguments > 1,
+            GroupingFunctionCode::Whole(_)
+            | GroupingFunctionCode::Pair(_)
+            | GroupingFunctionCode::Chain(..) => false,
         }
     }
 }
 
-fn each<'a>(value: Datum<'a>, code: &impl Fn(Datum<'a>) -> Datum<'a>) -> Datum<'a> {
+fn each<'a>(
+    value: ExpressionDatum<'a>,
+    code: &impl Fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>,
+) -> ExpressionDatum<'a> {
     match value {
-        Datum::List(list) => Datum::List(list.into_iter().map(code).collect()),
+        ExpressionDatum::List(list) => ExpressionDatum::List(list.into_iter().map(code).collect()),
         value => code(value),
     }
 }
 
 fn together<'a>(
-    a: Datum<'a>,
-    b: Datum<'a>,
-    code: for<'b> fn(Datum<'b>, Datum<'b>) -> Datum<'b>,
-) -> Datum<'a> {
+    a: ExpressionDatum<'a>,
+    b: ExpressionDatum<'a>,
+    code: for<'b> fn(ExpressionDatum<'b>, ExpressionDatum<'b>) -> ExpressionDatum<'b>,
+) -> ExpressionDatum<'a> {
     let list = |value| match value {
-        Datum::List(list) => list,
+        ExpressionDatum::List(list) => list,
         value => vec![value],
     };
     match (a, b) {
-        (a @ Datum::List(_), b) | (a, b @ Datum::List(_)) => {
+        (a @ ExpressionDatum::List(_), b) | (a, b @ ExpressionDatum::List(_)) => {
             let (a, b) = (list(a), list(b));
             if a.is_empty() || b.is_empty() {
-                return Datum::List(if a.is_empty() { b } else { a });
+                return ExpressionDatum::List(if a.is_empty() { b } else { a });
             }
             let len = a.len().max(b.len());
-            let at = |list: &[Datum<'a>], index: usize| list[index % list.len()].clone();
-            Datum::List((0..len).map(|index| code(at(&a, index), at(&b, index))).collect())
+            let at = |list: &[ExpressionDatum<'a>], index: usize| list[index % list.len()].clone();
+            ExpressionDatum::List((0..len).map(|index| code(at(&a, index), at(&b, index))).collect())
         }
         (a, b) => code(a, b),
     }
 }
 
 /// Looks up a function by name.
-pub(crate) fn find(name: &str) -> Option<&'static Function> {
+pub(crate) fn find(name: &str) -> Option<&'static GroupingFunction> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
 
 const fn function(
     name: &'static str,
     (min_arguments, max_arguments): (usize, usize),
-    accepts: Accepts,
-    returns: Returns,
-    code: Code,
+    accepts: ArgumentKinds,
+    returns: ReturnKind,
+    code: GroupingFunctionCode,
     doc: &'static str,
-) -> Function {
-    Function { name, min_arguments, max_arguments, accepts, returns, doc, code }
+) -> GroupingFunction {
+    GroupingFunction { name, min_arguments, max_arguments, accepts, returns, doc, code }
 }
 
 const MANY: usize = 1000;
 
 /// All functions whose arguments are values; the others are [`FORMS`](crate::FORMS).
 #[rustfmt::skip]
-pub static FUNCTIONS: &[Function] = {
-    use Accepts::*;
-    use Returns::*;
+pub static FUNCTIONS: &[GroupingFunction] = {
+    use ArgumentKinds::*;
+    use ReturnKind::*;
     &[
-        function("add", (1, MANY), Numbers, Number, Code::Fold(|a, b| arithmetic(a, b, i64::wrapping_add, |a, b| a + b)), "The sum; of one list, of its elements."),
-        function("sub", (1, MANY), Numbers, Number, Code::Fold(|a, b| arithmetic(a, b, i64::wrapping_sub, |a, b| a - b)), "The first less all others."),
-        function("mul", (1, MANY), Numbers, Number, Code::Fold(|a, b| arithmetic(a, b, i64::wrapping_mul, |a, b| a * b)), "The product."),
-        function("div", (1, MANY), Numbers, Number, Code::Fold(|a, b| arithmetic(a, b, divide, |a, b| a / b)), "The first divided by all others; whole numbers are cut towards 0, and divided by 0 give 0."),
-        function("mod", (1, MANY), Numbers, Number, Code::Fold(|a, b| arithmetic(a, b, modulo, |a, b| a % b)), "The remainder of the first divided by all others in turn; of whole numbers by 0, it is 0."),
-        function("neg", (1, 1), Numbers, Number, Code::Each(negate), "The negative."),
-        function("min", (1, MANY), Any, Number, Code::Fold(|a, b| if b.order(&a).is_lt() { b } else { a }), "The smallest."),
-        function("max", (1, MANY), Any, Number, Code::Fold(|a, b| if b.order(&a).is_gt() { b } else { a }), "The largest."),
-        function("and", (1, MANY), Numbers, Long, Code::Fold(|a, b| Datum::Long(a.to_long() & b.to_long())), "Bitwise and."),
-        function("or", (1, MANY), Numbers, Long, Code::Fold(|a, b| Datum::Long(a.to_long() | b.to_long())), "Bitwise or."),
-        function("xor", (1, MANY), Numbers, Long, Code::Fold(|a, b| Datum::Long(a.to_long() ^ b.to_long())), "Bitwise exclusive or."),
-        function("strlen", (1, 1), Texts, Long, Code::Each(|value| Datum::Long(value.to_text().len() as i64)), "The length of a text in bytes."),
-        function("strcat", (1, MANY), Texts, Text, Code::Chain(append_text), "The texts one after another, those of a list too."),
-        function("normalizesubject", (1, 1), Any, Text, Code::Each(normalize_subject), "The subject of a mail without the marks of replies and forwards before it."),
-        function("todouble", (1, 1), Any, Double, Code::Each(|value| Datum::Double(value.to_double())), "As a float."),
-        function("tolong", (1, 1), Any, Long, Code::Each(|value| Datum::Long(value.to_long())), "As a whole number."),
-        function("tostring", (1, 1), Texts, Text, Code::Each(|value| Datum::text(value.to_text().into_owned())), "As text."),
-        function("toraw", (1, 1), Any, Raw, Code::Each(|value| Datum::Raw(Cow::Owned(value.to_raw().into_owned()))), "As bytes."),
-        function("cat", (1, MANY), Bytes, Raw, Code::Chain(append_bytes), "The binary representations one after another, those of a list too: whole numbers in as many bytes as their type has, most significant first."),
-        function("md5", (2, 2), Bytes, Raw, Code::Pair(md5), "The first bits, as many as the second argument says, of the MD5 of the binary representation."),
-        function("xorbit", (2, 2), Bytes, Raw, Code::Pair(xorbit), "The binary representation in pieces of as many bits as the second argument says (whole bytes), combined by exclusive or."),
-        function("array.at", (2, 2), ListThenNumbers, Element, Code::Pair(array_at), "The element at a place; places outside are the nearest end."),
-        function("interpolatedlookup", (2, 2), ListThenNumbers, Double, Code::Pair(interpolated_lookup), "How many elements of an ascending list are smaller than the second argument, interpolated between two."),
-        function("size", (1, 1), Any, Long, Code::Whole(|value| Datum::Long(match value { Datum::List(list) => list.len() as i64, _ => 1 })), "How many elements a list has; 1 for anything else."),
-        function("sort", (1, 1), Any, Same, Code::Whole(|value| match value { Datum::List(mut list) => { list.sort_by(Datum::order); Datum::List(list) } value => value }), "A list in ascending order."),
-        function("reverse", (1, 1), Any, Same, Code::Whole(|value| match value { Datum::List(mut list) => { list.reverse(); Datum::List(list) } value => value }), "A list from its end to its beginning."),
-        function("time.date", (1, 1), Numbers, Text, Code::Time(date), "The date: 2009-01-10."),
-        function("time.year", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).year)), "The year."),
-        function("time.monthofyear", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).month)), "The month, 1 to 12."),
-        function("time.dayofmonth", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day)), "The day of the month, 1 to 31."),
-        function("time.dayofyear", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day_of_year)), "The day of the year, 0 to 365."),
-        function("time.dayofweek", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day_of_week)), "The day of the week, Sunday 0 to Saturday 6."),
-        function("time.hourofday", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day / 3600)), "The hour, 0 to 23."),
-        function("time.minuteofhour", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day / 60 % 60)), "The minute, 0 to 59."),
-        function("time.secondofminute", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day % 60)), "The second, 0 to 59."),
-        function("math.exp", (1, 1), Numbers, Double, Code::Math(f64::exp), "e to this power."),
-        function("math.log", (1, 1), Numbers, Double, Code::Math(f64::ln), "The natural logarithm."),
-        function("math.log1p", (1, 1), Numbers, Double, Code::Math(f64::ln_1p), "The natural logarithm of 1 more."),
-        function("math.log10", (1, 1), Numbers, Double, Code::Math(f64::log10), "The logarithm to base 10."),
-        function("math.sqrt", (1, 1), Numbers, Double, Code::Math(f64::sqrt), "The square root."),
-        function("math.cbrt", (1, 1), Numbers, Double, Code::Math(f64::cbrt), "The cube root."),
-        function("math.sin", (1, 1), Numbers, Double, Code::Math(f64::sin), "The sine of radians."),
-        function("math.cos", (1, 1), Numbers, Double, Code::Math(f64::cos), "The cosine of radians."),
-        function("math.tan", (1, 1), Numbers, Double, Code::Math(f64::tan), "The tangent of radians."),
-        function("math.asin", (1, 1), Numbers, Double, Code::Math(f64::asin), "The arc sine."),
-        function("math.acos", (1, 1), Numbers, Double, Code::Math(f64::acos), "The arc cosine."),
-        function("math.atan", (1, 1), Numbers, Double, Code::Math(f64::atan), "The arc tangent."),
-        function("math.sinh", (1, 1), Numbers, Double, Code::Math(f64::sinh), "The hyperbolic sine."),
-        function("math.cosh", (1, 1), Numbers, Double, Code::Math(f64::cosh), "The hyperbolic cosine."),
-        function("math.tanh", (1, 1), Numbers, Double, Code::Math(f64::tanh), "The hyperbolic tangent."),
-        function("math.asinh", (1, 1), Numbers, Double, Code::Math(f64::asinh), "The inverse hyperbolic sine."),
-        function("math.acosh", (1, 1), Numbers, Double, Code::Math(f64::acosh), "The inverse hyperbolic cosine."),
-        function("math.atanh", (1, 1), Numbers, Double, Code::Math(f64::atanh), "The inverse hyperbolic tangent."),
-        function("math.pow", (2, 2), Numbers, Double, Code::Fold(|a, b| Datum::Double(a.to_double().powf(b.to_double()))), "The first to the power of the second."),
-        function("math.hypot", (2, 2), Numbers, Double, Code::Fold(|a, b| Datum::Double(a.to_double().hypot(b.to_double()))), "The hypotenuse of two sides."),
-        function("zcurve.x", (1, 1), Numbers, Long, Code::Each(|value| Datum::Long(zcurve_part(value.to_long()))), "The x (longitude) of a z-curve value."),
-        function("zcurve.y", (1, 1), Numbers, Long, Code::Each(|value| Datum::Long(zcurve_part(value.to_long() >> 1))), "The y (latitude) of a z-curve value."),
+        function("add", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(|a, b| arithmetic(a, b, i64::wrapping_add, |a, b| a + b)), "The sum; of one list, of its elements."),
+        function("sub", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(|a, b| arithmetic(a, b, i64::wrapping_sub, |a, b| a - b)), "The first less all others."),
+        function("mul", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(|a, b| arithmetic(a, b, i64::wrapping_mul, |a, b| a * b)), "The product."),
+        function("div", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(|a, b| arithmetic(a, b, divide, |a, b| a / b)), "The first divided by all others; whole numbers are cut towards 0, and divided by 0 give 0."),
+        function("mod", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(|a, b| arithmetic(a, b, modulo, |a, b| a % b)), "The remainder of the first divided by all others in turn; of whole numbers by 0, it is 0."),
+        function("neg", (1, 1), Numbers, Number, GroupingFunctionCode::Each(negate), "The negative."),
+        function("min", (1, MANY), Any, Number, GroupingFunctionCode::Fold(|a, b| if b.order(&a).is_lt() { b } else { a }), "The smallest."),
+        function("max", (1, MANY), Any, Number, GroupingFunctionCode::Fold(|a, b| if b.order(&a).is_gt() { b } else { a }), "The largest."),
+        function("and", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(|a, b| ExpressionDatum::Long(a.to_long() & b.to_long())), "Bitwise and."),
+        function("or", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(|a, b| ExpressionDatum::Long(a.to_long() | b.to_long())), "Bitwise or."),
+        function("xor", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(|a, b| ExpressionDatum::Long(a.to_long() ^ b.to_long())), "Bitwise exclusive or."),
+        function("strlen", (1, 1), Texts, Long, GroupingFunctionCode::Each(|value| ExpressionDatum::Long(value.to_text().len() as i64)), "The length of a text in bytes."),
+        function("strcat", (1, MANY), Texts, Text, GroupingFunctionCode::Chain(append_text), "The texts one after another, those of a list too."),
+        function("normalizesubject", (1, 1), Any, Text, GroupingFunctionCode::Each(normalize_subject), "The subject of a mail without the marks of replies and forwards before it."),
+        function("todouble", (1, 1), Any, Double, GroupingFunctionCode::Each(|value| ExpressionDatum::Double(value.to_double())), "As a float."),
+        function("tolong", (1, 1), Any, Long, GroupingFunctionCode::Each(|value| ExpressionDatum::Long(value.to_long())), "As a whole number."),
+        function("tostring", (1, 1), Texts, Text, GroupingFunctionCode::Each(|value| ExpressionDatum::text(value.to_text().into_owned())), "As text."),
+        function("toraw", (1, 1), Any, Raw, GroupingFunctionCode::Each(|value| ExpressionDatum::Raw(Cow::Owned(value.to_raw().into_owned()))), "As bytes."),
+        function("cat", (1, MANY), Bytes, Raw, GroupingFunctionCode::Chain(append_bytes), "The binary representations one after another, those of a list too: whole numbers in as many bytes as their type has, most significant first."),
+        function("md5", (2, 2), Bytes, Raw, GroupingFunctionCode::Pair(md5), "The first bits, as many as the second argument says, of the MD5 of the binary representation."),
+        function("xorbit", (2, 2), Bytes, Raw, GroupingFunctionCode::Pair(xorbit), "The binary representation in pieces of as many bits as the second argument says (whole bytes), combined by exclusive or."),
+        function("array.at", (2, 2), ListThenNumbers, Element, GroupingFunctionCode::Pair(array_at), "The element at a place; places outside are the nearest end."),
+        function("interpolatedlookup", (2, 2), ListThenNumbers, Double, GroupingFunctionCode::Pair(interpolated_lookup), "How many elements of an ascending list are smaller than the second argument, interpolated between two."),
+        function("size", (1, 1), Any, Long, GroupingFunctionCode::Whole(|value| ExpressionDatum::Long(match value { ExpressionDatum::List(list) => list.len() as i64, _ => 1 })), "How many elements a list has; 1 for anything else."),
+        function("sort", (1, 1), Any, Same, GroupingFunctionCode::Whole(|value| match value { ExpressionDatum::List(mut list) => { list.sort_by(ExpressionDatum::order); ExpressionDatum::List(list) } value => value }), "A list in ascending order."),
+        function("reverse", (1, 1), Any, Same, GroupingFunctionCode::Whole(|value| match value { ExpressionDatum::List(mut list) => { list.reverse(); ExpressionDatum::List(list) } value => value }), "A list from its end to its beginning."),
+        function("time.date", (1, 1), Numbers, Text, GroupingFunctionCode::Time(date), "The date: 2009-01-10."),
+        function("time.year", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).year)), "The year."),
+        function("time.monthofyear", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).month)), "The month, 1 to 12."),
+        function("time.dayofmonth", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).day)), "The day of the month, 1 to 31."),
+        function("time.dayofyear", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).day_of_year)), "The day of the year, 0 to 365."),
+        function("time.dayofweek", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).day_of_week)), "The day of the week, Sunday 0 to Saturday 6."),
+        function("time.hourofday", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).second_of_day / 3600)), "The hour, 0 to 23."),
+        function("time.minuteofhour", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).second_of_day / 60 % 60)), "The minute, 0 to 59."),
+        function("time.secondofminute", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).second_of_day % 60)), "The second, 0 to 59."),
+        function("math.exp", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::exp), "e to this power."),
+        function("math.log", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::ln), "The natural logarithm."),
+        function("math.log1p", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::ln_1p), "The natural logarithm of 1 more."),
+        function("math.log10", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::log10), "The logarithm to base 10."),
+        function("math.sqrt", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::sqrt), "The square root."),
+        function("math.cbrt", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::cbrt), "The cube root."),
+        function("math.sin", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::sin), "The sine of radians."),
+        function("math.cos", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::cos), "The cosine of radians."),
+        function("math.tan", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::tan), "The tangent of radians."),
+        function("math.asin", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::asin), "The arc sine."),
+        function("math.acos", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::acos), "The arc cosine."),
+        function("math.atan", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::atan), "The arc tangent."),
+        function("math.sinh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::sinh), "The hyperbolic sine."),
+        function("math.cosh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::cosh), "The hyperbolic cosine."),
+        function("math.tanh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::tanh), "The hyperbolic tangent."),
+        function("math.asinh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::asinh), "The inverse hyperbolic sine."),
+        function("math.acosh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::acosh), "The inverse hyperbolic cosine."),
+        function("math.atanh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::atanh), "The inverse hyperbolic tangent."),
+        function("math.pow", (2, 2), Numbers, Double, GroupingFunctionCode::Fold(|a, b| ExpressionDatum::Double(a.to_double().powf(b.to_double()))), "The first to the power of the second."),
+        function("math.hypot", (2, 2), Numbers, Double, GroupingFunctionCode::Fold(|a, b| ExpressionDatum::Double(a.to_double().hypot(b.to_double()))), "The hypotenuse of two sides."),
+        function("zcurve.x", (1, 1), Numbers, Long, GroupingFunctionCode::Each(|value| ExpressionDatum::Long(zcurve_part(value.to_long()))), "The x (longitude) of a z-curve value."),
+        function("zcurve.y", (1, 1), Numbers, Long, GroupingFunctionCode::Each(|value| ExpressionDatum::Long(zcurve_part(value.to_long() >> 1))), "The y (latitude) of a z-curve value."),
     ]
 };
 
 fn arithmetic<'a>(
-    a: Datum<'a>,
-    b: Datum<'a>,
+    a: ExpressionDatum<'a>,
+    b: ExpressionDatum<'a>,
     whole: fn(i64, i64) -> i64,
     float: fn(f64, f64) -> f64,
-) -> Datum<'a> {
+) -> ExpressionDatum<'a> {
     match (&a, &b) {
-        (Datum::Double(_), _) | (_, Datum::Double(_)) => Datum::Double(float(a.to_double(), b.to_double())),
-        _ => Datum::Long(whole(a.to_long(), b.to_long())),
+        (ExpressionDatum::Double(_), _) | (_, ExpressionDatum::Double(_)) => {
+            ExpressionDatum::Double(float(a.to_double(), b.to_double()))
+        }
+        _ => ExpressionDatum::Long(whole(a.to_long(), b.to_long())),
     }
 }
 
@@ -264,68 +286,68 @@ fn modulo(a: i64, b: i64) -> i64 {
     if b == 0 { 0 } else { a.wrapping_rem(b) }
 }
 
-fn negate(value: Datum<'_>) -> Datum<'_> {
+fn negate(value: ExpressionDatum<'_>) -> ExpressionDatum<'_> {
     match value {
-        Datum::Double(value) => Datum::Double(-value),
-        value => Datum::Long(value.to_long().wrapping_neg()),
+        ExpressionDatum::Double(value) => ExpressionDatum::Double(-value),
+        value => ExpressionDatum::Long(value.to_long().wrapping_neg()),
     }
 }
 
-fn date(at: i64, zone: &Zone) -> Datum<'static> {
+fn date(at: i64, zone: &GroupingZone) -> ExpressionDatum<'static> {
     let civil = zone.civil(at);
     let mut text = String::with_capacity(10);
     // Writing to a String cannot fail.
     let _ = write!(text, "{}-{:02}-{:02}", civil.year, civil.month, civil.day);
-    Datum::text(text)
+    ExpressionDatum::text(text)
 }
 
-fn append_text<'a>(done: Datum<'a>, next: &Datum<'a>) -> Datum<'a> {
+fn append_text<'a>(done: ExpressionDatum<'a>, next: &ExpressionDatum<'a>) -> ExpressionDatum<'a> {
     let mut text = match done {
-        Datum::Text(text) => text.into_owned(),
+        ExpressionDatum::Text(text) => text.into_owned(),
         _ => String::new(),
     };
     text.push_str(&next.to_text());
-    Datum::text(text)
+    ExpressionDatum::text(text)
 }
 
-fn append_bytes<'a>(done: Datum<'a>, next: &Datum<'a>) -> Datum<'a> {
+fn append_bytes<'a>(done: ExpressionDatum<'a>, next: &ExpressionDatum<'a>) -> ExpressionDatum<'a> {
     let mut bytes = match done {
-        Datum::Raw(bytes) => bytes.into_owned(),
+        ExpressionDatum::Raw(bytes) => bytes.into_owned(),
         _ => Vec::new(),
     };
-    if !matches!(next, Datum::Null) {
+    if !matches!(next, ExpressionDatum::Null) {
         bytes.extend_from_slice(&next.to_raw());
     }
-    Datum::Raw(Cow::Owned(bytes))
+    ExpressionDatum::Raw(Cow::Owned(bytes))
 }
 
-fn md5<'a>(value: Datum<'a>, width: Datum<'a>) -> Datum<'a> {
+fn md5<'a>(value: ExpressionDatum<'a>, width: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
     let digest = Md5::digest(value.to_raw());
     let bytes = (width.to_long().clamp(0, 128) as usize).div_ceil(8);
-    Datum::Raw(Cow::Owned(digest[..bytes].to_vec()))
+    ExpressionDatum::Raw(Cow::Owned(digest[..bytes].to_vec()))
 }
 
-fn xorbit<'a>(value: Datum<'a>, width: Datum<'a>) -> Datum<'a> {
+fn xorbit<'a>(value: ExpressionDatum<'a>, width: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
     let bytes = (width.to_long().clamp(8, 4096) as usize).div_ceil(8);
     let mut folded = vec![0; bytes];
     value.to_raw().iter().enumerate().for_each(|(index, byte)| folded[index % bytes] ^= byte);
-    Datum::Raw(Cow::Owned(folded))
+    ExpressionDatum::Raw(Cow::Owned(folded))
 }
 
-fn array_at<'a>(list: Datum<'a>, place: Datum<'a>) -> Datum<'a> {
-    let Datum::List(mut list) = list else { return list };
+fn array_at<'a>(list: ExpressionDatum<'a>, place: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
+    let ExpressionDatum::List(mut list) = list else { return list };
     if list.is_empty() {
-        return Datum::Null;
+        return ExpressionDatum::Null;
     }
     let place = place.to_long().clamp(0, list.len() as i64 - 1);
     list.swap_remove(place as usize)
 }
 
-fn interpolated_lookup<'a>(list: Datum<'a>, sought: Datum<'a>) -> Datum<'a> {
-    let Datum::List(list) = list else { return Datum::Double(0.0) };
+fn interpolated_lookup<'a>(list: ExpressionDatum<'a>, sought: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
+    let ExpressionDatum::List(list) = list else { return ExpressionDatum::Double(0.0) };
     let sought = sought.to_double();
     let first_not_below = list.iter().position(|item| double_order(item.to_double(), sought).is_ge());
-    Datum::Double(match first_not_below {
+    ExpressionDatum::Double(match first_not_below {
         None => list.len().saturating_sub(1) as f64,
         Some(0) => 0.0,
         Some(index) => {
@@ -350,7 +372,7 @@ fn zcurve_part(bits: i64) -> i64 {
     i64::from(part as u32 as i32)
 }
 
-fn normalize_subject(value: Datum<'_>) -> Datum<'_> {
+fn normalize_subject(value: ExpressionDatum<'_>) -> ExpressionDatum<'_> {
     let text = value.to_text().into_owned();
     let mut rest = text.trim();
     loop {
@@ -368,5 +390,5 @@ fn normalize_subject(value: Datum<'_>) -> Datum<'_> {
         };
         rest = rest[mark..].trim_start();
     }
-    Datum::text(rest.to_owned())
+    ExpressionDatum::text(rest.to_owned())
 }

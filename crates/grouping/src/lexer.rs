@@ -1,16 +1,16 @@
 use crate::Error;
-use crate::request::Number;
+use crate::request::GroupingNumber;
 
 /// Lexer for words, numbers, texts and symbols. Whitespace between them is ignored.
 #[derive(Clone)]
-pub(crate) struct Lexer<'a> {
+pub(crate) struct GroupingLexer<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Lexer<'a> {
+impl<'a> GroupingLexer<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Lexer { text, at: 0 }
+        GroupingLexer { text, at: 0 }
     }
 
     fn rest(&mut self) -> &'a str {
@@ -45,7 +45,7 @@ impl<'a> Lexer<'a> {
         self.word_with(|_| false)
     }
 
-    /// Like [`Lexer::word`], with dashes allowed inside.
+    /// Like [`GroupingLexer::word`], with dashes allowed inside.
     pub(crate) fn dashed_word(&mut self) -> Option<&'a str> {
         self.word_with(|c| c == '-')
     }
@@ -73,7 +73,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// A number with an optional sign directly before it.
-    pub(crate) fn number(&mut self) -> Result<Option<Number>, Error> {
+    pub(crate) fn number(&mut self) -> Result<Option<GroupingNumber>, Error> {
         let rest = self.rest();
         let unsigned = rest.strip_prefix('-').unwrap_or(rest);
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
@@ -95,8 +95,8 @@ impl<'a> Lexer<'a> {
             }
         }
         let text = &rest[..rest.len() - unsigned.len() + len];
-        let whole = if float { None } else { text.parse().ok().map(Number::Long) };
-        let Some(number) = whole.or_else(|| text.parse().ok().map(Number::Double)) else {
+        let whole = if float { None } else { text.parse().ok().map(GroupingNumber::Long) };
+        let Some(number) = whole.or_else(|| text.parse().ok().map(GroupingNumber::Double)) else {
             return Err(self.expected("a number"));
         };
         self.at += text.len();
@@ -111,8 +111,8 @@ impl<'a> Lexer<'a> {
         }
         self.at = before;
         match self.number()? {
-            Some(Number::Long(value)) => Ok(value as f64),
-            Some(Number::Double(value)) => Ok(value),
+            Some(GroupingNumber::Long(value)) => Ok(value as f64),
+            Some(GroupingNumber::Double(value)) => Ok(value),
             None => Err(self.expected("a number")),
         }
     }

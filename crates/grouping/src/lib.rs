@@ -1,10 +1,10 @@
 //! Groups over matching documents: the grouping language, parsed, validated, and executed over columns.
 //!
-//! - [`Request`] is the language: `all(group(sender) max(5) order(-count()) each(output(count())))`.
-//! - [`Request::check`] validates it against a schema and returns a [`Grouping`], whose execution cannot fail
+//! - [`GroupingRequest`] is the language: `all(group(sender) max(5) order(-count()) each(output(count())))`.
+//! - [`GroupingRequest::check`] validates it against a schema and returns a [`CheckedGrouping`], whose execution cannot fail
 //!   because of the request.
-//! - [`Execution`] collects documents, chunk by chunk. Two executions merge exactly, and
-//!   [`Execution::finish`] returns the groups. Partial results from other nodes are sent as [`Collected`].
+//! - [`GroupingExecution`] collects documents, chunk by chunk. Two executions merge exactly, and
+//!   [`GroupingExecution::finish`] returns the groups. Partial results from other nodes are sent as [`CollectedGroups`].
 //!
 //! All counts are exact. A document with several values in a field belongs to a group for each. A document
 //! without a value has its type's undefined value, as defined by the language: the smallest whole number,
@@ -33,15 +33,16 @@ mod table;
 mod zone;
 
 pub use check::Settings;
-pub use collected::Collected;
+pub use collected::CollectedGroups;
 pub use error::Error;
-pub use execution::{Execution, HitRef};
+pub use execution::{GroupingExecution, HitRef};
 pub use finish::Fill;
-pub use functions::{Accepts, FUNCTIONS, Function, Returns};
-pub use level::Grouping;
-pub use parse::{FORMS, Form};
+pub use functions::{ArgumentKinds, FUNCTIONS, GroupingFunction, ReturnKind};
+pub use level::CheckedGrouping;
+pub use parse::{FORMS, SpecialForm};
 pub use request::{
-    Aggregator, Bound, Bucket, Each, Expression, FieldPath, Filter, Limit, Number, Operation, Order, Output,
-    Request, Step,
+    BucketBound, GroupAggregator, GroupLimit, GroupingExpression, GroupingNumber, GroupingOperation,
+    GroupingPath, GroupingPathStep, GroupingRequest, LiteralBucket, OperationTarget, OrderKey, OutputEntry,
+    ValueFilter,
 };
-pub use zone::Zone;
+pub use zone::GroupingZone;

@@ -4,19 +4,19 @@ use std::borrow::Cow;
 use std::fmt;
 
 use icu_collator::CollatorBorrowed;
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentValue};
 use regex::Regex;
 
-use crate::batch::Batch;
-use crate::buckets::Buckets;
-use crate::datum::Datum;
-use crate::field::Field;
-use crate::functions::{Function, Returns};
-use crate::zone::Zone;
+use crate::batch::GroupingBatch;
+use crate::buckets::BucketRanges;
+use crate::datum::ExpressionDatum;
+use crate::field::CheckedField;
+use crate::functions::{GroupingFunction, ReturnKind};
+use crate::zone::GroupingZone;
 
 /// Kind of an expression's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     Bool,
     Long,
     Double,
@@ -25,29 +25,29 @@ pub(crate) enum Kind {
     Bucket,
 }
 
-impl Kind {
+impl ValueKind {
     pub(crate) const fn is_number(self) -> bool {
-        matches!(self, Kind::Bool | Kind::Long | Kind::Double)
+        matches!(self, ValueKind::Bool | ValueKind::Long | ValueKind::Double)
     }
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Kind::Bool => "a truth value",
-            Kind::Long => "a whole number",
-            Kind::Double => "a number",
-            Kind::Text => "a text",
-            Kind::Raw => "bytes",
-            Kind::Bucket => "a bucket",
+            ValueKind::Bool => "a truth value",
+            ValueKind::Long => "a whole number",
+            ValueKind::Double => "a number",
+            ValueKind::Text => "a text",
+            ValueKind::Raw => "bytes",
+            ValueKind::Bucket => "a bucket",
         }
     }
 }
 
 /// An expression over a document.
 #[derive(Debug)]
-pub(crate) enum Node {
-    Constant(Datum<'static>),
+pub(crate) enum GroupingNode {
+    Constant(ExpressionDatum<'static>),
     Field {
-        field: Field,
+        field: CheckedField,
         /// Index among the row's bound elements that selects the element of the list; `None` for the whole
         /// list.
         element: Option<usize>,
@@ -55,32 +55,32 @@ pub(crate) enum Node {
     Score,
     DocumentName,
     Call {
-        function: &'static Function,
-        arguments: Vec<Node>,
+        function: &'static GroupingFunction,
+        arguments: Vec<GroupingNode>,
     },
     /// Values of a type narrower than the computation, converted as that type displays them.
     Narrow {
-        input: Box<Node>,
-        to: Narrow,
+        input: Box<GroupingNode>,
+        to: NarrowType,
     },
     LongWidth {
-        input: Box<Node>,
+        input: Box<GroupingNode>,
         width: i64,
     },
     DoubleWidth {
-        input: Box<Node>,
+        input: Box<GroupingNode>,
         width: f64,
     },
     Predefined {
-        input: Box<Node>,
-        buckets: Buckets,
+        input: Box<GroupingNode>,
+        buckets: BucketRanges,
     },
     Collate {
-        input: Box<Node>,
-        collator: Collator,
+        input: Box<GroupingNode>,
+        collator: TextCollator,
     },
     Distance {
-        field: Field,
+        field: CheckedField,
         latitude: f64,
         longitude: f64,
         miles: bool,
@@ -89,23 +89,23 @@ pub(crate) enum Node {
 
 /// Conversion of values of a narrow type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Narrow {
+pub(crate) enum NarrowType {
     /// Whole numbers as this many bytes, most significant first.
     Bytes(usize),
     /// Single-precision floats with the shortest distinguishing digits, so that 5.9 is not 5.900000095367432.
     Float,
 }
 
-impl Narrow {
-    fn apply<'a>(self, value: Datum<'a>) -> Datum<'a> {
+impl NarrowType {
+    fn apply<'a>(self, value: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
         match self {
-            Narrow::Bytes(count) => {
+            NarrowType::Bytes(count) => {
                 let bytes = value.to_long().to_be_bytes();
-                Datum::Raw(Cow::Owned(bytes[bytes.len() - count..].to_vec()))
+                ExpressionDatum::Raw(Cow::Owned(bytes[bytes.len() - count..].to_vec()))
             }
-            Narrow::Float => {
+            NarrowType::Float => {
                 let short = (value.to_double() as f32).to_string();
-                Datum::Double(short.parse().unwrap_or(f64::NAN))
+                ExpressionDatum::Double(short.parse().unwrap_or(f64::NAN))
             }
         }
     }
@@ -113,120 +113,129 @@ impl Narrow {
 
 /// A row of a batch, and the data that expressions use beside it.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'b> {
-    pub(crate) batch: &'b Batch<'b>,
-    pub(crate) zone: &'b Zone,
+pub(crate) struct RowContext<'b> {
+    pub(crate) batch: &'b GroupingBatch<'b>,
+    pub(crate) zone: &'b GroupingZone,
     pub(crate) row: usize,
     /// Elements of structured fields by which outer groups were created.
     pub(crate) elements: &'b [u32],
 }
 
-impl Node {
+impl GroupingNode {
     /// Converts the node to text values; relevant for single-precision fields.
-    pub(crate) fn into_text(self) -> Node {
+    pub(crate) fn into_text(self) -> GroupingNode {
         match self.leaf_type() {
-            Some(DataType::Float | DataType::Float16) => self.narrow(Narrow::Float),
+            Some(DataType::Float | DataType::Float16) => self.narrow(NarrowType::Float),
             _ => self,
         }
     }
 
     /// Converts the node to values with as many bytes as the field's type has.
-    pub(crate) fn into_bytes(self) -> Node {
+    pub(crate) fn into_bytes(self) -> GroupingNode {
         match self.leaf_type() {
-            Some(DataType::Bool | DataType::Byte) => self.narrow(Narrow::Bytes(1)),
-            Some(DataType::Int) => self.narrow(Narrow::Bytes(4)),
+            Some(DataType::Bool | DataType::Byte) => self.narrow(NarrowType::Bytes(1)),
+            Some(DataType::Int) => self.narrow(NarrowType::Bytes(4)),
             _ => self,
         }
     }
 
-    fn narrow(self, to: Narrow) -> Node {
-        Node::Narrow { input: Box::new(self), to }
+    fn narrow(self, to: NarrowType) -> GroupingNode {
+        GroupingNode::Narrow { input: Box::new(self), to }
     }
 
     /// Type of the field, if the values are those of a field, unchanged.
     fn leaf_type(&self) -> Option<&DataType> {
         match self {
-            Node::Field { field, .. } => Some(field.leaf_type()),
-            Node::Call { function, arguments } if function.returns == Returns::Same => {
+            GroupingNode::Field { field, .. } => Some(field.leaf_type()),
+            GroupingNode::Call { function, arguments } if function.returns == ReturnKind::Same => {
                 arguments.first()?.leaf_type()
             }
             _ => None,
         }
     }
 
-    pub(crate) fn eval<'b>(&'b self, context: Context<'b>) -> Datum<'b> {
+    pub(crate) fn eval<'b>(&'b self, context: RowContext<'b>) -> ExpressionDatum<'b> {
         match self {
-            Node::Constant(Datum::Text(text)) => Datum::Text(Cow::Borrowed(text)),
-            Node::Constant(value) => value.clone(),
-            Node::Field { field, element } => {
+            GroupingNode::Constant(ExpressionDatum::Text(text)) => ExpressionDatum::Text(Cow::Borrowed(text)),
+            GroupingNode::Constant(value) => value.clone(),
+            GroupingNode::Field { field, element } => {
                 let element = element.map(|place| context.elements[place] as usize);
                 context.batch.field(field, context.row, element)
             }
-            Node::Score => Datum::Double(context.batch.score(context.row)),
-            Node::DocumentName => context.batch.document_name(context.row),
-            Node::Call { function, arguments } => {
+            GroupingNode::Score => ExpressionDatum::Double(context.batch.score(context.row)),
+            GroupingNode::DocumentName => context.batch.document_name(context.row),
+            GroupingNode::Call { function, arguments } => {
                 function.apply(arguments.iter().map(|argument| argument.eval(context)), context.zone)
             }
-            Node::Narrow { input, to } => each(input.eval(context), |value| to.apply(value)),
-            Node::LongWidth { input, width } => each(input.eval(context), |value| {
+            GroupingNode::Narrow { input, to } => each(input.eval(context), |value| to.apply(value)),
+            GroupingNode::LongWidth { input, width } => each(input.eval(context), |value| {
                 let value = value.to_long();
                 let from = value.saturating_sub(value.rem_euclid(*width));
-                Datum::LongBucket(from, from.saturating_add(*width))
+                ExpressionDatum::LongBucket(from, from.saturating_add(*width))
             }),
-            Node::DoubleWidth { input, width } => each(input.eval(context), |value| {
+            GroupingNode::DoubleWidth { input, width } => each(input.eval(context), |value| {
                 let from = (value.to_double() / width).floor() * width;
-                if from.is_finite() { Datum::DoubleBucket(from, from + width) } else { Datum::Null }
+                if from.is_finite() {
+                    ExpressionDatum::DoubleBucket(from, from + width)
+                } else {
+                    ExpressionDatum::Null
+                }
             }),
-            Node::Predefined { input, buckets } => each(input.eval(context), |value| buckets.find(&value)),
-            Node::Collate { input, collator } => {
+            GroupingNode::Predefined { input, buckets } => {
+                each(input.eval(context), |value| buckets.find(&value))
+            }
+            GroupingNode::Collate { input, collator } => {
                 each(input.eval(context), |value| collator.key(&value.to_text()))
             }
-            Node::Distance { field, latitude, longitude, miles } => {
+            GroupingNode::Distance { field, latitude, longitude, miles } => {
                 let km = kilometres(context.batch.value(field, context.row), *latitude, *longitude);
-                Datum::Double(if *miles { km / 1.609_344 } else { km })
+                ExpressionDatum::Double(if *miles { km / 1.609_344 } else { km })
             }
         }
     }
 }
 
-fn each<'a>(value: Datum<'a>, code: impl Fn(Datum<'a>) -> Datum<'a>) -> Datum<'a> {
+fn each<'a>(
+    value: ExpressionDatum<'a>,
+    code: impl Fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>,
+) -> ExpressionDatum<'a> {
     match value {
-        Datum::List(list) => Datum::List(list.into_iter().map(code).collect()),
+        ExpressionDatum::List(list) => ExpressionDatum::List(list.into_iter().map(code).collect()),
         value => code(value),
     }
 }
 
 /// Collation of texts in a locale.
-pub(crate) struct Collator(pub(crate) CollatorBorrowed<'static>);
+pub(crate) struct TextCollator(pub(crate) CollatorBorrowed<'static>);
 
-impl Collator {
-    fn key(&self, text: &str) -> Datum<'static> {
+impl TextCollator {
+    fn key(&self, text: &str) -> ExpressionDatum<'static> {
         let mut key = Vec::new();
         // Writing to a Vec cannot fail.
         let _ = self.0.write_sort_key_to(text, &mut key);
         // Keys that are stored or measured end like those of ICU.
         key.push(0);
-        Datum::Raw(Cow::Owned(key))
+        ExpressionDatum::Raw(Cow::Owned(key))
     }
 }
 
-impl fmt::Debug for Collator {
+impl fmt::Debug for TextCollator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Collator")
     }
 }
 
 /// Great-circle distance to the nearest position of the value, in kilometres; infinite without a position.
-fn kilometres(value: Option<&Value>, latitude: f64, longitude: f64) -> f64 {
+fn kilometres(value: Option<&DocumentValue>, latitude: f64, longitude: f64) -> f64 {
     match value {
-        Some(Value::Position { latitude: lat, longitude: lng }) => {
+        Some(DocumentValue::Position { latitude: lat, longitude: lng }) => {
             let (a, b) = ((f64::from(*lat) / 1e6).to_radians(), latitude.to_radians());
             let half_lat = ((b - a) / 2.0).sin();
             let half_lng = ((longitude - f64::from(*lng) / 1e6).to_radians() / 2.0).sin();
             let h = half_lat * half_lat + a.cos() * b.cos() * half_lng * half_lng;
             2.0 * 6371.0088 * h.sqrt().min(1.0).asin()
         }
-        Some(Value::Array(places)) => places
+        Some(DocumentValue::Array(places)) => places
             .iter()
             .map(|place| kilometres(Some(place), latitude, longitude))
             .fold(f64::INFINITY, f64::min),
@@ -237,9 +246,9 @@ fn kilometres(value: Option<&Value>, latitude: f64, longitude: f64) -> f64 {
 /// A validated filter.
 #[derive(Debug)]
 pub(crate) enum FilterNode {
-    Regex(Regex, Node),
-    Range { from: f64, to: f64, inclusive: (bool, bool), input: Node },
-    IsTrue(Node),
+    Regex(Regex, GroupingNode),
+    Range { from: f64, to: f64, inclusive: (bool, bool), input: GroupingNode },
+    IsTrue(GroupingNode),
     Not(Box<FilterNode>),
     And(Box<FilterNode>, Box<FilterNode>),
     Or(Box<FilterNode>, Box<FilterNode>),
@@ -249,14 +258,14 @@ impl FilterNode {
     /// True if a row passes. For a list, one passing element is enough.
     ///
     /// In ranges, text counts as the number that it spells; other text is in no range.
-    pub(crate) fn passes(&self, context: Context<'_>) -> bool {
+    pub(crate) fn passes(&self, context: RowContext<'_>) -> bool {
         match self {
             FilterNode::Regex(regex, input) => {
                 any(&input.eval(context), |value| regex.is_match(&value.to_text()))
             }
             FilterNode::Range { from, to, inclusive, input } => any(&input.eval(context), |value| {
                 let value = match value {
-                    Datum::Text(text) => text.trim().parse().unwrap_or(f64::NAN),
+                    ExpressionDatum::Text(text) => text.trim().parse().unwrap_or(f64::NAN),
                     value => value.to_double(),
                 };
                 let above = if inclusive.0 { value >= *from } else { value > *from };
@@ -264,7 +273,7 @@ impl FilterNode {
                 above && below
             }),
             FilterNode::IsTrue(input) => {
-                any(&input.eval(context), |value| matches!(value, Datum::Bool(true)))
+                any(&input.eval(context), |value| matches!(value, ExpressionDatum::Bool(true)))
             }
             FilterNode::Not(inner) => !inner.passes(context),
             FilterNode::And(a, b) => a.passes(context) && b.passes(context),
@@ -273,9 +282,9 @@ impl FilterNode {
     }
 }
 
-fn any(value: &Datum<'_>, holds: impl Fn(&Datum<'_>) -> bool) -> bool {
+fn any(value: &ExpressionDatum<'_>, holds: impl Fn(&ExpressionDatum<'_>) -> bool) -> bool {
     match value {
-        Datum::List(list) => list.iter().any(holds),
+        ExpressionDatum::List(list) => list.iter().any(holds),
         value => holds(value),
     }
 }

@@ -3,20 +3,23 @@
 mod expression;
 mod forms;
 
-pub use forms::{FORMS, Form};
+pub use forms::{FORMS, SpecialForm};
 
 use std::collections::HashMap;
 
 use crate::Error;
-use crate::lexer::Lexer;
-use crate::request::{Each, Expression, Filter, Limit, Number, Operation, Order, Output, Request};
+use crate::lexer::GroupingLexer;
+use crate::request::{
+    GroupLimit, GroupingExpression, GroupingNumber, GroupingOperation, GroupingRequest, OperationTarget,
+    OrderKey, OutputEntry, ValueFilter,
+};
 
 /// Maximum nesting of operations and expressions.
 const MAX_DEPTH: usize = 64;
 /// Maximum number of parts of all expressions in a text, after alias expansion.
 const MAX_PARTS: usize = 10_000;
 
-impl Request {
+impl GroupingRequest {
     /// Parses one or several requests, with `|` or nothing between them:
     /// `all(group(a) each(output(count()))) | all(…)`. A request may begin with its continuations:
     /// `{ 'continuations': ['BGAAABEBCA'] } all(…)`.
@@ -32,8 +35,9 @@ impl Request {
     /// assert!(error.to_string().starts_with("grouping, line 1, column 40: expected ')'"));
     /// # Ok::<(), millrace_grouping::Error>(())
     /// ```
-    pub fn parse(text: &str) -> Result<Vec<Request>, Error> {
-        let mut parser = Parser { lexer: Lexer::new(text), aliases: HashMap::new(), depth: 0, parts: 0 };
+    pub fn parse(text: &str) -> Result<Vec<GroupingRequest>, Error> {
+        let mut parser =
+            GroupingParser { lexer: GroupingLexer::new(text), aliases: HashMap::new(), depth: 0, parts: 0 };
         let mut requests = Vec::new();
         loop {
             while parser.lexer.take_symbol('|') {}
@@ -49,26 +53,26 @@ impl Request {
     }
 }
 
-struct Parser<'a> {
-    lexer: Lexer<'a>,
+struct GroupingParser<'a> {
+    lexer: GroupingLexer<'a>,
     /// Expression of each alias, and its number of parts.
-    aliases: HashMap<String, (Expression, usize)>,
+    aliases: HashMap<String, (GroupingExpression, usize)>,
     depth: usize,
     parts: usize,
 }
 
-impl Parser<'_> {
-    fn request(&mut self) -> Result<Request, Error> {
+impl GroupingParser<'_> {
+    fn request(&mut self) -> Result<GroupingRequest, Error> {
         self.aliases.clear();
         let continuations = self.annotation()?;
         let root = if self.lexer.take_word("all") {
-            self.operation(Each::All)?
+            self.operation(OperationTarget::All)?
         } else if self.lexer.take_word("each") {
-            self.operation(Each::Each)?
+            self.operation(OperationTarget::Each)?
         } else {
             return Err(self.lexer.expected("all(…) or each(…)"));
         };
-        Ok(Request { root, continuations })
+        Ok(GroupingRequest { root, continuations })
     }
 
     /// Parses `{ 'continuations': ['…', …] }`, any number of times, also in the old form with brackets around
@@ -101,9 +105,9 @@ impl Parser<'_> {
         Ok(continuations)
     }
 
-    fn operation(&mut self, each: Each) -> Result<Operation, Error> {
+    fn operation(&mut self, each: OperationTarget) -> Result<GroupingOperation, Error> {
         self.nested(|parser| {
-            let mut operation = Operation::new(each);
+            let mut operation = GroupingOperation::new(each);
             parser.lexer.symbol('(')?;
             while !parser.lexer.take_symbol(')') {
                 parser.clause(&mut operation)?;
@@ -115,11 +119,11 @@ impl Parser<'_> {
         })
     }
 
-    fn clause(&mut self, operation: &mut Operation) -> Result<(), Error> {
+    fn clause(&mut self, operation: &mut GroupingOperation) -> Result<(), Error> {
         let before = self.lexer.clone();
         match self.lexer.word() {
-            Some("all") => operation.children.push(self.operation(Each::All)?),
-            Some("each") => operation.children.push(self.operation(Each::Each)?),
+            Some("all") => operation.children.push(self.operation(OperationTarget::All)?),
+            Some("each") => operation.children.push(self.operation(OperationTarget::Each)?),
             Some("group") => operation.group_by = Some(self.parenthesised(Self::expression)?),
             Some("filter" | "keep") => operation.filter = Some(self.parenthesised(Self::filter)?),
             Some("order") => operation.order = self.list(Self::order)?,
@@ -155,13 +159,13 @@ impl Parser<'_> {
         }
     }
 
-    fn limit(&mut self) -> Result<Limit, Error> {
+    fn limit(&mut self) -> Result<GroupLimit, Error> {
         if self.lexer.take_word("inf") {
-            return Ok(Limit::Unlimited);
+            return Ok(GroupLimit::Unlimited);
         }
         match self.lexer.number()? {
-            Some(Number::Long(count)) if count > 0 => {
-                Ok(Limit::Count(usize::try_from(count).unwrap_or(usize::MAX)))
+            Some(GroupingNumber::Long(count)) if count > 0 => {
+                Ok(GroupLimit::Count(usize::try_from(count).unwrap_or(usize::MAX)))
             }
             _ => Err(self.lexer.expected("a whole number of at least 1, or inf, as in max(10)")),
         }
@@ -177,59 +181,59 @@ impl Parser<'_> {
         self.lexer.symbol(')')
     }
 
-    fn order(&mut self) -> Result<Order, Error> {
+    fn order(&mut self) -> Result<OrderKey, Error> {
         let descending = self.lexer.take_symbol('-');
         if !descending {
             self.lexer.take_symbol('+');
         }
-        Ok(Order { descending, by: self.expression()? })
+        Ok(OrderKey { descending, by: self.expression()? })
     }
 
-    fn output(&mut self) -> Result<Output, Error> {
+    fn output(&mut self) -> Result<OutputEntry, Error> {
         let expression = self.expression()?;
         let label = if self.lexer.take_word("as") { Some(self.parenthesised_name()?) } else { None };
-        Ok(Output { expression, label })
+        Ok(OutputEntry { expression, label })
     }
 
-    fn filter(&mut self) -> Result<Filter, Error> {
+    fn filter(&mut self) -> Result<ValueFilter, Error> {
         let mut left = self.filter_and()?;
         while self.lexer.take_word("or") {
-            left = Filter::Or(Box::new(left), Box::new(self.filter_and()?));
+            left = ValueFilter::Or(Box::new(left), Box::new(self.filter_and()?));
             self.count()?;
         }
         Ok(left)
     }
 
-    fn filter_and(&mut self) -> Result<Filter, Error> {
+    fn filter_and(&mut self) -> Result<ValueFilter, Error> {
         let mut left = self.filter_primary()?;
         while self.lexer.take_word("and") {
-            left = Filter::And(Box::new(left), Box::new(self.filter_primary()?));
+            left = ValueFilter::And(Box::new(left), Box::new(self.filter_primary()?));
             self.count()?;
         }
         Ok(left)
     }
 
-    fn filter_primary(&mut self) -> Result<Filter, Error> {
+    fn filter_primary(&mut self) -> Result<ValueFilter, Error> {
         self.nested(|parser| {
             if parser.lexer.peek_symbol('(') {
                 return parser.parenthesised(Self::filter);
             }
             match parser.lexer.word() {
-                Some("not") => Ok(Filter::Not(Box::new(parser.filter_primary()?))),
+                Some("not") => Ok(ValueFilter::Not(Box::new(parser.filter_primary()?))),
                 Some("regex") => parser.parenthesised(|parser| {
                     let pattern =
                         parser.string("a regular expression in quotes, as in regex(\"foo.*\", field)")?;
                     parser.lexer.symbol(',')?;
-                    Ok(Filter::Regex(pattern, parser.expression()?))
+                    Ok(ValueFilter::Regex(pattern, parser.expression()?))
                 }),
                 Some("range") => parser.parenthesised(Self::range),
-                Some("istrue") => Ok(Filter::IsTrue(parser.parenthesised(Self::expression)?)),
+                Some("istrue") => Ok(ValueFilter::IsTrue(parser.parenthesised(Self::expression)?)),
                 _ => Err(parser.lexer.expected("regex(…), range(…), istrue(…), not or '('")),
             }
         })
     }
 
-    fn range(&mut self) -> Result<Filter, Error> {
+    fn range(&mut self) -> Result<ValueFilter, Error> {
         let from = self.lexer.float()?;
         self.lexer.symbol(',')?;
         let to = self.lexer.float()?;
@@ -241,7 +245,7 @@ impl Parser<'_> {
             self.lexer.symbol(',')?;
             inclusive.1 = self.boolean()?;
         }
-        Ok(Filter::Range { from, to, inclusive, input })
+        Ok(ValueFilter::Range { from, to, inclusive, input })
     }
 
     fn boolean(&mut self) -> Result<bool, Error> {

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-use crate::functions::Function;
+use crate::functions::GroupingFunction;
 
 /// One parsed grouping request. Names are not yet resolved against a schema.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct GroupingRequest {
     /// The outermost operation.
-    pub root: Operation,
+    pub root: GroupingOperation,
     /// Opaque continuations in the order given; later ones override earlier ones.
     pub continuations: Vec<String>,
 }
 
 /// Scope of an operation: a list as a whole, or each of its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Each {
+pub enum OperationTarget {
     /// `all(…)`.
     All,
     /// `each(…)`.
@@ -24,30 +24,30 @@ pub enum Each {
 
 /// `all(…)` or `each(…)`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Operation {
+pub struct GroupingOperation {
     /// `all` or `each`.
-    pub each: Each,
+    pub each: OperationTarget,
     /// `group(…)`.
-    pub group_by: Option<Expression>,
+    pub group_by: Option<GroupingExpression>,
     /// `filter(…)`.
-    pub filter: Option<Filter>,
+    pub filter: Option<ValueFilter>,
     /// `where(true)`: all documents in scope, including those that do not match.
     pub all_documents: bool,
     /// `order(…)`.
-    pub order: Vec<Order>,
+    pub order: Vec<OrderKey>,
     /// `max(…)`.
-    pub max: Option<Limit>,
+    pub max: Option<GroupLimit>,
     /// `output(…)`.
-    pub outputs: Vec<Output>,
+    pub outputs: Vec<OutputEntry>,
     /// The operations inside, in order.
-    pub children: Vec<Operation>,
+    pub children: Vec<GroupingOperation>,
     /// `as(…)`.
     pub label: Option<String>,
 }
 
-impl Operation {
-    pub(crate) fn new(each: Each) -> Self {
-        Operation {
+impl GroupingOperation {
+    pub(crate) fn new(each: OperationTarget) -> Self {
+        GroupingOperation {
             each,
             group_by: None,
             filter: None,
@@ -63,7 +63,7 @@ impl Operation {
 
 /// `max(…)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub enum GroupLimit {
     /// A maximum number.
     Count(usize),
     /// `inf`.
@@ -72,23 +72,23 @@ pub enum Limit {
 
 /// One key of `order(…)`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Order {
+pub struct OrderKey {
     /// Prefixed by `-`.
     pub descending: bool,
     /// Over aggregates of the group.
-    pub by: Expression,
+    pub by: GroupingExpression,
 }
 
 /// One entry of `output(…)`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Output {
+pub struct OutputEntry {
     /// Value to output.
-    pub expression: Expression,
+    pub expression: GroupingExpression,
     /// `as(…)`; by default the text of the expression.
     pub label: Option<String>,
 }
 
-impl Output {
+impl OutputEntry {
     /// Name in the result.
     pub fn name(&self) -> String {
         self.label.clone().unwrap_or_else(|| self.expression.to_string())
@@ -97,9 +97,9 @@ impl Output {
 
 /// A filter over values.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Filter {
+pub enum ValueFilter {
     /// `regex("…", exp)`: the pattern must match the whole text of the value.
-    Regex(String, Expression),
+    Regex(String, GroupingExpression),
     /// `range(from, to, exp)`.
     Range {
         /// The lower bound.
@@ -109,30 +109,30 @@ pub enum Filter {
         /// True for each bound that is itself in the range.
         inclusive: (bool, bool),
         /// Value to compare.
-        input: Expression,
+        input: GroupingExpression,
     },
     /// `istrue(exp)`.
-    IsTrue(Expression),
+    IsTrue(GroupingExpression),
     /// `not`.
-    Not(Box<Filter>),
+    Not(Box<ValueFilter>),
     /// `and`.
-    And(Box<Filter>, Box<Filter>),
+    And(Box<ValueFilter>, Box<ValueFilter>),
     /// `or`.
-    Or(Box<Filter>, Box<Filter>),
+    Or(Box<ValueFilter>, Box<ValueFilter>),
 }
 
 /// A field, with a path inside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldPath {
+pub struct GroupingPath {
     /// Name of the field.
     pub field: String,
     /// Steps of the path.
-    pub steps: Vec<Step>,
+    pub steps: Vec<GroupingPathStep>,
 }
 
 /// A step inside a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum GroupingPathStep {
     /// `.name`: a struct's field, or a map's `key` or `value`.
     Name(String),
     /// `{"key"}`: the map's value for a key.
@@ -143,7 +143,7 @@ pub enum Step {
 
 /// Aggregate over the documents of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Aggregator {
+pub enum GroupAggregator {
     /// Number of values.
     Count,
     /// The sum.
@@ -162,25 +162,25 @@ pub enum Aggregator {
     Quantiles,
 }
 
-impl Aggregator {
+impl GroupAggregator {
     /// Name in the language.
     pub const fn name(self) -> &'static str {
         match self {
-            Aggregator::Count => "count",
-            Aggregator::Sum => "sum",
-            Aggregator::Avg => "avg",
-            Aggregator::Min => "min",
-            Aggregator::Max => "max",
-            Aggregator::Xor => "xor",
-            Aggregator::Stddev => "stddev",
-            Aggregator::Quantiles => "quantiles",
+            GroupAggregator::Count => "count",
+            GroupAggregator::Sum => "sum",
+            GroupAggregator::Avg => "avg",
+            GroupAggregator::Min => "min",
+            GroupAggregator::Max => "max",
+            GroupAggregator::Xor => "xor",
+            GroupAggregator::Stddev => "stddev",
+            GroupAggregator::Quantiles => "quantiles",
         }
     }
 }
 
 /// An expression over a document or, with aggregates, over a group.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Expression {
+pub enum GroupingExpression {
     /// A whole number.
     Long(i64),
     /// Any other number.
@@ -190,7 +190,7 @@ pub enum Expression {
     /// A field's value.
     Field {
         /// Path of the field.
-        path: FieldPath,
+        path: GroupingPath,
         /// True if written as `attribute(name)`.
         wrapped: bool,
     },
@@ -198,9 +198,9 @@ pub enum Expression {
     /// group.
     Call {
         /// The function.
-        function: &'static Function,
+        function: &'static GroupingFunction,
         /// Arguments.
-        arguments: Vec<Expression>,
+        arguments: Vec<GroupingExpression>,
     },
     /// `relevance()`.
     Relevance,
@@ -211,21 +211,21 @@ pub enum Expression {
     /// `predefined(exp, bucket…)`.
     Predefined {
         /// Value to put into buckets.
-        input: Box<Expression>,
+        input: Box<GroupingExpression>,
         /// Buckets, ascending and disjoint.
-        buckets: Vec<Bucket>,
+        buckets: Vec<LiteralBucket>,
     },
     /// `fixedwidth(exp, width)`.
     FixedWidth {
         /// Value to put into buckets.
-        input: Box<Expression>,
+        input: Box<GroupingExpression>,
         /// The width as written.
-        width: Number,
+        width: GroupingNumber,
     },
     /// `uca(exp, "locale", "strength")`.
     Collate {
         /// Text to collate.
-        input: Box<Expression>,
+        input: Box<GroupingExpression>,
         /// The locale.
         locale: String,
         /// `PRIMARY` to `IDENTICAL`.
@@ -245,9 +245,9 @@ pub enum Expression {
     /// An aggregate over the documents of a group.
     Aggregate {
         /// The aggregate function.
-        aggregator: Aggregator,
+        aggregator: GroupAggregator,
         /// Its input; `None` for `count()`.
-        input: Option<Box<Expression>>,
+        input: Option<Box<GroupingExpression>>,
         /// The shares for `quantiles`.
         quantiles: Vec<f64>,
     },
@@ -257,7 +257,7 @@ pub enum Expression {
 
 /// A number as written.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Number {
+pub enum GroupingNumber {
     /// A whole number.
     Long(i64),
     /// Any other.
@@ -266,20 +266,20 @@ pub enum Number {
 
 /// A bucket as written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bucket {
+pub struct LiteralBucket {
     /// Lower end.
-    pub from: Bound,
+    pub from: BucketBound,
     /// True if the lower end is in the bucket.
     pub from_inclusive: bool,
     /// Upper end; `None` if only one value was given.
-    pub to: Option<Bound>,
+    pub to: Option<BucketBound>,
     /// True if the upper end is in the bucket.
     pub to_inclusive: bool,
 }
 
 /// An end of a bucket.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Bound {
+pub enum BucketBound {
     /// `-inf` as the lower end, `inf` as the upper end.
     Infinite,
     /// A whole number.
@@ -292,66 +292,66 @@ pub enum Bound {
     Raw(Vec<u8>),
 }
 
-impl fmt::Display for FieldPath {
+impl fmt::Display for GroupingPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.field)?;
         for step in &self.steps {
             match step {
-                Step::Name(name) => write!(f, ".{name}")?,
-                Step::Key(key) => write!(f, "{{{}}}", Quoted(key))?,
-                Step::KeyOf(field) => write!(f, "{{attribute({field})}}")?,
+                GroupingPathStep::Name(name) => write!(f, ".{name}")?,
+                GroupingPathStep::Key(key) => write!(f, "{{{}}}", QuotedText(key))?,
+                GroupingPathStep::KeyOf(field) => write!(f, "{{attribute({field})}}")?,
             }
         }
         Ok(())
     }
 }
 
-impl fmt::Display for Expression {
+impl fmt::Display for GroupingExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Expression::Long(value) => write!(f, "{value}"),
-            Expression::Double(value) => write!(f, "{}", DisplayDouble(*value)),
-            Expression::Text(text) => write!(f, "{}", Quoted(text)),
-            Expression::Field { path, wrapped: false } => write!(f, "{path}"),
-            Expression::Field { path, wrapped: true } => write!(f, "attribute({path})"),
-            Expression::Call { function, arguments } => {
+            GroupingExpression::Long(value) => write!(f, "{value}"),
+            GroupingExpression::Double(value) => write!(f, "{}", DisplayDouble(*value)),
+            GroupingExpression::Text(text) => write!(f, "{}", QuotedText(text)),
+            GroupingExpression::Field { path, wrapped: false } => write!(f, "{path}"),
+            GroupingExpression::Field { path, wrapped: true } => write!(f, "attribute({path})"),
+            GroupingExpression::Call { function, arguments } => {
                 write!(f, "{}(", function.name)?;
                 for (index, argument) in arguments.iter().enumerate() {
                     write!(f, "{}{argument}", if index > 0 { ", " } else { "" })?;
                 }
                 f.write_str(")")
             }
-            Expression::Relevance => f.write_str("relevance()"),
-            Expression::Now => f.write_str("now()"),
-            Expression::DocumentName => f.write_str("docidnsspecific()"),
-            Expression::Predefined { input, buckets } => {
+            GroupingExpression::Relevance => f.write_str("relevance()"),
+            GroupingExpression::Now => f.write_str("now()"),
+            GroupingExpression::DocumentName => f.write_str("docidnsspecific()"),
+            GroupingExpression::Predefined { input, buckets } => {
                 write!(f, "predefined({input}")?;
                 buckets.iter().try_for_each(|bucket| write!(f, ", {bucket}"))?;
                 f.write_str(")")
             }
-            Expression::FixedWidth { input, width: Number::Long(width) } => {
+            GroupingExpression::FixedWidth { input, width: GroupingNumber::Long(width) } => {
                 write!(f, "fixedwidth({input}, {width})")
             }
-            Expression::FixedWidth { input, width: Number::Double(width) } => {
+            GroupingExpression::FixedWidth { input, width: GroupingNumber::Double(width) } => {
                 write!(f, "fixedwidth({input}, {})", DisplayDouble(*width))
             }
-            Expression::Collate { input, locale, strength } => {
-                write!(f, "uca({input}, {}", Quoted(locale))?;
+            GroupingExpression::Collate { input, locale, strength } => {
+                write!(f, "uca({input}, {}", QuotedText(locale))?;
                 if let Some(strength) = strength {
-                    write!(f, ", {}", Quoted(strength))?;
+                    write!(f, ", {}", QuotedText(strength))?;
                 }
                 f.write_str(")")
             }
-            Expression::GeoDistance { field, latitude, longitude, miles } => write!(
+            GroupingExpression::GeoDistance { field, latitude, longitude, miles } => write!(
                 f,
                 "geo_distance(attribute({field}), {}, {}).{}",
                 DisplayDouble(*latitude),
                 DisplayDouble(*longitude),
                 if *miles { "miles" } else { "km" }
             ),
-            Expression::Aggregate { aggregator, input, quantiles } => {
+            GroupingExpression::Aggregate { aggregator, input, quantiles } => {
                 write!(f, "{}(", aggregator.name())?;
-                if *aggregator == Aggregator::Quantiles {
+                if *aggregator == GroupAggregator::Quantiles {
                     let list: Vec<String> = quantiles.iter().map(|q| DisplayDouble(*q).to_string()).collect();
                     write!(f, "[{}],", list.join(","))?;
                 }
@@ -360,17 +360,19 @@ impl fmt::Display for Expression {
                 }
                 f.write_str(")")
             }
-            Expression::Summary(class) => write!(f, "summary({})", class.as_deref().unwrap_or_default()),
+            GroupingExpression::Summary(class) => {
+                write!(f, "summary({})", class.as_deref().unwrap_or_default())
+            }
         }
     }
 }
 
-impl fmt::Display for Bucket {
+impl fmt::Display for LiteralBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let open = if self.from_inclusive { '[' } else { '<' };
         write!(f, "bucket{open}")?;
         match &self.from {
-            Bound::Infinite => f.write_str("-inf")?,
+            BucketBound::Infinite => f.write_str("-inf")?,
             from => write!(f, "{from}")?,
         }
         if let Some(to) = &self.to {
@@ -380,14 +382,14 @@ impl fmt::Display for Bucket {
     }
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for BucketBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Bound::Infinite => f.write_str("inf"),
-            Bound::Long(value) => write!(f, "{value}"),
-            Bound::Double(value) => write!(f, "{}", DisplayDouble(*value)),
-            Bound::Text(text) => write!(f, "{}", Quoted(text)),
-            Bound::Raw(bytes) => {
+            BucketBound::Infinite => f.write_str("inf"),
+            BucketBound::Long(value) => write!(f, "{value}"),
+            BucketBound::Double(value) => write!(f, "{}", DisplayDouble(*value)),
+            BucketBound::Text(text) => write!(f, "{}", QuotedText(text)),
+            BucketBound::Raw(bytes) => {
                 let list: Vec<String> = bytes.iter().map(u8::to_string).collect();
                 write!(f, "{{{}}}", list.join(", "))
             }
@@ -405,9 +407,9 @@ impl fmt::Display for DisplayDouble {
 }
 
 /// Text in double quotes, as accepted by the parser.
-struct Quoted<'a>(&'a str);
+struct QuotedText<'a>(&'a str);
 
-impl fmt::Display for Quoted<'_> {
+impl fmt::Display for QuotedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"")?;
         for c in self.0.chars() {

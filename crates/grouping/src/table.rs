@@ -4,41 +4,41 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::datum::Datum;
+use crate::datum::ExpressionDatum;
 
 /// Groups of one list across all enclosing groups, numbered in order of appearance. A group is found by its
 /// enclosing group and its key.
 #[derive(Debug, Default, Deserialize)]
-#[serde(try_from = "Groups")]
-pub(crate) struct Table {
+#[serde(try_from = "NumberedGroups")]
+pub(crate) struct GroupTable {
     numbers: HashTable<u32>,
     /// Groups whose key is a whole number: by far the most common, and small enough to store in the table
     /// itself.
     whole: HashMap<(u32, i64), u32>,
     /// Groups with a short text as key, for the same reason; all of them are in `numbers` too.
-    short: HashMap<(u32, Short), u32>,
+    short: HashMap<(u32, ShortText), u32>,
     hasher: DefaultHashBuilder,
     /// For each group, the number of the enclosing group.
     pub(crate) parents: Vec<u32>,
     /// For each group, its key.
-    pub(crate) keys: Vec<Datum<'static>>,
+    pub(crate) keys: Vec<ExpressionDatum<'static>>,
 }
 
 /// A table without its lookup maps.
 #[derive(Deserialize)]
-struct Groups(Vec<(u32, Datum<'static>)>);
+struct NumberedGroups(Vec<(u32, ExpressionDatum<'static>)>);
 
-impl Serialize for Table {
+impl Serialize for GroupTable {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.parents.iter().zip(&self.keys))
     }
 }
 
-impl TryFrom<Groups> for Table {
+impl TryFrom<NumberedGroups> for GroupTable {
     type Error = &'static str;
 
-    fn try_from(groups: Groups) -> Result<Self, Self::Error> {
-        let mut table = Table::default();
+    fn try_from(groups: NumberedGroups) -> Result<Self, Self::Error> {
+        let mut table = GroupTable::default();
         for (number, (parent, key)) in groups.0.iter().enumerate() {
             if table.number(*parent, key) as usize != number {
                 return Err("a group comes twice");
@@ -48,12 +48,12 @@ impl TryFrom<Groups> for Table {
     }
 }
 
-impl Table {
+impl GroupTable {
     /// Number of a group; created on first use.
-    pub(crate) fn number(&mut self, parent: u32, key: &Datum<'_>) -> u32 {
+    pub(crate) fn number(&mut self, parent: u32, key: &ExpressionDatum<'_>) -> u32 {
         match key {
-            Datum::Long(value) => self.long(parent, *value),
-            Datum::Text(text) => self.text(parent, text),
+            ExpressionDatum::Long(value) => self.long(parent, *value),
+            ExpressionDatum::Text(text) => self.text(parent, text),
             key => {
                 let hash = hash_of(&self.hasher, parent, key);
                 self.find(hash, parent, |known| same(known, key), || key.clone().into_owned())
@@ -61,24 +61,24 @@ impl Table {
         }
     }
 
-    /// Like [`Table::number`], for a whole number.
+    /// Like [`GroupTable::number`], for a whole number.
     pub(crate) fn long(&mut self, parent: u32, value: i64) -> u32 {
-        let Table { whole, parents, keys, .. } = self;
+        let GroupTable { whole, parents, keys, .. } = self;
         *whole.entry((parent, value)).or_insert_with(|| {
             parents.push(parent);
-            keys.push(Datum::Long(value));
+            keys.push(ExpressionDatum::Long(value));
             (keys.len() - 1) as u32
         })
     }
 
-    /// Like [`Table::number`], for a text.
+    /// Like [`GroupTable::number`], for a text.
     pub(crate) fn text(&mut self, parent: u32, text: &str) -> u32 {
         self.text_bytes(parent, text.as_bytes())
     }
 
-    /// Like [`Table::number`], for the bytes of a text in its column.
+    /// Like [`GroupTable::number`], for the bytes of a text in its column.
     pub(crate) fn text_bytes(&mut self, parent: u32, text: &[u8]) -> u32 {
-        let Some(short) = Short::of(text) else { return self.any_text(parent, text) };
+        let Some(short) = ShortText::of(text) else { return self.any_text(parent, text) };
         if let Some(known) = self.short.get(&(parent, short)) {
             return *known;
         }
@@ -92,8 +92,8 @@ impl Table {
         self.find(
             hash,
             parent,
-            |known| matches!(known, Datum::Text(known) if known.as_bytes() == text),
-            || Datum::text(String::from_utf8_lossy(text).into_owned()),
+            |known| matches!(known, ExpressionDatum::Text(known) if known.as_bytes() == text),
+            || ExpressionDatum::text(String::from_utf8_lossy(text).into_owned()),
         )
     }
 
@@ -101,10 +101,10 @@ impl Table {
         &mut self,
         hash: u64,
         parent: u32,
-        is: impl Fn(&Datum<'static>) -> bool,
-        key: impl FnOnce() -> Datum<'static>,
+        is: impl Fn(&ExpressionDatum<'static>) -> bool,
+        key: impl FnOnce() -> ExpressionDatum<'static>,
     ) -> u32 {
-        let Table { numbers, hasher, parents, keys, .. } = self;
+        let GroupTable { numbers, hasher, parents, keys, .. } = self;
         let entry = numbers.entry(
             hash,
             |&number| parents[number as usize] == parent && is(&keys[number as usize]),
@@ -130,12 +130,12 @@ impl Table {
 
 /// A text of up to 16 bytes: its length, and all its bytes, some of them twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Short {
+struct ShortText {
     len: u32,
     parts: [u64; 2],
 }
 
-impl Short {
+impl ShortText {
     #[inline]
     fn of(text: &[u8]) -> Option<Self> {
         let parts = match text.len() {
@@ -143,7 +143,7 @@ impl Short {
             0..8 => [text.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte)), 0],
             _ => return None,
         };
-        Some(Short { len: text.len() as u32, parts })
+        Some(ShortText { len: text.len() as u32, parts })
     }
 }
 
@@ -151,21 +151,24 @@ fn eight(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &Datum<'_>) -> u64 {
+fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) -> u64 {
     match key {
-        Datum::Text(text) => hasher.hash_one((parent, text.as_bytes())),
+        ExpressionDatum::Text(text) => hasher.hash_one((parent, text.as_bytes())),
         key => {
             let mut state = hasher.build_hasher();
             parent.hash(&mut state);
             match key {
-                Datum::Bool(value) => value.hash(&mut state),
-                Datum::Double(value) => bits(*value).hash(&mut state),
-                Datum::Raw(bytes) => bytes.hash(&mut state),
-                Datum::LongBucket(from, to) => (from, to).hash(&mut state),
-                Datum::DoubleBucket(from, to) => (bits(*from), bits(*to)).hash(&mut state),
-                Datum::TextBucket(from, to) => (from, to).hash(&mut state),
-                Datum::RawBucket(from, to) => (from, to).hash(&mut state),
-                Datum::Null | Datum::List(_) | Datum::Long(_) | Datum::Text(_) => {}
+                ExpressionDatum::Bool(value) => value.hash(&mut state),
+                ExpressionDatum::Double(value) => bits(*value).hash(&mut state),
+                ExpressionDatum::Raw(bytes) => bytes.hash(&mut state),
+                ExpressionDatum::LongBucket(from, to) => (from, to).hash(&mut state),
+                ExpressionDatum::DoubleBucket(from, to) => (bits(*from), bits(*to)).hash(&mut state),
+                ExpressionDatum::TextBucket(from, to) => (from, to).hash(&mut state),
+                ExpressionDatum::RawBucket(from, to) => (from, to).hash(&mut state),
+                ExpressionDatum::Null
+                | ExpressionDatum::List(_)
+                | ExpressionDatum::Long(_)
+                | ExpressionDatum::Text(_) => {}
             }
             state.finish()
         }
@@ -173,11 +176,11 @@ fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &Datum<'_>) -> u64 {
 }
 
 /// Equality of keys. All NaNs are equal, and so are both zeros.
-fn same(a: &Datum<'_>, b: &Datum<'_>) -> bool {
+fn same(a: &ExpressionDatum<'_>, b: &ExpressionDatum<'_>) -> bool {
     match (a, b) {
-        (Datum::Null, Datum::Null) => true,
-        (Datum::Double(a), Datum::Double(b)) => bits(*a) == bits(*b),
-        (Datum::DoubleBucket(a, x), Datum::DoubleBucket(b, y)) => {
+        (ExpressionDatum::Null, ExpressionDatum::Null) => true,
+        (ExpressionDatum::Double(a), ExpressionDatum::Double(b)) => bits(*a) == bits(*b),
+        (ExpressionDatum::DoubleBucket(a, x), ExpressionDatum::DoubleBucket(b, y)) => {
             (bits(*a), bits(*x)) == (bits(*b), bits(*y))
         }
         _ => std::mem::discriminant(a) == std::mem::discriminant(b) && a.order(b).is_eq(),

@@ -5,7 +5,7 @@ use crate::Error;
 
 /// The time zone of the `time.*` functions.
 #[derive(Debug, Clone, Default)]
-pub enum Zone {
+pub enum GroupingZone {
     /// UTC, without offset.
     #[default]
     Utc,
@@ -13,7 +13,7 @@ pub enum Zone {
     Local(TimeZone),
 }
 
-impl Zone {
+impl GroupingZone {
     /// Parses the name of a zone in the IANA database (`America/Los_Angeles`), or `utc`, or an offset:
     /// `GMT-8`, `UTC+05:30`, `+01:00`.
     ///
@@ -23,13 +23,13 @@ impl Zone {
         let trimmed = name.trim();
         let upper = trimmed.to_ascii_uppercase();
         if ["", "UTC", "GMT", "Z"].contains(&upper.as_str()) {
-            return Ok(Zone::Utc);
+            return Ok(GroupingZone::Utc);
         }
         let offset = upper.strip_prefix("GMT").or_else(|| upper.strip_prefix("UTC")).unwrap_or(&upper);
         if let Some(offset) = parse_offset(offset) {
-            return Ok(Zone::Local(TimeZone::fixed(offset)));
+            return Ok(GroupingZone::Local(TimeZone::fixed(offset)));
         }
-        TimeZone::get(trimmed).map(Zone::Local).map_err(|_| {
+        TimeZone::get(trimmed).map(GroupingZone::Local).map_err(|_| {
             Error::invalid(format!(
                 "there is no time zone '{name}'; write a name of the IANA database such as Europe/Oslo, or an offset such as GMT-8"
             ))
@@ -37,13 +37,13 @@ impl Zone {
     }
 
     /// Calendar date and time of day of an instant, in seconds since 1970.
-    pub(crate) fn civil(&self, seconds: i64) -> Civil {
+    pub(crate) fn civil(&self, seconds: i64) -> CivilTime {
         let offset = match self {
-            Zone::Utc => 0,
-            Zone::Local(zone) => Timestamp::from_second(seconds)
+            GroupingZone::Utc => 0,
+            GroupingZone::Local(zone) => Timestamp::from_second(seconds)
                 .map_or(0, |instant| i64::from(zone.to_offset(instant).seconds())),
         };
-        Civil::from_seconds(seconds.saturating_add(offset))
+        CivilTime::from_seconds(seconds.saturating_add(offset))
     }
 }
 
@@ -66,7 +66,7 @@ fn parse_offset(text: &str) -> Option<jiff::tz::Offset> {
 
 /// A date of the proleptic Gregorian calendar and a time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Civil {
+pub(crate) struct CivilTime {
     pub(crate) year: i64,
     /// Month, from 1.
     pub(crate) month: i64,
@@ -79,7 +79,7 @@ pub(crate) struct Civil {
     pub(crate) second_of_day: i64,
 }
 
-impl Civil {
+impl CivilTime {
     /// Converts seconds since 1970. Days are counted in eras of 400 years that begin on 1 March, so that the
     /// leap day is the last day of a year.
     fn from_seconds(seconds: i64) -> Self {
@@ -96,7 +96,7 @@ impl Civil {
         let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         let day_of_year =
             if month > 2 { day_from_march + 59 + i64::from(leap) } else { day_from_march - 306 };
-        Civil {
+        CivilTime {
             year,
             month,
             day,
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn check(zone: &str, seconds: i64, expected: &str) {
-        let civil = Zone::parse(zone).expect("the test's zone").civil(seconds);
+        let civil = GroupingZone::parse(zone).expect("the test's zone").civil(seconds);
         let text = format!(
             "{}-{}-{} day {} weekday {} second {}",
             civil.year, civil.month, civil.day, civil.day_of_year, civil.day_of_week, civil.second_of_day
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn unknown_zones_are_refused() {
-        let error = Zone::parse("Mars/Olympus").expect_err("no such zone").to_string();
+        let error = GroupingZone::parse("Mars/Olympus").expect_err("no such zone").to_string();
         assert!(error.contains("Mars/Olympus") && error.contains("GMT-8"), "{error}");
-        assert!(Zone::parse("GMT+99").is_err());
+        assert!(GroupingZone::parse("GMT+99").is_err());
     }
 }

@@ -2,21 +2,21 @@
 
 mod support;
 
-use millrace_document::Value;
-use millrace_grouping::{Request, Settings};
+use millrace_document::DocumentValue;
+use millrace_grouping::{GroupingRequest, Settings};
 use millrace_query::GroupingDefaults;
 use millrace_result::GroupList;
-use support::{Purchase, execute, schema, settings, show};
+use support::{TestPurchase, execute, schema, settings, show};
 
 /// Nine purchases by three customers.
-fn purchases() -> Vec<Purchase> {
+fn purchases() -> Vec<TestPurchase> {
     (0..9)
-        .map(|index| Purchase {
+        .map(|index| TestPurchase {
             name: format!("{index}"),
             score: f64::from(9 - index),
             fields: vec![
-                ("customer", Value::String(["ann", "bob", "cid"][index as usize % 3].to_owned())),
-                ("price", Value::Int(index)),
+                ("customer", DocumentValue::String(["ann", "bob", "cid"][index as usize % 3].to_owned())),
+                ("price", DocumentValue::Int(index)),
             ],
         })
         .collect()
@@ -26,7 +26,7 @@ fn purchases() -> Vec<Purchase> {
 fn page(text: &str, continuations: &[&str]) -> (String, String, Option<String>, Option<String>) {
     let list: Vec<String> = continuations.iter().map(|text| format!("'{text}'")).collect();
     let text = format!("{{ 'continuations': [{}] }} {text}", list.join(", "));
-    let requests = Request::parse(&text).expect("the test's requests are right");
+    let requests = GroupingRequest::parse(&text).expect("the test's requests are right");
     let purchases = purchases();
     let result = execute(&requests[0], &schema(), &settings("utc"), &[&purchases]).expect("it can be done");
     let (next, previous) = match &result.root.lists[0] {
@@ -52,7 +52,7 @@ fn pages_of_groups_follow_each_other() {
 #[test]
 fn relevance_is_the_score_or_the_place_in_an_order() {
     let check = |request: &str, expected: &[f64]| {
-        let parsed = Request::parse(request).expect("the test's requests are right");
+        let parsed = GroupingRequest::parse(request).expect("the test's requests are right");
         let result =
             execute(&parsed[0], &schema(), &settings("utc"), &[&purchases()]).expect("it can be done");
         let GroupList::Groups { groups, .. } = &result.root.lists[0] else { panic!("a list of groups") };
@@ -67,7 +67,7 @@ fn relevance_is_the_score_or_the_place_in_an_order() {
 fn pages_of_hits_in_groups_turn_apart() {
     let request = "all(group(customer) order(max(customer)) each(max(2) each(output(summary()))))";
     let purchases = purchases();
-    let parsed = Request::parse(request).expect("the test's request is right");
+    let parsed = GroupingRequest::parse(request).expect("the test's request is right");
     let result = execute(&parsed[0], &schema(), &settings("utc"), &[&purchases]).expect("it can be done");
     assert_eq!(show(&result), "customer['ann' hits(0 3)>  'bob' hits(1 4)>  'cid' hits(2 5)>]");
     let GroupList::Groups { groups, .. } = &result.root.lists[0] else { panic!("a list of groups") };
@@ -83,7 +83,7 @@ fn defaults_limit_what_is_not_limited() {
     let settings = Settings::new(&defaults, 0).expect("utc");
     let purchases = purchases();
     let check = |text: &str, expected: &str| {
-        let request = &Request::parse(text).expect("the test's requests are right")[0];
+        let request = &GroupingRequest::parse(text).expect("the test's requests are right")[0];
         let answer = match execute(request, &schema(), &settings, &[&purchases]) {
             Ok(result) => show(&result),
             Err(error) => error.to_string(),
@@ -109,11 +109,11 @@ fn defaults_limit_what_is_not_limited() {
 /// shown does not keep out of memory.
 #[test]
 fn groups_in_memory_are_limited_whatever_is_shown() {
-    let sizes = |count: i32| Value::Array((0..count).map(Value::Int).collect());
+    let sizes = |count: i32| DocumentValue::Array((0..count).map(DocumentValue::Int).collect());
     let many =
-        |count: i32| Purchase { name: "0".to_owned(), score: 0.0, fields: vec![("sizes", sizes(count))] };
+        |count: i32| TestPurchase { name: "0".to_owned(), score: 0.0, fields: vec![("sizes", sizes(count))] };
     let text = "all(group(sizes) max(1) each(group(sizes) max(1) each(output(count()))))";
-    let request = &Request::parse(text).expect("it is right")[0];
+    let request = &GroupingRequest::parse(text).expect("it is right")[0];
     let answer = |count| execute(request, &schema(), &settings("utc"), &[&[many(count)]]);
     assert!(answer(100).is_ok());
     let error = answer(1_100).expect_err("there are 1,210,000 groups").to_string();

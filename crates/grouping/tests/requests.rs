@@ -3,20 +3,20 @@
 
 mod support;
 
-use millrace_document::Value;
-use millrace_grouping::Request;
-use support::{Purchase, execute, schema, settings, show};
+use millrace_document::DocumentValue;
+use millrace_grouping::GroupingRequest;
+use support::{TestPurchase, execute, schema, settings, show};
 
-fn texts(list: &[&str]) -> Value {
-    Value::Array(list.iter().map(|text| Value::String((*text).to_owned())).collect())
+fn texts(list: &[&str]) -> DocumentValue {
+    DocumentValue::Array(list.iter().map(|text| DocumentValue::String((*text).to_owned())).collect())
 }
 
-fn position(latitude: i32, longitude: i32) -> Value {
-    Value::Position { latitude, longitude }
+fn position(latitude: i32, longitude: i32) -> DocumentValue {
+    DocumentValue::Position { latitude, longitude }
 }
 
 /// Seven purchases; the last has a value only for the customer.
-fn purchases() -> Vec<Purchase> {
+fn purchases() -> Vec<TestPurchase> {
     let rows = [
         ("a", 0.9, "Smith", "Spark plug", 100, 0.25, 4.5f32, 1_157_526_000i64, true),
         ("b", 0.8, "Jones", "Oil pan", 250, 0.25, 3.0, 1_157_612_400, false),
@@ -25,70 +25,79 @@ fn purchases() -> Vec<Purchase> {
         ("e", 0.5, "Jones", "Head", 250, 0.125, 2.6, 1_160_000_000, false),
         ("f", 0.4, "Smith", "Ångström", 300, 0.5, 4.5, 0, false),
     ];
-    let mut purchases: Vec<Purchase> = rows
+    let mut purchases: Vec<TestPurchase> = rows
         .into_iter()
         .enumerate()
-        .map(|(index, (name, score, customer, item, price, tax, rating, date, paid))| Purchase {
+        .map(|(index, (name, score, customer, item, price, tax, rating, date, paid))| TestPurchase {
             name: name.to_owned(),
             score,
             fields: vec![
-                ("customer", Value::String(customer.to_owned())),
-                ("item", Value::String(item.to_owned())),
-                ("subject", Value::String(format!("Re: FWD: Re[2]: {item}"))),
-                ("price", Value::Int(price)),
-                ("tax", Value::Double(tax)),
-                ("rating", Value::Float(rating)),
-                ("date", Value::Long(date)),
-                ("level", Value::Byte(index as i8 % 3)),
-                ("paid", Value::Bool(paid)),
-                ("digest", Value::Raw(vec![index as u8 % 2, 255])),
+                ("customer", DocumentValue::String(customer.to_owned())),
+                ("item", DocumentValue::String(item.to_owned())),
+                ("subject", DocumentValue::String(format!("Re: FWD: Re[2]: {item}"))),
+                ("price", DocumentValue::Int(price)),
+                ("tax", DocumentValue::Double(tax)),
+                ("rating", DocumentValue::Float(rating)),
+                ("date", DocumentValue::Long(date)),
+                ("level", DocumentValue::Byte(index as i8 % 3)),
+                ("paid", DocumentValue::Bool(paid)),
+                ("digest", DocumentValue::Raw(vec![index as u8 % 2, 255])),
                 (
                     "tags",
                     texts(
                         [&["new", "red"][..], &["red"], &[], &["old", "red", "red"], &["new"], &["x"]][index],
                     ),
                 ),
-                ("sizes", Value::Array((0..=index as i32).map(Value::Int).collect())),
-                ("curve", Value::Array([0.0, 1.0, 2.0, 4.0, 8.0].map(Value::Double).to_vec())),
+                ("sizes", DocumentValue::Array((0..=index as i32).map(DocumentValue::Int).collect())),
+                (
+                    "curve",
+                    DocumentValue::Array([0.0, 1.0, 2.0, 4.0, 8.0].map(DocumentValue::Double).to_vec()),
+                ),
                 (
                     "votes",
-                    Value::WeightedSet(vec![
-                        (Value::String("up".to_owned()), index as i32),
-                        (Value::String(customer.to_lowercase()), 1),
+                    DocumentValue::WeightedSet(vec![
+                        (DocumentValue::String("up".to_owned()), index as i32),
+                        (DocumentValue::String(customer.to_lowercase()), 1),
                     ]),
                 ),
                 (
                     "attributes",
-                    Value::Map(vec![
-                        (Value::String("rep".to_owned()), Value::String(["Bo", "Al"][index % 2].to_owned())),
-                        (Value::String(customer.to_owned()), Value::String("own".to_owned())),
+                    DocumentValue::Map(vec![
+                        (
+                            DocumentValue::String("rep".to_owned()),
+                            DocumentValue::String(["Bo", "Al"][index % 2].to_owned()),
+                        ),
+                        (DocumentValue::String(customer.to_owned()), DocumentValue::String("own".to_owned())),
                     ]),
                 ),
-                ("stock", Value::Map(vec![(Value::Int(7), Value::Long(index as i64 * 10))])),
+                (
+                    "stock",
+                    DocumentValue::Map(vec![(DocumentValue::Int(7), DocumentValue::Long(index as i64 * 10))]),
+                ),
                 (
                     "parts",
-                    Value::Array(
+                    DocumentValue::Array(
                         ["nut", "bolt"][..1 + index % 2]
                             .iter()
                             .enumerate()
                             .map(|(at, part)| {
-                                Value::Struct(vec![
-                                    ("name".into(), Value::String((*part).to_owned())),
-                                    ("count".into(), Value::Int((at + 1) as i32)),
+                                DocumentValue::Struct(vec![
+                                    ("name".into(), DocumentValue::String((*part).to_owned())),
+                                    ("count".into(), DocumentValue::Int((at + 1) as i32)),
                                 ])
                             })
                             .collect(),
                     ),
                 ),
                 ("place", position(63_400_000 + 1_000_000 * index as i32, 10_400_000)),
-                ("route", Value::Array(vec![position(0, 0), position(63_400_000, 10_400_000)])),
+                ("route", DocumentValue::Array(vec![position(0, 0), position(63_400_000, 10_400_000)])),
             ],
         })
         .collect();
-    purchases.push(Purchase {
+    purchases.push(TestPurchase {
         name: "g".to_owned(),
         score: 0.1,
-        fields: vec![("customer", Value::String("Void".to_owned()))],
+        fields: vec![("customer", DocumentValue::String("Void".to_owned()))],
     });
     purchases
 }
@@ -99,7 +108,7 @@ fn answer(text: &str) -> String {
         None => ("utc", text),
     };
     let purchases = purchases();
-    let requests = match Request::parse(text) {
+    let requests = match GroupingRequest::parse(text) {
         Ok(requests) => requests,
         Err(error) => return format!("error: {error}"),
     };

@@ -1,19 +1,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_column::{BytesBuilder, Column, ColumnKey, Form, TokensBuilder, ValueBuilder, value};
-use millrace_document::{DataType, Document, Value};
+use millrace_column::{BytesBuilder, Column, ColumnForm, ColumnKey, TokensBuilder, ValueBuilder, value};
+use millrace_document::{DataType, Document, DocumentValue};
 use millrace_env::pace;
-use millrace_linguistics::{Analyzer, Language};
-use millrace_schema::{Application, Matching, Schema, SchemaField};
-use millrace_store::Layout;
+use millrace_linguistics::{FieldAnalyzer, TextLanguage};
+use millrace_schema::{Application, FieldMatching, Schema, SchemaField};
+use millrace_store::StoreLayout;
 
-use crate::languages::{Spoken, languages};
+use crate::languages::{FieldLanguage, languages};
 
 /// Columns of each document type, and their construction: the information about an application that a store
 /// needs. The default is that of no application, without document types.
 #[derive(Default)]
-pub struct Columns {
+pub struct DocumentColumns {
     types: HashMap<Arc<str>, TypeColumns>,
 }
 
@@ -24,11 +24,11 @@ struct TypeColumns {
 
 struct FieldColumns {
     data_type: DataType,
-    matching: Matching,
-    spoken: Spoken,
+    matching: FieldMatching,
+    spoken: FieldLanguage,
 }
 
-impl Columns {
+impl DocumentColumns {
     /// Columns of an application's document types.
     pub fn new(application: &Application) -> Self {
         let types = application
@@ -36,7 +36,7 @@ impl Columns {
             .values()
             .map(|schema| (Arc::clone(&schema.name), TypeColumns::new(schema)))
             .collect();
-        Columns { types }
+        DocumentColumns { types }
     }
 
     /// A field by name, or a part of one by path.
@@ -52,7 +52,7 @@ impl TypeColumns {
         keys.dedup();
         let mut languages = languages(schema);
         let of_field = |(name, field): (&Arc<str>, &SchemaField)| {
-            let spoken = languages.remove(name).unwrap_or(Spoken::Always(Language::Unknown));
+            let spoken = languages.remove(name).unwrap_or(FieldLanguage::Always(TextLanguage::Unknown));
             let columns = |part: &SchemaField| {
                 let (data_type, matching) = (part.data_type.clone(), part.matching.clone());
                 (Arc::clone(&part.name), FieldColumns { data_type, matching, spoken: spoken.clone() })
@@ -63,7 +63,7 @@ impl TypeColumns {
     }
 }
 
-impl Layout for Columns {
+impl StoreLayout for DocumentColumns {
     fn columns(&self, document_type: &str) -> Option<Vec<ColumnKey>> {
         self.types.get(document_type).map(|of| of.keys.clone())
     }
@@ -71,7 +71,7 @@ impl Layout for Columns {
     fn build(&self, document_type: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
         let field = self.field(document_type, &key.field);
         match (key.form, field) {
-            (Form::Value, Some(field)) => {
+            (ColumnForm::Value, Some(field)) => {
                 let mut builder = ValueBuilder::new(&field.data_type);
                 for document in documents {
                     pace::step();
@@ -79,10 +79,10 @@ impl Layout for Columns {
                 }
                 builder.finish()
             }
-            (Form::Tokens, Some(field)) => {
+            (ColumnForm::Tokens, Some(field)) => {
                 let mut builder = TokensBuilder::new();
-                let mut analyzer = field.analyzer(Language::Unknown);
-                let mut of = Language::Unknown;
+                let mut analyzer = field.analyzer(TextLanguage::Unknown);
+                let mut of = TextLanguage::Unknown;
                 let path = path_in_value(key);
                 for document in documents {
                     pace::step();
@@ -94,14 +94,15 @@ impl Layout for Columns {
                 }
                 Column::Tokens(builder.finish())
             }
-            (Form::Id, _) => {
+            (ColumnForm::Id, _) => {
                 let mut builder = BytesBuilder::new();
                 documents.iter().for_each(|document| builder.push(Some(document.id.as_str().as_bytes())));
                 Column::Bytes(builder.finish())
             }
             // Documents have no value in a field that the type lacks. Columns without a field belong to the
             // store.
-            (Form::Value | Form::Tokens, None) | (Form::Timestamp | Form::Removed | Form::Rest, _) => {
+            (ColumnForm::Value | ColumnForm::Tokens, None)
+            | (ColumnForm::Timestamp | ColumnForm::Removed | ColumnForm::Rest, _) => {
                 let mut builder = BytesBuilder::new();
                 documents.iter().for_each(|_| builder.push(None));
                 Column::Bytes(builder.finish())
@@ -111,13 +112,13 @@ impl Layout for Columns {
 
     fn derive(&self, document_type: &str, key: &ColumnKey, values: &Column) -> Option<Column> {
         let field = self.field(document_type, &key.field)?;
-        if key.form != Form::Tokens {
+        if key.form != ColumnForm::Tokens {
             return None;
         }
         // A language set by another field is not known here: words are then stemmed by script.
         let analyzer = field.analyzer(match &field.spoken {
-            Spoken::Always(language) => *language,
-            Spoken::AsSaidBy(_) => Language::Unknown,
+            FieldLanguage::Always(language) => *language,
+            FieldLanguage::AsSaidBy(_) => TextLanguage::Unknown,
         });
         let whole = self.field(document_type, key.root())?;
         let path = path_in_value(key);
@@ -135,8 +136,8 @@ impl Layout for Columns {
 }
 
 impl FieldColumns {
-    fn analyzer(&self, language: Language) -> Analyzer {
-        Analyzer::new(&self.matching, language)
+    fn analyzer(&self, language: TextLanguage) -> FieldAnalyzer {
+        FieldAnalyzer::new(&self.matching, language)
     }
 }
 
@@ -146,7 +147,12 @@ fn path_in_value(key: &ColumnKey) -> Vec<&str> {
 }
 
 /// Adds the words at the end of `path` in one document's value; elements of collections are separated.
-fn add_document(analyzer: &Analyzer, value: Option<&Value>, path: &[&str], builder: &mut TokensBuilder) {
+fn add_document(
+    analyzer: &FieldAnalyzer,
+    value: Option<&DocumentValue>,
+    path: &[&str],
+    builder: &mut TokensBuilder,
+) {
     let mut first = true;
     if let Some(value) = value {
         add_value(analyzer, value, path, builder, &mut first);
@@ -155,14 +161,14 @@ fn add_document(analyzer: &Analyzer, value: Option<&Value>, path: &[&str], build
 }
 
 fn add_value(
-    analyzer: &Analyzer,
-    value: &Value,
+    analyzer: &FieldAnalyzer,
+    value: &DocumentValue,
     path: &[&str],
     builder: &mut TokensBuilder,
     first: &mut bool,
 ) {
     match value {
-        Value::String(text) if path.is_empty() => {
+        DocumentValue::String(text) if path.is_empty() => {
             if !std::mem::take(first) {
                 builder.boundary();
             }
@@ -170,20 +176,20 @@ fn add_value(
                 builder.stemmed(token.written.as_bytes(), token.text.as_bytes());
             });
         }
-        Value::Array(elements) => {
+        DocumentValue::Array(elements) => {
             elements.iter().for_each(|element| add_value(analyzer, element, path, builder, first));
         }
-        Value::WeightedSet(elements) => {
+        DocumentValue::WeightedSet(elements) => {
             elements.iter().for_each(|(element, _)| add_value(analyzer, element, path, builder, first));
         }
-        Value::Map(entries) => {
+        DocumentValue::Map(entries) => {
             let Some((part, rest)) = path.split_first() else { return };
             for (key, value) in entries {
                 let part = if *part == "key" { key } else { value };
                 add_value(analyzer, part, rest, builder, first);
             }
         }
-        Value::Struct(members) => {
+        DocumentValue::Struct(members) => {
             let Some((name, rest)) = path.split_first() else { return };
             let member = members.iter().find(|(member, _)| **member == **name);
             member.into_iter().for_each(|(_, value)| add_value(analyzer, value, rest, builder, first));

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_tensor::{Tensor, TensorType};
 
 /// Reference of a statement to a component: `embed colbert chunk` has the id `colbert` and one argument.
@@ -16,7 +16,7 @@ pub struct ComponentCall {
 
 /// Output requested from a generator.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wanted {
+pub struct GeneratorTarget {
     /// Type of the output.
     pub data_type: DataType,
     /// Name of the target field, as in `passage.questions`; models get it as a description of the output.
@@ -25,7 +25,7 @@ pub struct Wanted {
 
 /// The caller that waits for a document to be processed, with its deadline.
 #[derive(Debug, Clone, Default)]
-pub struct Caller {
+pub struct IndexingCaller {
     /// Time after which the result is not needed.
     pub deadline: Option<Instant>,
     /// Set by another thread when the caller no longer waits.
@@ -34,7 +34,7 @@ pub struct Caller {
 
 /// The reason for missing output of a component.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum ComponentFailure {
     /// The input cannot be processed and has to be changed.
     #[error("{0}")]
     Input(String),
@@ -50,7 +50,7 @@ pub enum Failure {
 ///
 /// The `check` methods are called when an application is deployed; their errors are shown with the location
 /// of the statement.
-pub trait Components: Send + Sync {
+pub trait IndexingComponents: Send + Sync {
     /// Checks that texts can be embedded into tensors of this type: one text, or with `chunks` an array of
     /// them.
     ///
@@ -65,10 +65,10 @@ pub trait Components: Send + Sync {
     fn embed(
         &self,
         call: &ComponentCall,
-        input: &Value,
+        input: &DocumentValue,
         target: &TensorType,
-        caller: &Caller,
-    ) -> Result<Tensor, Failure>;
+        caller: &IndexingCaller,
+    ) -> Result<Tensor, ComponentFailure>;
 
     /// Checks that texts can be cut into chunks.
     ///
@@ -86,7 +86,7 @@ pub trait Components: Send + Sync {
     ///
     /// # Errors
     /// The missing part, with a remedy.
-    fn check_generate(&self, call: &ComponentCall, wanted: &Wanted) -> Result<(), String>;
+    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), String>;
 
     /// A value generated from a string; or an array, with an element for each string of an array. `None` if
     /// the generator has no usable output and leaves the field empty.
@@ -96,10 +96,10 @@ pub trait Components: Send + Sync {
     fn generate(
         &self,
         call: &ComponentCall,
-        input: &Value,
-        wanted: &Wanted,
-        caller: &Caller,
-    ) -> Result<Option<Value>, Failure>;
+        input: &DocumentValue,
+        wanted: &GeneratorTarget,
+        caller: &IndexingCaller,
+    ) -> Result<Option<DocumentValue>, ComponentFailure>;
 }
 
 /// An environment without components: statements that use one are rejected.
@@ -113,13 +113,19 @@ impl NoComponents {
     }
 }
 
-impl Components for NoComponents {
+impl IndexingComponents for NoComponents {
     fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), String> {
         Self::refuse("embedder", call)
     }
 
-    fn embed(&self, call: &ComponentCall, _: &Value, _: &TensorType, _: &Caller) -> Result<Tensor, Failure> {
-        Self::refuse("embedder", call).map_err(Failure::Input)
+    fn embed(
+        &self,
+        call: &ComponentCall,
+        _: &DocumentValue,
+        _: &TensorType,
+        _: &IndexingCaller,
+    ) -> Result<Tensor, ComponentFailure> {
+        Self::refuse("embedder", call).map_err(ComponentFailure::Input)
     }
 
     fn check_chunk(&self, call: &ComponentCall) -> Result<(), String> {
@@ -130,17 +136,17 @@ impl Components for NoComponents {
         Self::refuse("chunker", call)
     }
 
-    fn check_generate(&self, call: &ComponentCall, _: &Wanted) -> Result<(), String> {
+    fn check_generate(&self, call: &ComponentCall, _: &GeneratorTarget) -> Result<(), String> {
         Self::refuse("field generator", call)
     }
 
     fn generate(
         &self,
         call: &ComponentCall,
-        _: &Value,
-        _: &Wanted,
-        _: &Caller,
-    ) -> Result<Option<Value>, Failure> {
-        Self::refuse("field generator", call).map_err(Failure::Input)
+        _: &DocumentValue,
+        _: &GeneratorTarget,
+        _: &IndexingCaller,
+    ) -> Result<Option<DocumentValue>, ComponentFailure> {
+        Self::refuse("field generator", call).map_err(ComponentFailure::Input)
     }
 }

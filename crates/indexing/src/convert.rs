@@ -4,108 +4,117 @@ use std::hash::Hasher;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millrace_document::{DataType, Value, scalar};
+use millrace_document::{DataType, DocumentValue, scalar};
 use siphasher::sip::SipHasher24;
 
-use crate::script::Function;
+use crate::script::ValueFunction;
 use crate::strings::{map_text, normalize, substring};
 use crate::tensors;
 
 /// Fixed keys of `hash`; its results are part of stored values.
 const HASH_KEYS: (u64, u64) = (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
 
-impl Function {
+impl ValueFunction {
     /// The converted value; `None` if there is none.
-    pub fn apply(&self, value: Value) -> Result<Option<Value>, String> {
+    pub fn apply(&self, value: DocumentValue) -> Result<Option<DocumentValue>, String> {
         Ok(Some(match self {
-            Function::Convert(to) => convert(value, to)?,
-            Function::ToArray => Value::Array(vec![value]),
-            Function::ToWeightedSet { .. } => Value::WeightedSet(vec![(value, 1)]),
-            Function::ToPosition => {
+            ValueFunction::Convert(to) => convert(value, to)?,
+            ValueFunction::ToArray => DocumentValue::Array(vec![value]),
+            ValueFunction::ToWeightedSet { .. } => DocumentValue::WeightedSet(vec![(value, 1)]),
+            ValueFunction::ToPosition => {
                 let text = text_of(&value)?;
                 let (latitude, longitude) = scalar::position(&text)
                     .ok_or_else(|| format!("'{text}' is no position; write N37.4;W122.0"))?;
-                Value::Position { latitude, longitude }
+                DocumentValue::Position { latitude, longitude }
             }
-            Function::ToEpochSecond => {
+            ValueFunction::ToEpochSecond => {
                 let text = text_of(&value)?;
                 let second = epoch_second(&text)
                     .ok_or_else(|| format!("'{text}' is no instant; write 2023-12-24T17:00:43Z"))?;
-                Value::Long(second)
+                DocumentValue::Long(second)
             }
-            Function::Lowercase => map_text(value, &|text| text.to_lowercase()),
-            Function::Normalize => map_text(value, &normalize),
-            Function::Trim => map_text(value, &|text| text.trim().to_owned()),
-            Function::Substring(from, to) => map_text(value, &|text| substring(text, *from, *to)),
-            Function::Split(pattern) => {
+            ValueFunction::Lowercase => map_text(value, &|text| text.to_lowercase()),
+            ValueFunction::Normalize => map_text(value, &normalize),
+            ValueFunction::Trim => map_text(value, &|text| text.trim().to_owned()),
+            ValueFunction::Substring(from, to) => map_text(value, &|text| substring(text, *from, *to)),
+            ValueFunction::Split(pattern) => {
                 let text = text_of(&value)?;
                 let mut parts: Vec<&str> = pattern.split(&text).collect();
                 while parts.last().is_some_and(|part| part.is_empty()) {
                     parts.pop();
                 }
-                Value::Array(parts.into_iter().map(|part| Value::String(part.to_owned())).collect())
+                DocumentValue::Array(
+                    parts.into_iter().map(|part| DocumentValue::String(part.to_owned())).collect(),
+                )
             }
-            Function::Join(delimiter) => {
-                let Value::Array(elements) = value else { return Err("join needs an array".to_owned()) };
+            ValueFunction::Join(delimiter) => {
+                let DocumentValue::Array(elements) = value else {
+                    return Err("join needs an array".to_owned());
+                };
                 let parts: Vec<String> = elements.iter().map(text_of).collect::<Result<_, _>>()?;
-                Value::String(parts.join(delimiter))
+                DocumentValue::String(parts.join(delimiter))
             }
-            Function::Base64Decode => Value::Long(match value {
-                Value::String(text) => base64_decode(&text)?,
+            ValueFunction::Base64Decode => DocumentValue::Long(match value {
+                DocumentValue::String(text) => base64_decode(&text)?,
                 _ => i64::MIN,
             }),
-            Function::Base64Encode => match value {
-                Value::Long(number) => Value::String(STANDARD.encode(number.to_le_bytes())),
+            ValueFunction::Base64Encode => match value {
+                DocumentValue::Long(number) => DocumentValue::String(STANDARD.encode(number.to_le_bytes())),
                 _ => return Ok(None),
             },
-            Function::HexDecode => Value::Long(match value {
-                Value::String(text) => u64::from_str_radix(text.trim(), 16)
+            ValueFunction::HexDecode => DocumentValue::Long(match value {
+                DocumentValue::String(text) => u64::from_str_radix(text.trim(), 16)
                     .map_err(|_| format!("'{text}' is no hexadecimal number of 64 bits"))?
                     as i64,
                 _ => i64::MIN,
             }),
-            Function::HexEncode => match value {
-                Value::Long(number) => Value::String(format!("{number:x}")),
+            ValueFunction::HexEncode => match value {
+                DocumentValue::Long(number) => DocumentValue::String(format!("{number:x}")),
                 _ => return Ok(None),
             },
-            Function::Binarize(threshold) => match value {
-                Value::Tensor(tensor) => Value::Tensor(tensors::binarize(&tensor, *threshold)?),
+            ValueFunction::Binarize(threshold) => match value {
+                DocumentValue::Tensor(tensor) => {
+                    DocumentValue::Tensor(tensors::binarize(&tensor, *threshold)?)
+                }
                 _ => return Err("binarize needs a tensor".to_owned()),
             },
-            Function::PackBits => match value {
-                Value::Tensor(tensor) => Value::Tensor(tensors::pack_bits(&tensor)?),
+            ValueFunction::PackBits => match value {
+                DocumentValue::Tensor(tensor) => DocumentValue::Tensor(tensors::pack_bits(&tensor)?),
                 _ => return Err("pack_bits needs a tensor".to_owned()),
             },
-            Function::Annotate => value,
+            ValueFunction::Annotate => value,
         }))
     }
 }
 
 /// Converts a value to another type: unchanged if it has that type, otherwise by parsing its text.
-pub(crate) fn convert(value: Value, to: &DataType) -> Result<Value, String> {
+pub(crate) fn convert(value: DocumentValue, to: &DataType) -> Result<DocumentValue, String> {
     match (&value, to) {
         (_, DataType::Bool) => {
-            return Ok(Value::Bool(match &value {
-                Value::Bool(value) => *value,
-                Value::String(text) => !text.is_empty(),
+            return Ok(DocumentValue::Bool(match &value {
+                DocumentValue::Bool(value) => *value,
+                DocumentValue::String(text) => !text.is_empty(),
                 other => number(other).ok_or("to_bool needs a string or a number")? != 0.0,
             }));
         }
-        (Value::Float(_) | Value::Double(_), DataType::Byte | DataType::Int | DataType::Long) => {
+        (
+            DocumentValue::Float(_) | DocumentValue::Double(_),
+            DataType::Byte | DataType::Int | DataType::Long,
+        ) => {
             let number = number(&value).unwrap_or(f64::NAN).trunc();
             if number.abs() < 9e18 {
                 return scalar::parse(&format!("{}", number as i64), to);
             }
         }
         (
-            Value::Bool(value),
+            DocumentValue::Bool(value),
             DataType::Byte | DataType::Int | DataType::Long | DataType::Float | DataType::Double,
         ) => {
             return scalar::parse(if *value { "1" } else { "0" }, to);
         }
-        (Value::Array(elements), DataType::String) => {
+        (DocumentValue::Array(elements), DataType::String) => {
             let elements: Vec<String> = elements.iter().map(text_of).collect::<Result<_, _>>()?;
-            return Ok(Value::String(format!("[{}]", elements.join(", "))));
+            return Ok(DocumentValue::String(format!("[{}]", elements.join(", "))));
         }
         _ => {}
     }
@@ -113,18 +122,22 @@ pub(crate) fn convert(value: Value, to: &DataType) -> Result<Value, String> {
 }
 
 /// Converts a value for a field whose type differs only in width.
-pub(crate) fn fit(value: Value, to: &DataType) -> Result<Value, String> {
+pub(crate) fn fit(value: DocumentValue, to: &DataType) -> Result<DocumentValue, String> {
     match (value, to) {
-        (Value::Array(elements), DataType::Array(element)) => {
+        (DocumentValue::Array(elements), DataType::Array(element)) => {
             let elements: Result<_, _> = elements.into_iter().map(|value| fit(value, element)).collect();
-            Ok(Value::Array(elements?))
+            Ok(DocumentValue::Array(elements?))
         }
-        (Value::WeightedSet(elements), DataType::WeightedSet { element, .. }) => {
+        (DocumentValue::WeightedSet(elements), DataType::WeightedSet { element, .. }) => {
             let fitted = |(value, weight)| Ok((fit(value, element)?, weight));
-            Ok(Value::WeightedSet(elements.into_iter().map(fitted).collect::<Result<_, String>>()?))
+            Ok(DocumentValue::WeightedSet(elements.into_iter().map(fitted).collect::<Result<_, String>>()?))
         }
         (
-            value @ (Value::Byte(_) | Value::Int(_) | Value::Long(_) | Value::Float(_) | Value::Double(_)),
+            value @ (DocumentValue::Byte(_)
+            | DocumentValue::Int(_)
+            | DocumentValue::Long(_)
+            | DocumentValue::Float(_)
+            | DocumentValue::Double(_)),
             DataType::Byte
             | DataType::Int
             | DataType::Long
@@ -132,7 +145,9 @@ pub(crate) fn fit(value: Value, to: &DataType) -> Result<Value, String> {
             | DataType::Float
             | DataType::Double,
         ) => convert(value, to),
-        (Value::Tensor(tensor), DataType::Tensor(tensor_type)) if tensor.tensor_type() != tensor_type => {
+        (DocumentValue::Tensor(tensor), DataType::Tensor(tensor_type))
+            if tensor.tensor_type() != tensor_type =>
+        {
             Err(format!("the value is a {}, the field a {tensor_type}", tensor.tensor_type()))
         }
         (value, to) if is_of(&value, to) => Ok(value),
@@ -144,45 +159,45 @@ pub(crate) fn fit(value: Value, to: &DataType) -> Result<Value, String> {
 }
 
 /// True if a value has the kind of a type, without checking elements of collections.
-const fn is_of(value: &Value, data_type: &DataType) -> bool {
+const fn is_of(value: &DocumentValue, data_type: &DataType) -> bool {
     matches!(
         (value, data_type),
-        (Value::Bool(_), DataType::Bool)
+        (DocumentValue::Bool(_), DataType::Bool)
             | (
-                Value::String(_),
+                DocumentValue::String(_),
                 DataType::String | DataType::Uri | DataType::Predicate | DataType::Reference(_)
             )
-            | (Value::Raw(_), DataType::Raw)
-            | (Value::Position { .. }, DataType::Position)
-            | (Value::Tensor(_), DataType::Tensor(_))
-            | (Value::Map(_), DataType::Map(..))
-            | (Value::Struct(_), DataType::Struct(_))
+            | (DocumentValue::Raw(_), DataType::Raw)
+            | (DocumentValue::Position { .. }, DataType::Position)
+            | (DocumentValue::Tensor(_), DataType::Tensor(_))
+            | (DocumentValue::Map(_), DataType::Map(..))
+            | (DocumentValue::Struct(_), DataType::Struct(_))
     )
 }
 
 /// Text of a single value.
-pub(crate) fn text_of(value: &Value) -> Result<String, String> {
+pub(crate) fn text_of(value: &DocumentValue) -> Result<String, String> {
     scalar::to_text(value).ok_or_else(|| "a single value is needed; use for_each or join".to_owned())
 }
 
 /// Number of a numeric value.
-pub(crate) fn number(value: &Value) -> Option<f64> {
+pub(crate) fn number(value: &DocumentValue) -> Option<f64> {
     Some(match value {
-        Value::Byte(value) => f64::from(*value),
-        Value::Int(value) => f64::from(*value),
-        Value::Long(value) => *value as f64,
-        Value::Float(value) => f64::from(*value),
-        Value::Double(value) => *value,
+        DocumentValue::Byte(value) => f64::from(*value),
+        DocumentValue::Int(value) => f64::from(*value),
+        DocumentValue::Long(value) => *value as f64,
+        DocumentValue::Float(value) => f64::from(*value),
+        DocumentValue::Double(value) => *value,
         _ => return None,
     })
 }
 
 /// Hash of a text: SipHash-2-4; its lower half for 32 bits.
-pub(crate) fn hash(text: &str, long: bool) -> Value {
+pub(crate) fn hash(text: &str, long: bool) -> DocumentValue {
     let mut hasher = SipHasher24::new_with_keys(HASH_KEYS.0, HASH_KEYS.1);
     hasher.write(text.as_bytes());
     let hash = hasher.finish();
-    if long { Value::Long(hash as i64) } else { Value::Int(hash as i32) }
+    if long { DocumentValue::Long(hash as i64) } else { DocumentValue::Int(hash as i32) }
 }
 
 /// Decodes up to eight bytes in base64 as a number, lowest byte first.

@@ -1,6 +1,6 @@
-use millrace_schema::{Mistake, Place};
+use millrace_schema::{PackageMistake, SourcePosition};
 
-use crate::Failure;
+use crate::ComponentFailure;
 
 /// Error in indexing statements, or in a document that they process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -10,7 +10,7 @@ pub enum Error {
     #[error("{place}: field '{field}': indexing: {reason}")]
     Script {
         /// Location of the error.
-        place: Place,
+        place: SourcePosition,
         /// Field of the statements.
         field: String,
         /// Expected and actual text, with a remedy.
@@ -30,7 +30,7 @@ pub enum Error {
         /// Field of the statements.
         field: String,
         /// Cause of the failure.
-        failure: Failure,
+        failure: ComponentFailure,
     },
 }
 
@@ -43,12 +43,12 @@ impl Error {
     }
 }
 
-impl From<Error> for Mistake {
+impl From<Error> for PackageMistake {
     fn from(error: Error) -> Self {
         let place = match &error {
             Error::Script { place, .. } => Some(place),
             Error::Document { .. } | Error::Component { .. } => None,
         };
-        Mistake::new(place, &error)
+        PackageMistake::new(place, &error)
     }
 }

@@ -1,46 +1,49 @@
 use std::collections::HashMap;
 
-use millrace_document::{DataType, Document, Value};
+use millrace_document::{DataType, Document, DocumentValue};
 use millrace_schema::Schema;
 
 use crate::convert::{fit, hash, number, text_of};
-use crate::script::{BinaryOperator, Comparison, Expression, If, Script, Statement, Step, Switch};
-use crate::{Caller, ComponentCall, Components, Failure, Surroundings};
+use crate::script::{
+    BinaryOperator, IfComparison, IfExpression, IndexingExpression, IndexingScript, IndexingStatement,
+    IndexingStep, SwitchExpression,
+};
+use crate::{ComponentCall, ComponentFailure, IndexingCaller, IndexingComponents, MachineSurroundings};
 
 /// State of one document during execution of the statements.
-pub(crate) struct Execution<'a> {
+pub(crate) struct ScriptExecution<'a> {
     pub schema: &'a Schema,
-    pub components: &'a dyn Components,
-    pub surroundings: &'a Surroundings,
+    pub components: &'a dyn IndexingComponents,
+    pub surroundings: &'a MachineSurroundings,
     /// The original document.
     pub document: &'a Document,
     /// Values written so far, by field name, in order.
-    pub outputs: Vec<(String, Value)>,
+    pub outputs: Vec<(String, DocumentValue)>,
     /// Variables of the current field's statements.
-    pub variables: HashMap<String, Value>,
+    pub variables: HashMap<String, DocumentValue>,
     /// Language set by `set_language`.
     pub language: Option<String>,
     /// Results of components.
-    pub made: Made,
-    pub caller: &'a Caller,
+    pub made: ComponentResults,
+    pub caller: &'a IndexingCaller,
     /// Failure of a component that is not caused by the document.
-    pub failure: Option<Failure>,
+    pub failure: Option<ComponentFailure>,
 }
 
-/// Results of components for one document, the first [`Made::MOST`]: equal calls are made once.
+/// Results of components for one document, the first [`ComponentResults::MOST`]: equal calls are made once.
 #[derive(Default)]
-pub(crate) struct Made(Vec<(ComponentCall, DataType, Value, Current)>);
+pub(crate) struct ComponentResults(Vec<(ComponentCall, DataType, DocumentValue, Current)>);
 
-impl Made {
+impl ComponentResults {
     /// Maximum number of results: each is compared with every later call.
     const MOST: usize = 256;
 
-    fn find(&self, call: &ComponentCall, made: &DataType, from: &Value) -> Option<Current> {
+    fn find(&self, call: &ComponentCall, made: &DataType, from: &DocumentValue) -> Option<Current> {
         let same = self.0.iter().find(|(by, known, input, _)| input == from && by == call && known == made);
         same.map(|(.., value)| value.clone())
     }
 
-    fn keep(&mut self, call: &ComponentCall, made: &DataType, from: Value, value: &Current) {
+    fn keep(&mut self, call: &ComponentCall, made: &DataType, from: DocumentValue, value: &Current) {
         if self.0.len() < Self::MOST {
             self.0.push((call.clone(), made.clone(), from, value.clone()));
         }
@@ -48,11 +51,11 @@ impl Made {
 }
 
 /// The value in a pipe; `None` for a field without a value.
-type Current = Option<Value>;
+type Current = Option<DocumentValue>;
 
-impl Execution<'_> {
+impl ScriptExecution<'_> {
     /// Runs the script; returns the value of the last statement.
-    pub fn script(&mut self, script: &Script, input: &Current) -> Result<Current, String> {
+    pub fn script(&mut self, script: &IndexingScript, input: &Current) -> Result<Current, String> {
         let mut last = None;
         for statement in &script.statements {
             last = self.statement(statement, input.clone())?;
@@ -60,7 +63,7 @@ impl Execution<'_> {
         Ok(last)
     }
 
-    fn statement(&mut self, statement: &Statement, input: Current) -> Result<Current, String> {
+    fn statement(&mut self, statement: &IndexingStatement, input: Current) -> Result<Current, String> {
         let mut current = input;
         for step in &statement.steps {
             current = self.step(step, current)?;
@@ -68,36 +71,36 @@ impl Execution<'_> {
         Ok(current)
     }
 
-    fn step(&mut self, step: &Step, input: Current) -> Result<Current, String> {
+    fn step(&mut self, step: &IndexingStep, input: Current) -> Result<Current, String> {
         match &step.expression {
-            Expression::Constant(value) => Ok(Some(value.clone())),
-            Expression::This => Ok(input),
-            Expression::Input(path) => Ok(self.field(path)),
-            Expression::GetField(name) => Ok(input.and_then(|value| member(&value, name).cloned())),
-            Expression::GetValue(key) => Ok(input.and_then(|value| entry(&value, key).cloned())),
-            Expression::GetVariable(name) => Ok(self.variables.get(name).cloned()),
-            Expression::SetVariable(name) => {
+            IndexingExpression::Constant(value) => Ok(Some(value.clone())),
+            IndexingExpression::This => Ok(input),
+            IndexingExpression::Input(path) => Ok(self.field(path)),
+            IndexingExpression::GetField(name) => Ok(input.and_then(|value| member(&value, name).cloned())),
+            IndexingExpression::GetValue(key) => Ok(input.and_then(|value| entry(&value, key).cloned())),
+            IndexingExpression::GetVariable(name) => Ok(self.variables.get(name).cloned()),
+            IndexingExpression::SetVariable(name) => {
                 match &input {
                     Some(value) => self.variables.insert(name.clone(), value.clone()),
                     None => self.variables.remove(name),
                 };
                 Ok(input)
             }
-            Expression::Output(name) => {
+            IndexingExpression::Output(name) => {
                 if let Some(value) = &input {
                     self.output(name, value.clone())?;
                 }
                 Ok(input)
             }
-            Expression::Binary(operator, left, right) => {
+            IndexingExpression::Binary(operator, left, right) => {
                 let (left, right) = (self.step(left, input.clone())?, self.step(right, input)?);
                 left.zip(right).map(|(left, right)| operator.apply(&left, &right)).transpose()
             }
-            Expression::Concat(left, right) => {
+            IndexingExpression::Concat(left, right) => {
                 let (left, right) = (self.step(left, input.clone())?, self.step(right, input)?);
                 concat(left, right)
             }
-            Expression::Choice(steps) => {
+            IndexingExpression::Choice(steps) => {
                 for step in steps {
                     let value = self.step(step, input.clone())?;
                     if value.is_some() {
@@ -106,11 +109,13 @@ impl Execution<'_> {
                 }
                 Ok(None)
             }
-            Expression::Nested(script) => self.script(script, &input),
-            Expression::ForEach(script) => input.map(|value| self.for_each(script, value)).transpose(),
-            Expression::If(of) => self.condition(of, &input),
-            Expression::Switch(switch) => self.switch(switch, input),
-            Expression::SelectInput(cases) => {
+            IndexingExpression::Nested(script) => self.script(script, &input),
+            IndexingExpression::ForEach(script) => {
+                input.map(|value| self.for_each(script, value)).transpose()
+            }
+            IndexingExpression::If(of) => self.condition(of, &input),
+            IndexingExpression::Switch(switch) => self.switch(switch, input),
+            IndexingExpression::SelectInput(cases) => {
                 for (field, statement) in cases {
                     if let Some(value) = self.field(std::slice::from_ref(field)) {
                         return self.statement(statement, Some(value));
@@ -118,43 +123,43 @@ impl Execution<'_> {
                 }
                 Ok(None)
             }
-            Expression::Apply(function) => match input {
+            IndexingExpression::Apply(function) => match input {
                 Some(value) => function.apply(value),
                 None => Ok(None),
             },
-            Expression::Hash { long } => {
+            IndexingExpression::Hash { long } => {
                 input.map(|value| text_of(&value).map(|text| hash(&text, *long))).transpose()
             }
-            Expression::Embed { call, target } => match input {
+            IndexingExpression::Embed { call, target } => match input {
                 Some(value) => self.component(call, &DataType::Tensor(target.clone()), value, |of, value| {
                     of.components
                         .embed(call, value, target, of.caller)
-                        .map(|tensor| Some(Value::Tensor(tensor)))
+                        .map(|tensor| Some(DocumentValue::Tensor(tensor)))
                 }),
                 None => Ok(None),
             },
-            Expression::Chunk(call) => {
+            IndexingExpression::Chunk(call) => {
                 let Some(value) = input else { return Ok(None) };
                 let chunks = self.components.chunk(call, &text_of(&value)?)?;
-                Ok(Some(Value::Array(chunks.into_iter().map(Value::String).collect())))
+                Ok(Some(DocumentValue::Array(chunks.into_iter().map(DocumentValue::String).collect())))
             }
-            Expression::Generate { call, wanted } => match input {
+            IndexingExpression::Generate { call, wanted } => match input {
                 Some(value) => self.component(call, &wanted.data_type, value, |of, value| {
                     of.components.generate(call, value, wanted, of.caller)
                 }),
                 None => Ok(None),
             },
-            Expression::SetLanguage => {
+            IndexingExpression::SetLanguage => {
                 if let Some(value) = &input {
                     self.language = Some(text_of(value)?);
                 }
                 Ok(input)
             }
-            Expression::GetLanguage => {
-                Ok(Some(Value::String(self.language.clone().unwrap_or_else(|| "un".to_owned()))))
+            IndexingExpression::GetLanguage => {
+                Ok(Some(DocumentValue::String(self.language.clone().unwrap_or_else(|| "un".to_owned()))))
             }
-            Expression::Now => Ok(Some(Value::Long(self.surroundings.now_s()))),
-            Expression::Random(most) => {
+            IndexingExpression::Now => Ok(Some(DocumentValue::Long(self.surroundings.now_s()))),
+            IndexingExpression::Random(most) => {
                 let below = match (most, &input) {
                     (Some(most), _) => *most,
                     (None, Some(value)) => {
@@ -163,14 +168,16 @@ impl Execution<'_> {
                     }
                     (None, None) => return Ok(None),
                 };
-                Ok(Some(Value::Int(self.surroundings.random(below.min(i32::MAX as u32)) as i32)))
+                Ok(Some(DocumentValue::Int(self.surroundings.random(below.min(i32::MAX as u32)) as i32)))
             }
-            Expression::Hostname => Ok(Some(Value::String(self.surroundings.hostname().to_owned()))),
-            Expression::ClearState => {
+            IndexingExpression::Hostname => {
+                Ok(Some(DocumentValue::String(self.surroundings.hostname().to_owned())))
+            }
+            IndexingExpression::ClearState => {
                 self.variables.clear();
                 Ok(None)
             }
-            Expression::Echo => {
+            IndexingExpression::Echo => {
                 tracing::info!(document = %self.document.id, value = ?input, "echo");
                 Ok(input)
             }
@@ -182,8 +189,8 @@ impl Execution<'_> {
         &mut self,
         call: &ComponentCall,
         wanted: &DataType,
-        input: Value,
-        make: impl FnOnce(&Self, &Value) -> Result<Current, Failure>,
+        input: DocumentValue,
+        make: impl FnOnce(&Self, &DocumentValue) -> Result<Current, ComponentFailure>,
     ) -> Result<Current, String> {
         if let Some(value) = self.made.find(call, wanted, &input) {
             return Ok(value);
@@ -214,7 +221,7 @@ impl Execution<'_> {
         members.iter().try_fold(value?, |value, name| member(value, name)).cloned()
     }
 
-    fn output(&mut self, name: &str, value: Value) -> Result<(), String> {
+    fn output(&mut self, name: &str, value: DocumentValue) -> Result<(), String> {
         let field = self.schema.fields.get(name).ok_or_else(|| format!("there is no field '{name}'"))?;
         let value = fit(value, &field.data_type)?;
         match self.outputs.iter_mut().find(|(field, _)| field == name) {
@@ -224,17 +231,17 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn for_each(&mut self, script: &Script, value: Value) -> Result<Value, String> {
+    fn for_each(&mut self, script: &IndexingScript, value: DocumentValue) -> Result<DocumentValue, String> {
         Ok(match value {
-            Value::Array(elements) => {
+            DocumentValue::Array(elements) => {
                 let mut results = Vec::with_capacity(elements.len());
                 for element in elements {
                     results.extend(self.script(script, &Some(element))?);
                 }
-                Value::Array(results)
+                DocumentValue::Array(results)
             }
-            Value::WeightedSet(elements) => {
-                let mut results: Vec<(Value, i32)> = Vec::with_capacity(elements.len());
+            DocumentValue::WeightedSet(elements) => {
+                let mut results: Vec<(DocumentValue, i32)> = Vec::with_capacity(elements.len());
                 for (element, weight) in elements {
                     if let Some(element) = self.script(script, &Some(element))?
                         && !results.iter().any(|(there, _)| *there == element)
@@ -242,20 +249,20 @@ impl Execution<'_> {
                         results.push((element, weight));
                     }
                 }
-                Value::WeightedSet(results)
+                DocumentValue::WeightedSet(results)
             }
-            Value::Struct(members) => {
+            DocumentValue::Struct(members) => {
                 let mut results = Vec::with_capacity(members.len());
                 for (name, member) in members {
                     results.extend(self.script(script, &Some(member))?.map(|value| (name, value)));
                 }
-                Value::Struct(results)
+                DocumentValue::Struct(results)
             }
             _ => return Err("for_each needs an array, weighted set or struct".to_owned()),
         })
     }
 
-    fn condition(&mut self, of: &If, input: &Current) -> Result<Current, String> {
+    fn condition(&mut self, of: &IfExpression, input: &Current) -> Result<Current, String> {
         let left = self.step(&of.left, input.clone())?;
         let right = self.step(&of.right, input.clone())?;
         let Some((left, right)) = left.zip(right) else { return Ok(None) };
@@ -268,7 +275,7 @@ impl Execution<'_> {
         }
     }
 
-    fn switch(&mut self, switch: &Switch, input: Current) -> Result<Current, String> {
+    fn switch(&mut self, switch: &SwitchExpression, input: Current) -> Result<Current, String> {
         let Some(value) = input else { return Ok(None) };
         let text = text_of(&value)?;
         let case = switch.cases.iter().find(|(wanted, _)| *wanted == text).map(|(_, statement)| statement);
@@ -279,32 +286,34 @@ impl Execution<'_> {
     }
 }
 
-fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
-    let Value::Struct(members) = value else { return None };
+fn member<'v>(value: &'v DocumentValue, name: &str) -> Option<&'v DocumentValue> {
+    let DocumentValue::Struct(members) = value else { return None };
     members.iter().find(|(member, _)| &**member == name).map(|(_, value)| value)
 }
 
-fn entry<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
-    let Value::Map(entries) = value else { return None };
+fn entry<'v>(value: &'v DocumentValue, key: &str) -> Option<&'v DocumentValue> {
+    let DocumentValue::Map(entries) = value else { return None };
     entries.iter().find(|(name, _)| text_of(name).is_ok_and(|name| name == key)).map(|(_, value)| value)
 }
 
 /// Concatenates two arrays, either of which may be missing; all other values are concatenated as text.
 fn concat(left: Current, right: Current) -> Result<Current, String> {
     match (left, right) {
-        (Some(Value::Array(mut left)), Some(Value::Array(right))) => {
+        (Some(DocumentValue::Array(mut left)), Some(DocumentValue::Array(right))) => {
             left.extend(right);
-            Ok(Some(Value::Array(left)))
+            Ok(Some(DocumentValue::Array(left)))
         }
-        (Some(only @ Value::Array(_)), None) | (None, Some(only @ Value::Array(_))) => Ok(Some(only)),
-        (Some(left), Some(right)) => Ok(Some(Value::String(text_of(&left)? + &text_of(&right)?))),
+        (Some(only @ DocumentValue::Array(_)), None) | (None, Some(only @ DocumentValue::Array(_))) => {
+            Ok(Some(only))
+        }
+        (Some(left), Some(right)) => Ok(Some(DocumentValue::String(text_of(&left)? + &text_of(&right)?))),
         _ => Ok(None),
     }
 }
 
 impl BinaryOperator {
     /// Whole numbers give a whole number; 32-bit numbers a 32-bit number if the result fits.
-    fn apply(self, left: &Value, right: &Value) -> Result<Value, String> {
+    fn apply(self, left: &DocumentValue, right: &DocumentValue) -> Result<DocumentValue, String> {
         if let (Some(a), Some(b)) = (whole(left), whole(right)) {
             let result = match self {
                 BinaryOperator::Add => a.checked_add(b),
@@ -317,10 +326,10 @@ impl BinaryOperator {
                 BinaryOperator::Remainder => a.checked_rem(b),
             };
             let result = result.ok_or("the result of arithmetic is out of the range of 64 bits")?;
-            let long = matches!(left, Value::Long(_)) || matches!(right, Value::Long(_));
+            let long = matches!(left, DocumentValue::Long(_)) || matches!(right, DocumentValue::Long(_));
             return Ok(match i32::try_from(result) {
-                Ok(result) if !long => Value::Int(result),
-                _ => Value::Long(result),
+                Ok(result) if !long => DocumentValue::Int(result),
+                _ => DocumentValue::Long(result),
             });
         }
         let (Some(a), Some(b)) = (number(left), number(right)) else {
@@ -333,35 +342,35 @@ impl BinaryOperator {
             BinaryOperator::Divide => a / b,
             BinaryOperator::Remainder => a % b,
         };
-        let double = matches!(left, Value::Double(_)) || matches!(right, Value::Double(_));
-        Ok(if double { Value::Double(result) } else { Value::Float(result as f32) })
+        let double = matches!(left, DocumentValue::Double(_)) || matches!(right, DocumentValue::Double(_));
+        Ok(if double { DocumentValue::Double(result) } else { DocumentValue::Float(result as f32) })
     }
 }
 
-const fn whole(value: &Value) -> Option<i64> {
+const fn whole(value: &DocumentValue) -> Option<i64> {
     match value {
-        Value::Byte(value) => Some(*value as i64),
-        Value::Int(value) => Some(*value as i64),
-        Value::Long(value) => Some(*value),
+        DocumentValue::Byte(value) => Some(*value as i64),
+        DocumentValue::Int(value) => Some(*value as i64),
+        DocumentValue::Long(value) => Some(*value),
         _ => None,
     }
 }
 
-impl Comparison {
+impl IfComparison {
     /// Compares numbers by size, all other values by text.
-    fn holds(self, left: &Value, right: &Value) -> Result<bool, String> {
+    fn holds(self, left: &DocumentValue, right: &DocumentValue) -> Result<bool, String> {
         let order = match (whole(left), whole(right), number(left), number(right)) {
             (Some(left), Some(right), ..) => Some(left.cmp(&right)),
             (_, _, Some(left), Some(right)) => left.partial_cmp(&right),
             _ => Some(text_of(left)?.cmp(&text_of(right)?)),
         };
         Ok(match self {
-            Comparison::Equal => order.is_some_and(|order| order.is_eq()),
-            Comparison::NotEqual => order.is_none_or(|order| order.is_ne()),
-            Comparison::Less => order.is_some_and(|order| order.is_lt()),
-            Comparison::LessOrEqual => order.is_some_and(|order| order.is_le()),
-            Comparison::Greater => order.is_some_and(|order| order.is_gt()),
-            Comparison::GreaterOrEqual => order.is_some_and(|order| order.is_ge()),
+            IfComparison::Equal => order.is_some_and(|order| order.is_eq()),
+            IfComparison::NotEqual => order.is_none_or(|order| order.is_ne()),
+            IfComparison::Less => order.is_some_and(|order| order.is_lt()),
+            IfComparison::LessOrEqual => order.is_some_and(|order| order.is_le()),
+            IfComparison::Greater => order.is_some_and(|order| order.is_gt()),
+            IfComparison::GreaterOrEqual => order.is_some_and(|order| order.is_ge()),
         })
     }
 }

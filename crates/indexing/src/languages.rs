@@ -3,31 +3,31 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_document::{Document, Value};
-use millrace_linguistics::Language;
+use millrace_document::{Document, DocumentValue};
+use millrace_linguistics::TextLanguage;
 use millrace_schema::{Schema, SchemaField};
 
 use crate::parser;
-use crate::script::Expression;
+use crate::script::IndexingExpression;
 use crate::scripts::in_order;
 
 /// Language of a field's texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Spoken {
+pub(crate) enum FieldLanguage {
     /// The same in all documents; unknown if no statement sets it.
-    Always(Language),
+    Always(TextLanguage),
     /// Set by another field of the document.
     AsSaidBy(String),
 }
 
-impl Spoken {
+impl FieldLanguage {
     /// Language in a document.
-    pub fn of(&self, document: &Document) -> Language {
+    pub fn of(&self, document: &Document) -> TextLanguage {
         match self {
-            Spoken::Always(language) => *language,
-            Spoken::AsSaidBy(field) => match document.get(field) {
-                Some(Value::String(tag)) => Language::from_tag(tag),
-                _ => Language::Unknown,
+            FieldLanguage::Always(language) => *language,
+            FieldLanguage::AsSaidBy(field) => match document.get(field) {
+                Some(DocumentValue::String(tag)) => TextLanguage::from_tag(tag),
+                _ => TextLanguage::Unknown,
             },
         }
     }
@@ -37,12 +37,12 @@ impl Spoken {
 ///
 /// `set_language` applies to all later statements: those of its own field, and those of fields that are
 /// declared later. Its input is a constant or a field; a language computed in another way is unknown.
-pub(crate) fn languages(schema: &Schema) -> HashMap<Arc<str>, Spoken> {
+pub(crate) fn languages(schema: &Schema) -> HashMap<Arc<str>, FieldLanguage> {
     let mut languages = HashMap::new();
     if !schema.sets_languages() {
         return languages;
     }
-    let unknown = Spoken::Always(Language::Unknown);
+    let unknown = FieldLanguage::Always(TextLanguage::Unknown);
     let mut current = unknown.clone();
     for field in as_declared(schema) {
         // Invalid statements were rejected when the application was deployed.
@@ -51,22 +51,25 @@ pub(crate) fn languages(schema: &Schema) -> HashMap<Arc<str>, Spoken> {
             continue;
         };
         for statement in &script.statements {
-            let mut value = Some(Spoken::AsSaidBy(field.name.to_string()));
+            let mut value = Some(FieldLanguage::AsSaidBy(field.name.to_string()));
             for step in &statement.steps {
                 match &step.expression {
-                    Expression::Constant(Value::String(tag)) => {
-                        value = Some(Spoken::Always(Language::from_tag(tag)));
+                    IndexingExpression::Constant(DocumentValue::String(tag)) => {
+                        value = Some(FieldLanguage::Always(TextLanguage::from_tag(tag)));
                     }
-                    Expression::Input(path) => {
-                        value = path.first().filter(|_| path.len() == 1).cloned().map(Spoken::AsSaidBy);
+                    IndexingExpression::Input(path) => {
+                        value =
+                            path.first().filter(|_| path.len() == 1).cloned().map(FieldLanguage::AsSaidBy);
                     }
-                    Expression::SetLanguage => current = value.clone().unwrap_or_else(|| unknown.clone()),
-                    Expression::Output(name) if current != unknown => {
+                    IndexingExpression::SetLanguage => {
+                        current = value.clone().unwrap_or_else(|| unknown.clone())
+                    }
+                    IndexingExpression::Output(name) if current != unknown => {
                         if let Some((name, _)) = schema.fields.get_key_value(name.as_str()) {
                             languages.insert(Arc::clone(name), current.clone());
                         }
                     }
-                    Expression::Output(_) => {}
+                    IndexingExpression::Output(_) => {}
                     _ => value = None,
                 }
             }

@@ -1,8 +1,8 @@
-use millrace_schema::{Place, Sourced};
+use millrace_schema::{SourcePosition, SourcedText};
 
 /// Kind of a token.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum IndexingTokenKind {
     Name(String),
     Text(String),
     Integer(i64),
@@ -17,8 +17,8 @@ pub(crate) enum Kind {
 
 /// A token with its offset in the text.
 #[derive(Debug, Clone)]
-pub(crate) struct Token {
-    pub kind: Kind,
+pub(crate) struct IndexingToken {
+    pub kind: IndexingTokenKind,
     pub start: usize,
     pub end: usize,
 }
@@ -29,11 +29,11 @@ const SYMBOLS: [&str; 24] = [
     "=", ",", "[", "]",
 ];
 
-/// Tokens of a text; the last one is [`Kind::End`].
+/// Tokens of a text; the last one is [`IndexingTokenKind::End`].
 ///
 /// # Errors
 /// Offset of an invalid token, with the cause.
-pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, (usize, String)> {
+pub(crate) fn tokens(text: &str) -> Result<Vec<IndexingToken>, (usize, String)> {
     let mut tokens = Vec::new();
     let mut at = 0;
     loop {
@@ -48,36 +48,36 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, (usize, String)> {
         } else if first.is_alphabetic() || first == '_' {
             let length =
                 rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').unwrap_or(rest.len());
-            (Kind::Name(rest[..length].to_owned()), length)
+            (IndexingTokenKind::Name(rest[..length].to_owned()), length)
         } else if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
-            (Kind::Symbol(symbol), symbol.len())
+            (IndexingTokenKind::Symbol(symbol), symbol.len())
         } else {
             return Err((at, format!("'{first}' is not part of the language")));
         };
-        tokens.push(Token { kind, start: at, end: at + length });
+        tokens.push(IndexingToken { kind, start: at, end: at + length });
         at += length;
     }
-    tokens.push(Token { kind: Kind::End, start: at, end: at });
+    tokens.push(IndexingToken { kind: IndexingTokenKind::End, start: at, end: at });
     Ok(tokens)
 }
 
 /// Location of an offset in text that starts at a location.
-pub(crate) fn place(source: &Sourced<String>, offset: usize) -> Place {
+pub(crate) fn place(source: &SourcedText<String>, offset: usize) -> SourcePosition {
     let before = &source.value[..offset];
     let lines = before.matches('\n').count();
     let column = match before.rfind('\n') {
         Some(at) => before[at + 1..].chars().count() + 1,
         None => source.place.column + before.chars().count(),
     };
-    Place { file: source.place.file.clone(), line: source.place.line + lines, column }
+    SourcePosition { file: source.place.file.clone(), line: source.place.line + lines, column }
 }
 
-fn quoted(text: &str, quote: char) -> Result<(Kind, usize), String> {
+fn quoted(text: &str, quote: char) -> Result<(IndexingTokenKind, usize), String> {
     let mut value = String::new();
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
         if c == quote {
-            return Ok((Kind::Text(value), at + 1));
+            return Ok((IndexingTokenKind::Text(value), at + 1));
         }
         if c != '\\' {
             value.push(c);
@@ -105,7 +105,7 @@ fn quoted(text: &str, quote: char) -> Result<(Kind, usize), String> {
     Err(format!("the {quote} is not closed"))
 }
 
-fn number(text: &str) -> Result<(Kind, usize), String> {
+fn number(text: &str) -> Result<(IndexingTokenKind, usize), String> {
     let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let mut length = digits(text);
     let mut fraction = false;
@@ -124,16 +124,24 @@ fn number(text: &str) -> Result<(Kind, usize), String> {
     let written = &text[..length];
     let wrong = |_| format!("'{written}' is out of range");
     match text[length..].chars().next() {
-        Some('f' | 'F') => {
-            Ok((Kind::Float(written.parse().map_err(|_| format!("'{written}' is no number"))?), length + 1))
+        Some('f' | 'F') => Ok((
+            IndexingTokenKind::Float(written.parse().map_err(|_| format!("'{written}' is no number"))?),
+            length + 1,
+        )),
+        Some('l' | 'L') if !fraction => {
+            Ok((IndexingTokenKind::Long(written.parse().map_err(wrong)?), length + 1))
         }
-        Some('l' | 'L') if !fraction => Ok((Kind::Long(written.parse().map_err(wrong)?), length + 1)),
-        _ if fraction => {
-            Ok((Kind::Double(written.parse().map_err(|_| format!("'{written}' is no number"))?), length))
-        }
+        _ if fraction => Ok((
+            IndexingTokenKind::Double(written.parse().map_err(|_| format!("'{written}' is no number"))?),
+            length,
+        )),
         _ => {
             let number: i64 = written.parse().map_err(wrong)?;
-            let kind = if i32::try_from(number).is_ok() { Kind::Integer(number) } else { Kind::Long(number) };
+            let kind = if i32::try_from(number).is_ok() {
+                IndexingTokenKind::Integer(number)
+            } else {
+                IndexingTokenKind::Long(number)
+            };
             Ok((kind, length))
         }
     }

@@ -1,10 +1,10 @@
 //! Processing of a document before it is stored: the schema's indexing statements, and its columns.
 //!
-//! - [`Scripts`] are the compiled statements of a schema: they reject invalid statements when an application
+//! - [`SchemaScripts`] are the compiled statements of a schema: they reject invalid statements when an application
 //!   is deployed, and set fields when a document is written.
-//! - [`Columns`] defines the columns of documents and builds them; it is the
+//! - [`DocumentColumns`] defines the columns of documents and builds them; it is the
 //!   [`Layout`](millrace_store::Layout) of a store.
-//! - [`Components`] is the interface of embedders, chunkers and generators, which are implemented elsewhere.
+//! - [`IndexingComponents`] is the interface of embedders, chunkers and generators, which are implemented elsewhere.
 //!
 //! A statement is a pipe: each expression gets the value of the previous one.
 //!
@@ -29,8 +29,10 @@ mod strings;
 mod surroundings;
 mod tensors;
 
-pub use columns::Columns;
-pub use components::{Caller, ComponentCall, Components, Failure, NoComponents, Wanted};
+pub use columns::DocumentColumns;
+pub use components::{
+    ComponentCall, ComponentFailure, GeneratorTarget, IndexingCaller, IndexingComponents, NoComponents,
+};
 pub use error::Error;
-pub use scripts::Scripts;
-pub use surroundings::Surroundings;
+pub use scripts::SchemaScripts;
+pub use surroundings::MachineSurroundings;

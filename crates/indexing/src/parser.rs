@@ -10,14 +10,17 @@
 //! primary    = literal | "_" | "(" statement ")" | "{" script "}" | name arguments
 //! ```
 
-use millrace_document::{DataType, Value};
-use millrace_schema::{Place, Sourced};
+use millrace_document::{DataType, DocumentValue};
+use millrace_schema::{SourcePosition, SourcedText};
 use millrace_tensor::TensorType;
 use regex::Regex;
 
-use crate::lexer::{self, Kind, Token};
-use crate::script::{BinaryOperator, Comparison, Expression, Function, If, Script, Statement, Step, Switch};
-use crate::{ComponentCall, Error, Wanted};
+use crate::lexer::{self, IndexingToken, IndexingTokenKind};
+use crate::script::{
+    BinaryOperator, IfComparison, IfExpression, IndexingExpression, IndexingScript, IndexingStatement,
+    IndexingStep, SwitchExpression, ValueFunction,
+};
+use crate::{ComponentCall, Error, GeneratorTarget};
 
 /// Maximum nesting of parentheses and braces, and maximum number of operators in one script: each nests the
 /// operands before it.
@@ -26,40 +29,41 @@ const OPERATORS: usize = 256;
 const STEPS: usize = 256;
 
 /// Parses the statements of the field `field`; outputs without a name write to it.
-pub(crate) fn parse(source: &Sourced<String>, field: &str) -> Result<Script, Error> {
+pub(crate) fn parse(source: &SourcedText<String>, field: &str) -> Result<IndexingScript, Error> {
     let fail = |(offset, reason)| Error::Script {
         place: lexer::place(source, offset),
         field: field.to_owned(),
         reason,
     };
     let tokens = lexer::tokens(&source.value).map_err(fail)?;
-    let mut parser = Parser { source, field, tokens, at: 0, depth: 0, operators: 0 };
+    let mut parser = IndexingParser { source, field, tokens, at: 0, depth: 0, operators: 0 };
     let script = parser.script()?;
     parser.expect_end()?;
     Ok(script)
 }
 
-struct Parser<'a> {
-    source: &'a Sourced<String>,
+struct IndexingParser<'a> {
+    source: &'a SourcedText<String>,
     field: &'a str,
-    tokens: Vec<Token>,
+    tokens: Vec<IndexingToken>,
     at: usize,
     depth: usize,
     operators: usize,
 }
 
-impl Parser<'_> {
-    fn script(&mut self) -> Result<Script, Error> {
-        let mut script = Script::default();
+impl IndexingParser<'_> {
+    fn script(&mut self) -> Result<IndexingScript, Error> {
+        let mut script = IndexingScript::default();
         loop {
             while self.eat(";") {}
-            if self.sees("}") || self.peek().kind == Kind::End {
+            if self.sees("}") || self.peek().kind == IndexingTokenKind::End {
                 return Ok(script);
             }
             script.statements.push(self.statement()?);
-            if !self.sees("}") && self.peek().kind != Kind::End {
+            if !self.sees("}") && self.peek().kind != IndexingTokenKind::End {
                 // A block ends its statement like a semicolon.
-                let after_block = self.at > 0 && self.tokens[self.at - 1].kind == Kind::Symbol("}");
+                let after_block =
+                    self.at > 0 && self.tokens[self.at - 1].kind == IndexingTokenKind::Symbol("}");
                 if !self.eat(";") && !after_block {
                     return Err(self.unexpected("'|' or ';'"));
                 }
@@ -67,7 +71,7 @@ impl Parser<'_> {
         }
     }
 
-    fn statement(&mut self) -> Result<Statement, Error> {
+    fn statement(&mut self) -> Result<IndexingStatement, Error> {
         let mut steps = vec![self.choice()?];
         while self.eat("|") {
             if steps.len() >= STEPS {
@@ -75,10 +79,10 @@ impl Parser<'_> {
             }
             steps.push(self.choice()?);
         }
-        Ok(Statement { steps })
+        Ok(IndexingStatement { steps })
     }
 
-    fn choice(&mut self) -> Result<Step, Error> {
+    fn choice(&mut self) -> Result<IndexingStep, Error> {
         let place = self.place();
         let mut steps = vec![self.concat()?];
         while self.eat("||") {
@@ -88,26 +92,29 @@ impl Parser<'_> {
             Some(only) if steps.is_empty() => Ok(only),
             last => {
                 steps.extend(last);
-                Ok(Step { expression: Expression::Choice(steps), place })
+                Ok(IndexingStep { expression: IndexingExpression::Choice(steps), place })
             }
         }
     }
 
-    fn concat(&mut self) -> Result<Step, Error> {
+    fn concat(&mut self) -> Result<IndexingStep, Error> {
         let mut left = self.sum()?;
         while self.sees(".") {
             let place = self.operator()?;
             let right = self.sum()?;
-            left = Step { expression: Expression::Concat(Box::new(left), Box::new(right)), place };
+            left = IndexingStep {
+                expression: IndexingExpression::Concat(Box::new(left), Box::new(right)),
+                place,
+            };
         }
         Ok(left)
     }
 
-    fn sum(&mut self) -> Result<Step, Error> {
+    fn sum(&mut self) -> Result<IndexingStep, Error> {
         self.chain(Self::product, &[("+", BinaryOperator::Add), ("-", BinaryOperator::Subtract)])
     }
 
-    fn product(&mut self) -> Result<Step, Error> {
+    fn product(&mut self) -> Result<IndexingStep, Error> {
         let operators = [
             ("*", BinaryOperator::Multiply),
             ("/", BinaryOperator::Divide),
@@ -118,20 +125,23 @@ impl Parser<'_> {
 
     fn chain(
         &mut self,
-        operand: fn(&mut Self) -> Result<Step, Error>,
+        operand: fn(&mut Self) -> Result<IndexingStep, Error>,
         operators: &[(&str, BinaryOperator)],
-    ) -> Result<Step, Error> {
+    ) -> Result<IndexingStep, Error> {
         let mut left = operand(self)?;
         while let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.sees(symbol)) {
             let place = self.operator()?;
             let right = operand(self)?;
-            left = Step { expression: Expression::Binary(*operator, Box::new(left), Box::new(right)), place };
+            left = IndexingStep {
+                expression: IndexingExpression::Binary(*operator, Box::new(left), Box::new(right)),
+                place,
+            };
         }
         Ok(left)
     }
 
     /// Consumes an operator; returns its location.
-    fn operator(&mut self) -> Result<Place, Error> {
+    fn operator(&mut self) -> Result<SourcePosition, Error> {
         self.operators += 1;
         if self.operators > OPERATORS {
             return Err(self.fail(format!("there are more than {OPERATORS} operators; use for_each or join")));
@@ -141,7 +151,7 @@ impl Parser<'_> {
         Ok(place)
     }
 
-    fn primary(&mut self) -> Result<Step, Error> {
+    fn primary(&mut self) -> Result<IndexingStep, Error> {
         self.depth += 1;
         if self.depth > DEPTH {
             return Err(self.fail(format!("expressions are nested deeper than {DEPTH}")));
@@ -150,25 +160,25 @@ impl Parser<'_> {
         let token = self.peek().clone();
         self.at += 1;
         let expression = match token.kind {
-            Kind::Text(text) => Expression::Constant(Value::String(text)),
-            Kind::Symbol("-") => {
+            IndexingTokenKind::Text(text) => IndexingExpression::Constant(DocumentValue::String(text)),
+            IndexingTokenKind::Symbol("-") => {
                 let negated = number(&self.peek().kind, true).ok_or_else(|| self.unexpected("a number"))?;
                 self.at += 1;
-                Expression::Constant(negated)
+                IndexingExpression::Constant(negated)
             }
-            Kind::Symbol("(") => {
+            IndexingTokenKind::Symbol("(") => {
                 let statement = self.statement()?;
                 self.expect(")")?;
-                Expression::Nested(Script { statements: vec![statement] })
+                IndexingExpression::Nested(IndexingScript { statements: vec![statement] })
             }
-            Kind::Symbol("{") => {
+            IndexingTokenKind::Symbol("{") => {
                 let script = self.script()?;
                 self.expect("}")?;
-                Expression::Nested(script)
+                IndexingExpression::Nested(script)
             }
-            Kind::Name(name) => self.named(&name)?,
+            IndexingTokenKind::Name(name) => self.named(&name)?,
             kind => match number(&kind, false) {
-                Some(number) => Expression::Constant(number),
+                Some(number) => IndexingExpression::Constant(number),
                 None => {
                     self.at -= 1;
                     return Err(self.unexpected("an expression, such as 'input title'"));
@@ -176,58 +186,58 @@ impl Parser<'_> {
             },
         };
         self.depth -= 1;
-        Ok(Step { expression, place })
+        Ok(IndexingStep { expression, place })
     }
 
     /// Parses an expression after its name.
-    fn named(&mut self, name: &str) -> Result<Expression, Error> {
-        let apply = |function| Ok(Expression::Apply(function));
+    fn named(&mut self, name: &str) -> Result<IndexingExpression, Error> {
+        let apply = |function| Ok(IndexingExpression::Apply(function));
         match name {
-            "_" | "this" => Ok(Expression::This),
-            "true" | "false" => Ok(Expression::Constant(Value::Bool(name == "true"))),
-            "input" => Ok(Expression::Input(self.path()?)),
+            "_" | "this" => Ok(IndexingExpression::This),
+            "true" | "false" => Ok(IndexingExpression::Constant(DocumentValue::Bool(name == "true"))),
+            "input" => Ok(IndexingExpression::Input(self.path()?)),
             "attribute" | "index" | "summary" | "passthrough" => {
                 let field = self.optional_name().unwrap_or_else(|| self.field.to_owned());
-                Ok(Expression::Output(field))
+                Ok(IndexingExpression::Output(field))
             }
-            "get_field" => Ok(Expression::GetField(self.name("a field name")?)),
-            "get_value" => Ok(Expression::GetValue(self.word("a key")?)),
-            "get_var" => Ok(Expression::GetVariable(self.name("a variable name")?)),
-            "set_var" => Ok(Expression::SetVariable(self.name("a variable name")?)),
-            "for_each" => Ok(Expression::ForEach(self.block()?)),
-            "guard" => Ok(Expression::Nested(self.block()?)),
+            "get_field" => Ok(IndexingExpression::GetField(self.name("a field name")?)),
+            "get_value" => Ok(IndexingExpression::GetValue(self.word("a key")?)),
+            "get_var" => Ok(IndexingExpression::GetVariable(self.name("a variable name")?)),
+            "set_var" => Ok(IndexingExpression::SetVariable(self.name("a variable name")?)),
+            "for_each" => Ok(IndexingExpression::ForEach(self.block()?)),
+            "guard" => Ok(IndexingExpression::Nested(self.block()?)),
             "if" => self.condition(),
             "switch" => self.switch(),
             "select_input" => self.select_input(),
-            "set_language" => Ok(Expression::SetLanguage),
-            "get_language" => Ok(Expression::GetLanguage),
-            "now" => Ok(Expression::Now),
-            "hostname" => Ok(Expression::Hostname),
-            "clear_state" => Ok(Expression::ClearState),
-            "echo" => Ok(Expression::Echo),
-            "random" => Ok(Expression::Random(match self.peek().kind {
-                Kind::Integer(_) => Some(self.count("a number")? as u32),
+            "set_language" => Ok(IndexingExpression::SetLanguage),
+            "get_language" => Ok(IndexingExpression::GetLanguage),
+            "now" => Ok(IndexingExpression::Now),
+            "hostname" => Ok(IndexingExpression::Hostname),
+            "clear_state" => Ok(IndexingExpression::ClearState),
+            "echo" => Ok(IndexingExpression::Echo),
+            "random" => Ok(IndexingExpression::Random(match self.peek().kind {
+                IndexingTokenKind::Integer(_) => Some(self.count("a number")? as u32),
                 _ => None,
             })),
-            "hash" => Ok(Expression::Hash { long: true }),
-            "embed" => Ok(Expression::Embed { call: self.call()?, target: TensorType::scalar() }),
+            "hash" => Ok(IndexingExpression::Hash { long: true }),
+            "embed" => Ok(IndexingExpression::Embed { call: self.call()?, target: TensorType::scalar() }),
             "chunk" => match self.call()? {
                 ComponentCall { id: None, .. } => Err(self.unexpected("the id of a chunker")),
-                call => Ok(Expression::Chunk(call)),
+                call => Ok(IndexingExpression::Chunk(call)),
             },
             "generate" => {
-                let wanted = Wanted { data_type: DataType::String, name: String::new() };
-                Ok(Expression::Generate { call: self.call()?, wanted })
+                let wanted = GeneratorTarget { data_type: DataType::String, name: String::new() };
+                Ok(IndexingExpression::Generate { call: self.call()?, wanted })
             }
-            "to_byte" => apply(Function::Convert(DataType::Byte)),
-            "to_int" => apply(Function::Convert(DataType::Int)),
-            "to_long" => apply(Function::Convert(DataType::Long)),
-            "to_float" => apply(Function::Convert(DataType::Float)),
-            "to_double" => apply(Function::Convert(DataType::Double)),
-            "to_bool" => apply(Function::Convert(DataType::Bool)),
-            "to_string" => apply(Function::Convert(DataType::String)),
-            "to_uri" | "uri" => apply(Function::Convert(DataType::Uri)),
-            "to_array" => apply(Function::ToArray),
+            "to_byte" => apply(ValueFunction::Convert(DataType::Byte)),
+            "to_int" => apply(ValueFunction::Convert(DataType::Int)),
+            "to_long" => apply(ValueFunction::Convert(DataType::Long)),
+            "to_float" => apply(ValueFunction::Convert(DataType::Float)),
+            "to_double" => apply(ValueFunction::Convert(DataType::Double)),
+            "to_bool" => apply(ValueFunction::Convert(DataType::Bool)),
+            "to_string" => apply(ValueFunction::Convert(DataType::String)),
+            "to_uri" | "uri" => apply(ValueFunction::Convert(DataType::Uri)),
+            "to_array" => apply(ValueFunction::ToArray),
             "to_wset" => {
                 let mut create_if_nonexistent = false;
                 let mut remove_if_zero = false;
@@ -237,18 +247,18 @@ impl Parser<'_> {
                     } else if self.eat_name("remove_if_zero") {
                         remove_if_zero = true;
                     } else {
-                        return apply(Function::ToWeightedSet { create_if_nonexistent, remove_if_zero });
+                        return apply(ValueFunction::ToWeightedSet { create_if_nonexistent, remove_if_zero });
                     }
                 }
             }
-            "to_pos" => apply(Function::ToPosition),
-            "to_epoch_second" => apply(Function::ToEpochSecond),
-            "lowercase" => apply(Function::Lowercase),
-            "normalize" => apply(Function::Normalize),
-            "trim" => apply(Function::Trim),
+            "to_pos" => apply(ValueFunction::ToPosition),
+            "to_epoch_second" => apply(ValueFunction::ToEpochSecond),
+            "lowercase" => apply(ValueFunction::Lowercase),
+            "normalize" => apply(ValueFunction::Normalize),
+            "trim" => apply(ValueFunction::Trim),
             "substring" => {
                 let from = self.count("where the substring begins")?;
-                apply(Function::Substring(from, self.count("where the substring ends")?))
+                apply(ValueFunction::Substring(from, self.count("where the substring ends")?))
             }
             "split" => {
                 let place = self.peek().start;
@@ -259,30 +269,30 @@ impl Parser<'_> {
                     let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
                     self.fail_at(place, format!("{pattern:?} is no regular expression: {reason}"))
                 })?;
-                apply(Function::Split(pattern))
+                apply(ValueFunction::Split(pattern))
             }
-            "join" => apply(Function::Join(self.text("a delimiter in quotes")?)),
-            "base64decode" => apply(Function::Base64Decode),
-            "base64encode" => apply(Function::Base64Encode),
-            "hex_decode" | "hexdecode" => apply(Function::HexDecode),
-            "hex_encode" | "hexencode" => apply(Function::HexEncode),
+            "join" => apply(ValueFunction::Join(self.text("a delimiter in quotes")?)),
+            "base64decode" => apply(ValueFunction::Base64Decode),
+            "base64encode" => apply(ValueFunction::Base64Encode),
+            "hex_decode" | "hexdecode" => apply(ValueFunction::HexDecode),
+            "hex_encode" | "hexencode" => apply(ValueFunction::HexEncode),
             "binarize" => {
                 let threshold = match self.peek().kind {
-                    Kind::Integer(value) => value as f64,
-                    Kind::Double(value) => value,
-                    Kind::Float(value) => f64::from(value),
-                    _ => return apply(Function::Binarize(0.0)),
+                    IndexingTokenKind::Integer(value) => value as f64,
+                    IndexingTokenKind::Double(value) => value,
+                    IndexingTokenKind::Float(value) => f64::from(value),
+                    _ => return apply(ValueFunction::Binarize(0.0)),
                 };
                 self.at += 1;
-                apply(Function::Binarize(threshold))
+                apply(ValueFunction::Binarize(threshold))
             }
-            "pack_bits" => apply(Function::PackBits),
+            "pack_bits" => apply(ValueFunction::PackBits),
             "ngram" => {
                 self.count("the size of grams")?;
-                apply(Function::Annotate)
+                apply(ValueFunction::Annotate)
             }
             "tokenize" => {
-                while let Kind::Name(_) = self.peek().kind {
+                while let IndexingTokenKind::Name(_) = self.peek().kind {
                     let option = self.name("normalize or stem")?;
                     if option == "stem" && self.eat(":") {
                         self.word("a stemming mode")?;
@@ -290,9 +300,9 @@ impl Parser<'_> {
                         return Err(self.unexpected("normalize or stem"));
                     }
                 }
-                apply(Function::Annotate)
+                apply(ValueFunction::Annotate)
             }
-            "exact" | "flatten" => apply(Function::Annotate),
+            "exact" | "flatten" => apply(ValueFunction::Annotate),
             _ => {
                 self.at -= 1;
                 Err(self.fail(format!(
@@ -303,16 +313,16 @@ impl Parser<'_> {
     }
 
     /// Parses `if (left == right) { … } else { … }`.
-    fn condition(&mut self) -> Result<Expression, Error> {
+    fn condition(&mut self) -> Result<IndexingExpression, Error> {
         self.expect("(")?;
         let left = self.choice()?;
         let comparisons = [
-            ("==", Comparison::Equal),
-            ("!=", Comparison::NotEqual),
-            ("<=", Comparison::LessOrEqual),
-            (">=", Comparison::GreaterOrEqual),
-            ("<", Comparison::Less),
-            (">", Comparison::Greater),
+            ("==", IfComparison::Equal),
+            ("!=", IfComparison::NotEqual),
+            ("<=", IfComparison::LessOrEqual),
+            (">=", IfComparison::GreaterOrEqual),
+            ("<", IfComparison::Less),
+            (">", IfComparison::Greater),
         ];
         let Some((_, comparison)) = comparisons.into_iter().find(|(symbol, _)| self.sees(symbol)) else {
             return Err(self.unexpected("==, !=, <, <=, > or >="));
@@ -322,20 +332,20 @@ impl Parser<'_> {
         self.expect(")")?;
         let then = self.block()?;
         let otherwise = match self.eat_name("else") {
-            true if matches!(&self.peek().kind, Kind::Name(name) if name == "if") => {
-                let statements = vec![Statement { steps: vec![self.primary()?] }];
-                Some(Script { statements })
+            true if matches!(&self.peek().kind, IndexingTokenKind::Name(name) if name == "if") => {
+                let statements = vec![IndexingStatement { steps: vec![self.primary()?] }];
+                Some(IndexingScript { statements })
             }
             true => Some(self.block()?),
             false => None,
         };
-        Ok(Expression::If(Box::new(If { left, comparison, right, then, otherwise })))
+        Ok(IndexingExpression::If(Box::new(IfExpression { left, comparison, right, then, otherwise })))
     }
 
     /// Parses `switch { case 'a': …; default: …; }`.
-    fn switch(&mut self) -> Result<Expression, Error> {
+    fn switch(&mut self) -> Result<IndexingExpression, Error> {
         self.expect("{")?;
-        let mut switch = Switch { cases: Vec::new(), default: None };
+        let mut switch = SwitchExpression { cases: Vec::new(), default: None };
         while !self.eat("}") {
             if self.eat_name("case") {
                 let value = self.text("a value in quotes")?;
@@ -351,11 +361,11 @@ impl Parser<'_> {
                 self.expect(";")?;
             }
         }
-        Ok(Expression::Switch(switch))
+        Ok(IndexingExpression::Switch(switch))
     }
 
     /// Parses `select_input { field: …; }`; `case` before the field is optional.
-    fn select_input(&mut self) -> Result<Expression, Error> {
+    fn select_input(&mut self) -> Result<IndexingExpression, Error> {
         self.expect("{")?;
         let mut cases = Vec::new();
         while !self.eat("}") {
@@ -367,10 +377,10 @@ impl Parser<'_> {
                 self.expect(";")?;
             }
         }
-        Ok(Expression::SelectInput(cases))
+        Ok(IndexingExpression::SelectInput(cases))
     }
 
-    fn block(&mut self) -> Result<Script, Error> {
+    fn block(&mut self) -> Result<IndexingScript, Error> {
         self.expect("{")?;
         let script = self.script()?;
         self.expect("}")?;
@@ -380,7 +390,7 @@ impl Parser<'_> {
     /// Parses a component's id and arguments: names, numbers and texts up to the next symbol.
     fn call(&mut self) -> Result<ComponentCall, Error> {
         let mut words = Vec::new();
-        while !matches!(self.peek().kind, Kind::Symbol(_) | Kind::End) {
+        while !matches!(self.peek().kind, IndexingTokenKind::Symbol(_) | IndexingTokenKind::End) {
             words.push(self.word("a component's id or argument")?);
         }
         let mut words = words.into_iter();
@@ -394,7 +404,9 @@ impl Parser<'_> {
         while let [name, dot, member, ..] = &self.tokens[self.at - 1..] {
             let touches = name.end == dot.start && dot.end == member.start;
             match &member.kind {
-                Kind::Name(member) if touches && dot.kind == Kind::Symbol(".") => path.push(member.clone()),
+                IndexingTokenKind::Name(member) if touches && dot.kind == IndexingTokenKind::Symbol(".") => {
+                    path.push(member.clone())
+                }
                 _ => break,
             }
             self.at += 2;
@@ -403,7 +415,7 @@ impl Parser<'_> {
     }
 
     fn optional_name(&mut self) -> Option<String> {
-        let Kind::Name(name) = &self.peek().kind else { return None };
+        let IndexingTokenKind::Name(name) = &self.peek().kind else { return None };
         let name = name.clone();
         self.at += 1;
         Some(name)
@@ -414,7 +426,7 @@ impl Parser<'_> {
     }
 
     fn text(&mut self, what: &str) -> Result<String, Error> {
-        let Kind::Text(text) = &self.peek().kind else { return Err(self.unexpected(what)) };
+        let IndexingTokenKind::Text(text) = &self.peek().kind else { return Err(self.unexpected(what)) };
         let text = text.clone();
         self.at += 1;
         Ok(text)
@@ -424,8 +436,8 @@ impl Parser<'_> {
     fn word(&mut self, what: &str) -> Result<String, Error> {
         let token = self.peek();
         let word = match &token.kind {
-            Kind::Name(text) | Kind::Text(text) => text.clone(),
-            Kind::Symbol(_) | Kind::End => return Err(self.unexpected(what)),
+            IndexingTokenKind::Name(text) | IndexingTokenKind::Text(text) => text.clone(),
+            IndexingTokenKind::Symbol(_) | IndexingTokenKind::End => return Err(self.unexpected(what)),
             _ => self.source.value[token.start..token.end].to_owned(),
         };
         self.at += 1;
@@ -434,19 +446,19 @@ impl Parser<'_> {
 
     /// Reads a non-negative 32-bit number.
     fn count(&mut self, what: &str) -> Result<usize, Error> {
-        let Kind::Integer(number) = self.peek().kind else { return Err(self.unexpected(what)) };
+        let IndexingTokenKind::Integer(number) = self.peek().kind else { return Err(self.unexpected(what)) };
         self.at += 1;
         // Integers are tokenized without a sign, and larger ones are longs.
         Ok(number as usize)
     }
 
-    fn peek(&self) -> &Token {
+    fn peek(&self) -> &IndexingToken {
         // The last token is the end, which is never consumed: only names, texts, numbers and symbols are.
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
     fn sees(&self, symbol: &str) -> bool {
-        matches!(self.peek().kind, Kind::Symbol(seen) if seen == symbol)
+        matches!(self.peek().kind, IndexingTokenKind::Symbol(seen) if seen == symbol)
     }
 
     fn eat(&mut self, symbol: &str) -> bool {
@@ -456,7 +468,7 @@ impl Parser<'_> {
     }
 
     fn eat_name(&mut self, wanted: &str) -> bool {
-        let seen = matches!(&self.peek().kind, Kind::Name(name) if name == wanted);
+        let seen = matches!(&self.peek().kind, IndexingTokenKind::Name(name) if name == wanted);
         self.at += usize::from(seen);
         seen
     }
@@ -466,17 +478,21 @@ impl Parser<'_> {
     }
 
     fn expect_end(&self) -> Result<(), Error> {
-        if self.peek().kind == Kind::End { Ok(()) } else { Err(self.unexpected("'|', ';' or the end")) }
+        if self.peek().kind == IndexingTokenKind::End {
+            Ok(())
+        } else {
+            Err(self.unexpected("'|', ';' or the end"))
+        }
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> SourcePosition {
         lexer::place(self.source, self.peek().start)
     }
 
     fn unexpected(&self, wanted: &str) -> Error {
         let token = self.peek();
         match token.kind {
-            Kind::End => self.fail(format!("expected {wanted} before the end")),
+            IndexingTokenKind::End => self.fail(format!("expected {wanted} before the end")),
             _ => {
                 self.fail(format!("expected {wanted}, got '{}'", &self.source.value[token.start..token.end]))
             }
@@ -493,16 +509,16 @@ impl Parser<'_> {
 }
 
 /// Value of a number; `None` for other tokens.
-fn number(kind: &Kind, negative: bool) -> Option<Value> {
+fn number(kind: &IndexingTokenKind, negative: bool) -> Option<DocumentValue> {
     Some(match *kind {
-        Kind::Integer(number) => {
+        IndexingTokenKind::Integer(number) => {
             let number = if negative { -number } else { number };
             // Integers are tokenized as such only if they fit.
-            i32::try_from(number).map_or(Value::Long(number), Value::Int)
+            i32::try_from(number).map_or(DocumentValue::Long(number), DocumentValue::Int)
         }
-        Kind::Long(number) => Value::Long(if negative { -number } else { number }),
-        Kind::Float(number) => Value::Float(if negative { -number } else { number }),
-        Kind::Double(number) => Value::Double(if negative { -number } else { number }),
+        IndexingTokenKind::Long(number) => DocumentValue::Long(if negative { -number } else { number }),
+        IndexingTokenKind::Float(number) => DocumentValue::Float(if negative { -number } else { number }),
+        IndexingTokenKind::Double(number) => DocumentValue::Double(if negative { -number } else { number }),
         _ => return None,
     })
 }

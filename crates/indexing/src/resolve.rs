@@ -3,26 +3,31 @@
 
 use std::collections::HashMap;
 
-use millrace_document::{DataType, Value};
-use millrace_schema::{Place, Schema};
-use millrace_tensor::{CellType, Dimension, DimensionKind, TensorType};
+use millrace_document::{DataType, DocumentValue};
+use millrace_schema::{Schema, SourcePosition};
+use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
 
-use crate::script::{Expression, Function, Script, Statement, Step};
-use crate::{Components, Error};
+use crate::script::{IndexingExpression, IndexingScript, IndexingStatement, IndexingStep, ValueFunction};
+use crate::{Error, IndexingComponents};
 
 /// Type of a value before execution, if it is known.
 type Known = Option<DataType>;
 
 /// Validator of one field's statements.
-pub(crate) struct Resolver<'a> {
+pub(crate) struct StatementResolver<'a> {
     pub schema: &'a Schema,
-    pub components: &'a dyn Components,
+    pub components: &'a dyn IndexingComponents,
     pub field: &'a str,
     pub variables: HashMap<String, Known>,
 }
 
-impl Resolver<'_> {
-    pub fn script(&mut self, script: &mut Script, input: &Known, target: &Known) -> Result<Known, Error> {
+impl StatementResolver<'_> {
+    pub fn script(
+        &mut self,
+        script: &mut IndexingScript,
+        input: &Known,
+        target: &Known,
+    ) -> Result<Known, Error> {
         let mut last = None;
         for statement in &mut script.statements {
             last = self.statement(statement, input, target)?;
@@ -32,7 +37,7 @@ impl Resolver<'_> {
 
     fn statement(
         &mut self,
-        statement: &mut Statement,
+        statement: &mut IndexingStatement,
         input: &Known,
         target: &Known,
     ) -> Result<Known, Error> {
@@ -46,18 +51,18 @@ impl Resolver<'_> {
 
     /// Type required by the following steps: by the next output, by a function of text or collections, or by
     /// the context of the statement.
-    fn wanted_by(&self, steps: &[Step], target: &Known) -> Known {
+    fn wanted_by(&self, steps: &[IndexingStep], target: &Known) -> Known {
         let Some((step, rest)) = steps.split_first() else { return target.clone() };
         match &step.expression {
-            Expression::Output(field) => {
+            IndexingExpression::Output(field) => {
                 let field = self.schema.fields.get(field.as_str());
                 field.map(|field| field.data_type.clone()).or_else(|| target.clone())
             }
-            Expression::Apply(function) if function.needs_text() => Some(DataType::String),
-            Expression::Chunk(_) | Expression::Hash { .. } | Expression::SetLanguage => {
-                Some(DataType::String)
-            }
-            Expression::Apply(Function::ToArray | Function::ToWeightedSet { .. }) => {
+            IndexingExpression::Apply(function) if function.needs_text() => Some(DataType::String),
+            IndexingExpression::Chunk(_)
+            | IndexingExpression::Hash { .. }
+            | IndexingExpression::SetLanguage => Some(DataType::String),
+            IndexingExpression::Apply(ValueFunction::ToArray | ValueFunction::ToWeightedSet { .. }) => {
                 match self.wanted_by(rest, target) {
                     Some(DataType::Array(element) | DataType::WeightedSet { element, .. }) => Some(*element),
                     other => other,
@@ -67,13 +72,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn step(&mut self, step: &mut Step, input: &Known, target: &Known) -> Result<Known, Error> {
+    fn step(&mut self, step: &mut IndexingStep, input: &Known, target: &Known) -> Result<Known, Error> {
         let place = step.place.clone();
         match &mut step.expression {
-            Expression::Constant(value) => Ok(type_of(value)),
-            Expression::This => Ok(input.clone()),
-            Expression::Input(path) => self.input(path, &place).map(Some),
-            Expression::GetField(name) => match input {
+            IndexingExpression::Constant(value) => Ok(type_of(value)),
+            IndexingExpression::This => Ok(input.clone()),
+            IndexingExpression::Input(path) => self.input(path, &place).map(Some),
+            IndexingExpression::GetField(name) => match input {
                 Some(DataType::Struct(struct_type)) => match struct_type.field(name) {
                     Some(member) => Ok(Some(member.data_type.clone())),
                     None => self.fail(&place, format!("struct {} has no field '{name}'", struct_type.name)),
@@ -81,22 +86,22 @@ impl Resolver<'_> {
                 Some(other) => self.fail(&place, format!("get_field needs a struct, not a {other}")),
                 None => Ok(None),
             },
-            Expression::GetValue(_) => match input {
+            IndexingExpression::GetValue(_) => match input {
                 Some(DataType::Map(_, value)) => Ok(Some((**value).clone())),
                 Some(other) => self.fail(&place, format!("get_value needs a map, not a {other}")),
                 None => Ok(None),
             },
-            Expression::GetVariable(name) => match self.variables.get(name) {
+            IndexingExpression::GetVariable(name) => match self.variables.get(name) {
                 Some(known) => Ok(known.clone()),
                 None => self
                     .fail(&place, format!("variable '{name}' is not set before; add '… | set_var {name};'")),
             },
-            Expression::SetVariable(name) => {
+            IndexingExpression::SetVariable(name) => {
                 self.variables.insert(name.clone(), input.clone());
                 Ok(input.clone())
             }
-            Expression::Output(name) => self.output(name, input, &place).map(|()| input.clone()),
-            Expression::Binary(_, left, right) => {
+            IndexingExpression::Output(name) => self.output(name, input, &place).map(|()| input.clone()),
+            IndexingExpression::Binary(_, left, right) => {
                 let (left, right) = (self.step(left, input, &None)?, self.step(right, input, &None)?);
                 for operand in [&left, &right].into_iter().flatten() {
                     if !is_number(operand) {
@@ -108,7 +113,7 @@ impl Resolver<'_> {
                 }
                 Ok(left.zip(right).map(|(left, right)| arithmetic_type(&left, &right)))
             }
-            Expression::Concat(left, right) => {
+            IndexingExpression::Concat(left, right) => {
                 let (left, right) = (self.step(left, input, &None)?, self.step(right, input, &None)?);
                 Ok(match (left, right) {
                     (Some(left @ DataType::Array(_)), Some(DataType::Array(_)) | None) => Some(left),
@@ -116,7 +121,7 @@ impl Resolver<'_> {
                     _ => Some(DataType::String),
                 })
             }
-            Expression::Choice(steps) => {
+            IndexingExpression::Choice(steps) => {
                 let mut known = None;
                 for step in steps {
                     let next = self.step(step, input, target)?;
@@ -124,9 +129,9 @@ impl Resolver<'_> {
                 }
                 Ok(known)
             }
-            Expression::Nested(script) => self.script(script, input, target),
-            Expression::ForEach(script) => self.for_each(script, input, target, &place),
-            Expression::If(of) => {
+            IndexingExpression::Nested(script) => self.script(script, input, target),
+            IndexingExpression::ForEach(script) => self.for_each(script, input, target, &place),
+            IndexingExpression::If(of) => {
                 self.step(&mut of.left, input, &None)?;
                 self.step(&mut of.right, input, &None)?;
                 let then = self.script(&mut of.then, input, target)?;
@@ -137,14 +142,14 @@ impl Resolver<'_> {
                 Ok(then.or(otherwise))
             }
             // The expression after a switch gets the value of the switch's input.
-            Expression::Switch(switch) => {
+            IndexingExpression::Switch(switch) => {
                 let cases = switch.cases.iter_mut().map(|(_, statement)| statement);
                 for statement in cases.chain(&mut switch.default) {
                     self.statement(statement, input, target)?;
                 }
                 Ok(input.clone())
             }
-            Expression::SelectInput(cases) => {
+            IndexingExpression::SelectInput(cases) => {
                 let mut known = None;
                 for (field, statement) in cases {
                     let of_field = self.input(std::slice::from_ref(field), &place)?;
@@ -153,15 +158,15 @@ impl Resolver<'_> {
                 }
                 Ok(known)
             }
-            Expression::Apply(function) => {
+            IndexingExpression::Apply(function) => {
                 function.result_type(input).or_else(|reason| self.fail(&place, reason))
             }
-            Expression::Hash { long } => {
+            IndexingExpression::Hash { long } => {
                 self.want_text("hash", input, &place)?;
                 *long = !matches!(target, Some(DataType::Int));
                 Ok(Some(if *long { DataType::Long } else { DataType::Int }))
             }
-            Expression::Embed { call, target: embedding } => {
+            IndexingExpression::Embed { call, target: embedding } => {
                 if let Some(input) = input {
                     let text = matches!(input, DataType::String | DataType::Array(_));
                     if !text {
@@ -185,12 +190,12 @@ impl Resolver<'_> {
                 *embedding = wanted.clone();
                 Ok(target.clone())
             }
-            Expression::Chunk(call) => {
+            IndexingExpression::Chunk(call) => {
                 self.want_text("chunk", input, &place)?;
                 self.components.check_chunk(call).or_else(|reason| self.fail(&place, reason))?;
                 Ok(Some(DataType::Array(Box::new(DataType::String))))
             }
-            Expression::Generate { call, wanted } => {
+            IndexingExpression::Generate { call, wanted } => {
                 wanted.data_type = target.clone().unwrap_or(DataType::String);
                 wanted.name = format!("{}.{}", self.schema.name, self.field);
                 let each = matches!(&wanted.data_type, DataType::Array(_));
@@ -201,27 +206,27 @@ impl Resolver<'_> {
                 self.components.check_generate(call, wanted).or_else(|reason| self.fail(&place, reason))?;
                 Ok(target.clone())
             }
-            Expression::SetLanguage => {
+            IndexingExpression::SetLanguage => {
                 self.want_text("set_language", input, &place)?;
                 Ok(input.clone())
             }
-            Expression::GetLanguage | Expression::Hostname => Ok(Some(DataType::String)),
-            Expression::Now => Ok(Some(DataType::Long)),
-            Expression::Random(_) => Ok(Some(DataType::Int)),
-            Expression::ClearState => {
+            IndexingExpression::GetLanguage | IndexingExpression::Hostname => Ok(Some(DataType::String)),
+            IndexingExpression::Now => Ok(Some(DataType::Long)),
+            IndexingExpression::Random(_) => Ok(Some(DataType::Int)),
+            IndexingExpression::ClearState => {
                 self.variables.clear();
                 Ok(None)
             }
-            Expression::Echo => Ok(input.clone()),
+            IndexingExpression::Echo => Ok(input.clone()),
         }
     }
 
     fn for_each(
         &mut self,
-        script: &mut Script,
+        script: &mut IndexingScript,
         input: &Known,
         target: &Known,
-        place: &Place,
+        place: &SourcePosition,
     ) -> Result<Known, Error> {
         let wanted = match target {
             Some(DataType::Array(element) | DataType::WeightedSet { element, .. }) => {
@@ -259,7 +264,7 @@ impl Resolver<'_> {
     }
 
     /// Type of a field, or of a struct member in it.
-    fn input(&self, path: &[String], place: &Place) -> Result<DataType, Error> {
+    fn input(&self, path: &[String], place: &SourcePosition) -> Result<DataType, Error> {
         let Some((name, members)) = path.split_first() else {
             return self.fail(place, "input needs a field name".to_owned());
         };
@@ -282,7 +287,7 @@ impl Resolver<'_> {
         Ok(data_type)
     }
 
-    fn output(&self, name: &str, input: &Known, place: &Place) -> Result<(), Error> {
+    fn output(&self, name: &str, input: &Known, place: &SourcePosition) -> Result<(), Error> {
         let Some(field) = self.schema.fields.get(name) else {
             return self.fail(place, format!("schema '{}' has no field '{name}'", self.schema.name));
         };
@@ -299,7 +304,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn want_text(&self, what: &str, input: &Known, place: &Place) -> Result<(), Error> {
+    fn want_text(&self, what: &str, input: &Known, place: &SourcePosition) -> Result<(), Error> {
         match input {
             Some(DataType::String) | None => Ok(()),
             Some(other) => {
@@ -308,7 +313,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn fail<T>(&self, place: &Place, reason: String) -> Result<T, Error> {
+    fn fail<T>(&self, place: &SourcePosition, reason: String) -> Result<T, Error> {
         Err(Error::Script { place: place.clone(), field: self.field.to_owned(), reason })
     }
 }
@@ -370,28 +375,28 @@ fn arithmetic_type(left: &DataType, right: &DataType) -> DataType {
 }
 
 /// Type of a constant.
-fn type_of(value: &Value) -> Known {
+fn type_of(value: &DocumentValue) -> Known {
     match value {
-        Value::Bool(_) => Some(DataType::Bool),
-        Value::Int(_) => Some(DataType::Int),
-        Value::Long(_) => Some(DataType::Long),
-        Value::Float(_) => Some(DataType::Float),
-        Value::Double(_) => Some(DataType::Double),
-        Value::String(_) => Some(DataType::String),
+        DocumentValue::Bool(_) => Some(DataType::Bool),
+        DocumentValue::Int(_) => Some(DataType::Int),
+        DocumentValue::Long(_) => Some(DataType::Long),
+        DocumentValue::Float(_) => Some(DataType::Float),
+        DocumentValue::Double(_) => Some(DataType::Double),
+        DocumentValue::String(_) => Some(DataType::String),
         _ => None,
     }
 }
 
-impl Function {
+impl ValueFunction {
     /// True if it accepts only a single text.
     const fn needs_text(&self) -> bool {
         matches!(
             self,
-            Function::Split(_)
-                | Function::ToPosition
-                | Function::ToEpochSecond
-                | Function::Base64Decode
-                | Function::HexDecode
+            ValueFunction::Split(_)
+                | ValueFunction::ToPosition
+                | ValueFunction::ToEpochSecond
+                | ValueFunction::Base64Decode
+                | ValueFunction::HexDecode
         )
     }
 
@@ -401,40 +406,40 @@ impl Function {
             Some(_) => Err(format!("{name} needs text; convert it with to_string")),
         };
         match self {
-            Function::Convert(to) => Ok(Some(to.clone())),
-            Function::ToArray => Ok(input.clone().map(|element| DataType::Array(Box::new(element)))),
-            Function::ToWeightedSet { create_if_nonexistent, remove_if_zero } => {
+            ValueFunction::Convert(to) => Ok(Some(to.clone())),
+            ValueFunction::ToArray => Ok(input.clone().map(|element| DataType::Array(Box::new(element)))),
+            ValueFunction::ToWeightedSet { create_if_nonexistent, remove_if_zero } => {
                 Ok(input.clone().map(|element| DataType::WeightedSet {
                     element: Box::new(element),
                     create_if_nonexistent: *create_if_nonexistent,
                     remove_if_zero: *remove_if_zero,
                 }))
             }
-            Function::ToPosition => text("to_pos").map(|_| Some(DataType::Position)),
-            Function::ToEpochSecond => text("to_epoch_second").map(|_| Some(DataType::Long)),
-            Function::Lowercase => text("lowercase"),
-            Function::Normalize => text("normalize"),
-            Function::Trim => text("trim"),
-            Function::Substring(..) => text("substring"),
-            Function::Split(_) => Ok(Some(DataType::Array(Box::new(DataType::String)))),
-            Function::Join(_) => match input {
+            ValueFunction::ToPosition => text("to_pos").map(|_| Some(DataType::Position)),
+            ValueFunction::ToEpochSecond => text("to_epoch_second").map(|_| Some(DataType::Long)),
+            ValueFunction::Lowercase => text("lowercase"),
+            ValueFunction::Normalize => text("normalize"),
+            ValueFunction::Trim => text("trim"),
+            ValueFunction::Substring(..) => text("substring"),
+            ValueFunction::Split(_) => Ok(Some(DataType::Array(Box::new(DataType::String)))),
+            ValueFunction::Join(_) => match input {
                 None | Some(DataType::Array(_)) => Ok(Some(DataType::String)),
                 Some(other) => Err(format!("join needs an array, not a {other}")),
             },
-            Function::Base64Decode | Function::HexDecode => Ok(Some(DataType::Long)),
-            Function::Base64Encode | Function::HexEncode => Ok(Some(DataType::String)),
-            Function::Binarize(_) => match input {
+            ValueFunction::Base64Decode | ValueFunction::HexDecode => Ok(Some(DataType::Long)),
+            ValueFunction::Base64Encode | ValueFunction::HexEncode => Ok(Some(DataType::String)),
+            ValueFunction::Binarize(_) => match input {
                 None | Some(DataType::Tensor(_)) => Ok(input.clone()),
                 Some(other) => Err(format!("binarize needs a tensor, not a {other}")),
             },
-            Function::PackBits => match input {
+            ValueFunction::PackBits => match input {
                 None => Ok(None),
                 Some(DataType::Tensor(tensor_type)) => {
                     packed(tensor_type).map(|to| Some(DataType::Tensor(to)))
                 }
                 Some(other) => Err(format!("pack_bits needs a tensor, not a {other}")),
             },
-            Function::Annotate => Ok(input.clone()),
+            ValueFunction::Annotate => Ok(input.clone()),
         }
     }
 }
@@ -456,7 +461,7 @@ pub(crate) fn packed(tensor_type: &TensorType) -> Result<TensorType, String> {
     let dimensions = tensor_type
         .dimensions()
         .iter()
-        .map(|dimension| Dimension {
+        .map(|dimension| TensorDimension {
             name: dimension.name.clone(),
             kind: match dimension.kind {
                 DimensionKind::Indexed(size) => DimensionKind::Indexed(size.div_ceil(8)),

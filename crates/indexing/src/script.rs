@@ -1,32 +1,32 @@
-use millrace_document::{DataType, Value};
-use millrace_schema::Place;
+use millrace_document::{DataType, DocumentValue};
+use millrace_schema::SourcePosition;
 use millrace_tensor::TensorType;
 use regex::Regex;
 
-use crate::{ComponentCall, Wanted};
+use crate::{ComponentCall, GeneratorTarget};
 
 /// A sequence of statements.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Script {
-    pub statements: Vec<Statement>,
+pub(crate) struct IndexingScript {
+    pub statements: Vec<IndexingStatement>,
 }
 
 /// Expressions, each of which gets the value of the previous one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Statement {
-    pub steps: Vec<Step>,
+pub(crate) struct IndexingStatement {
+    pub steps: Vec<IndexingStep>,
 }
 
 /// An expression with its location.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
-    pub expression: Expression,
-    pub place: Place,
+pub(crate) struct IndexingStep {
+    pub expression: IndexingExpression,
+    pub place: SourcePosition,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Expression {
-    Constant(Value),
+pub(crate) enum IndexingExpression {
+    Constant(DocumentValue),
     /// `_` or `this`
     This,
     /// A document field, with struct members inside it.
@@ -37,15 +37,15 @@ pub(crate) enum Expression {
     SetVariable(String),
     /// Writes to a field; by default that of the script.
     Output(String),
-    Binary(BinaryOperator, Box<Step>, Box<Step>),
-    Concat(Box<Step>, Box<Step>),
-    Choice(Vec<Step>),
-    Nested(Script),
-    ForEach(Script),
-    If(Box<If>),
-    Switch(Switch),
-    SelectInput(Vec<(String, Statement)>),
-    Apply(Function),
+    Binary(BinaryOperator, Box<IndexingStep>, Box<IndexingStep>),
+    Concat(Box<IndexingStep>, Box<IndexingStep>),
+    Choice(Vec<IndexingStep>),
+    Nested(IndexingScript),
+    ForEach(IndexingScript),
+    If(Box<IfExpression>),
+    Switch(SwitchExpression),
+    SelectInput(Vec<(String, IndexingStatement)>),
+    Apply(ValueFunction),
     /// Hash as an `int` or `long`, depending on the field.
     Hash {
         long: bool,
@@ -57,7 +57,7 @@ pub(crate) enum Expression {
     Chunk(ComponentCall),
     Generate {
         call: ComponentCall,
-        wanted: Wanted,
+        wanted: GeneratorTarget,
     },
     SetLanguage,
     GetLanguage,
@@ -79,16 +79,16 @@ pub(crate) enum BinaryOperator {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct If {
-    pub left: Step,
-    pub comparison: Comparison,
-    pub right: Step,
-    pub then: Script,
-    pub otherwise: Option<Script>,
+pub(crate) struct IfExpression {
+    pub left: IndexingStep,
+    pub comparison: IfComparison,
+    pub right: IndexingStep,
+    pub then: IndexingScript,
+    pub otherwise: Option<IndexingScript>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comparison {
+pub(crate) enum IfComparison {
     Equal,
     NotEqual,
     Less,
@@ -98,14 +98,14 @@ pub(crate) enum Comparison {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Switch {
-    pub cases: Vec<(String, Statement)>,
-    pub default: Option<Statement>,
+pub(crate) struct SwitchExpression {
+    pub cases: Vec<(String, IndexingStatement)>,
+    pub default: Option<IndexingStatement>,
 }
 
 /// A conversion that depends only on its input.
 #[derive(Debug, Clone)]
-pub(crate) enum Function {
+pub(crate) enum ValueFunction {
     /// `to_int` and similar functions.
     Convert(DataType),
     ToArray,
@@ -132,87 +132,89 @@ pub(crate) enum Function {
     Annotate,
 }
 
-impl Expression {
+impl IndexingExpression {
     /// True if the expression uses the previous value; without one, it uses the field's own value.
     pub fn needs_input(&self) -> bool {
         match self {
-            Expression::This
-            | Expression::GetField(_)
-            | Expression::GetValue(_)
-            | Expression::SetVariable(_)
-            | Expression::Output(_)
-            | Expression::ForEach(_)
-            | Expression::Switch(_)
-            | Expression::Apply(_)
-            | Expression::Hash { .. }
-            | Expression::Embed { .. }
-            | Expression::Chunk(_)
-            | Expression::Generate { .. }
-            | Expression::SetLanguage
-            | Expression::Random(None)
-            | Expression::Echo => true,
-            Expression::Constant(_)
-            | Expression::Input(_)
-            | Expression::GetVariable(_)
-            | Expression::SelectInput(_)
-            | Expression::GetLanguage
-            | Expression::Now
-            | Expression::Random(Some(_))
-            | Expression::Hostname
-            | Expression::ClearState => false,
-            Expression::Binary(_, left, right) | Expression::Concat(left, right) => {
+            IndexingExpression::This
+            | IndexingExpression::GetField(_)
+            | IndexingExpression::GetValue(_)
+            | IndexingExpression::SetVariable(_)
+            | IndexingExpression::Output(_)
+            | IndexingExpression::ForEach(_)
+            | IndexingExpression::Switch(_)
+            | IndexingExpression::Apply(_)
+            | IndexingExpression::Hash { .. }
+            | IndexingExpression::Embed { .. }
+            | IndexingExpression::Chunk(_)
+            | IndexingExpression::Generate { .. }
+            | IndexingExpression::SetLanguage
+            | IndexingExpression::Random(None)
+            | IndexingExpression::Echo => true,
+            IndexingExpression::Constant(_)
+            | IndexingExpression::Input(_)
+            | IndexingExpression::GetVariable(_)
+            | IndexingExpression::SelectInput(_)
+            | IndexingExpression::GetLanguage
+            | IndexingExpression::Now
+            | IndexingExpression::Random(Some(_))
+            | IndexingExpression::Hostname
+            | IndexingExpression::ClearState => false,
+            IndexingExpression::Binary(_, left, right) | IndexingExpression::Concat(left, right) => {
                 left.expression.needs_input() || right.expression.needs_input()
             }
-            Expression::Choice(steps) => steps.iter().any(|step| step.expression.needs_input()),
-            Expression::Nested(script) => script.needs_input(),
-            Expression::If(of) => {
+            IndexingExpression::Choice(steps) => steps.iter().any(|step| step.expression.needs_input()),
+            IndexingExpression::Nested(script) => script.needs_input(),
+            IndexingExpression::If(of) => {
                 of.left.expression.needs_input() || of.right.expression.needs_input() || of.then.needs_input()
             }
         }
     }
 
     /// Calls `visit` with this expression and all nested ones, outermost first.
-    pub fn visit(&self, visit: &mut impl FnMut(&Expression)) {
+    pub fn visit(&self, visit: &mut impl FnMut(&IndexingExpression)) {
         visit(self);
         match self {
-            Expression::Binary(_, left, right) | Expression::Concat(left, right) => {
+            IndexingExpression::Binary(_, left, right) | IndexingExpression::Concat(left, right) => {
                 left.expression.visit(visit);
                 right.expression.visit(visit);
             }
-            Expression::Choice(steps) => steps.iter().for_each(|step| step.expression.visit(visit)),
-            Expression::Nested(script) | Expression::ForEach(script) => script.visit(visit),
-            Expression::If(of) => {
+            IndexingExpression::Choice(steps) => steps.iter().for_each(|step| step.expression.visit(visit)),
+            IndexingExpression::Nested(script) | IndexingExpression::ForEach(script) => script.visit(visit),
+            IndexingExpression::If(of) => {
                 of.left.expression.visit(visit);
                 of.right.expression.visit(visit);
                 of.then.visit(visit);
                 of.otherwise.iter().for_each(|script| script.visit(visit));
             }
-            Expression::Switch(switch) => {
+            IndexingExpression::Switch(switch) => {
                 switch.cases.iter().for_each(|(_, statement)| statement.visit(visit));
                 switch.default.iter().for_each(|statement| statement.visit(visit));
             }
-            Expression::SelectInput(cases) => cases.iter().for_each(|(_, statement)| statement.visit(visit)),
+            IndexingExpression::SelectInput(cases) => {
+                cases.iter().for_each(|(_, statement)| statement.visit(visit))
+            }
             _ => {}
         }
     }
 }
 
-impl Statement {
+impl IndexingStatement {
     pub fn needs_input(&self) -> bool {
         self.steps.first().is_some_and(|step| step.expression.needs_input())
     }
 
-    pub fn visit(&self, visit: &mut impl FnMut(&Expression)) {
+    pub fn visit(&self, visit: &mut impl FnMut(&IndexingExpression)) {
         self.steps.iter().for_each(|step| step.expression.visit(visit));
     }
 }
 
-impl Script {
+impl IndexingScript {
     pub fn needs_input(&self) -> bool {
-        self.statements.iter().any(Statement::needs_input)
+        self.statements.iter().any(IndexingStatement::needs_input)
     }
 
-    pub fn visit(&self, visit: &mut impl FnMut(&Expression)) {
+    pub fn visit(&self, visit: &mut impl FnMut(&IndexingExpression)) {
         self.statements.iter().for_each(|statement| statement.visit(visit));
     }
 }

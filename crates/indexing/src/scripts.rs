@@ -1,29 +1,29 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use millrace_document::{Document, Update};
+use millrace_document::{Document, DocumentUpdate};
 use millrace_schema::{Schema, SchemaField};
 
-use crate::execute::{Execution, Made};
+use crate::execute::{ComponentResults, ScriptExecution};
 use crate::parser;
-use crate::resolve::Resolver;
-use crate::script::{Expression, Function, Script, Statement, Step};
-use crate::{Caller, Components, Error, Surroundings};
+use crate::resolve::StatementResolver;
+use crate::script::{IndexingExpression, IndexingScript, IndexingStatement, IndexingStep, ValueFunction};
+use crate::{Error, IndexingCaller, IndexingComponents, MachineSurroundings};
 
 /// Compiled indexing statements of a schema.
 ///
 /// Statements that only set how a field is searched are omitted, so that for most schemas there is nothing to
 /// run.
-pub struct Scripts {
+pub struct SchemaScripts {
     schema: Arc<Schema>,
-    components: Arc<dyn Components>,
-    surroundings: Arc<Surroundings>,
+    components: Arc<dyn IndexingComponents>,
+    surroundings: Arc<MachineSurroundings>,
     fields: Vec<FieldScript>,
 }
 
 struct FieldScript {
     field: Arc<str>,
-    script: Script,
+    script: IndexingScript,
     /// Fields that it reads.
     inputs: BTreeSet<String>,
     /// Fields that it writes.
@@ -32,7 +32,7 @@ struct FieldScript {
     waits: bool,
 }
 
-impl Scripts {
+impl SchemaScripts {
     /// Compiles the statements of all fields, in schema order: the document's fields, then those outside of
     /// it.
     ///
@@ -43,9 +43,9 @@ impl Scripts {
     /// that does not fit a field's type, or a missing component, with its location; at least one.
     pub fn compile(
         schema: &Arc<Schema>,
-        components: Arc<dyn Components>,
-        surroundings: Arc<Surroundings>,
-    ) -> Result<Scripts, Vec<Error>> {
+        components: Arc<dyn IndexingComponents>,
+        surroundings: Arc<MachineSurroundings>,
+    ) -> Result<SchemaScripts, Vec<Error>> {
         let (mut fields, mut errors) = (Vec::new(), Vec::new());
         for field in in_order(schema) {
             match FieldScript::compile(field, schema, &*components) {
@@ -57,7 +57,7 @@ impl Scripts {
         if !errors.is_empty() {
             return Err(errors);
         }
-        Ok(Scripts { schema: Arc::clone(schema), components, surroundings, fields })
+        Ok(SchemaScripts { schema: Arc::clone(schema), components, surroundings, fields })
     }
 
     /// True if there is nothing to run: documents are not changed.
@@ -74,7 +74,7 @@ impl Scripts {
     ///
     /// # Errors
     /// [`Error::Document`] if a value cannot be converted; [`Error::Component`] if a component fails.
-    pub fn run(&self, document: Document, caller: &Caller) -> Result<Document, Error> {
+    pub fn run(&self, document: Document, caller: &IndexingCaller) -> Result<Document, Error> {
         self.run_those(document, caller, |_| true)
     }
 
@@ -82,12 +82,12 @@ impl Scripts {
     /// an updated field.
     ///
     /// # Errors
-    /// The errors of [`Scripts::run`].
+    /// The errors of [`SchemaScripts::run`].
     pub fn run_update(
         &self,
         document: Document,
-        update: &Update,
-        caller: &Caller,
+        update: &DocumentUpdate,
+        caller: &IndexingCaller,
     ) -> Result<Document, Error> {
         // A script may read the output of another.
         let mut changed: BTreeSet<&str> = update.fields.iter().map(|field| &*field.path.field).collect();
@@ -102,7 +102,7 @@ impl Scripts {
     fn run_those(
         &self,
         mut document: Document,
-        caller: &Caller,
+        caller: &IndexingCaller,
         wanted: impl Fn(&FieldScript) -> bool,
     ) -> Result<Document, Error> {
         if !self.fields.iter().any(&wanted) {
@@ -114,7 +114,7 @@ impl Scripts {
                 document.clear(name);
             }
         }
-        let mut execution = Execution {
+        let mut execution = ScriptExecution {
             schema: &self.schema,
             components: &*self.components,
             surroundings: &self.surroundings,
@@ -122,7 +122,7 @@ impl Scripts {
             outputs: Vec::new(),
             variables: HashMap::new(),
             language: None,
-            made: Made::default(),
+            made: ComponentResults::default(),
             caller,
             failure: None,
         };
@@ -148,27 +148,36 @@ impl Scripts {
 }
 
 impl FieldScript {
-    fn compile(field: &SchemaField, schema: &Schema, components: &dyn Components) -> Result<Self, Error> {
-        let Some(source) = &field.indexing else { return Ok(Self::new(&field.name, Script::default())) };
+    fn compile(
+        field: &SchemaField,
+        schema: &Schema,
+        components: &dyn IndexingComponents,
+    ) -> Result<Self, Error> {
+        let Some(source) = &field.indexing else {
+            return Ok(Self::new(&field.name, IndexingScript::default()));
+        };
         let mut script = parser::parse(source, &field.name)?;
         for statement in &mut script.statements {
             begin_with_input(statement, field)?;
         }
-        let mut resolver = Resolver { schema, components, field: &field.name, variables: HashMap::new() };
+        let mut resolver =
+            StatementResolver { schema, components, field: &field.name, variables: HashMap::new() };
         resolver.script(&mut script, &None, &None)?;
         script.statements.retain(|statement| !is_trivial(statement, field));
         Ok(Self::new(&field.name, script))
     }
 
-    fn new(field: &Arc<str>, script: Script) -> Self {
+    fn new(field: &Arc<str>, script: IndexingScript) -> Self {
         let (mut inputs, mut outputs, mut waits) = (BTreeSet::new(), BTreeSet::new(), false);
         script.visit(&mut |expression| match expression {
-            Expression::Input(path) => inputs.extend(path.first().cloned()),
-            Expression::SelectInput(cases) => inputs.extend(cases.iter().map(|(field, _)| field.clone())),
-            Expression::Output(name) => {
+            IndexingExpression::Input(path) => inputs.extend(path.first().cloned()),
+            IndexingExpression::SelectInput(cases) => {
+                inputs.extend(cases.iter().map(|(field, _)| field.clone()))
+            }
+            IndexingExpression::Output(name) => {
                 outputs.insert(name.clone());
             }
-            Expression::Embed { .. } | Expression::Generate { .. } => waits = true,
+            IndexingExpression::Embed { .. } | IndexingExpression::Generate { .. } => waits = true,
             _ => {}
         });
         FieldScript { field: Arc::clone(field), script, inputs, outputs, waits }
@@ -185,7 +194,7 @@ pub(crate) fn in_order(schema: &Schema) -> Vec<&SchemaField> {
 }
 
 /// Inserts the field's own value before a statement that has no input.
-fn begin_with_input(statement: &mut Statement, field: &SchemaField) -> Result<(), Error> {
+fn begin_with_input(statement: &mut IndexingStatement, field: &SchemaField) -> Result<(), Error> {
     let Some(first) = statement.steps.first().filter(|step| step.expression.needs_input()) else {
         return Ok(());
     };
@@ -198,18 +207,18 @@ fn begin_with_input(statement: &mut Statement, field: &SchemaField) -> Result<()
                 .to_owned(),
         });
     }
-    let input = Expression::Input(vec![field.name.to_string()]);
-    statement.steps.insert(0, Step { expression: input, place });
+    let input = IndexingExpression::Input(vec![field.name.to_string()]);
+    statement.steps.insert(0, IndexingStep { expression: input, place });
     Ok(())
 }
 
 /// True if a statement only assigns the field's own value to itself: this sets how the field is searched, and
 /// has no effect here.
-fn is_trivial(statement: &Statement, field: &SchemaField) -> bool {
+fn is_trivial(statement: &IndexingStatement, field: &SchemaField) -> bool {
     statement.steps.iter().all(|step| match &step.expression {
-        Expression::Input(path) => path.len() == 1 && path[0] == *field.name,
-        Expression::Output(name) => *name == *field.name,
-        Expression::Apply(Function::Annotate) => true,
+        IndexingExpression::Input(path) => path.len() == 1 && path[0] == *field.name,
+        IndexingExpression::Output(name) => *name == *field.name,
+        IndexingExpression::Apply(ValueFunction::Annotate) => true,
         _ => false,
     })
 }

@@ -1,16 +1,16 @@
-use millrace_document::Value;
+use millrace_document::DocumentValue;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 /// Replaces all texts in a value at any depth, except keys of maps.
-pub(crate) fn map_text(value: Value, change: &impl Fn(&str) -> String) -> Value {
+pub(crate) fn map_text(value: DocumentValue, change: &impl Fn(&str) -> String) -> DocumentValue {
     match value {
-        Value::String(text) => Value::String(change(&text)),
-        Value::Array(elements) => {
-            Value::Array(elements.into_iter().map(|element| map_text(element, change)).collect())
+        DocumentValue::String(text) => DocumentValue::String(change(&text)),
+        DocumentValue::Array(elements) => {
+            DocumentValue::Array(elements.into_iter().map(|element| map_text(element, change)).collect())
         }
-        Value::WeightedSet(elements) => {
-            let mut changed: Vec<(Value, i32)> = Vec::with_capacity(elements.len());
+        DocumentValue::WeightedSet(elements) => {
+            let mut changed: Vec<(DocumentValue, i32)> = Vec::with_capacity(elements.len());
             for (element, weight) in elements {
                 let element = map_text(element, change);
                 // Elements that became equal are merged, with the weight of the first.
@@ -18,14 +18,14 @@ pub(crate) fn map_text(value: Value, change: &impl Fn(&str) -> String) -> Value 
                     changed.push((element, weight));
                 }
             }
-            Value::WeightedSet(changed)
+            DocumentValue::WeightedSet(changed)
         }
-        Value::Map(entries) => {
-            Value::Map(entries.into_iter().map(|(key, value)| (key, map_text(value, change))).collect())
-        }
-        Value::Struct(members) => {
-            Value::Struct(members.into_iter().map(|(name, value)| (name, map_text(value, change))).collect())
-        }
+        DocumentValue::Map(entries) => DocumentValue::Map(
+            entries.into_iter().map(|(key, value)| (key, map_text(value, change))).collect(),
+        ),
+        DocumentValue::Struct(members) => DocumentValue::Struct(
+            members.into_iter().map(|(name, value)| (name, map_text(value, change))).collect(),
+        ),
         other => other,
     }
 }

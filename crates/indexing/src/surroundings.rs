@@ -1,20 +1,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_env::Clock;
+use millrace_env::WallClock;
 
 /// Environment of statements: `now`, `hostname`, `random`.
-pub struct Surroundings {
-    clock: Arc<dyn Clock>,
+pub struct MachineSurroundings {
+    clock: Arc<dyn WallClock>,
     hostname: String,
     random: AtomicU64,
 }
 
-impl Surroundings {
+impl MachineSurroundings {
     /// Creates the environment of a host with this name. The same seed gives the same sequence of random
     /// numbers.
-    pub fn new(clock: Arc<dyn Clock>, hostname: impl Into<String>, seed: u64) -> Self {
-        Surroundings { clock, hostname: hostname.into(), random: AtomicU64::new(seed) }
+    pub fn new(clock: Arc<dyn WallClock>, hostname: impl Into<String>, seed: u64) -> Self {
+        MachineSurroundings { clock, hostname: hostname.into(), random: AtomicU64::new(seed) }
     }
 
     pub(crate) fn now_s(&self) -> i64 {

@@ -1,10 +1,10 @@
-use millrace_tensor::{Cells, Tensor};
+use millrace_tensor::{Tensor, TensorCells};
 
 use crate::resolve::packed;
 
 /// Sets cells above the threshold to 1, the others to 0.
 pub(crate) fn binarize(tensor: &Tensor, threshold: f64) -> Result<Tensor, String> {
-    let mut cells = Cells::with_capacity(tensor.tensor_type().cell(), tensor.cells().len());
+    let mut cells = TensorCells::with_capacity(tensor.tensor_type().cell(), tensor.cells().len());
     tensor.cells().iter().for_each(|cell| cells.push(f64::from(u8::from(cell > threshold))));
     Tensor::new(tensor.tensor_type().clone(), tensor.all_labels().to_vec(), cells)
         .map_err(|error| error.to_string())
@@ -14,7 +14,7 @@ pub(crate) fn binarize(tensor: &Tensor, threshold: f64) -> Result<Tensor, String
 pub(crate) fn pack_bits(tensor: &Tensor) -> Result<Tensor, String> {
     let to = packed(tensor.tensor_type())?;
     let size = tensor.tensor_type().dense_size();
-    let mut cells = Cells::with_capacity(to.cell(), tensor.subspaces() * to.dense_size());
+    let mut cells = TensorCells::with_capacity(to.cell(), tensor.subspaces() * to.dense_size());
     for subspace in 0..tensor.subspaces() {
         for byte in 0..to.dense_size() {
             let bit = |bit: usize| {

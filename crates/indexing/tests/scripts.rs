@@ -7,23 +7,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use millrace_column::{Column, ColumnKey};
 use millrace_document::json::{self, ParseOptions};
 use millrace_document::{
-    Action, DataType, Document, DocumentId, Field, FieldSet, OperationKind, StructType, Value,
+    DataType, Document, DocumentField, DocumentId, DocumentValue, FieldSet, OperationAction, OperationKind,
+    StructType,
 };
 use millrace_env::ManualClock;
-use millrace_indexing::{Caller, ComponentCall, Components, Error, Failure, Scripts, Surroundings, Wanted};
-use millrace_schema::{IndexSettings, Matching, Place, Schema, SchemaField, Sourced, Stemming};
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_indexing::{
+    ComponentCall, ComponentFailure, Error, GeneratorTarget, IndexingCaller, IndexingComponents,
+    MachineSurroundings, SchemaScripts,
+};
+use millrace_schema::{
+    FieldMatching, FieldStemming, IndexSettings, Schema, SchemaField, SourcePosition, SourcedText,
+};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 fn field(name: &str, data_type: DataType, synthetic: bool, indexing: &str, line: usize) -> SchemaField {
-    let place = Place { file: "music.sd".to_owned(), line, column: 20 };
-    let source = (!indexing.is_empty()).then(|| Sourced { value: indexing.to_owned(), place: place.clone() });
+    let place = SourcePosition { file: "music.sd".to_owned(), line, column: 20 };
+    let source =
+        (!indexing.is_empty()).then(|| SourcedText { value: indexing.to_owned(), place: place.clone() });
     let of_fixture = millrace_fixtures::field(name, data_type, true);
     SchemaField {
         synthetic,
         indexing: source,
         index: indexing.contains("index").then(IndexSettings::default),
         in_summary: false,
-        matching: Matching { stemming: Stemming::Best, ..of_fixture.matching },
+        matching: FieldMatching { stemming: FieldStemming::Best, ..of_fixture.matching },
         place,
         ..of_fixture
     }
@@ -35,7 +42,7 @@ fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
     let array = |element| DataType::Array(Box::new(element));
     let person = DataType::Struct(Arc::new(StructType {
         name: "person".to_owned(),
-        fields: vec![Field { name: "name".into(), data_type: DataType::String }],
+        fields: vec![DocumentField { name: "name".into(), data_type: DataType::String }],
     }));
     let fields = [
         ("title", DataType::String, own),
@@ -54,16 +61,16 @@ fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
         .enumerate()
         .map(|(line, (name, data_type, indexing))| field(name, data_type, false, indexing, line + 1));
     let fields: Vec<SchemaField> = fields.chain([field("made", made, true, statements, 20)]).collect();
-    Arc::new(Schema { stemming: Stemming::Best, ..millrace_fixtures::schema("music", fields) })
+    Arc::new(Schema { stemming: FieldStemming::Best, ..millrace_fixtures::schema("music", fields) })
 }
 
 /// Components that embed a text as its length, cut it at spaces, and generate the text of the call.
 #[derive(Default)]
-struct Lengths {
+struct LengthEmbedder {
     asked: AtomicUsize,
 }
 
-impl Components for Lengths {
+impl IndexingComponents for LengthEmbedder {
     fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), String> {
         if call.id.as_deref() == Some("lengths") {
             Ok(())
@@ -75,19 +82,19 @@ impl Components for Lengths {
     fn embed(
         &self,
         _: &ComponentCall,
-        input: &Value,
+        input: &DocumentValue,
         to: &TensorType,
-        _: &Caller,
-    ) -> Result<Tensor, Failure> {
-        let Value::String(text) = input else {
-            return Err(Failure::Input("not a text".to_owned()));
+        _: &IndexingCaller,
+    ) -> Result<Tensor, ComponentFailure> {
+        let DocumentValue::String(text) = input else {
+            return Err(ComponentFailure::Input("not a text".to_owned()));
         };
         if text == "busy" {
-            return Err(Failure::Overloaded("too much to do".to_owned()));
+            return Err(ComponentFailure::Overloaded("too much to do".to_owned()));
         }
-        let mut cells = Cells::with_capacity(to.cell(), 1);
+        let mut cells = TensorCells::with_capacity(to.cell(), 1);
         cells.push(text.len() as f64);
-        Tensor::new(to.clone(), Vec::new(), cells).map_err(|error| Failure::Input(error.to_string()))
+        Tensor::new(to.clone(), Vec::new(), cells).map_err(|error| ComponentFailure::Input(error.to_string()))
     }
 
     fn check_chunk(&self, _: &ComponentCall) -> Result<(), String> {
@@ -98,7 +105,7 @@ impl Components for Lengths {
         Ok(text.split(' ').map(str::to_owned).collect())
     }
 
-    fn check_generate(&self, call: &ComponentCall, wanted: &Wanted) -> Result<(), String> {
+    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), String> {
         match (call.id.as_deref(), &wanted.data_type) {
             (Some("words"), DataType::String | DataType::Array(_)) => Ok(()),
             (Some("words"), other) => Err(format!("a {other} is not made of words")),
@@ -110,29 +117,31 @@ impl Components for Lengths {
     fn generate(
         &self,
         _: &ComponentCall,
-        input: &Value,
-        wanted: &Wanted,
-        _: &Caller,
-    ) -> Result<Option<Value>, Failure> {
+        input: &DocumentValue,
+        wanted: &GeneratorTarget,
+        _: &IndexingCaller,
+    ) -> Result<Option<DocumentValue>, ComponentFailure> {
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
-        let one = |text: &str| Value::String(format!("{} {number}: {text}", wanted.name));
+        let one = |text: &str| DocumentValue::String(format!("{} {number}: {text}", wanted.name));
         match (input, &wanted.data_type) {
-            (Value::String(text), _) if text == "nothing" => Ok(None),
-            (Value::String(text), _) if text == "busy" => {
-                Err(Failure::Overloaded("too much to do".to_owned()))
+            (DocumentValue::String(text), _) if text == "nothing" => Ok(None),
+            (DocumentValue::String(text), _) if text == "busy" => {
+                Err(ComponentFailure::Overloaded("too much to do".to_owned()))
             }
-            (Value::String(text), DataType::String) => Ok(Some(one(text))),
-            (Value::String(text), _) => Ok(Some(Value::Array(text.split_whitespace().map(one).collect()))),
-            (Value::Array(texts), _) => Ok(Some(Value::Array(texts.clone()))),
-            _ => Err(Failure::Input("not a text".to_owned())),
+            (DocumentValue::String(text), DataType::String) => Ok(Some(one(text))),
+            (DocumentValue::String(text), _) => {
+                Ok(Some(DocumentValue::Array(text.split_whitespace().map(one).collect())))
+            }
+            (DocumentValue::Array(texts), _) => Ok(Some(DocumentValue::Array(texts.clone()))),
+            _ => Err(ComponentFailure::Input("not a text".to_owned())),
         }
     }
 }
 
-fn compile(schema: &Arc<Schema>) -> Result<Scripts, String> {
+fn compile(schema: &Arc<Schema>) -> Result<SchemaScripts, String> {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
-    let surroundings = Arc::new(Surroundings::new(clock, "box", 1));
-    Scripts::compile(schema, Arc::new(Lengths::default()), surroundings)
+    let surroundings = Arc::new(MachineSurroundings::new(clock, "box", 1));
+    SchemaScripts::compile(schema, Arc::new(LengthEmbedder::default()), surroundings)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
@@ -142,7 +151,7 @@ fn document(schema: &Schema, fields: &str) -> Document {
     let parsed =
         json::parse(body.as_bytes(), OperationKind::Put, id, &schema.document_type, ParseOptions::default());
     match parsed.unwrap().action {
-        Action::Put(document) => document,
+        OperationAction::Put(document) => document,
         _ => panic!("a put is a put"),
     }
 }
@@ -176,7 +185,7 @@ fn check(made: &str, statements: &str, expected: &str) {
     };
     let schema = schema("index | summary", data_type, statements);
     let outcome = compile(&schema).and_then(|scripts| {
-        scripts.run(document(&schema, FIELDS), &Caller::default()).map_err(|error| error.to_string())
+        scripts.run(document(&schema, FIELDS), &IndexingCaller::default()).map_err(|error| error.to_string())
     });
     match (outcome, expected.strip_prefix('!')) {
         (Ok(document), None) => {
@@ -281,8 +290,8 @@ fn values_are_generated_as_the_next_step_wants_them() {
     let busy = schema("index", DataType::String, "input title | generate words | index");
     let scripts = compile(&busy).unwrap();
     assert!(scripts.waits());
-    let error = scripts.run(document(&busy, r#"{"title":"busy"}"#), &Caller::default()).unwrap_err();
-    assert!(matches!(error, Error::Component { failure: Failure::Overloaded(_), .. }), "{error}");
+    let error = scripts.run(document(&busy, r#"{"title":"busy"}"#), &IndexingCaller::default()).unwrap_err();
+    assert!(matches!(error, Error::Component { failure: ComponentFailure::Overloaded(_), .. }), "{error}");
     // Equal calls are made once per document.
     check(
         "string",
@@ -315,7 +324,7 @@ fn statements_choose() {
     let schema =
         schema("index", DataType::String, r#"(input lang || "none") . "/" . (input title || "-") | index"#);
     let scripts = compile(&schema).unwrap();
-    let made = scripts.run(document(&schema, r#"{"title":"a"}"#), &Caller::default()).unwrap();
+    let made = scripts.run(document(&schema, r#"{"title":"a"}"#), &IndexingCaller::default()).unwrap();
     assert_eq!(render(&made), r#"{"title":"a","made":"none/a"}"#);
 }
 
@@ -361,8 +370,9 @@ fn a_component_that_is_busy_is_told_from_a_document_that_is_wrong() {
     let schema = schema("attribute", target, "input title | embed lengths | attribute");
     let scripts = compile(&schema).unwrap();
     assert!(scripts.waits());
-    let error = scripts.run(document(&schema, r#"{"title":"busy"}"#), &Caller::default()).unwrap_err();
-    assert!(matches!(error, Error::Component { failure: Failure::Overloaded(_), .. }), "{error}");
+    let error =
+        scripts.run(document(&schema, r#"{"title":"busy"}"#), &IndexingCaller::default()).unwrap_err();
+    assert!(matches!(error, Error::Component { failure: ComponentFailure::Overloaded(_), .. }), "{error}");
 }
 
 #[test]
@@ -371,7 +381,8 @@ fn document_fields_are_changed_in_place_and_plain_ones_cost_nothing() {
     assert!(compile(&plain).unwrap().is_empty());
     let changing = schema("lowercase | index | summary", DataType::String, "");
     let scripts = compile(&changing).unwrap();
-    let made = scripts.run(document(&changing, r#"{"title":"Best","year":3}"#), &Caller::default()).unwrap();
+    let made =
+        scripts.run(document(&changing, r#"{"title":"Best","year":3}"#), &IndexingCaller::default()).unwrap();
     assert_eq!(render(&made), r#"{"title":"best","year":3}"#);
 }
 
@@ -379,8 +390,9 @@ fn document_fields_are_changed_in_place_and_plain_ones_cost_nothing() {
 fn updates_run_what_reads_the_changed_field() {
     let schema = schema("index", DataType::String, r#"input title . "/" . input lang | index"#);
     let scripts = compile(&schema).unwrap();
-    let before =
-        scripts.run(document(&schema, r#"{"title":"a","lang":"de","year":1}"#), &Caller::default()).unwrap();
+    let before = scripts
+        .run(document(&schema, r#"{"title":"a","lang":"de","year":1}"#), &IndexingCaller::default())
+        .unwrap();
     let update = |fields: &str| {
         let body = format!("{{\"fields\":{fields}}}");
         let options = ParseOptions::default();
@@ -391,9 +403,11 @@ fn updates_run_what_reads_the_changed_field() {
             &schema.document_type,
             options,
         );
-        let Action::Update(update) = parsed.unwrap().action else { panic!("an update is an update") };
+        let OperationAction::Update(update) = parsed.unwrap().action else {
+            panic!("an update is an update")
+        };
         let updated = update.apply(Some(before.clone()), &schema.document_type).unwrap();
-        render(&scripts.run_update(updated, &update, &Caller::default()).unwrap())
+        render(&scripts.run_update(updated, &update, &IndexingCaller::default()).unwrap())
     };
     assert_eq!(update(r#"{"title":{"assign":"b"}}"#), r#"{"title":"b","lang":"de","year":1,"made":"b/de"}"#);
     assert_eq!(update(r#"{"year":{"assign":2}}"#), r#"{"title":"a","lang":"de","year":2,"made":"a/de"}"#);
@@ -402,7 +416,7 @@ fn updates_run_what_reads_the_changed_field() {
 
 #[test]
 fn columns_are_built_from_documents() {
-    use millrace_store::Layout;
+    use millrace_store::StoreLayout;
     let schema = schema("index", DataType::String, "");
     let application = millrace_schema::Application {
         schemas: [(Arc::clone(&schema.name), Arc::clone(&schema))].into(),
@@ -416,7 +430,7 @@ fn columns_are_built_from_documents() {
         warnings: Vec::new(),
         files: BTreeMap::new(),
     };
-    let columns = millrace_indexing::Columns::new(&application);
+    let columns = millrace_indexing::DocumentColumns::new(&application);
     let keys = columns.columns("music").unwrap();
     assert!(keys.contains(&ColumnKey::tokens("title")) && keys.is_sorted());
     assert_eq!(columns.columns("book"), None);
@@ -451,7 +465,7 @@ fn columns_are_built_from_documents() {
 /// value of the document's field.
 #[test]
 fn words_are_stemmed_by_the_language_that_was_set() {
-    use millrace_store::Layout;
+    use millrace_store::StoreLayout;
     const SERVICES: &str = "<services><content id='c'><documents><document type='d' mode='streaming'/></documents></content></services>";
     let stems = |fields: &str, document: &str, field: &str, stem: &str| {
         let schema = format!("schema d {{ {fields} }}");
@@ -460,7 +474,7 @@ fn words_are_stemmed_by_the_language_that_was_set() {
         let application =
             millrace_schema::Application::from_files(files.into()).expect("the application is right");
         let document = self::document(&application.schemas["d"], document);
-        let columns = millrace_indexing::Columns::new(&application);
+        let columns = millrace_indexing::DocumentColumns::new(&application);
         let Column::Tokens(tokens) = columns.build("d", &ColumnKey::tokens(field), &[&document]) else {
             panic!("tokens are tokens")
         };

@@ -2,15 +2,15 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
-use millrace_schema::{DefaultTerm, MatchMode, Matching, Stemming as StemmingSetting};
+use millrace_schema::{DefaultTerm, FieldMatching, FieldStemming as StemmingSetting, MatchMode};
 
-use crate::fold::Folding;
-use crate::stem::Stemming;
-use crate::{Language, split};
+use crate::fold::CharacterFolding;
+use crate::stem::CachedStemmer;
+use crate::{TextLanguage, split};
 
 /// A word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token<'a> {
+pub struct TextToken<'a> {
     /// The word, folded and stemmed; not empty.
     pub text: &'a str,
     /// The word, only folded.
@@ -24,31 +24,31 @@ pub struct Token<'a> {
 /// Converter of text to words by the settings of one field.
 ///
 /// Creation is cheap; one analyzer serves any number of texts and threads.
-pub struct Analyzer {
+pub struct FieldAnalyzer {
     mode: MatchMode,
-    folding: Folding,
-    stemming: Option<Stemming>,
+    folding: CharacterFolding,
+    stemming: Option<CachedStemmer>,
     max_length: usize,
     max_token_length: usize,
     max_occurrences: u32,
 }
 
-impl Analyzer {
+impl FieldAnalyzer {
     /// Creates the analyzer of a field. Words are not stemmed if case matters, because stemmers only know
     /// lower case, or if parts of words match by default. `stemming: multiple` gives the single available
     /// stem. With `match: exact` letters keep their accents.
-    pub fn new(matching: &Matching, language: Language) -> Self {
+    pub fn new(matching: &FieldMatching, language: TextLanguage) -> Self {
         let stemmed = matching.mode == MatchMode::Text
             && matching.default_term == DefaultTerm::Word
             && !matching.cased
             && matching.stemming != StemmingSetting::None;
-        Analyzer {
+        FieldAnalyzer {
             mode: matching.mode,
-            folding: Folding {
+            folding: CharacterFolding {
                 case: !matching.cased,
                 accents: matching.normalizing && matching.mode != MatchMode::Exact,
             },
-            stemming: Stemming::new(language).filter(|_| stemmed),
+            stemming: CachedStemmer::new(language).filter(|_| stemmed),
             max_length: matching.max_length.unwrap_or(usize::MAX),
             max_token_length: matching.max_token_length.unwrap_or(usize::MAX),
             max_occurrences: matching
@@ -58,11 +58,11 @@ impl Analyzer {
     }
 
     /// Creates the analyzer of a text field without its own settings.
-    pub fn text(language: Language) -> Self {
-        Analyzer {
+    pub fn text(language: TextLanguage) -> Self {
+        FieldAnalyzer {
             mode: MatchMode::Text,
-            folding: Folding { case: true, accents: true },
-            stemming: Stemming::new(language),
+            folding: CharacterFolding { case: true, accents: true },
+            stemming: CachedStemmer::new(language),
             max_length: usize::MAX,
             max_token_length: usize::MAX,
             max_occurrences: u32::MAX,
@@ -100,11 +100,11 @@ impl Analyzer {
     ///   characters, and for a word's occurrences past `max-occurrences`; the positions of later tokens
     ///   decrease accordingly.
     /// - With `match: word` and `match: exact` the whole text is one token.
-    pub fn tokens(&self, text: &str, mut sink: impl FnMut(Token<'_>)) {
+    pub fn tokens(&self, text: &str, mut sink: impl FnMut(TextToken<'_>)) {
         let text = self.cut(text);
         let (mut folded, mut stem) = (String::new(), String::new());
         let mut position = 0;
-        let mut limits = Limits::new(self);
+        let mut limits = TokenLimits::new(self);
         let mut emit = |range: Range<usize>| {
             folded.clear();
             self.folding.fold(&text[range.clone()], &mut folded);
@@ -117,7 +117,7 @@ impl Analyzer {
                 None => &folded,
             };
             if !text.is_empty() && limits.admit(text) {
-                sink(Token { text, written: &folded, range, position });
+                sink(TextToken { text, written: &folded, range, position });
                 position += 1;
             }
         };
@@ -135,7 +135,7 @@ impl Analyzer {
         folded
     }
 
-    /// [`Analyzer::fold_value`] appended to `out`, for folding many values.
+    /// [`FieldAnalyzer::fold_value`] appended to `out`, for folding many values.
     pub fn fold_value_into(&self, value: &str, out: &mut String) {
         self.folding.fold(value, out);
     }
@@ -163,7 +163,7 @@ impl Analyzer {
     }
 }
 
-impl fmt::Debug for Analyzer {
+impl fmt::Debug for FieldAnalyzer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Analyzer")
             .field("mode", &self.mode)
@@ -174,15 +174,15 @@ impl fmt::Debug for Analyzer {
 }
 
 /// State of the limits `max-token-length` and `max-occurrences` for one text.
-struct Limits {
+struct TokenLimits {
     max_token_length: usize,
     max_occurrences: u32,
     seen: HashMap<String, u32>,
 }
 
-impl Limits {
-    fn new(analyzer: &Analyzer) -> Self {
-        Limits {
+impl TokenLimits {
+    fn new(analyzer: &FieldAnalyzer) -> Self {
+        TokenLimits {
             max_token_length: analyzer.max_token_length,
             max_occurrences: analyzer.max_occurrences,
             seen: HashMap::new(),
@@ -207,13 +207,13 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
-    use millrace_schema::Stemming as Setting;
+    use millrace_schema::FieldStemming as Setting;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn matching(mode: MatchMode) -> Matching {
-        Matching {
+    fn matching(mode: MatchMode) -> FieldMatching {
+        FieldMatching {
             mode,
             cased: false,
             default_term: DefaultTerm::Word,
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(analyzer: &Analyzer, text: &str, expected: &str) {
+    fn check(analyzer: &FieldAnalyzer, text: &str, expected: &str) {
         let mut found = Vec::new();
         analyzer.tokens(text, |token| {
             assert_eq!(token.position as usize, found.len());
@@ -238,16 +238,16 @@ mod tests {
 
     #[test]
     fn text_is_split_folded_and_stemmed() {
-        let english = Analyzer::text(Language::Unknown);
+        let english = FieldAnalyzer::text(TextLanguage::Unknown);
         check(&english, "The Quick foxes", "the@0..3 quick@4..9 fox@10..15");
         check(&english, "CAFÉS Cafe\u{301}", "cafe@0..6 cafe@7..13");
         check(&english, "ﬁne ① Straße Ｆｕｌｌ", "fine@0..5 1@6..9 straße@10..17 full@18..30");
-        check(&Analyzer::text(Language::from_tag("de_CH")), "Häuser", "haus@0..7");
-        check(&Analyzer::text(Language::from_tag("ja")), "東京 cats", "東@0..3 京@3..6 cats@7..11");
-        check(&Analyzer::text(Language::Unstemmed).with_accents(), "Cafe\u{301}", "café@0..6");
-        check(&Analyzer::text(Language::Unstemmed).with_case(), "Éa", "Ea@0..3");
+        check(&FieldAnalyzer::text(TextLanguage::from_tag("de_CH")), "Häuser", "haus@0..7");
+        check(&FieldAnalyzer::text(TextLanguage::from_tag("ja")), "東京 cats", "東@0..3 京@3..6 cats@7..11");
+        check(&FieldAnalyzer::text(TextLanguage::Unstemmed).with_accents(), "Cafe\u{301}", "café@0..6");
+        check(&FieldAnalyzer::text(TextLanguage::Unstemmed).with_case(), "Éa", "Ea@0..3");
         check(
-            &Analyzer::text(Language::from_tag("el")).without_stemming(),
+            &FieldAnalyzer::text(TextLanguage::from_tag("el")).without_stemming(),
             "ΣΟΦΟΣ σοφος",
             "σοφοσ@0..10 σοφοσ@11..21",
         );
@@ -255,30 +255,34 @@ mod tests {
 
     #[test]
     fn settings_of_the_field() {
-        let word = Analyzer::new(&matching(MatchMode::Word), Language::Unknown);
+        let word = FieldAnalyzer::new(&matching(MatchMode::Word), TextLanguage::Unknown);
         check(&word, "New York", "new york@0..8");
         check(&word, "", "");
-        let gram = Analyzer::new(&matching(MatchMode::Gram { size: 2 }), Language::Unknown);
+        let gram = FieldAnalyzer::new(&matching(MatchMode::Gram { size: 2 }), TextLanguage::Unknown);
         check(&gram, "Été a", "et@0..3 te@2..5 a@6..7");
-        let cased = Matching { cased: true, normalizing: false, ..matching(MatchMode::Text) };
-        check(&Analyzer::new(&cased, Language::Unknown), "Cats É", "Cats@0..4 É@5..7");
-        let unstemmed = Matching { stemming: Setting::None, ..matching(MatchMode::Text) };
-        check(&Analyzer::new(&unstemmed, Language::Unknown), "Cats", "cats@0..4");
-        let limited = Matching {
+        let cased = FieldMatching { cased: true, normalizing: false, ..matching(MatchMode::Text) };
+        check(&FieldAnalyzer::new(&cased, TextLanguage::Unknown), "Cats É", "Cats@0..4 É@5..7");
+        let unstemmed = FieldMatching { stemming: Setting::None, ..matching(MatchMode::Text) };
+        check(&FieldAnalyzer::new(&unstemmed, TextLanguage::Unknown), "Cats", "cats@0..4");
+        let limited = FieldMatching {
             max_length: Some(12),
             max_token_length: Some(3),
             max_occurrences: Some(2),
             ..matching(MatchMode::Text)
         };
-        check(&Analyzer::new(&limited, Language::Unknown), "a long a b a cut", "a@0..1 a@7..8 b@9..10");
+        check(
+            &FieldAnalyzer::new(&limited, TextLanguage::Unknown),
+            "a long a b a cut",
+            "a@0..1 a@7..8 b@9..10",
+        );
     }
 
     #[test]
     fn ranges_of_wanted_words() {
         let text = "Cats and a cat";
-        let ranges = Analyzer::text(Language::Unknown).ranges(text, |word| word == "cat");
+        let ranges = FieldAnalyzer::text(TextLanguage::Unknown).ranges(text, |word| word == "cat");
         assert_eq!(ranges, [0..4, 11..14]);
-        let grams = Analyzer::new(&matching(MatchMode::Gram { size: 2 }), Language::Unknown);
+        let grams = FieldAnalyzer::new(&matching(MatchMode::Gram { size: 2 }), TextLanguage::Unknown);
         let joined: Vec<&str> = grams
             .ranges("abcd xbc", |gram| gram == "ab" || gram == "bc")
             .into_iter()
@@ -291,7 +295,7 @@ mod tests {
         /// A query taken from a document's text finds the document.
         #[test]
         fn a_word_alone_gives_the_token_it_gave_in_its_text(text in "\\PC{0,40}") {
-            let analyzer = Analyzer::text(Language::Unknown);
+            let analyzer = FieldAnalyzer::text(TextLanguage::Unknown);
             analyzer.tokens(&text, |token| {
                 let mut alone = Vec::new();
                 analyzer.tokens(&text[token.range.clone()], |token| alone.push(token.text.to_owned()));

@@ -2,14 +2,14 @@ use unicode_segmentation::UnicodeSegmentation;
 
 /// Method of cutting a text into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Chunker {
+pub enum TextChunker {
     /// At the ends of sentences.
     Sentence,
     /// Into chunks of approximately this many characters.
     FixedLength(usize),
 }
 
-impl Chunker {
+impl TextChunker {
     /// The chunker with this name and its arguments: `sentence`, `fixed-length 500`.
     ///
     /// # Errors
@@ -17,9 +17,9 @@ impl Chunker {
     /// arguments.
     pub fn named(name: &str, arguments: &[String]) -> Result<Self, String> {
         match (name, arguments) {
-            ("sentence", []) => Ok(Chunker::Sentence),
+            ("sentence", []) => Ok(TextChunker::Sentence),
             ("fixed-length", [length]) => match length.parse() {
-                Ok(length) if length > 0 => Ok(Chunker::FixedLength(length)),
+                Ok(length) if length > 0 => Ok(TextChunker::FixedLength(length)),
                 _ => Err(format!(
                     "'{length}' is not a number of characters: write it as in chunk fixed-length 500"
                 )),
@@ -38,8 +38,8 @@ impl Chunker {
     /// Chunks of a text, without surrounding white space; none is empty.
     pub fn chunks(self, text: &str) -> Vec<&str> {
         let pieces = match self {
-            Chunker::Sentence => text.split_sentence_bounds().collect(),
-            Chunker::FixedLength(length) => of_length(text, length),
+            TextChunker::Sentence => text.split_sentence_bounds().collect(),
+            TextChunker::FixedLength(length) => of_length(text, length),
         };
         pieces.into_iter().map(str::trim).filter(|chunk| !chunk.is_empty()).collect()
     }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn sentences_are_chunks() {
-        let check = |text: &str, expected: &[&str]| assert_eq!(Chunker::Sentence.chunks(text), expected);
+        let check = |text: &str, expected: &[&str]| assert_eq!(TextChunker::Sentence.chunks(text), expected);
         check("", &[]);
         check("  \n ", &[]);
         check("One sentence", &["One sentence"]);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn chunks_of_a_length_are_alike_and_end_where_words_do() {
-        let chunker = Chunker::FixedLength(20);
+        let chunker = TextChunker::FixedLength(20);
         assert_eq!(chunker.chunks("short"), ["short"]);
         assert_eq!(
             chunker.chunks("the mill runs slowly and the wheel turns fast today"),
@@ -118,7 +118,7 @@ mod tests {
             ["It ran all day.", "Then the water fell."]
         );
         assert_eq!(chunker.chunks(&"x".repeat(50)), ["x".repeat(17), "x".repeat(17), "x".repeat(16)]);
-        assert_eq!(Chunker::FixedLength(1).chunks("äöü"), ["ä", "ö", "ü"]);
+        assert_eq!(TextChunker::FixedLength(1).chunks("äöü"), ["ä", "ö", "ü"]);
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
         let text = "Wörter und words, mixed. ".repeat(40) + &"longwordwithoutend".repeat(9);
         let kept: String = text.split_whitespace().collect();
         for length in 1..60 {
-            let chunks = Chunker::FixedLength(length).chunks(&text);
+            let chunks = TextChunker::FixedLength(length).chunks(&text);
             assert_eq!(chunks.concat().split_whitespace().collect::<String>(), kept, "{length}");
             let longest = chunks.iter().map(|chunk| chunk.chars().count()).max().unwrap_or(0);
             assert!(longest <= length + length / 8 + 1, "{length}: {longest}");
@@ -136,10 +136,13 @@ mod tests {
     #[test]
     fn chunkers_have_names_and_arguments() {
         let named = |name: &str, arguments: &[&str]| {
-            Chunker::named(name, &arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+            TextChunker::named(
+                name,
+                &arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>(),
+            )
         };
-        assert_eq!(named("sentence", &[]), Ok(Chunker::Sentence));
-        assert_eq!(named("fixed-length", &["500"]), Ok(Chunker::FixedLength(500)));
+        assert_eq!(named("sentence", &[]), Ok(TextChunker::Sentence));
+        assert_eq!(named("fixed-length", &["500"]), Ok(TextChunker::FixedLength(500)));
         for (name, arguments) in
             [("fixed-length", &[][..]), ("fixed-length", &["0"]), ("sentence", &["3"]), ("page", &[])]
         {

@@ -2,14 +2,14 @@ use unicode_normalization::UnicodeNormalization;
 
 /// Differences between words that are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Folding {
+pub(crate) struct CharacterFolding {
     /// True to ignore case.
     pub case: bool,
     /// True to ignore accents.
     pub accents: bool,
 }
 
-impl Folding {
+impl CharacterFolding {
     /// Appends the folded form of `text` to `out`.
     pub(crate) fn fold(self, text: &str, out: &mut String) {
         if text.is_ascii() {

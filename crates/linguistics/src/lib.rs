@@ -1,7 +1,7 @@
 //! Conversion of text to words, for documents and queries alike.
 //!
-//! An [`Analyzer`] implements a field's `match`, `stemming` and `normalizing` settings: it splits text into
-//! [`Token`]s, folds and stems them. A field's documents and queries use the same analyzer, so both sides
+//! An [`FieldAnalyzer`] implements a field's `match`, `stemming` and `normalizing` settings: it splits text into
+//! [`TextToken`]s, folds and stems them. A field's documents and queries use the same analyzer, so both sides
 //! agree.
 //!
 //! ```
@@ -24,7 +24,7 @@
 //!
 //! [`segments`] splits query text in scripts without spaces into words.
 //!
-//! A [`Chunker`] cuts a long text into pieces that are embedded separately.
+//! A [`TextChunker`] cuts a long text into pieces that are embedded separately.
 //!
 //! This crate is independent of documents, columns and queries. It does not guess the language of a text: a
 //! guess about three words is wrong too often, and a document does not match a query whose language was
@@ -38,7 +38,7 @@ mod segment;
 mod split;
 mod stem;
 
-pub use analyzer::{Analyzer, Token};
-pub use chunk::Chunker;
-pub use language::Language;
+pub use analyzer::{FieldAnalyzer, TextToken};
+pub use chunk::TextChunker;
+pub use language::TextLanguage;
 pub use segment::segments;

@@ -2,17 +2,17 @@ use std::cell::RefCell;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-use crate::Language;
+use crate::TextLanguage;
 
 /// Stemmer of one language, and of other scripts by their own stemmers, with a cache of recent words.
 /// Stemming takes longer than all other processing of a word, and most text repeats a few hundred words.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stemming(Language);
+pub(crate) struct CachedStemmer(TextLanguage);
 
-impl Stemming {
+impl CachedStemmer {
     /// Returns `None` for a language whose words have no stems.
-    pub(crate) fn new(language: Language) -> Option<Self> {
-        language.has_stems().then_some(Stemming(language))
+    pub(crate) fn new(language: TextLanguage) -> Option<Self> {
+        language.has_stems().then_some(CachedStemmer(language))
     }
 
     /// Replaces a folded word by its stem. Words with digits and one-letter words are their own stem.
@@ -22,23 +22,23 @@ impl Stemming {
         }
         let Some(algorithm) = word.chars().next().and_then(|first| self.0.algorithm(first)) else { return };
         let stemmer = || Stemmer::create(algorithm);
-        let Some(key) = Key::new(algorithm, word) else {
+        let Some(key) = StemKey::new(algorithm, word) else {
             *word = stemmer().stem(word).into_owned();
             return;
         };
         RECENT.with_borrow_mut(|recent| {
             if recent.is_empty() {
-                recent.resize(RECENT_WORDS, Remembered::default());
+                recent.resize(RECENT_WORDS, RememberedStems::default());
             }
             let place = &mut recent[key.hash()];
             if place.key != key {
                 let stemmer = stemmer();
                 let stem = stemmer.stem(word);
-                let Some(change) = Change::between(word, &stem) else {
+                let Some(change) = StemChange::between(word, &stem) else {
                     *word = stem.into_owned();
                     return;
                 };
-                *place = Remembered { key, change };
+                *place = RememberedStems { key, change };
             }
             place.change.apply(word);
         });
@@ -51,28 +51,28 @@ const RECENT_WORDS: usize = 1 << 14;
 thread_local! {
     /// Cached words with the change to their stem, at the index given by their hash; a later word replaces an
     /// earlier one.
-    static RECENT: RefCell<Vec<Remembered>> = const { RefCell::new(Vec::new()) };
+    static RECENT: RefCell<Vec<RememberedStems>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Clone, Copy, Default)]
-struct Remembered {
-    key: Key,
-    change: Change,
+struct RememberedStems {
+    key: StemKey,
+    change: StemChange,
 }
 
 /// A word of at most 22 bytes, with its language.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Key {
+struct StemKey {
     word: [u8; 22],
     len: u8,
     algorithm: u8,
 }
 
-impl Key {
+impl StemKey {
     fn new(algorithm: Algorithm, text: &str) -> Option<Self> {
         let mut word = [0; 22];
         word.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
-        Some(Key { word, len: text.len() as u8, algorithm: algorithm as u8 + 1 })
+        Some(StemKey { word, len: text.len() as u8, algorithm: algorithm as u8 + 1 })
     }
 
     fn hash(&self) -> usize {
@@ -89,13 +89,13 @@ impl Key {
 
 /// Change from a word to its stem: length of the common prefix, and the following bytes.
 #[derive(Clone, Copy, Default)]
-struct Change {
+struct StemChange {
     keep: u8,
     len: u8,
     end: [u8; 6],
 }
 
-impl Change {
+impl StemChange {
     /// Returns `None` if the following bytes do not fit.
     fn between(word: &str, stem: &str) -> Option<Self> {
         let same = |at: &usize| {
@@ -105,7 +105,7 @@ impl Change {
         let rest = &stem.as_bytes()[keep..];
         let mut end = [0; 6];
         end.get_mut(..rest.len())?.copy_from_slice(rest);
-        Some(Change { keep: keep as u8, len: rest.len() as u8, end })
+        Some(StemChange { keep: keep as u8, len: rest.len() as u8, end })
     }
 
     fn apply(self, word: &mut String) {
@@ -121,9 +121,9 @@ mod tests {
 
     #[test]
     fn stems_are_the_same_whether_remembered_or_not() {
-        let stemming = |language: Language| Stemming::new(language).expect("the language has stems");
-        let english = stemming(Language::Unknown);
-        let german = stemming(Language::Stemmed(Algorithm::German));
+        let stemming = |language: TextLanguage| CachedStemmer::new(language).expect("the language has stems");
+        let english = stemming(TextLanguage::Unknown);
+        let german = stemming(TextLanguage::Stemmed(Algorithm::German));
         for _ in 0..3 {
             for (stemming, word, expected) in [
                 (&english, "running", "run"),

@@ -2,9 +2,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use crate::maildir::{self, Entry};
-use crate::mbox::{Messages, Raw};
-use crate::threads::Threads;
+use crate::maildir::{self, MaildirEntry};
+use crate::mbox::{MboxMessages, RawMessage};
+use crate::threads::ConversationThreads;
 use crate::{Error, MailMessage, mime};
 
 /// Maximum size of a message file, in bytes.
@@ -13,17 +13,17 @@ const FILE_MAX: u64 = 64 << 20;
 /// Messages of an archive, read one at a time; an unusable one is an error in its place.
 ///
 /// After [`Error::Message`] the next message follows; after [`Error::Read`] of an mbox file nothing does.
-pub struct Import {
-    source: Source,
-    threads: Threads,
+pub struct MailImport {
+    source: ArchiveSource,
+    threads: ConversationThreads,
 }
 
-enum Source {
-    Mbox { messages: Messages<Box<dyn BufRead + Send>>, path: PathBuf, folder: String, count: usize },
-    Maildir(std::vec::IntoIter<Entry>),
+enum ArchiveSource {
+    Mbox { messages: MboxMessages<Box<dyn BufRead + Send>>, path: PathBuf, folder: String, count: usize },
+    Maildir(std::vec::IntoIter<MaildirEntry>),
 }
 
-impl Import {
+impl MailImport {
     /// Reads an mbox file; its messages are in a folder named after it.
     ///
     /// # Errors
@@ -42,9 +42,10 @@ impl Import {
 
     /// Reads mbox data from another source, such as standard input; `path` is for messages only.
     pub fn mbox_from(reader: Box<dyn BufRead + Send>, path: &Path, folder: &str) -> Self {
-        let messages = Messages::new(reader);
-        let source = Source::Mbox { messages, path: path.to_owned(), folder: folder.to_owned(), count: 0 };
-        Import { source, threads: Threads::default() }
+        let messages = MboxMessages::new(reader);
+        let source =
+            ArchiveSource::Mbox { messages, path: path.to_owned(), folder: folder.to_owned(), count: 0 };
+        MailImport { source, threads: ConversationThreads::default() }
     }
 
     /// Reads a maildir and the folders in it.
@@ -57,30 +58,30 @@ impl Import {
             let source = io::Error::new(io::ErrorKind::NotADirectory, reason);
             return Err(Error::Read { path: root.to_owned(), source });
         }
-        Ok(Import {
-            source: Source::Maildir(maildir::entries(root)?.into_iter()),
-            threads: Threads::default(),
+        Ok(MailImport {
+            source: ArchiveSource::Maildir(maildir::entries(root)?.into_iter()),
+            threads: ConversationThreads::default(),
         })
     }
 }
 
-impl Iterator for Import {
+impl Iterator for MailImport {
     type Item = Result<MailMessage, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let (raw, folder, place) = match &mut self.source {
-            Source::Mbox { messages, path, folder, count } => {
+            ArchiveSource::Mbox { messages, path, folder, count } => {
                 let message = messages.next()?;
                 *count += 1;
                 let place = format!("{}, message {count}", path.display());
                 match message {
-                    Ok(Raw::Whole(raw)) => (raw, folder.clone(), place),
-                    Ok(Raw::TooLarge) => return Some(too_large(place)),
+                    Ok(RawMessage::Whole(raw)) => (raw, folder.clone(), place),
+                    Ok(RawMessage::TooLarge) => return Some(too_large(place)),
                     Err(source) => return Some(Err(Error::Read { path: path.clone(), source })),
                 }
             }
-            Source::Maildir(entries) => {
-                let Entry { folder, path } = entries.next()?;
+            ArchiveSource::Maildir(entries) => {
+                let MaildirEntry { folder, path } = entries.next()?;
                 let place = path.display().to_string();
                 match read_file(&path) {
                     Ok(Some(raw)) => (raw, folder, place),

@@ -1,6 +1,6 @@
 //! Mail as feed operations: archives of real mail, and a synthetic corpus of any size.
 //!
-//! [`Import`] reads mbox files and maildirs message by message; [`corpus::Corpus`] generates mail of many
+//! [`MailImport`] reads mbox files and maildirs message by message; [`corpus::MailCorpus`] generates mail of many
 //! people that is the same on every machine. Both produce [`MailMessage`]s, which [`MailMessage::operation`]
 //! converts to JSON for the schema in `examples/mail`.
 //!
@@ -29,5 +29,5 @@ mod mime;
 mod threads;
 
 pub use error::Error;
-pub use import::Import;
-pub use message::{Group, MailMessage};
+pub use import::MailImport;
+pub use message::{MailGroup, MailMessage};

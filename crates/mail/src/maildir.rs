@@ -11,7 +11,7 @@ const DEPTH_MAX: usize = 16;
 
 /// A message file, with its folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry {
+pub(crate) struct MaildirEntry {
     pub folder: String,
     pub path: PathBuf,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 ///
 /// Folders are named by Maildir++ (`.Archive.2024` is `archive/2024`) or by their directories; the root is
 /// `inbox`.
-pub(crate) fn entries(root: &Path) -> Result<Vec<Entry>, Error> {
+pub(crate) fn entries(root: &Path) -> Result<Vec<MaildirEntry>, Error> {
     let mut entries = Vec::new();
     collect(root, "", 0, &mut entries)?;
     if entries.is_empty() && !root.join("cur").is_dir() && !root.join("new").is_dir() {
@@ -32,7 +32,12 @@ pub(crate) fn entries(root: &Path) -> Result<Vec<Entry>, Error> {
     Ok(entries)
 }
 
-fn collect(directory: &Path, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> Result<(), Error> {
+fn collect(
+    directory: &Path,
+    folder: &str,
+    depth: usize,
+    entries: &mut Vec<MaildirEntry>,
+) -> Result<(), Error> {
     let broken = |path: &Path, source| Error::Read { path: path.to_owned(), source };
     for entry in fs::read_dir(directory).map_err(|source| broken(directory, source))? {
         let entry = entry.map_err(|source| broken(directory, source))?;
@@ -55,14 +60,14 @@ fn collect(directory: &Path, folder: &str, depth: usize, entries: &mut Vec<Entry
     Ok(())
 }
 
-fn files(directory: &Path, folder: &str, entries: &mut Vec<Entry>) -> Result<(), Error> {
+fn files(directory: &Path, folder: &str, entries: &mut Vec<MaildirEntry>) -> Result<(), Error> {
     let broken = |path: &Path, source| Error::Read { path: path.to_owned(), source };
     for entry in fs::read_dir(directory).map_err(|source| broken(directory, source))? {
         let entry = entry.map_err(|source| broken(directory, source))?;
         let path = entry.path();
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
         if !hidden && entry.file_type().map_err(|source| broken(&path, source))?.is_file() {
-            entries.push(Entry { folder: folder.to_owned(), path });
+            entries.push(MaildirEntry { folder: folder.to_owned(), path });
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ const MESSAGE_MAX: usize = 64 << 20;
 /// A message begins at a `From ` line with a time in it, at the start of the file or after an empty line: so
 /// a paragraph that begins with "From" and was not quoted stays part of its message. `>From ` and `>>From `
 /// lose one `>`.
-pub(crate) struct Messages<R> {
+pub(crate) struct MboxMessages<R> {
     reader: R,
     line: Vec<u8>,
     /// True if the message is not empty.
@@ -22,16 +22,16 @@ pub(crate) struct Messages<R> {
 
 /// Raw message of an mbox file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Raw {
+pub(crate) enum RawMessage {
     /// Its bytes, with quoting removed.
     Whole(Vec<u8>),
     /// Larger than the maximum size.
     TooLarge,
 }
 
-impl<R: BufRead> Messages<R> {
+impl<R: BufRead> MboxMessages<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Messages { reader, line: Vec::new(), any: false, begun: false, ended: false }
+        MboxMessages { reader, line: Vec::new(), any: false, begun: false, ended: false }
     }
 
     /// Reads a line with its end; the excess over a message's maximum size is skipped. Returns false at the
@@ -56,7 +56,7 @@ impl<R: BufRead> Messages<R> {
         }
     }
 
-    fn read_message(&mut self) -> io::Result<Option<Raw>> {
+    fn read_message(&mut self) -> io::Result<Option<RawMessage>> {
         let mut message = Vec::new();
         let mut too_large = false;
         // The line before the first of a file counts as empty.
@@ -91,15 +91,15 @@ impl<R: BufRead> Messages<R> {
             }
         }
         Ok(match (too_large, message.is_empty()) {
-            (true, _) => Some(Raw::TooLarge),
-            (false, false) => Some(Raw::Whole(message)),
+            (true, _) => Some(RawMessage::TooLarge),
+            (false, false) => Some(RawMessage::Whole(message)),
             (false, true) => None,
         })
     }
 }
 
-impl<R: BufRead> Iterator for Messages<R> {
-    type Item = io::Result<Raw>;
+impl<R: BufRead> Iterator for MboxMessages<R> {
+    type Item = io::Result<RawMessage>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
@@ -137,10 +137,10 @@ mod tests {
     use super::*;
 
     fn check(file: &str, expected: &[&str]) {
-        let messages: Vec<String> = Messages::new(file.as_bytes())
+        let messages: Vec<String> = MboxMessages::new(file.as_bytes())
             .map(|message| match message.unwrap() {
-                Raw::Whole(bytes) => String::from_utf8(bytes).unwrap(),
-                Raw::TooLarge => "too large".to_owned(),
+                RawMessage::Whole(bytes) => String::from_utf8(bytes).unwrap(),
+                RawMessage::TooLarge => "too large".to_owned(),
             })
             .collect();
         assert_eq!(messages, expected, "{file}");
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn messages_are_separated() {
         check("", &[]);
-        let found: Vec<_> = Messages::new(&b"no mbox at all\n"[..]).collect();
+        let found: Vec<_> = MboxMessages::new(&b"no mbox at all\n"[..]).collect();
         assert!(
             matches!(&found[..], [Err(error)] if error.to_string().contains("it is no mbox")),
             "{found:?}"

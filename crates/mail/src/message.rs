@@ -39,7 +39,7 @@ impl MailMessage {
     ///
     /// The same message gets the same id each time that it is imported, also from another folder or archive.
     /// A message that differs gets another id, even if its sender gave it the Message-ID of an earlier one.
-    pub fn document_id(&self, group: &Group) -> String {
+    pub fn document_id(&self, group: &MailGroup) -> String {
         let mut hasher = Context::new(&SHA256);
         // Each with its length before it, so that no text can pass for two others.
         let mut add = |text: &str| {
@@ -61,7 +61,7 @@ impl MailMessage {
     }
 
     /// The feed operation that puts the message into a group, as one line of JSON.
-    pub fn operation(&self, group: &Group) -> String {
+    pub fn operation(&self, group: &MailGroup) -> String {
         let mut fields = Map::new();
         let mut text = |name: &str, value: &str| {
             if !value.is_empty() {
@@ -98,9 +98,9 @@ impl MailMessage {
 
 /// The name of a group of documents, fit for a document id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Group(String);
+pub struct MailGroup(String);
 
-impl Group {
+impl MailGroup {
     /// A group of this name.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Group {
         if name.is_empty() || name.contains(|c: char| c == ':' || c.is_whitespace() || c.is_control()) {
             return Err(Error::Group(name.to_owned()));
         }
-        Ok(Group(name.to_owned()))
+        Ok(MailGroup(name.to_owned()))
     }
 
     /// The name.

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::MailMessage;
 use crate::html;
-use crate::threads::Threads;
+use crate::threads::ConversationThreads;
 
 /// Maximum number of characters of a message's text.
 const BODY_MAX: usize = 1 << 20;
@@ -18,7 +18,11 @@ const LIST_MAX: usize = 1_000;
 ///
 /// # Errors
 /// Text that is not mail: it has none of the headers that every mail has.
-pub(crate) fn read(raw: &[u8], folder: &str, threads: &mut Threads) -> Result<MailMessage, &'static str> {
+pub(crate) fn read(
+    raw: &[u8],
+    folder: &str,
+    threads: &mut ConversationThreads,
+) -> Result<MailMessage, &'static str> {
     let flat = flatten(raw);
     let message = parse(&flat)?;
     if message.from().is_none()

@@ -10,13 +10,13 @@ use crate::message::thread_name;
 /// thread is remembered. Messages arrive in any order: an answer before its question begins a thread that
 /// later messages join by the ids that it refers to.
 #[derive(Debug, Default)]
-pub(crate) struct Threads {
+pub(crate) struct ConversationThreads {
     /// Threads by hash of the message id, so that an import of millions of messages stays small.
     thread_of: HashMap<u64, u64>,
     names: Vec<String>,
 }
 
-impl Threads {
+impl ConversationThreads {
     /// Thread of a message with these references, the first ones first.
     pub(crate) fn thread(&mut self, message_id: &str, references: &[String]) -> String {
         let ids = || references.iter().map(String::as_str).chain([message_id]);
@@ -46,7 +46,7 @@ mod tests {
             (vec![("a", ""), ("x", ""), ("y", "x")], "a--"),
             (vec![("a", ""), ("b", "unknown a")], "aa"),
         ] {
-            let mut threads = Threads::default();
+            let mut threads = ConversationThreads::default();
             let named: Vec<(&str, String)> = messages
                 .iter()
                 .map(|(id, references)| {

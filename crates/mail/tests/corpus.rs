@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_mail::corpus::{Corpus, CorpusMail, DIMENSIONS, Settings, embed};
+use millrace_mail::corpus::{CorpusMail, DIMENSIONS, MailCorpus, Settings, embed};
 
 fn small() -> Vec<CorpusMail> {
-    Corpus::new(Settings { seed: 7, mails: 600, mailboxes: 30 }).collect()
+    MailCorpus::new(Settings { seed: 7, mails: 600, mailboxes: 30 }).collect()
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -19,13 +19,13 @@ fn a_seed_gives_the_same_mails_everywhere() {
     let first = &mails[0].message;
     // Change this only with a reason: recorded measurements are of this corpus.
     assert_eq!(first.subject, "Appointment on Wednesday: balcony");
-    let other = Corpus::new(Settings { seed: 8, mails: 600, mailboxes: 30 }).next().unwrap();
+    let other = MailCorpus::new(Settings { seed: 8, mails: 600, mailboxes: 30 }).next().unwrap();
     assert_ne!(&other.message, first);
 }
 
 #[test]
 fn mailboxes_are_very_unequal() {
-    let corpus = Corpus::new(Settings::default());
+    let corpus = MailCorpus::new(Settings::default());
     assert_eq!(corpus.len(), 20_000);
     let sizes: Vec<usize> = corpus.groups().map(|(_, size)| size).collect();
     assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (300, 20_000));
@@ -103,7 +103,7 @@ fn vectors_reflect_topics() {
 #[test]
 fn any_settings_work() {
     for (mails, mailboxes) in [(0, 0), (1, 1), (1, 5), (10, 200)] {
-        let corpus = Corpus::new(Settings { seed: 1, mails, mailboxes });
+        let corpus = MailCorpus::new(Settings { seed: 1, mails, mailboxes });
         let expected = mails.max(mailboxes).max(1);
         assert_eq!(corpus.len(), expected);
         assert_eq!(corpus.count(), expected);

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use millrace_mail::{Error, Group, Import, MailMessage};
+use millrace_mail::{Error, MailGroup, MailImport, MailMessage};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -15,9 +15,9 @@ fn sample(name: &str) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-fn mbox(messages: &[&str]) -> Import {
+fn mbox(messages: &[&str]) -> MailImport {
     let file: String = messages.iter().map(|message| format!("{FROM}{message}\n\n")).collect();
-    Import::mbox_from(Box::new(Cursor::new(file.into_bytes())), Path::new("test.mbox"), "inbox")
+    MailImport::mbox_from(Box::new(Cursor::new(file.into_bytes())), Path::new("test.mbox"), "inbox")
 }
 
 fn read(name: &str) -> MailMessage {
@@ -85,7 +85,7 @@ fn answers_share_a_thread_and_ids_are_stable() {
         mbox(&[&sample("plain"), &sample("multipart"), &sample("html")]).map(Result::unwrap).collect();
     assert_eq!(messages[0].thread, messages[1].thread);
     assert_ne!(messages[0].thread, messages[2].thread);
-    let group = Group::new("bob").unwrap();
+    let group = MailGroup::new("bob").unwrap();
     assert_eq!(messages[0].document_id(&group), "id:mail:mail:g=bob:14ccf7abe3bddfdbbfb99c973b101ccc");
 }
 
@@ -95,7 +95,7 @@ fn answers_share_a_thread_and_ids_are_stable() {
 fn only_the_same_message_has_the_same_id() {
     const FIRST: &str = "From: Boss <boss@example.com>\nTo: ann@example.com\nSubject: contract\nMessage-ID: <same@example.com>\n\
                          Date: Thu, 01 Jan 2026 00:00:00 +0000\n\nThe true one.";
-    let group = Group::new("ann").unwrap();
+    let group = MailGroup::new("ann").unwrap();
     let id = |message: &str| mbox(&[message]).next().unwrap().unwrap().document_id(&group);
     let first = id(FIRST);
     for (from, to) in [
@@ -121,7 +121,7 @@ fn only_the_same_message_has_the_same_id() {
         [&*first; 2]
     );
     let twice =
-        Import::mbox_from(Box::new(Cursor::new(format!("{FROM}{FIRST}\n\n"))), Path::new("x"), "work");
+        MailImport::mbox_from(Box::new(Cursor::new(format!("{FROM}{FIRST}\n\n"))), Path::new("x"), "work");
     assert_eq!(twice.map(|mail| mail.unwrap().document_id(&group)).collect::<Vec<_>>(), [first]);
 }
 
@@ -131,9 +131,9 @@ fn operations_fit_the_schema_of_the_example() {
     let application = millrace_schema::Application::from_dir(&example).unwrap();
     assert!(application.warnings.is_empty(), "{:?}", application.warnings);
     let schema = &application.schemas["mail"];
-    let group = Group::new("bob").unwrap();
+    let group = MailGroup::new("bob").unwrap();
     let imported = read("multipart").operation(&group);
-    let made = millrace_mail::corpus::Corpus::new(Default::default()).next().unwrap().operation();
+    let made = millrace_mail::corpus::MailCorpus::new(Default::default()).next().unwrap().operation();
     for line in [imported, made] {
         let operation: Value = serde_json::from_str(&line).unwrap();
         for name in operation["fields"].as_object().unwrap().keys() {
@@ -157,7 +157,7 @@ fn maildirs_are_read_folder_by_folder() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, sample(name).replace("X-Gmail-Labels", "X-Labels")).unwrap();
     }
-    let found: Vec<String> = Import::maildir(root.path())
+    let found: Vec<String> = MailImport::maildir(root.path())
         .unwrap()
         .map(|message| message.map(|m| format!("{} {}", m.folder, m.message_id)).unwrap())
         .collect();
@@ -166,17 +166,17 @@ fn maildirs_are_read_folder_by_folder() {
         ["archive/2024 html-3@example.com", "inbox plain-1@example.com", "inbox multi-2@example.com"]
     );
     let empty = tempfile::tempdir().unwrap();
-    assert!(matches!(Import::maildir(empty.path()), Err(Error::Read { .. })));
-    let refused = |import: Result<Import, millrace_mail::Error>, reason: &str| match import {
+    assert!(matches!(MailImport::maildir(empty.path()), Err(Error::Read { .. })));
+    let refused = |import: Result<MailImport, millrace_mail::Error>, reason: &str| match import {
         Ok(_) => panic!("it is not refused: {reason}"),
         Err(error) => assert!(error.to_string().contains(reason), "{error}"),
     };
-    refused(Import::mbox(Path::new("/nowhere/at/all")), "cannot read /nowhere/at/all: No such file");
-    refused(Import::mbox(Path::new("tests")), "it is a directory");
-    refused(Import::maildir(Path::new("tests")), "not a maildir");
-    refused(Import::maildir(Path::new("tests/import.rs")), "it is a file");
+    refused(MailImport::mbox(Path::new("/nowhere/at/all")), "cannot read /nowhere/at/all: No such file");
+    refused(MailImport::mbox(Path::new("tests")), "it is a directory");
+    refused(MailImport::maildir(Path::new("tests")), "not a maildir");
+    refused(MailImport::maildir(Path::new("tests/import.rs")), "it is a file");
     let mut notes =
-        Import::mbox_from(Box::new(Cursor::new("{\"put\": \"id:a:b::c\"}\n")), Path::new("x"), "inbox");
+        MailImport::mbox_from(Box::new(Cursor::new("{\"put\": \"id:a:b::c\"}\n")), Path::new("x"), "inbox");
     let error = notes.next().expect("an error").expect_err("it is no mbox").to_string();
     assert!(error.contains("x: it is no mbox") && notes.next().is_none(), "{error}");
 }
@@ -191,7 +191,7 @@ fn groups_must_fit_an_id() {
         ("a b", false),
         ("a\n", false),
     ] {
-        assert_eq!(Group::new(name).is_ok(), fits, "{name:?}");
+        assert_eq!(MailGroup::new(name).is_ok(), fits, "{name:?}");
     }
 }
 
@@ -216,8 +216,8 @@ proptest! {
         let mut file = FROM.as_bytes().to_vec();
         file.extend_from_slice(b"Subject: x\nContent-Type: text/html\n\n");
         file.extend_from_slice(&bytes);
-        for message in Import::mbox_from(Box::new(Cursor::new(file)), Path::new("x"), "inbox").flatten() {
-            message.operation(&Group::new("g").unwrap());
+        for message in MailImport::mbox_from(Box::new(Cursor::new(file)), Path::new("x"), "inbox").flatten() {
+            message.operation(&MailGroup::new("g").unwrap());
         }
     }
 
@@ -229,7 +229,7 @@ proptest! {
         for end in [at, bytes.len()] {
             let mut file = FROM.as_bytes().to_vec();
             file.extend_from_slice(&bytes[..end]);
-            Import::mbox_from(Box::new(Cursor::new(file)), Path::new("x"), "inbox").for_each(drop);
+            MailImport::mbox_from(Box::new(Cursor::new(file)), Path::new("x"), "inbox").for_each(drop);
         }
     }
 }

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use memchr::memmem;
-use millrace_column::{Chunk, Column, ColumnKey, FixedBuilder, MemoryView, View};
-use millrace_document::{DataType, Value};
+use millrace_column::{Column, ColumnKey, FixedBuilder, MemoryView, View, ViewChunk};
+use millrace_document::{DataType, DocumentValue};
 use millrace_fixtures::{Fields, field, plan, schema, view};
-use millrace_linguistics::{Analyzer, Language};
-use millrace_matching::{Demands, match_plan};
-use millrace_plan::{LeafId, Node, Predicate, WordPattern};
+use millrace_linguistics::{FieldAnalyzer, TextLanguage};
+use millrace_matching::{RankingDemands, match_plan};
+use millrace_plan::{LeafId, PlanNode, Predicate, WordPattern};
 use millrace_schema::{DistanceMetric, Schema};
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 fn main() {
     for documents in [10_000, 100_000] {
@@ -38,9 +38,9 @@ fn fastest(runs: usize, mut run: impl FnMut()) -> f64 {
 }
 
 /// A reproducible pseudo-random generator.
-struct Random(u64);
+struct SpeedRandom(u64);
 
-impl Random {
+impl SpeedRandom {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -58,32 +58,32 @@ const WIDTH: usize = 384;
 fn nearest(documents: usize) {
     let tensor_type = TensorType::parse("tensor<bfloat16>(x[384])").expect("the type is well written");
     let schema = Arc::new(schema("test", vec![field("vector", DataType::Tensor(tensor_type), false)]));
-    let mut random = Random(1);
+    let mut random = SpeedRandom(1);
     let mut view = MemoryView::new();
     let mut left = documents;
     while left > 0 {
         let here = left.min(millrace_column::CHUNK_DOCS);
-        let mut builder = FixedBuilder::new(millrace_column::Cell::BF16, WIDTH);
+        let mut builder = FixedBuilder::new(millrace_column::CellKind::BF16, WIDTH);
         for _ in 0..here {
             let cells: Vec<u8> =
                 (0..WIDTH).flat_map(|_| half::bf16::from_f32(random.cell()).to_le_bytes()).collect();
             builder.push(&cells);
         }
         let column = Column::Fixed(builder.finish());
-        view.push(Chunk { documents: here, live: None }, [(ColumnKey::value("vector"), column)]);
+        view.push(ViewChunk { documents: here, live: None }, [(ColumnKey::value("vector"), column)]);
         left -= here;
     }
     let query = (0..WIDTH).map(|_| random.cell()).collect();
     let query_type = TensorType::parse("tensor<float>(x[384])").expect("the type is well written");
-    let target =
-        Tensor::new(query_type, Vec::new(), Cells::Float(query)).expect("it has as many cells as its type");
+    let target = Tensor::new(query_type, Vec::new(), TensorCells::Float(query))
+        .expect("it has as many cells as its type");
     let runs = 4_000_000 / documents;
     for metric in [DistanceMetric::PrenormalizedAngular, DistanceMetric::Euclidean] {
         let nearest =
             Predicate::Nearest { target: Arc::new(target.clone()), metric, target_hits: 10, threshold: None };
-        let plan = plan(&schema, Node::Leaf(LeafId(0)), vec![("vector", nearest)]);
+        let plan = plan(&schema, PlanNode::Leaf(LeafId(0)), vec![("vector", nearest)]);
         let scan = fastest(runs, || {
-            let matches = match_plan(&plan, &view, Demands::default(), &|| false)
+            let matches = match_plan(&plan, &view, RankingDemands::default(), &|| false)
                 .expect("columns in memory can be read");
             assert_eq!(matches.chunks.iter().map(|chunk| chunk.documents.len()).sum::<usize>(), 10);
         });
@@ -122,7 +122,7 @@ fn read_all(view: &MemoryView) -> u64 {
 
 fn text(documents: usize) {
     let schema = Arc::new(schema("test", vec![field("body", DataType::String, true)]));
-    let mut random = Random(7);
+    let mut random = SpeedRandom(7);
     let vocabulary: Vec<String> = (0..20_000)
         .map(|_| (0..3 + random.next() % 8).map(|_| (b'a' + (random.next() % 26) as u8) as char).collect())
         .collect();
@@ -146,9 +146,9 @@ fn text(documents: usize) {
     for (first, second) in [(3, 30), (30, 300), (300, 3_000)] {
         let (first, second) = (&vocabulary[first], &vocabulary[second]);
         let words = |word: &String| ("body", Predicate::Words(vec![WordPattern::Exact(word.clone())]));
-        let root = Node::And(vec![Node::Leaf(LeafId(0)), Node::Leaf(LeafId(1))]);
+        let root = PlanNode::And(vec![PlanNode::Leaf(LeafId(0)), PlanNode::Leaf(LeafId(1))]);
         let plan = plan(&schema, root, vec![words(first), words(second)]);
-        let demands = Demands { counts: true, positions: false, statistics: true };
+        let demands = RankingDemands { counts: true, positions: false, statistics: true };
         let mut matched = (0, Vec::new());
         let scan = fastest(200, || {
             let matches =
@@ -170,8 +170,8 @@ fn text(documents: usize) {
             bare / scan,
         );
     }
-    for language in [Language::Unstemmed, Language::Unknown] {
-        let analyzer = Analyzer::text(language);
+    for language in [TextLanguage::Unstemmed, TextLanguage::Unknown] {
+        let analyzer = FieldAnalyzer::text(language);
         let mut next = 0;
         let time = fastest(10, || {
             for text in &texts[next..next + 1000] {
@@ -186,7 +186,7 @@ fn text(documents: usize) {
 }
 
 fn text_view(schema: &Schema, texts: &[String]) -> MemoryView {
-    let document = |text: &String| (Fields::from([("body", Value::String(text.clone()))]), true);
+    let document = |text: &String| (Fields::from([("body", DocumentValue::String(text.clone()))]), true);
     let documents: Vec<(Fields, bool)> = texts.iter().map(document).collect();
     view(schema, &documents, millrace_column::CHUNK_DOCS)
 }

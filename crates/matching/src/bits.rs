@@ -4,11 +4,11 @@ const WORDS: usize = CHUNK_DOCS / 64;
 
 /// A set of documents of one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bits([u64; WORDS]);
+pub(crate) struct DocumentBits([u64; WORDS]);
 
-impl Bits {
+impl DocumentBits {
     /// The empty set.
-    pub(crate) const NONE: Bits = Bits([0; WORDS]);
+    pub(crate) const NONE: DocumentBits = DocumentBits([0; WORDS]);
 
     /// The first `count` documents, at most as many as a chunk can have.
     pub(crate) fn first(count: usize) -> Self {
@@ -43,17 +43,17 @@ impl Bits {
         self.0[index] = word;
     }
 
-    pub(crate) fn and(mut self, other: &Bits) -> Self {
+    pub(crate) fn and(mut self, other: &DocumentBits) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a &= b);
         self
     }
 
-    pub(crate) fn or(mut self, other: &Bits) -> Self {
+    pub(crate) fn or(mut self, other: &DocumentBits) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a |= b);
         self
     }
 
-    pub(crate) fn without(mut self, other: &Bits) -> Self {
+    pub(crate) fn without(mut self, other: &DocumentBits) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a &= !b);
         self
     }
@@ -103,14 +103,17 @@ mod tests {
     #[test]
     fn sets_of_documents() {
         for count in [0, 1, 63, 64, 65, 1000, 1024] {
-            assert_eq!(Bits::first(count).iter().collect::<Vec<_>>(), (0..count).collect::<Vec<_>>());
-            assert_eq!(Bits::first(count).rows(), (0..count as u16).collect::<Vec<_>>());
-            assert_eq!(Bits::first(count).count(), count);
+            assert_eq!(DocumentBits::first(count).iter().collect::<Vec<_>>(), (0..count).collect::<Vec<_>>());
+            assert_eq!(DocumentBits::first(count).rows(), (0..count as u16).collect::<Vec<_>>());
+            assert_eq!(DocumentBits::first(count).count(), count);
         }
-        let mut some = Bits::NONE;
+        let mut some = DocumentBits::NONE;
         [3, 64, 1023].into_iter().for_each(|index| some.set(index));
         assert!(some.get(64) && !some.get(65));
-        assert_eq!(some.without(&Bits::first(64)).iter().collect::<Vec<_>>(), [64, 1023]);
-        assert_eq!(some.and(&Bits::first(64)).or(&Bits::NONE).iter().collect::<Vec<_>>(), [3]);
+        assert_eq!(some.without(&DocumentBits::first(64)).iter().collect::<Vec<_>>(), [64, 1023]);
+        assert_eq!(
+            some.and(&DocumentBits::first(64)).or(&DocumentBits::NONE).iter().collect::<Vec<_>>(),
+            [3]
+        );
     }
 }

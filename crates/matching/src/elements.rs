@@ -1,6 +1,6 @@
 use millrace_column::PathChoice;
-use millrace_document::Value;
-use millrace_plan::{LeafId, Node, Plan};
+use millrace_document::DocumentValue;
+use millrace_plan::{LeafId, Plan, PlanNode};
 
 use crate::Error;
 use crate::tree::{ReadyPlan, any_holds, holds, path_of};
@@ -10,15 +10,15 @@ use crate::value::elements;
 pub struct MatchedElements<'p> {
     ready: ReadyPlan<'p>,
     /// Parts of the plan that constrain the field's elements.
-    conditions: Vec<Condition<'p>>,
+    conditions: Vec<ElementTest<'p>>,
 }
 
-enum Condition<'p> {
+enum ElementTest<'p> {
     Leaf(LeafId),
     /// Condition on an element.
-    Element(&'p Node),
+    Element(&'p PlanNode),
     /// Condition on an element of a nested collection, with the path of that collection.
-    Inside(&'p Node, &'p str),
+    Inside(&'p PlanNode, &'p str),
 }
 
 impl<'p> MatchedElements<'p> {
@@ -33,13 +33,13 @@ impl<'p> MatchedElements<'p> {
     }
 
     /// Indices of the matching elements, ascending.
-    pub fn of(&self, value: &Value) -> Vec<usize> {
+    pub fn of(&self, value: &DocumentValue) -> Vec<usize> {
         let mut matched = Vec::new();
         elements(value, &mut |index, element| {
             let matches = self.conditions.iter().any(|condition| match condition {
-                Condition::Leaf(leaf) => self.ready.leaves[leaf.0].matches_element(element, 0),
-                Condition::Element(node) => holds(&self.ready, node, element, 0),
-                Condition::Inside(node, path) => {
+                ElementTest::Leaf(leaf) => self.ready.leaves[leaf.0].matches_element(element, 0),
+                ElementTest::Element(node) => holds(&self.ready, node, element, 0),
+                ElementTest::Inside(node, path) => {
                     any_holds(&self.ready, node, &[], element, &path_of(path), 0)
                 }
             });
@@ -51,32 +51,32 @@ impl<'p> MatchedElements<'p> {
     }
 }
 
-fn collect<'p>(plan: &'p Plan, node: &'p Node, field: &str, conditions: &mut Vec<Condition<'p>>) {
+fn collect<'p>(plan: &'p Plan, node: &'p PlanNode, field: &str, conditions: &mut Vec<ElementTest<'p>>) {
     match node {
-        Node::True | Node::False => {}
-        Node::And(children) | Node::Or(children) => {
+        PlanNode::True | PlanNode::False => {}
+        PlanNode::And(children) | PlanNode::Or(children) => {
             children.iter().for_each(|child| collect(plan, child, field, conditions));
         }
-        Node::AndNot(positive, _) => collect(plan, positive, field, conditions),
-        Node::Rank(first, others) => {
+        PlanNode::AndNot(positive, _) => collect(plan, positive, field, conditions),
+        PlanNode::Rank(first, others) => {
             std::iter::once(&**first).chain(others).for_each(|child| collect(plan, child, field, conditions));
         }
-        Node::Leaf(leaf) => {
+        PlanNode::Leaf(leaf) => {
             let path = &plan.leaves[leaf.0].field;
             if path.split('.').next() == Some(field) {
-                conditions.push(Condition::Leaf(*leaf));
+                conditions.push(ElementTest::Leaf(*leaf));
             }
         }
-        Node::Near { leaves, .. } => {
+        PlanNode::Near { leaves, .. } => {
             leaves.iter().filter(|leaf| *plan.leaves[leaf.0].field == *field).for_each(|leaf| {
-                conditions.push(Condition::Leaf(*leaf));
+                conditions.push(ElementTest::Leaf(*leaf));
             });
         }
-        Node::SameElement { field: of, child, .. } => {
+        PlanNode::SameElement { field: of, child, .. } => {
             if **of == *field {
-                conditions.push(Condition::Element(child));
+                conditions.push(ElementTest::Element(child));
             } else if of.split('.').next() == Some(field) {
-                conditions.push(Condition::Inside(child, of));
+                conditions.push(ElementTest::Inside(child, of));
             }
         }
     }

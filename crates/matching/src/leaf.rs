@@ -2,24 +2,26 @@
 
 use std::sync::Arc;
 
-use millrace_column::{Bytes, Column, ColumnKey, Fixed, Layout, PathChoice, Tokens, layout};
-use millrace_document::{DataType, Value};
-use millrace_linguistics::{Analyzer, Language};
-use millrace_plan::{Leaf, Plan, Predicate};
+use millrace_column::{
+    BytesColumn, Column, ColumnKey, FixedColumn, PathChoice, TokensColumn, ValueLayout, layout,
+};
+use millrace_document::{DataType, DocumentValue};
+use millrace_linguistics::{FieldAnalyzer, TextLanguage};
+use millrace_plan::{Plan, PlanLeaf, Predicate};
 use regex::Regex;
 
-use crate::bits::Bits;
+use crate::bits::DocumentBits;
 use crate::geo::GeoCircle;
-use crate::nearest::Nearest;
+use crate::nearest::NearestLeaf;
 use crate::pattern::WordMatcher;
-use crate::value::{Element, ValueTest, Weighing};
-use crate::words::{self, Numbers, Places};
-use crate::{Error, LeafMatches, Occurrences};
+use crate::value::{ValueElement, ValueTest, ValueWeights};
+use crate::words::{self, ChunkPositions, TokenNumbers};
+use crate::{Error, LeafMatches, WordOccurrences};
 
 /// A leaf prepared for all chunks.
 pub(crate) struct ReadyLeaf {
-    pub(crate) field: FieldPath,
-    pub(crate) kind: Kind,
+    pub(crate) field: LeafPath,
+    pub(crate) kind: LeafKind,
     /// Test of single values, for use inside `sameElement`.
     pub(crate) test: Option<ValueTest>,
     dot_product_above: Option<f64>,
@@ -29,7 +31,7 @@ pub(crate) struct ReadyLeaf {
 }
 
 /// Matching method of a leaf.
-pub(crate) enum Kind {
+pub(crate) enum LeafKind {
     /// Words among the field's tokens.
     Words(Vec<WordMatcher>),
     /// Any of these weighted words among the field's tokens.
@@ -41,18 +43,18 @@ pub(crate) enum Kind {
     /// Like `Values`, with the distance of the nearest position.
     Circle(GeoCircle),
     /// Nearest neighbours, with the number of target hits.
-    Nearest(Box<Nearest>, u32),
+    Nearest(Box<NearestLeaf>, u32),
 }
 
 /// Location of a leaf's values: a column, and the path inside its values.
-pub(crate) struct FieldPath {
+pub(crate) struct LeafPath {
     pub(crate) key: ColumnKey,
     pub(crate) data_type: DataType,
     pub(crate) path: Vec<Arc<str>>,
 }
 
 impl ReadyLeaf {
-    pub(crate) fn new(plan: &Plan, leaf: &Leaf, paths: PathChoice) -> Result<Self, Error> {
+    pub(crate) fn new(plan: &Plan, leaf: &PlanLeaf, paths: PathChoice) -> Result<Self, Error> {
         let (name, path) = leaf.field.split_once('.').map_or((&*leaf.field, ""), |(name, path)| (name, path));
         let fail = |reason| Error::Field {
             field: leaf.field.to_string(),
@@ -61,42 +63,44 @@ impl ReadyLeaf {
         };
         let field = plan.schema.fields.get(name).ok_or_else(|| fail("the schema has no such field"))?;
         let settings = field.part(path).unwrap_or(field);
-        let analyzer = || Analyzer::new(&settings.matching, Language::Unknown);
+        let analyzer = || FieldAnalyzer::new(&settings.matching, TextLanguage::Unknown);
         let among_tokens = settings.is_text();
         let weighted = is_weighted(&field.data_type);
         let kind = match &leaf.predicate {
             Predicate::Words(patterns) if among_tokens => {
                 let matchers = patterns.iter().map(|p| WordMatcher::new(&leaf.field, p, false));
                 let matchers = matchers.collect::<Result<Vec<_>, _>>()?;
-                Kind::Words(matchers)
+                LeafKind::Words(matchers)
             }
-            Predicate::WordIn(words) if among_tokens => Kind::WordIn(words.clone()),
+            Predicate::WordIn(words) if among_tokens => LeafKind::WordIn(words.clone()),
             Predicate::Nearest { target, metric, target_hits, threshold } => {
                 if !matches!(field.data_type, DataType::Tensor(_)) {
                     return Err(fail("it is no tensor, so nothing can be nearest to it"));
                 }
-                Kind::Nearest(Box::new(Nearest::new(target, *metric, *threshold)), *target_hits)
+                LeafKind::Nearest(Box::new(NearestLeaf::new(target, *metric, *threshold)), *target_hits)
             }
-            Predicate::GeoCircle { latitude, longitude, radius_km } => {
-                Kind::Circle(GeoCircle { latitude: *latitude, longitude: *longitude, radius_km: *radius_km })
-            }
-            Predicate::Number(_) if settings.is_number_word() => Kind::NumberWords,
+            Predicate::GeoCircle { latitude, longitude, radius_km } => LeafKind::Circle(GeoCircle {
+                latitude: *latitude,
+                longitude: *longitude,
+                radius_km: *radius_km,
+            }),
+            Predicate::Number(_) if settings.is_number_word() => LeafKind::NumberWords,
             Predicate::ValueIn { .. } | Predicate::NumberIn(_) | Predicate::WordIn(_) => {
-                Kind::Values { weighted: true, listed: true }
+                LeafKind::Values { weighted: true, listed: true }
             }
             Predicate::Words(_)
             | Predicate::Value { .. }
             | Predicate::Number(_)
             | Predicate::Bool(_)
             | Predicate::GeoBox(_)
-            | Predicate::Present => Kind::Values { weighted, listed: false },
+            | Predicate::Present => LeafKind::Values { weighted, listed: false },
         };
         let key = match kind {
-            Kind::Words(_) | Kind::WordIn(_) => ColumnKey::tokens(&leaf.field),
+            LeafKind::Words(_) | LeafKind::WordIn(_) => ColumnKey::tokens(&leaf.field),
             _ => ColumnKey::value(name),
         };
         Ok(ReadyLeaf {
-            field: FieldPath {
+            field: LeafPath {
                 key,
                 data_type: field.data_type.clone(),
                 path: path.split('.').filter(|part| !part.is_empty()).map(Arc::from).collect(),
@@ -112,98 +116,98 @@ impl ReadyLeaf {
     /// Approximate cost per document, used to evaluate cheap leaves first.
     pub(crate) fn cost(&self) -> u32 {
         match (&self.kind, layout(&self.field.data_type)) {
-            (Kind::Values { .. }, Layout::Number(_)) => 1,
-            (Kind::Words(_) | Kind::WordIn(_), _) => 2,
-            (Kind::Values { .. }, Layout::Text | Layout::Raw) => 3,
-            (Kind::Values { .. } | Kind::NumberWords | Kind::Circle(_), _) => 4,
-            (Kind::Nearest(..), _) => 5,
+            (LeafKind::Values { .. }, ValueLayout::Number(_)) => 1,
+            (LeafKind::Words(_) | LeafKind::WordIn(_), _) => 2,
+            (LeafKind::Values { .. }, ValueLayout::Text | ValueLayout::Raw) => 3,
+            (LeafKind::Values { .. } | LeafKind::NumberWords | LeafKind::Circle(_), _) => 4,
+            (LeafKind::Nearest(..), _) => 5,
         }
     }
 
     /// Matches in the documents `within` of a chunk. A nearest-neighbour leaf covers all documents with a
     /// vector.
-    pub(crate) fn find(&self, column: Option<&Column>, within: &Bits) -> Found {
+    pub(crate) fn find(&self, column: Option<&Column>, within: &DocumentBits) -> LeafOutcome {
         if self.absent {
-            return Found::Bits((*within).without(&truths(column)));
+            return LeafOutcome::Bits((*within).without(&truths(column)));
         }
         let Some(column) = column else { return self.nothing() };
         match (&self.kind, column) {
-            (Kind::Words(matchers), Column::Tokens(tokens)) => {
-                Found::Places(words::find(matchers, tokens, within, self.paths))
+            (LeafKind::Words(matchers), Column::Tokens(tokens)) => {
+                LeafOutcome::Places(words::find(matchers, tokens, within, self.paths))
             }
-            (Kind::WordIn(words), Column::Tokens(tokens)) => {
-                Found::Weights(self.word_in(words, tokens, within))
+            (LeafKind::WordIn(words), Column::Tokens(tokens)) => {
+                LeafOutcome::Weights(self.word_in(words, tokens, within))
             }
-            (Kind::Nearest(nearest, _), column) => {
+            (LeafKind::Nearest(nearest, _), column) => {
                 let documents = within.rows();
                 let distances = nearest.distances(column, &self.field.data_type, &documents, self.paths);
-                Found::Distances(Distances { documents, distances })
+                LeafOutcome::Distances(LeafDistances { documents, distances })
             }
-            (Kind::NumberWords, column) => Found::Places(self.number_words(column, within)),
-            (Kind::Circle(circle), column) => Found::Distances(self.circle(circle, column, within)),
-            (Kind::Values { weighted, listed }, column) => {
+            (LeafKind::NumberWords, column) => LeafOutcome::Places(self.number_words(column, within)),
+            (LeafKind::Circle(circle), column) => LeafOutcome::Distances(self.circle(circle, column, within)),
+            (LeafKind::Values { weighted, listed }, column) => {
                 let simple =
                     self.paths.is_fast() && (!weighted || self.dot_product_above.is_none() && !listed);
                 match (&self.test, column) {
                     (Some(test), Column::Fixed(column)) if simple && column.width() == 1 => {
-                        Found::Bits(numbers(test, column, within))
+                        LeafOutcome::Bits(numbers(test, column, within))
                     }
                     (Some(test), Column::Bytes(column))
-                        if simple && layout(&self.field.data_type) == Layout::Text =>
+                        if simple && layout(&self.field.data_type) == ValueLayout::Text =>
                     {
-                        Found::Bits(texts(test, column, within))
+                        LeafOutcome::Bits(texts(test, column, within))
                     }
                     _ => self.values(column, within, *weighted, *listed),
                 }
             }
-            (Kind::Words(_) | Kind::WordIn(_), _) => self.nothing(),
+            (LeafKind::Words(_) | LeafKind::WordIn(_), _) => self.nothing(),
         }
     }
 
-    fn nothing(&self) -> Found {
+    fn nothing(&self) -> LeafOutcome {
         match self.kind {
-            Kind::Words(_) | Kind::NumberWords => Found::Places(Places::default()),
-            Kind::WordIn(_) | Kind::Values { weighted: true, .. } => Found::Weights(Vec::new()),
-            Kind::Values { .. } => Found::Bits(Bits::NONE),
-            Kind::Nearest(..) | Kind::Circle(_) => Found::Distances(Distances::default()),
+            LeafKind::Words(_) | LeafKind::NumberWords => LeafOutcome::Places(ChunkPositions::default()),
+            LeafKind::WordIn(_) | LeafKind::Values { weighted: true, .. } => LeafOutcome::Weights(Vec::new()),
+            LeafKind::Values { .. } => LeafOutcome::Bits(DocumentBits::NONE),
+            LeafKind::Nearest(..) | LeafKind::Circle(_) => LeafOutcome::Distances(LeafDistances::default()),
         }
     }
 
     /// Matches values of any type, decoded one by one.
-    fn values(&self, column: &Column, within: &Bits, weighted: bool, listed: bool) -> Found {
+    fn values(&self, column: &Column, within: &DocumentBits, weighted: bool, listed: bool) -> LeafOutcome {
         let mut buffer = String::new();
         let mut weight = |document| match (&self.test, column) {
             (Some(test), Column::Bytes(column))
-                if self.dot_product_above.is_none() && layout(&self.field.data_type) == Layout::Text =>
+                if self.dot_product_above.is_none() && layout(&self.field.data_type) == ValueLayout::Text =>
             {
                 let text = column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok())?;
                 test.text(text, &mut buffer).map(i64::from)
             }
             _ => {
                 let value = millrace_column::value(column, &self.field.data_type, document)?;
-                self.weight(Element::Value(&value, 1), &self.field.path, listed)
+                self.weight(ValueElement::Value(&value, 1), &self.field.path, listed)
             }
         };
         let found: Vec<(u16, i64)> =
             within.iter().filter_map(|document| Some((document as u16, weight(document)?))).collect();
         if weighted {
-            return Found::Weights(found);
+            return LeafOutcome::Weights(found);
         }
-        let mut bits = Bits::NONE;
+        let mut bits = DocumentBits::NONE;
         found.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
-        Found::Bits(bits)
+        LeafOutcome::Bits(bits)
     }
 
     /// Matching numbers, as positions in a text with an element boundary after each number.
-    fn number_words(&self, column: &Column, within: &Bits) -> Places {
+    fn number_words(&self, column: &Column, within: &DocumentBits) -> ChunkPositions {
         let path: Vec<&str> = self.field.path.iter().map(|part| &**part).collect();
-        let mut places = Places::default();
+        let mut places = ChunkPositions::default();
         for document in within.iter() {
             let Some(value) = millrace_column::value(column, &self.field.data_type, document) else {
                 continue;
             };
             let (mut place, mut found) = (0, Vec::new());
-            Element::Value(&value, 1).at(&path, &mut |number, _| {
+            ValueElement::Value(&value, 1).at(&path, &mut |number, _| {
                 if self.test.as_ref().is_some_and(|test| test.value(number).is_some()) {
                     found.push(place);
                 }
@@ -215,10 +219,10 @@ impl ReadyLeaf {
     }
 
     /// Weight of an element if it matches.
-    fn weight(&self, element: Element<'_>, path: &[Arc<str>], listed: bool) -> Option<i64> {
+    fn weight(&self, element: ValueElement<'_>, path: &[Arc<str>], listed: bool) -> Option<i64> {
         let test = self.test.as_ref()?;
         let path: Vec<&str> = path.iter().map(|part| &**part).collect();
-        let mut weighing = Weighing::default();
+        let mut weighing = ValueWeights::default();
         element.at(&path, &mut |value, weight| {
             if let Some(query) = test.value(value) {
                 weighing.add(query, weight, listed);
@@ -228,12 +232,17 @@ impl ReadyLeaf {
     }
 
     /// True if the leaf matches in an element of the field that lies `depth` steps down the leaf's path.
-    pub(crate) fn matches_element(&self, element: Element<'_>, depth: usize) -> bool {
-        let listed = matches!(self.kind, Kind::Values { listed: true, .. } | Kind::WordIn(_));
+    pub(crate) fn matches_element(&self, element: ValueElement<'_>, depth: usize) -> bool {
+        let listed = matches!(self.kind, LeafKind::Values { listed: true, .. } | LeafKind::WordIn(_));
         self.weight(element, self.field.path.get(depth..).unwrap_or_default(), listed).is_some()
     }
 
-    fn word_in(&self, listed: &[(String, i32)], tokens: &Tokens, within: &Bits) -> Vec<(u16, i64)> {
+    fn word_in(
+        &self,
+        listed: &[(String, i32)],
+        tokens: &TokensColumn,
+        within: &DocumentBits,
+    ) -> Vec<(u16, i64)> {
         let mut weights: Vec<(u32, i32)> = Vec::with_capacity(listed.len());
         for (stem, weight) in listed {
             match self.paths {
@@ -246,7 +255,7 @@ impl ReadyLeaf {
         }
         weights.sort_unstable();
         let numbers = weights.iter().map(|(number, _)| *number).collect();
-        let places = Numbers::from_ascending(words::ascending(numbers)).find(tokens.ids());
+        let places = TokenNumbers::from_ascending(words::ascending(numbers)).find(tokens.ids());
         let (starts, ids) = (tokens.starts(), tokens.ids());
         let mut found = Vec::new();
         let mut document = 0;
@@ -259,7 +268,7 @@ impl ReadyLeaf {
             if within.get(document) {
                 let numbers: Vec<u32> = rest[..here].iter().map(|place| ids.get(*place as usize)).collect();
                 let numbers = words::ascending(numbers);
-                let mut weighing = Weighing::default();
+                let mut weighing = ValueWeights::default();
                 for number in numbers {
                     let after = weights.partition_point(|(listed, _)| *listed <= number);
                     weights[..after]
@@ -274,13 +283,13 @@ impl ReadyLeaf {
         found
     }
 
-    fn circle(&self, circle: &GeoCircle, column: &Column, within: &Bits) -> Distances {
+    fn circle(&self, circle: &GeoCircle, column: &Column, within: &DocumentBits) -> LeafDistances {
         let path: Vec<&str> = self.field.path.iter().map(|part| &**part).collect();
         let nearest = |document| {
             let value = millrace_column::value(column, &self.field.data_type, document)?;
             let mut nearest = f64::INFINITY;
-            Element::Value(&value, 1).at(&path, &mut |value, _| {
-                if let Value::Position { latitude, longitude } = value {
+            ValueElement::Value(&value, 1).at(&path, &mut |value, _| {
+                if let DocumentValue::Position { latitude, longitude } = value {
                     let (latitude, longitude) = (f64::from(*latitude) / 1e6, f64::from(*longitude) / 1e6);
                     nearest = nearest.min(circle.distance_km(latitude, longitude));
                 }
@@ -289,7 +298,7 @@ impl ReadyLeaf {
         };
         let near = within.iter().filter_map(|document| Some((document as u16, nearest(document)?)));
         let (documents, distances) = near.unzip();
-        Distances { documents, distances }
+        LeafDistances { documents, distances }
     }
 }
 
@@ -298,33 +307,33 @@ fn is_weighted(data_type: &DataType) -> bool {
 }
 
 /// Documents with the value true.
-fn truths(column: Option<&Column>) -> Bits {
-    let Some(Column::Fixed(column)) = column else { return Bits::NONE };
-    let given = Bits::from_words(column.presence().words());
+fn truths(column: Option<&Column>) -> DocumentBits {
+    let Some(Column::Fixed(column)) = column else { return DocumentBits::NONE };
+    let given = DocumentBits::from_words(column.presence().words());
     mask(column.cells::<u8>(), |number| (*number != 0).then_some(1)).and(&given)
 }
 
 /// Matches one number per document, without decoding.
-fn numbers(test: &ValueTest, column: &Fixed, within: &Bits) -> Bits {
-    use millrace_column::Cell;
-    let present = Bits::from_words(column.presence().words()).and(within);
+fn numbers(test: &ValueTest, column: &FixedColumn, within: &DocumentBits) -> DocumentBits {
+    use millrace_column::CellKind;
+    let present = DocumentBits::from_words(column.presence().words()).and(within);
     let bits = match column.cell() {
-        Cell::Bool => mask(column.cells::<u8>(), |number| test.truth(*number != 0)),
-        Cell::I8 => mask(column.cells::<i8>(), |number| test.integer(i64::from(*number))),
-        Cell::I32 => mask(column.cells::<i32>(), |number| test.integer(i64::from(*number))),
-        Cell::I64 => mask(column.cells::<i64>(), |number| test.integer(*number)),
-        Cell::U64 => {
+        CellKind::Bool => mask(column.cells::<u8>(), |number| test.truth(*number != 0)),
+        CellKind::I8 => mask(column.cells::<i8>(), |number| test.integer(i64::from(*number))),
+        CellKind::I32 => mask(column.cells::<i32>(), |number| test.integer(i64::from(*number))),
+        CellKind::I64 => mask(column.cells::<i64>(), |number| test.integer(*number)),
+        CellKind::U64 => {
             mask(column.cells::<u64>(), |number| test.integer(i64::try_from(*number).unwrap_or(i64::MAX)))
         }
-        Cell::F32 => mask(column.cells::<f32>(), |number| test.float(f64::from(*number))),
-        Cell::F64 => mask(column.cells::<f64>(), |number| test.float(*number)),
-        Cell::BF16 => mask(column.cells::<half::bf16>(), |number| test.float(number.to_f64())),
+        CellKind::F32 => mask(column.cells::<f32>(), |number| test.float(f64::from(*number))),
+        CellKind::F64 => mask(column.cells::<f64>(), |number| test.float(*number)),
+        CellKind::BF16 => mask(column.cells::<half::bf16>(), |number| test.float(number.to_f64())),
     };
     bits.and(&present)
 }
 
-fn mask<T>(numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Bits {
-    let mut bits = Bits::NONE;
+fn mask<T>(numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> DocumentBits {
+    let mut bits = DocumentBits::NONE;
     for (index, block) in numbers.chunks(64).enumerate() {
         let word = block
             .iter()
@@ -336,16 +345,18 @@ fn mask<T>(numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Bits {
 }
 
 /// Matches one text per document, as a whole.
-fn texts(test: &ValueTest, column: &Bytes, within: &Bits) -> Bits {
-    let mut bits = Bits::NONE;
+fn texts(test: &ValueTest, column: &BytesColumn, within: &DocumentBits) -> DocumentBits {
+    let mut bits = DocumentBits::NONE;
     let mut buffer = String::new();
     // One UTF-8 check for all values instead of one per value: nearly always all of it is text.
     let all = std::str::from_utf8(column.data()).ok();
     let offsets = column.offsets();
     if let (Some(regex), Some(all)) = (test.free_regex(), all.filter(|all| all.is_ascii())) {
-        return anywhere(regex, all, offsets).and(&Bits::from_words(column.presence().words())).and(within);
+        return anywhere(regex, all, offsets)
+            .and(&DocumentBits::from_words(column.presence().words()))
+            .and(within);
     }
-    for document in Bits::from_words(column.presence().words()).and(within).iter() {
+    for document in DocumentBits::from_words(column.presence().words()).and(within).iter() {
         let text = match all {
             Some(all) => all.get(offsets[document] as usize..offsets[document + 1] as usize),
             None => column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok()),
@@ -358,8 +369,8 @@ fn texts(test: &ValueTest, column: &Bytes, within: &Bits) -> Bits {
 }
 
 /// Documents whose part of a text matches a regular expression, by one scan over all of them.
-fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> Bits {
-    let mut bits = Bits::NONE;
+fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> DocumentBits {
+    let mut bits = DocumentBits::NONE;
     let (mut from, mut document) = (0, 0);
     while let Some(found) = regex.find_at(all, from) {
         while document + 2 < offsets.len() && offsets[document + 1] as usize <= found.start() {
@@ -388,22 +399,22 @@ fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> Bits {
 }
 
 /// Matches of a leaf in documents of a chunk.
-pub(crate) enum Found {
-    Bits(Bits),
-    Places(Places),
+pub(crate) enum LeafOutcome {
+    Bits(DocumentBits),
+    Places(ChunkPositions),
     Weights(Vec<(u16, i64)>),
-    Distances(Distances),
+    Distances(LeafDistances),
 }
 
 /// Distances of documents, ascending by document; infinite if there is no value to measure, or if it is out
 /// of reach.
 #[derive(Debug, Default)]
-pub(crate) struct Distances {
+pub(crate) struct LeafDistances {
     documents: Vec<u16>,
     distances: Vec<f64>,
 }
 
-impl Distances {
+impl LeafDistances {
     /// Documents whose distance is at most `most`. Infinite distances are excluded, even if `most` is
     /// infinite.
     pub(crate) fn within(&self, most: f64) -> impl Iterator<Item = (u16, f64)> + '_ {
@@ -424,7 +435,7 @@ impl Distances {
         distance.collect()
     }
 
-    fn merge(&mut self, other: Distances) {
+    fn merge(&mut self, other: LeafDistances) {
         let all = std::mem::take(self).pairs().chain(other.pairs());
         let mut all: Vec<(u16, f64)> = all.collect();
         all.sort_unstable_by_key(|(document, _)| *document);
@@ -436,17 +447,17 @@ impl Distances {
     }
 }
 
-impl Found {
+impl LeafOutcome {
     /// The matching documents.
-    pub(crate) fn bits(&self) -> Bits {
-        let mut bits = Bits::NONE;
+    pub(crate) fn bits(&self) -> DocumentBits {
+        let mut bits = DocumentBits::NONE;
         match self {
-            Found::Bits(found) => return *found,
-            Found::Places(places) => return places.bits(),
-            Found::Weights(weights) => {
+            LeafOutcome::Bits(found) => return *found,
+            LeafOutcome::Places(places) => return places.bits(),
+            LeafOutcome::Weights(weights) => {
                 weights.iter().for_each(|(document, _)| bits.set(usize::from(*document)))
             }
-            Found::Distances(distances) => {
+            LeafOutcome::Distances(distances) => {
                 distances.within(f64::INFINITY).for_each(|(document, _)| bits.set(usize::from(document)));
             }
         }
@@ -454,15 +465,15 @@ impl Found {
     }
 
     /// Adds matches of the same leaf in other documents of the chunk.
-    pub(crate) fn merge(&mut self, other: Found) {
+    pub(crate) fn merge(&mut self, other: LeafOutcome) {
         match (self, other) {
-            (Found::Bits(bits), Found::Bits(more)) => *bits = bits.or(&more),
-            (Found::Weights(weights), Found::Weights(more)) => {
+            (LeafOutcome::Bits(bits), LeafOutcome::Bits(more)) => *bits = bits.or(&more),
+            (LeafOutcome::Weights(weights), LeafOutcome::Weights(more)) => {
                 weights.extend(more);
                 weights.sort_unstable();
             }
-            (Found::Distances(distances), Found::Distances(more)) => distances.merge(more),
-            (Found::Places(places), Found::Places(more)) => places.merge(&more),
+            (LeafOutcome::Distances(distances), LeafOutcome::Distances(more)) => distances.merge(more),
+            (LeafOutcome::Places(places), LeafOutcome::Places(more)) => places.merge(&more),
             // A leaf always has matches of one kind.
             (this, other) => *this = other,
         }
@@ -471,11 +482,11 @@ impl Found {
     /// Matches in `documents`, which ascend.
     pub(crate) fn extract(&self, documents: &[u16], positions: bool) -> LeafMatches {
         match self {
-            Found::Bits(bits) => LeafMatches::Matched(
+            LeafOutcome::Bits(bits) => LeafMatches::Matched(
                 documents.iter().map(|document| bits.get(usize::from(*document))).collect(),
             ),
-            Found::Places(places) => {
-                let mut occurrences = Occurrences::default();
+            LeafOutcome::Places(places) => {
+                let mut occurrences = WordOccurrences::default();
                 places.for_each(documents, |places| {
                     occurrences.counts.push(places.len() as u32);
                     if positions {
@@ -484,8 +495,8 @@ impl Found {
                 });
                 LeafMatches::Words(occurrences)
             }
-            Found::Weights(weights) => LeafMatches::Weights(at(weights, documents)),
-            Found::Distances(distances) => LeafMatches::Distances(distances.of(documents)),
+            LeafOutcome::Weights(weights) => LeafMatches::Weights(at(weights, documents)),
+            LeafOutcome::Distances(distances) => LeafMatches::Distances(distances.of(documents)),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! documents, cheap predicates first, so that expensive ones see few documents: numbers, then words, then
 //! other values, then distances.
 //!
-//! [`Matches`] is the input of ranking, grouping and summaries: for each chunk the matched documents, and for
+//! [`MatchedDocuments`] is the input of ranking, grouping and summaries: for each chunk the matched documents, and for
 //! each leaf of the plan its matches in each of them. It also has the statistics of the whole group, counted
 //! in the same pass.
 //!
@@ -31,7 +31,10 @@ mod words;
 pub use elements::MatchedElements;
 pub use error::Error;
 pub use geo::distance_km;
-pub use matches::{ChunkMatches, Demands, FieldStatistics, LeafMatches, Matches, Occurrences, Statistics};
+pub use matches::{
+    ChunkMatches, FieldStatistics, LeafMatches, MatchedDocuments, RankingDemands, TermStatistics,
+    WordOccurrences,
+};
 pub use nearest::nearest_subspace;
 pub use pattern::WordMatcher;
 pub use run::match_plan;

@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 /// Match data that ranking needs; nothing else is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Demands {
+pub struct RankingDemands {
     /// True to count the occurrences of words.
     pub counts: bool,
     /// True to record the positions of words (implies counts).
     pub positions: bool,
-    /// [`Statistics`] over all live documents in scope, including those that do not match the rest of the
+    /// [`TermStatistics`] over all live documents in scope, including those that do not match the rest of the
     /// query.
     pub statistics: bool,
 }
 
 /// Result of matching.
 #[derive(Debug, Clone, Default)]
-pub struct Matches {
+pub struct MatchedDocuments {
     /// The chunks with at least one matched document, in order.
     pub chunks: Vec<ChunkMatches>,
     /// Statistics over all live documents in scope.
-    pub statistics: Statistics,
+    pub statistics: TermStatistics,
     /// Number of live documents that were examined.
     pub documents: u64,
     /// True if the deadline passed; chunks after the last one here were not examined.
@@ -55,7 +55,7 @@ pub enum LeafMatches {
     /// True for each document that matches.
     Matched(Vec<bool>),
     /// Words among tokens.
-    Words(Occurrences),
+    Words(WordOccurrences),
     /// A weight for each document that matches: weighted sets, `in`, array elements (1).
     Weights(Vec<Option<i64>>),
     /// Distances in the metric's own unit; infinite without a vector.
@@ -64,17 +64,17 @@ pub enum LeafMatches {
 
 /// Occurrences of words.
 #[derive(Debug, Clone, Default)]
-pub struct Occurrences {
+pub struct WordOccurrences {
     /// Number of occurrences in each document; 0 if the leaf does not match.
     pub counts: Vec<u32>,
-    /// With [`Demands::positions`]: the first token of each occurrence, document after document (`counts`
+    /// With [`RankingDemands::positions`]: the first token of each occurrence, document after document (`counts`
     /// gives the number per document), as an index among the document's tokens, including element boundaries.
     pub positions: Vec<u32>,
 }
 
 /// Term statistics of the group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Statistics {
+pub struct TermStatistics {
     /// Number of live documents in scope.
     pub documents: u64,
     /// For each leaf, by [`LeafId`], the number of documents that it matches. Only ranked words are counted.
@@ -83,9 +83,9 @@ pub struct Statistics {
     pub fields: BTreeMap<Arc<str>, FieldStatistics>,
 }
 
-impl Statistics {
+impl TermStatistics {
     /// Adds statistics of other documents for the same plan.
-    pub fn add(&mut self, other: &Statistics) {
+    pub fn add(&mut self, other: &TermStatistics) {
         self.documents += other.documents;
         if self.document_frequency.len() < other.document_frequency.len() {
             self.document_frequency.resize(other.document_frequency.len(), 0);
@@ -153,7 +153,7 @@ impl LeafMatches {
     }
 }
 
-impl Occurrences {
+impl WordOccurrences {
     fn filtered(self, kept: &[bool]) -> Self {
         let mut positions = Vec::new();
         let mut rest = self.positions.as_slice();
@@ -165,7 +165,7 @@ impl Occurrences {
             }
             rest = after;
         }
-        Occurrences { counts: filtered(self.counts, kept), positions }
+        WordOccurrences { counts: filtered(self.counts, kept), positions }
     }
 }
 

@@ -3,17 +3,17 @@
 use std::collections::BinaryHeap;
 
 use half::bf16;
-use millrace_column::{Bytes, Cell, Column, Fixed, PathChoice};
-use millrace_document::{DataType, Value, ValueRef};
+use millrace_column::{BytesColumn, CellKind, Column, FixedColumn, PathChoice};
+use millrace_document::{DataType, DocumentValue, ValueRef};
 use millrace_schema::DistanceMetric;
-use millrace_tensor::kernels::{self, Lane, Pairs};
-use millrace_tensor::{CellType, Cells, Tensor, TensorType};
+use millrace_tensor::kernels::{self, KernelCell, KernelSum};
+use millrace_tensor::{CellType, Tensor, TensorCells, TensorType};
 
 use crate::geo;
 use crate::kernels::BrainQuery;
 
 /// A query vector, in a representation that rounds none of its cells.
-enum Query {
+enum QueryVector {
     /// The cells, also split for rows of bfloat16 numbers if that is faster.
     Single(Vec<f32>, Option<BrainQuery>),
     Double,
@@ -24,8 +24,8 @@ enum Query {
 }
 
 /// Target of a nearest-neighbour leaf.
-pub(crate) struct Nearest {
-    query: Query,
+pub(crate) struct NearestLeaf {
+    query: QueryVector,
     /// Cells of the query as 64-bit floats, for documents with such cells.
     doubles: Vec<f64>,
     /// Squared length of the query vector.
@@ -34,26 +34,28 @@ pub(crate) struct Nearest {
     threshold: f64,
 }
 
-impl Nearest {
+impl NearestLeaf {
     pub(crate) fn new(target: &Tensor, metric: DistanceMetric, threshold: Option<f64>) -> Self {
         let doubles: Vec<f64> = target.cells().iter().collect();
         let query = match (metric, target.cells()) {
-            (DistanceMetric::GeoDegrees, _) => Query::Place(
+            (DistanceMetric::GeoDegrees, _) => QueryVector::Place(
                 doubles.first().copied().unwrap_or_default(),
                 doubles.get(1).copied().unwrap_or_default(),
             ),
-            (DistanceMetric::Hamming, _) => Query::Bits(doubles.iter().map(|cell| *cell as i8).collect()),
-            (_, Cells::Double(cells)) if cells.iter().any(|cell| f64::from(*cell as f32) != *cell) => {
-                Query::Double
+            (DistanceMetric::Hamming, _) => {
+                QueryVector::Bits(doubles.iter().map(|cell| *cell as i8).collect())
+            }
+            (_, TensorCells::Double(cells)) if cells.iter().any(|cell| f64::from(*cell as f32) != *cell) => {
+                QueryVector::Double
             }
             _ => {
                 let cells: Vec<f32> = doubles.iter().map(|cell| *cell as f32).collect();
                 let split = BrainQuery::is_fast().then(|| BrainQuery::new(&cells));
-                Query::Single(cells, split)
+                QueryVector::Single(cells, split)
             }
         };
         let square = doubles.iter().map(|cell| cell * cell).sum();
-        Nearest { query, doubles, square, metric, threshold: threshold.unwrap_or(f64::INFINITY) }
+        NearestLeaf { query, doubles, square, metric, threshold: threshold.unwrap_or(f64::INFINITY) }
     }
 
     /// Maximum distance of a match.
@@ -88,7 +90,7 @@ impl Nearest {
             }
             Column::Bytes(_) => {
                 for (distance, row) in distances.iter_mut().zip(rows) {
-                    if let Some(Value::Tensor(tensor)) =
+                    if let Some(DocumentValue::Tensor(tensor)) =
                         millrace_column::value(column, data_type, usize::from(*row))
                     {
                         *distance = self.best_subspace(&tensor);
@@ -100,13 +102,13 @@ impl Nearest {
         distances
     }
 
-    fn dense(&self, column: &Fixed, rows: &[u16], distances: &mut [f64]) {
+    fn dense(&self, column: &FixedColumn, rows: &[u16], distances: &mut [f64]) {
         match column.cell() {
-            Cell::F32 => self.rows::<f32>(column.cells(), rows, distances),
-            Cell::BF16 => self.rows::<bf16>(column.cells(), rows, distances),
-            Cell::I8 => self.rows::<i8>(column.cells(), rows, distances),
-            Cell::F64 => f64::scan(self, column.cells(), rows, distances),
-            Cell::Bool | Cell::I32 | Cell::I64 | Cell::U64 => {}
+            CellKind::F32 => self.rows::<f32>(column.cells(), rows, distances),
+            CellKind::BF16 => self.rows::<bf16>(column.cells(), rows, distances),
+            CellKind::I8 => self.rows::<i8>(column.cells(), rows, distances),
+            CellKind::F64 => f64::scan(self, column.cells(), rows, distances),
+            CellKind::Bool | CellKind::I32 | CellKind::I64 | CellKind::U64 => {}
         }
     }
 
@@ -114,10 +116,10 @@ impl Nearest {
         let width = self.doubles.len();
         let row = |row: &u16| &cells[usize::from(*row) * width..][..width];
         match (&self.query, C::bits(cells)) {
-            (Query::Single(query, split), _) => {
+            (QueryVector::Single(query, split), _) => {
                 let pairs = match self.metric {
-                    DistanceMetric::Euclidean => Pairs::SquaredDifference,
-                    _ => Pairs::Product,
+                    DistanceMetric::Euclidean => KernelSum::SquaredDifference,
+                    _ => KernelSum::Product,
                 };
                 match (split, C::brain(cells)) {
                     (Some(split), Some(cells)) => split.sum_rows(pairs, cells, rows, distances),
@@ -126,18 +128,18 @@ impl Nearest {
                 for (distance, number) in distances.iter_mut().zip(rows) {
                     let square = || {
                         let row = row(number);
-                        kernels::sum_pairs(Pairs::Product, row, row)
+                        kernels::sum_pairs(KernelSum::Product, row, row)
                     };
                     *distance = self.distance(*distance, square);
                 }
             }
-            (Query::Bits(query), Some(cells)) => {
+            (QueryVector::Bits(query), Some(cells)) => {
                 for (distance, number) in distances.iter_mut().zip(rows) {
                     *distance =
                         kernels::hamming(query, &cells[usize::from(*number) * width..][..width]) as f64;
                 }
             }
-            (Query::Double | Query::Bits(_) | Query::Place(..), _) => {
+            (QueryVector::Double | QueryVector::Bits(_) | QueryVector::Place(..), _) => {
                 let mut doubles = Vec::with_capacity(width);
                 for (distance, number) in distances.iter_mut().zip(rows) {
                     doubles.clear();
@@ -148,7 +150,7 @@ impl Nearest {
         }
     }
 
-    /// Distance of the nearest dense subspace of a tensor: the plain twin of [`Nearest::encoded`].
+    /// Distance of the nearest dense subspace of a tensor: the plain twin of [`NearestLeaf::encoded`].
     fn best_subspace(&self, tensor: &Tensor) -> f64 {
         let cells: Vec<f64> = tensor.cells().iter().collect();
         let width = self.doubles.len();
@@ -160,7 +162,7 @@ impl Nearest {
     }
 
     /// Distances of the nearest dense subspace of each document, for tensors with mapped dimensions.
-    fn encoded(&self, column: &Bytes, tensor_type: &TensorType, rows: &[u16], distances: &mut [f64]) {
+    fn encoded(&self, column: &BytesColumn, tensor_type: &TensorType, rows: &[u16], distances: &mut [f64]) {
         if self.doubles.is_empty() || tensor_type.dense_size() != self.doubles.len() {
             return;
         }
@@ -176,7 +178,7 @@ impl Nearest {
     /// vectors. Cells lie unaligned in the wire form, so they are copied; a block stays in the second-level cache.
     fn subspaces<C: ScannedCell>(
         &self,
-        column: &Bytes,
+        column: &BytesColumn,
         tensor_type: &TensorType,
         rows: &[u16],
         distances: &mut [f64],
@@ -225,20 +227,20 @@ impl Nearest {
 
     fn doubles_distance(&self, cells: &[f64]) -> f64 {
         match (&self.query, self.metric) {
-            (Query::Place(latitude, longitude), _) => match cells {
+            (QueryVector::Place(latitude, longitude), _) => match cells {
                 [row_latitude, row_longitude] => {
                     geo::distance_km((*latitude, *longitude), (*row_latitude, *row_longitude))
                 }
                 _ => f64::INFINITY,
             },
-            (Query::Bits(query), _) => {
+            (QueryVector::Bits(query), _) => {
                 query.iter().zip(cells).map(|(a, b)| f64::from((a ^ *b as i8).count_ones())).sum()
             }
             (_, DistanceMetric::Euclidean) => {
-                kernels::sum_pairs_f64(Pairs::SquaredDifference, &self.doubles, cells).sqrt()
+                kernels::sum_pairs_f64(KernelSum::SquaredDifference, &self.doubles, cells).sqrt()
             }
-            _ => self.distance(kernels::sum_pairs_f64(Pairs::Product, &self.doubles, cells), || {
-                kernels::sum_pairs_f64(Pairs::Product, cells, cells)
+            _ => self.distance(kernels::sum_pairs_f64(KernelSum::Product, &self.doubles, cells), || {
+                kernels::sum_pairs_f64(KernelSum::Product, cells, cells)
             }),
         }
     }
@@ -271,7 +273,7 @@ pub fn nearest_subspace<'t>(
     metric: DistanceMetric,
     tensor: &'t Tensor,
 ) -> Option<(&'t [String], f64)> {
-    let nearest = Nearest::new(target, metric, None);
+    let nearest = NearestLeaf::new(target, metric, None);
     let width = nearest.doubles.len();
     if width == 0 || tensor.tensor_type().dense_size() != width {
         return None;
@@ -304,29 +306,29 @@ struct SubspaceBlock {
 /// Cell type of a matrix whose rows are measured.
 trait ScannedCell: bytemuck::Pod {
     /// Writes the distance of each of `rows` of the matrix `cells` to `distances`.
-    fn scan(nearest: &Nearest, cells: &[Self], rows: &[u16], distances: &mut [f64]);
+    fn scan(nearest: &NearestLeaf, cells: &[Self], rows: &[u16], distances: &mut [f64]);
 }
 
 impl ScannedCell for f32 {
-    fn scan(nearest: &Nearest, cells: &[f32], rows: &[u16], distances: &mut [f64]) {
+    fn scan(nearest: &NearestLeaf, cells: &[f32], rows: &[u16], distances: &mut [f64]) {
         nearest.rows(cells, rows, distances);
     }
 }
 
 impl ScannedCell for bf16 {
-    fn scan(nearest: &Nearest, cells: &[bf16], rows: &[u16], distances: &mut [f64]) {
+    fn scan(nearest: &NearestLeaf, cells: &[bf16], rows: &[u16], distances: &mut [f64]) {
         nearest.rows(cells, rows, distances);
     }
 }
 
 impl ScannedCell for i8 {
-    fn scan(nearest: &Nearest, cells: &[i8], rows: &[u16], distances: &mut [f64]) {
+    fn scan(nearest: &NearestLeaf, cells: &[i8], rows: &[u16], distances: &mut [f64]) {
         nearest.rows(cells, rows, distances);
     }
 }
 
 impl ScannedCell for f64 {
-    fn scan(nearest: &Nearest, cells: &[f64], rows: &[u16], distances: &mut [f64]) {
+    fn scan(nearest: &NearestLeaf, cells: &[f64], rows: &[u16], distances: &mut [f64]) {
         let width = nearest.doubles.len();
         for (distance, row) in distances.iter_mut().zip(rows) {
             *distance = nearest.doubles_distance(&cells[usize::from(*row) * width..][..width]);
@@ -335,7 +337,7 @@ impl ScannedCell for f64 {
 }
 
 /// Cell type of vectors that kernels support.
-trait VectorCell: Lane + bytemuck::AnyBitPattern {
+trait VectorCell: KernelCell + bytemuck::AnyBitPattern {
     /// The cells as bytes, if they are bytes.
     fn bits(_cells: &[Self]) -> Option<&[i8]> {
         None
@@ -360,23 +362,23 @@ impl VectorCell for i8 {
 }
 
 /// The smallest distances so far.
-pub(crate) struct Best {
+pub(crate) struct SmallestDistances {
     wanted: usize,
-    largest_first: BinaryHeap<Distance>,
+    largest_first: BinaryHeap<OrderedDistance>,
 }
 
-impl Best {
+impl SmallestDistances {
     pub(crate) fn new(wanted: u32) -> Self {
-        Best { wanted: wanted as usize, largest_first: BinaryHeap::new() }
+        SmallestDistances { wanted: wanted as usize, largest_first: BinaryHeap::new() }
     }
 
     pub(crate) fn offer(&mut self, distance: f64) {
         if self.largest_first.len() < self.wanted {
-            self.largest_first.push(Distance(distance));
+            self.largest_first.push(OrderedDistance(distance));
         } else if let Some(mut largest) = self.largest_first.peek_mut()
             && distance < largest.0
         {
-            *largest = Distance(distance);
+            *largest = OrderedDistance(distance);
         }
     }
 
@@ -392,17 +394,17 @@ impl Best {
 
 /// A number that is not NaN.
 #[derive(PartialEq)]
-struct Distance(f64);
+struct OrderedDistance(f64);
 
-impl Eq for Distance {}
+impl Eq for OrderedDistance {}
 
-impl PartialOrd for Distance {
+impl PartialOrd for OrderedDistance {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Distance {
+impl Ord for OrderedDistance {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }

@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use millrace_linguistics::Token;
+use millrace_linguistics::TextToken;
 use millrace_plan::WordPattern;
 use regex::{Regex, RegexBuilder};
 
@@ -12,11 +12,11 @@ use crate::Error;
 /// matter.
 #[derive(Debug, Clone)]
 pub struct WordMatcher {
-    kind: Kind,
+    kind: PatternKind,
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum PatternKind {
     Exact(String),
     Any(Vec<String>),
     Written(String),
@@ -32,7 +32,7 @@ enum Kind {
         /// True if a match does not depend on the surrounding text, and is never empty.
         free: bool,
     },
-    Fuzzy(Fuzzy),
+    Fuzzy(FuzzyPattern),
 }
 
 /// Memory limit of a compiled regular expression, in bytes.
@@ -45,27 +45,30 @@ impl WordMatcher {
     /// [`Error::Pattern`] for an invalid regular expression.
     pub fn new(field: &str, pattern: &WordPattern, cased: bool) -> Result<Self, Error> {
         let kind = match pattern {
-            WordPattern::Exact(word) => Kind::Exact(word.clone()),
-            WordPattern::Any(words) => Kind::Any(words.clone()),
-            WordPattern::Written(word) => Kind::Written(word.clone()),
+            WordPattern::Exact(word) => PatternKind::Exact(word.clone()),
+            WordPattern::Any(words) => PatternKind::Any(words.clone()),
+            WordPattern::Written(word) => PatternKind::Written(word.clone()),
             WordPattern::Word { written, stems } => {
-                Kind::Word { written: written.clone(), stems: stems.clone() }
+                PatternKind::Word { written: written.clone(), stems: stems.clone() }
             }
-            WordPattern::Prefix(prefix) => Kind::Prefix(prefix.clone()),
-            WordPattern::Suffix(suffix) => Kind::Suffix(suffix.clone()),
-            WordPattern::Substring(part) => Kind::Substring(part.clone()),
+            WordPattern::Prefix(prefix) => PatternKind::Prefix(prefix.clone()),
+            WordPattern::Suffix(suffix) => PatternKind::Suffix(suffix.clone()),
+            WordPattern::Substring(part) => PatternKind::Substring(part.clone()),
             WordPattern::Regex(pattern) => RegexBuilder::new(pattern)
                 .case_insensitive(!cased)
                 .size_limit(REGEX_BYTES)
                 .build()
-                .map(|regex| Kind::Regex { free: !looks_around(pattern) && !regex.is_match(""), regex })
+                .map(|regex| PatternKind::Regex {
+                    free: !looks_around(pattern) && !regex.is_match(""),
+                    regex,
+                })
                 .map_err(|error| Error::Pattern {
                     field: field.to_owned(),
                     pattern: pattern.clone(),
                     reason: error.to_string(),
                 })?,
             WordPattern::Fuzzy { word, max_edits, prefix_length, prefix } => {
-                Kind::Fuzzy(Fuzzy::new(word, *max_edits, *prefix_length, *prefix))
+                PatternKind::Fuzzy(FuzzyPattern::new(word, *max_edits, *prefix_length, *prefix))
             }
         };
         Ok(WordMatcher { kind })
@@ -74,22 +77,22 @@ impl WordMatcher {
     /// True if the pattern matches a folded word or value.
     pub fn matches(&self, word: &str) -> bool {
         match &self.kind {
-            Kind::Exact(exact) | Kind::Written(exact) => word == exact,
-            Kind::Word { written, stems } => word == written || stems.iter().any(|stem| stem == word),
-            Kind::Any(words) => words.iter().any(|any| any == word),
-            Kind::Prefix(prefix) => word.starts_with(prefix.as_str()),
-            Kind::Suffix(suffix) => word.ends_with(suffix.as_str()),
-            Kind::Substring(part) => word.contains(part.as_str()),
-            Kind::Regex { regex, .. } => regex.is_match(word),
-            Kind::Fuzzy(fuzzy) => fuzzy.matches(word),
+            PatternKind::Exact(exact) | PatternKind::Written(exact) => word == exact,
+            PatternKind::Word { written, stems } => word == written || stems.iter().any(|stem| stem == word),
+            PatternKind::Any(words) => words.iter().any(|any| any == word),
+            PatternKind::Prefix(prefix) => word.starts_with(prefix.as_str()),
+            PatternKind::Suffix(suffix) => word.ends_with(suffix.as_str()),
+            PatternKind::Substring(part) => word.contains(part.as_str()),
+            PatternKind::Regex { regex, .. } => regex.is_match(word),
+            PatternKind::Fuzzy(fuzzy) => fuzzy.matches(word),
         }
     }
 
     /// True if the pattern matches a word of a text: by its stem, or by its written form.
-    pub fn matches_token(&self, token: &Token<'_>) -> bool {
+    pub fn matches_token(&self, token: &TextToken<'_>) -> bool {
         match &self.kind {
-            Kind::Exact(_) | Kind::Any(_) => self.matches(token.text),
-            Kind::Word { written, stems } => {
+            PatternKind::Exact(_) | PatternKind::Any(_) => self.matches(token.text),
+            PatternKind::Word { written, stems } => {
                 token.written == written || stems.iter().any(|stem| stem == token.text)
             }
             _ => self.matches(token.written),
@@ -99,8 +102,8 @@ impl WordMatcher {
     /// Stems of the matching words, for a pattern on stems.
     pub(crate) fn stems(&self) -> Option<&[String]> {
         match &self.kind {
-            Kind::Exact(word) => Some(std::slice::from_ref(word)),
-            Kind::Any(words) | Kind::Word { stems: words, .. } => Some(words),
+            PatternKind::Exact(word) => Some(std::slice::from_ref(word)),
+            PatternKind::Any(words) | PatternKind::Word { stems: words, .. } => Some(words),
             _ => None,
         }
     }
@@ -108,7 +111,7 @@ impl WordMatcher {
     /// The single word that the pattern matches in its written form.
     pub(crate) fn written(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Written(word) | Kind::Word { written: word, .. } => Some(word),
+            PatternKind::Written(word) | PatternKind::Word { written: word, .. } => Some(word),
             _ => None,
         }
     }
@@ -116,7 +119,9 @@ impl WordMatcher {
     /// The matching bytes of a word: all bytes, except for a pattern that may match a part of it.
     pub fn part(&self, word: &str) -> Range<usize> {
         match &self.kind {
-            Kind::Substring(part) => word.find(part.as_str()).map_or(0..word.len(), |at| at..at + part.len()),
+            PatternKind::Substring(part) => {
+                word.find(part.as_str()).map_or(0..word.len(), |at| at..at + part.len())
+            }
             _ => 0..word.len(),
         }
     }
@@ -124,8 +129,8 @@ impl WordMatcher {
     /// Common prefix of all matching words; empty if they have none.
     pub(crate) fn prefix(&self) -> &str {
         match &self.kind {
-            Kind::Prefix(prefix) => prefix,
-            Kind::Fuzzy(fuzzy) => &fuzzy.exact,
+            PatternKind::Prefix(prefix) => prefix,
+            PatternKind::Fuzzy(fuzzy) => &fuzzy.exact,
             _ => "",
         }
     }
@@ -133,39 +138,41 @@ impl WordMatcher {
     /// The regular expression, if a match does not depend on the surrounding text and is never empty.
     pub(crate) fn free_regex(&self) -> Option<&Regex> {
         match &self.kind {
-            Kind::Regex { regex, free: true } => Some(regex),
+            PatternKind::Regex { regex, free: true } => Some(regex),
             _ => None,
         }
     }
 
     /// True for a regular expression, which compares letters without folding, except for case.
     pub(crate) const fn is_regex(&self) -> bool {
-        matches!(self.kind, Kind::Regex { .. })
+        matches!(self.kind, PatternKind::Regex { .. })
     }
 
     /// True if [`WordMatcher::prefix`] describes the pattern completely.
     pub(crate) const fn is_prefix(&self) -> bool {
-        matches!(self.kind, Kind::Prefix(_))
+        matches!(self.kind, PatternKind::Prefix(_))
     }
 
     /// Estimated rarity of the matching words: the pattern with the greater number probably has fewer
     /// matches.
     pub(crate) fn rarity(&self) -> usize {
         match &self.kind {
-            Kind::Exact(word) | Kind::Written(word) => 2 * word.len() + 1,
-            Kind::Any(words) | Kind::Word { stems: words, .. } => {
+            PatternKind::Exact(word) | PatternKind::Written(word) => 2 * word.len() + 1,
+            PatternKind::Any(words) | PatternKind::Word { stems: words, .. } => {
                 2 * words.iter().map(String::len).min().unwrap_or_default()
             }
-            Kind::Prefix(part) | Kind::Suffix(part) | Kind::Substring(part) => part.len(),
-            Kind::Fuzzy(fuzzy) => fuzzy.word.len(),
-            Kind::Regex { .. } => 0,
+            PatternKind::Prefix(part) | PatternKind::Suffix(part) | PatternKind::Substring(part) => {
+                part.len()
+            }
+            PatternKind::Fuzzy(fuzzy) => fuzzy.word.len(),
+            PatternKind::Regex { .. } => 0,
         }
     }
 }
 
 /// A word with its permitted differences.
 #[derive(Debug, Clone)]
-struct Fuzzy {
+struct FuzzyPattern {
     /// Prefix that must be equal.
     exact: String,
     word: Vec<char>,
@@ -173,9 +180,9 @@ struct Fuzzy {
     prefix: bool,
 }
 
-impl Fuzzy {
+impl FuzzyPattern {
     fn new(word: &str, max_edits: u32, prefix_length: u32, prefix: bool) -> Self {
-        Fuzzy {
+        FuzzyPattern {
             exact: word.chars().take(prefix_length as usize).collect(),
             word: word.chars().collect(),
             max_edits: max_edits as usize,

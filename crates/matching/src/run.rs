@@ -4,19 +4,21 @@ use std::sync::Arc;
 use millrace_column::{CHUNK_DOCS, Column, ColumnKey, View};
 use millrace_plan::{LeafId, Plan};
 
-use crate::bits::Bits;
-use crate::leaf::Kind;
-use crate::nearest::Best;
-use crate::tree::{ChunkPass, ReadyPlan, Residual, live};
-use crate::window::Window;
-use crate::{ChunkMatches, Demands, Error, FieldStatistics, LeafMatches, Matches, Statistics};
+use crate::bits::DocumentBits;
+use crate::leaf::LeafKind;
+use crate::nearest::SmallestDistances;
+use crate::tree::{ChunkPass, ReadyPlan, ResidualTree, live};
+use crate::window::ColumnWindow;
+use crate::{
+    ChunkMatches, Error, FieldStatistics, LeafMatches, MatchedDocuments, RankingDemands, TermStatistics,
+};
 
 /// Matches a plan to the documents of a view.
 ///
 /// - All live documents are examined; nothing is approximated. Documents as near as the last wanted one of
 ///   the nearest are kept, too.
 /// - `stop` is called before each chunk. Once it returns true, no more chunks are examined, and
-///   [`Matches::timed_out`] is set.
+///   [`MatchedDocuments::timed_out`] is set.
 /// - Columns are read when the first document needs them, for many chunks at once.
 ///
 /// # Errors
@@ -24,14 +26,14 @@ use crate::{ChunkMatches, Demands, Error, FieldStatistics, LeafMatches, Matches,
 pub fn match_plan(
     plan: &Plan,
     view: &dyn View,
-    demands: Demands,
+    demands: RankingDemands,
     stop: &dyn Fn() -> bool,
-) -> Result<Matches, Error> {
+) -> Result<MatchedDocuments, Error> {
     let ready = ReadyPlan::new(plan, view.paths())?;
-    let mut gathering = Gathering::new(&ready, demands);
+    let mut gathering = MatchGathering::new(&ready, demands);
     let mut next = 0;
     'windows: while next < view.chunks().len() {
-        let mut window = Window::starting_at(view, next);
+        let mut window = ColumnWindow::starting_at(view, next);
         for chunk in window.chunks() {
             if stop() {
                 gathering.matches.timed_out = true;
@@ -49,23 +51,24 @@ pub fn match_plan(
 }
 
 /// Matches of the chunks so far.
-struct Gathering<'a> {
+struct MatchGathering<'a> {
     ready: &'a ReadyPlan<'a>,
-    demands: Demands,
-    matches: Matches,
+    demands: RankingDemands,
+    matches: MatchedDocuments,
     /// The smallest distances so far, for each nearest-neighbour leaf.
-    best: Vec<Option<Best>>,
+    best: Vec<Option<SmallestDistances>>,
     /// For each chunk of `matches`, the part to be decided when all distances are known.
-    undecided: Vec<Residual>,
+    undecided: Vec<ResidualTree>,
     /// Leaves whose frequency is counted.
     counted: Vec<LeafId>,
     /// Fields whose lengths are counted.
     measured: BTreeSet<Arc<str>>,
 }
 
-impl<'a> Gathering<'a> {
-    fn new(ready: &'a ReadyPlan<'a>, demands: Demands) -> Self {
-        let is_words = |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, Kind::Words(_) | Kind::WordIn(_));
+impl<'a> MatchGathering<'a> {
+    fn new(ready: &'a ReadyPlan<'a>, demands: RankingDemands) -> Self {
+        let is_words =
+            |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, LeafKind::Words(_) | LeafKind::WordIn(_));
         let is_ranked = |leaf: &LeafId| {
             ready.plan.leaves[leaf.0].term.is_some_and(|term| ready.plan.terms[term.0].annotations.ranked)
         };
@@ -73,17 +76,17 @@ impl<'a> Gathering<'a> {
         let counted: Vec<LeafId> =
             all.filter(|leaf| demands.statistics && is_words(leaf) && is_ranked(leaf)).collect();
         let best = ready.leaves.iter().map(|leaf| match &leaf.kind {
-            Kind::Nearest(_, wanted) => Some(Best::new(*wanted)),
+            LeafKind::Nearest(_, wanted) => Some(SmallestDistances::new(*wanted)),
             _ => None,
         });
-        Gathering {
+        MatchGathering {
             demands,
-            matches: Matches {
-                statistics: Statistics {
+            matches: MatchedDocuments {
+                statistics: TermStatistics {
                     document_frequency: vec![0; ready.leaves.len()],
-                    ..Statistics::default()
+                    ..TermStatistics::default()
                 },
-                ..Matches::default()
+                ..MatchedDocuments::default()
             },
             best: best.collect(),
             undecided: Vec::new(),
@@ -93,7 +96,7 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    fn add(&mut self, window: &mut Window<'_>, chunk: usize, live: Bits) -> Result<(), Error> {
+    fn add(&mut self, window: &mut ColumnWindow<'_>, chunk: usize, live: DocumentBits) -> Result<(), Error> {
         self.matches.documents += live.count() as u64;
         if live.is_empty() {
             return Ok(());
@@ -111,13 +114,13 @@ impl<'a> Gathering<'a> {
                 let cutoff = if self.ready.paths.is_fast() { best.cutoff() } else { f64::INFINITY };
                 pass.nearer(leaf, cutoff)
             }
-            _ => Bits::NONE,
+            _ => DocumentBits::NONE,
         });
         if matched.is_empty() {
             return Ok(());
         }
         let documents: Vec<u16> = matched.iter().map(|document| document as u16).collect();
-        if self.demands != Demands::default() {
+        if self.demands != RankingDemands::default() {
             pass.narrow(&documents, &matched)?;
         }
         let leaves = (0..self.ready.leaves.len())
@@ -128,7 +131,12 @@ impl<'a> Gathering<'a> {
         Ok(())
     }
 
-    fn measure(&mut self, window: &mut Window<'_>, chunk: usize, live: &Bits) -> Result<(), Error> {
+    fn measure(
+        &mut self,
+        window: &mut ColumnWindow<'_>,
+        chunk: usize,
+        live: &DocumentBits,
+    ) -> Result<(), Error> {
         self.matches.statistics.documents += live.count() as u64;
         for field in &self.measured {
             let Some(Column::Tokens(tokens)) = window.column(&ColumnKey::tokens(field), chunk)? else {
@@ -146,17 +154,17 @@ impl<'a> Gathering<'a> {
         Ok(())
     }
 
-    fn finish(mut self) -> Matches {
+    fn finish(mut self) -> MatchedDocuments {
         if self.best.iter().any(Option::is_some) {
             let chunks = std::mem::take(&mut self.matches.chunks);
             let decided = chunks.into_iter().zip(&self.undecided).filter_map(|(chunk, residual)| {
                 let matched = residual.resolve(&|leaf, _| {
-                    let (Some(best), LeafMatches::Distances(distances), Kind::Nearest(measure, _)) =
+                    let (Some(best), LeafMatches::Distances(distances), LeafKind::Nearest(measure, _)) =
                         (&self.best[leaf.0], chunk.leaf(leaf), &self.ready.leaves[leaf.0].kind)
                     else {
-                        return Bits::NONE;
+                        return DocumentBits::NONE;
                     };
-                    let mut near = Bits::NONE;
+                    let mut near = DocumentBits::NONE;
                     let most = best.cutoff().min(measure.reach());
                     for (document, distance) in chunk.documents.iter().zip(distances) {
                         if *distance <= most && *distance < f64::INFINITY {

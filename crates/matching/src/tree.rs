@@ -5,45 +5,47 @@ mod narrowing;
 
 use millrace_column::{Column, ColumnKey, PathChoice, View};
 use millrace_document::DataType;
-use millrace_plan::{LeafId, Node, Plan};
+use millrace_plan::{LeafId, Plan, PlanNode};
 
 use self::element_words::ElementWords;
-use self::narrowing::{Narrowing, narrowings};
-use crate::bits::Bits;
-use crate::leaf::{Found, Kind, ReadyLeaf};
-use crate::nearest::Best;
-use crate::value::{Element, elements};
-use crate::window::Window;
-use crate::words::{Nearness, Places};
+use self::narrowing::{NarrowingOperator, narrowings};
+use crate::bits::DocumentBits;
+use crate::leaf::{LeafKind, LeafOutcome, ReadyLeaf};
+use crate::nearest::SmallestDistances;
+use crate::value::{ValueElement, elements};
+use crate::window::ColumnWindow;
+use crate::words::{ChunkPositions, NearConstraint};
 use crate::{Error, LeafMatches};
 
 /// Result of a (part of a) tree before the nearest documents are known.
-pub(crate) enum Residual {
-    Known(Bits),
+pub(crate) enum ResidualTree {
+    Known(DocumentBits),
     /// The nearest documents for this leaf.
     Nearest(LeafId),
-    And(Vec<Residual>),
-    Or(Vec<Residual>),
-    AndNot(Box<Residual>, Vec<Residual>),
+    And(Vec<ResidualTree>),
+    Or(Vec<ResidualTree>),
+    AndNot(Box<ResidualTree>, Vec<ResidualTree>),
 }
 
-impl Residual {
+impl ResidualTree {
     /// Matching documents, given the nearest documents of each leaf by `nearest`. Its second argument is true
     /// if the result will be negated.
-    pub(crate) fn resolve(&self, nearest: &dyn Fn(LeafId, bool) -> Bits) -> Bits {
+    pub(crate) fn resolve(&self, nearest: &dyn Fn(LeafId, bool) -> DocumentBits) -> DocumentBits {
         self.resolve_as(nearest, false)
     }
 
-    fn resolve_as(&self, nearest: &dyn Fn(LeafId, bool) -> Bits, negated: bool) -> Bits {
-        let child = |child: &Residual| child.resolve_as(nearest, negated);
+    fn resolve_as(&self, nearest: &dyn Fn(LeafId, bool) -> DocumentBits, negated: bool) -> DocumentBits {
+        let child = |child: &ResidualTree| child.resolve_as(nearest, negated);
         match self {
-            Residual::Known(bits) => *bits,
-            Residual::Nearest(leaf) => nearest(*leaf, negated),
-            Residual::And(children) => {
-                children.iter().map(child).reduce(|a, b| a.and(&b)).unwrap_or(Bits::NONE)
+            ResidualTree::Known(bits) => *bits,
+            ResidualTree::Nearest(leaf) => nearest(*leaf, negated),
+            ResidualTree::And(children) => {
+                children.iter().map(child).reduce(|a, b| a.and(&b)).unwrap_or(DocumentBits::NONE)
             }
-            Residual::Or(children) => children.iter().map(child).fold(Bits::NONE, |a, b| a.or(&b)),
-            Residual::AndNot(positive, negatives) => negatives
+            ResidualTree::Or(children) => {
+                children.iter().map(child).fold(DocumentBits::NONE, |a, b| a.or(&b))
+            }
+            ResidualTree::AndNot(positive, negatives) => negatives
                 .iter()
                 .map(|negative| negative.resolve_as(nearest, !negated))
                 .fold(child(positive), |a, b| a.without(&b)),
@@ -51,25 +53,25 @@ impl Residual {
     }
 
     /// Upper bound of the matching documents: all candidates of nearest-neighbour leaves count as matches.
-    fn at_most(&self, within: &Bits) -> Bits {
-        self.resolve(&|_, negated| if negated { Bits::NONE } else { *within })
+    fn at_most(&self, within: &DocumentBits) -> DocumentBits {
+        self.resolve(&|_, negated| if negated { DocumentBits::NONE } else { *within })
     }
 
-    fn known(&self) -> Option<&Bits> {
+    fn known(&self) -> Option<&DocumentBits> {
         match self {
-            Residual::Known(bits) => Some(bits),
+            ResidualTree::Known(bits) => Some(bits),
             _ => None,
         }
     }
 
     fn leaves(&self, leaves: &mut Vec<LeafId>) {
         match self {
-            Residual::Known(_) => {}
-            Residual::Nearest(leaf) => leaves.push(*leaf),
-            Residual::And(children) | Residual::Or(children) => {
+            ResidualTree::Known(_) => {}
+            ResidualTree::Nearest(leaf) => leaves.push(*leaf),
+            ResidualTree::And(children) | ResidualTree::Or(children) => {
                 children.iter().for_each(|child| child.leaves(leaves));
             }
-            Residual::AndNot(positive, negatives) => {
+            ResidualTree::AndNot(positive, negatives) => {
                 positive.leaves(leaves);
                 negatives.iter().for_each(|negative| negative.leaves(leaves));
             }
@@ -82,7 +84,7 @@ pub(crate) struct ReadyPlan<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) leaves: Vec<ReadyLeaf>,
     pub(crate) paths: PathChoice,
-    narrowings: Vec<Narrowing<'p>>,
+    narrowings: Vec<NarrowingOperator<'p>>,
 }
 
 impl<'p> ReadyPlan<'p> {
@@ -95,10 +97,10 @@ impl<'p> ReadyPlan<'p> {
     }
 
     /// The nearness condition of a node; `None` for other nodes.
-    fn nearness(&self, node: &Node) -> Option<Nearness> {
-        let Node::Near { leaves, distance, exclusion_distance, ordered, .. } = node else { return None };
+    fn nearness(&self, node: &PlanNode) -> Option<NearConstraint> {
+        let PlanNode::Near { leaves, distance, exclusion_distance, ordered, .. } = node else { return None };
         let field = leaves.first().map(|leaf| &*self.plan.leaves[leaf.0].field);
-        Some(Nearness {
+        Some(NearConstraint {
             element_gap: field.and_then(|field| self.plan.element_gap(field)),
             distance: *distance,
             exclusion_distance: *exclusion_distance,
@@ -107,16 +109,16 @@ impl<'p> ReadyPlan<'p> {
     }
 
     /// Approximate cost of a node: that of its most expensive leaf.
-    fn cost(&self, node: &Node) -> u32 {
-        let most = |nodes: &[Node]| nodes.iter().map(|node| self.cost(node)).max().unwrap_or_default();
+    fn cost(&self, node: &PlanNode) -> u32 {
+        let most = |nodes: &[PlanNode]| nodes.iter().map(|node| self.cost(node)).max().unwrap_or_default();
         match node {
-            Node::True | Node::False => 0,
-            Node::And(children) | Node::Or(children) => most(children),
-            Node::AndNot(positive, negatives) => self.cost(positive).max(most(negatives)),
-            Node::Rank(first, _) => self.cost(first),
-            Node::Leaf(leaf) => self.leaves[leaf.0].cost(),
-            Node::Near { .. } => 3,
-            Node::SameElement { .. } => 4,
+            PlanNode::True | PlanNode::False => 0,
+            PlanNode::And(children) | PlanNode::Or(children) => most(children),
+            PlanNode::AndNot(positive, negatives) => self.cost(positive).max(most(negatives)),
+            PlanNode::Rank(first, _) => self.cost(first),
+            PlanNode::Leaf(leaf) => self.leaves[leaf.0].cost(),
+            PlanNode::Near { .. } => 3,
+            PlanNode::SameElement { .. } => 4,
         }
     }
 }
@@ -124,31 +126,31 @@ impl<'p> ReadyPlan<'p> {
 /// State of matching a plan to one chunk.
 pub(crate) struct ChunkPass<'a, 'v> {
     ready: &'a ReadyPlan<'a>,
-    window: &'a mut Window<'v>,
+    window: &'a mut ColumnWindow<'v>,
     chunk: usize,
-    live: Bits,
-    found: Vec<Option<Evaluated>>,
+    live: DocumentBits,
+    found: Vec<Option<EvaluatedLeaf>>,
 }
 
 /// Matches of a leaf, with the documents that were examined for it.
-struct Evaluated {
-    within: Bits,
-    found: Found,
+struct EvaluatedLeaf {
+    within: DocumentBits,
+    found: LeafOutcome,
 }
 
 impl<'a, 'v> ChunkPass<'a, 'v> {
     pub(crate) fn new(
         ready: &'a ReadyPlan<'a>,
-        window: &'a mut Window<'v>,
+        window: &'a mut ColumnWindow<'v>,
         chunk: usize,
-        live: Bits,
+        live: DocumentBits,
     ) -> Self {
         ChunkPass { ready, window, chunk, live, found: ready.leaves.iter().map(|_| None).collect() }
     }
 
     /// Matching documents as far as they do not depend on nearest neighbours. Distances of all candidates are
     /// added to `best`, by leaf.
-    pub(crate) fn evaluate(&mut self, best: &mut [Option<Best>]) -> Result<Residual, Error> {
+    pub(crate) fn evaluate(&mut self, best: &mut [Option<SmallestDistances>]) -> Result<ResidualTree, Error> {
         let plan = self.ready.plan;
         let residual = self.node(&plan.root, &self.live.clone())?;
         let mut nearest = Vec::new();
@@ -160,7 +162,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             let candidates = residual.at_most(&self.live);
             for leaf in nearest {
                 self.seek(leaf, &candidates)?;
-                let (Kind::Nearest(measure, _), Some(Found::Distances(distances)), Some(best)) =
+                let (LeafKind::Nearest(measure, _), Some(LeafOutcome::Distances(distances)), Some(best)) =
                     (&self.ready.leaves[leaf.0].kind, self.found(leaf), best[leaf.0].as_mut())
                 else {
                     continue;
@@ -172,9 +174,9 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     }
 
     /// Documents whose distance for `leaf` is at most `cutoff`.
-    pub(crate) fn nearer(&self, leaf: LeafId, cutoff: f64) -> Bits {
-        let mut bits = Bits::NONE;
-        if let (Kind::Nearest(measure, _), Some(Found::Distances(distances))) =
+    pub(crate) fn nearer(&self, leaf: LeafId, cutoff: f64) -> DocumentBits {
+        let mut bits = DocumentBits::NONE;
+        if let (LeafKind::Nearest(measure, _), Some(LeafOutcome::Distances(distances))) =
             (&self.ready.leaves[leaf.0].kind, self.found(leaf))
         {
             let near = distances.within(cutoff.min(measure.reach()));
@@ -184,17 +186,17 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     }
 
     /// Documents among `within` that match a leaf.
-    pub(crate) fn look(&mut self, leaf: LeafId, within: &Bits) -> Result<Bits, Error> {
+    pub(crate) fn look(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<DocumentBits, Error> {
         self.seek(leaf, within)?;
-        Ok(self.found(leaf).map_or(Bits::NONE, Found::bits).and(within))
+        Ok(self.found(leaf).map_or(DocumentBits::NONE, LeafOutcome::bits).and(within))
     }
 
     /// Evaluates a leaf in the documents `within`, except for those already examined.
-    fn seek(&mut self, leaf: LeafId, within: &Bits) -> Result<(), Error> {
+    fn seek(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<(), Error> {
         let ready = &self.ready.leaves[leaf.0];
         let missing = match &self.found[leaf.0] {
             // Words are searched in the whole chunk in one scan, and statistics need all of it.
-            None if matches!(ready.kind, Kind::Words(_)) => self.live,
+            None if matches!(ready.kind, LeafKind::Words(_)) => self.live,
             None => *within,
             Some(evaluated) => within.without(&evaluated.within),
         };
@@ -206,27 +208,27 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
                     evaluated.found.merge(more);
                     evaluated.within = evaluated.within.or(&missing);
                 }
-                none => *none = Some(Evaluated { within: missing, found: more }),
+                none => *none = Some(EvaluatedLeaf { within: missing, found: more }),
             }
         }
         Ok(())
     }
 
-    fn column(&mut self, leaf: LeafId, within: &Bits) -> Result<Option<Column>, Error> {
+    fn column(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<Option<Column>, Error> {
         if within.is_empty() {
             return Ok(None);
         }
         self.window.column(&self.ready.leaves[leaf.0].field.key, self.chunk)
     }
 
-    fn found(&self, leaf: LeafId) -> Option<&Found> {
+    fn found(&self, leaf: LeafId) -> Option<&LeafOutcome> {
         self.found[leaf.0].as_ref().map(|evaluated| &evaluated.found)
     }
 
     /// Positions of an evaluated leaf.
-    pub(crate) fn places(&self, leaf: LeafId) -> Option<&Places> {
+    pub(crate) fn places(&self, leaf: LeafId) -> Option<&ChunkPositions> {
         match self.found(leaf) {
-            Some(Found::Places(places)) => Some(places),
+            Some(LeafOutcome::Places(places)) => Some(places),
             _ => None,
         }
     }
@@ -234,7 +236,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     /// Number of live documents that match a leaf; it must have been evaluated in all of them.
     pub(crate) fn frequency(&self, leaf: LeafId) -> usize {
         match self.found(leaf) {
-            Some(Found::Places(places)) => places.documents(),
+            Some(LeafOutcome::Places(places)) => places.documents(),
             Some(found) => found.bits().count(),
             None => 0,
         }
@@ -245,11 +247,11 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         &mut self,
         leaf: LeafId,
         documents: &[u16],
-        matched: &Bits,
+        matched: &DocumentBits,
         positions: bool,
     ) -> Result<LeafMatches, Error> {
         let asked = self.ready.plan.leaves[leaf.0].term.is_some()
-            || matches!(self.ready.leaves[leaf.0].kind, Kind::Nearest(..));
+            || matches!(self.ready.leaves[leaf.0].kind, LeafKind::Nearest(..));
         if !asked {
             return Ok(LeafMatches::None);
         }
@@ -258,82 +260,82 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         Ok(if found.is_nothing() { LeafMatches::None } else { found })
     }
 
-    fn node(&mut self, node: &Node, within: &Bits) -> Result<Residual, Error> {
+    fn node(&mut self, node: &PlanNode, within: &DocumentBits) -> Result<ResidualTree, Error> {
         if within.is_empty() {
-            return Ok(Residual::Known(Bits::NONE));
+            return Ok(ResidualTree::Known(DocumentBits::NONE));
         }
         Ok(match node {
-            Node::True => Residual::Known(*within),
-            Node::False => Residual::Known(Bits::NONE),
-            Node::And(children) => self.all(children, within)?,
-            Node::Or(children) => {
+            PlanNode::True => ResidualTree::Known(*within),
+            PlanNode::False => ResidualTree::Known(DocumentBits::NONE),
+            PlanNode::And(children) => self.all(children, within)?,
+            PlanNode::Or(children) => {
                 let children =
                     children.iter().map(|child| self.node(child, within)).collect::<Result<Vec<_>, _>>()?;
-                simplified(Residual::Or(children))
+                simplified(ResidualTree::Or(children))
             }
-            Node::AndNot(positive, negatives) => {
+            PlanNode::AndNot(positive, negatives) => {
                 let positive = self.node(positive, within)?;
                 let within = positive.at_most(within);
                 let negatives = negatives
                     .iter()
                     .map(|negative| self.node(negative, &within))
                     .collect::<Result<Vec<_>, _>>()?;
-                simplified(Residual::AndNot(Box::new(positive), negatives))
+                simplified(ResidualTree::AndNot(Box::new(positive), negatives))
             }
-            Node::Rank(first, _) => self.node(first, within)?,
-            Node::Leaf(leaf) => match self.ready.leaves[leaf.0].kind {
-                Kind::Nearest(..) => Residual::Nearest(*leaf),
-                _ => Residual::Known(self.look(*leaf, within)?),
+            PlanNode::Rank(first, _) => self.node(first, within)?,
+            PlanNode::Leaf(leaf) => match self.ready.leaves[leaf.0].kind {
+                LeafKind::Nearest(..) => ResidualTree::Nearest(*leaf),
+                _ => ResidualTree::Known(self.look(*leaf, within)?),
             },
-            Node::Near { leaves, excluded, .. } => Residual::Known(match self.ready.nearness(node) {
+            PlanNode::Near { leaves, excluded, .. } => ResidualTree::Known(match self.ready.nearness(node) {
                 Some(nearness) => self.near(leaves, excluded, nearness, within)?,
-                None => Bits::NONE,
+                None => DocumentBits::NONE,
             }),
-            Node::SameElement { field, child, elements } => {
-                Residual::Known(self.same_element(field, child, elements, within)?)
+            PlanNode::SameElement { field, child, elements } => {
+                ResidualTree::Known(self.same_element(field, child, elements, within)?)
             }
         })
     }
 
     /// Evaluates a conjunction: cheap children first, each only in the documents that the previous ones left.
-    fn all(&mut self, children: &[Node], within: &Bits) -> Result<Residual, Error> {
+    fn all(&mut self, children: &[PlanNode], within: &DocumentBits) -> Result<ResidualTree, Error> {
         if !self.ready.paths.is_fast() {
             let children = children.iter().map(|child| self.node(child, within)).collect::<Result<_, _>>()?;
-            return Ok(simplified(Residual::And(children)));
+            return Ok(simplified(ResidualTree::And(children)));
         }
-        let mut by_cost: Vec<&Node> = children.iter().collect();
+        let mut by_cost: Vec<&PlanNode> = children.iter().collect();
         by_cost.sort_by_key(|child| self.ready.cost(child));
         let mut left = *within;
-        let mut residuals = vec![Residual::Known(left)];
+        let mut residuals = vec![ResidualTree::Known(left)];
         for child in by_cost {
             let residual = self.node(child, &left)?;
             left = left.and(&residual.at_most(&left));
             residuals.push(residual);
             if left.is_empty() {
-                return Ok(Residual::Known(Bits::NONE));
+                return Ok(ResidualTree::Known(DocumentBits::NONE));
             }
         }
-        Ok(simplified(Residual::And(residuals)))
+        Ok(simplified(ResidualTree::And(residuals)))
     }
 
     fn near(
         &mut self,
         leaves: &[LeafId],
         excluded: &[LeafId],
-        near: Nearness,
-        within: &Bits,
-    ) -> Result<Bits, Error> {
+        near: NearConstraint,
+        within: &DocumentBits,
+    ) -> Result<DocumentBits, Error> {
         let mut all = *within;
         for leaf in leaves {
             all = self.look(*leaf, &all)?;
         }
-        let Some(first) = leaves.first() else { return Ok(Bits::NONE) };
+        let Some(first) = leaves.first() else { return Ok(DocumentBits::NONE) };
         if all.is_empty() {
-            return Ok(Bits::NONE);
+            return Ok(DocumentBits::NONE);
         }
         let key = ColumnKey::tokens(&self.ready.leaves[first.0].field.key.field);
         let Some(Column::Tokens(tokens)) = self.window.column(&key, self.chunk)? else {
-            return Ok(Bits::NONE);
+            return Ok(DocumentBits::NONE);
         };
         for leaf in excluded {
             self.look(*leaf, &all)?;
@@ -341,7 +343,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let places =
             |leaves: &[LeafId]| leaves.iter().filter_map(|leaf| self.places(*leaf)).collect::<Vec<_>>();
         let (places, excluded) = (places(leaves), places(excluded));
-        let mut bits = Bits::NONE;
+        let mut bits = DocumentBits::NONE;
         for document in all.iter() {
             let here: Vec<&[u32]> = places.iter().map(|places| places.of(document)).collect();
             let not: Vec<&[u32]> = excluded.iter().map(|places| places.of(document)).collect();
@@ -356,17 +358,17 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     fn same_element(
         &mut self,
         field: &str,
-        child: &Node,
+        child: &PlanNode,
         only: &[u32],
-        within: &Bits,
-    ) -> Result<Bits, Error> {
+        within: &DocumentBits,
+    ) -> Result<DocumentBits, Error> {
         let ready = self.ready;
         let name = field.split('.').next().unwrap_or(field);
         let Some(data_type) = ready.plan.schema.fields.get(name).map(|field| &field.data_type) else {
-            return Ok(Bits::NONE);
+            return Ok(DocumentBits::NONE);
         };
         let key = millrace_column::ColumnKey::value(name);
-        let Some(column) = self.window.column(&key, self.chunk)? else { return Ok(Bits::NONE) };
+        let Some(column) = self.window.column(&key, self.chunk)? else { return Ok(DocumentBits::NONE) };
         if ready.paths.is_fast()
             && matches!(data_type, DataType::Array(element) if **element == DataType::String)
             && let Some(words) = ElementWords::new(ready, child)
@@ -374,10 +376,10 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             return self.words_of_elements(&words, only, within);
         }
         let path = path_of(field);
-        let mut bits = Bits::NONE;
+        let mut bits = DocumentBits::NONE;
         for document in within.iter() {
             let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
-            if any_holds(ready, child, only, Element::Value(&value, 1), &path, 0) {
+            if any_holds(ready, child, only, ValueElement::Value(&value, 1), &path, 0) {
                 bits.set(document);
             }
         }
@@ -394,9 +396,9 @@ pub(crate) fn path_of(path: &str) -> Vec<&str> {
 /// to `from`. If `only` is not empty, it limits the element indices.
 pub(crate) fn any_holds(
     ready: &ReadyPlan<'_>,
-    tree: &Node,
+    tree: &PlanNode,
     only: &[u32],
-    from: Element<'_>,
+    from: ValueElement<'_>,
     path: &[&str],
     depth: usize,
 ) -> bool {
@@ -414,40 +416,40 @@ pub(crate) fn is_among(only: &[u32], index: usize) -> bool {
 }
 
 /// Turns a residual without unknown parts into a known set.
-fn simplified(residual: Residual) -> Residual {
-    let children: Box<dyn Iterator<Item = &Residual> + '_> = match &residual {
-        Residual::Known(_) | Residual::Nearest(_) => return residual,
-        Residual::And(children) | Residual::Or(children) => Box::new(children.iter()),
-        Residual::AndNot(positive, negatives) => Box::new(std::iter::once(&**positive).chain(negatives)),
+fn simplified(residual: ResidualTree) -> ResidualTree {
+    let children: Box<dyn Iterator<Item = &ResidualTree> + '_> = match &residual {
+        ResidualTree::Known(_) | ResidualTree::Nearest(_) => return residual,
+        ResidualTree::And(children) | ResidualTree::Or(children) => Box::new(children.iter()),
+        ResidualTree::AndNot(positive, negatives) => Box::new(std::iter::once(&**positive).chain(negatives)),
     };
     let known = children.into_iter().all(|child| child.known().is_some());
-    if known { Residual::Known(residual.resolve(&|_, _| Bits::NONE)) } else { residual }
+    if known { ResidualTree::Known(residual.resolve(&|_, _| DocumentBits::NONE)) } else { residual }
 }
 
 /// True if a tree holds inside one element, to which the first `depth` steps of its leaves' paths lead.
-pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &Node, element: Element<'_>, depth: usize) -> bool {
-    let inside = |node: &Node| holds(ready, node, element, depth);
+pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &PlanNode, element: ValueElement<'_>, depth: usize) -> bool {
+    let inside = |node: &PlanNode| holds(ready, node, element, depth);
     match node {
-        Node::True => true,
-        Node::False => false,
-        Node::And(children) => children.iter().all(inside),
-        Node::Or(children) => children.iter().any(inside),
-        Node::AndNot(positive, negatives) => inside(positive) && !negatives.iter().any(inside),
-        Node::Rank(first, _) => inside(first),
-        Node::Leaf(leaf) => ready.leaves[leaf.0].matches_element(element, depth),
+        PlanNode::True => true,
+        PlanNode::False => false,
+        PlanNode::And(children) => children.iter().all(inside),
+        PlanNode::Or(children) => children.iter().any(inside),
+        PlanNode::AndNot(positive, negatives) => inside(positive) && !negatives.iter().any(inside),
+        PlanNode::Rank(first, _) => inside(first),
+        PlanNode::Leaf(leaf) => ready.leaves[leaf.0].matches_element(element, depth),
         // Positions refer to the whole field, and elements of elements have no names.
-        Node::Near { leaves, .. } => {
+        PlanNode::Near { leaves, .. } => {
             leaves.iter().all(|leaf| ready.leaves[leaf.0].matches_element(element, depth))
         }
-        Node::SameElement { field, child, elements } => {
+        PlanNode::SameElement { field, child, elements } => {
             any_holds(ready, child, elements, element, &path_of(field), depth)
         }
     }
 }
 
 /// Live documents of the chunk.
-pub(crate) fn live(view: &dyn View, chunk: usize) -> Bits {
+pub(crate) fn live(view: &dyn View, chunk: usize) -> DocumentBits {
     let chunk = &view.chunks()[chunk];
-    let all = Bits::first(chunk.documents);
-    chunk.live.as_ref().map_or(all, |live| Bits::from_words(live).and(&all))
+    let all = DocumentBits::first(chunk.documents);
+    chunk.live.as_ref().map_or(all, |live| DocumentBits::from_words(live).and(&all))
 }

@@ -1,7 +1,7 @@
 //! Predicates over single values, and access to the values inside a collection.
 
-use millrace_document::Value;
-use millrace_linguistics::Analyzer;
+use millrace_document::DocumentValue;
+use millrace_linguistics::FieldAnalyzer;
 use millrace_plan::{NumberRange, Predicate};
 use regex::Regex;
 
@@ -11,16 +11,16 @@ use crate::pattern::WordMatcher;
 
 /// A prepared predicate over one value.
 pub(crate) struct ValueTest {
-    kind: Kind,
+    kind: ValueMatchKind,
     /// Folds the compared text; `None` if case matters.
-    folding: Option<Analyzer>,
+    folding: Option<FieldAnalyzer>,
 }
 
-enum Kind {
+enum ValueMatchKind {
     Pattern(WordMatcher),
     In(Vec<(String, i32)>),
-    Words { matchers: Vec<WordMatcher>, analyzer: Analyzer },
-    WordIn { words: Vec<(String, i32)>, analyzer: Analyzer },
+    Words { matchers: Vec<WordMatcher>, analyzer: FieldAnalyzer },
+    WordIn { words: Vec<(String, i32)>, analyzer: FieldAnalyzer },
     Range(NumberRange),
     NumberIn(Vec<(i64, i32)>),
     Bool(bool),
@@ -35,7 +35,7 @@ impl ValueTest {
     pub(crate) fn new(
         field: &str,
         predicate: &Predicate,
-        analyzer: impl Fn() -> Analyzer,
+        analyzer: impl Fn() -> FieldAnalyzer,
     ) -> Result<Option<Self>, Error> {
         let sorted = |values: &[(String, i32)]| {
             let mut values = values.to_vec();
@@ -46,48 +46,50 @@ impl ValueTest {
         let kind = match predicate {
             Predicate::Value { pattern, cased } => {
                 folding = (!cased).then(&analyzer);
-                Kind::Pattern(WordMatcher::new(field, pattern, *cased)?)
+                ValueMatchKind::Pattern(WordMatcher::new(field, pattern, *cased)?)
             }
             Predicate::ValueIn { values, cased } => {
                 folding = (!cased).then(&analyzer);
-                Kind::In(sorted(values))
+                ValueMatchKind::In(sorted(values))
             }
-            Predicate::Words(patterns) => Kind::Words {
+            Predicate::Words(patterns) => ValueMatchKind::Words {
                 matchers: patterns
                     .iter()
                     .map(|p| WordMatcher::new(field, p, false))
                     .collect::<Result<_, _>>()?,
                 analyzer: analyzer(),
             },
-            Predicate::WordIn(words) => Kind::WordIn { words: sorted(words), analyzer: analyzer() },
-            Predicate::Number(range) => Kind::Range(*range),
+            Predicate::WordIn(words) => ValueMatchKind::WordIn { words: sorted(words), analyzer: analyzer() },
+            Predicate::Number(range) => ValueMatchKind::Range(*range),
             Predicate::NumberIn(numbers) => {
                 let mut numbers = numbers.clone();
                 numbers.sort_unstable();
-                Kind::NumberIn(numbers)
+                ValueMatchKind::NumberIn(numbers)
             }
-            Predicate::Bool(wanted) => Kind::Bool(*wanted),
-            Predicate::GeoCircle { latitude, longitude, radius_km } => {
-                Kind::Circle(GeoCircle { latitude: *latitude, longitude: *longitude, radius_km: *radius_km })
-            }
-            Predicate::GeoBox(corners) => Kind::Box(GeoBox(*corners)),
-            Predicate::Present => Kind::Present,
+            Predicate::Bool(wanted) => ValueMatchKind::Bool(*wanted),
+            Predicate::GeoCircle { latitude, longitude, radius_km } => ValueMatchKind::Circle(GeoCircle {
+                latitude: *latitude,
+                longitude: *longitude,
+                radius_km: *radius_km,
+            }),
+            Predicate::GeoBox(corners) => ValueMatchKind::Box(GeoBox(*corners)),
+            Predicate::Present => ValueMatchKind::Present,
             Predicate::Nearest { .. } => return Ok(None),
         };
         Ok(Some(ValueTest { kind, folding }))
     }
 
     /// The query's weight of a matching value; 1 if the query gives none.
-    pub(crate) fn value(&self, value: &Value) -> Option<i32> {
+    pub(crate) fn value(&self, value: &DocumentValue) -> Option<i32> {
         match value {
-            Value::Bool(value) => self.truth(*value),
-            Value::Byte(number) => self.integer(i64::from(*number)),
-            Value::Int(number) => self.integer(i64::from(*number)),
-            Value::Long(number) => self.integer(*number),
-            Value::Float(number) => self.float(f64::from(*number)),
-            Value::Double(number) => self.float(*number),
-            Value::String(text) => self.text(text, &mut String::new()),
-            Value::Position { latitude, longitude } => self.position(*latitude, *longitude),
+            DocumentValue::Bool(value) => self.truth(*value),
+            DocumentValue::Byte(number) => self.integer(i64::from(*number)),
+            DocumentValue::Int(number) => self.integer(i64::from(*number)),
+            DocumentValue::Long(number) => self.integer(*number),
+            DocumentValue::Float(number) => self.float(f64::from(*number)),
+            DocumentValue::Double(number) => self.float(*number),
+            DocumentValue::String(text) => self.text(text, &mut String::new()),
+            DocumentValue::Position { latitude, longitude } => self.position(*latitude, *longitude),
             _ => self.present(),
         }
     }
@@ -95,7 +97,7 @@ impl ValueTest {
     /// A regular expression that may be searched in all texts at once, if they are ASCII and need no folding.
     pub(crate) fn free_regex(&self) -> Option<&Regex> {
         match &self.kind {
-            Kind::Pattern(matcher) => matcher.free_regex(),
+            ValueMatchKind::Pattern(matcher) => matcher.free_regex(),
             _ => None,
         }
     }
@@ -103,7 +105,7 @@ impl ValueTest {
     /// Like [`ValueTest::value`]; `buffer` is reused, so that many texts need one allocation.
     pub(crate) fn text(&self, text: &str, buffer: &mut String) -> Option<i32> {
         match &self.kind {
-            Kind::Pattern(matcher) => {
+            ValueMatchKind::Pattern(matcher) => {
                 if let (Some(_), Some([word])) = (&self.folding, matcher.stems())
                     && matcher.written().is_none()
                     && word.is_ascii()
@@ -118,8 +120,8 @@ impl ValueTest {
                 };
                 matches.then_some(1)
             }
-            Kind::In(values) => weight(values, self.folded(text, buffer)),
-            Kind::Words { matchers, analyzer } => {
+            ValueMatchKind::In(values) => weight(values, self.folded(text, buffer)),
+            ValueMatchKind::Words { matchers, analyzer } => {
                 // Number of matched words of each phrase that may have started.
                 let (mut begun, mut found) = (Vec::new(), false);
                 analyzer.tokens(text, |token| {
@@ -133,7 +135,7 @@ impl ValueTest {
                 });
                 (!matchers.is_empty() && found).then_some(1)
             }
-            Kind::WordIn { words, analyzer } => {
+            ValueMatchKind::WordIn { words, analyzer } => {
                 let mut best = None;
                 analyzer.tokens(text, |token| best = best.max(weight(words, token.text)));
                 best
@@ -145,9 +147,11 @@ impl ValueTest {
     /// Like [`ValueTest::value`].
     pub(crate) fn integer(&self, number: i64) -> Option<i32> {
         match &self.kind {
-            Kind::Range(NumberRange::Integer { low, high }) => (*low..=*high).contains(&number).then_some(1),
-            Kind::Range(_) => self.float(number as f64),
-            Kind::NumberIn(numbers) => {
+            ValueMatchKind::Range(NumberRange::Integer { low, high }) => {
+                (*low..=*high).contains(&number).then_some(1)
+            }
+            ValueMatchKind::Range(_) => self.float(number as f64),
+            ValueMatchKind::NumberIn(numbers) => {
                 let at = numbers.partition_point(|(listed, _)| *listed < number);
                 numbers.get(at).filter(|(listed, _)| *listed == number).map(|(_, weight)| *weight)
             }
@@ -158,15 +162,15 @@ impl ValueTest {
     /// Like [`ValueTest::value`]. NaN is in no range.
     pub(crate) fn float(&self, number: f64) -> Option<i32> {
         match &self.kind {
-            Kind::Range(NumberRange::Integer { low, high }) => {
+            ValueMatchKind::Range(NumberRange::Integer { low, high }) => {
                 (number >= *low as f64 && number <= *high as f64).then_some(1)
             }
-            Kind::Range(NumberRange::Float { low, low_inclusive, high, high_inclusive }) => {
+            ValueMatchKind::Range(NumberRange::Float { low, low_inclusive, high, high_inclusive }) => {
                 let above = number > *low || (*low_inclusive && number == *low);
                 let below = number < *high || (*high_inclusive && number == *high);
                 (above && below).then_some(1)
             }
-            Kind::NumberIn(numbers) => {
+            ValueMatchKind::NumberIn(numbers) => {
                 numbers.iter().find(|(listed, _)| *listed as f64 == number).map(|(_, weight)| *weight)
             }
             _ => self.present(),
@@ -176,21 +180,21 @@ impl ValueTest {
     /// Like [`ValueTest::value`].
     pub(crate) fn truth(&self, value: bool) -> Option<i32> {
         match &self.kind {
-            Kind::Bool(wanted) => (value == *wanted).then_some(1),
+            ValueMatchKind::Bool(wanted) => (value == *wanted).then_some(1),
             _ => self.integer(i64::from(value)),
         }
     }
 
     /// The weight if the predicate holds for every existing value.
     pub(crate) fn present(&self) -> Option<i32> {
-        matches!(self.kind, Kind::Present).then_some(1)
+        matches!(self.kind, ValueMatchKind::Present).then_some(1)
     }
 
     fn position(&self, latitude: i32, longitude: i32) -> Option<i32> {
         let (latitude, longitude) = (f64::from(latitude) / 1e6, f64::from(longitude) / 1e6);
         match &self.kind {
-            Kind::Circle(circle) => circle.contains(latitude, longitude).then_some(1),
-            Kind::Box(geo_box) => geo_box.contains(latitude, longitude).then_some(1),
+            ValueMatchKind::Circle(circle) => circle.contains(latitude, longitude).then_some(1),
+            ValueMatchKind::Box(geo_box) => geo_box.contains(latitude, longitude).then_some(1),
             _ => self.present(),
         }
     }
@@ -212,31 +216,31 @@ fn weight(words: &[(String, i32)], word: &str) -> Option<i32> {
 /// A part of a value that can match separately: an element of an array or set, an entry of a map, or the
 /// value itself.
 #[derive(Clone, Copy)]
-pub(crate) enum Element<'v> {
+pub(crate) enum ValueElement<'v> {
     /// A value with its weight in a weighted set, otherwise 1.
-    Value(&'v Value, i32),
+    Value(&'v DocumentValue, i32),
     /// An entry of a map: key and value.
-    Entry(&'v Value, &'v Value),
+    Entry(&'v DocumentValue, &'v DocumentValue),
 }
 
-impl<'v> Element<'v> {
-    /// Calls `each` with every value at the end of `path`, with collections as one value. See [`Element::at`]
+impl<'v> ValueElement<'v> {
+    /// Calls `each` with every value at the end of `path`, with collections as one value. See [`ValueElement::at`]
     /// for the path.
-    pub(crate) fn wholes(self, path: &[&str], each: &mut dyn FnMut(&'v Value)) {
+    pub(crate) fn wholes(self, path: &[&str], each: &mut dyn FnMut(&'v DocumentValue)) {
         match self {
-            Element::Entry(key, value) => match path.split_first() {
-                Some((&"key", rest)) => Element::Value(key, 1).wholes(rest, each),
-                Some((&"value", rest)) => Element::Value(value, 1).wholes(rest, each),
+            ValueElement::Entry(key, value) => match path.split_first() {
+                Some((&"key", rest)) => ValueElement::Value(key, 1).wholes(rest, each),
+                Some((&"value", rest)) => ValueElement::Value(value, 1).wholes(rest, each),
                 _ => {}
             },
-            Element::Value(value, _) => match (value, path.split_first()) {
+            ValueElement::Value(value, _) => match (value, path.split_first()) {
                 (_, None) => each(value),
-                (Value::Array(_) | Value::WeightedSet(_) | Value::Map(_), _) => {
+                (DocumentValue::Array(_) | DocumentValue::WeightedSet(_) | DocumentValue::Map(_), _) => {
                     elements(value, &mut |_, element| element.wholes(path, each));
                 }
-                (Value::Struct(members), Some((name, rest))) => {
+                (DocumentValue::Struct(members), Some((name, rest))) => {
                     for (_, member) in members.iter().filter(|(member, _)| &**member == *name) {
-                        Element::Value(member, 1).wholes(rest, each);
+                        ValueElement::Value(member, 1).wholes(rest, each);
                     }
                 }
                 _ => {}
@@ -248,23 +252,23 @@ impl<'v> Element<'v> {
     ///
     /// A path consists of struct members, and of `key` and `value` of maps. Arrays and sets are traversed
     /// without a name.
-    pub(crate) fn at(self, path: &[&str], each: &mut impl FnMut(&'v Value, i32)) {
+    pub(crate) fn at(self, path: &[&str], each: &mut impl FnMut(&'v DocumentValue, i32)) {
         match self {
-            Element::Entry(key, value) => match path.split_first() {
-                Some((&"key", rest)) => Element::Value(key, 1).at(rest, each),
-                Some((&"value", rest)) => Element::Value(value, 1).at(rest, each),
+            ValueElement::Entry(key, value) => match path.split_first() {
+                Some((&"key", rest)) => ValueElement::Value(key, 1).at(rest, each),
+                Some((&"value", rest)) => ValueElement::Value(value, 1).at(rest, each),
                 Some(_) => {}
                 // A map as a whole is represented by its keys, like a set by its values.
-                None => Element::Value(key, 1).at(path, each),
+                None => ValueElement::Value(key, 1).at(path, each),
             },
-            Element::Value(value, weight) => match value {
-                Value::Array(_) | Value::WeightedSet(_) | Value::Map(_) => {
+            ValueElement::Value(value, weight) => match value {
+                DocumentValue::Array(_) | DocumentValue::WeightedSet(_) | DocumentValue::Map(_) => {
                     elements(value, &mut |_, element| element.at(path, each));
                 }
-                Value::Struct(members) => match path.split_first() {
+                DocumentValue::Struct(members) => match path.split_first() {
                     Some((name, rest)) => {
                         for (_, member) in members.iter().filter(|(member, _)| &**member == *name) {
-                            Element::Value(member, 1).at(rest, each);
+                            ValueElement::Value(member, 1).at(rest, each);
                         }
                     }
                     None => each(value, weight),
@@ -278,38 +282,38 @@ impl<'v> Element<'v> {
 
 /// Calls `each` with every value at the end of `path` (`name`, `value.name`) inside a value, with elements of
 /// arrays and sets one by one.
-pub fn values_at<'v>(value: &'v Value, path: &[&str], each: &mut impl FnMut(&'v Value)) {
-    Element::Value(value, 1).at(path, &mut |value, _| each(value));
+pub fn values_at<'v>(value: &'v DocumentValue, path: &[&str], each: &mut impl FnMut(&'v DocumentValue)) {
+    ValueElement::Value(value, 1).at(path, &mut |value, _| each(value));
 }
 
 /// Calls `each` with the elements of a collection and their indices. Any other value is its own only element.
-pub(crate) fn elements<'v>(value: &'v Value, each: &mut impl FnMut(usize, Element<'v>)) {
+pub(crate) fn elements<'v>(value: &'v DocumentValue, each: &mut impl FnMut(usize, ValueElement<'v>)) {
     match value {
-        Value::Array(values) => {
-            values.iter().enumerate().for_each(|(index, value)| each(index, Element::Value(value, 1)));
+        DocumentValue::Array(values) => {
+            values.iter().enumerate().for_each(|(index, value)| each(index, ValueElement::Value(value, 1)));
         }
-        Value::WeightedSet(values) => {
+        DocumentValue::WeightedSet(values) => {
             let weighted = values.iter().enumerate();
-            weighted.for_each(|(index, (value, weight))| each(index, Element::Value(value, *weight)));
+            weighted.for_each(|(index, (value, weight))| each(index, ValueElement::Value(value, *weight)));
         }
-        Value::Map(entries) => {
+        DocumentValue::Map(entries) => {
             entries
                 .iter()
                 .enumerate()
-                .for_each(|(index, (key, value))| each(index, Element::Entry(key, value)));
+                .for_each(|(index, (key, value))| each(index, ValueElement::Entry(key, value)));
         }
-        _ => each(0, Element::Value(value, 1)),
+        _ => each(0, ValueElement::Value(value, 1)),
     }
 }
 
 /// Matches of a leaf among all values at the end of its path.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Weighing {
+pub(crate) struct ValueWeights {
     best: Option<i32>,
     product: i64,
 }
 
-impl Weighing {
+impl ValueWeights {
     /// Adds a matching value: the query's weight for it, and the document's.
     pub(crate) fn add(&mut self, query: i32, document: i32, listed: bool) {
         self.best = self.best.max(Some(if listed { query } else { document }));

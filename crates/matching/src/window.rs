@@ -9,13 +9,13 @@ use crate::Error;
 const WINDOW_DOCUMENTS: usize = 32 * 1024;
 
 /// Columns of adjacent chunks. Each is read when its first value is needed, so unused columns are not read.
-pub(crate) struct Window<'v> {
+pub(crate) struct ColumnWindow<'v> {
     view: &'v dyn View,
     chunks: Range<usize>,
     columns: HashMap<ColumnKey, (usize, Vec<Option<Column>>)>,
 }
 
-impl<'v> Window<'v> {
+impl<'v> ColumnWindow<'v> {
     /// The window that starts at chunk `first`.
     pub(crate) fn starting_at(view: &'v dyn View, first: usize) -> Self {
         let mut documents = 0;
@@ -24,7 +24,7 @@ impl<'v> Window<'v> {
             documents <= WINDOW_DOCUMENTS
         });
         let count = fits.count().max(1);
-        Window { view, chunks: first..first + count, columns: HashMap::new() }
+        ColumnWindow { view, chunks: first..first + count, columns: HashMap::new() }
     }
 
     /// Chunks of the window.

@@ -6,24 +6,24 @@
 //! 3. The other words must be adjacent to it, in the same document. Words of two elements never are: between
 //!    them is a boundary, which no set contains.
 
-use millrace_column::{PathChoice, TokenIds, Tokens};
+use millrace_column::{PathChoice, TokenIds, TokensColumn};
 
-use crate::bits::Bits;
+use crate::bits::DocumentBits;
 use crate::kernels;
 use crate::pattern::WordMatcher;
 
 /// A set of token numbers of one dictionary.
 #[derive(Debug)]
-pub(crate) enum Numbers {
+pub(crate) enum TokenNumbers {
     /// Few ranges (both ends included), ascending.
     Ranges(Vec<(u32, u32)>),
     /// Any set, as one bit per number.
     Table(Vec<u64>),
 }
 
-impl Numbers {
+impl TokenNumbers {
     /// Numbers of the words that `matcher` accepts.
-    pub(crate) fn of(matcher: &WordMatcher, tokens: &Tokens, paths: PathChoice) -> Self {
+    pub(crate) fn of(matcher: &WordMatcher, tokens: &TokensColumn, paths: PathChoice) -> Self {
         match paths {
             PathChoice::Fast => Self::looked_up(matcher, tokens),
             PathChoice::Plain => Self::gone_through(matcher, tokens),
@@ -31,7 +31,7 @@ impl Numbers {
     }
 
     /// Every word of the dictionary is looked at.
-    fn gone_through(matcher: &WordMatcher, tokens: &Tokens) -> Self {
+    fn gone_through(matcher: &WordMatcher, tokens: &TokensColumn) -> Self {
         let all = 1..=tokens.words() as u32;
         let word = |number: &u32| std::str::from_utf8(tokens.word(*number)).ok();
         let stems = matcher.stems().into_iter().flatten();
@@ -45,7 +45,7 @@ impl Numbers {
         Self::from_ascending(ascending(numbers))
     }
 
-    fn looked_up(matcher: &WordMatcher, tokens: &Tokens) -> Self {
+    fn looked_up(matcher: &WordMatcher, tokens: &TokensColumn) -> Self {
         let (stems, written) = (matcher.stems(), matcher.written());
         if stems.is_some() || written.is_some() {
             let mut numbers = Vec::new();
@@ -57,7 +57,7 @@ impl Numbers {
         }
         let range = tokens.prefixed(matcher.prefix().as_bytes());
         if matcher.is_prefix() {
-            return Numbers::Ranges(if range.is_empty() {
+            return TokenNumbers::Ranges(if range.is_empty() {
                 Vec::new()
             } else {
                 vec![(range.start, range.end - 1)]
@@ -77,27 +77,27 @@ impl Numbers {
             }
         }
         if ranges.len() <= kernels::RANGES {
-            return Numbers::Ranges(ranges);
+            return TokenNumbers::Ranges(ranges);
         }
         let mut table = vec![0; numbers.last().map_or(0, |last| *last as usize / 64 + 1)];
         numbers.iter().for_each(|number| table[*number as usize / 64] |= 1 << (number % 64));
-        Numbers::Table(table)
+        TokenNumbers::Table(table)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        matches!(self, Numbers::Ranges(ranges) if ranges.is_empty())
+        matches!(self, TokenNumbers::Ranges(ranges) if ranges.is_empty())
     }
 
     pub(crate) fn contains(&self, number: u32) -> bool {
         match self {
-            Numbers::Ranges(ranges) => ranges.iter().any(|(low, high)| (*low..=*high).contains(&number)),
-            Numbers::Table(table) => {
+            TokenNumbers::Ranges(ranges) => ranges.iter().any(|(low, high)| (*low..=*high).contains(&number)),
+            TokenNumbers::Table(table) => {
                 table.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
             }
         }
     }
 
-    /// The same as [`Numbers::find`], one by one.
+    /// The same as [`TokenNumbers::find`], one by one.
     fn find_plainly(&self, ids: TokenIds<'_>) -> Vec<u32> {
         let places = ids.iter().enumerate().filter(|(_, id)| self.contains(*id));
         places.map(|(place, _)| place as u32).collect()
@@ -107,14 +107,16 @@ impl Numbers {
     pub(crate) fn find(&self, ids: TokenIds<'_>) -> Vec<u32> {
         let mut found = Vec::new();
         match (self, ids) {
-            (Numbers::Ranges(ranges), TokenIds::Narrow(ids)) => {
+            (TokenNumbers::Ranges(ranges), TokenIds::Narrow(ids)) => {
                 // A dictionary of narrow numbers has no number that does not fit.
                 let ranges: Vec<(u16, u16)> =
                     ranges.iter().map(|(low, high)| (*low as u16, *high as u16)).collect();
                 kernels::find_narrow(ids, &ranges, &mut found);
             }
-            (Numbers::Ranges(ranges), TokenIds::Wide(ids)) => kernels::find_wide(ids, ranges, &mut found),
-            (Numbers::Table(_), ids) => {
+            (TokenNumbers::Ranges(ranges), TokenIds::Wide(ids)) => {
+                kernels::find_wide(ids, ranges, &mut found)
+            }
+            (TokenNumbers::Table(_), ids) => {
                 let places = ids.iter().enumerate().filter(|(_, id)| self.contains(*id));
                 found.extend(places.map(|(place, _)| place as u32));
             }
@@ -131,17 +133,17 @@ pub(crate) fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
 
 /// Occurrences in a chunk.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct ChunkPositions {
     /// Documents, ascending, each with the end of its part of `places`.
     documents: Vec<(u16, u32)>,
     /// First tokens, as indices among the document's tokens.
     places: Vec<u32>,
 }
 
-impl Places {
+impl ChunkPositions {
     /// Documents with at least one occurrence.
-    pub(crate) fn bits(&self) -> Bits {
-        let mut bits = Bits::NONE;
+    pub(crate) fn bits(&self) -> DocumentBits {
+        let mut bits = DocumentBits::NONE;
         self.documents.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
         bits
     }
@@ -169,7 +171,7 @@ impl Places {
     }
 
     /// Adds occurrences in other documents.
-    pub(crate) fn merge(&mut self, other: &Places) {
+    pub(crate) fn merge(&mut self, other: &ChunkPositions) {
         let one = std::mem::take(self);
         let mut all: Vec<(u16, &[u32])> = Vec::with_capacity(one.documents.len() + other.documents.len());
         for places in [&one, other] {
@@ -200,18 +202,23 @@ impl Places {
 }
 
 /// Occurrences of the words in sequence in the documents of `live`.
-pub(crate) fn find(matchers: &[WordMatcher], tokens: &Tokens, live: &Bits, paths: PathChoice) -> Places {
+pub(crate) fn find(
+    matchers: &[WordMatcher],
+    tokens: &TokensColumn,
+    live: &DocumentBits,
+    paths: PathChoice,
+) -> ChunkPositions {
     let mut sets = Vec::with_capacity(matchers.len());
     for matcher in matchers {
-        let numbers = Numbers::of(matcher, tokens, paths);
+        let numbers = TokenNumbers::of(matcher, tokens, paths);
         if numbers.is_empty() {
-            return Places::default();
+            return ChunkPositions::default();
         }
         sets.push(numbers);
     }
     let rarest = (0..sets.len()).max_by_key(|index| matchers[*index].rarity());
     let Some(anchor) = rarest.map(|rarest| if paths.is_fast() { rarest } else { 0 }) else {
-        return Places::default();
+        return ChunkPositions::default();
     };
     let ids = tokens.ids();
     let mut found = if paths.is_fast() { sets[anchor].find(ids) } else { sets[anchor].find_plainly(ids) };
@@ -232,9 +239,9 @@ pub(crate) fn find(matchers: &[WordMatcher], tokens: &Tokens, live: &Bits, paths
 
 /// Distributes the occurrences over documents. Drops those of dead documents, and those with fewer than
 /// `length` tokens up to the end of the document.
-fn by_document(found: &[u32], tokens: &Tokens, live: &Bits, length: usize) -> Places {
+fn by_document(found: &[u32], tokens: &TokensColumn, live: &DocumentBits, length: usize) -> ChunkPositions {
     let starts = tokens.starts();
-    let mut places = Places { documents: Vec::new(), places: Vec::with_capacity(found.len()) };
+    let mut places = ChunkPositions { documents: Vec::new(), places: Vec::with_capacity(found.len()) };
     let mut document = 0;
     let mut rest = found;
     while let Some(first) = rest.first() {
@@ -258,7 +265,7 @@ fn by_document(found: &[u32], tokens: &Tokens, live: &Bits, length: usize) -> Pl
 
 /// Conditions of `near` on the positions of its leaves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Nearness {
+pub(crate) struct NearConstraint {
     pub(crate) distance: u32,
     pub(crate) exclusion_distance: u32,
     pub(crate) ordered: bool,
@@ -266,7 +273,7 @@ pub(crate) struct Nearness {
     pub(crate) element_gap: Option<u32>,
 }
 
-impl Nearness {
+impl NearConstraint {
     /// True if a document has all of `places` near each other, and none of `excluded` near them. The words
     /// must be in one element or, with a gap, in two adjacent ones.
     pub(crate) fn holds(self, places: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
@@ -317,7 +324,7 @@ mod tests {
     use super::*;
 
     /// Words of a document, `|` between elements.
-    fn tokens(text: &str) -> Tokens {
+    fn tokens(text: &str) -> TokensColumn {
         let mut builder = TokensBuilder::new();
         for word in text.split_whitespace() {
             if word == "|" { builder.boundary() } else { builder.word(word.as_bytes()) }
@@ -327,12 +334,12 @@ mod tests {
     }
 
     /// Occurrences of the words in sequence.
-    fn places(tokens: &Tokens, words: &str) -> Vec<u32> {
+    fn places(tokens: &TokensColumn, words: &str) -> Vec<u32> {
         let matcher =
             |word: &str| WordMatcher::new("f", &WordPattern::Exact(word.to_owned()), false).unwrap();
         let matchers: Vec<WordMatcher> = words.split_whitespace().map(matcher).collect();
-        let fast = find(&matchers, tokens, &Bits::first(1), PathChoice::Fast);
-        let plain = find(&matchers, tokens, &Bits::first(1), PathChoice::Plain);
+        let fast = find(&matchers, tokens, &DocumentBits::first(1), PathChoice::Fast);
+        let plain = find(&matchers, tokens, &DocumentBits::first(1), PathChoice::Plain);
         assert_eq!(fast.of(0), plain.of(0), "{words}");
         fast.of(0).to_vec()
     }
@@ -367,7 +374,7 @@ mod tests {
             let (near, not) = (found(words), found(excluded));
             let near: Vec<&[u32]> = near.iter().map(Vec::as_slice).collect();
             let not: Vec<&[u32]> = not.iter().map(Vec::as_slice).collect();
-            let nearness = Nearness { distance, exclusion_distance: 1, ordered, element_gap: None };
+            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: None };
             assert_eq!(nearness.holds(&near, &not, tokens.document(0)), expected, "{text}");
         }
         check("a x b", &["a", "b"], &[], 2, false, true);
@@ -388,7 +395,7 @@ mod tests {
         fn check(text: &str, distance: u32, ordered: bool, expected: &[(u32, u32)]) {
             let tokens = tokens(text);
             let (a, b) = (places(&tokens, "a"), places(&tokens, "b"));
-            let nearness = Nearness { distance, exclusion_distance: 1, ordered, element_gap: None };
+            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: None };
             let found: Vec<_> = nearness.spans(&[&a, &b], &[], tokens.document(0)).collect();
             assert_eq!(found, expected, "{text}");
         }
@@ -406,7 +413,7 @@ mod tests {
         fn check(text: &str, gap: Option<u32>, distance: u32, ordered: bool, expected: bool) {
             let tokens = tokens(text);
             let (a, b) = (places(&tokens, "a"), places(&tokens, "b"));
-            let nearness = Nearness { distance, exclusion_distance: 1, ordered, element_gap: gap };
+            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: gap };
             assert_eq!(nearness.holds(&[&a, &b], &[], tokens.document(0)), expected, "{text}");
         }
         // The words are three positions apart if elements follow each other without a gap.

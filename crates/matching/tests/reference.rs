@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_document::{DataType, Field, StructType, Value};
+use millrace_document::{DataType, DocumentField, DocumentValue, StructType};
 use millrace_fixtures::{Fields, field, plan, schema, view, words};
-use millrace_matching::{Demands, LeafMatches, match_plan};
-use millrace_plan::{LeafId, Node, NumberRange, Plan, Predicate, WordPattern};
+use millrace_matching::{LeafMatches, RankingDemands, match_plan};
+use millrace_plan::{LeafId, NumberRange, Plan, PlanNode, Predicate, WordPattern};
 use millrace_schema::{DistanceMetric, Schema};
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 use proptest::prelude::*;
 
 const WORDS: [&str; 6] = ["ab", "abc", "b", "bca", "cab", "c"];
@@ -18,8 +18,8 @@ fn test_schema() -> Arc<Schema> {
     let person = StructType {
         name: "person".into(),
         fields: vec![
-            Field { name: "name".into(), data_type: DataType::String },
-            Field { name: "age".into(), data_type: DataType::Int },
+            DocumentField { name: "name".into(), data_type: DataType::String },
+            DocumentField { name: "age".into(), data_type: DataType::Int },
         ],
     };
     let set = DataType::WeightedSet {
@@ -46,11 +46,11 @@ fn vector_type() -> TensorType {
 }
 
 fn vector(cells: [i8; 3]) -> Tensor {
-    Tensor::new(vector_type(), Vec::new(), Cells::Float(cells.map(f32::from).to_vec())).unwrap()
+    Tensor::new(vector_type(), Vec::new(), TensorCells::Float(cells.map(f32::from).to_vec())).unwrap()
 }
 
 fn parts(vectors: &[[i8; 3]]) -> Tensor {
-    let mut cells = Cells::with_capacity(millrace_tensor::CellType::BFloat16, vectors.len() * 3);
+    let mut cells = TensorCells::with_capacity(millrace_tensor::CellType::BFloat16, vectors.len() * 3);
     vectors.iter().flatten().for_each(|cell| cells.push(f64::from(*cell)));
     let labels = (0..vectors.len()).map(|label| label.to_string()).collect();
     Tensor::new(TensorType::parse("tensor<bfloat16>(p{},x[3])").unwrap(), labels, cells).unwrap()
@@ -62,31 +62,35 @@ fn text() -> impl Strategy<Value = String> {
 
 fn document() -> impl Strategy<Value = (Fields, bool)> {
     let person = (proptest::sample::select(&WORDS[..]), 0i32..4).prop_map(|(name, age)| {
-        Value::Struct(vec![
-            ("name".into(), Value::String(name.to_uppercase())),
-            ("age".into(), Value::Int(age)),
+        DocumentValue::Struct(vec![
+            ("name".into(), DocumentValue::String(name.to_uppercase())),
+            ("age".into(), DocumentValue::Int(age)),
         ])
     });
     let set = proptest::collection::btree_map(proptest::sample::select(&WORDS[..]), -3i32..9, 0..3).prop_map(
-        |set| set.into_iter().map(|(word, weight)| (Value::String(word.to_owned()), weight)).collect(),
+        |set| {
+            set.into_iter().map(|(word, weight)| (DocumentValue::String(word.to_owned()), weight)).collect()
+        },
     );
     let cell = || -3i8..4;
     let vector3 = move || [cell(), cell(), cell()];
     (
-        proptest::option::of(text().prop_map(Value::String)),
+        proptest::option::of(text().prop_map(DocumentValue::String)),
         proptest::option::of(
-            proptest::collection::vec(text().prop_map(Value::String), 0..3).prop_map(Value::Array),
+            proptest::collection::vec(text().prop_map(DocumentValue::String), 0..3)
+                .prop_map(DocumentValue::Array),
         ),
         proptest::option::of(
-            proptest::sample::select(&WORDS[..]).prop_map(|w| Value::String(w.to_uppercase())),
+            proptest::sample::select(&WORDS[..]).prop_map(|w| DocumentValue::String(w.to_uppercase())),
         ),
-        proptest::option::of((0i64..6).prop_map(Value::Long)),
-        proptest::option::of((0i8..6).prop_map(|n| Value::Double(f64::from(n) / 2.0))),
-        proptest::option::of(set.prop_map(Value::WeightedSet)),
-        proptest::option::of(proptest::collection::vec(person, 0..3).prop_map(Value::Array)),
-        proptest::option::of(vector3().prop_map(|cells| Value::Tensor(vector(cells)))),
+        proptest::option::of((0i64..6).prop_map(DocumentValue::Long)),
+        proptest::option::of((0i8..6).prop_map(|n| DocumentValue::Double(f64::from(n) / 2.0))),
+        proptest::option::of(set.prop_map(DocumentValue::WeightedSet)),
+        proptest::option::of(proptest::collection::vec(person, 0..3).prop_map(DocumentValue::Array)),
+        proptest::option::of(vector3().prop_map(|cells| DocumentValue::Tensor(vector(cells)))),
         proptest::option::of(
-            proptest::collection::vec(vector3(), 0..3).prop_map(|vectors| Value::Tensor(parts(&vectors))),
+            proptest::collection::vec(vector3(), 0..3)
+                .prop_map(|vectors| DocumentValue::Tensor(parts(&vectors))),
         ),
         proptest::bool::weighted(0.9),
     )
@@ -199,22 +203,22 @@ const METRICS: [DistanceMetric; 4] = [
     DistanceMetric::PrenormalizedAngular,
 ];
 
-fn tree() -> impl Strategy<Value = Node> {
+fn tree() -> impl Strategy<Value = PlanNode> {
     let title = || proptest::collection::vec((0usize..4).prop_map(LeafId), 0..3);
     let person = prop_oneof![
-        Just(Node::And(vec![Node::Leaf(LeafId(4)), Node::Leaf(LeafId(5))])),
-        Just(Node::AndNot(Box::new(Node::Leaf(LeafId(4))), vec![Node::Leaf(LeafId(5))])),
+        Just(PlanNode::And(vec![PlanNode::Leaf(LeafId(4)), PlanNode::Leaf(LeafId(5))])),
+        Just(PlanNode::AndNot(Box::new(PlanNode::Leaf(LeafId(4))), vec![PlanNode::Leaf(LeafId(5))])),
     ];
     let leaf = prop_oneof![
-        1 => Just(Node::True),
-        1 => Just(Node::False),
-        8 => (0usize..14).prop_map(|leaf| Node::Leaf(LeafId(leaf))),
+        1 => Just(PlanNode::True),
+        1 => Just(PlanNode::False),
+        8 => (0usize..14).prop_map(|leaf| PlanNode::Leaf(LeafId(leaf))),
         2 => (proptest::collection::vec((0usize..4).prop_map(LeafId), 1..4), title(), 0u32..5, 0u32..3, any::<bool>()).prop_map(
-            |(leaves, excluded, distance, exclusion_distance, ordered)| Node::Near {
+            |(leaves, excluded, distance, exclusion_distance, ordered)| PlanNode::Near {
                 leaves, excluded, distance, exclusion_distance, ordered,
             }
         ),
-        1 => (person, proptest::collection::vec(0u32..3, 0..2)).prop_map(|(child, elements)| Node::SameElement {
+        1 => (person, proptest::collection::vec(0u32..3, 0..2)).prop_map(|(child, elements)| PlanNode::SameElement {
             field: "people".into(),
             child: Box::new(child),
             elements,
@@ -223,21 +227,21 @@ fn tree() -> impl Strategy<Value = Node> {
     leaf.prop_recursive(3, 12, 3, |inner| {
         let some = proptest::collection::vec(inner.clone(), 1..4);
         prop_oneof![
-            some.clone().prop_map(Node::And),
-            some.clone().prop_map(Node::Or),
-            (inner.clone(), some.clone()).prop_map(|(first, rest)| Node::AndNot(Box::new(first), rest)),
-            (inner, some).prop_map(|(first, rest)| Node::Rank(Box::new(first), rest)),
+            some.clone().prop_map(PlanNode::And),
+            some.clone().prop_map(PlanNode::Or),
+            (inner.clone(), some.clone()).prop_map(|(first, rest)| PlanNode::AndNot(Box::new(first), rest)),
+            (inner, some).prop_map(|(first, rest)| PlanNode::Rank(Box::new(first), rest)),
         ]
     })
 }
 
 /// One document, and the simple implementation of matching it.
-struct Twin<'a> {
+struct MatchingTwin<'a> {
     plan: &'a Plan,
     document: &'a Fields,
 }
 
-impl Twin<'_> {
+impl MatchingTwin<'_> {
     /// Tokens with `None` between elements.
     fn tokens(&self, name: &str) -> Vec<Option<String>> {
         let Some(value) = self.document.get(name) else { return Vec::new() };
@@ -258,42 +262,42 @@ impl Twin<'_> {
         places.map(|(place, _)| place as u32).collect()
     }
 
-    fn weight(&self, leaf: LeafId, value: &Value, weight: i32) -> Option<i32> {
+    fn weight(&self, leaf: LeafId, value: &DocumentValue, weight: i32) -> Option<i32> {
         let lower = |text: &str| text.to_lowercase();
         match (&self.plan.leaves[leaf.0].predicate, value) {
             (Predicate::Present, _) => Some(1),
-            (predicate, Value::Array(values)) => {
+            (predicate, DocumentValue::Array(values)) => {
                 let _ = predicate;
                 values.iter().filter_map(|value| self.weight(leaf, value, 1)).max()
             }
-            (_, Value::WeightedSet(values)) => {
+            (_, DocumentValue::WeightedSet(values)) => {
                 values.iter().filter_map(|(value, weight)| self.weight(leaf, value, *weight)).max()
             }
-            (_, Value::Struct(members)) => {
+            (_, DocumentValue::Struct(members)) => {
                 let member = self.plan.leaves[leaf.0].field.split_once('.')?.1;
                 self.weight(leaf, &members.iter().find(|(name, _)| &**name == member)?.1, weight)
             }
-            (Predicate::Value { pattern, .. }, Value::String(text)) => {
+            (Predicate::Value { pattern, .. }, DocumentValue::String(text)) => {
                 fits(pattern, &lower(text)).then_some(weight)
             }
-            (Predicate::ValueIn { values, .. }, Value::String(text)) => {
+            (Predicate::ValueIn { values, .. }, DocumentValue::String(text)) => {
                 values.iter().find(|(listed, _)| *listed == lower(text)).map(|(_, weight)| *weight)
             }
-            (Predicate::Number(NumberRange::Integer { low, high }), Value::Long(number)) => {
+            (Predicate::Number(NumberRange::Integer { low, high }), DocumentValue::Long(number)) => {
                 (low..=high).contains(&number).then_some(weight)
             }
-            (Predicate::Number(NumberRange::Integer { low, high }), Value::Int(number)) => {
+            (Predicate::Number(NumberRange::Integer { low, high }), DocumentValue::Int(number)) => {
                 (*low..=*high).contains(&i64::from(*number)).then_some(weight)
             }
             (
                 Predicate::Number(NumberRange::Float { low, low_inclusive, high, high_inclusive }),
-                Value::Double(n),
+                DocumentValue::Double(n),
             ) => {
                 let above = if *low_inclusive { n >= low } else { n > low };
                 let below = if *high_inclusive { n <= high } else { n < high };
                 (above && below).then_some(weight)
             }
-            (Predicate::NumberIn(numbers), Value::Long(number)) => {
+            (Predicate::NumberIn(numbers), DocumentValue::Long(number)) => {
                 numbers.iter().filter(|(listed, _)| listed == number).map(|(_, weight)| *weight).min()
             }
             _ => None,
@@ -315,7 +319,7 @@ impl Twin<'_> {
         let Predicate::Nearest { target, metric, .. } = &self.plan.leaves[leaf.0].predicate else {
             return f64::INFINITY;
         };
-        let Some(Value::Tensor(tensor)) = self.document.get(&*self.plan.leaves[leaf.0].field) else {
+        let Some(DocumentValue::Tensor(tensor)) = self.document.get(&*self.plan.leaves[leaf.0].field) else {
             return f64::INFINITY;
         };
         let (query, cells): (Vec<f64>, Vec<f64>) =
@@ -340,8 +344,8 @@ impl Twin<'_> {
     }
 
     /// First and last position of the matches of a nearness node: for each start the shortest match.
-    fn spans(&self, node: &Node) -> Vec<(u32, u32)> {
-        let Node::Near { leaves, excluded, distance, exclusion_distance, ordered } = node else {
+    fn spans(&self, node: &PlanNode) -> Vec<(u32, u32)> {
+        let PlanNode::Near { leaves, excluded, distance, exclusion_distance, ordered } = node else {
             return Vec::new();
         };
         let excluded: Vec<u32> = excluded.iter().flat_map(|leaf| self.positions(*leaf)).collect();
@@ -386,31 +390,31 @@ impl Twin<'_> {
 
     /// True if a node matches. `nearest` gives the result of nearest-neighbour leaves; its second argument is
     /// true if that is negated.
-    fn node(&self, node: &Node, negated: bool, nearest: &dyn Fn(LeafId, bool) -> bool) -> bool {
+    fn node(&self, node: &PlanNode, negated: bool, nearest: &dyn Fn(LeafId, bool) -> bool) -> bool {
         match node {
-            Node::True => true,
-            Node::False => false,
-            Node::And(children) => children.iter().all(|child| self.node(child, negated, nearest)),
-            Node::Or(children) => children.iter().any(|child| self.node(child, negated, nearest)),
-            Node::AndNot(first, rest) => {
+            PlanNode::True => true,
+            PlanNode::False => false,
+            PlanNode::And(children) => children.iter().all(|child| self.node(child, negated, nearest)),
+            PlanNode::Or(children) => children.iter().any(|child| self.node(child, negated, nearest)),
+            PlanNode::AndNot(first, rest) => {
                 self.node(first, negated, nearest)
                     && !rest.iter().any(|child| self.node(child, !negated, nearest))
             }
-            Node::Rank(first, _) => self.node(first, negated, nearest),
-            Node::Leaf(leaf) => match &self.plan.leaves[leaf.0].predicate {
+            PlanNode::Rank(first, _) => self.node(first, negated, nearest),
+            PlanNode::Leaf(leaf) => match &self.plan.leaves[leaf.0].predicate {
                 Predicate::Nearest { .. } => nearest(*leaf, negated),
                 Predicate::Words(_) => !self.positions(*leaf).is_empty(),
                 _ => self.leaf_weight(*leaf).is_some(),
             },
-            Node::Near { .. } => !self.spans(node).is_empty(),
-            Node::SameElement { child, elements, .. } => {
-                let Some(Value::Array(people)) = self.document.get("people") else { return false };
+            PlanNode::Near { .. } => !self.spans(node).is_empty(),
+            PlanNode::SameElement { child, elements, .. } => {
+                let Some(DocumentValue::Array(people)) = self.document.get("people") else { return false };
                 people.iter().enumerate().any(|(index, person)| {
                     let holds = |leaf: LeafId| self.weight(leaf, person, 1).is_some();
                     let allowed = elements.is_empty() || elements.contains(&(index as u32));
                     allowed
                         && match &**child {
-                            Node::And(_) => holds(LeafId(4)) && holds(LeafId(5)),
+                            PlanNode::And(_) => holds(LeafId(4)) && holds(LeafId(5)),
                             _ => holds(LeafId(4)) && !holds(LeafId(5)),
                         }
                 })
@@ -421,28 +425,28 @@ impl Twin<'_> {
 
 /// Number of uses of a leaf in a tree. The nearness nodes that search for it without excluding it are added
 /// to `near`.
-fn uses<'n>(node: &'n Node, leaf: LeafId, wanted: bool, near: &mut Vec<&'n Node>) -> usize {
+fn uses<'n>(node: &'n PlanNode, leaf: LeafId, wanted: bool, near: &mut Vec<&'n PlanNode>) -> usize {
     match node {
-        Node::True | Node::False => 0,
-        Node::Leaf(found) => usize::from(*found == leaf),
-        Node::And(children) | Node::Or(children) => {
+        PlanNode::True | PlanNode::False => 0,
+        PlanNode::Leaf(found) => usize::from(*found == leaf),
+        PlanNode::And(children) | PlanNode::Or(children) => {
             children.iter().map(|child| uses(child, leaf, wanted, near)).sum()
         }
-        Node::AndNot(first, rest) => {
+        PlanNode::AndNot(first, rest) => {
             let rest: usize = rest.iter().map(|child| uses(child, leaf, false, near)).sum();
             uses(first, leaf, wanted, near) + rest
         }
-        Node::Rank(first, rest) => {
+        PlanNode::Rank(first, rest) => {
             let rest: usize = rest.iter().map(|child| uses(child, leaf, wanted, near)).sum();
             uses(first, leaf, wanted, near) + rest
         }
-        Node::Near { leaves, excluded, .. } => {
+        PlanNode::Near { leaves, excluded, .. } => {
             if wanted && leaves.contains(&leaf) {
                 near.push(node);
             }
             leaves.iter().chain(excluded).filter(|found| **found == leaf).count()
         }
-        Node::SameElement { child, .. } => uses(child, leaf, wanted, near),
+        PlanNode::SameElement { child, .. } => uses(child, leaf, wanted, near),
     }
 }
 
@@ -476,10 +480,10 @@ fn edits(a: &[u8], b: &[u8]) -> u32 {
 
 /// For each leaf, the distance of the last document among the nearest.
 fn cutoffs(plan: &Plan, documents: &[(Fields, bool)]) -> BTreeMap<LeafId, f64> {
-    let candidates: Vec<Twin<'_>> = documents
+    let candidates: Vec<MatchingTwin<'_>> = documents
         .iter()
         .filter(|(_, live)| *live)
-        .map(|(document, _)| Twin { plan, document })
+        .map(|(document, _)| MatchingTwin { plan, document })
         .filter(|twin| twin.node(&plan.root, false, &|_, negated| !negated))
         .collect();
     let cutoff = |leaf: LeafId| {
@@ -508,14 +512,14 @@ proptest! {
         let schema = test_schema();
         let plan = plan(&schema, root, leaves);
         let view = view(&schema, &documents, chunk);
-        let demands = Demands { counts: true, positions: true, statistics: true };
+        let demands = RankingDemands { counts: true, positions: true, statistics: true };
         let matches = match_plan(&plan, &view, demands, &|| false).unwrap();
 
         let cutoffs = cutoffs(&plan, &documents);
-        let nearest = |twin: &Twin<'_>, leaf: LeafId| twin.distance(leaf) <= cutoffs[&leaf];
+        let nearest = |twin: &MatchingTwin<'_>, leaf: LeafId| twin.distance(leaf) <= cutoffs[&leaf];
         let mut expected = Vec::new();
         for (place, (document, live)) in documents.iter().enumerate() {
-            let twin = Twin { plan: &plan, document };
+            let twin = MatchingTwin { plan: &plan, document };
             if *live && twin.node(&plan.root, false, &|leaf, _| nearest(&twin, leaf)) {
                 expected.push(place);
             }
@@ -530,7 +534,7 @@ proptest! {
         for of_chunk in &matches.chunks {
             for (number, leaf) in of_chunk.leaves.iter().enumerate() {
                 let twins = of_chunk.documents.iter().map(|document| {
-                    Twin { plan: &plan, document: &documents[of_chunk.chunk * chunk + usize::from(*document)].0 }
+                    MatchingTwin { plan: &plan, document: &documents[of_chunk.chunk * chunk + usize::from(*document)].0 }
                 });
                 let leaf_id = LeafId(number);
                 match leaf {
@@ -563,8 +567,8 @@ proptest! {
             }
         }
 
-        let live: Vec<Twin<'_>> =
-            documents.iter().filter(|(_, live)| *live).map(|(document, _)| Twin { plan: &plan, document }).collect();
+        let live: Vec<MatchingTwin<'_>> =
+            documents.iter().filter(|(_, live)| *live).map(|(document, _)| MatchingTwin { plan: &plan, document }).collect();
         prop_assert_eq!(matches.documents, live.len() as u64);
         for (number, frequency) in matches.statistics.document_frequency.iter().enumerate() {
             let twins = live.iter().filter(|twin| match plan.leaves[number].predicate {

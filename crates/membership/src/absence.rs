@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millrace_coordination::{Condition, Leadership, Operation, Transaction};
-use millrace_env::{Clock, RealDisk, SystemClock, read_file, replace_file};
+use millrace_coordination::{KeyCondition, KeyOperation, Leadership, Transaction};
+use millrace_env::{RealDisk, SystemClock, WallClock, read_file, replace_file};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::membership::Shared;
+use crate::membership::MembershipShared;
 
 /// How often a leader writes down that the cluster is active, and a node that it takes part.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -91,7 +91,7 @@ impl TookPart {
 ///
 /// # Errors
 /// [`Error::AwayTooLong`]; coordination cannot be reached.
-pub(crate) async fn check(shared: &Shared) -> Result<(), Error> {
+pub(crate) async fn check(shared: &MembershipShared) -> Result<(), Error> {
     let (Some(kept), Some(took_part)) = (shared.settings.removals_kept, shared.took_part.at()) else {
         return Ok(());
     };
@@ -117,7 +117,7 @@ pub(crate) async fn check(shared: &Shared) -> Result<(), Error> {
 }
 
 /// Writes down when the node takes part, until it leaves.
-pub(crate) async fn follow(shared: Arc<Shared>) {
+pub(crate) async fn follow(shared: Arc<MembershipShared>) {
     let mut written = None;
     loop {
         tokio::select! {
@@ -138,7 +138,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
 }
 
 /// Writes down that the cluster is active, as long as this node leads.
-pub(crate) async fn record(shared: &Shared, leadership: &Leadership) {
+pub(crate) async fn record(shared: &MembershipShared, leadership: &Leadership) {
     loop {
         if let Err(error) = record_once(shared, leadership).await {
             tracing::debug!(%error, "recording activity");
@@ -147,15 +147,15 @@ pub(crate) async fn record(shared: &Shared, leadership: &Leadership) {
     }
 }
 
-async fn record_once(shared: &Shared, leadership: &Leadership) -> Result<(), Error> {
+async fn record_once(shared: &MembershipShared, leadership: &Leadership) -> Result<(), Error> {
     let key = shared.keys.activity();
     let entry = shared.coordination.get(&*key).await?;
     let known = entry.and_then(|entry| serde_json::from_slice::<ActivityRecord>(&entry.value).ok());
     let mut record = known.unwrap_or_default();
     record.extend(SystemClock.now_us());
     let value = serde_json::to_vec(&record).expect("lists of numbers always have a JSON form");
-    let guard: Condition = leadership.guard();
-    shared.coordination.transact(Transaction::new().when(guard).then(Operation::put(key, value))).await?;
+    let guard: KeyCondition = leadership.guard();
+    shared.coordination.transact(Transaction::new().when(guard).then(KeyOperation::put(key, value))).await?;
     Ok(())
 }
 

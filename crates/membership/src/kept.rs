@@ -10,10 +10,10 @@ use millrace_cluster::ClusterState;
 use millrace_env::{Disk, RealDisk, read_file, replace_file};
 
 use crate::Error;
-use crate::membership::Shared;
+use crate::membership::MembershipShared;
 
 /// Local state in the node's own directory.
-pub(crate) struct Kept {
+pub(crate) struct MemberDirectory {
     directory: PathBuf,
     /// Random number, created with the directory.
     pub(crate) home: u64,
@@ -44,7 +44,7 @@ fn failed(error: io::Error) -> Error {
     Error::Disk(error.to_string())
 }
 
-impl Kept {
+impl MemberDirectory {
     /// Opens the directory of the node with this name; a directory of another node is refused.
     pub(crate) fn open(directory: &Path, name: &str) -> Result<Self, Error> {
         let disk = RealDisk;
@@ -77,7 +77,7 @@ impl Kept {
                 None
             }
         });
-        Ok(Kept { directory: directory.to_owned(), home, state })
+        Ok(MemberDirectory { directory: directory.to_owned(), home, state })
     }
 
     /// Makes this node the owner of the directory from now on.
@@ -89,7 +89,7 @@ impl Kept {
     }
 
     /// Stores every state that becomes known, until the node leaves.
-    pub(crate) async fn follow(directory: PathBuf, shared: Arc<Shared>) {
+    pub(crate) async fn follow(directory: PathBuf, shared: Arc<MembershipShared>) {
         let mut states = shared.states();
         loop {
             tokio::select! {

@@ -2,13 +2,13 @@
 
 /// The keys of one cluster.
 #[derive(Debug, Clone)]
-pub(crate) struct Keys {
+pub(crate) struct ClusterKeys {
     prefix: String,
 }
 
-impl Keys {
+impl ClusterKeys {
     pub(crate) fn new(prefix: &str) -> Self {
-        Keys { prefix: prefix.trim_end_matches('/').to_owned() }
+        ClusterKeys { prefix: prefix.trim_end_matches('/').to_owned() }
     }
 
     /// What every node follows.
@@ -17,20 +17,20 @@ impl Keys {
     }
 
     /// What a followed key is about.
-    pub(crate) fn subject<'a>(&self, key: &'a str) -> Option<Subject<'a>> {
+    pub(crate) fn subject<'a>(&self, key: &'a str) -> Option<FollowedSubject<'a>> {
         let rest = key.strip_prefix(&self.prefix)?.strip_prefix("/v1/")?;
         match rest.split_once('/') {
-            Some(("nodes", name)) => Some(Subject::Member(name)),
-            Some(("wishes", name)) => Some(Subject::Wish(name)),
-            Some(("notes", name)) => Some(Subject::Note(name)),
+            Some(("nodes", name)) => Some(FollowedSubject::Member(name)),
+            Some(("wishes", name)) => Some(FollowedSubject::Wish(name)),
+            Some(("notes", name)) => Some(FollowedSubject::Note(name)),
             Some(_) => None,
             None => match rest {
-                "state" => Some(Subject::State),
-                "leader" => Some(Subject::Leader),
-                "configuration" => Some(Subject::Configuration),
-                "package" => Some(Subject::Package),
-                "assignments" => Some(Subject::Assignments),
-                "reasons" => Some(Subject::Reasons),
+                "state" => Some(FollowedSubject::State),
+                "leader" => Some(FollowedSubject::Leader),
+                "configuration" => Some(FollowedSubject::Configuration),
+                "package" => Some(FollowedSubject::Package),
+                "assignments" => Some(FollowedSubject::Assignments),
+                "reasons" => Some(FollowedSubject::Reasons),
                 _ => None,
             },
         }
@@ -90,7 +90,7 @@ impl Keys {
 
 /// What a followed key is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subject<'a> {
+pub(crate) enum FollowedSubject<'a> {
     Member(&'a str),
     Wish(&'a str),
     Note(&'a str),

@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::controller::{Controller, Inputs, Registration, Step, Wish};
+use millrace_cluster::controller::{Controller, ControllerInputs, ControllerStep, NodeWish, Registration};
 use millrace_cluster::{ClusterState, NodeEntry, PROTOCOL};
-use millrace_coordination::{Condition, Election, Leadership, Lease, Operation, Revision, Transaction};
+use millrace_coordination::{
+    Election, KeyCondition, KeyOperation, Leadership, LeaseKeeper, StoreRevision, Transaction,
+};
 
 use crate::absence;
-use crate::membership::Shared;
-use crate::{Error, Member, Picture, Role};
+use crate::membership::MembershipShared;
+use crate::{CoordinationPicture, Error, NodeRole, RegisteredNode};
 
 /// The pause after coordination failed.
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Leads whenever it is this node's turn, until it leaves.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<MembershipShared>) {
     let election = Election::new(Arc::clone(&shared.coordination), shared.keys.leader());
     let mut pictures = shared.pictures();
     while !shared.has_left() {
@@ -37,8 +39,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// One candidacy, and the time of leading that follows.
-async fn term(shared: &Shared, election: &Election) -> Result<(), Error> {
-    let lease = Lease::grant(Arc::clone(&shared.coordination), shared.settings.lease).await?;
+async fn term(shared: &MembershipShared, election: &Election) -> Result<(), Error> {
+    let lease = LeaseKeeper::grant(Arc::clone(&shared.coordination), shared.settings.lease).await?;
     let leading = async {
         let leadership = election.campaign(&shared.settings.name, &lease).await?;
         tracing::info!(node = shared.settings.name, "leads the cluster");
@@ -59,12 +61,12 @@ async fn term(shared: &Shared, election: &Election) -> Result<(), Error> {
 }
 
 /// Publishes what the controller decides, until somebody else leads, or what there is cannot be read.
-async fn lead(shared: &Shared, leadership: &Leadership) {
+async fn lead(shared: &MembershipShared, leadership: &Leadership) {
     let began = Instant::now();
     let mut controller = Controller::new(shared.settings.controller.clone());
     let mut pictures = shared.pictures();
     // What is decided must not be older than what was published last, in the same history.
-    let mut published = (0, Revision::default());
+    let mut published = (0, StoreRevision::default());
     loop {
         let picture = Arc::clone(&pictures.borrow_and_update());
         if let Some(key) = picture.unread.first() {
@@ -78,9 +80,9 @@ async fn lead(shared: &Shared, leadership: &Leadership) {
         {
             pause = step.wake.map(|wake| wake.saturating_sub(began.elapsed()));
             match publish(shared, leadership, &picture, &step).await {
-                Ok(Published::Nothing) => {}
-                Ok(Published::At(revision)) => published = (picture.history, revision),
-                Ok(Published::Deposed) => return,
+                Ok(PublishOutcome::Nothing) => {}
+                Ok(PublishOutcome::At(revision)) => published = (picture.history, revision),
+                Ok(PublishOutcome::Deposed) => return,
                 Err(error) => {
                     tracing::debug!(%error, "publishing");
                     pause = Some(pause.unwrap_or(AGAIN).min(AGAIN));
@@ -104,17 +106,17 @@ async fn lead(shared: &Shared, leadership: &Leadership) {
 fn decide(
     controller: &mut Controller,
     now: Duration,
-    picture: &Picture,
+    picture: &CoordinationPicture,
     known: Option<&ClusterState>,
-) -> Option<Step> {
-    let has_documents = |member: &Member| member.roles.contains(&Role::Content);
+) -> Option<ControllerStep> {
+    let has_documents = |member: &RegisteredNode| member.roles.contains(&NodeRole::Content);
     let content = picture.members.iter().filter(|(_, member)| has_documents(member));
     let others = picture.members.values().filter(|member| !has_documents(member));
     let registrations: BTreeMap<String, Registration> =
         content.map(|(name, member)| (name.clone(), member.registration.clone())).collect();
-    let wishes: BTreeMap<String, Wish> =
+    let wishes: BTreeMap<String, NodeWish> =
         picture.wishes.iter().map(|(name, record)| (name.clone(), record.wish)).collect();
-    let inputs = Inputs {
+    let inputs = ControllerInputs {
         configuration: picture.configuration.as_deref()?,
         registrations: &registrations,
         departed: &picture.departed,
@@ -132,60 +134,60 @@ fn decide(
 }
 
 /// What came of publishing.
-enum Published {
+enum PublishOutcome {
     /// There was nothing new.
     Nothing,
     /// It was done then.
-    At(Revision),
+    At(StoreRevision),
     /// Another one leads.
     Deposed,
 }
 
 /// Writes what is new in a step, if this one leads still and nobody else has written.
 async fn publish(
-    shared: &Shared,
+    shared: &MembershipShared,
     leadership: &Leadership,
-    picture: &Picture,
-    step: &Step,
-) -> Result<Published, Error> {
+    picture: &CoordinationPicture,
+    step: &ControllerStep,
+) -> Result<PublishOutcome, Error> {
     let keys = &shared.keys;
-    let unchanged = |key: String, at: Option<Revision>| match at {
-        Some(at) => Condition::Changed(key, at),
-        None => Condition::Absent(key),
+    let unchanged = |key: String, at: Option<StoreRevision>| match at {
+        Some(at) => KeyCondition::Changed(key, at),
+        None => KeyCondition::Absent(key),
     };
     let mut write = Transaction::new()
         .when(leadership.guard())
         .when(unchanged(keys.state(), picture.state_changed))
         .when(unchanged(keys.assignments(), picture.assignments_changed));
     if let Some(next) = &step.next {
-        write = write.then(Operation::put(keys.state(), next.to_json()));
+        write = write.then(KeyOperation::put(keys.state(), next.to_json()));
         for name in newly_ended(next, shared.known().as_deref()) {
             if !picture.members.contains_key(name) {
-                write = write.when(Condition::Absent(keys.member(name)));
+                write = write.when(KeyCondition::Absent(keys.member(name)));
             }
         }
     }
     if step.assignments != picture.assignments {
-        write = write.then(Operation::put(keys.assignments(), json(&step.assignments)));
+        write = write.then(KeyOperation::put(keys.assignments(), json(&step.assignments)));
     }
     if step.reasons != picture.reasons {
-        write = write.then(Operation::put(keys.reasons(), json(&step.reasons)));
+        write = write.then(KeyOperation::put(keys.reasons(), json(&step.reasons)));
     }
     if write.then.is_empty() {
-        return Ok(Published::Nothing);
+        return Ok(PublishOutcome::Nothing);
     }
-    let outcome = shared.coordination.transact(write.otherwise(Operation::get(keys.leader()))).await?;
+    let outcome = shared.coordination.transact(write.otherwise(KeyOperation::get(keys.leader()))).await?;
     if outcome.held {
         if let Some(next) = &step.next {
             tracing::info!(version = next.version(), "published a cluster state");
         }
-        return Ok(Published::At(outcome.revision));
+        return Ok(PublishOutcome::At(outcome.revision));
     }
     // Where this one leads still, what it has decided on was not the newest, which is on its way.
-    let guarded = |key: &str, created| leadership.guard() == Condition::Created(key.to_owned(), created);
+    let guarded = |key: &str, created| leadership.guard() == KeyCondition::Created(key.to_owned(), created);
     match outcome.entries(0).first() {
-        Some(leader) if guarded(&leader.key, leader.created) => Ok(Published::Nothing),
-        _ => Ok(Published::Deposed),
+        Some(leader) if guarded(&leader.key, leader.created) => Ok(PublishOutcome::Nothing),
+        _ => Ok(PublishOutcome::Deposed),
     }
 }
 

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::{ClusterState, NodeEntry};
-use millrace_coordination::{Condition, Entry, Lease, Operation, Transaction};
+use millrace_coordination::{KeyCondition, KeyEntry, KeyOperation, LeaseKeeper, Transaction};
 use tokio::sync::watch;
 
 use crate::absence;
-use crate::membership::Shared;
-use crate::picture::{Member, read_state};
-use crate::{Confirmation, Error};
+use crate::membership::MembershipShared;
+use crate::picture::{RegisteredNode, read_state};
+use crate::{ConfirmedState, Error};
 
 /// The pause after coordination failed.
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Keeps the node registered until it leaves.
-pub(crate) async fn stay(shared: Arc<Shared>, mut own: watch::Receiver<Member>) {
+pub(crate) async fn stay(shared: Arc<MembershipShared>, mut own: watch::Receiver<RegisteredNode>) {
     while !shared.has_left() {
         match register(&shared, &mut own).await {
             Ok(()) => continue,
@@ -33,8 +33,8 @@ pub(crate) async fn stay(shared: Arc<Shared>, mut own: watch::Receiver<Member>) 
 }
 
 /// Registers once, and stays until the registration is gone.
-async fn register(shared: &Shared, own: &mut watch::Receiver<Member>) -> Result<(), Error> {
-    let lease = Lease::grant(Arc::clone(&shared.coordination), shared.settings.lease).await;
+async fn register(shared: &MembershipShared, own: &mut watch::Receiver<RegisteredNode>) -> Result<(), Error> {
+    let lease = LeaseKeeper::grant(Arc::clone(&shared.coordination), shared.settings.lease).await;
     shared.reach.note(&lease);
     let lease = lease?;
     absence::check(shared).await?;
@@ -77,7 +77,11 @@ async fn unconfirmed(states: &mut watch::Receiver<Option<Arc<ClusterState>>>, in
 }
 
 /// Writes the registration, unless the name is another's. Answers what holds as long as it is this one.
-async fn put(shared: &Shared, own: &mut watch::Receiver<Member>, lease: &Lease) -> Result<Condition, Error> {
+async fn put(
+    shared: &MembershipShared,
+    own: &mut watch::Receiver<RegisteredNode>,
+    lease: &LeaseKeeper,
+) -> Result<KeyCondition, Error> {
     let key = shared.keys.member(&shared.settings.name);
     let member = own.borrow_and_update().clone();
     let value = serde_json::to_vec(&member).expect("numbers and texts always have a JSON form");
@@ -88,26 +92,33 @@ async fn put(shared: &Shared, own: &mut watch::Receiver<Member>, lease: &Lease) 
             return Err(Error::NameTaken { name, address });
         }
         let unchanged = match &there {
-            Some(entry) => Condition::Changed(key.clone(), entry.changed),
-            None => Condition::Absent(key.clone()),
+            Some(entry) => KeyCondition::Changed(key.clone(), entry.changed),
+            None => KeyCondition::Absent(key.clone()),
         };
-        let put = Transaction::new().when(unchanged).then(Operation::put_leased(&*key, &*value, lease.id()));
+        let put =
+            Transaction::new().when(unchanged).then(KeyOperation::put_leased(&*key, &*value, lease.id()));
         let outcome = shared.coordination.transact(put).await?;
         if outcome.held {
-            return Ok(Condition::Changed(key, outcome.revision));
+            return Ok(KeyCondition::Changed(key, outcome.revision));
         }
     }
 }
 
 /// Whoever is registered under the name from another directory.
-pub(crate) fn another(own: &Member) -> impl Fn(&Entry) -> Option<Member> {
+pub(crate) fn another(own: &RegisteredNode) -> impl Fn(&KeyEntry) -> Option<RegisteredNode> {
     let home = own.home;
-    move |entry| serde_json::from_slice::<Member>(&entry.value).ok().filter(|member| member.home != home)
+    move |entry| {
+        serde_json::from_slice::<RegisteredNode>(&entry.value).ok().filter(|member| member.home != home)
+    }
 }
 
 /// Asks for the newest state. Answers whether the node is registered still.
-async fn confirm(shared: &Shared, lease: &Lease, registered: &Condition) -> Result<bool, Error> {
-    let read = || Operation::get(shared.keys.state());
+async fn confirm(
+    shared: &MembershipShared,
+    lease: &LeaseKeeper,
+    registered: &KeyCondition,
+) -> Result<bool, Error> {
+    let read = || KeyOperation::get(shared.keys.state());
     let ask = Transaction::new().when(registered.clone()).then(read()).otherwise(read());
     let asked = Instant::now();
     let outcome = shared.coordination.transact(ask).await;
@@ -138,7 +149,7 @@ async fn confirm(shared: &Shared, lease: &Lease, registered: &Condition) -> Resu
             shared.took_part.note();
         }
         // When others see the lease end, nothing must count any more that was confirmed by it.
-        shared.confirmed(Confirmation { version: state.version(), at: asked.min(kept_alive) });
+        shared.confirmed(ConfirmedState { version: state.version(), at: asked.min(kept_alive) });
     }
     Ok(outcome.held)
 }
@@ -147,8 +158,8 @@ async fn confirm(shared: &Shared, lease: &Lease, registered: &Condition) -> Resu
 /// know what this node knows, and what follows from an older state would not count for those who have a newer one. So that one is
 /// written again. Where both have one number, a leader has used it a second time: what that one decided gets the next number.
 async fn bring_back(
-    shared: &Shared,
-    entry: Option<&Entry>,
+    shared: &MembershipShared,
+    entry: Option<&KeyEntry>,
     there: Option<&ClusterState>,
     known: &ClusterState,
 ) -> Result<(), Error> {
@@ -158,14 +169,14 @@ async fn bring_back(
     }
     let key = shared.keys.state();
     let unchanged = match entry {
-        Some(entry) => Condition::Changed(key.clone(), entry.changed),
-        None => Condition::Absent(key.clone()),
+        Some(entry) => KeyCondition::Changed(key.clone(), entry.changed),
+        None => KeyCondition::Absent(key.clone()),
     };
     let state = match there {
         Some(there) if there.version() == known.version() => there.clone().numbered(there.version() + 1),
         _ => known.clone(),
     };
-    let put = Transaction::new().when(unchanged).then(Operation::put(key, state.to_json()));
+    let put = Transaction::new().when(unchanged).then(KeyOperation::put(key, state.to_json()));
     if shared.coordination.transact(put).await?.held {
         tracing::warn!(
             version = state.version(),

@@ -2,47 +2,50 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_cluster::controller::{Registration, Wish};
+use millrace_cluster::controller::{NodeWish, Registration};
 use millrace_cluster::{ClusterState, NodeKey, PROTOCOL};
-use millrace_coordination::{Coordination, Operation, Watch};
-use millrace_env::{Clock, SystemClock};
+use millrace_coordination::{Coordination, KeyOperation, PrefixWatch};
+use millrace_env::{SystemClock, WallClock};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::absence::{self, TookPart};
-use crate::kept::Kept;
-use crate::keys::Keys;
+use crate::kept::MemberDirectory;
+use crate::keys::ClusterKeys;
 use crate::picture::read_state;
-use crate::standing::{Reach, come_back};
-use crate::{Error, Member, Package, Picture, Role, Settings, WishRecord, leader, member};
+use crate::standing::{CoordinationReach, come_back};
+use crate::{
+    CoordinationPicture, Error, NodeRole, PublishedPackage, RegisteredNode, Settings, WishRecord, leader,
+    member,
+};
 
 /// How long a node waits for the others to know that it stops.
 const STOPPING_MAX: Duration = Duration::from_secs(3);
 
 /// A node's part in a cluster. Clones are the same one; when the last is dropped, the node is out of touch.
 #[derive(Clone)]
-pub struct Membership {
-    shared: Arc<Shared>,
-    tasks: Arc<Tasks>,
+pub struct ClusterMembership {
+    shared: Arc<MembershipShared>,
+    tasks: Arc<MemberTasks>,
 }
 
 /// What the tasks share.
-pub(crate) struct Shared {
+pub(crate) struct MembershipShared {
     pub(crate) settings: Settings,
     pub(crate) coordination: Arc<dyn Coordination>,
-    pub(crate) keys: Keys,
+    pub(crate) keys: ClusterKeys,
     /// Never goes back to a lower version.
     states: watch::Sender<Option<Arc<ClusterState>>>,
-    pictures: watch::Sender<Arc<Picture>>,
-    confirmations: watch::Sender<Option<Confirmation>>,
+    pictures: watch::Sender<Arc<CoordinationPicture>>,
+    confirmations: watch::Sender<Option<ConfirmedState>>,
     stopped: watch::Sender<bool>,
-    pub(crate) reach: Reach,
+    pub(crate) reach: CoordinationReach,
     pub(crate) took_part: TookPart,
 }
 
 /// Which state coordination said to be the newest, while the node was registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Confirmation {
+pub struct ConfirmedState {
     /// Of the cluster state.
     pub version: u64,
     /// Before it was asked for, and before the lease was last kept alive: it was the newest then, and perhaps later.
@@ -50,32 +53,32 @@ pub struct Confirmation {
 }
 
 /// What runs for a member, and ends with it.
-struct Tasks {
-    own: watch::Sender<Member>,
+struct MemberTasks {
+    own: watch::Sender<RegisteredNode>,
     running: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Tasks {
+impl MemberTasks {
     fn take(&self) -> Vec<JoinHandle<()>> {
         std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Drop for Tasks {
+impl Drop for MemberTasks {
     fn drop(&mut self) {
         self.take().iter().for_each(JoinHandle::abort);
     }
 }
 
-impl Membership {
+impl ClusterMembership {
     /// Joins: what is on disk is known at once, and the rest as soon as coordination answers. It need not do so yet.
     ///
     /// # Errors
     /// The name is another's or none; the directory cannot be used.
     pub async fn join(coordination: Arc<dyn Coordination>, settings: Settings) -> Result<Self, Error> {
         settings.check()?;
-        let kept = Kept::open(&settings.directory, &settings.name)?;
-        let own = Member {
+        let kept = MemberDirectory::open(&settings.directory, &settings.name)?;
+        let own = RegisteredNode {
             registration: Registration {
                 address: settings.address.clone(),
                 incarnation: SystemClock.now_us().max(1),
@@ -92,20 +95,20 @@ impl Membership {
             home: kept.home,
             generation: 0,
         };
-        let keys = Keys::new(&settings.prefix);
+        let keys = ClusterKeys::new(&settings.prefix);
         let registered = coordination.get(keys.member(&settings.name)).await;
         if let Some(other) = registered.ok().flatten().as_ref().and_then(member::another(&own)) {
             return Err(Error::NameTaken { name: settings.name, address: other.registration.address });
         }
         kept.take(&settings.name)?;
         let took_part = TookPart::read(&settings.directory, settings.is_empty)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MembershipShared {
             keys,
             states: watch::Sender::new(kept.state.clone()),
             pictures: watch::Sender::new(Arc::default()),
             confirmations: watch::Sender::new(None),
             stopped: watch::Sender::new(false),
-            reach: Reach::default(),
+            reach: CoordinationReach::default(),
             took_part,
             settings,
             coordination,
@@ -118,17 +121,17 @@ impl Membership {
         // From before coordination has said anything.
         let first = shared.pictures();
         let mut running = vec![
-            tokio::spawn(Kept::follow(kept.directory().to_owned(), Arc::clone(&shared))),
+            tokio::spawn(MemberDirectory::follow(kept.directory().to_owned(), Arc::clone(&shared))),
             tokio::spawn(absence::follow(Arc::clone(&shared))),
             tokio::spawn(follow(Arc::clone(&shared))),
             tokio::spawn(come_back(Arc::clone(&shared), first)),
             tokio::spawn(member::stay(Arc::clone(&shared), member)),
         ];
-        if shared.settings.roles.contains(&Role::Controller) {
+        if shared.settings.roles.contains(&NodeRole::Controller) {
             running.push(tokio::spawn(leader::run(Arc::clone(&shared))));
         }
-        let tasks = Arc::new(Tasks { own, running: Mutex::new(running) });
-        Ok(Membership { shared, tasks })
+        let tasks = Arc::new(MemberTasks { own, running: Mutex::new(running) });
+        Ok(ClusterMembership { shared, tasks })
     }
 
     /// How it takes part.
@@ -137,18 +140,18 @@ impl Membership {
     }
 
     /// The newest cluster state that is known, as it changes; `None` before the first. Versions only grow. It stays known while
-    /// coordination cannot be reached: see [`Membership::confirmation`].
+    /// coordination cannot be reached: see [`ClusterMembership::confirmation`].
     pub fn states(&self) -> watch::Receiver<Option<Arc<ClusterState>>> {
         self.shared.states.subscribe()
     }
 
     /// What coordination said last; `None` before it said anything.
-    pub fn confirmation(&self) -> Option<Confirmation> {
+    pub fn confirmation(&self) -> Option<ConfirmedState> {
         *self.shared.confirmations.borrow()
     }
 
     /// The same, as it changes. What is confirmed of a state comes after that state.
-    pub fn confirmations(&self) -> watch::Receiver<Option<Confirmation>> {
+    pub fn confirmations(&self) -> watch::Receiver<Option<ConfirmedState>> {
         self.shared.confirmations.subscribe()
     }
 
@@ -178,7 +181,7 @@ impl Membership {
     }
 
     /// All that is known of the cluster, as it changes.
-    pub fn pictures(&self) -> watch::Receiver<Arc<Picture>> {
+    pub fn pictures(&self) -> watch::Receiver<Arc<CoordinationPicture>> {
         self.shared.pictures.subscribe()
     }
 
@@ -186,7 +189,7 @@ impl Membership {
     ///
     /// # Errors
     /// Nobody has the name; coordination cannot be reached.
-    pub async fn wish(&self, name: &str, wish: Wish, reason: &str) -> Result<bool, Error> {
+    pub async fn wish(&self, name: &str, wish: NodeWish, reason: &str) -> Result<bool, Error> {
         let picture = Arc::clone(&self.shared.pictures.borrow());
         let known = picture.names();
         // What was removed is known by its wish alone.
@@ -197,16 +200,16 @@ impl Membership {
         let key = self.shared.keys.wish(name);
         let record = WishRecord { wish, reason: reason.to_owned() };
         let operation = match wish {
-            Wish::Up => Operation::Delete(key.clone()),
+            NodeWish::Up => KeyOperation::Delete(key.clone()),
             _ => {
                 let value = serde_json::to_vec(&record).expect("texts always have a JSON form");
-                Operation::put(key.clone(), value)
+                KeyOperation::put(key.clone(), value)
             }
         };
         let before = self.shared.coordination.get(key).await?;
         let before = before.and_then(|entry| serde_json::from_slice::<WishRecord>(&entry.value).ok());
         self.shared.coordination.apply(operation).await?;
-        Ok(before.map_or(Wish::Up, |record| record.wish) != wish)
+        Ok(before.map_or(NodeWish::Up, |record| record.wish) != wish)
     }
 
     /// Tells that this node has had no space for a while, see [`Registration::out_of_space`].
@@ -238,7 +241,7 @@ impl Membership {
     }
 
     /// The application that should be active, as far as it is known.
-    pub fn package(&self) -> Option<Package> {
+    pub fn package(&self) -> Option<PublishedPackage> {
         self.shared.pictures.borrow().package.clone()
     }
 
@@ -277,23 +280,23 @@ impl Membership {
         }
     }
 
-    /// Gives back the registration as [`Membership::leave`] does, without saying that the node stops: to the
+    /// Gives back the registration as [`ClusterMembership::leave`] does, without saying that the node stops: to the
     /// others it has crashed.
     pub async fn abandon(&self) {
         self.end_tasks().await;
     }
 
     fn says_that_it_stops(&self) {
-        let stopping = |own: &mut Member| !std::mem::replace(&mut own.registration.stopping, true);
+        let stopping = |own: &mut RegisteredNode| !std::mem::replace(&mut own.registration.stopping, true);
         self.tasks.own.send_if_modified(stopping);
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &MembershipShared {
         &self.shared
     }
 }
 
-impl Shared {
+impl MembershipShared {
     pub(crate) fn states(&self) -> watch::Receiver<Option<Arc<ClusterState>>> {
         self.states.subscribe()
     }
@@ -314,11 +317,11 @@ impl Shared {
         });
     }
 
-    pub(crate) fn confirmed(&self, confirmation: Confirmation) {
+    pub(crate) fn confirmed(&self, confirmation: ConfirmedState) {
         self.confirmations.send_replace(Some(confirmation));
     }
 
-    pub(crate) fn pictures(&self) -> watch::Receiver<Arc<Picture>> {
+    pub(crate) fn pictures(&self) -> watch::Receiver<Arc<CoordinationPicture>> {
         self.pictures.subscribe()
     }
 
@@ -334,9 +337,9 @@ impl Shared {
 }
 
 /// Follows everything that coordination holds about the cluster.
-async fn follow(shared: Arc<Shared>) {
-    let mut watch = Watch::new(Arc::clone(&shared.coordination), shared.keys.followed());
-    let mut picture = Picture::default();
+async fn follow(shared: Arc<MembershipShared>) {
+    let mut watch = PrefixWatch::new(Arc::clone(&shared.coordination), shared.keys.followed());
+    let mut picture = CoordinationPicture::default();
     loop {
         let changes = tokio::select! {
             changes = watch.next() => changes,

@@ -3,26 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_coordination::{Condition, Operation, Revision, Transaction};
+use millrace_coordination::{KeyCondition, KeyOperation, StoreRevision, Transaction};
 
-use crate::{Error, Membership, Picture};
+use crate::{ClusterMembership, CoordinationPicture, Error};
 
 /// Maximum time to wait until a written note is known here. It is written in any case.
 const HEARD_MAX: Duration = Duration::from_secs(3);
 
 /// A note, as received by this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct NodeNote {
     /// Content.
     pub value: Arc<[u8]>,
     /// Revision of the last write; distinguishes successive writes.
     pub changed: u64,
 }
 
-impl Membership {
+impl ClusterMembership {
     /// Writes notes (`None` deletes one) if `guard` was last written at revision `changed`, or does not exist
     /// if that is `None`. Returns true if the condition held. In either case the notes in
-    /// [`Membership::pictures`] are then at least as new, if coordination reports them in time. At most 128
+    /// [`ClusterMembership::pictures`] are then at least as new, if coordination reports them in time. At most 128
     /// notes, of at most 1 MiB together.
     ///
     /// # Errors
@@ -35,17 +35,17 @@ impl Membership {
         let shared = self.shared();
         let key = shared.keys.note(guard);
         let unchanged = match changed {
-            Some(at) => Condition::Changed(key.clone(), Revision(at)),
-            None => Condition::Absent(key.clone()),
+            Some(at) => KeyCondition::Changed(key.clone(), StoreRevision(at)),
+            None => KeyCondition::Absent(key.clone()),
         };
         let write = notes.iter().fold(Transaction::new().when(unchanged), |write, (name, value)| {
             let key = shared.keys.note(name);
             write.then(match value {
-                Some(value) => Operation::put(key, value),
-                None => Operation::Delete(key),
+                Some(value) => KeyOperation::put(key, value),
+                None => KeyOperation::Delete(key),
             })
         });
-        let outcome = shared.coordination.transact(write.otherwise(Operation::get(key))).await?;
+        let outcome = shared.coordination.transact(write.otherwise(KeyOperation::get(key))).await?;
         if outcome.held {
             self.heard(|picture| picture.revision >= outcome.revision).await;
         } else {
@@ -56,7 +56,7 @@ impl Membership {
     }
 
     /// Waits until the condition holds, or for the maximum time.
-    async fn heard(&self, mut what: impl FnMut(&Picture) -> bool) {
+    async fn heard(&self, mut what: impl FnMut(&CoordinationPicture) -> bool) {
         let mut pictures = self.pictures();
         // After a timeout the caller continues with the known notes.
         let _ = tokio::time::timeout(HEARD_MAX, pictures.wait_for(|picture| what(picture))).await;

@@ -1,12 +1,12 @@
 //! Application packages, in parts: a value of coordination holds only so much.
 
-use millrace_cluster::{Configuration, DroppedTypes};
-use millrace_coordination::{Condition, Error as Failure, Operation, Transaction};
+use millrace_cluster::{ClusterConfiguration, DroppedTypes};
+use millrace_coordination::{Error as Failure, KeyCondition, KeyOperation, Transaction};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::kept::random;
-use crate::{Error, Membership};
+use crate::{ClusterMembership, Error};
 
 /// The largest package in bytes that nodes share.
 pub const PACKAGE_BYTES_MAX: usize = 256 << 20;
@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 5;
 
 /// An application package that was published.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Package {
+pub struct PublishedPackage {
     /// Counts what was published, from 1.
     pub generation: u64,
     /// Where its parts are.
@@ -36,11 +36,11 @@ pub struct Package {
 
 /// An application package to be published.
 #[derive(Debug, Clone, Copy)]
-pub struct Publication<'a> {
+pub struct PackagePublication<'a> {
     /// The packed files.
     pub archive: &'a [u8],
     /// What the application wants of the cluster.
-    pub configuration: &'a Configuration,
+    pub configuration: &'a ClusterConfiguration,
     /// The lowest generation it may get.
     pub generation: u64,
     /// The generation it was checked against; 0 for none.
@@ -49,15 +49,15 @@ pub struct Publication<'a> {
     pub dropped: &'a DroppedTypes,
 }
 
-impl<'a> Publication<'a> {
+impl<'a> PackagePublication<'a> {
     /// A publication that replaces any package, and removes no document type.
-    pub fn unconditional(archive: &'a [u8], configuration: &'a Configuration) -> Self {
+    pub fn unconditional(archive: &'a [u8], configuration: &'a ClusterConfiguration) -> Self {
         const NOTHING: &DroppedTypes = &DroppedTypes::NONE;
-        Publication { archive, configuration, generation: 1, based_on: u64::MAX, dropped: NOTHING }
+        PackagePublication { archive, configuration, generation: 1, based_on: u64::MAX, dropped: NOTHING }
     }
 }
 
-impl Membership {
+impl ClusterMembership {
     /// Makes a package the active one in the whole cluster, with what it wants of the cluster. Nodes begin
     /// to fetch it when this is done. Its record has all removals of document types that the record before
     /// had.
@@ -65,14 +65,14 @@ impl Membership {
     /// # Errors
     /// Another package was published since the one that this was checked against, it is too large, or
     /// coordination cannot be reached.
-    pub async fn publish(&self, publication: Publication<'_>) -> Result<Package, Error> {
-        let Publication { archive, configuration, generation, based_on, dropped } = publication;
+    pub async fn publish(&self, publication: PackagePublication<'_>) -> Result<PublishedPackage, Error> {
+        let PackagePublication { archive, configuration, generation, based_on, dropped } = publication;
         if archive.len() > PACKAGE_BYTES_MAX {
             return Err(Error::PackageSize { bytes: archive.len(), max: PACKAGE_BYTES_MAX });
         }
         let (coordination, keys) = (&self.shared().coordination, &self.shared().keys);
         let active = coordination.get(keys.package()).await?;
-        let before: Option<Package> =
+        let before: Option<PublishedPackage> =
             active.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
         // A lower one is that of coordination which was restored from a backup: this publication brings the
         // cluster forward.
@@ -84,39 +84,41 @@ impl Membership {
         let generation = before.as_ref().map_or(0, |before| before.generation + 1).max(generation).max(1);
         let id = format!("{generation:020}-{:016x}", random());
         for (number, part) in archive.chunks(PART_BYTES).enumerate() {
-            self.send(Operation::put(keys.part(&id, number), part)).await?;
+            self.send(KeyOperation::put(keys.part(&id, number), part)).await?;
         }
         let hash = hash(archive);
-        let package = Package { generation, id, bytes: archive.len(), hash, dropped: Some(all_dropped) };
+        let package =
+            PublishedPackage { generation, id, bytes: archive.len(), hash, dropped: Some(all_dropped) };
         let json = |value: Result<Vec<u8>, serde_json::Error>| {
             value.expect("numbers, texts and lists of them always have a JSON form")
         };
         let unchanged = match &active {
-            Some(entry) => Condition::Changed(keys.package(), entry.changed),
-            None => Condition::Absent(keys.package()),
+            Some(entry) => KeyCondition::Changed(keys.package(), entry.changed),
+            None => KeyCondition::Absent(keys.package()),
         };
         let activate = Transaction::new()
             .when(unchanged)
-            .then(Operation::put(keys.package(), json(serde_json::to_vec(&package))))
-            .then(Operation::put(keys.configuration(), json(serde_json::to_vec(configuration))))
-            .otherwise(Operation::get(keys.package()));
+            .then(KeyOperation::put(keys.package(), json(serde_json::to_vec(&package))))
+            .then(KeyOperation::put(keys.configuration(), json(serde_json::to_vec(configuration))))
+            .otherwise(KeyOperation::get(keys.package()));
         let done = match coordination.transact(activate).await {
             Ok(outcome) => outcome.held,
             // Whether it was done is seen by what is there.
             Err(Failure::Unknown { .. }) => {
                 let now = coordination.get(keys.package()).await?;
                 now.is_some_and(|entry| {
-                    serde_json::from_slice(&entry.value).is_ok_and(|now: Package| now == package)
+                    serde_json::from_slice(&entry.value).is_ok_and(|now: PublishedPackage| now == package)
                 })
             }
             Err(error) => return Err(error.into()),
         };
         if !done {
             // What stays behind costs its room only, until the next package is published.
-            let _ =
-                coordination.apply(Operation::DeletePrefix(format!("{}{}/", keys.parts(), package.id))).await;
+            let _ = coordination
+                .apply(KeyOperation::DeletePrefix(format!("{}{}/", keys.parts(), package.id)))
+                .await;
             let now = coordination.get(keys.package()).await?;
-            let now = now.and_then(|entry| serde_json::from_slice::<Package>(&entry.value).ok());
+            let now = now.and_then(|entry| serde_json::from_slice::<PublishedPackage>(&entry.value).ok());
             return Err(Error::Conflict(now.map_or(0, |now| now.generation)));
         }
         self.forget_before(generation).await;
@@ -127,7 +129,7 @@ impl Membership {
     ///
     /// # Errors
     /// [`Error::Package`] where a newer one has taken its place, or it is damaged; coordination cannot be reached.
-    pub async fn fetch(&self, package: &Package) -> Result<Vec<u8>, Error> {
+    pub async fn fetch(&self, package: &PublishedPackage) -> Result<Vec<u8>, Error> {
         let fail =
             |reason: &str| Error::Package { generation: package.generation, reason: reason.to_owned() };
         if package.bytes > PACKAGE_BYTES_MAX {
@@ -146,7 +148,7 @@ impl Membership {
     }
 
     /// Does what may be done twice, again where coordination cannot be reached for a moment.
-    async fn send(&self, operation: Operation) -> Result<(), Error> {
+    async fn send(&self, operation: KeyOperation) -> Result<(), Error> {
         let mut attempts = 1;
         loop {
             match self.shared().coordination.apply(operation.clone()).await {
@@ -160,11 +162,11 @@ impl Membership {
     /// Deletes the parts of all packages before this one. What stays behind goes the next time.
     async fn forget_before(&self, generation: u64) {
         let (coordination, keys) = (&self.shared().coordination, &self.shared().keys);
-        let Ok(listed) = coordination.apply(Operation::Keys(keys.parts())).await else { return };
+        let Ok(listed) = coordination.apply(KeyOperation::Keys(keys.parts())).await else { return };
         let first = format!("{}{generation:020}-", keys.parts());
         let old = listed.entries(0).iter().filter(|entry| entry.key < first);
         for entry in old {
-            if coordination.apply(Operation::Delete(entry.key.clone())).await.is_err() {
+            if coordination.apply(KeyOperation::Delete(entry.key.clone())).await.is_err() {
                 return;
             }
         }

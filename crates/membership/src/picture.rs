@@ -1,25 +1,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use millrace_cluster::controller::{Assignments, Registration, Wish};
+use millrace_cluster::controller::{NodeAssignments, NodeWish, Registration};
 use millrace_cluster::{
-    ClusterState, Configuration, Distribution, Layout, NodeEntry, NodeKey, NodeState, PROTOCOL,
+    ClusterConfiguration, ClusterState, NodeEntry, NodeHierarchy, NodeKey, NodeState, PROTOCOL,
+    ReplicaDistribution,
 };
-use millrace_coordination::{Change, Entry, Revision};
+use millrace_coordination::{KeyChange, KeyEntry, StoreRevision};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{Keys, Subject};
-use crate::{Note, Package, Role};
+use crate::keys::{ClusterKeys, FollowedSubject};
+use crate::{NodeNote, NodeRole, PublishedPackage};
 
 /// A node that runs, as it registered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Member {
+pub struct RegisteredNode {
     /// What the controller looks at.
     #[serde(flatten)]
     pub registration: Registration,
     /// What it does.
-    pub roles: Vec<Role>,
+    pub roles: Vec<NodeRole>,
     /// Where it serves documents and queries.
     pub url: String,
     /// Names its data directory, so that two nodes of one name are told apart.
@@ -32,26 +33,26 @@ pub struct Member {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WishRecord {
     /// The wish.
-    pub wish: Wish,
+    pub wish: NodeWish,
     /// In the operator's words.
     pub reason: String,
 }
 
 /// All that coordination is known to say about the cluster, as of one moment.
 #[derive(Debug, Clone, Default)]
-pub struct Picture {
+pub struct CoordinationPicture {
     /// Whoever runs, by name.
-    pub members: BTreeMap<String, Member>,
+    pub members: BTreeMap<String, RegisteredNode>,
     /// What operators wish, by the nodes' names.
     pub wishes: BTreeMap<String, WishRecord>,
     /// What nodes share besides, by its name.
-    pub notes: BTreeMap<String, Note>,
+    pub notes: BTreeMap<String, NodeNote>,
     /// What the application wants of the cluster; `None` before there is one.
-    pub configuration: Option<Arc<Configuration>>,
+    pub configuration: Option<Arc<ClusterConfiguration>>,
     /// The application that should be active.
-    pub package: Option<Package>,
+    pub package: Option<PublishedPackage>,
     /// The keys of all nodes that were ever known.
-    pub assignments: Assignments,
+    pub assignments: NodeAssignments,
     /// Why nodes are not up, by their names.
     pub reasons: BTreeMap<String, String>,
     /// Who leads.
@@ -62,14 +63,14 @@ pub struct Picture {
     pub(crate) unread: BTreeSet<String>,
     /// What those who run no more said last, as far as this node has heard it.
     pub(crate) departed: BTreeMap<String, Registration>,
-    pub(crate) state_changed: Option<Revision>,
-    pub(crate) assignments_changed: Option<Revision>,
-    pub(crate) revision: Revision,
+    pub(crate) state_changed: Option<StoreRevision>,
+    pub(crate) assignments_changed: Option<StoreRevision>,
+    pub(crate) revision: StoreRevision,
     /// In which of coordination's histories the revisions are.
     pub(crate) history: u64,
 }
 
-impl Picture {
+impl CoordinationPicture {
     /// What there is to know of a node that is in no cluster: it runs, and has all there is. Its key is 0, its name empty.
     pub(crate) fn alone(url: &str) -> Self {
         let (key, name) = (NodeKey(0), String::new());
@@ -81,7 +82,8 @@ impl Picture {
             incarnation: 0,
             lease_ended: false,
         };
-        let distribution = Distribution { bits: 1, redundancy: 1, layout: Layout::Nodes(vec![key]) };
+        let distribution =
+            ReplicaDistribution { bits: 1, redundancy: 1, layout: NodeHierarchy::Nodes(vec![key]) };
         let state = ClusterState::new(0, BTreeMap::from([(key, entry)]), distribution)
             .expect("one node that is in the list is a topology");
         let registration = Registration {
@@ -95,11 +97,12 @@ impl Picture {
             out_of_space: false,
             protocol: PROTOCOL,
         };
-        let member = Member { registration, roles: Vec::new(), url: url.to_owned(), home: 0, generation: 0 };
-        Picture {
+        let member =
+            RegisteredNode { registration, roles: Vec::new(), url: url.to_owned(), home: 0, generation: 0 };
+        CoordinationPicture {
             members: BTreeMap::from([(name, member)]),
             state: Some(Arc::new(state)),
-            ..Picture::default()
+            ..CoordinationPicture::default()
         }
     }
 
@@ -134,54 +137,56 @@ impl Picture {
     }
 
     /// Takes up what has changed. What cannot be read was written by a newer program, and leaves what is known as it was.
-    pub(crate) fn apply(&mut self, keys: &Keys, change: &Change) {
+    pub(crate) fn apply(&mut self, keys: &ClusterKeys, change: &KeyChange) {
         let (key, entry) = match change {
-            Change::Put(entry) => (&entry.key, Some(entry)),
-            Change::Deleted { key, .. } => (key, None),
+            KeyChange::Put(entry) => (&entry.key, Some(entry)),
+            KeyChange::Deleted { key, .. } => (key, None),
         };
         let Some(subject) = keys.subject(key) else { return };
         self.unread.remove(key);
         match (subject, entry) {
-            (Subject::Member(name), Some(entry)) => {
+            (FollowedSubject::Member(name), Some(entry)) => {
                 self.departed.remove(name);
                 let member = self.read(entry).map(|member| (name.to_owned(), member));
                 self.members.extend(member);
             }
-            (Subject::Member(name), None) => {
+            (FollowedSubject::Member(name), None) => {
                 let left = self.members.remove(name);
                 self.departed.extend(left.map(|member| (name.to_owned(), member.registration)));
             }
-            (Subject::Wish(name), Some(entry)) => {
+            (FollowedSubject::Wish(name), Some(entry)) => {
                 let wish = self.read(entry).map(|wish| (name.to_owned(), wish));
                 self.wishes.extend(wish);
             }
-            (Subject::Wish(name), None) => drop(self.wishes.remove(name)),
-            (Subject::Note(name), Some(entry)) => {
-                let note = Note { value: Arc::clone(&entry.value), changed: entry.changed.0 };
+            (FollowedSubject::Wish(name), None) => drop(self.wishes.remove(name)),
+            (FollowedSubject::Note(name), Some(entry)) => {
+                let note = NodeNote { value: Arc::clone(&entry.value), changed: entry.changed.0 };
                 self.notes.insert(name.to_owned(), note);
             }
-            (Subject::Note(name), None) => drop(self.notes.remove(name)),
-            (Subject::Configuration, Some(entry)) => {
+            (FollowedSubject::Note(name), None) => drop(self.notes.remove(name)),
+            (FollowedSubject::Configuration, Some(entry)) => {
                 self.configuration = self.read(entry).map(Arc::new).or(self.configuration.take());
             }
-            (Subject::Configuration, None) => self.configuration = None,
-            (Subject::Package, Some(entry)) => self.package = self.read(entry).or(self.package.take()),
-            (Subject::Package, None) => self.package = None,
-            (Subject::Assignments, entry) => {
+            (FollowedSubject::Configuration, None) => self.configuration = None,
+            (FollowedSubject::Package, Some(entry)) => {
+                self.package = self.read(entry).or(self.package.take())
+            }
+            (FollowedSubject::Package, None) => self.package = None,
+            (FollowedSubject::Assignments, entry) => {
                 self.assignments_changed = entry.map(|entry| entry.changed);
                 if let Some(assignments) = entry.and_then(|entry| self.read(entry)) {
                     self.assignments = assignments;
                 }
             }
             // Nothing is decided by them, and each leader writes its own.
-            (Subject::Reasons, entry) => {
+            (FollowedSubject::Reasons, entry) => {
                 let reasons = entry.and_then(|entry| serde_json::from_slice(&entry.value).ok());
                 self.reasons = reasons.unwrap_or_default();
             }
-            (Subject::Leader, entry) => {
+            (FollowedSubject::Leader, entry) => {
                 self.leader = entry.map(|entry| String::from_utf8_lossy(&entry.value).into_owned());
             }
-            (Subject::State, entry) => {
+            (FollowedSubject::State, entry) => {
                 self.state_changed = entry.map(|entry| entry.changed);
                 match entry.map(read_state) {
                     Some(Ok(state)) => self.state = Some(state),
@@ -195,7 +200,7 @@ impl Picture {
         }
     }
 
-    fn read<T: DeserializeOwned>(&mut self, entry: &Entry) -> Option<T> {
+    fn read<T: DeserializeOwned>(&mut self, entry: &KeyEntry) -> Option<T> {
         match serde_json::from_slice(&entry.value) {
             Ok(value) => Some(value),
             Err(error) => {
@@ -208,6 +213,6 @@ impl Picture {
 }
 
 /// The cluster state under a key.
-pub(crate) fn read_state(entry: &Entry) -> Result<Arc<ClusterState>, millrace_cluster::Error> {
+pub(crate) fn read_state(entry: &KeyEntry) -> Result<Arc<ClusterState>, millrace_cluster::Error> {
     ClusterState::from_json(&entry.value).map(Arc::new)
 }

@@ -10,7 +10,7 @@ use crate::Error;
 /// What a node does in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum NodeRole {
     /// It takes requests.
     Gateway,
     /// It has buckets.
@@ -19,19 +19,19 @@ pub enum Role {
     Controller,
 }
 
-impl Role {
+impl NodeRole {
     /// All roles: what a node does that is told nothing else.
-    pub const ALL: [Role; 3] = [Role::Gateway, Role::Content, Role::Controller];
+    pub const ALL: [NodeRole; 3] = [NodeRole::Gateway, NodeRole::Content, NodeRole::Controller];
 }
 
-impl FromStr for Role {
+impl FromStr for NodeRole {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
-            "gateway" => Ok(Role::Gateway),
-            "content" => Ok(Role::Content),
-            "controller" => Ok(Role::Controller),
+            "gateway" => Ok(NodeRole::Gateway),
+            "content" => Ok(NodeRole::Content),
+            "controller" => Ok(NodeRole::Controller),
             other => Err(Error::Role(other.to_owned())),
         }
     }
@@ -43,7 +43,7 @@ pub struct Settings {
     /// Its name, the same after each start; the one that services.xml lists it with.
     pub name: String,
     /// What it does.
-    pub roles: Vec<Role>,
+    pub roles: Vec<NodeRole>,
     /// Where other nodes reach it, as `host:port`.
     pub address: String,
     /// Where it serves documents and queries, as `http://host:port`.
@@ -74,7 +74,7 @@ impl Settings {
     pub fn new(name: impl Into<String>, address: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
         Settings {
             name: name.into(),
-            roles: Role::ALL.to_vec(),
+            roles: NodeRole::ALL.to_vec(),
             address: address.into(),
             url: String::new(),
             capacity: 1.0,

@@ -3,22 +3,22 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_cluster::controller::{Wish, removed_reason};
+use millrace_cluster::controller::{NodeWish, removed_reason};
 use millrace_cluster::{ClusterState, NodeState};
-use millrace_coordination::{Condition, Operation, Transaction};
+use millrace_coordination::{KeyCondition, KeyOperation, Transaction};
 use tokio::sync::watch;
 
-use crate::membership::Shared;
-use crate::{Error, Membership, Picture};
+use crate::membership::MembershipShared;
+use crate::{ClusterMembership, CoordinationPicture, Error};
 
 /// Pause before the next check.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Time since which coordination does not answer; `None` while it does.
 #[derive(Default)]
-pub(crate) struct Reach(Mutex<Option<Instant>>);
+pub(crate) struct CoordinationReach(Mutex<Option<Instant>>);
 
-impl Reach {
+impl CoordinationReach {
     /// Records the outcome of a request.
     pub(crate) fn note<T>(&self, outcome: &Result<T, millrace_coordination::Error>) {
         let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +34,7 @@ impl Reach {
     }
 }
 
-impl Membership {
+impl ClusterMembership {
     /// Time for which coordination has not answered; `None`: it answered the last request, about once a
     /// second.
     pub fn coordination_lost_for(&self) -> Option<Duration> {
@@ -74,16 +74,19 @@ impl Membership {
     }
 }
 
-impl Picture {
+impl CoordinationPicture {
     /// True if an operator has removed a node.
     pub(crate) fn is_removed(&self, name: &str) -> bool {
-        self.wishes.get(name).is_some_and(|record| record.wish == Wish::Removed)
+        self.wishes.get(name).is_some_and(|record| record.wish == NodeWish::Removed)
     }
 }
 
 /// Readmits a removed node that starts without data: as a new one. A node with data may bring back documents
 /// that others have dropped; its log says that an operator has to decide.
-pub(crate) async fn come_back(shared: Arc<Shared>, mut pictures: watch::Receiver<Arc<Picture>>) {
+pub(crate) async fn come_back(
+    shared: Arc<MembershipShared>,
+    mut pictures: watch::Receiver<Arc<CoordinationPicture>>,
+) {
     let name = &*shared.settings.name;
     // The first answer of coordination is complete. A node that is removed later must not come back by
     // itself.
@@ -113,7 +116,7 @@ pub(crate) async fn come_back(shared: Arc<Shared>, mut pictures: watch::Receiver
 
 /// Revokes a removal, if the node is not in the cluster state: a node in it is known with its data. Returns
 /// true if it was revoked.
-async fn take_in(shared: &Shared, picture: &Picture) -> Result<bool, Error> {
+async fn take_in(shared: &MembershipShared, picture: &CoordinationPicture) -> Result<bool, Error> {
     let name = &*shared.settings.name;
     let has = |state: &ClusterState| state.nodes().values().any(|node| node.name == name);
     if shared.known().is_some_and(|state| has(&state)) {
@@ -122,10 +125,10 @@ async fn take_in(shared: &Shared, picture: &Picture) -> Result<bool, Error> {
     let wish = shared.keys.wish(name);
     let Some(entry) = shared.coordination.get(&*wish).await? else { return Ok(false) };
     let state = match picture.state_changed {
-        Some(changed) => Condition::Changed(shared.keys.state(), changed),
-        None => Condition::Absent(shared.keys.state()),
+        Some(changed) => KeyCondition::Changed(shared.keys.state(), changed),
+        None => KeyCondition::Absent(shared.keys.state()),
     };
-    let unchanged = Condition::Changed(wish.clone(), entry.changed);
-    let take = Transaction::new().when(state).when(unchanged).then(Operation::Delete(wish));
+    let unchanged = KeyCondition::Changed(wish.clone(), entry.changed);
+    let take = Transaction::new().when(state).when(unchanged).then(KeyOperation::Delete(wish));
     Ok(shared.coordination.transact(take).await?.held)
 }

@@ -7,7 +7,7 @@
 
 /// Size limits of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct BatchLimits {
     /// Maximum number of tokens, including padding. A longer sequence runs alone.
     pub tokens: usize,
     /// Maximum number of sequences.
@@ -19,7 +19,7 @@ const PADDING_SHARE: usize = 8;
 
 /// Indices, ascending, of the sequences to run together. `lengths` are those of the waiting sequences,
 /// longest wait first; the first one is always selected. Empty if none are waiting.
-pub fn choose(lengths: &[usize], limits: Limits) -> Vec<usize> {
+pub fn choose(lengths: &[usize], limits: BatchLimits) -> Vec<usize> {
     let Some(&seed) = lengths.first() else { return Vec::new() };
     if lengths.len() == 1 || limits.sequences <= 1 {
         return vec![0];
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn like_lengths_go_together_around_the_one_that_waited_longest() {
-        let limits = Limits { tokens: 256, sequences: 64 };
+        let limits = BatchLimits { tokens: 256, sequences: 64 };
         let check = |lengths: &[usize], expected: &[usize]| {
             assert_eq!(choose(lengths, limits), expected, "{lengths:?}");
         };
@@ -68,9 +68,9 @@ mod tests {
 
     #[test]
     fn the_number_of_sequences_is_a_limit_too() {
-        let limits = Limits { tokens: 4096, sequences: 2 };
+        let limits = BatchLimits { tokens: 4096, sequences: 2 };
         assert_eq!(choose(&[8, 9, 8, 8], limits), [0, 2]);
-        assert_eq!(choose(&[8, 8], Limits { sequences: 1, ..limits }), [0]);
+        assert_eq!(choose(&[8, 8], BatchLimits { sequences: 1, ..limits }), [0]);
     }
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
                     1 + (seed >> 33) as usize % 200
                 })
                 .collect();
-            let chosen = choose(&lengths, Limits { tokens: 512, sequences: 16 });
+            let chosen = choose(&lengths, BatchLimits { tokens: 512, sequences: 16 });
             let longest = chosen.iter().map(|&at| lengths[at]).max().unwrap_or(0);
             let total: usize = chosen.iter().map(|&at| lengths[at]).sum();
             assert_eq!(chosen[0], 0);

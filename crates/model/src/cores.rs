@@ -11,26 +11,26 @@ thread_local! {
 
 /// Counter of cores that are busy with work other than running models. Clones share the count.
 #[derive(Clone, Default)]
-pub struct Cores(Arc<Shared>);
+pub struct BusyCores(Arc<CoresShared>);
 
 #[derive(Default)]
-struct Shared {
+struct CoresShared {
     busy: AtomicUsize,
     /// Number of runs that wait for a core.
     wanted: AtomicUsize,
     free: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl Cores {
+impl BusyCores {
     /// Runs work on this thread that keeps a core busy.
     pub fn occupy<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _busy = Counted::new(&self.0, true);
+        let _busy = CountedThread::new(&self.0, true);
         work()
     }
 
     /// Waits for something on this thread, which keeps no core busy meanwhile.
     pub fn rest<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let _resting = Counted::new(&self.0, false);
+        let _resting = CountedThread::new(&self.0, false);
         wait()
     }
 
@@ -52,24 +52,24 @@ impl Cores {
 }
 
 /// Guard that makes a thread count as busy, or not; restores the previous state on drop.
-struct Counted<'c> {
-    cores: &'c Shared,
+struct CountedThread<'c> {
+    cores: &'c CoresShared,
     before: bool,
 }
 
-impl<'c> Counted<'c> {
-    fn new(cores: &'c Shared, busy: bool) -> Self {
-        Counted { cores, before: cores.change(busy) }
+impl<'c> CountedThread<'c> {
+    fn new(cores: &'c CoresShared, busy: bool) -> Self {
+        CountedThread { cores, before: cores.change(busy) }
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedThread<'_> {
     fn drop(&mut self) {
         self.cores.change(self.before);
     }
 }
 
-impl Shared {
+impl CoresShared {
     /// Makes this thread count as busy or not; returns the previous state.
     fn change(&self, busy: bool) -> bool {
         let before = BUSY.replace(busy);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_thread_counts_while_it_works_and_not_while_it_waits() {
-        let cores = Cores::default();
+        let cores = BusyCores::default();
         let calls = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&calls);
         cores.call_when_free(move || {

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use ort::value::{DynValue, Tensor};
 
-use crate::batch::Limits;
-use crate::lazy::Lazy;
-use crate::onnx::{OnnxModel, Terms, list};
-use crate::{Element, Error, Grant, Model, Port, Sequence, States, Threads};
+use crate::batch::BatchLimits;
+use crate::lazy::LazyModel;
+use crate::onnx::{OnnxModel, RunTerms, list};
+use crate::{
+    CellElement, Error, ModelPort, ModelThreads, RunGrant, SequenceModel, SequenceStates, TokenizedText,
+};
 
 /// Number of cells in the states of a batch, one row per token: as many as stay in a core's own cache during
 /// an operation. Larger batches are no faster per token.
@@ -33,11 +35,11 @@ pub struct EncoderOptions {
     /// Required number of dimensions of the output: 3 for a row per token, 2 if the model itself pools.
     pub output_rank: usize,
     /// Thread settings.
-    pub threads: Threads,
+    pub threads: ModelThreads,
 }
 
 /// A loaded model that matches its options.
-pub struct Encoder {
+pub struct TextEncoder {
     model: OnnxModel,
     options: EncoderOptions,
     /// Fixed number of sequences of a run, if the file has one.
@@ -45,17 +47,17 @@ pub struct Encoder {
     length: Option<usize>,
 }
 
-impl Encoder {
+impl TextEncoder {
     /// Loads a file and checks that it has these inputs and this output.
     ///
     /// # Errors
     /// [`Error::Load`] if the file is not a model, [`Error::Signature`] if names, types or shapes differ.
     pub fn load(path: &Path, options: EncoderOptions) -> Result<Self, Error> {
         let model = OnnxModel::load(path, options.threads)?;
-        let check = Check { path: model.path(), inputs: &model.inputs, outputs: &model.outputs };
+        let check = ModelFileCheck { path: model.path(), inputs: &model.inputs, outputs: &model.outputs };
         let (batch, length) = check.inputs(&options)?;
         check.output(&options)?;
-        Ok(Encoder { model, options, batch, length })
+        Ok(TextEncoder { model, options, batch, length })
     }
 
     /// Number of cells of an output row, if the file fixes it.
@@ -69,24 +71,30 @@ impl Encoder {
     }
 
     /// Runs the model; returns the output.
-    fn output(&self, inputs: &[(&str, DynValue)], tokens: usize, grant: &Grant) -> ort::Result<DynValue> {
-        let terms = Terms::new(grant, tokens > self.limits().tokens)?;
+    fn output(&self, inputs: &[(&str, DynValue)], tokens: usize, grant: &RunGrant) -> ort::Result<DynValue> {
+        let terms = RunTerms::new(grant, tokens > self.limits().tokens)?;
         let mut values = self.model.run(inputs, &[self.options.output.as_str()], &terms)?;
         values.pop().ok_or_else(|| ort::Error::new("the run gave no output"))
     }
 
     /// Extracts the states of one sequence from the output.
-    fn states(&self, sequence: &Sequence, at: usize, shape: &[usize], cells: &[f32]) -> Option<States> {
+    fn states(
+        &self,
+        sequence: &TokenizedText,
+        at: usize,
+        shape: &[usize],
+        cells: &[f32],
+    ) -> Option<SequenceStates> {
         let width = *shape.last()?;
         let stride = shape.iter().skip(1).product::<usize>();
         let own = cells.get(at * stride..(at + 1) * stride)?;
         let used = if shape.len() == 3 { sequence.len() * width } else { width };
-        Some(States { width, values: own.get(..used)?.to_vec() })
+        Some(SequenceStates { width, values: own.get(..used)?.to_vec() })
     }
 }
 
-impl Model for Encoder {
-    fn run(&self, sequences: &[&Sequence], grant: &Grant) -> Result<Vec<States>, Error> {
+impl SequenceModel for TextEncoder {
+    fn run(&self, sequences: &[&TokenizedText], grant: &RunGrant) -> Result<Vec<SequenceStates>, Error> {
         let longest = sequences.iter().map(|sequence| sequence.len()).max().unwrap_or(0);
         let length = self.length.unwrap_or(longest);
         if longest == 0 {
@@ -99,7 +107,7 @@ impl Model for Encoder {
         if sequences.len() > rows {
             return Err(self.fail(format!("{} texts at once, and it takes {rows}", sequences.len())));
         }
-        let fill = |of: &dyn Fn(&Sequence, &mut [i64])| {
+        let fill = |of: &dyn Fn(&TokenizedText, &mut [i64])| {
             let mut cells = vec![0_i64; rows * length];
             for (sequence, row) in sequences.iter().zip(cells.chunks_exact_mut(length)) {
                 of(sequence, row);
@@ -127,15 +135,15 @@ impl Model for Encoder {
         if shape.len() != self.options.output_rank {
             return Err(self.fail(format!("its output has the shape {shape:?}")));
         }
-        let states = |(at, sequence): (usize, &&Sequence)| self.states(sequence, at, &shape, cells);
+        let states = |(at, sequence): (usize, &&TokenizedText)| self.states(sequence, at, &shape, cells);
         sequences.iter().enumerate().map(states).collect::<Option<_>>().ok_or_else(|| {
             self.fail(format!("its output has the shape {shape:?} for {rows} texts of {length} tokens"))
         })
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BatchLimits {
         let tokens = BATCH_CELLS / self.width().unwrap_or(1).max(1);
-        Limits {
+        BatchLimits {
             tokens: tokens.clamp(BATCH_TOKENS.0, BATCH_TOKENS.1),
             sequences: self.batch.unwrap_or(usize::MAX),
         }
@@ -143,13 +151,13 @@ impl Model for Encoder {
 }
 
 /// Comparison of a file with the requirements.
-struct Check<'a> {
+struct ModelFileCheck<'a> {
     path: &'a Path,
-    inputs: &'a [Port],
-    outputs: &'a [Port],
+    inputs: &'a [ModelPort],
+    outputs: &'a [ModelPort],
 }
 
-impl Check<'_> {
+impl ModelFileCheck<'_> {
     fn fail<T>(&self, reason: String) -> Result<T, Error> {
         Err(Error::Signature { path: PathBuf::from(self.path), reason })
     }
@@ -166,7 +174,7 @@ impl Check<'_> {
                 ));
             };
             match (port.element, port.shape.as_slice()) {
-                (Element::Int64, &[batch, length]) => {
+                (CellElement::Int64, &[batch, length]) => {
                     sizes = (sizes.0.or(batch), sizes.1.or(length));
                 }
                 _ => {
@@ -193,7 +201,7 @@ impl Check<'_> {
             ));
         };
         let expected = if options.output_rank == 3 { "[batch,sequence,cells]" } else { "[batch,cells]" };
-        if port.element != Element::Float || port.shape.len() != options.output_rank {
+        if port.element != CellElement::Float || port.shape.len() != options.output_rank {
             return self.fail(format!("expected an output '{name}' float{expected}, found {port}"));
         }
         Ok(())
@@ -202,8 +210,8 @@ impl Check<'_> {
 
 /// An encoder that is in memory only while it is used.
 pub struct LazyEncoder {
-    encoder: Lazy<Encoder>,
-    limits: Limits,
+    encoder: LazyModel<TextEncoder>,
+    limits: BatchLimits,
     width: Option<usize>,
 }
 
@@ -211,13 +219,13 @@ impl LazyEncoder {
     /// Loads the model to check it, runs it once, and keeps it.
     ///
     /// # Errors
-    /// The errors of [`Encoder::load`]; also if the model fails on a short text.
+    /// The errors of [`TextEncoder::load`]; also if the model fails on a short text.
     pub fn new(path: PathBuf, options: EncoderOptions) -> Result<Self, Error> {
         let file = path.clone();
-        let (lazy, encoder) = Lazy::new(move || Encoder::load(&file, options.clone()))?;
+        let (lazy, encoder) = LazyModel::new(move || TextEncoder::load(&file, options.clone()))?;
         // Every vocabulary has these two tokens.
-        let text = Sequence { ids: vec![0, 1], ..Sequence::default() };
-        let states = encoder.run(&[&text], &Grant::default()).map_err(|error| {
+        let text = TokenizedText { ids: vec![0, 1], ..TokenizedText::default() };
+        let states = encoder.run(&[&text], &RunGrant::default()).map_err(|error| {
             let reason = format!("it was tried with two tokens: {error}");
             Error::Signature { path, reason }
         })?;
@@ -242,12 +250,12 @@ impl LazyEncoder {
     }
 }
 
-impl Model for LazyEncoder {
-    fn run(&self, sequences: &[&Sequence], grant: &Grant) -> Result<Vec<States>, Error> {
+impl SequenceModel for LazyEncoder {
+    fn run(&self, sequences: &[&TokenizedText], grant: &RunGrant) -> Result<Vec<SequenceStates>, Error> {
         self.encoder.get()?.run(sequences, grant)
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BatchLimits {
         self.limits
     }
 }

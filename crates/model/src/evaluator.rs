@@ -1,6 +1,6 @@
 //! Models with tensors as input and output, used for ranking or directly.
 //!
-//! A model is bound to the types of its inputs ([`Evaluator::bind`]), which reports all errors in them.
+//! A model is bound to the types of its inputs ([`ModelEvaluator::bind`]), which reports all errors in them.
 //! Binding runs it once to determine the types of its outputs. If its first dimension can have any size, it
 //! is also run over two rows together and separately; if the results are equal, later runs combine rows.
 
@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 
-use crate::lazy::Lazy;
-use crate::onnx::{OnnxModel, Terms, list};
-use crate::scheduler::{Job, Jobs};
-use crate::{Element, Error, Grant, Port, Scheduler, Threads, Usage, values};
+use crate::lazy::LazyModel;
+use crate::onnx::{OnnxModel, RunTerms, list};
+use crate::scheduler::{ModelJob, ModelJobs};
+use crate::{CellElement, Error, ModelPort, ModelScheduler, ModelThreads, ModelUsage, RunGrant, values};
 
 /// Maximum number of cells of the rows in one run, except for a single row: larger runs are no faster per
 /// row.
@@ -23,46 +23,46 @@ const RUN_CELLS: usize = 1 << 14;
 const PART_CELLS: usize = 1 << 11;
 
 /// A loaded model file whose runs a scheduler executes.
-pub struct Evaluator {
+pub struct ModelEvaluator {
     path: PathBuf,
-    model: Lazy<OnnxModel>,
-    jobs: Jobs,
-    inputs: Vec<Port>,
-    outputs: Vec<Port>,
+    model: LazyModel<OnnxModel>,
+    jobs: ModelJobs,
+    inputs: Vec<ModelPort>,
+    outputs: Vec<ModelPort>,
 }
 
 /// A model bound to the types of its inputs.
-pub struct Evaluation {
-    plan: Arc<Plan>,
+pub struct BoundModel {
+    plan: Arc<RunPlan>,
     types: Vec<TensorType>,
 }
 
 /// Data needed for a run.
-struct Plan {
-    evaluator: Arc<Evaluator>,
-    inputs: Vec<Input>,
-    outputs: Vec<Output>,
+struct RunPlan {
+    evaluator: Arc<ModelEvaluator>,
+    inputs: Vec<BoundInput>,
+    outputs: Vec<BoundOutput>,
     /// True if a run may have several rows.
     is_batched: bool,
 }
 
-struct Input {
+struct BoundInput {
     name: String,
-    element: Element,
+    element: CellElement,
     /// Shape of one row.
     shape: Vec<usize>,
 }
 
-struct Output {
+struct BoundOutput {
     name: String,
-    element: Element,
+    element: CellElement,
     tensor_type: TensorType,
 }
 
 /// Inputs of a row, in binding order.
 pub type Row = Vec<Tensor>;
 
-impl Evaluator {
+impl ModelEvaluator {
     /// Loads a file.
     ///
     /// # Errors
@@ -70,12 +70,12 @@ impl Evaluator {
     pub fn load(
         name: impl Into<String>,
         path: PathBuf,
-        threads: Threads,
-        scheduler: &Scheduler,
+        threads: ModelThreads,
+        scheduler: &ModelScheduler,
     ) -> Result<Self, Error> {
         let file = path.clone();
-        let (lazy, model) = Lazy::new(move || OnnxModel::load(&file, threads))?;
-        Ok(Evaluator {
+        let (lazy, model) = LazyModel::new(move || OnnxModel::load(&file, threads))?;
+        Ok(ModelEvaluator {
             path,
             model: lazy,
             jobs: scheduler.jobs(name),
@@ -90,12 +90,12 @@ impl Evaluator {
     }
 
     /// Inputs of the model.
-    pub fn inputs(&self) -> &[Port] {
+    pub fn inputs(&self) -> &[ModelPort] {
         &self.inputs
     }
 
     /// Outputs of the model.
-    pub fn outputs(&self) -> &[Port] {
+    pub fn outputs(&self) -> &[ModelPort] {
         &self.outputs
     }
 
@@ -111,7 +111,7 @@ impl Evaluator {
     }
 
     /// Usage of the model.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ModelUsage {
         self.jobs.usage()
     }
 
@@ -124,7 +124,7 @@ impl Evaluator {
         self: &Arc<Self>,
         inputs: &[(&str, &TensorType)],
         outputs: &[&str],
-    ) -> Result<Evaluation, Error> {
+    ) -> Result<BoundModel, Error> {
         if let Some((name, _)) =
             inputs.iter().find(|(name, _)| !self.inputs.iter().any(|port| port.name == *name))
         {
@@ -140,7 +140,7 @@ impl Evaluator {
                 return self.refuse(format!("the model's input {port} is given nothing"));
             };
             let shape = self.shape(port, given, &mut sizes)?;
-            bound.push(Input { name: port.name.clone(), element: port.element, shape });
+            bound.push(BoundInput { name: port.name.clone(), element: port.element, shape });
         }
         let wanted = outputs
             .iter()
@@ -156,7 +156,7 @@ impl Evaluator {
                     Ok,
                 )
             })
-            .collect::<Result<Vec<&Port>, Error>>()?;
+            .collect::<Result<Vec<&ModelPort>, Error>>()?;
         // In the order in which rows contain them.
         bound.sort_by_key(|input| inputs.iter().position(|(name, _)| *name == input.name));
         self.probe(bound, &wanted)
@@ -169,7 +169,7 @@ impl Evaluator {
     /// Shape of an input for tensors of this type. `sizes` are the sizes of named dimensions so far.
     fn shape<'p>(
         &self,
-        port: &'p Port,
+        port: &'p ModelPort,
         given: &TensorType,
         sizes: &mut Vec<(&'p str, usize)>,
     ) -> Result<Vec<usize>, Error> {
@@ -179,7 +179,7 @@ impl Evaluator {
                 taken(port)
             ))
         };
-        if let Element::Other(_) = port.element {
+        if let CellElement::Other(_) = port.element {
             return self.refuse(format!("the model's input {port} has cells that no tensor has"));
         }
         let shape: Vec<usize> = given.indexed().map(|(_, size)| size).collect();
@@ -210,17 +210,17 @@ impl Evaluator {
     }
 
     /// Runs the model to determine its output types, and if rows can be combined.
-    fn probe(self: &Arc<Self>, inputs: Vec<Input>, outputs: &[&Port]) -> Result<Evaluation, Error> {
+    fn probe(self: &Arc<Self>, inputs: Vec<BoundInput>, outputs: &[&ModelPort]) -> Result<BoundModel, Error> {
         let model = self.model.get()?;
-        let output = |port: &&Port| Output {
+        let output = |port: &&ModelPort| BoundOutput {
             name: port.name.clone(),
             element: port.element,
             tensor_type: TensorType::scalar(),
         };
-        let outputs: Vec<Output> = outputs.iter().map(output).collect();
-        let mut plan = Plan { evaluator: Arc::clone(self), inputs, outputs, is_batched: false };
-        let grant = Grant::new(true);
-        let terms = Terms::new(&grant, true).map_err(|error| self.jobs.fail(error))?;
+        let outputs: Vec<BoundOutput> = outputs.iter().map(output).collect();
+        let mut plan = RunPlan { evaluator: Arc::clone(self), inputs, outputs, is_batched: false };
+        let grant = RunGrant::new(true);
+        let terms = RunTerms::new(&grant, true).map_err(|error| self.jobs.fail(error))?;
         let one = plan.row(1);
         let first = match plan.raw(&model, &[&one], &terms) {
             Ok(first) => first,
@@ -242,12 +242,12 @@ impl Evaluator {
             }
         }
         let types = plan.outputs.iter().map(|output| output.tensor_type.clone()).collect();
-        Ok(Evaluation { plan: Arc::new(plan), types })
+        Ok(BoundModel { plan: Arc::new(plan), types })
     }
 
     /// True if the file does not fix the number of rows.
-    fn may_batch(&self, plan: &Plan, outputs: &[(Vec<usize>, Cells)]) -> bool {
-        let open = |ports: &[Port], name: &str| {
+    fn may_batch(&self, plan: &RunPlan, outputs: &[(Vec<usize>, TensorCells)]) -> bool {
+        let open = |ports: &[ModelPort], name: &str| {
             ports.iter().any(|port| port.name == name && port.shape.first() == Some(&None))
         };
         plan.inputs.iter().all(|input| open(&self.inputs, &input.name) && input.shape.first() == Some(&1))
@@ -257,14 +257,18 @@ impl Evaluator {
 }
 
 /// A type that an input accepts, with examples for free sizes.
-fn taken(port: &Port) -> String {
+fn taken(port: &ModelPort) -> String {
     let size = |at: usize| port.shape.get(at).copied().flatten().unwrap_or(if at == 0 { 1 } else { 8 });
     let dimensions: Vec<String> = (0..port.shape.len()).map(|at| format!("d{at}[{}]", size(at))).collect();
     format!("a type such as tensor<float>({})", dimensions.join(","))
 }
 
 /// True if the output of two rows together equals their separate outputs.
-fn is_both(one: &(Vec<usize>, Cells), two: &(Vec<usize>, Cells), both: &(Vec<usize>, Cells)) -> bool {
+fn is_both(
+    one: &(Vec<usize>, TensorCells),
+    two: &(Vec<usize>, TensorCells),
+    both: &(Vec<usize>, TensorCells),
+) -> bool {
     const TOLERANCE: f64 = 1e-3;
     let apart = one.1.iter().chain(two.1.iter());
     let like =
@@ -275,7 +279,7 @@ fn is_both(one: &(Vec<usize>, Cells), two: &(Vec<usize>, Cells), both: &(Vec<usi
         && apart.zip(both.1.iter()).all(like)
 }
 
-impl Plan {
+impl RunPlan {
     /// Number of cells of one row.
     fn cells(&self) -> usize {
         self.inputs.iter().map(|input| input.shape.iter().product::<usize>()).sum()
@@ -283,15 +287,15 @@ impl Plan {
 
     /// A row of small numbers, different for each seed. Token ids are 0 and 1, which every vocabulary has.
     fn row(&self, seed: usize) -> Row {
-        let cell = |input: &Input, at: usize| match input.element {
-            Element::Float | Element::Double => ((at * 7 + seed * 3) % 11) as f64 / 11.0,
+        let cell = |input: &BoundInput, at: usize| match input.element {
+            CellElement::Float | CellElement::Double => ((at * 7 + seed * 3) % 11) as f64 / 11.0,
             _ if seed == 1 => 1.0,
             _ => f64::from(u8::from(at.is_multiple_of(2))),
         };
-        let tensor = |input: &Input| {
+        let tensor = |input: &BoundInput| {
             let size = input.shape.iter().product();
-            let cells = Cells::Double((0..size).map(|at| cell(input, at)).collect());
-            let tensor_type = values::tensor_type(Element::Double, &input.shape);
+            let cells = TensorCells::Double((0..size).map(|at| cell(input, at)).collect());
+            let tensor_type = values::tensor_type(CellElement::Double, &input.shape);
             let tensor = tensor_type.ok().and_then(|of| Tensor::new(of, Vec::new(), cells).ok());
             tensor.unwrap_or_else(|| Tensor::scalar(0.0))
         };
@@ -303,9 +307,9 @@ impl Plan {
         &self,
         model: &OnnxModel,
         rows: &[&Row],
-        terms: &Terms<'_>,
-    ) -> ort::Result<Vec<(Vec<usize>, Cells)>> {
-        let value = |(at, input): (usize, &Input)| {
+        terms: &RunTerms<'_>,
+    ) -> ort::Result<Vec<(Vec<usize>, TensorCells)>> {
+        let value = |(at, input): (usize, &BoundInput)| {
             let mut shape = input.shape.clone();
             if let (Some(first), true) = (shape.first_mut(), rows.len() > 1) {
                 *first = rows.len();
@@ -320,9 +324,14 @@ impl Plan {
     }
 
     /// Outputs of each row.
-    fn outputs(&self, model: &OnnxModel, rows: &[&Row], terms: &Terms<'_>) -> ort::Result<Vec<Vec<Tensor>>> {
+    fn outputs(
+        &self,
+        model: &OnnxModel,
+        rows: &[&Row],
+        terms: &RunTerms<'_>,
+    ) -> ort::Result<Vec<Vec<Tensor>>> {
         let outputs = self.raw(model, rows, terms)?;
-        let tensor = |row: usize, output: &Output, cells: &Cells| {
+        let tensor = |row: usize, output: &BoundOutput, cells: &TensorCells| {
             let size = output.tensor_type.dense_size();
             if cells.len() != size * rows.len() {
                 let reason = format!(
@@ -350,11 +359,11 @@ impl Plan {
 
     /// Outputs of each row, up to `rows_max` per run. If a run fails, each of its rows runs alone; rows that
     /// fail alone become NaN.
-    fn all(&self, rows: &[Row], rows_max: usize, grant: &Grant) -> Result<Vec<Vec<Tensor>>, Error> {
+    fn all(&self, rows: &[Row], rows_max: usize, grant: &RunGrant) -> Result<Vec<Vec<Tensor>>, Error> {
         let jobs = &self.evaluator.jobs;
         let model = self.evaluator.model.get()?;
         // Shared by all runs: when one is stopped, so are the others.
-        let terms = Terms::new(grant, self.cells() > RUN_CELLS).map_err(|error| jobs.fail(error))?;
+        let terms = RunTerms::new(grant, self.cells() > RUN_CELLS).map_err(|error| jobs.fail(error))?;
         let mut found = Vec::with_capacity(rows.len());
         for rows in rows.chunks(rows_max) {
             let together: Vec<&Row> = rows.iter().collect();
@@ -372,7 +381,7 @@ impl Plan {
                     Err(error) if grant.interrupt().raised() => return Err(jobs.fail(error)),
                     Err(_) => {
                         jobs.failed();
-                        found.push(self.outputs.iter().map(Output::undefined).collect());
+                        found.push(self.outputs.iter().map(BoundOutput::undefined).collect());
                     }
                 }
             }
@@ -381,18 +390,18 @@ impl Plan {
     }
 }
 
-impl Output {
+impl BoundOutput {
     /// Substitute for the output of a failed run.
     fn undefined(&self) -> Tensor {
         let size = self.tensor_type.dense_size();
-        let mut cells = Cells::with_capacity(self.tensor_type.cell(), size);
+        let mut cells = TensorCells::with_capacity(self.tensor_type.cell(), size);
         (0..size).for_each(|_| cells.push(f64::NAN));
         Tensor::new(self.tensor_type.clone(), Vec::new(), cells)
             .expect("a dense type has as many cells as its size says")
     }
 }
 
-impl Evaluation {
+impl BoundModel {
     /// Types of the outputs, in the requested order.
     pub fn output_types(&self) -> &[TensorType] {
         &self.types
@@ -425,9 +434,9 @@ impl Evaluation {
                 break;
             }
             let plan = Arc::clone(&self.plan);
-            jobs.push(Job {
+            jobs.push(ModelJob {
                 rows: part.len(),
-                work: Box::new(move |grant: &Grant| plan.all(&part, rows_max, grant)),
+                work: Box::new(move |grant: &RunGrant| plan.all(&part, rows_max, grant)),
             });
         }
         Ok(self.plan.evaluator.jobs.run(jobs, stop)?.concat())

@@ -4,22 +4,22 @@ use std::time::{Duration, Instant};
 use crate::{Error, runtime};
 
 /// A model that is in memory while it is used: the first run loads it, and it is unloaded after being idle.
-pub(crate) struct Lazy<M> {
+pub(crate) struct LazyModel<M> {
     load: Box<dyn Fn() -> Result<M, Error> + Send + Sync>,
-    loaded: Mutex<Option<Loaded<M>>>,
+    loaded: Mutex<Option<LoadedModel<M>>>,
 }
 
-struct Loaded<M> {
+struct LoadedModel<M> {
     model: Arc<M>,
     used: Instant,
 }
 
-impl<M> Lazy<M> {
+impl<M> LazyModel<M> {
     /// Loads the model to check it, and keeps it.
     pub fn new(load: impl Fn() -> Result<M, Error> + Send + Sync + 'static) -> Result<(Self, Arc<M>), Error> {
         let model = Arc::new(load()?);
-        let loaded = Loaded { model: Arc::clone(&model), used: Instant::now() };
-        Ok((Lazy { load: Box::new(load), loaded: Mutex::new(Some(loaded)) }, model))
+        let loaded = LoadedModel { model: Arc::clone(&model), used: Instant::now() };
+        Ok((LazyModel { load: Box::new(load), loaded: Mutex::new(Some(loaded)) }, model))
     }
 
     /// The model; loaded again if it was unloaded.
@@ -31,7 +31,7 @@ impl<M> Lazy<M> {
             return Ok(Arc::clone(&loaded.model));
         }
         let model = Arc::new((self.load)()?);
-        *loaded = Some(Loaded { model: Arc::clone(&model), used: Instant::now() });
+        *loaded = Some(LoadedModel { model: Arc::clone(&model), used: Instant::now() });
         Ok(model)
     }
 
@@ -52,7 +52,7 @@ impl<M> Lazy<M> {
         self.loaded.try_lock().is_ok_and(|loaded| loaded.is_some())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Loaded<M>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<LoadedModel<M>>> {
         // The value is replaced as a whole, so a thread that panicked left it unchanged.
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }

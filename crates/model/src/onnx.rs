@@ -14,16 +14,16 @@ use ort::session::builder::{PrepackedWeights, SessionBuilder};
 use ort::session::{NoSelectedOutputs, RunOptions, Session};
 use ort::value::{DynValue, Outlet, TensorElementType, ValueType};
 
-use crate::weights::{Weights, check_self_contained};
-use crate::{Error, Grant, runtime};
+use crate::weights::{FileWeights, check_self_contained};
+use crate::{Error, RunGrant, runtime};
 
 /// An input or output of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Port {
+pub struct ModelPort {
     /// Name of the port.
     pub name: String,
     /// Type of the cells.
-    pub element: Element,
+    pub element: CellElement,
     /// Dimensions; `None` for any size.
     pub shape: Vec<Option<usize>>,
     /// Names of the dimensions, for messages; empty for unnamed ones.
@@ -32,7 +32,7 @@ pub struct Port {
 
 /// Type of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Element {
+pub enum CellElement {
     /// 32-bit floats.
     Float,
     /// 64-bit floats.
@@ -51,22 +51,22 @@ pub enum Element {
     Other(&'static str),
 }
 
-impl fmt::Display for Element {
+impl fmt::Display for CellElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Element::Float => "float",
-            Element::Double => "double",
-            Element::Int64 => "int64",
-            Element::Int32 => "int32",
-            Element::Int8 => "int8",
-            Element::Uint8 => "uint8",
-            Element::Bool => "bool",
-            Element::Other(name) => name,
+            CellElement::Float => "float",
+            CellElement::Double => "double",
+            CellElement::Int64 => "int64",
+            CellElement::Int32 => "int32",
+            CellElement::Int8 => "int8",
+            CellElement::Uint8 => "uint8",
+            CellElement::Bool => "bool",
+            CellElement::Other(name) => name,
         })
     }
 }
 
-impl fmt::Display for Port {
+impl fmt::Display for ModelPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "'{}' {}[", self.name, self.element)?;
         for (at, size) in self.shape.iter().enumerate() {
@@ -82,19 +82,19 @@ impl fmt::Display for Port {
     }
 }
 
-impl Port {
+impl ModelPort {
     fn new(outlet: &Outlet) -> Self {
         let name = outlet.name().to_owned();
         match outlet.dtype() {
-            ValueType::Tensor { ty, shape, dimension_symbols } => Port {
+            ValueType::Tensor { ty, shape, dimension_symbols } => ModelPort {
                 name,
                 element: element(*ty),
                 shape: shape.iter().map(|&size| usize::try_from(size).ok()).collect(),
                 symbols: dimension_symbols.iter().map(|symbol| symbol.to_string()).collect(),
             },
-            _ => Port {
+            _ => ModelPort {
                 name,
-                element: Element::Other("a sequence or map"),
+                element: CellElement::Other("a sequence or map"),
                 shape: Vec::new(),
                 symbols: Vec::new(),
             },
@@ -103,29 +103,29 @@ impl Port {
 }
 
 /// Text of ports, for messages.
-pub(crate) fn list(ports: &[Port]) -> String {
+pub(crate) fn list(ports: &[ModelPort]) -> String {
     ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn element(ty: TensorElementType) -> Element {
+fn element(ty: TensorElementType) -> CellElement {
     match ty {
-        TensorElementType::Float32 => Element::Float,
-        TensorElementType::Float64 => Element::Double,
-        TensorElementType::Int64 => Element::Int64,
-        TensorElementType::Int32 => Element::Int32,
-        TensorElementType::Int8 => Element::Int8,
-        TensorElementType::Uint8 => Element::Uint8,
-        TensorElementType::Bool => Element::Bool,
-        TensorElementType::Float16 => Element::Other("float16"),
-        TensorElementType::Bfloat16 => Element::Other("bfloat16"),
-        TensorElementType::String => Element::Other("string"),
-        _ => Element::Other("another type"),
+        TensorElementType::Float32 => CellElement::Float,
+        TensorElementType::Float64 => CellElement::Double,
+        TensorElementType::Int64 => CellElement::Int64,
+        TensorElementType::Int32 => CellElement::Int32,
+        TensorElementType::Int8 => CellElement::Int8,
+        TensorElementType::Uint8 => CellElement::Uint8,
+        TensorElementType::Bool => CellElement::Bool,
+        TensorElementType::Float16 => CellElement::Other("float16"),
+        TensorElementType::Bfloat16 => CellElement::Other("bfloat16"),
+        TensorElementType::String => CellElement::Other("string"),
+        _ => CellElement::Other("another type"),
     }
 }
 
 /// Thread settings from services.xml; by default all models share threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Threads {
+pub struct ModelThreads {
     /// Number of dedicated threads within an operation.
     pub intra_op: Option<usize>,
     /// Number of dedicated threads for parallel operations.
@@ -146,7 +146,7 @@ pub enum ExecutionMode {
     Parallel,
 }
 
-impl Threads {
+impl ModelThreads {
     /// True if anything differs from the shared threads.
     fn own(self) -> bool {
         self.intra_op.is_some() || self.inter_op.is_some() || self.mode == ExecutionMode::Parallel
@@ -164,28 +164,28 @@ pub(crate) struct OnnxModel {
     /// Session whose runs stay on the calling thread.
     alone: Option<Session>,
     /// Weights used by both; declared after the sessions, so that it is dropped after them.
-    _weights: Option<Weights>,
+    _weights: Option<FileWeights>,
     path: PathBuf,
-    pub inputs: Vec<Port>,
-    pub outputs: Vec<Port>,
+    pub inputs: Vec<ModelPort>,
+    pub outputs: Vec<ModelPort>,
 }
 
 impl OnnxModel {
     /// Loads a file.
-    pub fn load(path: &Path, threads: Threads) -> Result<Self, Error> {
+    pub fn load(path: &Path, threads: ModelThreads) -> Result<Self, Error> {
         runtime::load()?;
         let fail = |reason: String| Error::Load { path: path.to_owned(), reason };
         check_self_contained(path).map_err(fail)?;
         let sharable = !threads.own() && threads.gpu_device.is_none() && runtime::threads() > 1;
-        let weights = if sharable { Weights::map(path) } else { None };
+        let weights = if sharable { FileWeights::map(path) } else { None };
         let packed = PrepackedWeights::new();
         let build = |threads| build(path, threads, weights.as_ref(), &packed);
         let spread = build(threads).map_err(|error| fail(error.to_string()))?;
-        let one_thread = Threads { intra_op: Some(1), ..threads };
+        let one_thread = ModelThreads { intra_op: Some(1), ..threads };
         let alone = weights.is_some().then(|| build(one_thread)).transpose();
         weights.as_ref().inspect(|weights| weights.rest());
         runtime::trim();
-        let ports = |outlets: &[Outlet]| outlets.iter().map(Port::new).collect();
+        let ports = |outlets: &[Outlet]| outlets.iter().map(ModelPort::new).collect();
         Ok(OnnxModel {
             inputs: ports(spread.inputs()),
             outputs: ports(spread.outputs()),
@@ -207,7 +207,7 @@ impl OnnxModel {
         &self,
         inputs: &[(&str, DynValue)],
         outputs: &[&str],
-        terms: &Terms<'_>,
+        terms: &RunTerms<'_>,
     ) -> ort::Result<Vec<DynValue>> {
         let (session, threads) = match &self.alone {
             Some(alone) if !terms.grant.spreads() => (alone, 1),
@@ -248,15 +248,15 @@ impl OnnxModel {
 }
 
 /// Conditions under which a model runs, once or several times.
-pub(crate) struct Terms<'g> {
+pub(crate) struct RunTerms<'g> {
     options: Arc<RunOptions<NoSelectedOutputs>>,
-    grant: &'g Grant,
+    grant: &'g RunGrant,
 }
 
-impl<'g> Terms<'g> {
+impl<'g> RunTerms<'g> {
     /// Conditions for runs that end when no caller waits for them. A `large` run returns the memory it
     /// additionally used.
-    pub fn new(grant: &'g Grant, large: bool) -> ort::Result<Self> {
+    pub fn new(grant: &'g RunGrant, large: bool) -> ort::Result<Self> {
         let mut options = RunOptions::new()?;
         if large {
             options.set("memory.enable_memory_arena_shrinkage", "cpu:0")?;
@@ -267,7 +267,7 @@ impl<'g> Terms<'g> {
             // A run that cannot be stopped ends by itself, only later.
             let _ = terminate.terminate();
         });
-        Ok(Terms { options, grant })
+        Ok(RunTerms { options, grant })
     }
 }
 
@@ -277,8 +277,8 @@ fn c_string(name: &str) -> ort::Result<CString> {
 
 fn build(
     path: &Path,
-    threads: Threads,
-    weights: Option<&Weights>,
+    threads: ModelThreads,
+    weights: Option<&FileWeights>,
     packed: &PrepackedWeights,
 ) -> ort::Result<Session> {
     // Failures are returned as errors, and reported once.
@@ -323,9 +323,9 @@ mod tests {
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/wide.onnx");
 
     /// The file's only output for a row of ones.
-    fn score(model: &OnnxModel, grant: &Grant) -> Vec<f32> {
+    fn score(model: &OnnxModel, grant: &RunGrant) -> Vec<f32> {
         let row = Tensor::from_array(([1, 64], vec![1.0_f32; 64])).expect("a value").into_dyn();
-        let terms = Terms::new(grant, false).expect("options");
+        let terms = RunTerms::new(grant, false).expect("options");
         let outputs = model.run(&[("features", row)], &["score"], &terms).expect("it runs");
         outputs[0].try_extract_tensor::<f32>().expect("floats").1.to_vec()
     }
@@ -336,17 +336,17 @@ mod tests {
         let fetched = std::process::Command::new(script).status().expect("the script runs");
         assert!(fetched.success(), "ONNX Runtime is not there and cannot be fetched");
         let expected: Vec<f32> = (0..64).map(|i| 64.0 * i as f32).collect();
-        let model = OnnxModel::load(Path::new(FILE), Threads::default()).expect("a model");
+        let model = OnnxModel::load(Path::new(FILE), ModelThreads::default()).expect("a model");
         assert_eq!(model.alone.is_some(), runtime::threads() > 1);
         for (spread, threads) in [(true, runtime::threads()), (false, 1)] {
-            let grant = Grant::new(spread);
+            let grant = RunGrant::new(spread);
             assert_eq!(score(&model, &grant), expected, "{spread}");
             assert_eq!(grant.spent().threads, threads);
         }
-        let own = Threads { intra_op: Some(3), ..Threads::default() };
+        let own = ModelThreads { intra_op: Some(3), ..ModelThreads::default() };
         let model = OnnxModel::load(Path::new(FILE), own).expect("a model");
         assert!(model.alone.is_none());
-        let grant = Grant::new(false);
+        let grant = RunGrant::new(false);
         assert_eq!((score(&model, &grant), grant.spent().threads), (expected, 3));
     }
 }

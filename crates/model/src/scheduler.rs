@@ -8,7 +8,7 @@
 //! recently and now; all other runs stay on the thread of their slot. Thus a single request gets all cores,
 //! and concurrent runs do not slow each other down.
 //!
-//! Other work that keeps cores busy is counted in [`Cores`]; runs then have fewer slots, but at least one.
+//! Other work that keeps cores busy is counted in [`BusyCores`]; runs then have fewer slots, but at least one.
 //!
 //! Queries may use all slots. Feeding has threads of lower priority, and starts a run only while a slot is
 //! free; one feeding run is always allowed, so that queries delay feeding but never stop it.
@@ -23,35 +23,35 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) use call::Spent;
-use call::{Call, Run};
-pub use call::{Grant, Interrupt};
-pub(crate) use jobs::{Job, Jobs};
-use queue::{Entry, Queue, Work};
+pub(crate) use call::RunCost;
+use call::{ModelRun, SequenceCall};
+pub use call::{RunGrant, RunInterrupt};
+pub(crate) use jobs::{ModelJob, ModelJobs};
+use queue::{ModelQueue, QueueEntry, QueuedWork};
 
-use crate::batch::Limits;
-use crate::cores::Cores;
-use crate::usage::Counters;
-use crate::{Error, Sequence, States, Usage};
+use crate::batch::BatchLimits;
+use crate::cores::BusyCores;
+use crate::usage::ModelCounters;
+use crate::{Error, ModelUsage, SequenceStates, TokenizedText};
 
 /// A model that runs batches of sequences.
-pub trait Model: Send + Sync {
+pub trait SequenceModel: Send + Sync {
     /// States of each sequence, in order. The sequences have similar lengths. An error concerns the whole
     /// batch: the scheduler then runs each sequence alone, so that only failing sequences fail.
     ///
     /// # Errors
     /// The batch failed.
-    fn run(&self, sequences: &[&Sequence], grant: &Grant) -> Result<Vec<States>, Error>;
+    fn run(&self, sequences: &[&TokenizedText], grant: &RunGrant) -> Result<Vec<SequenceStates>, Error>;
 
     /// Maximum size of a run, beyond which it is no faster.
-    fn limits(&self) -> Limits {
-        Limits { tokens: usize::MAX, sequences: usize::MAX }
+    fn limits(&self) -> BatchLimits {
+        BatchLimits { tokens: usize::MAX, sequences: usize::MAX }
     }
 }
 
 /// Purpose of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum SequencePurpose {
     /// A query that waits for the result.
     Query,
     /// A document write.
@@ -60,19 +60,19 @@ pub enum Purpose {
 
 /// A waiting caller, with its deadline.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub struct ModelCaller {
     /// Purpose of the call.
-    pub purpose: Purpose,
+    pub purpose: SequencePurpose,
     /// Time after which the result is not needed.
     pub deadline: Option<Instant>,
     /// Set by another thread when the caller has left.
     pub gone: Arc<AtomicBool>,
 }
 
-impl Caller {
+impl ModelCaller {
     /// A caller without a deadline.
-    pub fn patient(purpose: Purpose) -> Self {
-        Caller { purpose, deadline: None, gone: Arc::default() }
+    pub fn patient(purpose: SequencePurpose) -> Self {
+        ModelCaller { purpose, deadline: None, gone: Arc::default() }
     }
 }
 
@@ -105,40 +105,40 @@ const CROWDED_FOR: Duration = Duration::from_millis(20);
 const FEED_NICE: i32 = 10;
 
 /// Scheduler of sequences on models. Dropping it ends its threads; waiting sequences fail.
-pub struct Scheduler {
-    shared: Arc<Shared>,
+pub struct ModelScheduler {
+    shared: Arc<SchedulerShared>,
 }
 
-struct Shared {
+struct SchedulerShared {
     options: SchedulerOptions,
-    cores: Cores,
-    state: Mutex<State>,
+    cores: BusyCores,
+    state: Mutex<SchedulerState>,
     query: Condvar,
     feed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    queries: Queue,
-    feeds: Queue,
+struct SchedulerState {
+    queries: ModelQueue,
+    feeds: ModelQueue,
     /// Last time at which too many queries ran for any run to spread.
     crowded: Option<Instant>,
     closed: bool,
 }
 
-impl State {
-    fn queue(&mut self, purpose: Purpose) -> &mut Queue {
+impl SchedulerState {
+    fn queue(&mut self, purpose: SequencePurpose) -> &mut ModelQueue {
         match purpose {
-            Purpose::Query => &mut self.queries,
-            Purpose::Feed => &mut self.feeds,
+            SequencePurpose::Query => &mut self.queries,
+            SequencePurpose::Feed => &mut self.feeds,
         }
     }
 
     /// Maximum number of concurrent runs for a purpose, out of this number of slots.
-    fn allowed(&self, purpose: Purpose, slots: usize) -> usize {
+    fn allowed(&self, purpose: SequencePurpose, slots: usize) -> usize {
         let left = match purpose {
-            Purpose::Query => slots,
-            Purpose::Feed => slots.saturating_sub(self.queries.running()),
+            SequencePurpose::Query => slots,
+            SequencePurpose::Feed => slots.saturating_sub(self.queries.running()),
         };
         left.max(1)
     }
@@ -154,45 +154,45 @@ impl State {
 }
 
 /// Entry of a model in the scheduler.
-pub struct Lane {
-    shared: Arc<Shared>,
-    owner: Arc<Owner>,
+pub struct ModelLane {
+    shared: Arc<SchedulerShared>,
+    owner: Arc<ModelEntry>,
 }
 
 /// A model with its settings and counters.
-struct Owner {
+struct ModelEntry {
     name: String,
-    runner: Runner,
-    counters: Counters,
+    runner: ModelRunner,
+    counters: ModelCounters,
 }
 
 /// Kind of a model's runs.
-enum Runner {
+enum ModelRunner {
     /// Batches of sequences.
-    Sequences(Arc<dyn Model>),
+    Sequences(Arc<dyn SequenceModel>),
     /// Jobs, each of which has its own model and runs alone.
     Jobs,
 }
 
-impl Runner {
-    fn limits(&self) -> Limits {
+impl ModelRunner {
+    fn limits(&self) -> BatchLimits {
         match self {
-            Runner::Sequences(model) => model.limits(),
-            Runner::Jobs => Limits { tokens: usize::MAX, sequences: 1 },
+            ModelRunner::Sequences(model) => model.limits(),
+            ModelRunner::Jobs => BatchLimits { tokens: usize::MAX, sequences: 1 },
         }
     }
 }
 
-impl Scheduler {
+impl ModelScheduler {
     /// Starts the threads.
     ///
     /// # Errors
     /// The operating system cannot create a thread.
     pub fn new(options: SchedulerOptions) -> io::Result<Self> {
         let options = SchedulerOptions { slots: options.slots.max(1), ..options };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SchedulerShared {
             options,
-            cores: Cores::default(),
+            cores: BusyCores::default(),
             state: Mutex::default(),
             query: Condvar::new(),
             feed: Condvar::new(),
@@ -204,12 +204,12 @@ impl Scheduler {
                 shared.feed.notify_one();
             }
         });
-        let scheduler = Scheduler { shared };
+        let scheduler = ModelScheduler { shared };
         for slot in 0..options.slots {
-            for (purpose, name) in [(Purpose::Query, "query"), (Purpose::Feed, "feed")] {
+            for (purpose, name) in [(SequencePurpose::Query, "query"), (SequencePurpose::Feed, "feed")] {
                 let shared = Arc::clone(&scheduler.shared);
                 std::thread::Builder::new().name(format!("model-{name}-{slot}")).spawn(move || {
-                    if purpose == Purpose::Feed {
+                    if purpose == SequencePurpose::Feed {
                         // Without it, feeding competes with queries at equal priority.
                         let _ =
                             rustix::process::setpriority_process(Some(rustix::thread::gettid()), FEED_NICE);
@@ -222,14 +222,14 @@ impl Scheduler {
     }
 
     /// Registers a model.
-    pub fn lane(&self, name: impl Into<String>, model: Arc<dyn Model>) -> Lane {
-        let runner = Runner::Sequences(model);
-        let owner = Owner { name: name.into(), runner, counters: Counters::default() };
-        Lane { shared: Arc::clone(&self.shared), owner: Arc::new(owner) }
+    pub fn lane(&self, name: impl Into<String>, model: Arc<dyn SequenceModel>) -> ModelLane {
+        let runner = ModelRunner::Sequences(model);
+        let owner = ModelEntry { name: name.into(), runner, counters: ModelCounters::default() };
+        ModelLane { shared: Arc::clone(&self.shared), owner: Arc::new(owner) }
     }
 
     /// The cores shared with other work.
-    pub fn cores(&self) -> Cores {
+    pub fn cores(&self) -> BusyCores {
         self.shared.cores.clone()
     }
 
@@ -246,9 +246,9 @@ impl Scheduler {
     }
 }
 
-impl Drop for Scheduler {
+impl Drop for ModelScheduler {
     fn drop(&mut self) {
-        let left: Vec<Entry> = {
+        let left: Vec<QueueEntry> = {
             let mut state = self.shared.lock();
             state.closed = true;
             let state = &mut *state;
@@ -262,25 +262,29 @@ impl Drop for Scheduler {
     }
 }
 
-impl Lane {
+impl ModelLane {
     /// Runs the sequences and waits for all of them; they may run separately, and together with those of
     /// other callers.
     ///
     /// # Errors
     /// The error of the first sequence that failed; [`Error::Overloaded`] if the queue is full;
     /// [`Error::Deadline`] if the deadline passed.
-    pub fn run(&self, sequences: Vec<Sequence>, caller: &Caller) -> Result<Vec<States>, Error> {
+    pub fn run(
+        &self,
+        sequences: Vec<TokenizedText>,
+        caller: &ModelCaller,
+    ) -> Result<Vec<SequenceStates>, Error> {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
-        let call = Arc::new(Call::new(sequences.len(), caller));
-        let work = sequences.into_iter().map(Work::Sequence).collect();
+        let call = Arc::new(SequenceCall::new(sequences.len(), caller));
+        let work = sequences.into_iter().map(QueuedWork::Sequence).collect();
         self.shared.push(&self.owner, &call, work, caller.purpose)?;
         call.wait(&self.owner.name, None)
     }
 
     /// Usage of the model.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ModelUsage {
         self.owner.counters.read()
     }
 
@@ -290,18 +294,18 @@ impl Lane {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SchedulerShared {
+    fn lock(&self) -> MutexGuard<'_, SchedulerState> {
         // Code that holds this lock cannot panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn push(
         &self,
-        owner: &Arc<Owner>,
-        call: &Arc<Call>,
-        work: Vec<Work>,
-        purpose: Purpose,
+        owner: &Arc<ModelEntry>,
+        call: &Arc<SequenceCall>,
+        work: Vec<QueuedWork>,
+        purpose: SequencePurpose,
     ) -> Result<(), Error> {
         let count = work.len();
         let condition = self.condition(purpose);
@@ -319,7 +323,7 @@ impl Shared {
         }
         let arrived = Instant::now();
         for (at, work) in work.into_iter().enumerate() {
-            queue.push(Entry { owner: Arc::clone(owner), call: Arc::clone(call), at, work, arrived });
+            queue.push(QueueEntry { owner: Arc::clone(owner), call: Arc::clone(call), at, work, arrived });
         }
         drop(state);
         if count == 1 {
@@ -330,7 +334,7 @@ impl Shared {
         Ok(())
     }
 
-    fn work(&self, purpose: Purpose) {
+    fn work(&self, purpose: SequencePurpose) {
         while let Some(batch) = self.next(purpose) {
             let (owner, entries) = (Arc::clone(&batch.owner), batch.entries.len());
             batch.run(|| self.release(purpose, &owner, entries));
@@ -338,10 +342,10 @@ impl Shared {
     }
 
     /// Condition variable of a purpose's threads.
-    fn condition(&self, purpose: Purpose) -> &Condvar {
+    fn condition(&self, purpose: SequencePurpose) -> &Condvar {
         match purpose {
-            Purpose::Query => &self.query,
-            Purpose::Feed => &self.feed,
+            SequencePurpose::Query => &self.query,
+            SequencePurpose::Feed => &self.feed,
         }
     }
 
@@ -351,10 +355,10 @@ impl Shared {
     }
 
     /// Records the end of a run of `entries` entries, whose slot may be waited for.
-    fn release(&self, purpose: Purpose, owner: &Arc<Owner>, entries: usize) {
+    fn release(&self, purpose: SequencePurpose, owner: &Arc<ModelEntry>, entries: usize) {
         let mut state = self.lock();
         state.queue(purpose).ended(owner, entries);
-        if purpose == Purpose::Query {
+        if purpose == SequencePurpose::Query {
             // Concurrent runs are remembered for a while.
             state.has_room(self.slots());
         }
@@ -366,7 +370,7 @@ impl Shared {
     /// Waits for the next batch; drops entries whose caller has left. Yields the core once if an entry waits:
     /// callers that just got a result and call again at once are then batched, instead of the first one
     /// running alone.
-    fn next(&self, purpose: Purpose) -> Option<Batch> {
+    fn next(&self, purpose: SequencePurpose) -> Option<SequenceBatch> {
         let mut yields = true;
         let mut state = self.lock();
         loop {
@@ -385,16 +389,16 @@ impl Shared {
             }
             if may_run {
                 queue.drop_abandoned();
-                let limits = Limits { tokens: self.options.batch_tokens, sequences: usize::MAX };
+                let limits = BatchLimits { tokens: self.options.batch_tokens, sequences: usize::MAX };
                 let entries = queue.take(limits, allowed);
                 if let Some(first) = entries.first() {
                     let owner = Arc::clone(&first.owner);
                     if queue.len() > 0 {
                         self.condition(purpose).notify_one();
                     }
-                    let spread = purpose == Purpose::Query && state.has_room(slots);
+                    let spread = purpose == SequencePurpose::Query && state.has_room(slots);
                     state.queue(purpose).began(&owner, entries.len());
-                    return Some(Batch { owner, entries, spread });
+                    return Some(SequenceBatch { owner, entries, spread });
                 }
             }
             self.cores.wanted(state.queries.len() + state.feeds.len());
@@ -405,19 +409,19 @@ impl Shared {
 }
 
 /// Content of one run.
-struct Batch {
-    owner: Arc<Owner>,
+struct SequenceBatch {
+    owner: Arc<ModelEntry>,
     /// Entries of this model; not empty.
-    entries: Vec<Entry>,
+    entries: Vec<QueueEntry>,
     /// True if it may spread over idle cores.
     spread: bool,
 }
 
-impl Batch {
+impl SequenceBatch {
     /// Runs the batch; if it fails, its sequences run one by one. `release` frees the slot before the callers
     /// get their results, so that a caller that calls again finds it free.
     fn run(self, release: impl FnOnce()) {
-        let Batch { owner, entries, spread } = self;
+        let SequenceBatch { owner, entries, spread } = self;
         let started = Instant::now();
         for entry in &entries {
             owner.counters.waited(started.duration_since(entry.arrived));
@@ -456,22 +460,22 @@ impl Batch {
 }
 
 /// Makes one run of the model; returns as many states as there are entries.
-fn attempt(owner: &Owner, batch: &[Entry], spread: bool) -> Result<Vec<States>, Error> {
-    let run = Run::begin(batch.iter().map(|entry| &entry.call), spread);
+fn attempt(owner: &ModelEntry, batch: &[QueueEntry], spread: bool) -> Result<Vec<SequenceStates>, Error> {
+    let run = ModelRun::begin(batch.iter().map(|entry| &entry.call), spread);
     let fail = |reason: &str| Error::Run { model: owner.name.clone(), reason: reason.to_owned() };
     let started = Instant::now();
     let (result, lengths) = match (&owner.runner, batch) {
-        (Runner::Jobs, [Entry { work: Work::Job(job, rows), .. }]) => {
+        (ModelRunner::Jobs, [QueueEntry { work: QueuedWork::Job(job, rows), .. }]) => {
             let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
             let job = job.ok_or_else(|| fail("it was begun twice"))?;
-            (caught(owner, || job(&run.grant).map(|()| vec![States::default()])), vec![0; *rows])
+            (caught(owner, || job(&run.grant).map(|()| vec![SequenceStates::default()])), vec![0; *rows])
         }
-        (Runner::Sequences(model), batch) => {
-            let sequences: Vec<&Sequence> = batch.iter().filter_map(Entry::sequence).collect();
+        (ModelRunner::Sequences(model), batch) => {
+            let sequences: Vec<&TokenizedText> = batch.iter().filter_map(QueueEntry::sequence).collect();
             let lengths = sequences.iter().map(|sequence| sequence.len()).collect();
             (caught(owner, || model.run(&sequences, &run.grant)), lengths)
         }
-        (Runner::Jobs, _) => unreachable!("a lane of jobs queues jobs, and takes one at a time"),
+        (ModelRunner::Jobs, _) => unreachable!("a lane of jobs queues jobs, and takes one at a time"),
     };
     owner.counters.ran(&lengths, run.grant.spent(), started.elapsed());
     let states = result?;
@@ -482,7 +486,10 @@ fn attempt(owner: &Owner, batch: &[Entry], spread: bool) -> Result<Vec<States>, 
 }
 
 /// Result of `work`; a panic becomes an error.
-fn caught(owner: &Owner, work: impl FnOnce() -> Result<Vec<States>, Error>) -> Result<Vec<States>, Error> {
+fn caught(
+    owner: &ModelEntry,
+    work: impl FnOnce() -> Result<Vec<SequenceStates>, Error>,
+) -> Result<Vec<SequenceStates>, Error> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let reason = "it panicked; see the log".to_owned();
         Err(Error::Run { model: owner.name.clone(), reason })

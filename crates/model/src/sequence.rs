@@ -1,6 +1,6 @@
 /// Tokens of one text, as input of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Sequence {
+pub struct TokenizedText {
     /// Token ids, including special tokens.
     pub ids: Vec<i64>,
     /// Token types, one per token; empty for all zero.
@@ -10,7 +10,7 @@ pub struct Sequence {
     pub unattended: usize,
 }
 
-impl Sequence {
+impl TokenizedText {
     /// Number of tokens.
     pub fn len(&self) -> usize {
         self.ids.len()
@@ -24,14 +24,14 @@ impl Sequence {
 
 /// Output of a model for one sequence: one row per token, or a single row if the model itself pools.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct States {
+pub struct SequenceStates {
     /// Number of cells per row.
     pub width: usize,
     /// Rows, concatenated.
     pub values: Vec<f32>,
 }
 
-impl States {
+impl SequenceStates {
     /// Rows, in token order.
     pub fn rows(&self) -> std::slice::ChunksExact<'_, f32> {
         self.values.chunks_exact(self.width.max(1))

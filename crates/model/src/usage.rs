@@ -1,11 +1,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::scheduler::Spent;
+use crate::scheduler::RunCost;
 
 /// Usage of a model since the start of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
+pub struct ModelUsage {
     /// Number of runs.
     pub runs: u64,
     /// Number of sequences.
@@ -32,7 +32,7 @@ pub struct Usage {
 
 /// Usage counters of a model.
 #[derive(Default)]
-pub(crate) struct Counters {
+pub(crate) struct ModelCounters {
     runs: AtomicU64,
     sequences: AtomicU64,
     tokens: AtomicU64,
@@ -54,13 +54,13 @@ fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl Counters {
+impl ModelCounters {
     pub fn waited(&self, time: Duration) {
         add(&self.queue_us, microseconds(time));
     }
 
     /// Counts a run over sequences of these lengths.
-    pub fn ran(&self, lengths: &[usize], spent: Spent, time: Duration) {
+    pub fn ran(&self, lengths: &[usize], spent: RunCost, time: Duration) {
         let total: usize = lengths.iter().sum();
         let longest = lengths.iter().copied().max().unwrap_or(0);
         add(&self.runs, 1);
@@ -84,9 +84,9 @@ impl Counters {
         add(&self.dropped, 1);
     }
 
-    pub fn read(&self) -> Usage {
+    pub fn read(&self) -> ModelUsage {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Usage {
+        ModelUsage {
             runs: of(&self.runs),
             sequences: of(&self.sequences),
             tokens: of(&self.tokens),

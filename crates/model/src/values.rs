@@ -1,13 +1,13 @@
 //! Conversion of tensors to ONNX Runtime's values, and back.
 
-use millrace_tensor::{CellType, Cells, Dimension, DimensionKind, Tensor, TensorType};
+use millrace_tensor::{CellType, DimensionKind, Tensor, TensorCells, TensorDimension, TensorType};
 use ort::value::{DynValue, PrimitiveTensorElementType, Tensor as Value};
 
-use crate::Element;
+use crate::CellElement;
 
 /// Cells of rows, concatenated, as one value of this shape.
 pub(crate) fn value<'t>(
-    element: Element,
+    element: CellElement,
     shape: Vec<usize>,
     rows: impl Iterator<Item = &'t Tensor> + Clone,
 ) -> ort::Result<DynValue> {
@@ -20,21 +20,21 @@ pub(crate) fn value<'t>(
         all
     }
     Ok(match element {
-        Element::Float => Value::from_array((shape, cells(rows, |cell| cell as f32)))?.into_dyn(),
-        Element::Double => Value::from_array((shape, cells(rows, |cell| cell)))?.into_dyn(),
-        Element::Int64 => Value::from_array((shape, cells(rows, |cell| cell as i64)))?.into_dyn(),
-        Element::Int32 => Value::from_array((shape, cells(rows, |cell| cell as i32)))?.into_dyn(),
-        Element::Int8 => Value::from_array((shape, cells(rows, |cell| cell as i8)))?.into_dyn(),
-        Element::Uint8 => Value::from_array((shape, cells(rows, |cell| cell as u8)))?.into_dyn(),
-        Element::Bool => Value::from_array((shape, cells(rows, |cell| cell != 0.0)))?.into_dyn(),
-        Element::Other(name) => {
+        CellElement::Float => Value::from_array((shape, cells(rows, |cell| cell as f32)))?.into_dyn(),
+        CellElement::Double => Value::from_array((shape, cells(rows, |cell| cell)))?.into_dyn(),
+        CellElement::Int64 => Value::from_array((shape, cells(rows, |cell| cell as i64)))?.into_dyn(),
+        CellElement::Int32 => Value::from_array((shape, cells(rows, |cell| cell as i32)))?.into_dyn(),
+        CellElement::Int8 => Value::from_array((shape, cells(rows, |cell| cell as i8)))?.into_dyn(),
+        CellElement::Uint8 => Value::from_array((shape, cells(rows, |cell| cell as u8)))?.into_dyn(),
+        CellElement::Bool => Value::from_array((shape, cells(rows, |cell| cell != 0.0)))?.into_dyn(),
+        CellElement::Other(name) => {
             return Err(ort::Error::new(format!("there are no tensors with {name} cells")));
         }
     })
 }
 
 /// Shape and cells of a value.
-pub(crate) fn cells(value: &DynValue, element: Element) -> ort::Result<(Vec<usize>, Cells)> {
+pub(crate) fn cells(value: &DynValue, element: CellElement) -> ort::Result<(Vec<usize>, TensorCells)> {
     fn read<T: PrimitiveTensorElementType + Copy, U>(
         value: &DynValue,
         of: impl Fn(T) -> U,
@@ -44,34 +44,34 @@ pub(crate) fn cells(value: &DynValue, element: Element) -> ort::Result<(Vec<usiz
         Ok((shape, cells.iter().map(|&cell| of(cell)).collect()))
     }
     let (shape, cells) = match element {
-        Element::Float => {
+        CellElement::Float => {
             let (shape, cells) = read(value, |cell: f32| cell)?;
-            return Ok((shape, Cells::Float(cells)));
+            return Ok((shape, TensorCells::Float(cells)));
         }
-        Element::Int8 => {
+        CellElement::Int8 => {
             let (shape, cells) = read(value, |cell: i8| cell)?;
-            return Ok((shape, Cells::Int8(cells)));
+            return Ok((shape, TensorCells::Int8(cells)));
         }
-        Element::Double => read(value, |cell: f64| cell)?,
-        Element::Int64 => read(value, |cell: i64| cell as f64)?,
-        Element::Int32 => read(value, |cell: i32| f64::from(cell))?,
-        Element::Uint8 => read(value, |cell: u8| f64::from(cell))?,
-        Element::Bool => read(value, |cell: bool| f64::from(u8::from(cell)))?,
-        Element::Other(name) => {
+        CellElement::Double => read(value, |cell: f64| cell)?,
+        CellElement::Int64 => read(value, |cell: i64| cell as f64)?,
+        CellElement::Int32 => read(value, |cell: i32| f64::from(cell))?,
+        CellElement::Uint8 => read(value, |cell: u8| f64::from(cell))?,
+        CellElement::Bool => read(value, |cell: bool| f64::from(u8::from(cell)))?,
+        CellElement::Other(name) => {
             return Err(ort::Error::new(format!("there are no tensors with {name} cells")));
         }
     };
-    Ok((shape, Cells::Double(cells)))
+    Ok((shape, TensorCells::Double(cells)))
 }
 
 /// Type of a tensor with the dimensions `d0`, `d1`, … of these sizes.
-pub(crate) fn tensor_type(element: Element, shape: &[usize]) -> Result<TensorType, String> {
+pub(crate) fn tensor_type(element: CellElement, shape: &[usize]) -> Result<TensorType, String> {
     let cell = match element {
-        Element::Float => CellType::Float,
-        Element::Int8 => CellType::Int8,
+        CellElement::Float => CellType::Float,
+        CellElement::Int8 => CellType::Int8,
         _ => CellType::Double,
     };
-    let dimension = |(at, size): (usize, &usize)| Dimension {
+    let dimension = |(at, size): (usize, &usize)| TensorDimension {
         name: format!("d{at}"),
         kind: DimensionKind::Indexed(*size),
     };

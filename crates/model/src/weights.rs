@@ -22,7 +22,7 @@ use ort::sys::ONNXTensorElementDataType as ElementType;
 use ort::value::DynValue;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use protobuf::{Field, fields};
+use protobuf::{ProtobufField, fields};
 
 /// Minimum size of shared weights in bytes; smaller ones are left to each session.
 const SHARED_BYTES_MIN: usize = 4096;
@@ -32,16 +32,16 @@ const UNSHARED_PART: usize = 8;
 const READERS: [&str; 3] = ["MatMul", "Gemm", "Gather"];
 
 /// Weights by name in the file.
-pub(crate) struct Weights {
+pub(crate) struct FileWeights {
     /// Declared before the map that contains them, so that they are dropped first.
     pub values: Vec<(String, Arc<DynValue>)>,
-    map: Map,
+    map: MappedFile,
 }
 
-impl Weights {
+impl FileWeights {
     /// Maps the weights of a file; `None` if too large a part of it cannot be shared.
     pub fn map(path: &Path) -> Option<Self> {
-        let map = Map::new(path).ok()?;
+        let map = MappedFile::new(path).ok()?;
         let large = large_weights(map.bytes())?;
         let shared: usize = large.iter().map(|weight| weight.cells.len()).sum();
         if map.bytes().len() - shared > map.bytes().len() / UNSHARED_PART {
@@ -49,7 +49,7 @@ impl Weights {
         }
         let values = large.iter().map(|weight| Some((weight.name.to_owned(), Arc::new(weight.value()?))));
         let values = values.collect::<Option<Vec<_>>>()?;
-        Some(Weights { values, map })
+        Some(FileWeights { values, map })
     }
 }
 
@@ -58,19 +58,19 @@ impl Weights {
 /// # Errors
 /// It names another file, or cannot be read.
 pub(crate) fn check_self_contained(path: &Path) -> Result<(), String> {
-    let map = Map::new(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    let map = MappedFile::new(path).map_err(|error| format!("it cannot be read: {error}"))?;
     external::check(map.bytes())
 }
 
 /// A weight as it stands in the file.
-struct Weight<'m> {
+struct FileWeight<'m> {
     name: &'m str,
     element: ElementType,
     shape: Vec<i64>,
     cells: &'m [u8],
 }
 
-impl Weight<'_> {
+impl FileWeight<'_> {
     /// Creates a value that reads the file. It must not be used after the file is unmapped.
     fn value(&self) -> Option<DynValue> {
         let memory = MemoryInfo::default();
@@ -95,7 +95,7 @@ impl Weight<'_> {
 }
 
 /// Large weights of a model; `None` if the file is not a model, or has graphs in its nodes.
-fn large_weights(model: &[u8]) -> Option<Vec<Weight<'_>>> {
+fn large_weights(model: &[u8]) -> Option<Vec<FileWeight<'_>>> {
     const MODEL_GRAPH: u64 = 7;
     const GRAPH_NODE: u64 = 1;
     const GRAPH_WEIGHT: u64 = 5;
@@ -140,7 +140,7 @@ fn read_elsewhere<'m>(node: &'m [u8], names: &mut HashSet<&'m [u8]>) {
 }
 
 /// A weight of floating-point numbers or bytes whose cells have the same layout in the file and in memory.
-fn weight(tensor: &[u8]) -> Option<Weight<'_>> {
+fn weight(tensor: &[u8]) -> Option<FileWeight<'_>> {
     const DIMENSIONS: u64 = 1;
     const ELEMENT: u64 = 2;
     const NAME: u64 = 8;
@@ -148,10 +148,10 @@ fn weight(tensor: &[u8]) -> Option<Weight<'_>> {
     let (mut name, mut element, mut cells, mut shape) = (None, 0, None, Vec::new());
     for field in fields(tensor) {
         match field {
-            Field { number: DIMENSIONS, .. } => shape.extend(field.integers()),
-            Field { number: ELEMENT, .. } => element = field.integers().next()?,
-            Field { number: NAME, .. } => name = std::str::from_utf8(field.bytes_of(NAME)?).ok(),
-            Field { number: CELLS, .. } => cells = field.bytes_of(CELLS),
+            ProtobufField { number: DIMENSIONS, .. } => shape.extend(field.integers()),
+            ProtobufField { number: ELEMENT, .. } => element = field.integers().next()?,
+            ProtobufField { number: NAME, .. } => name = std::str::from_utf8(field.bytes_of(NAME)?).ok(),
+            ProtobufField { number: CELLS, .. } => cells = field.bytes_of(CELLS),
             _ => {}
         }
     }
@@ -166,10 +166,10 @@ fn weight(tensor: &[u8]) -> Option<Weight<'_>> {
     let shape: Vec<i64> = shape.into_iter().map(i64::try_from).collect::<Result<_, _>>().ok()?;
     let count =
         shape.iter().try_fold(size, |count: usize, &side| count.checked_mul(usize::try_from(side).ok()?));
-    (count == Some(cells.len())).then_some(Weight { name: name?, element, shape, cells })
+    (count == Some(cells.len())).then_some(FileWeight { name: name?, element, shape, cells })
 }
 
-impl Weights {
+impl FileWeights {
     /// Announces that the file was read, so that its pages may be discarded; pages that are used again are
     /// reloaded.
     pub fn rest(&self) {
@@ -180,24 +180,24 @@ impl Weights {
 }
 
 /// A mapped file.
-struct Map {
+struct MappedFile {
     start: *mut c_void,
     length: usize,
 }
 
 // SAFETY: the pages are only read, and stay until the value is dropped.
-unsafe impl Send for Map {}
+unsafe impl Send for MappedFile {}
 // SAFETY: the pages are only read, and stay until the value is dropped.
-unsafe impl Sync for Map {}
+unsafe impl Sync for MappedFile {}
 
-impl Map {
+impl MappedFile {
     fn new(path: &Path) -> std::io::Result<Self> {
         let file = File::open(path)?;
         let length = usize::try_from(file.metadata()?.len()).map_err(std::io::Error::other)?;
         // SAFETY: the kernel chooses the address, so no memory in use is replaced. Model files are replaced,
         // never written to.
         let start = unsafe { mmap(ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)? };
-        Ok(Map { start, length })
+        Ok(MappedFile { start, length })
     }
 
     fn bytes(&self) -> &[u8] {
@@ -206,7 +206,7 @@ impl Map {
     }
 }
 
-impl Drop for Map {
+impl Drop for MappedFile {
     fn drop(&mut self) {
         // SAFETY: the values that point into it were dropped before.
         let unmapped = unsafe { munmap(self.start, self.length) };

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
-use millrace_model::{Error, Evaluation, Evaluator, Scheduler, SchedulerOptions, Threads};
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_model::{BoundModel, Error, ModelEvaluator, ModelScheduler, ModelThreads, SchedulerOptions};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 /// Provides ONNX Runtime, which models need; downloads it if it is missing.
 fn onnxruntime() {
@@ -18,15 +18,15 @@ fn onnxruntime() {
     });
 }
 
-fn scheduler() -> &'static Scheduler {
-    static SCHEDULER: OnceLock<Scheduler> = OnceLock::new();
-    SCHEDULER.get_or_init(|| Scheduler::new(SchedulerOptions::default()).expect("threads"))
+fn scheduler() -> &'static ModelScheduler {
+    static SCHEDULER: OnceLock<ModelScheduler> = OnceLock::new();
+    SCHEDULER.get_or_init(|| ModelScheduler::new(SchedulerOptions::default()).expect("threads"))
 }
 
-fn load(name: &str, threads: Threads) -> Result<Arc<Evaluator>, Error> {
+fn load(name: &str, threads: ModelThreads) -> Result<Arc<ModelEvaluator>, Error> {
     onnxruntime();
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(format!("{name}.onnx"));
-    Evaluator::load(name, path, threads, scheduler()).map(Arc::new)
+    ModelEvaluator::load(name, path, threads, scheduler()).map(Arc::new)
 }
 
 fn tensor_type(text: &str) -> TensorType {
@@ -34,18 +34,22 @@ fn tensor_type(text: &str) -> TensorType {
 }
 
 fn tensor(of: &str, cells: &[f64]) -> Tensor {
-    Tensor::new(tensor_type(of), Vec::new(), Cells::Double(cells.to_vec()))
+    Tensor::new(tensor_type(of), Vec::new(), TensorCells::Double(cells.to_vec()))
         .expect("as many cells as its type says")
 }
 
-fn bind(evaluator: &Arc<Evaluator>, inputs: &[(&str, &str)], outputs: &[&str]) -> Result<Evaluation, Error> {
+fn bind(
+    evaluator: &Arc<ModelEvaluator>,
+    inputs: &[(&str, &str)],
+    outputs: &[&str],
+) -> Result<BoundModel, Error> {
     let types: Vec<TensorType> = inputs.iter().map(|(_, of)| tensor_type(of)).collect();
     let inputs: Vec<(&str, &TensorType)> = inputs.iter().map(|(name, _)| *name).zip(&types).collect();
     evaluator.bind(&inputs, outputs)
 }
 
 /// Cells of the first output for rows of three numbers each.
-fn linear(evaluation: &Evaluation, rows: &[[f64; 3]]) -> Vec<f64> {
+fn linear(evaluation: &BoundModel, rows: &[[f64; 3]]) -> Vec<f64> {
     let rows = rows.iter().map(|row| vec![tensor("tensor(d0[1],d1[3])", row)]).collect();
     let outputs = evaluation.run(rows, &|| false).expect("it runs");
     outputs.iter().map(|row| row[0].cells().get(0)).collect()
@@ -58,7 +62,7 @@ fn rows_run_together_where_that_comes_to_the_same() {
     for (name, is_batched, runs) in
         [("linear", true, 1), ("linear-of-one", false, 1), ("linear-mixed", false, 1)]
     {
-        let model = load(name, Threads::default()).expect("it is a model");
+        let model = load(name, ModelThreads::default()).expect("it is a model");
         let evaluation = bind(&model, FEATURES, &["score"]).expect("it fits");
         assert_eq!(evaluation.is_batched(), is_batched, "{name}");
         assert_eq!(evaluation.output_types(), [tensor_type("tensor<float>(d0[1],d1[1])")]);
@@ -71,7 +75,7 @@ fn rows_run_together_where_that_comes_to_the_same() {
 
 #[test]
 fn many_rows_and_none() {
-    let model = load("linear", Threads::default()).expect("it is a model");
+    let model = load("linear", ModelThreads::default()).expect("it is a model");
     let evaluation = bind(&model, FEATURES, &["score"]).expect("it fits");
     let rows: Vec<[f64; 3]> = (0..20_000).map(|row| [f64::from(row), 0.0, 0.0]).collect();
     let expected: Vec<f64> = rows.iter().map(|row| row[0]).collect();
@@ -81,7 +85,7 @@ fn many_rows_and_none() {
 
 #[test]
 fn several_outputs_and_threads_of_its_own() {
-    let threads = Threads { intra_op: Some(1), ..Threads::default() };
+    let threads = ModelThreads { intra_op: Some(1), ..ModelThreads::default() };
     let model = load("linear", threads).expect("it is a model");
     let evaluation = bind(&model, FEATURES, &["twice:0", "score"]).expect("it fits");
     let rows = vec![vec![tensor("tensor(d0[1],d1[3])", &[1.0, 1.0, 0.0])]];
@@ -91,7 +95,8 @@ fn several_outputs_and_threads_of_its_own() {
 
 #[test]
 fn a_graphics_processor_that_is_not_there_is_done_without() {
-    let model = load("linear", Threads { gpu_device: Some(7), ..Threads::default() }).expect("it is a model");
+    let model = load("linear", ModelThreads { gpu_device: Some(7), ..ModelThreads::default() })
+        .expect("it is a model");
     let evaluation = bind(&model, FEATURES, &["score"]).expect("it fits");
     assert_eq!(linear(&evaluation, &[[1.0, 0.0, 0.0]]), [1.0]);
 }
@@ -104,7 +109,7 @@ const TOKENS: &[(&str, &str)] = &[
 
 #[test]
 fn a_row_that_the_model_fails_on_fails_alone() {
-    let model = load("cross-encoder", Threads::default()).expect("it is a model");
+    let model = load("cross-encoder", ModelThreads::default()).expect("it is a model");
     let evaluation = bind(&model, TOKENS, &["logits"]).expect("it fits");
     assert!(evaluation.is_batched());
     assert_eq!(evaluation.output_types(), [tensor_type("tensor<float>(d0[1],d1[1])")]);
@@ -131,7 +136,7 @@ fn a_row_that_the_model_fails_on_fails_alone() {
 
 #[test]
 fn who_does_not_wait_gets_nothing() {
-    let model = load("cross-encoder", Threads::default()).expect("it is a model");
+    let model = load("cross-encoder", ModelThreads::default()).expect("it is a model");
     let evaluation = bind(&model, TOKENS, &["logits"]).expect("it fits");
     let of = "tensor(d0[1],d1[6])";
     let rows = (0..4000)
@@ -143,7 +148,7 @@ fn who_does_not_wait_gets_nothing() {
 
 #[test]
 fn an_idle_model_leaves_memory_and_comes_back() {
-    let model = load("linear", Threads::default()).expect("it is a model");
+    let model = load("linear", ModelThreads::default()).expect("it is a model");
     let evaluation = bind(&model, FEATURES, &["score"]).expect("it fits");
     assert!(model.is_loaded());
     assert!(!model.unload_idle(Duration::from_secs(60)));
@@ -155,9 +160,9 @@ fn an_idle_model_leaves_memory_and_comes_back() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_what_was_expected_and_found() {
-    let linear = load("linear", Threads::default()).expect("it is a model");
-    let cross = load("cross-encoder", Threads::default()).expect("it is a model");
-    let check = |model: &Arc<Evaluator>, inputs: &[(&str, &str)], output: &str, parts: &[&str]| {
+    let linear = load("linear", ModelThreads::default()).expect("it is a model");
+    let cross = load("cross-encoder", ModelThreads::default()).expect("it is a model");
+    let check = |model: &Arc<ModelEvaluator>, inputs: &[(&str, &str)], output: &str, parts: &[&str]| {
         let error = bind(model, inputs, &[output]).err().expect("it does not fit").to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "expected {parts:?}, found '{error}'");
     };
@@ -191,6 +196,7 @@ fn what_does_not_fit_is_refused_with_what_was_expected_and_found() {
     check(&cross, &long, "logits", &["the model fails on inputs of these types"]);
     let corrupt = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(corrupt.path(), b"no model").expect("it is written");
-    let error = Evaluator::load("m", corrupt.path().to_owned(), Threads::default(), scheduler()).err();
+    let error =
+        ModelEvaluator::load("m", corrupt.path().to_owned(), ModelThreads::default(), scheduler()).err();
     assert!(matches!(error, Some(Error::Load { .. })));
 }

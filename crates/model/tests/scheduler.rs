@@ -5,7 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use millrace_model::{
-    Caller, Error, Grant, Lane, Model, Purpose, Scheduler, SchedulerOptions, Sequence, States,
+    Error, ModelCaller, ModelLane, ModelScheduler, RunGrant, SchedulerOptions, SequenceModel,
+    SequencePurpose, SequenceStates, TokenizedText,
 };
 
 /// Token ids that fail: unknown to any model, causing a panic, and running until interrupted or released.
@@ -15,7 +16,7 @@ const HANG: i64 = -3;
 
 /// Model that returns the sum of a sequence's ids. Runs start when the gate is open.
 #[derive(Default)]
-struct Recorder {
+struct RecordingModel {
     batches: Mutex<Vec<Vec<usize>>>,
     /// For each batch, true if it could spread.
     spread: Mutex<Vec<bool>>,
@@ -28,9 +29,9 @@ struct Recorder {
     freed: AtomicBool,
 }
 
-impl Recorder {
+impl RecordingModel {
     fn closed() -> Arc<Self> {
-        Arc::new(Recorder { closed: Mutex::new(true), ..Recorder::default() })
+        Arc::new(RecordingModel { closed: Mutex::new(true), ..RecordingModel::default() })
     }
 
     fn open(&self) {
@@ -40,13 +41,13 @@ impl Recorder {
 
     /// Guard that opens the gate when it is dropped, so that a failing test ends.
     fn open_at_the_end(&self) -> impl Drop + '_ {
-        struct Opens<'a>(&'a Recorder);
-        impl Drop for Opens<'_> {
+        struct GateOpener<'a>(&'a RecordingModel);
+        impl Drop for GateOpener<'_> {
             fn drop(&mut self) {
                 self.0.open();
             }
         }
-        Opens(self)
+        GateOpener(self)
     }
 
     fn batches(&self) -> Vec<Vec<usize>> {
@@ -54,8 +55,8 @@ impl Recorder {
     }
 }
 
-impl Model for Recorder {
-    fn run(&self, sequences: &[&Sequence], grant: &Grant) -> Result<Vec<States>, Error> {
+impl SequenceModel for RecordingModel {
+    fn run(&self, sequences: &[&TokenizedText], grant: &RunGrant) -> Result<Vec<SequenceStates>, Error> {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_running.fetch_max(running, Ordering::SeqCst);
         self.spread.lock().unwrap().push(grant.spreads());
@@ -82,16 +83,16 @@ impl Model for Recorder {
     }
 }
 
-fn sum(sequence: &Sequence) -> States {
-    States { width: 1, values: vec![sequence.ids.iter().sum::<i64>() as f32] }
+fn sum(sequence: &TokenizedText) -> SequenceStates {
+    SequenceStates { width: 1, values: vec![sequence.ids.iter().sum::<i64>() as f32] }
 }
 
-fn sequence(length: usize) -> Sequence {
-    Sequence { ids: vec![1; length], ..Sequence::default() }
+fn sequence(length: usize) -> TokenizedText {
+    TokenizedText { ids: vec![1; length], ..TokenizedText::default() }
 }
 
-fn of(id: i64) -> Sequence {
-    Sequence { ids: vec![id], ..Sequence::default() }
+fn of(id: i64) -> TokenizedText {
+    TokenizedText { ids: vec![id], ..TokenizedText::default() }
 }
 
 fn until(what: impl Fn() -> bool) {
@@ -102,26 +103,27 @@ fn until(what: impl Fn() -> bool) {
     }
 }
 
-fn one_slot(model: &Arc<Recorder>) -> (Scheduler, Arc<Lane>) {
+fn one_slot(model: &Arc<RecordingModel>) -> (ModelScheduler, Arc<ModelLane>) {
     let options = SchedulerOptions { slots: 1, batch_tokens: 100, waiting_max: 8 };
-    let scheduler = Scheduler::new(options).expect("threads");
-    let lane = scheduler.lane("recorder", Arc::clone(model) as Arc<dyn Model>);
+    let scheduler = ModelScheduler::new(options).expect("threads");
+    let lane = scheduler.lane("recorder", Arc::clone(model) as Arc<dyn SequenceModel>);
     (scheduler, Arc::new(lane))
 }
 
 /// Runs each sequence for a separate caller, in this order, after a first one occupies the only slot.
-fn behind_a_held_slot(model: &Arc<Recorder>, waiting: &[(Purpose, usize)]) -> Vec<Vec<usize>> {
+fn behind_a_held_slot(model: &Arc<RecordingModel>, waiting: &[(SequencePurpose, usize)]) -> Vec<Vec<usize>> {
     let (scheduler, lane) = one_slot(model);
     std::thread::scope(|scope| {
         let _open = model.open_at_the_end();
         let call = |purpose, length| {
             let lane = Arc::clone(&lane);
             scope.spawn(move || {
-                let states = lane.run(vec![sequence(length)], &Caller::patient(purpose)).expect("it runs");
+                let states =
+                    lane.run(vec![sequence(length)], &ModelCaller::patient(purpose)).expect("it runs");
                 assert_eq!(states, [sum(&sequence(length))]);
             });
         };
-        call(Purpose::Query, 1);
+        call(SequencePurpose::Query, 1);
         until(|| model.begun.load(Ordering::SeqCst) == 1);
         for (at, &(purpose, length)) in waiting.iter().enumerate() {
             call(purpose, length);
@@ -138,16 +140,16 @@ fn behind_a_held_slot(model: &Arc<Recorder>, waiting: &[(Purpose, usize)]) -> Ve
 
 #[test]
 fn a_sequence_starts_at_once_and_those_that_wait_go_together_by_length() {
-    use Purpose::Query;
-    let model = Recorder::closed();
+    use SequencePurpose::Query;
+    let model = RecordingModel::closed();
     let waiting = [(Query, 20), (Query, 40), (Query, 21), (Query, 20), (Query, 41)];
     assert_eq!(behind_a_held_slot(&model, &waiting), [vec![1], vec![20, 21, 20], vec![40, 41]]);
 }
 
 #[test]
 fn feeding_goes_on_beside_queries_one_run_at_a_time() {
-    use Purpose::{Feed, Query};
-    let model = Recorder::closed();
+    use SequencePurpose::{Feed, Query};
+    let model = RecordingModel::closed();
     let waiting = [(Feed, 5), (Feed, 30), (Query, 10), (Query, 10)];
     let mut batches = behind_a_held_slot(&model, &waiting);
     batches.sort();
@@ -157,26 +159,30 @@ fn feeding_goes_on_beside_queries_one_run_at_a_time() {
 
 #[test]
 fn the_sequences_of_one_call_come_back_in_their_order() {
-    let model = Arc::new(Recorder::default());
+    let model = Arc::new(RecordingModel::default());
     let (_scheduler, lane) = one_slot(&model);
     let ids = [7_i64, 3, 9, 1, 5];
-    let states = lane.run(ids.map(of).to_vec(), &Caller::patient(Purpose::Feed)).expect("it runs");
+    let states =
+        lane.run(ids.map(of).to_vec(), &ModelCaller::patient(SequencePurpose::Feed)).expect("it runs");
     assert_eq!(states, ids.map(|id| sum(&of(id))));
-    assert_eq!(lane.run(Vec::new(), &Caller::patient(Purpose::Feed)).expect("nothing to do"), []);
+    assert_eq!(
+        lane.run(Vec::new(), &ModelCaller::patient(SequencePurpose::Feed)).expect("nothing to do"),
+        []
+    );
     assert_eq!(lane.usage().tokens, 5);
 }
 
 #[test]
 fn a_poison_fails_alone() {
     for poison in [POISON, PANIC] {
-        let model = Recorder::closed();
+        let model = RecordingModel::closed();
         let (scheduler, lane) = one_slot(&model);
         let results = std::thread::scope(|scope| {
             let _open = model.open_at_the_end();
             let call = |id| {
                 scope.spawn({
                     let lane = Arc::clone(&lane);
-                    move || lane.run(vec![of(id)], &Caller::patient(Purpose::Query))
+                    move || lane.run(vec![of(id)], &ModelCaller::patient(SequencePurpose::Query))
                 })
             };
             let first = call(1);
@@ -196,19 +202,21 @@ fn a_poison_fails_alone() {
 
 #[test]
 fn too_many_are_refused_and_the_others_still_run() {
-    let model = Recorder::closed();
+    let model = RecordingModel::closed();
     let (scheduler, lane) = one_slot(&model);
     std::thread::scope(|scope| {
         let _open = model.open_at_the_end();
         for waiting in 0..9 {
-            scope.spawn(|| lane.run(vec![sequence(4)], &Caller::patient(Purpose::Query)).expect("it runs"));
+            scope.spawn(|| {
+                lane.run(vec![sequence(4)], &ModelCaller::patient(SequencePurpose::Query)).expect("it runs")
+            });
             // The first must have the slot before the others arrive.
             until(|| {
                 let begun = model.begun.load(Ordering::SeqCst);
                 begun == 1 && scheduler.waiting().0 == waiting
             });
         }
-        let refused = lane.run(vec![sequence(4)], &Caller::patient(Purpose::Query));
+        let refused = lane.run(vec![sequence(4)], &ModelCaller::patient(SequencePurpose::Query));
         assert!(matches!(refused, Err(Error::Overloaded { waiting: 8, .. })), "{refused:?}");
         model.open();
     });
@@ -217,16 +225,18 @@ fn too_many_are_refused_and_the_others_still_run() {
 
 #[test]
 fn what_nobody_waits_for_is_never_begun() {
-    let model = Recorder::closed();
+    let model = RecordingModel::closed();
     let (scheduler, lane) = one_slot(&model);
-    let gone = Caller::patient(Purpose::Query);
+    let gone = ModelCaller::patient(SequencePurpose::Query);
     std::thread::scope(|scope| {
         let _open = model.open_at_the_end();
-        scope.spawn(|| lane.run(vec![sequence(1)], &Caller::patient(Purpose::Query)).expect("it runs"));
+        scope.spawn(|| {
+            lane.run(vec![sequence(1)], &ModelCaller::patient(SequencePurpose::Query)).expect("it runs")
+        });
         until(|| model.begun.load(Ordering::SeqCst) == 1);
         let left = scope.spawn(|| lane.run(vec![sequence(2)], &gone));
         let soon = Instant::now() + Duration::from_millis(20);
-        let late = Caller { deadline: Some(soon), ..Caller::patient(Purpose::Query) };
+        let late = ModelCaller { deadline: Some(soon), ..ModelCaller::patient(SequencePurpose::Query) };
         let late = lane.run(vec![sequence(3)], &late);
         assert!(matches!(late, Err(Error::Deadline { .. })), "{late:?}");
         until(|| scheduler.waiting().0 == 2);
@@ -241,30 +251,30 @@ fn what_nobody_waits_for_is_never_begun() {
 
 #[test]
 fn a_run_that_hangs_is_interrupted_at_the_deadline_of_its_last_caller() {
-    let model = Arc::new(Recorder::default());
+    let model = Arc::new(RecordingModel::default());
     let (_scheduler, lane) = one_slot(&model);
     // On a busy machine the deadline can pass before the run starts; the attempt is then repeated.
     until(|| {
         let soon = Instant::now() + Duration::from_millis(20);
-        let caller = Caller { deadline: Some(soon), ..Caller::patient(Purpose::Query) };
+        let caller = ModelCaller { deadline: Some(soon), ..ModelCaller::patient(SequencePurpose::Query) };
         let hung = lane.run(vec![of(HANG)], &caller);
         assert!(matches!(hung, Err(Error::Deadline { .. })), "{hung:?}");
         model.interrupted.load(Ordering::SeqCst)
     });
-    lane.run(vec![of(4)], &Caller::patient(Purpose::Query)).expect("the slot is free again");
+    lane.run(vec![of(4)], &ModelCaller::patient(SequencePurpose::Query)).expect("the slot is free again");
 }
 
 #[test]
 fn several_free_slots_share_what_waits() {
-    let model = Recorder::closed();
+    let model = RecordingModel::closed();
     let options = SchedulerOptions { slots: 4, batch_tokens: 1000, waiting_max: 100 };
-    let scheduler = Scheduler::new(options).expect("threads");
-    let lane = scheduler.lane("recorder", Arc::clone(&model) as Arc<dyn Model>);
+    let scheduler = ModelScheduler::new(options).expect("threads");
+    let lane = scheduler.lane("recorder", Arc::clone(&model) as Arc<dyn SequenceModel>);
     std::thread::scope(|scope| {
         let _open = model.open_at_the_end();
         scope.spawn(|| {
             let sequences = (0..40).map(|_| sequence(10)).collect();
-            lane.run(sequences, &Caller::patient(Purpose::Query)).expect("they run");
+            lane.run(sequences, &ModelCaller::patient(SequencePurpose::Query)).expect("they run");
         });
         until(|| model.begun.load(Ordering::SeqCst) == 4);
         model.open();
@@ -275,11 +285,11 @@ fn several_free_slots_share_what_waits() {
 
 #[test]
 fn a_run_takes_no_more_than_its_slots_part_of_what_waits_and_runs() {
-    let model = Recorder::closed();
+    let model = RecordingModel::closed();
     let options = SchedulerOptions { slots: 2, batch_tokens: 1000, waiting_max: 100 };
-    let scheduler = Scheduler::new(options).expect("threads");
-    let lane = scheduler.lane("recorder", Arc::clone(&model) as Arc<dyn Model>);
-    let patient = Caller::patient(Purpose::Query);
+    let scheduler = ModelScheduler::new(options).expect("threads");
+    let lane = scheduler.lane("recorder", Arc::clone(&model) as Arc<dyn SequenceModel>);
+    let patient = ModelCaller::patient(SequencePurpose::Query);
     std::thread::scope(|scope| {
         let _open = model.open_at_the_end();
         let hung = scope.spawn(|| lane.run(vec![of(HANG)], &patient));
@@ -300,24 +310,24 @@ fn a_run_takes_no_more_than_its_slots_part_of_what_waits_and_runs() {
 
 #[test]
 fn under_stress_every_caller_gets_its_own_answer_and_no_more_runs_than_slots_go_on() {
-    let model = Arc::new(Recorder::default());
+    let model = Arc::new(RecordingModel::default());
     let options = SchedulerOptions { slots: 3, batch_tokens: 64, waiting_max: 1000 };
-    let scheduler = Scheduler::new(options).expect("threads");
-    let lanes: Vec<Lane> = (0..3)
-        .map(|number| scheduler.lane(format!("m{number}"), Arc::clone(&model) as Arc<dyn Model>))
+    let scheduler = ModelScheduler::new(options).expect("threads");
+    let lanes: Vec<ModelLane> = (0..3)
+        .map(|number| scheduler.lane(format!("m{number}"), Arc::clone(&model) as Arc<dyn SequenceModel>))
         .collect();
     std::thread::scope(|scope| {
         for thread in 0..12_usize {
             let lanes = &lanes;
             scope.spawn(move || {
-                let purpose = if thread % 3 == 0 { Purpose::Feed } else { Purpose::Query };
+                let purpose = if thread % 3 == 0 { SequencePurpose::Feed } else { SequencePurpose::Query };
                 for round in 0..200_usize {
                     let lane = &lanes[(thread + round) % lanes.len()];
                     let length = 1 + (thread * 31 + round * 7) % 40;
                     let id = (thread * 1000 + round) as i64;
                     let deadline = (round % 10 == 3).then(Instant::now);
-                    let caller = Caller { deadline, ..Caller::patient(purpose) };
-                    let given = Sequence { ids: vec![id; length], ..Sequence::default() };
+                    let caller = ModelCaller { deadline, ..ModelCaller::patient(purpose) };
+                    let given = TokenizedText { ids: vec![id; length], ..TokenizedText::default() };
                     match lane.run(vec![given.clone()], &caller) {
                         Ok(states) => assert_eq!(states, [sum(&given)]),
                         Err(error) => {
@@ -334,38 +344,44 @@ fn under_stress_every_caller_gets_its_own_answer_and_no_more_runs_than_slots_go_
 
 #[test]
 fn a_scheduler_that_goes_refuses_what_waits() {
-    let model = Recorder::closed();
+    let model = RecordingModel::closed();
     let (scheduler, lane) = one_slot(&model);
     std::thread::scope(|scope| {
         let _open = model.open_at_the_end();
-        scope.spawn(|| lane.run(vec![sequence(1)], &Caller::patient(Purpose::Query)));
+        scope.spawn(|| lane.run(vec![sequence(1)], &ModelCaller::patient(SequencePurpose::Query)));
         until(|| model.begun.load(Ordering::SeqCst) == 1);
-        let waiting = scope.spawn(|| lane.run(vec![sequence(2)], &Caller::patient(Purpose::Query)));
+        let waiting =
+            scope.spawn(|| lane.run(vec![sequence(2)], &ModelCaller::patient(SequencePurpose::Query)));
         until(|| scheduler.waiting().0 == 1);
         drop(scheduler);
         assert!(matches!(waiting.join().expect("no panic"), Err(Error::Closed)));
         model.open();
     });
-    assert!(matches!(lane.run(vec![sequence(1)], &Caller::patient(Purpose::Query)), Err(Error::Closed)));
+    assert!(matches!(
+        lane.run(vec![sequence(1)], &ModelCaller::patient(SequencePurpose::Query)),
+        Err(Error::Closed)
+    ));
 }
 
 #[test]
 fn only_a_query_that_is_alone_spreads_over_idle_cores() {
-    use Purpose::{Feed, Query};
+    use SequencePurpose::{Feed, Query};
     for (slots, calls, expected) in [
         (2, &[Query, Query, Feed][..], &[true, false, false][..]),
         (2, &[Feed, Query, Query], &[false, true, false]),
         (8, &[Query, Query, Query, Query, Query], &[true, true, true, true, false]),
     ] {
-        let model = Recorder::closed();
+        let model = RecordingModel::closed();
         let options = SchedulerOptions { slots, ..SchedulerOptions::default() };
-        let scheduler = Scheduler::new(options).expect("threads");
-        let lane = scheduler.lane("recorder", Arc::clone(&model) as Arc<dyn Model>);
+        let scheduler = ModelScheduler::new(options).expect("threads");
+        let lane = scheduler.lane("recorder", Arc::clone(&model) as Arc<dyn SequenceModel>);
         std::thread::scope(|scope| {
             let _open = model.open_at_the_end();
             for (number, &purpose) in calls.iter().enumerate() {
                 let lane = &lane;
-                scope.spawn(move || lane.run(vec![sequence(3)], &Caller::patient(purpose)).expect("it runs"));
+                scope.spawn(move || {
+                    lane.run(vec![sequence(3)], &ModelCaller::patient(purpose)).expect("it runs")
+                });
                 until(|| model.begun.load(Ordering::SeqCst) == number + 1);
             }
             model.open();

@@ -12,16 +12,16 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Drop, Timestamp, Version};
-use millrace_trust::Trust;
+use millrace_document::{DocumentId, DocumentVersion, DroppedScope, Timestamp};
+use millrace_trust::NodeTrust;
 
-use crate::codec::{self, Reader};
+use crate::codec::{self, MessageReader};
 use crate::stream::BulkStream;
 use crate::{BULK, Error};
 
 /// A version without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VersionKey {
+pub struct PeerVersionKey {
     /// Id of the document.
     pub id: DocumentId,
     /// Time of the write.
@@ -30,17 +30,17 @@ pub struct VersionKey {
 
 /// Some of a replica's versions, in the order of keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct VersionPage {
+pub struct PeerVersionPage {
     /// The versions.
-    pub versions: Vec<VersionKey>,
+    pub versions: Vec<PeerVersionKey>,
     /// Start of the next page; `None` at the end.
     pub after: Option<String>,
 }
 
 /// Part of a replica's contents, which becomes one file of another replica.
-pub trait Parcel {
+pub trait TransferParcel {
     /// Header, sent before its bytes.
-    fn head(&self) -> Head;
+    fn head(&self) -> ParcelHead;
 
     /// Lengths of the parts of its file that can be checked one by one; empty if they are not known in
     /// advance.
@@ -55,7 +55,7 @@ pub trait Parcel {
 
 /// Header of a parcel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct ParcelHead {
     /// Approximate bytes and documents of each bucket.
     pub shares: Vec<(BucketId, u64, u64)>,
     /// Length in bytes; `None` if it is not known in advance.
@@ -65,32 +65,32 @@ pub struct Head {
 }
 
 /// Source of transfers. Called on threads that may block. The error texts are for people.
-pub trait Source: Send + Sync {
+pub trait TransferSource: Send + Sync {
     /// Exports the current contents of these buckets.
     ///
     /// # Errors
     /// They cannot be read.
-    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn Parcel>>, String>;
+    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, String>;
 
     /// Returns the newest remembered versions in a bucket, including removals, after the position that the
     /// previous page returned.
     ///
     /// # Errors
     /// They cannot be read.
-    fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<VersionPage, String>;
+    fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<PeerVersionPage, String>;
 
     /// Returns the remembered drops that affect a bucket.
     ///
     /// # Errors
     /// They cannot be read.
-    fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, String>;
+    fn drops(&self, bucket: BucketId) -> Result<Vec<DroppedScope>, String>;
 
     /// Returns the newest versions of these documents, in their order; missing ones are left out. Only the
     /// first ones, at least one, if all would be too much for one answer.
     ///
     /// # Errors
     /// They cannot be read.
-    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<Version>, String>;
+    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, String>;
 }
 
 const EXPORT: u8 = 1;
@@ -116,17 +116,17 @@ pub(crate) const QUESTION_PATIENCE: Duration = Duration::from_secs(300);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A connection to a node for one transfer.
-pub struct Bulk {
+pub struct TransferConnection {
     address: String,
     stream: BufReader<BulkStream>,
 }
 
-impl Bulk {
+impl TransferConnection {
     /// Connects to the node at `address` (`host:port`); with `trust`, encrypted and to trusted nodes only.
     ///
     /// # Errors
     /// It cannot be reached, or is not trusted.
-    pub fn connect(address: &str, trust: Option<&Trust>) -> Result<Self, Error> {
+    pub fn connect(address: &str, trust: Option<&NodeTrust>) -> Result<Self, Error> {
         let connect = || {
             let mut stream = BulkStream::connect(address, trust, CONNECT_PATIENCE, SILENCE_MAX)?;
             stream.write_all(&BULK)?;
@@ -134,7 +134,7 @@ impl Bulk {
             Ok(BufReader::with_capacity(4 << 10, stream))
         };
         let stream = connect().map_err(|source| Error::Connection { address: address.to_owned(), source })?;
-        Ok(Bulk { address: address.to_owned(), stream })
+        Ok(TransferConnection { address: address.to_owned(), stream })
     }
 
     /// Requests the current contents of these buckets. The node keeps them until the next export, or until
@@ -142,19 +142,19 @@ impl Bulk {
     ///
     /// # Errors
     /// The connection broke, or the node cannot read them.
-    pub fn export(&mut self, buckets: &[BucketId]) -> Result<Vec<Head>, Error> {
+    pub fn export(&mut self, buckets: &[BucketId]) -> Result<Vec<ParcelHead>, Error> {
         let mut question = vec![EXPORT];
         codec::count(&mut question, buckets.len());
         buckets.iter().for_each(|bucket| codec::bucket(&mut question, *bucket));
         let answer = self.ask(&question)?;
-        let mut reader = Reader::new(&answer);
+        let mut reader = MessageReader::new(&answer);
         let heads = reader.list(6, read_head)?;
         reader.end()?;
         Ok(heads)
     }
 
     /// Requests a parcel of the last export, by its index, from a byte offset on. It arrives after those
-    /// requested before: each is read by [`Bulk::outline`], and then [`Bulk::piece`] until there is none.
+    /// requested before: each is read by [`TransferConnection::outline`], and then [`TransferConnection::piece`] until there is none.
     ///
     /// # Errors
     /// The connection broke.
@@ -165,13 +165,13 @@ impl Bulk {
         write_message(self.stream.get_mut(), &question).map_err(|source| self.broken(source))
     }
 
-    /// Begins to read the parcel that was requested first; returns its [`Parcel::outline`].
+    /// Begins to read the parcel that was requested first; returns its [`TransferParcel::outline`].
     ///
     /// # Errors
     /// The connection broke, or the node has no such parcel.
     pub fn outline(&mut self) -> Result<Vec<u32>, Error> {
         let answer = self.answer()?;
-        let mut reader = Reader::new(&answer);
+        let mut reader = MessageReader::new(&answer);
         let outline = reader.list(8, |reader| {
             u32::try_from(reader.number()?).map_err(|_| Error::Message("a part is longer than any"))
         })?;
@@ -195,46 +195,46 @@ impl Bulk {
         Ok(!piece.is_empty())
     }
 
-    /// Requests [`Source::versions`].
+    /// Requests [`TransferSource::versions`].
     ///
     /// # Errors
     /// The connection broke, or the node cannot read them.
-    pub fn versions(&mut self, bucket: BucketId, after: Option<&str>) -> Result<VersionPage, Error> {
+    pub fn versions(&mut self, bucket: BucketId, after: Option<&str>) -> Result<PeerVersionPage, Error> {
         let mut question = vec![VERSIONS];
         codec::bucket(&mut question, bucket);
         write_place(&mut question, after);
         let answer = self.ask(&question)?;
-        let mut reader = Reader::new(&answer);
+        let mut reader = MessageReader::new(&answer);
         let page = read_page(&mut reader)?;
         reader.end()?;
         Ok(page)
     }
 
-    /// Requests [`Source::drops`].
+    /// Requests [`TransferSource::drops`].
     ///
     /// # Errors
     /// The connection broke, or the node cannot read them.
-    pub fn drops(&mut self, bucket: BucketId) -> Result<Vec<Drop>, Error> {
+    pub fn drops(&mut self, bucket: BucketId) -> Result<Vec<DroppedScope>, Error> {
         let mut question = vec![DROPS];
         codec::bucket(&mut question, bucket);
         let answer = self.ask(&question)?;
-        let mut reader = Reader::new(&answer);
-        let drops = reader.list(13, Reader::drop)?;
+        let mut reader = MessageReader::new(&answer);
+        let drops = reader.list(13, MessageReader::drop)?;
         reader.end()?;
         Ok(drops)
     }
 
-    /// Requests [`Source::bodies`].
+    /// Requests [`TransferSource::bodies`].
     ///
     /// # Errors
     /// The connection broke, or the node cannot read them.
-    pub fn bodies(&mut self, ids: &[DocumentId]) -> Result<Vec<Version>, Error> {
+    pub fn bodies(&mut self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, Error> {
         let mut question = vec![BODIES];
         codec::count(&mut question, ids.len());
         ids.iter().for_each(|id| codec::text(&mut question, id.as_str()));
         let answer = self.ask(&question)?;
-        let mut reader = Reader::new(&answer);
-        let versions = reader.list(13, Reader::version)?;
+        let mut reader = MessageReader::new(&answer);
+        let versions = reader.list(13, MessageReader::version)?;
         reader.end()?;
         Ok(versions)
     }
@@ -269,7 +269,7 @@ impl Bulk {
 ///
 /// # Errors
 /// The connection broke, or a message is not a question.
-pub fn serve_bulk(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
+pub fn serve_bulk(stream: TcpStream, source: &dyn TransferSource) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
     stream.set_read_timeout(Some(QUESTION_PATIENCE))?;
@@ -277,9 +277,9 @@ pub fn serve_bulk(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
 }
 
 /// Does the same, encrypted or not.
-pub(crate) fn serve(stream: BulkStream, source: &dyn Source) -> io::Result<()> {
+pub(crate) fn serve(stream: BulkStream, source: &dyn TransferSource) -> io::Result<()> {
     let mut writing = BufWriter::with_capacity(PIECE_BYTES, stream);
-    let mut parcels: Vec<Box<dyn Parcel>> = Vec::new();
+    let mut parcels: Vec<Box<dyn TransferParcel>> = Vec::new();
     loop {
         // Everything before it has been answered, so the buffer is empty.
         let question = read_message(writing.get_mut())?;
@@ -293,7 +293,7 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn Source) -> io::Result<()> {
             question => question.map_err(io::Error::other)?,
         };
         match question {
-            Question::Export(buckets) => match source.export(&buckets) {
+            TransferQuestion::Export(buckets) => match source.export(&buckets) {
                 Ok(exported) => {
                     parcels = exported;
                     let mut answer = vec![0];
@@ -303,13 +303,13 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn Source) -> io::Result<()> {
                 }
                 Err(reason) => refuse(&mut writing, &reason)?,
             },
-            Question::Parcel(place, from) => {
+            TransferQuestion::Parcel(place, from) => {
                 match usize::try_from(place).ok().and_then(|place| parcels.get(place)) {
                     Some(parcel) => write_parcel(&mut writing, &**parcel, from)?,
                     None => refuse(&mut writing, "there is no such parcel in the last export")?,
                 }
             }
-            Question::Versions(bucket, after) => match source.versions(bucket, after.as_deref()) {
+            TransferQuestion::Versions(bucket, after) => match source.versions(bucket, after.as_deref()) {
                 Ok(page) => {
                     let mut answer = vec![0];
                     write_page(&mut answer, &page);
@@ -317,7 +317,7 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn Source) -> io::Result<()> {
                 }
                 Err(reason) => refuse(&mut writing, &reason)?,
             },
-            Question::Drops(bucket) => match source.drops(bucket) {
+            TransferQuestion::Drops(bucket) => match source.drops(bucket) {
                 Ok(drops) => {
                     let mut answer = vec![0];
                     codec::count(&mut answer, drops.len());
@@ -326,7 +326,7 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn Source) -> io::Result<()> {
                 }
                 Err(reason) => refuse(&mut writing, &reason)?,
             },
-            Question::Bodies(ids) => match source.bodies(&ids) {
+            TransferQuestion::Bodies(ids) => match source.bodies(&ids) {
                 Ok(versions) => {
                     let mut answer = vec![0];
                     codec::count(&mut answer, versions.len());
@@ -340,7 +340,7 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn Source) -> io::Result<()> {
     }
 }
 
-enum Question {
+enum TransferQuestion {
     Export(Vec<BucketId>),
     Parcel(u64, u64),
     Versions(BucketId, Option<String>),
@@ -348,21 +348,21 @@ enum Question {
     Bodies(Vec<DocumentId>),
 }
 
-fn read_question(bytes: &[u8]) -> Result<Question, Error> {
-    let mut reader = Reader::new(bytes);
+fn read_question(bytes: &[u8]) -> Result<TransferQuestion, Error> {
+    let mut reader = MessageReader::new(bytes);
     let question = match reader.byte()? {
-        EXPORT => Question::Export(reader.list(9, Reader::bucket)?),
-        PARCEL => Question::Parcel(reader.number()?, reader.number()?),
-        VERSIONS => Question::Versions(reader.bucket()?, read_place(&mut reader)?),
-        DROPS => Question::Drops(reader.bucket()?),
-        BODIES => Question::Bodies(reader.list(4, Reader::id)?),
+        EXPORT => TransferQuestion::Export(reader.list(9, MessageReader::bucket)?),
+        PARCEL => TransferQuestion::Parcel(reader.number()?, reader.number()?),
+        VERSIONS => TransferQuestion::Versions(reader.bucket()?, read_place(&mut reader)?),
+        DROPS => TransferQuestion::Drops(reader.bucket()?),
+        BODIES => TransferQuestion::Bodies(reader.list(4, MessageReader::id)?),
         _ => return Err(Error::Unknown("a question is of no known kind")),
     };
     reader.end()?;
     Ok(question)
 }
 
-fn write_head(out: &mut Vec<u8>, head: &Head) {
+fn write_head(out: &mut Vec<u8>, head: &ParcelHead) {
     codec::count(out, head.shares.len());
     for (bucket, bytes, documents) in &head.shares {
         codec::bucket(out, *bucket);
@@ -375,29 +375,29 @@ fn write_head(out: &mut Vec<u8>, head: &Head) {
     }
 }
 
-fn read_head(reader: &mut Reader<'_>) -> Result<Head, Error> {
-    let share = |reader: &mut Reader<'_>| Ok((reader.bucket()?, reader.number()?, reader.number()?));
+fn read_head(reader: &mut MessageReader<'_>) -> Result<ParcelHead, Error> {
+    let share = |reader: &mut MessageReader<'_>| Ok((reader.bucket()?, reader.number()?, reader.number()?));
     let shares = reader.list(25, share)?;
-    let optional = |reader: &mut Reader<'_>| reader.flag()?.then(|| reader.number()).transpose();
-    Ok(Head { shares, bytes: optional(reader)?, identity: optional(reader)? })
+    let optional = |reader: &mut MessageReader<'_>| reader.flag()?.then(|| reader.number()).transpose();
+    Ok(ParcelHead { shares, bytes: optional(reader)?, identity: optional(reader)? })
 }
 
 /// Sends a parcel. If it cannot be read to its end, the connection is closed: the receiver detects that it is
 /// incomplete.
-fn write_parcel(out: &mut BufWriter<BulkStream>, parcel: &dyn Parcel, from: u64) -> io::Result<()> {
+fn write_parcel(out: &mut BufWriter<BulkStream>, parcel: &dyn TransferParcel, from: u64) -> io::Result<()> {
     let mut head = vec![0];
     let outline = parcel.outline();
     codec::count(&mut head, outline.len());
     outline.iter().for_each(|length| codec::number(&mut head, u64::from(*length)));
     write_message(out, &head)?;
-    parcel.write_to(from, &mut Pieces(out))?;
+    parcel.write_to(from, &mut PieceWriter(out))?;
     out.write_all(&0_u32.to_le_bytes())
 }
 
 /// Splits written bytes into pieces.
-struct Pieces<'o>(&'o mut BufWriter<BulkStream>);
+struct PieceWriter<'o>(&'o mut BufWriter<BulkStream>);
 
-impl Write for Pieces<'_> {
+impl Write for PieceWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
         if piece.len() < PIECE_BYTES / 4 {
@@ -437,11 +437,11 @@ fn write_place(out: &mut Vec<u8>, place: Option<&str>) {
     }
 }
 
-fn read_place(reader: &mut Reader<'_>) -> Result<Option<String>, Error> {
+fn read_place(reader: &mut MessageReader<'_>) -> Result<Option<String>, Error> {
     reader.flag()?.then(|| reader.text().map(str::to_owned)).transpose()
 }
 
-fn write_page(out: &mut Vec<u8>, page: &VersionPage) {
+fn write_page(out: &mut Vec<u8>, page: &PeerVersionPage) {
     codec::count(out, page.versions.len());
     for version in &page.versions {
         codec::text(out, version.id.as_str());
@@ -450,9 +450,11 @@ fn write_page(out: &mut Vec<u8>, page: &VersionPage) {
     write_place(out, page.after.as_deref());
 }
 
-fn read_page(reader: &mut Reader<'_>) -> Result<VersionPage, Error> {
-    let key = |reader: &mut Reader<'_>| Ok(VersionKey { id: reader.id()?, timestamp: reader.timestamp()? });
-    Ok(VersionPage { versions: reader.list(12, key)?, after: read_place(reader)? })
+fn read_page(reader: &mut MessageReader<'_>) -> Result<PeerVersionPage, Error> {
+    let key = |reader: &mut MessageReader<'_>| {
+        Ok(PeerVersionKey { id: reader.id()?, timestamp: reader.timestamp()? })
+    };
+    Ok(PeerVersionPage { versions: reader.list(12, key)?, after: read_place(reader)? })
 }
 
 fn write_message(out: &mut impl Write, message: &[u8]) -> io::Result<()> {
@@ -479,6 +481,6 @@ fn read_message(stream: &mut impl Read) -> io::Result<Vec<u8>> {
 pub(crate) fn fuzz(bytes: &[u8]) -> Result<(), Error> {
     // The result does not matter: parsing must end.
     let _ = read_question(bytes);
-    let _ = read_head(&mut Reader::new(bytes));
-    read_page(&mut Reader::new(bytes)).map(|_| ())
+    let _ = read_head(&mut MessageReader::new(bytes));
+    read_page(&mut MessageReader::new(bytes)).map(|_| ())
 }

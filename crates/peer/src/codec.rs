@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Drop, DropScope, Group, Location, Timestamp, Version};
+use millrace_document::{
+    DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Location, Timestamp,
+};
 
 use crate::Error;
 
@@ -30,7 +32,7 @@ pub(crate) fn bucket(out: &mut Vec<u8>, bucket: BucketId) {
     number(out, bucket.bits());
 }
 
-pub(crate) fn version(out: &mut Vec<u8>, version: &Version) {
+pub(crate) fn version(out: &mut Vec<u8>, version: &DocumentVersion) {
     text(out, version.id.as_str());
     number(out, version.timestamp.0);
     out.push(u8::from(version.body.is_some()));
@@ -39,7 +41,7 @@ pub(crate) fn version(out: &mut Vec<u8>, version: &Version) {
     }
 }
 
-pub(crate) fn drop(out: &mut Vec<u8>, drop: &Drop) {
+pub(crate) fn drop(out: &mut Vec<u8>, drop: &DroppedScope) {
     number(out, drop.timestamp.0);
     match &drop.scope {
         DropScope::Group { document_type, group } => {
@@ -55,11 +57,11 @@ pub(crate) fn drop(out: &mut Vec<u8>, drop: &Drop) {
 }
 
 /// Reads values from the front of bytes.
-pub(crate) struct Reader<'b>(&'b [u8]);
+pub(crate) struct MessageReader<'b>(&'b [u8]);
 
-impl<'b> Reader<'b> {
+impl<'b> MessageReader<'b> {
     pub(crate) fn new(bytes: &'b [u8]) -> Self {
-        Reader(bytes)
+        MessageReader(bytes)
     }
 
     /// Checks that all bytes were read.
@@ -134,32 +136,32 @@ impl<'b> Reader<'b> {
         DocumentId::parse(self.text()?).map_err(|_| Error::Message("an id is none"))
     }
 
-    pub(crate) fn version(&mut self) -> Result<Version, Error> {
+    pub(crate) fn version(&mut self) -> Result<DocumentVersion, Error> {
         let (id, timestamp) = (self.id()?, self.timestamp()?);
         let body = self.flag()?.then(|| self.bytes().map(Arc::from)).transpose()?;
-        Ok(Version { id, timestamp, body })
+        Ok(DocumentVersion { id, timestamp, body })
     }
 
-    pub(crate) fn drop(&mut self) -> Result<Drop, Error> {
+    pub(crate) fn drop(&mut self) -> Result<DroppedScope, Error> {
         let timestamp = self.timestamp()?;
         let kind = self.byte()?;
         let document_type = self.text()?.to_owned();
         let scope = match kind {
             2 => DropScope::Type(document_type),
             0 | 1 => {
-                let group = Group::from_key(self.text()?).ok_or(Error::Message("a group is none"))?;
+                let group = DocumentGroup::from_key(self.text()?).ok_or(Error::Message("a group is none"))?;
                 DropScope::Group { document_type: (kind == 1).then_some(document_type), group }
             }
             _ => return Err(Error::Unknown("a drop is of no known kind")),
         };
-        Ok(Drop { scope, timestamp })
+        Ok(DroppedScope { scope, timestamp })
     }
 }
 
 /// Parses bytes as every kind of message; for fuzzing.
 pub fn fuzz(bytes: &[u8]) {
     // The result does not matter: parsing must end.
-    let mut request = Reader::new(bytes);
+    let mut request = MessageReader::new(bytes);
     let _ = crate::message::read_fence(&mut request);
     let _ = crate::message::read_request(request);
     let _ = crate::message::read_reply(bytes);

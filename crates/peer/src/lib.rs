@@ -2,9 +2,9 @@
 //! over TLS if nodes have certificates (`millrace_trust`).
 //!
 //! A connection begins with a word for its kind. On one for **requests**, many are in flight at a time, each
-//! with a number, and answers arrive in any order: [`Peers`] is the side that asks, a [`Service`] the one
+//! with a number, and answers arrive in any order: [`PeerConnections`] is the side that asks, a [`PeerService`] the one
 //! that answers. A connection for **bulk** serves one transfer, one question after another, and blocks:
-//! [`Bulk`] asks, a [`Source`] answers.
+//! [`TransferConnection`] asks, a [`TransferSource`] answers.
 //!
 //! Every received length is checked before memory is allocated for it. Decisions are made in
 //! `millrace_cluster` only.
@@ -18,11 +18,14 @@ mod peers;
 mod server;
 mod stream;
 
-pub use bulk::{Bulk, Head, Parcel, Source, VersionKey, VersionPage, serve_bulk};
+pub use bulk::{
+    ParcelHead, PeerVersionKey, PeerVersionPage, TransferConnection, TransferParcel, TransferSource,
+    serve_bulk,
+};
 pub use codec::fuzz;
 pub use error::Error;
-pub use peers::Peers;
-pub use server::{Service, serve};
+pub use peers::PeerConnections;
+pub use server::{PeerService, serve};
 
 /// First word of a connection for requests.
 const REQUESTS: [u8; 8] = *b"MILLREQ\x01";

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use crate::Error;
-use crate::codec::{self, Reader, bucket, count, number, text};
-use millrace_cluster::distributor::Unfinished;
+use crate::codec::{self, MessageReader, bucket, count, number, text};
+use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::{
-    Birth, Content, Failure, Fence, NodeKey, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row,
-    RowContent,
+    FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent,
+    ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
 
 /// Encodes a request.
-pub(crate) fn write_request(fence: &Fence, request: &Request) -> Vec<u8> {
+pub(crate) fn write_request(fence: &RequestFence, request: &NodeRequest) -> Vec<u8> {
     let mut out = Vec::with_capacity(match request {
-        Request::Apply(rows) => 64 + rows.iter().map(|row| row.content.bytes() + 16).sum::<usize>(),
+        NodeRequest::Apply(rows) => 64 + rows.iter().map(|row| row.content.bytes() + 16).sum::<usize>(),
         _ => 128,
     });
     out.extend(fence.from.0.to_le_bytes());
@@ -21,51 +21,51 @@ pub(crate) fn write_request(fence: &Fence, request: &Request) -> Vec<u8> {
     number(&mut out, fence.number);
     number(&mut out, fence.void_below);
     match request {
-        Request::Ping => out.push(0),
-        Request::Owned { removals_since } => {
+        NodeRequest::Ping => out.push(0),
+        NodeRequest::Owned { removals_since } => {
             out.push(1);
             number(&mut out, removals_since.0);
         }
-        Request::Info { bucket: of, removals_since } => {
+        NodeRequest::Info { bucket: of, removals_since } => {
             out.push(2);
             bucket(&mut out, *of);
             number(&mut out, removals_since.0);
         }
-        Request::Apply(rows) => {
+        NodeRequest::Apply(rows) => {
             out.push(3);
             count(&mut out, rows.len());
             rows.iter().for_each(|row| write_row(&mut out, row));
         }
-        Request::Finish(unfinished) => {
+        NodeRequest::Finish(unfinished) => {
             out.push(if unfinished.base.is_some() { 10 } else { 9 });
             bucket(&mut out, unfinished.bucket);
             unfinished.base.iter().for_each(|base| number(&mut out, base.0));
             write_row_content(&mut out, &unfinished.content);
         }
-        Request::Read { bucket: of, id } => {
+        NodeRequest::Read { bucket: of, id } => {
             out.push(4);
             bucket(&mut out, *of);
             text(&mut out, id.as_str());
         }
-        Request::Create(of) => {
+        NodeRequest::Create(of) => {
             out.push(5);
             bucket(&mut out, *of);
         }
-        Request::Pull { bucket: of, from, pull } => {
+        NodeRequest::Pull { bucket: of, from, pull } => {
             out.push(6);
             bucket(&mut out, *of);
             out.extend(from.0.to_le_bytes());
             out.push(match pull {
-                Pull::Whole => 0,
-                Pull::Missing => 1,
+                PullMode::Whole => 0,
+                PullMode::Missing => 1,
             });
         }
-        Request::Complete { bucket: of, expected } => {
+        NodeRequest::Complete { bucket: of, expected } => {
             out.push(7);
             bucket(&mut out, *of);
             write_content(&mut out, expected);
         }
-        Request::Delete { bucket: of, expected } => {
+        NodeRequest::Delete { bucket: of, expected } => {
             out.push(8);
             bucket(&mut out, *of);
             write_content(&mut out, expected);
@@ -75,33 +75,33 @@ pub(crate) fn write_request(fence: &Fence, request: &Request) -> Vec<u8> {
 }
 
 /// Reads the fence, which begins every request.
-pub(crate) fn read_fence(reader: &mut Reader<'_>) -> Result<Fence, Error> {
+pub(crate) fn read_fence(reader: &mut MessageReader<'_>) -> Result<RequestFence, Error> {
     let from = node(reader)?;
     let (version, number, void_below) = (reader.number()?, reader.number()?, reader.number()?);
-    Ok(Fence { from, version, number, void_below })
+    Ok(RequestFence { from, version, number, void_below })
 }
 
 /// Reads the rest of a request.
-pub(crate) fn read_request(mut reader: Reader<'_>) -> Result<Request, Error> {
+pub(crate) fn read_request(mut reader: MessageReader<'_>) -> Result<NodeRequest, Error> {
     let request = match reader.byte()? {
-        0 => Request::Ping,
-        1 => Request::Owned { removals_since: reader.timestamp()? },
-        2 => Request::Info { bucket: reader.bucket()?, removals_since: reader.timestamp()? },
-        3 => Request::Apply(reader.list(11, read_row)?),
-        4 => Request::Read { bucket: reader.bucket()?, id: reader.id()? },
-        5 => Request::Create(reader.bucket()?),
-        6 => Request::Pull {
+        0 => NodeRequest::Ping,
+        1 => NodeRequest::Owned { removals_since: reader.timestamp()? },
+        2 => NodeRequest::Info { bucket: reader.bucket()?, removals_since: reader.timestamp()? },
+        3 => NodeRequest::Apply(reader.list(11, read_row)?),
+        4 => NodeRequest::Read { bucket: reader.bucket()?, id: reader.id()? },
+        5 => NodeRequest::Create(reader.bucket()?),
+        6 => NodeRequest::Pull {
             bucket: reader.bucket()?,
             from: node(&mut reader)?,
             pull: match reader.byte()? {
-                0 => Pull::Whole,
-                1 => Pull::Missing,
+                0 => PullMode::Whole,
+                1 => PullMode::Missing,
                 _ => return Err(Error::Unknown("a pull is of no known kind")),
             },
         },
-        7 => Request::Complete { bucket: reader.bucket()?, expected: read_content(&mut reader)? },
-        8 => Request::Delete { bucket: reader.bucket()?, expected: read_content(&mut reader)? },
-        kind @ (9 | 10) => Request::Finish(Unfinished {
+        7 => NodeRequest::Complete { bucket: reader.bucket()?, expected: read_content(&mut reader)? },
+        8 => NodeRequest::Delete { bucket: reader.bucket()?, expected: read_content(&mut reader)? },
+        kind @ (9 | 10) => NodeRequest::Finish(UnfinishedRow {
             bucket: reader.bucket()?,
             base: (kind == 10).then(|| reader.timestamp()).transpose()?,
             content: Arc::new(read_row_content(&mut reader)?),
@@ -113,23 +113,23 @@ pub(crate) fn read_request(mut reader: Reader<'_>) -> Result<Request, Error> {
 }
 
 /// Encodes a reply.
-pub(crate) fn write_reply(reply: &Reply) -> Vec<u8> {
+pub(crate) fn write_reply(reply: &NodeReply) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     number(&mut out, reply.version);
     match &reply.response {
-        Response::Refused(refused) => out.extend([
+        NodeResponse::Refused(refused) => out.extend([
             0,
             match refused {
-                Refused::Stale => 0,
-                Refused::Void => 1,
-                Refused::NotOwner => 2,
-                Refused::Absent => 3,
-                Refused::Busy => 4,
-                Refused::Unknown => 5,
+                FenceRefusal::Stale => 0,
+                FenceRefusal::Void => 1,
+                FenceRefusal::NotOwner => 2,
+                FenceRefusal::Absent => 3,
+                FenceRefusal::Busy => 4,
+                FenceRefusal::Unknown => 5,
             },
         ]),
-        Response::Here { votes } => out.extend([1, u8::from(*votes)]),
-        Response::Replicas { replicas, newest } => {
+        NodeResponse::Here { votes } => out.extend([1, u8::from(*votes)]),
+        NodeResponse::Replicas { replicas, newest } => {
             out.push(2);
             number(&mut out, newest.0);
             count(&mut out, replicas.len());
@@ -140,7 +140,7 @@ pub(crate) fn write_reply(reply: &Reply) -> Vec<u8> {
                 number(&mut out, info.newest.0);
             }
         }
-        Response::Applied(failures) => {
+        NodeResponse::Applied(failures) => {
             out.push(3);
             count(&mut out, failures.len());
             for (place, failure) in failures {
@@ -148,18 +148,18 @@ pub(crate) fn write_reply(reply: &Reply) -> Vec<u8> {
                 write_failure(&mut out, failure);
             }
         }
-        Response::Document(found) => {
+        NodeResponse::Document(found) => {
             out.extend([4, u8::from(found.is_some())]);
             if let Some(version) = found {
                 codec::version(&mut out, version);
             }
         }
-        Response::Done => out.push(5),
-        Response::Finished(replicas) => {
+        NodeResponse::Done => out.push(5),
+        NodeResponse::Finished(replicas) => {
             out.push(7);
             out.extend(replicas.to_le_bytes());
         }
-        Response::Failed(failure) => {
+        NodeResponse::Failed(failure) => {
             out.push(6);
             write_failure(&mut out, failure);
         }
@@ -168,58 +168,58 @@ pub(crate) fn write_reply(reply: &Reply) -> Vec<u8> {
 }
 
 /// Decodes a reply.
-pub(crate) fn read_reply(bytes: &[u8]) -> Result<Reply, Error> {
-    let mut reader = Reader::new(bytes);
+pub(crate) fn read_reply(bytes: &[u8]) -> Result<NodeReply, Error> {
+    let mut reader = MessageReader::new(bytes);
     let version = reader.number()?;
     let response = match reader.byte()? {
-        0 => Response::Refused(match reader.byte()? {
-            0 => Refused::Stale,
-            1 => Refused::Void,
-            2 => Refused::NotOwner,
-            3 => Refused::Absent,
-            4 => Refused::Busy,
-            5 => Refused::Unknown,
+        0 => NodeResponse::Refused(match reader.byte()? {
+            0 => FenceRefusal::Stale,
+            1 => FenceRefusal::Void,
+            2 => FenceRefusal::NotOwner,
+            3 => FenceRefusal::Absent,
+            4 => FenceRefusal::Busy,
+            5 => FenceRefusal::Unknown,
             _ => return Err(Error::Unknown("a refusal is of no known kind")),
         }),
-        1 => Response::Here { votes: reader.flag()? },
+        1 => NodeResponse::Here { votes: reader.flag()? },
         2 => {
             let newest = reader.timestamp()?;
-            let replica = |reader: &mut Reader<'_>| {
+            let replica = |reader: &mut MessageReader<'_>| {
                 let of = reader.bucket()?;
                 let content = read_content(reader)?;
                 let complete = reader.flag()?;
-                Ok((of, ReplicaInfo { content, complete, newest: reader.timestamp()? }))
+                Ok((of, ReportedReplica { content, complete, newest: reader.timestamp()? }))
             };
-            Response::Replicas { replicas: reader.list(42, replica)?, newest }
+            NodeResponse::Replicas { replicas: reader.list(42, replica)?, newest }
         }
         3 => {
-            let failure = |reader: &mut Reader<'_>| {
+            let failure = |reader: &mut MessageReader<'_>| {
                 let place = reader.number()?;
                 let place = usize::try_from(place).map_err(|_| Error::Message("a place is out of reach"))?;
                 Ok((place, read_failure(reader)?))
             };
-            Response::Applied(reader.list(9, failure)?)
+            NodeResponse::Applied(reader.list(9, failure)?)
         }
-        4 => Response::Document(reader.flag()?.then(|| reader.version()).transpose()?),
-        5 => Response::Done,
-        6 => Response::Failed(read_failure(&mut reader)?),
-        7 => Response::Finished(u16::from_le_bytes([reader.byte()?, reader.byte()?])),
+        4 => NodeResponse::Document(reader.flag()?.then(|| reader.version()).transpose()?),
+        5 => NodeResponse::Done,
+        6 => NodeResponse::Failed(read_failure(&mut reader)?),
+        7 => NodeResponse::Finished(u16::from_le_bytes([reader.byte()?, reader.byte()?])),
         _ => return Err(Error::Unknown("a reply is of no known kind")),
     };
     reader.end()?;
-    Ok(Reply { version, response })
+    Ok(NodeReply { version, response })
 }
 
-fn node(reader: &mut Reader<'_>) -> Result<NodeKey, Error> {
+fn node(reader: &mut MessageReader<'_>) -> Result<NodeKey, Error> {
     Ok(NodeKey(u16::from_le_bytes([reader.byte()?, reader.byte()?])))
 }
 
-fn write_row(out: &mut Vec<u8>, row: &Row) {
+fn write_row(out: &mut Vec<u8>, row: &ReplicatedRow) {
     bucket(out, row.bucket);
     out.push(match row.birth {
         None => 0,
-        Some(Birth::Complete) => 1,
-        Some(Birth::Incomplete) => 2,
+        Some(ReplicaOrigin::Complete) => 1,
+        Some(ReplicaOrigin::Incomplete) => 2,
     });
     write_row_content(out, &row.content);
 }
@@ -237,18 +237,18 @@ fn write_row_content(out: &mut Vec<u8>, content: &RowContent) {
     }
 }
 
-fn read_row(reader: &mut Reader<'_>) -> Result<Row, Error> {
+fn read_row(reader: &mut MessageReader<'_>) -> Result<ReplicatedRow, Error> {
     let bucket = reader.bucket()?;
     let birth = match reader.byte()? {
         0 => None,
-        1 => Some(Birth::Complete),
-        2 => Some(Birth::Incomplete),
+        1 => Some(ReplicaOrigin::Complete),
+        2 => Some(ReplicaOrigin::Incomplete),
         _ => return Err(Error::Unknown("a birth is of no known kind")),
     };
-    Ok(Row { bucket, content: Arc::new(read_row_content(reader)?), birth })
+    Ok(ReplicatedRow { bucket, content: Arc::new(read_row_content(reader)?), birth })
 }
 
-fn read_row_content(reader: &mut Reader<'_>) -> Result<RowContent, Error> {
+fn read_row_content(reader: &mut MessageReader<'_>) -> Result<RowContent, Error> {
     Ok(match reader.byte()? {
         0 => RowContent::Version(reader.version()?),
         1 => RowContent::Drop(reader.drop()?),
@@ -256,28 +256,28 @@ fn read_row_content(reader: &mut Reader<'_>) -> Result<RowContent, Error> {
     })
 }
 
-fn write_content(out: &mut Vec<u8>, content: &Content) {
+fn write_content(out: &mut Vec<u8>, content: &ReplicaContent) {
     number(out, content.documents);
     number(out, content.checksum);
     number(out, content.removals_since.0);
 }
 
-fn read_content(reader: &mut Reader<'_>) -> Result<Content, Error> {
-    Ok(Content {
+fn read_content(reader: &mut MessageReader<'_>) -> Result<ReplicaContent, Error> {
+    Ok(ReplicaContent {
         documents: reader.number()?,
         checksum: reader.number()?,
         removals_since: reader.timestamp()?,
     })
 }
 
-fn write_failure(out: &mut Vec<u8>, failure: &Failure) {
+fn write_failure(out: &mut Vec<u8>, failure: &NodeFailure) {
     let (kind, reason) = match failure {
-        Failure::NoReplica => (0, ""),
-        Failure::Differs => (1, ""),
-        Failure::DiskFull { reason } => (2, reason.as_str()),
-        Failure::Overloaded => (3, ""),
-        Failure::Interrupted => (4, ""),
-        Failure::Storage { reason } => (5, reason.as_str()),
+        NodeFailure::NoReplica => (0, ""),
+        NodeFailure::Differs => (1, ""),
+        NodeFailure::DiskFull { reason } => (2, reason.as_str()),
+        NodeFailure::Overloaded => (3, ""),
+        NodeFailure::Interrupted => (4, ""),
+        NodeFailure::Storage { reason } => (5, reason.as_str()),
     };
     out.push(kind);
     if matches!(kind, 2 | 5) {
@@ -285,14 +285,14 @@ fn write_failure(out: &mut Vec<u8>, failure: &Failure) {
     }
 }
 
-fn read_failure(reader: &mut Reader<'_>) -> Result<Failure, Error> {
+fn read_failure(reader: &mut MessageReader<'_>) -> Result<NodeFailure, Error> {
     Ok(match reader.byte()? {
-        0 => Failure::NoReplica,
-        1 => Failure::Differs,
-        2 => Failure::DiskFull { reason: reader.text()?.to_owned() },
-        3 => Failure::Overloaded,
-        4 => Failure::Interrupted,
-        5 => Failure::Storage { reason: reader.text()?.to_owned() },
+        0 => NodeFailure::NoReplica,
+        1 => NodeFailure::Differs,
+        2 => NodeFailure::DiskFull { reason: reader.text()?.to_owned() },
+        3 => NodeFailure::Overloaded,
+        4 => NodeFailure::Interrupted,
+        5 => NodeFailure::Storage { reason: reader.text()?.to_owned() },
         _ => return Err(Error::Unknown("a failure is of no known kind")),
     })
 }
@@ -301,8 +301,8 @@ fn read_failure(reader: &mut Reader<'_>) -> Result<Failure, Error> {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> Result<Request, Error> {
-        let mut reader = Reader::new(bytes);
+    fn read(bytes: &[u8]) -> Result<NodeRequest, Error> {
+        let mut reader = MessageReader::new(bytes);
         read_fence(&mut reader)?;
         read_request(reader)
     }

@@ -4,20 +4,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millrace_cluster::{Fence, Reply, Request};
-use millrace_trust::Trust;
+use millrace_cluster::{NodeReply, NodeRequest, RequestFence};
+use millrace_trust::NodeTrust;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::complaints::Complaints;
+use crate::complaints::PeerComplaints;
 use crate::message::{read_reply, write_request};
-use crate::stream::{Halves, Stream};
+use crate::stream::{Halves, PeerStream};
 use crate::{Error, MESSAGE_BYTES_MAX, REQUESTS};
 
 /// Callback with the answer; `None` if none will arrive.
-type Answered = Box<dyn FnOnce(Option<Reply>) + Send>;
+type Answered = Box<dyn FnOnce(Option<NodeReply>) + Send>;
 
 /// Maximum number of requests that wait for one node's connection.
 const QUEUE_MAX: usize = 8192;
@@ -32,25 +32,31 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections to other nodes for requests: one to each, made when it is needed.
-pub struct Peers {
+pub struct PeerConnections {
     runtime: Handle,
-    trust: Option<Arc<Trust>>,
-    links: Mutex<HashMap<String, mpsc::Sender<Outgoing>>>,
+    trust: Option<Arc<NodeTrust>>,
+    links: Mutex<HashMap<String, mpsc::Sender<OutgoingFrame>>>,
     sent: AtomicU64,
     lost: Arc<AtomicU64>,
 }
 
-struct Outgoing {
-    fence: Fence,
-    request: Request,
+struct OutgoingFrame {
+    fence: RequestFence,
+    request: NodeRequest,
     answered: Answered,
 }
 
-impl Peers {
+impl PeerConnections {
     /// Creates connections whose tasks run on this runtime; with `trust`, encrypted and to trusted nodes
     /// only.
-    pub fn new(runtime: Handle, trust: Option<Arc<Trust>>) -> Self {
-        Peers { runtime, trust, links: Mutex::default(), sent: AtomicU64::default(), lost: Arc::default() }
+    pub fn new(runtime: Handle, trust: Option<Arc<NodeTrust>>) -> Self {
+        PeerConnections {
+            runtime,
+            trust,
+            links: Mutex::default(),
+            sent: AtomicU64::default(),
+            lost: Arc::default(),
+        }
     }
 
     /// Sends a request to the node at `address` (`host:port`). `answered` is called with the answer, or with
@@ -59,17 +65,17 @@ impl Peers {
     pub fn send(
         &self,
         address: &str,
-        fence: Fence,
-        request: Request,
-        answered: impl FnOnce(Option<Reply>) + Send + 'static,
+        fence: RequestFence,
+        request: NodeRequest,
+        answered: impl FnOnce(Option<NodeReply>) + Send + 'static,
     ) {
         self.sent.fetch_add(1, Ordering::Relaxed);
         let lost = Arc::clone(&self.lost);
-        let answered = move |reply: Option<Reply>| {
+        let answered = move |reply: Option<NodeReply>| {
             lost.fetch_add(u64::from(reply.is_none()), Ordering::Relaxed);
             answered(reply);
         };
-        let mut outgoing = Outgoing { fence, request, answered: Box::new(answered) };
+        let mut outgoing = OutgoingFrame { fence, request, answered: Box::new(answered) };
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let link = links.entry(address.to_owned()).or_insert_with(|| self.link(address));
         match link.try_send(outgoing) {
@@ -98,7 +104,7 @@ impl Peers {
         links.retain(|address, _| addresses(address));
     }
 
-    fn link(&self, address: &str) -> mpsc::Sender<Outgoing> {
+    fn link(&self, address: &str) -> mpsc::Sender<OutgoingFrame> {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
         self.runtime.spawn(run(address.to_owned(), self.trust.clone(), receiver));
         sender
@@ -106,8 +112,8 @@ impl Peers {
 }
 
 /// Maintains the connection to one node while there are requests.
-async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiver<Outgoing>) {
-    let complaints = Complaints::default();
+async fn run(address: String, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::Receiver<OutgoingFrame>) {
+    let complaints = PeerComplaints::default();
     while let Some(first) = queue.recv().await {
         let (reading, writing) = match connect(&address, trust.as_deref()).await {
             Ok(halves) => halves,
@@ -118,7 +124,7 @@ async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiv
                 continue;
             }
         };
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(WaitingReply::default());
         let error = tokio::select! {
             // The first request is awaited before the connection can be found to have ended.
             biased;
@@ -131,7 +137,7 @@ async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiv
 }
 
 /// Reports requests of this period as lost.
-async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<Outgoing>) {
+async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<OutgoingFrame>) {
     let lose = async {
         while let Some(outgoing) = queue.recv().await {
             (outgoing.answered)(None);
@@ -141,9 +147,9 @@ async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<Outgoing>) {
     let _ = timeout(pause, lose).await;
 }
 
-async fn connect(address: &str, trust: Option<&Trust>) -> io::Result<Halves> {
+async fn connect(address: &str, trust: Option<&NodeTrust>) -> io::Result<Halves> {
     let connecting = async {
-        let (reading, mut writing) = Stream::connect(address, trust).await?.split();
+        let (reading, mut writing) = PeerStream::connect(address, trust).await?.split();
         writing.write_all(&REQUESTS).await?;
         Ok((reading, writing))
     };
@@ -152,9 +158,9 @@ async fn connect(address: &str, trust: Option<&Trust>) -> io::Result<Halves> {
 
 /// Requests that were sent and not answered.
 #[derive(Default)]
-struct Waiting(Mutex<HashMap<u64, Answered>>);
+struct WaitingReply(Mutex<HashMap<u64, Answered>>);
 
-impl Waiting {
+impl WaitingReply {
     fn add(&self, id: u64, answered: Answered) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, answered);
     }
@@ -176,15 +182,15 @@ impl Waiting {
 /// Sends requests from the queue, until the connection breaks.
 async fn write(
     stream: impl AsyncWrite + Unpin,
-    first: Outgoing,
-    queue: &mut mpsc::Receiver<Outgoing>,
-    waiting: &Waiting,
+    first: OutgoingFrame,
+    queue: &mut mpsc::Receiver<OutgoingFrame>,
+    waiting: &WaitingReply,
 ) -> io::Error {
     let mut stream = BufWriter::with_capacity(64 << 10, stream);
     let mut next = Some(first);
     let mut id = 0;
     loop {
-        let Outgoing { fence, request, answered } = match next.take() {
+        let OutgoingFrame { fence, request, answered } = match next.take() {
             Some(outgoing) => outgoing,
             None => match queue.try_recv() {
                 Ok(outgoing) => outgoing,
@@ -216,8 +222,8 @@ async fn write(
 /// Delivers answers, until the connection breaks.
 async fn read(
     stream: impl AsyncRead + Unpin,
-    waiting: &Waiting,
-    (address, complaints): (&str, &Complaints),
+    waiting: &WaitingReply,
+    (address, complaints): (&str, &PeerComplaints),
 ) -> io::Error {
     let mut stream = BufReader::with_capacity(64 << 10, stream);
     loop {

@@ -3,31 +3,31 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use millrace_cluster::{Fence, Refused, Reply, Request, Response};
+use millrace_cluster::{FenceRefusal, NodeReply, NodeRequest, NodeResponse, RequestFence};
 use millrace_env::ThreadClass;
-use millrace_trust::{Connection, Purpose, Trust};
+use millrace_trust::{Connection, ConnectionPurpose, NodeTrust};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::bulk::{self, Source};
-use crate::codec::Reader;
-use crate::complaints::Complaints;
+use crate::bulk::{self, TransferSource};
+use crate::codec::MessageReader;
+use crate::complaints::PeerComplaints;
 use crate::message::{read_fence, read_request, write_reply};
 use crate::peers::{read_frame, write_frame};
-use crate::stream::Stream;
+use crate::stream::PeerStream;
 use crate::{BULK, Error, REQUESTS};
 
 /// Server side of connections from other nodes.
-pub trait Service: Send + Sync + 'static {
+pub trait PeerService: Send + Sync + 'static {
     /// Answers a request: calls `reply` once, on any thread, at any time. Called on a thread that waits for
     /// the network, so it must only pass the request on.
-    fn request(&self, fence: Fence, request: Request, reply: Box<dyn FnOnce(Reply) + Send>);
+    fn request(&self, fence: RequestFence, request: NodeRequest, reply: Box<dyn FnOnce(NodeReply) + Send>);
 
     /// Source of transfers.
-    fn source(&self) -> Arc<dyn Source>;
+    fn source(&self) -> Arc<dyn TransferSource>;
 
     /// Accepts a connection over which a node forwards requests of clients, as HTTP/2. These exist only if
     /// nodes have certificates.
@@ -44,11 +44,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// trusted nodes.
 pub async fn serve(
     listener: TcpListener,
-    trust: Option<Arc<Trust>>,
-    service: Arc<dyn Service>,
+    trust: Option<Arc<NodeTrust>>,
+    service: Arc<dyn PeerService>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let complaints = Arc::new(Complaints::default());
+    let complaints = Arc::new(PeerComplaints::default());
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -81,19 +81,19 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 async fn serve_connection(
     stream: TcpStream,
-    trust: Option<&Trust>,
-    service: Arc<dyn Service>,
-    complaints: &Complaints,
+    trust: Option<&NodeTrust>,
+    service: Arc<dyn PeerService>,
+    complaints: &PeerComplaints,
 ) -> io::Result<()> {
     let address = stream.peer_addr()?.to_string();
     let mut stream = match trust {
         None => {
             stream.set_nodelay(true)?;
-            Stream::Plain(stream)
+            PeerStream::Plain(stream)
         }
         Some(trust) => match trust.accept(stream).await? {
-            (Purpose::Peer, connection) => Stream::Encrypted(Box::new(connection)),
-            (Purpose::Http, connection) => {
+            (ConnectionPurpose::Peer, connection) => PeerStream::Encrypted(Box::new(connection)),
+            (ConnectionPurpose::Http, connection) => {
                 service.http(connection);
                 return Ok(());
             }
@@ -107,12 +107,12 @@ async fn serve_connection(
 }
 
 async fn serve_requests(
-    stream: Stream,
-    service: Arc<dyn Service>,
-    (address, complaints): (&str, &Complaints),
+    stream: PeerStream,
+    service: Arc<dyn PeerService>,
+    (address, complaints): (&str, &PeerComplaints),
 ) -> io::Result<()> {
     let (reading, writing) = stream.split();
-    let (replies, mut queue) = mpsc::unbounded_channel::<(u64, Reply, OwnedSemaphorePermit)>();
+    let (replies, mut queue) = mpsc::unbounded_channel::<(u64, NodeReply, OwnedSemaphorePermit)>();
     let unanswered = Arc::new(Semaphore::new(UNANSWERED_MAX));
     let permits = Arc::clone(&unanswered);
     let answer = async move {
@@ -130,7 +130,7 @@ async fn serve_requests(
         let mut stream = BufReader::with_capacity(64 << 10, reading);
         loop {
             let (id, payload) = read_frame(&mut stream).await?;
-            let mut reader = Reader::new(&payload);
+            let mut reader = MessageReader::new(&payload);
             let fence = read_fence(&mut reader).map_err(io::Error::other)?;
             let request = read_request(reader);
             let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
@@ -143,8 +143,8 @@ async fn serve_requests(
                 Ok(request) => service.request(fence, request, Box::new(reply)),
                 Err(error @ Error::Unknown(_)) => {
                     complaints.of(address, io::Error::other(error));
-                    let response = Response::Refused(Refused::Unknown);
-                    reply(Reply { version: fence.version, response });
+                    let response = NodeResponse::Refused(FenceRefusal::Unknown);
+                    reply(NodeReply { version: fence.version, response });
                 }
                 Err(error) => return Err(io::Error::other(error)),
             }
@@ -156,7 +156,7 @@ async fn serve_requests(
     }
 }
 
-async fn serve_bulk(stream: Stream, source: Arc<dyn Source>) -> io::Result<()> {
+async fn serve_bulk(stream: PeerStream, source: Arc<dyn TransferSource>) -> io::Result<()> {
     // The thread does not end with this task, but with its connection.
     let (stream, _ends) = stream.blocking(bulk::SILENCE_MAX, bulk::QUESTION_PATIENCE)?;
     let (ended, end) = oneshot::channel();

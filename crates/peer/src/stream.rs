@@ -5,12 +5,12 @@ use std::net::{Shutdown, TcpStream as BlockingTcp, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use millrace_trust::{Blocking, Connection, Purpose, Trust};
+use millrace_trust::{Blocking, Connection, ConnectionPurpose, NodeTrust};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// A connection for requests, or of a kind that is not known yet.
-pub(crate) enum Stream {
+pub(crate) enum PeerStream {
     Plain(TcpStream),
     Encrypted(Box<Connection>),
 }
@@ -18,15 +18,17 @@ pub(crate) enum Stream {
 /// The two directions of a connection.
 pub(crate) type Halves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
-impl Stream {
+impl PeerStream {
     /// Connects to the node at `address`; with `trust`, only to a trusted one.
-    pub(crate) async fn connect(address: &str, trust: Option<&Trust>) -> io::Result<Self> {
+    pub(crate) async fn connect(address: &str, trust: Option<&NodeTrust>) -> io::Result<Self> {
         match trust {
-            Some(trust) => Ok(Stream::Encrypted(Box::new(trust.connect(address, Purpose::Peer).await?))),
+            Some(trust) => {
+                Ok(PeerStream::Encrypted(Box::new(trust.connect(address, ConnectionPurpose::Peer).await?)))
+            }
             None => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
-                Ok(Stream::Plain(stream))
+                Ok(PeerStream::Plain(stream))
             }
         }
     }
@@ -35,19 +37,19 @@ impl Stream {
     pub(crate) async fn word(&mut self) -> io::Result<[u8; 8]> {
         let mut word = [0; 8];
         match self {
-            Stream::Plain(stream) => stream.read_exact(&mut word).await?,
-            Stream::Encrypted(stream) => stream.read_exact(&mut word).await?,
+            PeerStream::Plain(stream) => stream.read_exact(&mut word).await?,
+            PeerStream::Encrypted(stream) => stream.read_exact(&mut word).await?,
         };
         Ok(word)
     }
 
     pub(crate) fn split(self) -> Halves {
         match self {
-            Stream::Plain(stream) => {
+            PeerStream::Plain(stream) => {
                 let (reading, writing) = stream.into_split();
                 (Box::new(reading), Box::new(writing))
             }
-            Stream::Encrypted(stream) => {
+            PeerStream::Encrypted(stream) => {
                 let (reading, writing) = tokio::io::split(*stream);
                 (Box::new(reading), Box::new(writing))
             }
@@ -55,31 +57,37 @@ impl Stream {
     }
 
     /// Converts it for a blocking thread, whose writes time out after `silence`, and whose reads after
-    /// `patience`. It ends when the returned [`Ends`] is dropped.
-    pub(crate) fn blocking(self, silence: Duration, patience: Duration) -> io::Result<(BulkStream, Ends)> {
+    /// `patience`. It ends when the returned [`StreamEnds`] is dropped.
+    pub(crate) fn blocking(
+        self,
+        silence: Duration,
+        patience: Duration,
+    ) -> io::Result<(BulkStream, StreamEnds)> {
         let socket = match &self {
-            Stream::Plain(stream) => stream.as_fd(),
-            Stream::Encrypted(stream) => stream.get_ref().0.as_fd(),
+            PeerStream::Plain(stream) => stream.as_fd(),
+            PeerStream::Encrypted(stream) => stream.get_ref().0.as_fd(),
         };
-        let ends = Ends(BlockingTcp::from(socket.try_clone_to_owned()?));
+        let ends = StreamEnds(BlockingTcp::from(socket.try_clone_to_owned()?));
         ends.0.set_read_timeout(Some(patience))?;
         let stream = match self {
-            Stream::Plain(stream) => {
+            PeerStream::Plain(stream) => {
                 let stream = stream.into_std()?;
                 stream.set_nonblocking(false)?;
                 stream.set_write_timeout(Some(silence))?;
                 BulkStream::Plain(stream)
             }
-            Stream::Encrypted(stream) => BulkStream::Encrypted(millrace_trust::blocking(*stream, silence)?),
+            PeerStream::Encrypted(stream) => {
+                BulkStream::Encrypted(millrace_trust::blocking(*stream, silence)?)
+            }
         };
         Ok((stream, ends))
     }
 }
 
 /// Guard that closes the connection when dropped, so that a thread that waits for its bytes continues.
-pub(crate) struct Ends(BlockingTcp);
+pub(crate) struct StreamEnds(BlockingTcp);
 
-impl Drop for Ends {
+impl Drop for StreamEnds {
     fn drop(&mut self) {
         // It may have ended before.
         let _ = self.0.shutdown(Shutdown::Both);
@@ -93,11 +101,11 @@ pub(crate) enum BulkStream {
 }
 
 impl BulkStream {
-    /// Connects like [`Stream::connect`], within `patience`; a byte that takes longer than `silence` ends the
+    /// Connects like [`PeerStream::connect`], within `patience`; a byte that takes longer than `silence` ends the
     /// connection.
     pub(crate) fn connect(
         address: &str,
-        trust: Option<&Trust>,
+        trust: Option<&NodeTrust>,
         patience: Duration,
         silence: Duration,
     ) -> io::Result<Self> {

@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::{Fence, NodeKey, Reply, Request, Response};
-use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
-use millrace_peer::{Bulk, Error, Head, Parcel, Peers, Service, Source, VersionKey, VersionPage, serve};
+use millrace_cluster::{NodeKey, NodeReply, NodeRequest, NodeResponse, RequestFence};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
+use millrace_peer::{
+    Error, ParcelHead, PeerConnections, PeerService, PeerVersionKey, PeerVersionPage, TransferConnection,
+    TransferParcel, TransferSource, serve,
+};
 use millrace_trust::Connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,23 +23,23 @@ fn id(number: u32) -> DocumentId {
     DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one")
 }
 
-fn fence(number: u64) -> Fence {
-    Fence { from: NodeKey(1), version: 5, number, void_below: 0 }
+fn fence(number: u64) -> RequestFence {
+    RequestFence { from: NodeKey(1), version: 5, number, void_below: 0 }
 }
 
 /// Service that answers only pings with their numbers, the second of each two first.
 #[derive(Default)]
-struct Twin {
+struct PingService {
     held: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
-impl Service for Twin {
-    fn request(&self, fence: Fence, request: Request, reply: Box<dyn FnOnce(Reply) + Send>) {
-        if request != Request::Ping {
+impl PeerService for PingService {
+    fn request(&self, fence: RequestFence, request: NodeRequest, reply: Box<dyn FnOnce(NodeReply) + Send>) {
+        if request != NodeRequest::Ping {
             return;
         }
         let answer =
-            move || reply(Reply { version: fence.number, response: Response::Here { votes: false } });
+            move || reply(NodeReply { version: fence.number, response: NodeResponse::Here { votes: false } });
         let mut held = self.held.lock().expect("no test panics while it holds this");
         match held.take() {
             None => *held = Some(Box::new(answer)),
@@ -47,20 +50,20 @@ impl Service for Twin {
         }
     }
 
-    fn source(&self) -> Arc<dyn Source> {
-        Arc::new(TwinSource)
+    fn source(&self) -> Arc<dyn TransferSource> {
+        Arc::new(NoSource)
     }
 
     fn http(&self, _: Connection) {}
 }
 
-struct TwinSource;
+struct NoSource;
 
-struct TwinParcel(usize);
+struct NoParcel(usize);
 
-impl Parcel for TwinParcel {
-    fn head(&self) -> Head {
-        Head { shares: vec![(BUCKET, self.0 as u64, 3)], bytes: Some(self.0 as u64), identity: None }
+impl TransferParcel for NoParcel {
+    fn head(&self) -> ParcelHead {
+        ParcelHead { shares: vec![(BUCKET, self.0 as u64, 3)], bytes: Some(self.0 as u64), identity: None }
     }
 
     fn outline(&self) -> Vec<u32> {
@@ -78,32 +81,32 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31) as u8).collect()
 }
 
-impl Source for TwinSource {
-    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn Parcel>>, String> {
+impl TransferSource for NoSource {
+    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, String> {
         match buckets {
             [] => Err("nothing is asked for".to_owned()),
             [BUCKET] => Ok([1_000_000, 70_000, 0]
-                .map(|length| Box::new(TwinParcel(length)) as Box<dyn Parcel>)
+                .map(|length| Box::new(NoParcel(length)) as Box<dyn TransferParcel>)
                 .into()),
-            _ => Ok(vec![Box::new(TwinParcel(7))]),
+            _ => Ok(vec![Box::new(NoParcel(7))]),
         }
     }
 
-    fn versions(&self, _: BucketId, after: Option<&str>) -> Result<VersionPage, String> {
-        let key = |number| VersionKey { id: id(number), timestamp: Timestamp(u64::from(number)) };
+    fn versions(&self, _: BucketId, after: Option<&str>) -> Result<PeerVersionPage, String> {
+        let key = |number| PeerVersionKey { id: id(number), timestamp: Timestamp(u64::from(number)) };
         Ok(match after {
-            None => VersionPage { versions: vec![key(1), key(2)], after: Some("place".to_owned()) },
-            Some(place) => VersionPage { versions: vec![key(place.len() as u32)], after: None },
+            None => PeerVersionPage { versions: vec![key(1), key(2)], after: Some("place".to_owned()) },
+            Some(place) => PeerVersionPage { versions: vec![key(place.len() as u32)], after: None },
         })
     }
 
-    fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, String> {
-        let scope = DropScope::Group { document_type: None, group: Group::Number(bucket.bits()) };
-        Ok(vec![Drop { scope, timestamp: Timestamp(8) }])
+    fn drops(&self, bucket: BucketId) -> Result<Vec<DroppedScope>, String> {
+        let scope = DropScope::Group { document_type: None, group: DocumentGroup::Number(bucket.bits()) };
+        Ok(vec![DroppedScope { scope, timestamp: Timestamp(8) }])
     }
 
-    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<Version>, String> {
-        let version = |id: &DocumentId| Version {
+    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, String> {
+        let version = |id: &DocumentId| DocumentVersion {
             id: id.clone(),
             timestamp: Timestamp(9),
             body: (*id != id_of_removed()).then(|| Arc::from(&b"body"[..])),
@@ -121,15 +124,15 @@ fn node(runtime: &Runtime) -> (String, watch::Sender<bool>) {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let (stop, stopped) = watch::channel(false);
-    runtime.spawn(serve(listener, None, Arc::new(Twin::default()), stopped));
+    runtime.spawn(serve(listener, None, Arc::new(PingService::default()), stopped));
     (address, stop)
 }
 
-fn ask(peers: &Peers, address: &str, numbers: &[u64], request: &Request) -> Vec<Option<u64>> {
+fn ask(peers: &PeerConnections, address: &str, numbers: &[u64], request: &NodeRequest) -> Vec<Option<u64>> {
     let (sender, answers) = mpsc::channel();
     for number in numbers {
         let sender = sender.clone();
-        peers.send(address, fence(*number), request.clone(), move |reply: Option<Reply>| {
+        peers.send(address, fence(*number), request.clone(), move |reply: Option<NodeReply>| {
             let _ = sender.send(reply.map(|reply| reply.version));
         });
     }
@@ -145,41 +148,41 @@ fn ask(peers: &Peers, address: &str, numbers: &[u64], request: &Request) -> Vec<
 fn answers_find_their_requests_in_any_order() {
     let runtime = Runtime::new().expect("a runtime");
     let (address, _stop) = node(&runtime);
-    let peers = Peers::new(runtime.handle().clone(), None);
+    let peers = PeerConnections::new(runtime.handle().clone(), None);
     let numbers: Vec<u64> = (0..200).collect();
     let expected: Vec<Option<u64>> = numbers.iter().copied().map(Some).collect();
-    assert_eq!(ask(&peers, &address, &numbers, &Request::Ping), expected);
+    assert_eq!(ask(&peers, &address, &numbers, &NodeRequest::Ping), expected);
 }
 
 #[test]
 fn what_is_not_answered_is_lost_when_the_connection_ends_and_the_next_is_made() {
     let runtime = Runtime::new().expect("a runtime");
-    let peers = Peers::new(runtime.handle().clone(), None);
-    assert_eq!(ask(&peers, "127.0.0.1:1", &[1], &Request::Ping), [None], "nobody is there");
+    let peers = PeerConnections::new(runtime.handle().clone(), None);
+    assert_eq!(ask(&peers, "127.0.0.1:1", &[1], &NodeRequest::Ping), [None], "nobody is there");
     let (address, stop) = node(&runtime);
     let (sender, lost) = mpsc::channel();
     peers.send(
         &address,
         fence(1),
-        Request::Owned { removals_since: Timestamp(0) },
-        move |reply: Option<Reply>| {
+        NodeRequest::Owned { removals_since: Timestamp(0) },
+        move |reply: Option<NodeReply>| {
             let _ = sender.send(reply);
         },
     );
-    assert_eq!(ask(&peers, &address, &[2, 3], &Request::Ping), [Some(2), Some(3)]);
+    assert_eq!(ask(&peers, &address, &[2, 3], &NodeRequest::Ping), [Some(2), Some(3)]);
     assert_eq!((peers.sent(), peers.lost()), (4, 1), "one found nobody there, one is not answered yet");
     stop.send_replace(true);
     assert_eq!(lost.recv_timeout(Duration::from_secs(30)), Ok(None));
     assert_eq!((peers.sent(), peers.lost()), (4, 2));
     let (other, _stop) = node(&runtime);
-    assert_eq!(ask(&peers, &other, &[4, 5], &Request::Ping), [Some(4), Some(5)]);
+    assert_eq!(ask(&peers, &other, &[4, 5], &NodeRequest::Ping), [Some(4), Some(5)]);
 }
 
 #[test]
 fn bytes_that_are_no_message_end_their_connection_and_no_other() {
     let runtime = Runtime::new().expect("a runtime");
     let (address, _stop) = node(&runtime);
-    let peers = Peers::new(runtime.handle().clone(), None);
+    let peers = PeerConnections::new(runtime.handle().clone(), None);
     let hostile: [&[u8]; 6] = [
         b"GET / HTTP/1.1\r\n\r\n",
         b"MILLREQ\x01\xff\xff\xff\xff\0\0\0\0\0\0\0\0",
@@ -196,7 +199,7 @@ fn bytes_that_are_no_message_end_their_connection_and_no_other() {
             tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut rest)).await
         });
         assert!(ended.is_ok(), "{bytes:?}");
-        assert_eq!(ask(&peers, &address, &[1, 2], &Request::Ping), [Some(1), Some(2)]);
+        assert_eq!(ask(&peers, &address, &[1, 2], &NodeRequest::Ping), [Some(1), Some(2)]);
     }
 }
 
@@ -204,7 +207,7 @@ fn bytes_that_are_no_message_end_their_connection_and_no_other() {
 fn a_server_ends_at_once_though_a_transfer_is_silent() {
     let runtime = Runtime::new().expect("a runtime");
     let (address, stop) = node(&runtime);
-    let mut bulk = Bulk::connect(&address, None).expect("the node listens");
+    let mut bulk = TransferConnection::connect(&address, None).expect("the node listens");
     assert_eq!(bulk.export(&[BUCKET]).expect("it can be read").len(), 3);
     stop.send_replace(true);
     let (sender, ended) = mpsc::channel();
@@ -221,8 +224,8 @@ fn a_server_ends_at_once_though_a_transfer_is_silent() {
 fn transfers_come_whole_or_not_at_all() {
     let runtime = Runtime::new().expect("a runtime");
     let (address, _stop) = node(&runtime);
-    let mut bulk = Bulk::connect(&address, None).expect("the node listens");
-    let head = |length| TwinParcel(length).head();
+    let mut bulk = TransferConnection::connect(&address, None).expect("the node listens");
+    let head = |length| NoParcel(length).head();
     assert_eq!(bulk.export(&[BUCKET]).expect("it can be read"), [head(1_000_000), head(70_000), head(0)]);
     // The next ones can be requested in advance; and any of them again, from any offset on.
     let parcels =
@@ -254,7 +257,7 @@ fn transfers_come_whole_or_not_at_all() {
 }
 
 /// Bytes of a parcel that has begun.
-fn all_of(bulk: &mut Bulk) -> Result<Vec<u8>, Error> {
+fn all_of(bulk: &mut TransferConnection) -> Result<Vec<u8>, Error> {
     let (mut all, mut piece) = (Vec::new(), Vec::new());
     while bulk.piece(&mut piece)? {
         all.extend_from_slice(&piece);

@@ -12,13 +12,16 @@ use std::thread;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::Unfinished;
+use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::{
-    Birth, Content, Failure, Fence, NodeKey, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row,
-    RowContent,
+    FenceRefusal, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent,
+    ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
-use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
-use millrace_peer::{Bulk, Error, Head, Parcel, Peers, Service, Source, VersionKey, VersionPage, serve};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
+use millrace_peer::{
+    Error, ParcelHead, PeerConnections, PeerService, PeerVersionKey, PeerVersionPage, TransferConnection,
+    TransferParcel, TransferSource, serve,
+};
 use millrace_trust::Connection;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -62,37 +65,37 @@ fn id(number: u32) -> DocumentId {
     DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one")
 }
 
-fn fence() -> Fence {
-    Fence { from: NodeKey(2), version: 7, number: 8, void_below: 5 }
+fn fence() -> RequestFence {
+    RequestFence { from: NodeKey(2), version: 7, number: 8, void_below: 5 }
 }
 
-fn version(number: u32, body: Option<&[u8]>) -> Version {
-    Version { id: id(number), timestamp: Timestamp(9), body: body.map(Arc::from) }
+fn version(number: u32, body: Option<&[u8]>) -> DocumentVersion {
+    DocumentVersion { id: id(number), timestamp: Timestamp(9), body: body.map(Arc::from) }
 }
 
 /// Name of each request. A new one needs a line in the file of the protocol that introduces it.
-fn name_of(request: &Request) -> &'static str {
+fn name_of(request: &NodeRequest) -> &'static str {
     match request {
-        Request::Ping => "ping",
-        Request::Owned { .. } => "owned",
-        Request::Info { .. } => "info",
-        Request::Apply(_) => "apply",
-        Request::Read { .. } => "read",
-        Request::Create(_) => "create",
-        Request::Pull { pull: Pull::Whole, .. } => "pull-whole",
-        Request::Pull { pull: Pull::Missing, .. } => "pull-missing",
-        Request::Complete { .. } => "complete",
-        Request::Delete { .. } => "delete",
-        Request::Finish(Unfinished { base: None, .. }) => "finish",
-        Request::Finish(Unfinished { base: Some(_), .. }) => "finish-modification",
+        NodeRequest::Ping => "ping",
+        NodeRequest::Owned { .. } => "owned",
+        NodeRequest::Info { .. } => "info",
+        NodeRequest::Apply(_) => "apply",
+        NodeRequest::Read { .. } => "read",
+        NodeRequest::Create(_) => "create",
+        NodeRequest::Pull { pull: PullMode::Whole, .. } => "pull-whole",
+        NodeRequest::Pull { pull: PullMode::Missing, .. } => "pull-missing",
+        NodeRequest::Complete { .. } => "complete",
+        NodeRequest::Delete { .. } => "delete",
+        NodeRequest::Finish(UnfinishedRow { base: None, .. }) => "finish",
+        NodeRequest::Finish(UnfinishedRow { base: Some(_), .. }) => "finish-modification",
     }
 }
 
-fn requests() -> Vec<Request> {
+fn requests() -> Vec<NodeRequest> {
     let bucket = BUCKET;
-    let expected = Content { documents: 3, checksum: u64::MAX, removals_since: Timestamp(5) };
-    let row = |content, birth| Row { bucket, content: Arc::new(content), birth };
-    let drop = |scope| RowContent::Drop(Drop { scope, timestamp: Timestamp(11) });
+    let expected = ReplicaContent { documents: 3, checksum: u64::MAX, removals_since: Timestamp(5) };
+    let row = |content, birth| ReplicatedRow { bucket, content: Arc::new(content), birth };
+    let drop = |scope| RowContent::Drop(DroppedScope { scope, timestamp: Timestamp(11) });
     let group = |document_type: Option<&str>, group| DropScope::Group {
         document_type: document_type.map(str::to_owned),
         group,
@@ -100,115 +103,121 @@ fn requests() -> Vec<Request> {
     let content = Arc::new(RowContent::Version(version(1, Some(b"body"))));
     let removed = Arc::new(RowContent::Version(version(2, None)));
     vec![
-        Request::Ping,
-        Request::Owned { removals_since: Timestamp(12) },
-        Request::Info { bucket, removals_since: Timestamp(13) },
-        Request::Apply(vec![
+        NodeRequest::Ping,
+        NodeRequest::Owned { removals_since: Timestamp(12) },
+        NodeRequest::Info { bucket, removals_since: Timestamp(13) },
+        NodeRequest::Apply(vec![
             row(RowContent::Version(version(1, Some(b"body"))), None),
-            row(RowContent::Version(version(2, None)), Some(Birth::Complete)),
-            row(drop(group(Some("mail"), Group::Number(7))), Some(Birth::Incomplete)),
-            row(drop(group(None, Group::Name("ann".into()))), None),
+            row(RowContent::Version(version(2, None)), Some(ReplicaOrigin::Complete)),
+            row(drop(group(Some("mail"), DocumentGroup::Number(7))), Some(ReplicaOrigin::Incomplete)),
+            row(drop(group(None, DocumentGroup::Name("ann".into()))), None),
             row(drop(DropScope::Type("mail".to_owned())), None),
         ]),
-        Request::Read { bucket, id: id(1) },
-        Request::Create(bucket),
-        Request::Pull { bucket, from: NodeKey(3), pull: Pull::Whole },
-        Request::Pull { bucket, from: NodeKey(3), pull: Pull::Missing },
-        Request::Complete { bucket, expected },
-        Request::Delete { bucket, expected },
-        Request::Finish(Unfinished { bucket, content, base: None }),
-        Request::Finish(Unfinished { bucket, content: removed, base: Some(Timestamp(6)) }),
+        NodeRequest::Read { bucket, id: id(1) },
+        NodeRequest::Create(bucket),
+        NodeRequest::Pull { bucket, from: NodeKey(3), pull: PullMode::Whole },
+        NodeRequest::Pull { bucket, from: NodeKey(3), pull: PullMode::Missing },
+        NodeRequest::Complete { bucket, expected },
+        NodeRequest::Delete { bucket, expected },
+        NodeRequest::Finish(UnfinishedRow { bucket, content, base: None }),
+        NodeRequest::Finish(UnfinishedRow { bucket, content: removed, base: Some(Timestamp(6)) }),
     ]
 }
 
 /// Name of each response, like [`name_of`].
-fn name_of_response(response: &Response) -> String {
-    let refused = |refused: &Refused| match refused {
-        Refused::Stale => "stale",
-        Refused::Void => "void",
-        Refused::NotOwner => "not-owner",
-        Refused::Absent => "absent",
-        Refused::Busy => "busy",
-        Refused::Unknown => "unknown",
+fn name_of_response(response: &NodeResponse) -> String {
+    let refused = |refused: &FenceRefusal| match refused {
+        FenceRefusal::Stale => "stale",
+        FenceRefusal::Void => "void",
+        FenceRefusal::NotOwner => "not-owner",
+        FenceRefusal::Absent => "absent",
+        FenceRefusal::Busy => "busy",
+        FenceRefusal::Unknown => "unknown",
     };
-    let failed = |failure: &Failure| match failure {
-        Failure::NoReplica => "no-replica",
-        Failure::Differs => "differs",
-        Failure::DiskFull { .. } => "disk-full",
-        Failure::Overloaded => "overloaded",
-        Failure::Interrupted => "interrupted",
-        Failure::Storage { .. } => "storage",
+    let failed = |failure: &NodeFailure| match failure {
+        NodeFailure::NoReplica => "no-replica",
+        NodeFailure::Differs => "differs",
+        NodeFailure::DiskFull { .. } => "disk-full",
+        NodeFailure::Overloaded => "overloaded",
+        NodeFailure::Interrupted => "interrupted",
+        NodeFailure::Storage { .. } => "storage",
     };
     match response {
-        Response::Refused(reason) => format!("refused-{}", refused(reason)),
-        Response::Here { votes } => format!("here-{votes}"),
-        Response::Replicas { .. } => "replicas".to_owned(),
-        Response::Applied(_) => "applied".to_owned(),
-        Response::Finished(_) => "finished".to_owned(),
-        Response::Document(None) => "no-document".to_owned(),
-        Response::Document(Some(_)) => "document".to_owned(),
-        Response::Done => "done".to_owned(),
-        Response::Failed(failure) => format!("failed-{}", failed(failure)),
+        NodeResponse::Refused(reason) => format!("refused-{}", refused(reason)),
+        NodeResponse::Here { votes } => format!("here-{votes}"),
+        NodeResponse::Replicas { .. } => "replicas".to_owned(),
+        NodeResponse::Applied(_) => "applied".to_owned(),
+        NodeResponse::Finished(_) => "finished".to_owned(),
+        NodeResponse::Document(None) => "no-document".to_owned(),
+        NodeResponse::Document(Some(_)) => "document".to_owned(),
+        NodeResponse::Done => "done".to_owned(),
+        NodeResponse::Failed(failure) => format!("failed-{}", failed(failure)),
     }
 }
 
-fn responses() -> Vec<Response> {
-    let info = ReplicaInfo {
-        content: Content { documents: 1, checksum: 2, removals_since: Timestamp(6) },
+fn responses() -> Vec<NodeResponse> {
+    let info = ReportedReplica {
+        content: ReplicaContent { documents: 1, checksum: 2, removals_since: Timestamp(6) },
         complete: true,
         newest: Timestamp(3),
     };
     let failures = [
-        Failure::NoReplica,
-        Failure::Differs,
-        Failure::DiskFull { reason: "full".to_owned() },
-        Failure::Overloaded,
-        Failure::Interrupted,
-        Failure::Storage { reason: "broken".to_owned() },
+        NodeFailure::NoReplica,
+        NodeFailure::Differs,
+        NodeFailure::DiskFull { reason: "full".to_owned() },
+        NodeFailure::Overloaded,
+        NodeFailure::Interrupted,
+        NodeFailure::Storage { reason: "broken".to_owned() },
     ];
-    let refused =
-        [Refused::Stale, Refused::Void, Refused::NotOwner, Refused::Absent, Refused::Busy, Refused::Unknown];
+    let refused = [
+        FenceRefusal::Stale,
+        FenceRefusal::Void,
+        FenceRefusal::NotOwner,
+        FenceRefusal::Absent,
+        FenceRefusal::Busy,
+        FenceRefusal::Unknown,
+    ];
     let mut responses = vec![
-        Response::Here { votes: false },
-        Response::Here { votes: true },
-        Response::Replicas { replicas: vec![(BUCKET, info)], newest: Timestamp(4) },
-        Response::Applied(failures.iter().cloned().enumerate().collect()),
-        Response::Finished(2),
-        Response::Document(None),
-        Response::Document(Some(version(1, Some(b"body")))),
-        Response::Done,
+        NodeResponse::Here { votes: false },
+        NodeResponse::Here { votes: true },
+        NodeResponse::Replicas { replicas: vec![(BUCKET, info)], newest: Timestamp(4) },
+        NodeResponse::Applied(failures.iter().cloned().enumerate().collect()),
+        NodeResponse::Finished(2),
+        NodeResponse::Document(None),
+        NodeResponse::Document(Some(version(1, Some(b"body")))),
+        NodeResponse::Done,
     ];
-    responses.extend(refused.map(Response::Refused));
-    responses.extend(failures.map(Response::Failed));
+    responses.extend(refused.map(NodeResponse::Refused));
+    responses.extend(failures.map(NodeResponse::Failed));
     responses
 }
 
 /// Forwards its requests, and answers with one response after another.
-struct Twin {
-    asked: mpsc::Sender<(Fence, Request)>,
-    responses: std::sync::Mutex<std::vec::IntoIter<Response>>,
+struct ScriptedService {
+    asked: mpsc::Sender<(RequestFence, NodeRequest)>,
+    responses: std::sync::Mutex<std::vec::IntoIter<NodeResponse>>,
 }
 
-impl Service for Twin {
-    fn request(&self, fence: Fence, request: Request, reply: Box<dyn FnOnce(Reply) + Send>) {
+impl PeerService for ScriptedService {
+    fn request(&self, fence: RequestFence, request: NodeRequest, reply: Box<dyn FnOnce(NodeReply) + Send>) {
         self.asked.send((fence, request)).expect("the test waits");
         let response = self.responses.lock().expect("no test panics while it holds this").next();
-        reply(Reply { version: 7, response: response.unwrap_or(Response::Done) });
+        reply(NodeReply { version: 7, response: response.unwrap_or(NodeResponse::Done) });
     }
 
-    fn source(&self) -> Arc<dyn Source> {
-        Arc::new(TwinSource)
+    fn source(&self) -> Arc<dyn TransferSource> {
+        Arc::new(ScriptedSource)
     }
 
     fn http(&self, _: Connection) {}
 }
 
-struct TwinSource;
+struct ScriptedSource;
 
-struct TwinParcel;
+struct ScriptedParcel;
 
-impl Parcel for TwinParcel {
-    fn head(&self) -> Head {
+impl TransferParcel for ScriptedParcel {
+    fn head(&self) -> ParcelHead {
         head(Some(4), None)
     }
 
@@ -221,45 +230,45 @@ impl Parcel for TwinParcel {
     }
 }
 
-fn head(bytes: Option<u64>, identity: Option<u64>) -> Head {
-    Head { shares: vec![(BUCKET, 4, 3)], bytes, identity }
+fn head(bytes: Option<u64>, identity: Option<u64>) -> ParcelHead {
+    ParcelHead { shares: vec![(BUCKET, 4, 3)], bytes, identity }
 }
 
-fn page(after: Option<&str>) -> VersionPage {
-    let versions = vec![VersionKey { id: id(1), timestamp: Timestamp(9) }];
-    VersionPage { versions, after: after.map(str::to_owned) }
+fn page(after: Option<&str>) -> PeerVersionPage {
+    let versions = vec![PeerVersionKey { id: id(1), timestamp: Timestamp(9) }];
+    PeerVersionPage { versions, after: after.map(str::to_owned) }
 }
 
-fn drops() -> Vec<Drop> {
-    vec![Drop { scope: DropScope::Type("mail".to_owned()), timestamp: Timestamp(8) }]
+fn drops() -> Vec<DroppedScope> {
+    vec![DroppedScope { scope: DropScope::Type("mail".to_owned()), timestamp: Timestamp(8) }]
 }
 
-impl Source for TwinSource {
-    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn Parcel>>, String> {
+impl TransferSource for ScriptedSource {
+    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn TransferParcel>>, String> {
         match buckets {
-            [BUCKET] => Ok(vec![Box::new(TwinParcel)]),
+            [BUCKET] => Ok(vec![Box::new(ScriptedParcel)]),
             _ => Err("no such bucket".to_owned()),
         }
     }
 
-    fn versions(&self, _: BucketId, after: Option<&str>) -> Result<VersionPage, String> {
+    fn versions(&self, _: BucketId, after: Option<&str>) -> Result<PeerVersionPage, String> {
         Ok(page(if after.is_none() { Some("place") } else { None }))
     }
 
-    fn drops(&self, _: BucketId) -> Result<Vec<Drop>, String> {
+    fn drops(&self, _: BucketId) -> Result<Vec<DroppedScope>, String> {
         Ok(drops())
     }
 
-    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<Version>, String> {
+    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, String> {
         assert_eq!(ids, [id(1), id(2)]);
         Ok(vec![version(1, Some(b"body")), version(2, None)])
     }
 }
 
 /// Runs a node that answers; returns its address, and its requests.
-fn node(runtime: &Runtime) -> (String, mpsc::Receiver<(Fence, Request)>, watch::Sender<bool>) {
+fn node(runtime: &Runtime) -> (String, mpsc::Receiver<(RequestFence, NodeRequest)>, watch::Sender<bool>) {
     let (asked, requests) = mpsc::channel();
-    let twin = Twin { asked, responses: std::sync::Mutex::new(responses().into_iter()) };
+    let twin = ScriptedService { asked, responses: std::sync::Mutex::new(responses().into_iter()) };
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let (stop, stopped) = watch::channel(false);
@@ -329,17 +338,17 @@ fn requests_are_sent_and_replies_understood_as_ever() {
         }
         written
     });
-    let peers = Peers::new(runtime.handle().clone(), None);
-    let ask = |request: Request| {
+    let peers = PeerConnections::new(runtime.handle().clone(), None);
+    let ask = |request: NodeRequest| {
         let (sender, answer) = mpsc::channel();
         peers.send(&address, fence(), request, move |reply| drop(sender.send(reply)));
         answer.recv_timeout(PATIENCE).expect("it is answered").map(|reply| (reply.version, reply.response))
     };
     for request in requests() {
-        assert_eq!(ask(request), Some((7, Response::Done)));
+        assert_eq!(ask(request), Some((7, NodeResponse::Done)));
     }
     for response in responses() {
-        assert_eq!(ask(Request::Ping), Some((7, response)));
+        assert_eq!(ask(NodeRequest::Ping), Some((7, response)));
     }
     check(&["request"], &older.join().expect("it has understood"));
 }
@@ -354,7 +363,7 @@ fn requests_are_understood_and_replies_sent_as_ever() {
         write_frame(&mut stream, id, &kept("request", "ping"));
         let (answered, payload) = read_frame(&mut stream);
         assert_eq!(answered, id);
-        assert_eq!(asked.recv_timeout(PATIENCE).expect("it is asked"), (fence(), Request::Ping));
+        assert_eq!(asked.recv_timeout(PATIENCE).expect("it is asked"), (fence(), NodeRequest::Ping));
         add(&mut replies, "reply", &name_of_response(&response), &payload);
     }
     check(&["reply"], &replies);
@@ -407,18 +416,18 @@ fn replies_of_a_newer_node_are_lost_and_its_connection_goes_on() {
             write_frame(&mut stream, id, &reply);
         }
     });
-    let peers = Peers::new(runtime.handle().clone(), None);
+    let peers = PeerConnections::new(runtime.handle().clone(), None);
     let answers = [(); 3].map(|()| {
         let (sender, answer) = mpsc::channel();
-        peers.send(&address, fence(), Request::Ping, move |reply| drop(sender.send(reply)));
+        peers.send(&address, fence(), NodeRequest::Ping, move |reply| drop(sender.send(reply)));
         answer.recv_timeout(PATIENCE).expect("it is answered or lost").map(|reply| reply.response)
     });
-    assert_eq!(answers, [None, None, Some(Response::Done)]);
+    assert_eq!(answers, [None, None, Some(NodeResponse::Done)]);
     newer.join().expect("all came over one connection");
 }
 
 /// A question of a transfer: its name, and the call; the answer must be that of the twin.
-type Question = (&'static str, fn(&mut Bulk));
+type Question = (&'static str, fn(&mut TransferConnection));
 
 fn questions() -> Vec<Question> {
     vec![
@@ -470,7 +479,7 @@ fn transfers_are_asked_for_and_understood_as_ever() {
         }
         written
     });
-    let mut bulk = Bulk::connect(&address, None).expect("the node listens");
+    let mut bulk = TransferConnection::connect(&address, None).expect("the node listens");
     questions().iter().for_each(|(_, ask)| ask(&mut bulk));
     check(&["question"], &older.join().expect("it has understood"));
 }

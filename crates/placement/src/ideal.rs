@@ -1,7 +1,7 @@
 use millrace_bucket::BucketId;
 
 use crate::draw::{self, TOGETHER};
-use crate::topology::{Group, Members, Node};
+use crate::topology::{GroupMembers, NodeGroup, TopologyNode};
 
 /// Assignment of buckets to nodes, for a set of available nodes.
 ///
@@ -9,12 +9,12 @@ use crate::topology::{Group, Members, Node};
 #[derive(Debug, Clone, PartialEq)]
 pub struct IdealState {
     redundancy: u16,
-    root: Level,
+    root: PlacementLevel,
 }
 
 impl IdealState {
-    pub(crate) fn new(redundancy: u16, root: &Group, available: &dyn Fn(u16) -> bool) -> Self {
-        IdealState { redundancy, root: Level::new(redundancy, root, 0, available) }
+    pub(crate) fn new(redundancy: u16, root: &NodeGroup, available: &dyn Fn(u16) -> bool) -> Self {
+        IdealState { redundancy, root: PlacementLevel::new(redundancy, root, 0, available) }
     }
 
     /// Nodes that should hold `bucket`, most preferred first: as many as the redundancy, or fewer if there
@@ -34,50 +34,50 @@ impl IdealState {
 
 /// One group, prepared for lookups.
 #[derive(Debug, Clone, PartialEq)]
-enum Level {
-    Nodes { draws: Draws, keys: Vec<u16> },
-    Groups { draws: Draws, shares: Vec<u16>, levels: Vec<Level> },
+enum PlacementLevel {
+    Nodes { draws: DrawCandidates, keys: Vec<u16> },
+    Groups { draws: DrawCandidates, shares: Vec<u16>, levels: Vec<PlacementLevel> },
 }
 
-impl Level {
-    fn new(redundancy: u16, group: &Group, path: u32, available: &dyn Fn(u16) -> bool) -> Self {
+impl PlacementLevel {
+    fn new(redundancy: u16, group: &NodeGroup, path: u32, available: &dyn Fn(u16) -> bool) -> Self {
         match &group.members {
-            Members::Nodes(nodes) => {
-                let mut nodes: Vec<&Node> = nodes.iter().filter(|node| available(node.key)).collect();
+            GroupMembers::Nodes(nodes) => {
+                let mut nodes: Vec<&TopologyNode> = nodes.iter().filter(|node| available(node.key)).collect();
                 // The lower key wins a tie.
                 nodes.sort_unstable_by_key(|node| node.key);
                 let draws = nodes.iter().map(|node| (draw::of_node(node.key), node.capacity)).collect();
-                Level::Nodes { draws, keys: nodes.iter().map(|node| node.key).collect() }
+                PlacementLevel::Nodes { draws, keys: nodes.iter().map(|node| node.key).collect() }
             }
-            Members::Groups(distribution, groups) => {
+            GroupMembers::Groups(distribution, groups) => {
                 let shares = distribution.shares(redundancy);
                 let most = shares.first().copied().unwrap_or(0);
-                let mut groups: Vec<&Group> = groups.iter().collect();
+                let mut groups: Vec<&NodeGroup> = groups.iter().collect();
                 groups.sort_unstable_by_key(|group| group.key);
-                let level = |group: &&Group| {
+                let level = |group: &&NodeGroup| {
                     let path = draw::of_group(path, group.key);
-                    ((path, group.capacity()), Level::new(most, group, path, available))
+                    ((path, group.capacity()), PlacementLevel::new(most, group, path, available))
                 };
                 let (draws, levels) = groups.iter().map(level).filter(|(_, level)| !level.is_empty()).unzip();
-                Level::Groups { draws, shares, levels }
+                PlacementLevel::Groups { draws, shares, levels }
             }
         }
     }
 
     fn is_empty(&self) -> bool {
         match self {
-            Level::Nodes { keys, .. } => keys.is_empty(),
-            Level::Groups { levels, .. } => levels.is_empty(),
+            PlacementLevel::Nodes { keys, .. } => keys.is_empty(),
+            PlacementLevel::Groups { levels, .. } => levels.is_empty(),
         }
     }
 
     /// Appends the `count` best nodes for a bucket.
     fn choose(&self, bucket: u32, count: u16, chosen: &mut Vec<u16>) {
         match self {
-            Level::Nodes { draws, keys } => {
+            PlacementLevel::Nodes { draws, keys } => {
                 draws.best(bucket, usize::from(count), |member| chosen.push(keys[member]));
             }
-            Level::Groups { draws, shares, levels } => {
+            PlacementLevel::Groups { draws, shares, levels } => {
                 let mut shares = shares.iter();
                 let mut left = count;
                 draws.best(bucket, shares.len(), |member| {
@@ -92,14 +92,14 @@ impl Level {
 
 /// Members of a group that compete in a draw.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Draws {
+struct DrawCandidates {
     members: Vec<u32>,
     capacities: Vec<f64>,
     /// The largest of the capacities.
     capacity: f64,
 }
 
-impl Extend<(u32, f64)> for Draws {
+impl Extend<(u32, f64)> for DrawCandidates {
     fn extend<I: IntoIterator<Item = (u32, f64)>>(&mut self, members: I) {
         for (member, capacity) in members {
             self.members.push(member);
@@ -109,15 +109,15 @@ impl Extend<(u32, f64)> for Draws {
     }
 }
 
-impl FromIterator<(u32, f64)> for Draws {
+impl FromIterator<(u32, f64)> for DrawCandidates {
     fn from_iter<I: IntoIterator<Item = (u32, f64)>>(members: I) -> Self {
-        let mut draws = Draws::default();
+        let mut draws = DrawCandidates::default();
         draws.extend(members);
         draws
     }
 }
 
-impl Draws {
+impl DrawCandidates {
     /// Calls `found` with the indices of the `count` members with the best draws for a bucket, best first;
     /// the earlier one wins a tie.
     fn best(&self, bucket: u32, count: usize, mut found: impl FnMut(usize)) {

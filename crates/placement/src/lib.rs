@@ -19,4 +19,4 @@ mod topology;
 
 pub use error::Error;
 pub use ideal::IdealState;
-pub use topology::{Distribution, Group, Members, Node, Topology};
+pub use topology::{GroupDistribution, GroupMembers, NodeGroup, Topology, TopologyNode};

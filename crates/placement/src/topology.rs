@@ -6,7 +6,7 @@ use crate::{Error, IdealState};
 
 /// A node that holds data.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Node {
+pub struct TopologyNode {
     /// Distribution key, permanently assigned to this node.
     pub key: u16,
     /// Share of the data in proportion to other nodes; above 0.
@@ -15,35 +15,35 @@ pub struct Node {
 
 /// Nodes that fail together (a rack, a zone), or groups of them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct NodeGroup {
     /// Distribution key, unique among its sibling groups.
     pub key: u16,
     /// Members of the group.
-    pub members: Members,
+    pub members: GroupMembers,
 }
 
 /// Members of a group.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Members {
+pub enum GroupMembers {
     /// Nodes; replicas are on different nodes.
-    Nodes(Vec<Node>),
+    Nodes(Vec<TopologyNode>),
     /// Groups, and the distribution of replicas over them.
-    Groups(Distribution, Vec<Group>),
+    Groups(GroupDistribution, Vec<NodeGroup>),
 }
 
-impl Group {
+impl NodeGroup {
     /// Total capacity of its nodes, available or not. A failure thus moves data within its group, not between
     /// groups.
     pub fn capacity(&self) -> f64 {
         match &self.members {
-            Members::Nodes(nodes) => nodes.iter().map(|node| node.capacity).sum(),
-            Members::Groups(_, groups) => groups.iter().map(Group::capacity).sum(),
+            GroupMembers::Nodes(nodes) => nodes.iter().map(|node| node.capacity).sum(),
+            GroupMembers::Groups(_, groups) => groups.iter().map(NodeGroup::capacity).sum(),
         }
     }
 
     fn check(&self, redundancy: u16, nodes: &mut HashSet<u16>) -> Result<(), Error> {
         match &self.members {
-            Members::Nodes(members) => members.iter().try_for_each(|node| {
+            GroupMembers::Nodes(members) => members.iter().try_for_each(|node| {
                 if !nodes.insert(node.key) {
                     return Err(Error::Key { key: node.key, what: "nodes" });
                 }
@@ -52,7 +52,7 @@ impl Group {
                 }
                 Err(Error::Capacity { key: node.key, capacity: node.capacity })
             }),
-            Members::Groups(distribution, groups) => {
+            GroupMembers::Groups(distribution, groups) => {
                 let placed = distribution.fixed.iter().sum();
                 if placed > redundancy {
                     let distribution = distribution.to_string();
@@ -75,12 +75,12 @@ impl Group {
 /// Distribution of replicas over groups: a number for each group with a fixed count, `*` for an equal share
 /// of the rest. `1|*` means two groups, of which one has one replica and the other all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Distribution {
+pub struct GroupDistribution {
     fixed: Vec<u16>,
     rest: u16,
 }
 
-impl Distribution {
+impl GroupDistribution {
     /// Number of replicas out of `redundancy` for each group, most preferred group first; at most as many
     /// groups as replicas.
     pub(crate) fn shares(&self, redundancy: u16) -> Vec<u16> {
@@ -93,12 +93,12 @@ impl Distribution {
     }
 }
 
-impl FromStr for Distribution {
+impl FromStr for GroupDistribution {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let fail = || Error::Distribution { text: text.to_owned() };
-        let mut distribution = Distribution { fixed: Vec::new(), rest: 0 };
+        let mut distribution = GroupDistribution { fixed: Vec::new(), rest: 0 };
         for part in text.split('|').map(str::trim) {
             match part {
                 "*" => distribution.rest = distribution.rest.checked_add(1).ok_or_else(fail)?,
@@ -114,7 +114,7 @@ impl FromStr for Distribution {
     }
 }
 
-impl fmt::Display for Distribution {
+impl fmt::Display for GroupDistribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fixed = self.fixed.iter().map(u16::to_string);
         let parts: Vec<String> = fixed.chain((0..self.rest).map(|_| "*".to_owned())).collect();
@@ -126,7 +126,7 @@ impl fmt::Display for Distribution {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
     redundancy: u16,
-    root: Group,
+    root: NodeGroup,
 }
 
 impl Topology {
@@ -134,7 +134,7 @@ impl Topology {
     ///
     /// # Errors
     /// Duplicate keys, capacities that are not positive, distributions that place too many replicas.
-    pub fn new(redundancy: u16, root: Group) -> Result<Self, Error> {
+    pub fn new(redundancy: u16, root: NodeGroup) -> Result<Self, Error> {
         root.check(redundancy, &mut HashSet::new())?;
         Ok(Topology { redundancy, root })
     }

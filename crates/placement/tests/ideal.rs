@@ -3,27 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::BucketId;
-use millrace_placement::{Group, IdealState, Members, Node, Topology};
+use millrace_placement::{GroupMembers, IdealState, NodeGroup, Topology, TopologyNode};
 use proptest::prelude::*;
 
-fn nodes(capacities: &[(u16, f64)]) -> Members {
-    Members::Nodes(capacities.iter().map(|(key, capacity)| Node { key: *key, capacity: *capacity }).collect())
+fn nodes(capacities: &[(u16, f64)]) -> GroupMembers {
+    GroupMembers::Nodes(
+        capacities.iter().map(|(key, capacity)| TopologyNode { key: *key, capacity: *capacity }).collect(),
+    )
 }
 
 fn flat(redundancy: u16, capacities: &[(u16, f64)]) -> IdealState {
-    Topology::new(redundancy, Group { key: 0, members: nodes(capacities) }).unwrap().ideal(|_| true)
+    Topology::new(redundancy, NodeGroup { key: 0, members: nodes(capacities) }).unwrap().ideal(|_| true)
 }
 
 /// Groups of nodes with equal weights; node 7 of group 2 is 207.
 fn grouped(redundancy: u16, distribution: &str, sizes: &[u16]) -> Topology {
-    let group = |(key, size): (usize, &u16)| Group {
+    let group = |(key, size): (usize, &u16)| NodeGroup {
         key: key as u16,
         members: nodes(&(0..*size).map(|node| (key as u16 * 100 + node, 1.0)).collect::<Vec<_>>()),
     };
     let groups = sizes.iter().enumerate().map(group).collect();
     Topology::new(
         redundancy,
-        Group { key: 0, members: Members::Groups(distribution.parse().unwrap(), groups) },
+        NodeGroup { key: 0, members: GroupMembers::Groups(distribution.parse().unwrap(), groups) },
     )
     .unwrap()
 }
@@ -145,22 +147,23 @@ fn a_failure_moves_data_inside_its_group_and_a_lost_group_is_skipped() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let refused =
-        |redundancy, members| Topology::new(redundancy, Group { key: 0, members }).unwrap_err().to_string();
+    let refused = |redundancy, members| {
+        Topology::new(redundancy, NodeGroup { key: 0, members }).unwrap_err().to_string()
+    };
     assert!(refused(1, nodes(&[(3, 1.0), (3, 1.0)])).contains("distribution key 3 is given to two nodes"));
     assert!(refused(1, nodes(&[(4, 0.0)])).contains("node 4 has capacity 0"));
     assert!(refused(1, nodes(&[(4, f64::NAN)])).contains("NaN"));
-    let pair = |key| Group { key, members: nodes(&[(0, 1.0)]) };
+    let pair = |key| NodeGroup { key, members: nodes(&[(0, 1.0)]) };
     assert!(
-        refused(2, Members::Groups("1|*".parse().unwrap(), vec![pair(5), pair(5)]))
+        refused(2, GroupMembers::Groups("1|*".parse().unwrap(), vec![pair(5), pair(5)]))
             .contains("key 5 is given to two groups")
     );
     assert!(
-        refused(2, Members::Groups("2|1|*".parse().unwrap(), vec![pair(1)]))
+        refused(2, GroupMembers::Groups("2|1|*".parse().unwrap(), vec![pair(1)]))
             .contains("places 3 replicas, but there are 2")
     );
     for text in ["", "1", "*|1", "0|*", "x|*", "1||*", "-1|*"] {
-        assert!(text.parse::<millrace_placement::Distribution>().is_err(), "{text}");
+        assert!(text.parse::<millrace_placement::GroupDistribution>().is_err(), "{text}");
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use millrace_document::Group;
+use millrace_document::DocumentGroup;
 
 use crate::{
-    Input, Leaf, LeafId, Missing, Node, NumberRange, Plan, Predicate, Scope, SortBy, SortColumn, TermId,
-    TextOrder, WordPattern,
+    FeatureInput, LeafId, MissingOrder, NumberRange, Plan, PlanLeaf, PlanNode, Predicate, SortBy, SortColumn,
+    StreamedScope, TermId, TextOrder, WordPattern,
 };
 
 /// The tree, then the settings that differ from their defaults, one per line.
@@ -17,20 +17,20 @@ impl Display for Plan {
             write!(f, "\nOptimized query ranges of {}", self.joined_ranges.join(", "))?;
         }
         match &self.scope {
-            Scope::Groups(groups) => {
-                let names: Vec<String> = groups.iter().map(Group::to_string).collect();
+            StreamedScope::Groups(groups) => {
+                let names: Vec<String> = groups.iter().map(DocumentGroup::to_string).collect();
                 write!(f, "\nin {}", names.join(" "))?;
             }
-            Scope::All { selection: None } => f.write_str("\nin all")?,
-            Scope::All { selection: Some(selection) } => write!(f, "\nin all where {selection}")?,
+            StreamedScope::All { selection: None } => f.write_str("\nin all")?,
+            StreamedScope::All { selection: Some(selection) } => write!(f, "\nin all where {selection}")?,
         }
         if self.profile != "default" {
             write!(f, "\nprofile {}", self.profile)?;
         }
         for (name, value) in &self.inputs {
             match value {
-                Input::String(text) => write!(f, "\nquery({name}) {text:?}")?,
-                Input::Tensor(tensor) => {
+                FeatureInput::String(text) => write!(f, "\nquery({name}) {text:?}")?,
+                FeatureInput::Tensor(tensor) => {
                     let cells: Vec<String> = tensor.cells().iter().map(|cell| cell.to_string()).collect();
                     write!(f, "\nquery({name}) {} {}", tensor.tensor_type(), cells.join(" "))?;
                 }
@@ -45,18 +45,20 @@ impl Display for Plan {
 }
 
 impl Plan {
-    fn write_node(&self, f: &mut Formatter<'_>, node: &Node) -> fmt::Result {
+    fn write_node(&self, f: &mut Formatter<'_>, node: &PlanNode) -> fmt::Result {
         match node {
-            Node::True => f.write_str("TRUE"),
-            Node::False => f.write_str("FALSE"),
-            Node::And(children) => self.write_nodes(f, "AND", children.iter()),
-            Node::Or(children) => self.write_nodes(f, "OR", children.iter()),
-            Node::AndNot(positive, negatives) => {
+            PlanNode::True => f.write_str("TRUE"),
+            PlanNode::False => f.write_str("FALSE"),
+            PlanNode::And(children) => self.write_nodes(f, "AND", children.iter()),
+            PlanNode::Or(children) => self.write_nodes(f, "OR", children.iter()),
+            PlanNode::AndNot(positive, negatives) => {
                 self.write_nodes(f, "NOT", std::iter::once(&**positive).chain(negatives))
             }
-            Node::Rank(first, others) => self.write_nodes(f, "RANK", std::iter::once(&**first).chain(others)),
-            Node::Leaf(id) => self.write_leaf(f, *id),
-            Node::Near { leaves, excluded, distance, exclusion_distance, ordered } => {
+            PlanNode::Rank(first, others) => {
+                self.write_nodes(f, "RANK", std::iter::once(&**first).chain(others))
+            }
+            PlanNode::Leaf(id) => self.write_leaf(f, *id),
+            PlanNode::Near { leaves, excluded, distance, exclusion_distance, ordered } => {
                 write!(f, "{}/{distance}", if *ordered { "ONEAR" } else { "NEAR" })?;
                 self.write_leaves(f, leaves)?;
                 if !excluded.is_empty() {
@@ -65,7 +67,7 @@ impl Plan {
                 }
                 Ok(())
             }
-            Node::SameElement { field, child, elements } => {
+            PlanNode::SameElement { field, child, elements } => {
                 write!(f, "{field}:ELEMENT")?;
                 if !elements.is_empty() {
                     write!(f, "{elements:?}")?;
@@ -81,7 +83,7 @@ impl Plan {
         &self,
         f: &mut Formatter<'_>,
         operator: &str,
-        nodes: impl Iterator<Item = &'n Node>,
+        nodes: impl Iterator<Item = &'n PlanNode>,
     ) -> fmt::Result {
         write!(f, "{operator}(")?;
         for (index, node) in nodes.enumerate() {
@@ -109,7 +111,7 @@ impl Plan {
 }
 
 /// `field:predicate#term`.
-impl Display for Leaf {
+impl Display for PlanLeaf {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.field, self.predicate)?;
         match self.dot_product_above {
@@ -219,9 +221,9 @@ impl Display for SortColumn {
         }
         match &self.missing {
             None => Ok(()),
-            Some(Missing::First) => f.write_str(" missing first"),
-            Some(Missing::Last) => f.write_str(" missing last"),
-            Some(Missing::As(value)) => write!(f, " missing as {value}"),
+            Some(MissingOrder::First) => f.write_str(" missing first"),
+            Some(MissingOrder::Last) => f.write_str(" missing last"),
+            Some(MissingOrder::As(value)) => write!(f, " missing as {value}"),
         }
     }
 }

@@ -7,18 +7,18 @@ use millrace_query::{EmbedCall, Query};
 use millrace_schema::{InputDef, InputType, RankProfile, Schema};
 use millrace_tensor::{TENSOR_BYTES_MAX, Tensor, TensorType};
 
-use crate::{Context, Error, Input};
+use crate::{Error, FeatureInput, PlanContext};
 
 /// Values of query features, including defaults.
-pub(crate) struct Inputs {
-    pub values: BTreeMap<String, Input>,
+pub(crate) struct QueryInputs {
+    pub values: BTreeMap<String, FeatureInput>,
     /// Declared features without a value.
     missing: Vec<String>,
 }
 
-impl Inputs {
-    pub fn read(query: &Query, profile: &RankProfile, context: &Context<'_>) -> Result<Self, Error> {
-        let mut inputs = Inputs { values: BTreeMap::new(), missing: Vec::new() };
+impl QueryInputs {
+    pub fn read(query: &Query, profile: &RankProfile, context: &PlanContext<'_>) -> Result<Self, Error> {
+        let mut inputs = QueryInputs { values: BTreeMap::new(), missing: Vec::new() };
         let mut room = InputRoom::default();
         for (name, declared) in &profile.inputs {
             let Some(text) = text_of(query, name, declared) else {
@@ -26,7 +26,7 @@ impl Inputs {
                 continue;
             };
             let value = match &declared.input_type {
-                InputType::String => Input::String(unquoted(text).to_owned()),
+                InputType::String => FeatureInput::String(unquoted(text).to_owned()),
                 InputType::Tensor(tensor_type) => {
                     if let Some(call) = EmbedCall::parse(text, &query.parameters) {
                         let call = call.map_err(|reason| Error::Input { name: name.clone(), reason })?;
@@ -35,13 +35,13 @@ impl Inputs {
                             reason: "texts are not embedded here; send the vector itself, as in input.query(q)=[0.1,0.2]"
                                 .to_owned(),
                         })?;
-                        inputs.values.insert(name.clone(), Input::Tensor(tensor));
+                        inputs.values.insert(name.clone(), FeatureInput::Tensor(tensor));
                         continue;
                     }
                     let tensor = Tensor::parse(text, Some(tensor_type))
                         .map_err(|error| Error::Input { name: name.clone(), reason: error.to_string() })?;
                     room.take(name, &tensor)?;
-                    Input::Tensor(Arc::new(tensor))
+                    FeatureInput::Tensor(Arc::new(tensor))
                 }
             };
             inputs.values.insert(name.clone(), value);
@@ -75,11 +75,11 @@ impl Inputs {
     /// The vector with this name, which the profile must declare.
     pub fn tensor(&self, name: &str, profile: &str, wanted_type: &str) -> Result<Arc<Tensor>, Error> {
         let reason = match self.values.get(name) {
-            Some(Input::Tensor(tensor)) if !tensor.tensor_type().is_scalar() => {
+            Some(FeatureInput::Tensor(tensor)) if !tensor.tensor_type().is_scalar() => {
                 return Ok(Arc::clone(tensor));
             }
-            Some(Input::Tensor(_)) => "expected a tensor, but it is a number".to_owned(),
-            Some(Input::String(text)) => format!(
+            Some(FeatureInput::Tensor(_)) => "expected a tensor, but it is a number".to_owned(),
+            Some(FeatureInput::String(text)) => format!(
                 "expected a tensor, but it is the string '{}'; declare it: rank-profile {profile} {{ inputs {{ query({name}) {wanted_type} }} }}",
                 shortened(text)
             ),
@@ -112,8 +112,8 @@ impl InputRoom {
         Err(Error::Input { name: name.to_owned(), reason })
     }
 
-    fn taken_by(&mut self, name: &str, input: Input) -> Result<Input, Error> {
-        if let Input::Tensor(tensor) = &input {
+    fn taken_by(&mut self, name: &str, input: FeatureInput) -> Result<FeatureInput, Error> {
+        if let FeatureInput::Tensor(tensor) = &input {
             self.take(name, tensor)?;
         }
         Ok(input)
@@ -122,7 +122,7 @@ impl InputRoom {
 
 /// A text to embed for a query.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Embedding {
+pub struct EmbeddedInput {
     /// Name of the query feature to set.
     pub input: String,
     /// The text, and the embedder.
@@ -131,11 +131,11 @@ pub struct Embedding {
     pub target: TensorType,
 }
 
-/// Texts that a query over this schema needs embedded. The [`Context`] of its plan must contain them.
+/// Texts that a query over this schema needs embedded. The [`PlanContext`] of its plan must contain them.
 ///
 /// # Errors
 /// [`Error::Input`] for a call with invalid syntax.
-pub fn embeddings(query: &Query, schema: &Schema) -> Result<Vec<Embedding>, Error> {
+pub fn embeddings(query: &Query, schema: &Schema) -> Result<Vec<EmbeddedInput>, Error> {
     let asked = query.ranking.profile.as_deref().unwrap_or("default");
     let Some(profile) = schema.rank_profiles.get(asked).or_else(|| schema.rank_profiles.get("default"))
     else {
@@ -147,7 +147,7 @@ pub fn embeddings(query: &Query, schema: &Schema) -> Result<Vec<Embedding>, Erro
         let Some(text) = text_of(query, name, declared) else { continue };
         if let Some(call) = EmbedCall::parse(text, &query.parameters) {
             let call = call.map_err(|reason| Error::Input { name: name.clone(), reason })?;
-            found.push(Embedding { input: name.clone(), call, target: target.clone() });
+            found.push(EmbeddedInput { input: name.clone(), call, target: target.clone() });
         }
     }
     Ok(found)
@@ -161,13 +161,13 @@ fn text_of<'a>(query: &'a Query, name: &str, declared: &'a InputDef) -> Option<&
 }
 
 /// An undeclared input: a number, or a tensor with its type; any other text is a string.
-fn undeclared(text: &str) -> Input {
+fn undeclared(text: &str) -> FeatureInput {
     let trimmed = text.trim();
     let looks_like_tensor =
         trimmed.starts_with("tensor") || trimmed.starts_with("{{") || trimmed.parse::<f64>().is_ok();
     match Tensor::parse(trimmed, None) {
-        Ok(tensor) if looks_like_tensor => Input::Tensor(Arc::new(tensor)),
-        _ => Input::String(unquoted(text).to_owned()),
+        Ok(tensor) if looks_like_tensor => FeatureInput::Tensor(Arc::new(tensor)),
+        _ => FeatureInput::String(unquoted(text).to_owned()),
     }
 }
 

@@ -21,9 +21,9 @@ mod tree;
 mod words;
 
 pub use error::Error;
-pub use inputs::{Embedding, embeddings};
-pub use make::{Context, has_field};
-pub use node::{Leaf, LeafId, Node, NumberRange, Predicate, Term, TermId, WordPattern};
-pub use plan::{Input, Missing, Plan, Scope, SortBy, SortColumn, TextOrder};
+pub use inputs::{EmbeddedInput, embeddings};
+pub use make::{PlanContext, has_field};
+pub use node::{LeafId, NumberRange, PlanLeaf, PlanNode, PlanTerm, Predicate, TermId, WordPattern};
+pub use plan::{FeatureInput, MissingOrder, Plan, SortBy, SortColumn, StreamedScope, TextOrder};
 pub use target::value_type;
 pub use tree::parsed;

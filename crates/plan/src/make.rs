@@ -3,16 +3,16 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millrace_query::{EmbedCall, Now, Query};
+use millrace_query::{EmbedCall, Query, RankingTime};
 use millrace_schema::{Schema, SignificanceModels, did_you_mean};
 use millrace_tensor::{Tensor, TensorType};
 
-use crate::inputs::Inputs;
-use crate::tree::Tree;
-use crate::{Error, Plan, Scope, significance, sorting};
+use crate::inputs::QueryInputs;
+use crate::tree::TreeBuilder;
+use crate::{Error, Plan, StreamedScope, significance, sorting};
 
 /// Inputs of a plan in addition to the query and the schema.
-pub struct Context<'a> {
+pub struct PlanContext<'a> {
     /// Wall-clock time.
     pub clock: SystemTime,
     /// Returns true if another schema of the same request has a field (or fieldset) with this name. Here the
@@ -24,11 +24,11 @@ pub struct Context<'a> {
     pub significance: &'a SignificanceModels,
 }
 
-impl Context<'_> {
+impl PlanContext<'_> {
     /// Context of a request to a single schema at the current time.
     pub fn alone() -> Self {
         static NO_MODELS: LazyLock<SignificanceModels> = LazyLock::new(SignificanceModels::default);
-        Context {
+        PlanContext {
             significance: &NO_MODELS,
             clock: SystemTime::now(),
             known_elsewhere: &|_| false,
@@ -42,14 +42,14 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error`] with the invalid part of the request and a remedy.
-    pub fn new(query: Arc<Query>, schema: &Arc<Schema>, context: &Context<'_>) -> Result<Plan, Error> {
+    pub fn new(query: Arc<Query>, schema: &Arc<Schema>, context: &PlanContext<'_>) -> Result<Plan, Error> {
         let unknown = |kind, name: &str, known: &mut dyn Iterator<Item = &String>| Error::Unknown {
             kind,
             name: name.to_owned(),
             schema: schema.name.to_string(),
             hint: did_you_mean(name, known.map(String::as_str)),
         };
-        let scope = Scope::of(&query.streaming)?;
+        let scope = StreamedScope::of(&query.streaming)?;
         let profile_name = query.ranking.profile.as_deref().unwrap_or("default");
         let profile = schema
             .rank_profiles
@@ -60,15 +60,15 @@ impl Plan {
             .summaries
             .get(summary_name)
             .ok_or_else(|| unknown("document summary", summary_name, &mut schema.summaries.keys()))?;
-        let inputs = Inputs::read(&query, profile, context)?;
-        let mut tree = Tree::new(schema, &query, context, &inputs, profile_name);
+        let inputs = QueryInputs::read(&query, profile, context)?;
+        let mut tree = TreeBuilder::new(schema, &query, context, &inputs, profile_name);
         let root = tree.root()?;
         let (leaves, mut terms, joined_ranges) = (tree.leaves, tree.terms, tree.joined_ranges);
         significance::annotate(&mut terms, &leaves, &query, profile, context.significance)?;
         let sorting = sorting::columns(&query, schema, context)?;
         let now = match query.ranking.now {
-            Now::At(seconds) => seconds,
-            Now::WallClock(before) => {
+            RankingTime::At(seconds) => seconds,
+            RankingTime::WallClock(before) => {
                 let time = context.clock.checked_sub(before).unwrap_or(UNIX_EPOCH);
                 let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
                 i64::try_from(seconds).unwrap_or(i64::MAX)
@@ -83,7 +83,7 @@ impl Plan {
             joined_ranges,
             profile: profile_name.to_owned(),
             inputs: inputs.values,
-            feature_values: Inputs::feature_values(&query)?,
+            feature_values: QueryInputs::feature_values(&query)?,
             sorting,
             hits: query.hits,
             offset: query.offset,

@@ -1,24 +1,24 @@
 use std::sync::Arc;
 
-use millrace_query::Annotations;
+use millrace_query::ItemAnnotations;
 use millrace_schema::DistanceMetric;
 use millrace_tensor::Tensor;
 
-/// Index of a [`Leaf`] in [`crate::Plan::leaves`].
+/// Index of a [`PlanLeaf`] in [`crate::Plan::leaves`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeafId(pub usize);
 
-/// Index of a [`Term`] in [`crate::Plan::terms`]: the term number of rank features.
+/// Index of a [`PlanTerm`] in [`crate::Plan::terms`]: the term number of rank features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TermId(pub usize);
 
 /// A term of the query for ranking and highlighting: one item, in one field or (for a fieldset) several.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Term {
+pub struct PlanTerm {
     /// Original text, for bolding and for the statistics trace.
     pub text: String,
     /// Annotations.
-    pub annotations: Annotations,
+    pub annotations: ItemAnnotations,
     /// Leaves of the term: one per field, or several if its words are equivalents.
     pub leaves: Vec<LeafId>,
 }
@@ -26,19 +26,19 @@ pub struct Term {
 /// A node of the typed tree. Leaves are referenced by number, so that the matches of each can be stored in a
 /// table.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Node {
+pub enum PlanNode {
     /// Every document.
     True,
     /// No document.
     False,
     /// All children.
-    And(Vec<Node>),
+    And(Vec<PlanNode>),
     /// Any child.
-    Or(Vec<Node>),
+    Or(Vec<PlanNode>),
     /// The first and none of the others.
-    AndNot(Box<Node>, Vec<Node>),
+    AndNot(Box<PlanNode>, Vec<PlanNode>),
     /// The first child; the others are evaluated only for ranking, if the first one matches.
-    Rank(Box<Node>, Vec<Node>),
+    Rank(Box<PlanNode>, Vec<PlanNode>),
     /// One leaf.
     Leaf(LeafId),
     /// Proximity of the leaves' positions in one field.
@@ -61,7 +61,7 @@ pub enum Node {
         field: Arc<str>,
         /// Condition on the element. The paths of its leaves start at the document (`field.member`); the
         /// field itself denotes the whole element.
-        child: Box<Node>,
+        child: Box<PlanNode>,
         /// Element indices to consider, ascending; empty for all.
         elements: Vec<u32>,
     },
@@ -69,7 +69,7 @@ pub enum Node {
 
 /// A predicate over one field.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Leaf {
+pub struct PlanLeaf {
     /// The field, or the path inside one (`person.name`, `map.key`).
     pub field: Arc<str>,
     /// The predicate.

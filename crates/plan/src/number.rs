@@ -1,51 +1,55 @@
 //! Conversion of a query's numbers to the type of their field.
 
 use millrace_document::DataType;
-use millrace_query::{Bound, Number};
+use millrace_query::{QueryNumber, RangeBound};
 
 use crate::NumberRange;
 
 /// Comparison of a field's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NumberKind {
     Integer,
     /// Rounded to a float of this many bits before comparison, like the document's numbers.
     Float(u8),
 }
 
 /// Comparison for numbers of this type; `None` for other types.
-pub(crate) fn kind(value_type: &DataType) -> Option<Kind> {
+pub(crate) fn kind(value_type: &DataType) -> Option<NumberKind> {
     match value_type {
-        DataType::Byte | DataType::Int | DataType::Long => Some(Kind::Integer),
-        DataType::Float16 => Some(Kind::Float(16)),
-        DataType::Float => Some(Kind::Float(32)),
-        DataType::Double => Some(Kind::Float(64)),
+        DataType::Byte | DataType::Int | DataType::Long => Some(NumberKind::Integer),
+        DataType::Float16 => Some(NumberKind::Float(16)),
+        DataType::Float => Some(NumberKind::Float(32)),
+        DataType::Double => Some(NumberKind::Float(64)),
         _ => None,
     }
 }
 
 /// The range between two bounds; `None` if it contains no number.
-pub(crate) fn range(kind: Kind, low: Bound, high: Bound) -> Option<NumberRange> {
-    let Kind::Float(bits) = kind else {
+pub(crate) fn range(kind: NumberKind, low: RangeBound, high: RangeBound) -> Option<NumberRange> {
+    let NumberKind::Float(bits) = kind else {
         let low = match low {
-            Bound::Open => Some(i64::MIN),
-            Bound::Inclusive(number) => ceiling(number),
-            Bound::Exclusive(Number::Integer(number)) => number.checked_add(1),
-            Bound::Exclusive(Number::Float(number)) => floor(Number::Float(number))?.checked_add(1),
+            RangeBound::Open => Some(i64::MIN),
+            RangeBound::Inclusive(number) => ceiling(number),
+            RangeBound::Exclusive(QueryNumber::Integer(number)) => number.checked_add(1),
+            RangeBound::Exclusive(QueryNumber::Float(number)) => {
+                floor(QueryNumber::Float(number))?.checked_add(1)
+            }
         };
         let high = match high {
-            Bound::Open => Some(i64::MAX),
-            Bound::Inclusive(number) => floor(number),
-            Bound::Exclusive(Number::Integer(number)) => number.checked_sub(1),
-            Bound::Exclusive(Number::Float(number)) => ceiling(Number::Float(number))?.checked_sub(1),
+            RangeBound::Open => Some(i64::MAX),
+            RangeBound::Inclusive(number) => floor(number),
+            RangeBound::Exclusive(QueryNumber::Integer(number)) => number.checked_sub(1),
+            RangeBound::Exclusive(QueryNumber::Float(number)) => {
+                ceiling(QueryNumber::Float(number))?.checked_sub(1)
+            }
         };
         let (low, high) = (low?, high?);
         return (low <= high).then_some(NumberRange::Integer { low, high });
     };
-    let bound = |bound: Bound, open: f64| match bound {
-        Bound::Open => (open, true),
-        Bound::Inclusive(number) => (rounded(number.as_f64(), bits), true),
-        Bound::Exclusive(number) => (rounded(number.as_f64(), bits), false),
+    let bound = |bound: RangeBound, open: f64| match bound {
+        RangeBound::Open => (open, true),
+        RangeBound::Inclusive(number) => (rounded(number.as_f64(), bits), true),
+        RangeBound::Exclusive(number) => (rounded(number.as_f64(), bits), false),
     };
     let (low, low_inclusive) = bound(low, f64::NEG_INFINITY);
     let (high, high_inclusive) = bound(high, f64::INFINITY);
@@ -54,20 +58,20 @@ pub(crate) fn range(kind: Kind, low: Bound, high: Bound) -> Option<NumberRange> 
 }
 
 /// The smallest whole number that is not below; `None` if there is none.
-fn ceiling(number: Number) -> Option<i64> {
+fn ceiling(number: QueryNumber) -> Option<i64> {
     match number {
-        Number::Integer(number) => Some(number),
-        Number::Float(number) if number.ceil() >= i64::MAX as f64 => None,
-        Number::Float(number) => Some(number.ceil() as i64),
+        QueryNumber::Integer(number) => Some(number),
+        QueryNumber::Float(number) if number.ceil() >= i64::MAX as f64 => None,
+        QueryNumber::Float(number) => Some(number.ceil() as i64),
     }
 }
 
 /// The largest whole number that is not above; `None` if there is none.
-fn floor(number: Number) -> Option<i64> {
+fn floor(number: QueryNumber) -> Option<i64> {
     match number {
-        Number::Integer(number) => Some(number),
-        Number::Float(number) if number.floor() < i64::MIN as f64 => None,
-        Number::Float(number) => Some(number.floor() as i64),
+        QueryNumber::Integer(number) => Some(number),
+        QueryNumber::Float(number) if number.floor() < i64::MIN as f64 => None,
+        QueryNumber::Float(number) => Some(number.floor() as i64),
     }
 }
 

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_document::Group;
+use millrace_document::DocumentGroup;
 use millrace_query::Query;
 use millrace_schema::{DocumentSummary, Schema};
 use millrace_tensor::Tensor;
 
-use crate::{Leaf, Node, Term};
+use crate::{PlanLeaf, PlanNode, PlanTerm};
 
 /// A validated query over one schema.
 #[derive(Debug, Clone)]
@@ -15,19 +15,19 @@ pub struct Plan {
     /// The schema.
     pub schema: Arc<Schema>,
     /// Documents to stream.
-    pub scope: Scope,
+    pub scope: StreamedScope,
     /// The match condition.
-    pub root: Node,
+    pub root: PlanNode,
     /// Predicates referenced by [`Plan::root`].
-    pub leaves: Vec<Leaf>,
+    pub leaves: Vec<PlanLeaf>,
     /// Terms, with the numbering used by ranking.
-    pub terms: Vec<Term>,
+    pub terms: Vec<PlanTerm>,
     /// Fields whose ranges were merged into one; for traces.
     pub joined_ranges: Vec<String>,
     /// Name of the rank profile; it exists in the schema.
     pub profile: String,
     /// Typed values of `query(name)` for the profile's inputs, including defaults.
-    pub inputs: BTreeMap<String, Input>,
+    pub inputs: BTreeMap<String, FeatureInput>,
     /// Values of other rank features by name as written; they replace the computed values for this query.
     pub feature_values: BTreeMap<String, Arc<Tensor>>,
     /// Sort order; empty to sort by relevance.
@@ -59,9 +59,9 @@ impl Plan {
 
 /// Set of documents to stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
+pub enum StreamedScope {
     /// Documents of these groups only.
-    Groups(Vec<Group>),
+    Groups(Vec<DocumentGroup>),
     /// All documents of the type that match the selection, if there is one.
     All {
         /// A document selection; the crate that evaluates it checks its syntax.
@@ -71,7 +71,7 @@ pub enum Scope {
 
 /// Value of a query feature.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Input {
+pub enum FeatureInput {
     /// A number or tensor.
     Tensor(Arc<Tensor>),
     /// A string.
@@ -86,7 +86,7 @@ pub struct SortColumn {
     /// True to sort the largest first.
     pub descending: bool,
     /// Position of documents without a value: `None` for the type's default (smallest).
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingOrder>,
 }
 
 /// Value that a sort key compares.
@@ -124,7 +124,7 @@ pub enum TextOrder {
 
 /// Position of documents without a value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Missing {
+pub enum MissingOrder {
     /// Before all others.
     First,
     /// After all others.

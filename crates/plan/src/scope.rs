@@ -1,16 +1,16 @@
 //! The set of documents that a request reads.
 
-use millrace_document::Group;
-use millrace_query::Streaming;
+use millrace_document::DocumentGroup;
+use millrace_query::StreamingScope;
 
-use crate::{Error, Scope};
+use crate::{Error, StreamedScope};
 
-impl Scope {
+impl StreamedScope {
     /// Scope given by a request's `streaming` parameters.
     ///
     /// # Errors
     /// The parameters give no scope, or several.
-    pub fn of(streaming: &Streaming) -> Result<Scope, Error> {
+    pub fn of(streaming: &StreamingScope) -> Result<StreamedScope, Error> {
         let given = [
             (!streaming.groups.is_empty(), "streaming.groupname"),
             (streaming.user.is_some(), "streaming.userid"),
@@ -31,26 +31,26 @@ impl Scope {
             }
         }
         if let Some(user) = streaming.user {
-            return Ok(Scope::Groups(vec![Group::Number(user)]));
+            return Ok(StreamedScope::Groups(vec![DocumentGroup::Number(user)]));
         }
-        let mut groups: Vec<Group> = match &streaming.selection {
-            None => streaming.groups.iter().cloned().map(Group::Name).collect(),
+        let mut groups: Vec<DocumentGroup> = match &streaming.selection {
+            None => streaming.groups.iter().cloned().map(DocumentGroup::Name).collect(),
             Some(selection) => match groups_of(selection) {
                 Some(groups) => groups,
                 None => {
                     let selection = Some(selection.clone()).filter(|text| text.trim() != "true");
-                    return Ok(Scope::All { selection });
+                    return Ok(StreamedScope::All { selection });
                 }
             },
         };
         groups.sort();
         groups.dedup();
-        Ok(Scope::Groups(groups))
+        Ok(StreamedScope::Groups(groups))
     }
 }
 
 /// Groups of a selection that consists only of group conditions: `id.group == "a" or id.user == 5`.
-fn groups_of(selection: &str) -> Option<Vec<Group>> {
+fn groups_of(selection: &str) -> Option<Vec<DocumentGroup>> {
     let mut rest = selection.trim();
     let mut groups = Vec::new();
     loop {
@@ -64,11 +64,11 @@ fn groups_of(selection: &str) -> Option<Vec<Group>> {
             if name.is_empty() || name.contains('\\') {
                 return None;
             }
-            groups.push(Group::Name(name.to_owned()));
+            groups.push(DocumentGroup::Name(name.to_owned()));
             rest = rest[end + 1..].trim_start();
         } else {
             let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            groups.push(Group::Number(rest[..end].parse().ok()?));
+            groups.push(DocumentGroup::Number(rest[..end].parse().ok()?));
             rest = rest[end..].trim_start();
         }
         if rest.is_empty() {

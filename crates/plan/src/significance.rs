@@ -3,13 +3,13 @@
 use millrace_query::Query;
 use millrace_schema::{RankProfile, SignificanceModels};
 
-use crate::{Error, Leaf, Predicate, Term};
+use crate::{Error, PlanLeaf, PlanTerm, Predicate};
 
 /// Annotates each single word with its frequency in the model of its language, unless the query gives its
 /// significance.
 pub(crate) fn annotate(
-    terms: &mut [Term],
-    leaves: &[Leaf],
+    terms: &mut [PlanTerm],
+    leaves: &[PlanLeaf],
     query: &Query,
     profile: &RankProfile,
     models: &SignificanceModels,

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use millrace_document::DataType;
-use millrace_query::{Query, SortKey, SortOrder};
+use millrace_query::{Query, QuerySortKey, SortOrder};
 use millrace_schema::{Schema, SchemaField};
 
 use crate::target::{self, holds_text};
-use crate::{Context, Error, Missing, SortBy, SortColumn, TextOrder, number};
+use crate::{Error, MissingOrder, PlanContext, SortBy, SortColumn, TextOrder, number};
 
 /// Sort keys, the most significant first.
 pub(crate) fn columns(
     query: &Query,
     schema: &Schema,
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
 ) -> Result<Vec<SortColumn>, Error> {
     let mut columns = Vec::with_capacity(query.sorting.len());
     for key in &query.sorting {
@@ -39,19 +39,19 @@ pub(crate) fn columns(
 }
 
 /// Sort key on a field of other schemas.
-fn elsewhere(key: &SortKey) -> SortColumn {
+fn elsewhere(key: &QuerySortKey) -> SortColumn {
     SortColumn {
         by: SortBy::Elsewhere(key.field.as_str().into()),
         descending: key.order == Some(SortOrder::Descending),
         missing: match key.missing.as_ref().map(|(policy, _)| policy.as_str()) {
-            Some("first") => Some(Missing::First),
-            Some("last") => Some(Missing::Last),
+            Some("first") => Some(MissingOrder::First),
+            Some("last") => Some(MissingOrder::Last),
             _ => None,
         },
     }
 }
 
-fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, Error> {
+fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColumn, Error> {
     let wrong = |reason: String| Error::Sorting { field: key.field.clone(), reason };
     let targets = match target::resolve(schema, &key.field) {
         Err(Error::Field { .. }) => {
@@ -88,8 +88,8 @@ fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, E
         None => (text, None),
     });
     let missing = match given.or(of_schema) {
-        Some(("first", _)) => Some(Missing::First),
-        Some(("last", _)) => Some(Missing::Last),
+        Some(("first", _)) => Some(MissingOrder::First),
+        Some(("last", _)) => Some(MissingOrder::Last),
         Some(("as", Some(value))) => {
             if matches!(by, SortBy::Number(_)) && value.parse::<f64>().is_err() {
                 return Err(wrong(format!(
@@ -97,7 +97,7 @@ fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, E
                     target.value_type
                 )));
             }
-            Some(Missing::As(value))
+            Some(MissingOrder::As(value))
         }
         _ => None,
     };
@@ -109,7 +109,7 @@ fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, E
 }
 
 /// Collation of a sort key, from the query or else from the schema; that of the locale, if there is one.
-fn text_order<'s>(key: &SortKey, query: &Query, setting: impl Fn(&str) -> Option<&'s str>) -> TextOrder {
+fn text_order<'s>(key: &QuerySortKey, query: &Query, setting: impl Fn(&str) -> Option<&'s str>) -> TextOrder {
     let (function, arguments) = match &key.function {
         Some((function, arguments)) => (function.as_str(), arguments.as_slice()),
         None => (setting("function").unwrap_or("uca"), [].as_slice()),

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use millrace_document::DataType;
-use millrace_query::Annotations;
+use millrace_query::ItemAnnotations;
 use millrace_query::simple::TermEnd;
-use millrace_schema::{MatchMode, Matching, Schema, SchemaField, Stemming, did_you_mean};
+use millrace_schema::{FieldMatching, FieldStemming, MatchMode, Schema, SchemaField, did_you_mean};
 
 use crate::Error;
 
 /// A field, or a part of one, that a predicate can refer to.
-pub(crate) struct Target<'s> {
+pub(crate) struct PredicateTarget<'s> {
     /// Path in the document: `title`, `person.name`.
     pub path: Arc<str>,
     /// Settings of the field.
@@ -26,14 +26,14 @@ pub(crate) struct Target<'s> {
 /// One entry of a map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MapKey {
-    /// Path of the map, like [`Target::path`].
+    /// Path of the map, like [`PredicateTarget::path`].
     pub map: Arc<str>,
     pub key: String,
 }
 
-impl<'s> Target<'s> {
+impl<'s> PredicateTarget<'s> {
     /// Match settings for query terms.
-    pub fn matching(&self) -> &'s Matching {
+    pub fn matching(&self) -> &'s FieldMatching {
         &self.part.unwrap_or(self.field).matching
     }
 
@@ -46,7 +46,7 @@ impl<'s> Target<'s> {
     }
 
     /// True if case matters in whole values.
-    pub fn is_cased(&self, annotations: &Annotations) -> bool {
+    pub fn is_cased(&self, annotations: &ItemAnnotations) -> bool {
         let attribute = self.part.unwrap_or(self.field).attribute.as_ref();
         self.matching().cased
             || attribute.is_some_and(|attribute| attribute.dictionary.cased)
@@ -68,8 +68,8 @@ impl<'s> Target<'s> {
 }
 
 /// Settings of fields without match settings in the schema.
-pub(crate) fn plain_matching() -> Matching {
-    Matching {
+pub(crate) fn plain_matching() -> FieldMatching {
+    FieldMatching {
         mode: MatchMode::Text,
         cased: false,
         default_term: Default::default(),
@@ -77,7 +77,7 @@ pub(crate) fn plain_matching() -> Matching {
         max_length: None,
         max_occurrences: None,
         max_token_length: None,
-        stemming: Stemming::Best,
+        stemming: FieldStemming::Best,
         normalizing: true,
     }
 }
@@ -85,7 +85,7 @@ pub(crate) fn plain_matching() -> Matching {
 /// Fields denoted by `name`: those of a fieldset, or one field (by name, alias, or path). A struct or a map
 /// denotes all of its searchable members. Of names that differ only in case, the exact one is used, or any if
 /// there is no exact one.
-pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Target<'s>>, Error> {
+pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<PredicateTarget<'s>>, Error> {
     let in_any_case = || {
         let is_field = schema.fields.contains_key(name);
         schema.fieldsets.iter().find(|(known, _)| !is_field && known.eq_ignore_ascii_case(name))
@@ -102,7 +102,7 @@ pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Target<'
 }
 
 /// The target itself, or the members of a struct or map.
-fn members(target: Target<'_>) -> Vec<Target<'_>> {
+fn members(target: PredicateTarget<'_>) -> Vec<PredicateTarget<'_>> {
     let inside = target.path.split_once('.').map_or("", |(_, path)| path);
     let part_of = |path: &str| match inside {
         "" => true,
@@ -113,9 +113,9 @@ fn members(target: Target<'_>) -> Vec<Target<'_>> {
         .struct_fields
         .iter()
         .filter(|(path, part)| part_of(path) && (part.index.is_some() || part.attribute.is_some()));
-    let found: Vec<Target<'_>> = parts
+    let found: Vec<PredicateTarget<'_>> = parts
         .filter_map(|(path, part)| {
-            Some(Target {
+            Some(PredicateTarget {
                 path: Arc::clone(&part.name),
                 field,
                 part: Some(part),
@@ -152,7 +152,7 @@ pub(crate) fn term_end(schema: &Schema, name: &str) -> Option<TermEnd> {
     Some(if ends.all(|end| end == first) { first } else { TermEnd::Word })
 }
 
-fn target<'s>(schema: &'s Schema, name: &str) -> Result<Target<'s>, Error> {
+fn target<'s>(schema: &'s Schema, name: &str) -> Result<PredicateTarget<'s>, Error> {
     let (plain, keys) = without_keys(name);
     let (first, rest) = plain.split_once('.').unwrap_or((plain.as_str(), ""));
     let field = find(schema, first).or_else(|| find(schema, &plain).filter(|_| rest.is_empty()));
@@ -172,7 +172,7 @@ fn target<'s>(schema: &'s Schema, name: &str) -> Result<Target<'s>, Error> {
         None => Arc::clone(&field.name),
     };
     let keys = keys.into_iter().map(|(path, key)| MapKey { map: map(path), key }).collect();
-    let target = Target { path, field, part, value_type, keys };
+    let target = PredicateTarget { path, field, part, value_type, keys };
     if target.is_searchable() {
         return Ok(target);
     }

@@ -12,13 +12,13 @@ pub use text::parsed;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use millrace_query::{Annotations, Item, Match, Query};
+use millrace_query::{ItemAnnotations, Query, QueryItem, TermMatch};
 use millrace_schema::Schema;
 
-use crate::inputs::Inputs;
-use crate::target::{self, Target};
-use crate::words::{Languages, Words};
-use crate::{Context, Error, Leaf, LeafId, Node, Predicate, Term, TermId, WordPattern};
+use crate::inputs::QueryInputs;
+use crate::target::{self, PredicateTarget};
+use crate::words::{PlanLanguages, WordPredicates};
+use crate::{Error, LeafId, PlanContext, PlanLeaf, PlanNode, PlanTerm, Predicate, TermId, WordPattern};
 
 /// Maximum number of leaves of a plan: each takes memory for every matched document.
 const MAX_LEAVES: usize = 4096;
@@ -27,14 +27,14 @@ const MAX_LEAVES: usize = 4096;
 const REGEXES_MAX: usize = 64;
 
 /// Builder of a plan's tree.
-pub(crate) struct Tree<'a> {
+pub(crate) struct TreeBuilder<'a> {
     schema: &'a Schema,
     query: &'a Query,
-    context: &'a Context<'a>,
-    inputs: &'a Inputs,
+    context: &'a PlanContext<'a>,
+    inputs: &'a QueryInputs,
     profile: &'a str,
-    pub leaves: Vec<Leaf>,
-    pub terms: Vec<Term>,
+    pub leaves: Vec<PlanLeaf>,
+    pub terms: Vec<PlanTerm>,
     /// Fields whose ranges were merged into one.
     pub joined_ranges: Vec<String>,
     /// Error for the first unknown field in typed text.
@@ -43,7 +43,7 @@ pub(crate) struct Tree<'a> {
 
 /// Context of an item.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ItemPosition<'a> {
     /// The field whose elements are examined one by one.
     element: Option<&'a str>,
     /// True for text typed by a user: conditions that do not fit a field match nothing there, instead of
@@ -51,16 +51,16 @@ struct Place<'a> {
     typed: bool,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> TreeBuilder<'a> {
     pub fn new(
         schema: &'a Schema,
         query: &'a Query,
-        context: &'a Context<'a>,
-        inputs: &'a Inputs,
+        context: &'a PlanContext<'a>,
+        inputs: &'a QueryInputs,
         profile: &'a str,
     ) -> Self {
         let unknown = RefCell::new(None);
-        Tree {
+        TreeBuilder {
             schema,
             query,
             context,
@@ -74,17 +74,18 @@ impl<'a> Tree<'a> {
     }
 
     /// Languages of query and documents.
-    fn languages(&self) -> Languages<'a> {
-        Languages { query: self.query.language.as_deref(), of_documents: self.schema.sets_languages() }
+    fn languages(&self) -> PlanLanguages<'a> {
+        PlanLanguages { query: self.query.language.as_deref(), of_documents: self.schema.sets_languages() }
     }
 
     /// Builds the root of the query's items.
-    pub fn root(&mut self) -> Result<Node, Error> {
-        let place = Place { element: None, typed: false };
+    pub fn root(&mut self) -> Result<PlanNode, Error> {
+        let place = ItemPosition { element: None, typed: false };
         match &self.query.recall {
             None => self.needed(&self.query.root, place),
             Some(recall) => {
-                let annotations = Annotations { ranked: false, filter: true, ..Annotations::default() };
+                let annotations =
+                    ItemAnnotations { ranked: false, filter: true, ..ItemAnnotations::default() };
                 let schema = self.schema;
                 let item = millrace_query::simple::filtered(
                     self.query.root.clone(),
@@ -98,60 +99,60 @@ impl<'a> Tree<'a> {
     }
 
     /// The node of a required item.
-    fn needed(&mut self, item: &Item, place: Place<'_>) -> Result<Node, Error> {
-        Ok(self.node(item, place)?.unwrap_or(Node::False))
+    fn needed(&mut self, item: &QueryItem, place: ItemPosition<'_>) -> Result<PlanNode, Error> {
+        Ok(self.node(item, place)?.unwrap_or(PlanNode::False))
     }
 
     /// The node of an item; `None` if it has nothing to search for and may be omitted.
-    fn node(&mut self, item: &Item, place: Place<'_>) -> Result<Option<Node>, Error> {
+    fn node(&mut self, item: &QueryItem, place: ItemPosition<'_>) -> Result<Option<PlanNode>, Error> {
         Ok(Some(match item {
-            Item::True => Node::True,
-            Item::False => Node::False,
-            Item::And(children) => {
+            QueryItem::True => PlanNode::True,
+            QueryItem::False => PlanNode::False,
+            QueryItem::And(children) => {
                 let joined = self.join_ranges(children, place);
                 return Ok(self.nodes(joined.as_deref().unwrap_or(children), place)?.map(and));
             }
-            Item::Or(children) | Item::WeakAnd { children, .. } => {
+            QueryItem::Or(children) | QueryItem::WeakAnd { children, .. } => {
                 return Ok(self.nodes(children, place)?.map(or));
             }
-            Item::Not { positive, negatives } => {
-                let positive = self.node(positive, place)?.unwrap_or(Node::True);
+            QueryItem::Not { positive, negatives } => {
+                let positive = self.node(positive, place)?.unwrap_or(PlanNode::True);
                 match self.nodes(negatives, place)? {
                     None => positive,
-                    Some(negatives) => Node::AndNot(Box::new(positive), negatives),
+                    Some(negatives) => PlanNode::AndNot(Box::new(positive), negatives),
                 }
             }
-            Item::Rank(children) => {
+            QueryItem::Rank(children) => {
                 let mut nodes = self.nodes(children, place)?.unwrap_or_default().into_iter();
                 let Some(first) = nodes.next() else { return Ok(None) };
-                let others: Vec<Node> = nodes.collect();
-                if others.is_empty() { first } else { Node::Rank(Box::new(first), others) }
+                let others: Vec<PlanNode> = nodes.collect();
+                if others.is_empty() { first } else { PlanNode::Rank(Box::new(first), others) }
             }
-            Item::Text(text) => return self.user_text(text, place),
-            Item::Typed(inner) => return self.typed(inner, place),
-            Item::Term { field, .. }
-            | Item::Phrase { field, .. }
-            | Item::Equiv { field, .. }
-            | Item::Alternatives { field, .. } => self.term(item, field, place)?,
-            Item::Near { .. } => self.near(item, place)?,
-            Item::SameElement { field, children, elements, .. } => {
+            QueryItem::Text(text) => return self.user_text(text, place),
+            QueryItem::Typed(inner) => return self.typed(inner, place),
+            QueryItem::Term { field, .. }
+            | QueryItem::Phrase { field, .. }
+            | QueryItem::Equiv { field, .. }
+            | QueryItem::Alternatives { field, .. } => self.term(item, field, place)?,
+            QueryItem::Near { .. } => self.near(item, place)?,
+            QueryItem::SameElement { field, children, elements, .. } => {
                 self.same_element(field, children, elements, place)?
             }
-            Item::Range { field, low, high, annotations, .. } => {
+            QueryItem::Range { field, low, high, annotations, .. } => {
                 self.range(field, (*low, *high), annotations, place)?
             }
-            Item::In { field, values, annotations } => self.set(field, place, annotations, values)?,
-            Item::Weighted { operator, field, tokens, annotations } => {
+            QueryItem::In { field, values, annotations } => self.set(field, place, annotations, values)?,
+            QueryItem::Weighted { operator, field, tokens, annotations } => {
                 self.weighted(*operator, field, tokens, annotations, place)?
             }
-            Item::NearestNeighbor(nearest) => self.nearest(nearest)?,
-            Item::GeoLocation { field, latitude, longitude, radius_km, annotations } => {
+            QueryItem::NearestNeighbor(nearest) => self.nearest(nearest)?,
+            QueryItem::GeoLocation { field, latitude, longitude, radius_km, annotations } => {
                 self.geo_circle(field, [*latitude, *longitude], *radius_km, annotations)?
             }
-            Item::GeoBoundingBox { field, corners, annotations } => {
+            QueryItem::GeoBoundingBox { field, corners, annotations } => {
                 self.geo_box(field, *corners, annotations)?
             }
-            Item::Predicate { field, .. } => {
+            QueryItem::Predicate { field, .. } => {
                 return Err(wrong(
                     field,
                     "predicate fields cannot be searched by streaming; store the conditions as fields",
@@ -161,7 +162,11 @@ impl<'a> Tree<'a> {
     }
 
     /// The nodes of the items that have something to search for; `None` if there are none.
-    fn nodes(&mut self, items: &[Item], place: Place<'_>) -> Result<Option<Vec<Node>>, Error> {
+    fn nodes(
+        &mut self,
+        items: &[QueryItem],
+        place: ItemPosition<'_>,
+    ) -> Result<Option<Vec<PlanNode>>, Error> {
         let mut nodes = Vec::with_capacity(items.len());
         for item in items {
             nodes.extend(self.node(item, place)?);
@@ -170,7 +175,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Fields denoted by a name in its context; empty if only other schemas have it.
-    fn targets(&self, field: &str, place: Place<'_>) -> Result<Vec<Target<'a>>, Error> {
+    fn targets(&self, field: &str, place: ItemPosition<'_>) -> Result<Vec<PredicateTarget<'a>>, Error> {
         let path = match place.element {
             None => field.to_owned(),
             Some(parent) if field.is_empty() => parent.to_owned(),
@@ -193,24 +198,24 @@ impl<'a> Tree<'a> {
     fn each<P: IntoIterator<Item = Predicate>>(
         &mut self,
         field: &str,
-        place: Place<'_>,
-        annotations: &Annotations,
+        place: ItemPosition<'_>,
+        annotations: &ItemAnnotations,
         text: &str,
-        predicates: impl Fn(&Target<'_>) -> Result<P, Error>,
-    ) -> Result<Node, Error> {
+        predicates: impl Fn(&PredicateTarget<'_>) -> Result<P, Error>,
+    ) -> Result<PlanNode, Error> {
         let targets = self.targets(field, place)?;
         self.each_of(&targets, place, annotations, text, predicates)
     }
 
-    /// Like [`Tree::each`], over these fields.
+    /// Like [`TreeBuilder::each`], over these fields.
     fn each_of<P: IntoIterator<Item = Predicate>>(
         &mut self,
-        targets: &[Target<'_>],
-        place: Place<'_>,
-        annotations: &Annotations,
+        targets: &[PredicateTarget<'_>],
+        place: ItemPosition<'_>,
+        annotations: &ItemAnnotations,
         text: &str,
-        predicates: impl Fn(&Target<'_>) -> Result<P, Error>,
-    ) -> Result<Node, Error> {
+        predicates: impl Fn(&PredicateTarget<'_>) -> Result<P, Error>,
+    ) -> Result<PlanNode, Error> {
         let is_one = targets.len() == 1;
         let mut found = Vec::new();
         for target in targets {
@@ -229,17 +234,21 @@ impl<'a> Tree<'a> {
         Ok(or(nodes))
     }
 
-    fn new_term(&mut self, text: &str, annotations: &Annotations) -> Option<TermId> {
+    fn new_term(&mut self, text: &str, annotations: &ItemAnnotations) -> Option<TermId> {
         if !annotations.ranked {
             return None;
         }
-        self.terms.push(Term { text: text.to_owned(), annotations: annotations.clone(), leaves: Vec::new() });
+        self.terms.push(PlanTerm {
+            text: text.to_owned(),
+            annotations: annotations.clone(),
+            leaves: Vec::new(),
+        });
         Some(TermId(self.terms.len() - 1))
     }
 
     fn leaf(
         &mut self,
-        target: &Target<'_>,
+        target: &PredicateTarget<'_>,
         predicate: Predicate,
         term: Option<TermId>,
     ) -> Result<LeafId, Error> {
@@ -255,7 +264,12 @@ impl<'a> Tree<'a> {
             return Err(Error::TooManyExpressions { limit: REGEXES_MAX });
         }
         let id = LeafId(self.leaves.len());
-        self.leaves.push(Leaf { field: Arc::clone(&target.path), predicate, term, dot_product_above: None });
+        self.leaves.push(PlanLeaf {
+            field: Arc::clone(&target.path),
+            predicate,
+            term,
+            dot_product_above: None,
+        });
         if let Some(TermId(term)) = term {
             self.terms[term].leaves.push(id);
         }
@@ -265,23 +279,23 @@ impl<'a> Tree<'a> {
     /// The node of a leaf; for map entries, restricted to their keys.
     fn leaf_node(
         &mut self,
-        target: &Target<'_>,
+        target: &PredicateTarget<'_>,
         predicate: Predicate,
         term: Option<TermId>,
-    ) -> Result<Node, Error> {
-        let mut node = Node::Leaf(self.leaf(target, predicate, term)?);
+    ) -> Result<PlanNode, Error> {
+        let mut node = PlanNode::Leaf(self.leaf(target, predicate, term)?);
         for entry in target.keys.iter().rev() {
-            let place = Place { element: None, typed: false };
+            let place = ItemPosition { element: None, typed: false };
             let mut keys = self.targets(&format!("{}.key", entry.map), place)?;
-            let Some(key_target) = keys.pop() else { return Ok(Node::False) };
-            let annotations = Annotations { ranked: false, ..Annotations::default() };
-            let predicate =
-                Words::new(&key_target, &annotations, Languages::default()).term(&entry.key, &Match::Word)?;
-            let Some(predicate) = predicate else { return Ok(Node::False) };
-            let key = Node::Leaf(self.leaf(&key_target, predicate, None)?);
-            node = Node::SameElement {
+            let Some(key_target) = keys.pop() else { return Ok(PlanNode::False) };
+            let annotations = ItemAnnotations { ranked: false, ..ItemAnnotations::default() };
+            let predicate = WordPredicates::new(&key_target, &annotations, PlanLanguages::default())
+                .term(&entry.key, &TermMatch::Word)?;
+            let Some(predicate) = predicate else { return Ok(PlanNode::False) };
+            let key = PlanNode::Leaf(self.leaf(&key_target, predicate, None)?);
+            node = PlanNode::SameElement {
                 field: Arc::clone(&entry.map),
-                child: Box::new(Node::And(vec![key, node])),
+                child: Box::new(PlanNode::And(vec![key, node])),
                 elements: Vec::new(),
             };
         }
@@ -291,10 +305,10 @@ impl<'a> Tree<'a> {
     fn same_element(
         &mut self,
         field: &str,
-        children: &[Item],
+        children: &[QueryItem],
         elements: &[u32],
-        place: Place<'_>,
-    ) -> Result<Node, Error> {
+        place: ItemPosition<'_>,
+    ) -> Result<PlanNode, Error> {
         if place.element.is_some() {
             return Err(wrong(
                 field,
@@ -306,12 +320,12 @@ impl<'a> Tree<'a> {
             // An alias, or an error.
             None => match self.targets(field, place)?.first() {
                 Some(target) => Arc::clone(&target.path),
-                None => return Ok(Node::False),
+                None => return Ok(PlanNode::False),
             },
         };
-        let inside = Place { element: Some(&name), ..place };
-        let Some(nodes) = self.nodes(children, inside)? else { return Ok(Node::False) };
-        Ok(Node::SameElement {
+        let inside = ItemPosition { element: Some(&name), ..place };
+        let Some(nodes) = self.nodes(children, inside)? else { return Ok(PlanNode::False) };
+        Ok(PlanNode::SameElement {
             field: Arc::clone(&name),
             child: Box::new(and(nodes)),
             elements: elements.to_vec(),
@@ -320,22 +334,22 @@ impl<'a> Tree<'a> {
 }
 
 /// Conjunction; nodes that always match are dropped.
-fn and(mut nodes: Vec<Node>) -> Node {
-    nodes.retain(|node| *node != Node::True);
+fn and(mut nodes: Vec<PlanNode>) -> PlanNode {
+    nodes.retain(|node| *node != PlanNode::True);
     match nodes.len() {
-        0 => Node::True,
+        0 => PlanNode::True,
         1 => nodes.remove(0),
-        _ => Node::And(nodes),
+        _ => PlanNode::And(nodes),
     }
 }
 
 /// Disjunction; nodes that never match are dropped.
-fn or(mut nodes: Vec<Node>) -> Node {
-    nodes.retain(|node| *node != Node::False);
+fn or(mut nodes: Vec<PlanNode>) -> PlanNode {
+    nodes.retain(|node| *node != PlanNode::False);
     match nodes.len() {
-        0 => Node::False,
+        0 => PlanNode::False,
         1 => nodes.remove(0),
-        _ => Node::Or(nodes),
+        _ => PlanNode::Or(nodes),
     }
 }
 

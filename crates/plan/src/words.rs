@@ -1,55 +1,59 @@
 //! Conversion of query text to predicates, with the same analysis as the field's documents.
 
 use millrace_document::DataType;
-use millrace_linguistics::{Analyzer, Language};
+use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_query::number_text::{self, NumberText};
-use millrace_query::{Annotations, Match, PhraseWord};
-use millrace_schema::{DefaultTerm, MatchMode, Matching};
+use millrace_query::{ItemAnnotations, PhraseWord, TermMatch};
+use millrace_schema::{DefaultTerm, FieldMatching, MatchMode};
 use regex::RegexBuilder;
 
 use crate::number;
-use crate::target::{Target, holds_text};
+use crate::target::{PredicateTarget, holds_text};
 use crate::{Error, Predicate, WordPattern};
 
 /// Memory limit of a compiled regular expression, in bytes.
 const REGEX_BYTES: usize = 1 << 20;
 
 /// Factory of the predicates of terms in one field.
-pub(crate) struct Words<'t, 's> {
-    target: &'t Target<'s>,
-    annotations: &'t Annotations,
-    matching: Matching,
-    language: Language,
+pub(crate) struct WordPredicates<'t, 's> {
+    target: &'t PredicateTarget<'s>,
+    annotations: &'t ItemAnnotations,
+    matching: FieldMatching,
+    language: TextLanguage,
     /// True if documents may be in another language than the query.
     mixed: bool,
 }
 
 /// Languages of query and documents.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Languages<'a> {
+pub(crate) struct PlanLanguages<'a> {
     /// Language of the query, if it is given.
     pub query: Option<&'a str>,
     /// True if documents may be in several languages.
     pub of_documents: bool,
 }
 
-impl<'t, 's> Words<'t, 's> {
-    pub fn new(target: &'t Target<'s>, annotations: &'t Annotations, languages: Languages<'_>) -> Self {
+impl<'t, 's> WordPredicates<'t, 's> {
+    pub fn new(
+        target: &'t PredicateTarget<'s>,
+        annotations: &'t ItemAnnotations,
+        languages: PlanLanguages<'_>,
+    ) -> Self {
         // Length limits of documents do not apply to queries.
-        let matching = Matching {
+        let matching = FieldMatching {
             max_length: None,
             max_occurrences: None,
             max_token_length: None,
             ..target.matching().clone()
         };
         let tag = annotations.language.as_deref().or(languages.query);
-        let language = tag.map_or(Language::Unknown, Language::from_tag);
-        let mixed = languages.of_documents || language != Language::Unknown;
-        Words { target, annotations, matching, language, mixed }
+        let language = tag.map_or(TextLanguage::Unknown, TextLanguage::from_tag);
+        let mixed = languages.of_documents || language != TextLanguage::Unknown;
+        WordPredicates { target, annotations, matching, language, mixed }
     }
 
     /// Predicate of a term; `None` if nothing can match it.
-    pub fn term(&self, text: &str, matching: &Match) -> Result<Option<Predicate>, Error> {
+    pub fn term(&self, text: &str, matching: &TermMatch) -> Result<Option<Predicate>, Error> {
         let value_type = self.target.value_type;
         if *value_type == DataType::Bool {
             return match text.trim().to_ascii_lowercase().as_str() {
@@ -74,7 +78,7 @@ impl<'t, 's> Words<'t, 's> {
             )));
         }
         match matching {
-            Match::Regex => self.regex(text).map(Some),
+            TermMatch::Regex => self.regex(text).map(Some),
             _ if self.target.is_text() => Ok(self.among_words(text, matching)),
             _ => Ok(Some(self.value(text, matching))),
         }
@@ -86,15 +90,16 @@ impl<'t, 's> Words<'t, 's> {
         if !self.target.is_text() {
             let value = words.iter().map(|word| word.text.text.as_str()).collect::<Vec<_>>().join(" ");
             let mut matching = words.iter().map(|word| &word.matching);
-            let open_start = matches!(matching.clone().next(), Some(Match::Suffix | Match::Substring));
-            let open_end = matches!(matching.next_back(), Some(Match::Prefix | Match::Substring));
+            let open_start =
+                matches!(matching.clone().next(), Some(TermMatch::Suffix | TermMatch::Substring));
+            let open_end = matches!(matching.next_back(), Some(TermMatch::Prefix | TermMatch::Substring));
             return self.term(
                 &value,
                 match (open_start, open_end) {
-                    (false, false) => &Match::Word,
-                    (false, true) => &Match::Prefix,
-                    (true, false) => &Match::Suffix,
-                    (true, true) => &Match::Substring,
+                    (false, false) => &TermMatch::Word,
+                    (false, true) => &TermMatch::Prefix,
+                    (true, false) => &TermMatch::Suffix,
+                    (true, true) => &TermMatch::Substring,
                 },
             );
         }
@@ -128,20 +133,20 @@ impl<'t, 's> Words<'t, 's> {
         self.target.is_cased(self.annotations)
     }
 
-    fn among_words(&self, text: &str, matching: &Match) -> Option<Predicate> {
+    fn among_words(&self, text: &str, matching: &TermMatch) -> Option<Predicate> {
         let patterns = self.patterns(text, self.or_default(matching));
         (!patterns.is_empty()).then_some(Predicate::Words(patterns))
     }
 
     /// Patterns of the words of a text, in sequence.
-    fn patterns(&self, text: &str, matching: &Match) -> Vec<WordPattern> {
+    fn patterns(&self, text: &str, matching: &TermMatch) -> Vec<WordPattern> {
         let written = || self.exact(text, false);
         let mut patterns = match matching {
-            Match::Word | Match::Regex => self.exact(text, true),
-            Match::Fuzzy { .. } => written(),
+            TermMatch::Word | TermMatch::Regex => self.exact(text, true),
+            TermMatch::Fuzzy { .. } => written(),
             // All words are in their written form; the first and the last may be parts of words.
-            Match::Prefix | Match::Suffix | Match::Substring => {
-                let (open_start, open_end) = (*matching != Match::Prefix, *matching != Match::Suffix);
+            TermMatch::Prefix | TermMatch::Suffix | TermMatch::Substring => {
+                let (open_start, open_end) = (*matching != TermMatch::Prefix, *matching != TermMatch::Suffix);
                 let mut patterns = written();
                 match patterns.as_mut_slice() {
                     [WordPattern::Exact(word) | WordPattern::Written(word)] => {
@@ -159,7 +164,7 @@ impl<'t, 's> Words<'t, 's> {
                 patterns
             }
         };
-        if let Match::Fuzzy { max_edit_distance, prefix_length, prefix } = matching {
+        if let TermMatch::Fuzzy { max_edit_distance, prefix_length, prefix } = matching {
             for pattern in &mut patterns {
                 if let WordPattern::Exact(word) | WordPattern::Written(word) = pattern {
                     *pattern = WordPattern::Fuzzy {
@@ -176,7 +181,7 @@ impl<'t, 's> Words<'t, 's> {
 
     /// Patterns of exactly the words of a text: by their stems, or by their written form.
     fn exact(&self, text: &str, stemmed: bool) -> Vec<WordPattern> {
-        let of_language = |language| Analyzer::new(&self.matching, language);
+        let of_language = |language| FieldAnalyzer::new(&self.matching, language);
         // If the field's words have no stems, the two are equal.
         let has_stems = self.mixed || of_language(self.language).is_stemming();
         let exact = |word: &str| match has_stems {
@@ -199,7 +204,7 @@ impl<'t, 's> Words<'t, 's> {
         }
         // Both split and fold alike, so they return the same words.
         let mut others = Vec::new();
-        let default = self.annotated(of_language(Language::Unknown));
+        let default = self.annotated(of_language(TextLanguage::Unknown));
         default.tokens(text, |token| others.push(token.text.to_owned()));
         let mut others = others.into_iter();
         analyzer.tokens(text, |token| {
@@ -210,14 +215,14 @@ impl<'t, 's> Words<'t, 's> {
         patterns
     }
 
-    fn value(&self, text: &str, matching: &Match) -> Predicate {
+    fn value(&self, text: &str, matching: &TermMatch) -> Predicate {
         let value = self.folded(text);
         let pattern = match self.or_default(matching) {
-            Match::Word | Match::Regex => WordPattern::Exact(value),
-            Match::Prefix => open(&value, false, true),
-            Match::Suffix => open(&value, true, false),
-            Match::Substring => open(&value, true, true),
-            Match::Fuzzy { max_edit_distance, prefix_length, prefix } => WordPattern::Fuzzy {
+            TermMatch::Word | TermMatch::Regex => WordPattern::Exact(value),
+            TermMatch::Prefix => open(&value, false, true),
+            TermMatch::Suffix => open(&value, true, false),
+            TermMatch::Substring => open(&value, true, true),
+            TermMatch::Fuzzy { max_edit_distance, prefix_length, prefix } => WordPattern::Fuzzy {
                 word: value,
                 max_edits: *max_edit_distance,
                 prefix_length: *prefix_length,
@@ -241,22 +246,22 @@ impl<'t, 's> Words<'t, 's> {
     }
 
     /// Default match type of a plain term in the field.
-    fn or_default<'m>(&self, matching: &'m Match) -> &'m Match {
+    fn or_default<'m>(&self, matching: &'m TermMatch) -> &'m TermMatch {
         match (matching, self.matching.default_term) {
-            (Match::Word, DefaultTerm::Prefix) => &Match::Prefix,
-            (Match::Word, DefaultTerm::Suffix) => &Match::Suffix,
-            (Match::Word, DefaultTerm::Substring) => &Match::Substring,
+            (TermMatch::Word, DefaultTerm::Prefix) => &TermMatch::Prefix,
+            (TermMatch::Word, DefaultTerm::Suffix) => &TermMatch::Suffix,
+            (TermMatch::Word, DefaultTerm::Substring) => &TermMatch::Substring,
             _ => matching,
         }
     }
 
-    fn analyzer(&self, stemmed: bool) -> Analyzer {
-        let analyzer = self.annotated(Analyzer::new(&self.matching, self.language));
+    fn analyzer(&self, stemmed: bool) -> FieldAnalyzer {
+        let analyzer = self.annotated(FieldAnalyzer::new(&self.matching, self.language));
         if stemmed { analyzer } else { analyzer.without_stemming() }
     }
 
     /// The analyzer with the settings of the term's annotations.
-    fn annotated(&self, mut analyzer: Analyzer) -> Analyzer {
+    fn annotated(&self, mut analyzer: FieldAnalyzer) -> FieldAnalyzer {
         if !self.annotations.stem {
             analyzer = analyzer.without_stemming();
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_plan::{Context, Plan};
-use millrace_query::{Limits, Query};
+use millrace_plan::{Plan, PlanContext};
+use millrace_query::{Query, QueryLimits};
 use millrace_schema::Application;
 
 #[test]
@@ -21,8 +21,8 @@ fn a_plan_has_only_so_many_regular_expressions() {
         let parameters = [("yql", yql), ("streaming.groupname", "me".to_owned())];
         let parameters: BTreeMap<String, String> =
             parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let query = Query::from_parameters(parameters, &Limits::default()).expect("the query is right");
-        Plan::new(Arc::new(query), schema, &Context::alone()).map(drop).map_err(|error| error.to_string())
+        let query = Query::from_parameters(parameters, &QueryLimits::default()).expect("the query is right");
+        Plan::new(Arc::new(query), schema, &PlanContext::alone()).map(drop).map_err(|error| error.to_string())
     };
     assert_eq!(plan(64), Ok(()));
     let error = plan(65).expect_err("too many");

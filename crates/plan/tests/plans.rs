@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use millrace_fixtures::cases;
-use millrace_plan::{Context, Plan};
-use millrace_query::{Limits, Query};
+use millrace_plan::{Plan, PlanContext};
+use millrace_query::{Query, QueryLimits};
 use millrace_schema::{Application, Schema};
 use proptest::prelude::*;
 
@@ -26,12 +26,12 @@ fn plan(schema: &Arc<Schema>, input: &str, mut parameters: BTreeMap<String, Stri
     let whole = input.to_ascii_lowercase().starts_with("select");
     let yql = if whole { input.to_owned() } else { format!("select * from sources * where {input}") };
     parameters.insert("yql".to_owned(), yql);
-    let context = Context {
+    let context = PlanContext {
         clock: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
         known_elsewhere: &|name| name == "elsewhere",
-        ..Context::alone()
+        ..PlanContext::alone()
     };
-    let query = match Query::from_parameters(parameters, &Limits::default()) {
+    let query = match Query::from_parameters(parameters, &QueryLimits::default()) {
         Ok(query) => query,
         Err(error) => return format!("! {error}"),
     };

@@ -1,4 +1,4 @@
-//! Conversion of parsed [`Node`]s to [`Item`]s, with parameters substituted.
+//! Conversion of parsed [`SyntaxNode`]s to [`QueryItem`]s, with parameters substituted.
 
 mod annotations;
 mod arguments;
@@ -10,22 +10,22 @@ use std::collections::BTreeMap;
 
 pub(crate) use arguments::parse_number;
 pub(crate) use operators::kilometres;
-pub use operators::{OPERATORS, Operator, OperatorPlace};
+pub use operators::{OPERATORS, OperatorPlace, YqlOperator};
 pub(crate) use order::sort_key;
 
-use crate::syntax::{Comparison, Fault, Form, Node};
-use crate::{Bound, Grammar, Item, Match, Number, TermText};
+use crate::syntax::{NumberComparison, SyntaxFault, SyntaxForm, SyntaxNode};
+use crate::{QueryGrammar, QueryItem, QueryNumber, RangeBound, TermMatch, TermText};
 
 /// Context of a query's text.
-pub(crate) struct Context<'a> {
+pub(crate) struct BuildContext<'a> {
     /// Parameters of the request, for `@name`.
     pub parameters: &'a BTreeMap<String, String>,
     /// Default field of user text.
     pub default_field: &'a str,
     /// Grammar of `userQuery()`.
-    pub query_grammar: Grammar,
+    pub query_grammar: QueryGrammar,
     /// Default grammar of `userInput` and `text`.
-    pub input_grammar: Grammar,
+    pub input_grammar: QueryGrammar,
     /// Text of `userQuery()`.
     pub user_query: Option<&'a str>,
     /// Value of `model.filter`, which is combined with it.
@@ -34,75 +34,78 @@ pub(crate) struct Context<'a> {
 
 /// Position of an item in the tree, with the annotations of its ancestors.
 #[derive(Clone, Copy)]
-struct Scope<'a> {
-    annotations: &'a [(String, Node)],
-    parent: Option<&'a Scope<'a>>,
+struct AnnotationScope<'a> {
+    annotations: &'a [(String, SyntaxNode)],
+    parent: Option<&'a AnnotationScope<'a>>,
     /// True inside `sameElement`, where a plain string is a term of the element itself.
     in_element: bool,
 }
 
-const ROOT: Scope<'static> = Scope { annotations: &[], parent: None, in_element: false };
+const ROOT: AnnotationScope<'static> = AnnotationScope { annotations: &[], parent: None, in_element: false };
 
-type Built<T> = Result<T, Fault>;
+type Built<T> = Result<T, SyntaxFault>;
 
 /// The item of a condition.
-pub(crate) fn item(node: &Node, context: &Context<'_>) -> Built<Item> {
-    Builder { context }.item(node, &ROOT)
+pub(crate) fn item(node: &SyntaxNode, context: &BuildContext<'_>) -> Built<QueryItem> {
+    ItemBuilder { context }.item(node, &ROOT)
 }
 
 /// A non-negative whole number: `limit`, `offset`, `timeout`.
-pub(crate) fn amount(node: &Node, context: &Context<'_>, what: &str) -> Built<usize> {
-    match (Builder { context }).number(node)? {
-        Number::Integer(number) if number >= 0 => usize::try_from(number).ok(),
+pub(crate) fn amount(node: &SyntaxNode, context: &BuildContext<'_>, what: &str) -> Built<usize> {
+    match (ItemBuilder { context }).number(node)? {
+        QueryNumber::Integer(number) if number >= 0 => usize::try_from(number).ok(),
         _ => None,
     }
-    .ok_or_else(|| Fault::new(node.at, format!("expected a whole number from 0 for {what}, as in {what} 10")))
+    .ok_or_else(|| {
+        SyntaxFault::new(node.at, format!("expected a whole number from 0 for {what}, as in {what} 10"))
+    })
 }
 
-struct Builder<'a> {
-    context: &'a Context<'a>,
+struct ItemBuilder<'a> {
+    context: &'a BuildContext<'a>,
 }
 
-impl Builder<'_> {
-    fn item(&self, node: &Node, above: &Scope<'_>) -> Built<Item> {
+impl ItemBuilder<'_> {
+    fn item(&self, node: &SyntaxNode, above: &AnnotationScope<'_>) -> Built<QueryItem> {
         let scope = &above.inside(node);
         match &node.form {
-            Form::And(children) => self.and(children, scope),
-            Form::Or(children) => {
-                Ok(Item::Or(children.iter().map(|child| self.item(child, scope)).collect::<Built<_>>()?))
+            SyntaxForm::And(children) => self.and(children, scope),
+            SyntaxForm::Or(children) => {
+                Ok(QueryItem::Or(children.iter().map(|child| self.item(child, scope)).collect::<Built<_>>()?))
             }
-            Form::Not(child) => {
-                Ok(Item::Not { positive: Box::new(Item::True), negatives: vec![self.item(child, scope)?] })
-            }
-            Form::Bool(true) => Ok(Item::True),
-            Form::Bool(false) => Ok(Item::False),
-            Form::Compare(comparison, left, right) => self.compare(*comparison, left, right, scope),
-            Form::Contains(field, value) => self.contains(field, value, scope),
-            Form::Matches(field, pattern) => {
+            SyntaxForm::Not(child) => Ok(QueryItem::Not {
+                positive: Box::new(QueryItem::True),
+                negatives: vec![self.item(child, scope)?],
+            }),
+            SyntaxForm::Bool(true) => Ok(QueryItem::True),
+            SyntaxForm::Bool(false) => Ok(QueryItem::False),
+            SyntaxForm::Compare(comparison, left, right) => self.compare(*comparison, left, right, scope),
+            SyntaxForm::Contains(field, value) => self.contains(field, value, scope),
+            SyntaxForm::Matches(field, pattern) => {
                 let (field, element) = self.field(field)?;
                 let pattern_scope = scope.inside(pattern);
-                let item = Item::Term {
+                let item = QueryItem::Term {
                     field: element.map_or(field.to_owned(), |_| String::new()),
                     text: self.text(pattern)?,
-                    matching: Match::Regex,
+                    matching: TermMatch::Regex,
                     annotations: self.annotations(&pattern_scope)?,
                 };
                 self.in_element(field, element, item)
             }
-            Form::In(field, values) => {
+            SyntaxForm::In(field, values) => {
                 let (field, element) = self.field(field)?;
-                let item = Item::In {
+                let item = QueryItem::In {
                     field: element.map_or(field.to_owned(), |_| String::new()),
                     values: self.values(values)?,
                     annotations: self.annotations(scope)?,
                 };
                 self.in_element(field, element, item)
             }
-            Form::Call(name, arguments) => self.call(node.at, name, arguments, scope),
-            Form::String(_) | Form::Parameter(_) | Form::Number(_) if above.in_element => {
+            SyntaxForm::Call(name, arguments) => self.call(node.at, name, arguments, scope),
+            SyntaxForm::String(_) | SyntaxForm::Parameter(_) | SyntaxForm::Number(_) if above.in_element => {
                 self.value("", node, above)
             }
-            _ => Err(Fault::new(
+            _ => Err(SyntaxFault::new(
                 node.at,
                 format!(
                     "expected a condition, found {}; for example: title contains \"word\"",
@@ -113,32 +116,38 @@ impl Builder<'_> {
     }
 
     /// Conjunction: negated children must not match, the others must.
-    fn and(&self, children: &[Node], scope: &Scope<'_>) -> Built<Item> {
+    fn and(&self, children: &[SyntaxNode], scope: &AnnotationScope<'_>) -> Built<QueryItem> {
         let (mut positives, mut negatives) = (Vec::new(), Vec::new());
         for child in children {
             match &child.form {
-                Form::Not(negated) => negatives.push(self.item(negated, &scope.inside(child))?),
+                SyntaxForm::Not(negated) => negatives.push(self.item(negated, &scope.inside(child))?),
                 _ => positives.push(self.item(child, scope)?),
             }
         }
         if negatives.is_empty() {
-            return Ok(Item::And(positives));
+            return Ok(QueryItem::And(positives));
         }
         let positive = match positives.len() {
-            0 => Item::True,
+            0 => QueryItem::True,
             1 => positives.remove(0),
-            _ => Item::And(positives),
+            _ => QueryItem::And(positives),
         };
-        Ok(Item::Not { positive: Box::new(positive), negatives })
+        Ok(QueryItem::Not { positive: Box::new(positive), negatives })
     }
 
-    fn compare(&self, comparison: Comparison, left: &Node, right: &Node, scope: &Scope<'_>) -> Built<Item> {
-        let is_field = |node: &Node| matches!(node.form, Form::Name(_) | Form::Element(..));
+    fn compare(
+        &self,
+        comparison: NumberComparison,
+        left: &SyntaxNode,
+        right: &SyntaxNode,
+        scope: &AnnotationScope<'_>,
+    ) -> Built<QueryItem> {
+        let is_field = |node: &SyntaxNode| matches!(node.form, SyntaxForm::Name(_) | SyntaxForm::Element(..));
         let (field, value, comparison) = match (is_field(left), is_field(right)) {
             (true, _) => (left, right, comparison),
             (false, true) => (right, left, comparison.turned()),
             (false, false) => {
-                return Err(Fault::new(
+                return Err(SyntaxFault::new(
                     left.at,
                     format!(
                         "expected a field on one side, found {} and {}; for example: year > 2000",
@@ -153,14 +162,16 @@ impl Builder<'_> {
         let (field, element) = self.field(field)?;
         let name = element.map_or(field.to_owned(), |_| String::new());
         let item = match &value.form {
-            Form::Bool(truth) if comparison == Comparison::Equal => Item::Term {
+            SyntaxForm::Bool(truth) if comparison == NumberComparison::Equal => QueryItem::Term {
                 field: name,
                 text: TermText::from(if *truth { "true" } else { "false" }),
-                matching: Match::Word,
+                matching: TermMatch::Word,
                 annotations,
             },
-            Form::String(text) if comparison == Comparison::Equal && text.parse::<f64>().is_err() => {
-                return Err(Fault::new(
+            SyntaxForm::String(text)
+                if comparison == NumberComparison::Equal && text.parse::<f64>().is_err() =>
+            {
+                return Err(SyntaxFault::new(
                     value.at,
                     format!(
                         "'=' compares numbers and truth values; for text write: {field} contains {text:?}"
@@ -170,26 +181,26 @@ impl Builder<'_> {
             _ => {
                 let number = self.number(value)?;
                 let (low, high) = match comparison {
-                    Comparison::Equal => (Bound::Inclusive(number), Bound::Inclusive(number)),
-                    Comparison::Less => (Bound::Open, Bound::Exclusive(number)),
-                    Comparison::LessOrEqual => (Bound::Open, Bound::Inclusive(number)),
-                    Comparison::Greater => (Bound::Exclusive(number), Bound::Open),
-                    Comparison::GreaterOrEqual => (Bound::Inclusive(number), Bound::Open),
+                    NumberComparison::Equal => (RangeBound::Inclusive(number), RangeBound::Inclusive(number)),
+                    NumberComparison::Less => (RangeBound::Open, RangeBound::Exclusive(number)),
+                    NumberComparison::LessOrEqual => (RangeBound::Open, RangeBound::Inclusive(number)),
+                    NumberComparison::Greater => (RangeBound::Exclusive(number), RangeBound::Open),
+                    NumberComparison::GreaterOrEqual => (RangeBound::Inclusive(number), RangeBound::Open),
                 };
                 let hit_limit = self.hit_limit(value_scope)?;
-                Item::Range { field: name, low, high, hit_limit, annotations }
+                QueryItem::Range { field: name, low, high, hit_limit, annotations }
             }
         };
         self.in_element(field, element, item)
     }
 
     /// Name of a field, with the element index if one is given.
-    fn field<'n>(&self, node: &'n Node) -> Built<(&'n str, Option<u32>)> {
+    fn field<'n>(&self, node: &'n SyntaxNode) -> Built<(&'n str, Option<u32>)> {
         match &node.form {
-            Form::Name(name) => Ok((name, None)),
-            Form::String(name) if !name.is_empty() => Ok((name, None)),
-            Form::Element(name, index) => Ok((name, Some(*index))),
-            _ => Err(Fault::new(
+            SyntaxForm::Name(name) => Ok((name, None)),
+            SyntaxForm::String(name) if !name.is_empty() => Ok((name, None)),
+            SyntaxForm::Element(name, index) => Ok((name, Some(*index))),
+            _ => Err(SyntaxFault::new(
                 node.at,
                 format!(
                     "expected the name of a field, found {}; for example: title contains \"word\"",
@@ -200,10 +211,10 @@ impl Builder<'_> {
     }
 
     /// Restricts a condition to one element of a field: `numbers[2] = 42`.
-    fn in_element(&self, field: &str, element: Option<u32>, item: Item) -> Built<Item> {
+    fn in_element(&self, field: &str, element: Option<u32>, item: QueryItem) -> Built<QueryItem> {
         Ok(match element {
             None => item,
-            Some(index) => Item::SameElement {
+            Some(index) => QueryItem::SameElement {
                 field: field.to_owned(),
                 children: vec![item],
                 elements: vec![index],
@@ -213,22 +224,22 @@ impl Builder<'_> {
     }
 }
 
-impl<'a> Scope<'a> {
+impl<'a> AnnotationScope<'a> {
     /// Scope of the content of `node`, or of the node itself.
-    fn inside(&'a self, node: &'a Node) -> Scope<'a> {
-        Scope { annotations: &node.annotations, parent: Some(self), in_element: self.in_element }
+    fn inside(&'a self, node: &'a SyntaxNode) -> AnnotationScope<'a> {
+        AnnotationScope { annotations: &node.annotations, parent: Some(self), in_element: self.in_element }
     }
 }
 
-impl Comparison {
+impl NumberComparison {
     /// The same comparison with its sides exchanged.
     fn turned(self) -> Self {
         match self {
-            Comparison::Equal => Comparison::Equal,
-            Comparison::Less => Comparison::Greater,
-            Comparison::LessOrEqual => Comparison::GreaterOrEqual,
-            Comparison::Greater => Comparison::Less,
-            Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+            NumberComparison::Equal => NumberComparison::Equal,
+            NumberComparison::Less => NumberComparison::Greater,
+            NumberComparison::LessOrEqual => NumberComparison::GreaterOrEqual,
+            NumberComparison::Greater => NumberComparison::Less,
+            NumberComparison::GreaterOrEqual => NumberComparison::LessOrEqual,
         }
     }
 }

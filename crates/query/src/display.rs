@@ -3,33 +3,42 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::{
-    Annotations, Bound, Composite, Item, Match, PhraseWord, Syntax, TermText, UserText, WeightedOperator,
+    ItemAnnotations, PhraseWord, QueryItem, RangeBound, TermMatch, TermText, TextSyntax, UserText,
+    WeightedOperator, WordComposite,
 };
 
-impl Display for Item {
+impl Display for QueryItem {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Item::True => f.write_str("TRUE"),
-            Item::False => f.write_str("FALSE"),
-            Item::And(children) => list(f, "AND", children),
-            Item::Or(children) => list(f, "OR", children),
-            Item::Rank(children) => list(f, "RANK", children),
-            Item::Not { positive, negatives } => {
+            QueryItem::True => f.write_str("TRUE"),
+            QueryItem::False => f.write_str("FALSE"),
+            QueryItem::And(children) => list(f, "AND", children),
+            QueryItem::Or(children) => list(f, "OR", children),
+            QueryItem::Rank(children) => list(f, "RANK", children),
+            QueryItem::Not { positive, negatives } => {
                 write!(f, "NOT({positive}")?;
                 negatives.iter().try_for_each(|negative| write!(f, " {negative}"))?;
                 f.write_str(")")
             }
-            Item::Term { field, text, matching, annotations } => {
+            QueryItem::Term { field, text, matching, annotations } => {
                 name(f, field)?;
                 matched(f, text, matching)?;
                 write!(f, "{annotations}")
             }
-            Item::Phrase { field, words, annotations } => {
+            QueryItem::Phrase { field, words, annotations } => {
                 name(f, field)?;
                 list(f, "PHRASE", words)?;
                 write!(f, "{annotations}")
             }
-            Item::Near { field, words, excluded, distance, exclusion_distance, ordered, annotations } => {
+            QueryItem::Near {
+                field,
+                words,
+                excluded,
+                distance,
+                exclusion_distance,
+                ordered,
+                annotations,
+            } => {
                 name(f, field)?;
                 write!(f, "{}/{distance}(", if *ordered { "ONEAR" } else { "NEAR" })?;
                 joined(f, words)?;
@@ -40,18 +49,18 @@ impl Display for Item {
                 }
                 write!(f, "){annotations}")
             }
-            Item::Equiv { field, words, annotations } => {
+            QueryItem::Equiv { field, words, annotations } => {
                 name(f, field)?;
                 list(f, "EQUIV", words)?;
                 write!(f, "{annotations}")
             }
-            Item::Alternatives { field, words, annotations } => {
+            QueryItem::Alternatives { field, words, annotations } => {
                 name(f, field)?;
                 let words: Vec<String> =
                     words.iter().map(|(word, exactness)| format!("{word:?}={exactness}")).collect();
                 write!(f, "ALTERNATIVES({}){annotations}", words.join(" "))
             }
-            Item::SameElement { field, children, elements, annotations } => {
+            QueryItem::SameElement { field, children, elements, annotations } => {
                 name(f, field)?;
                 f.write_str("SAME_ELEMENT")?;
                 if !elements.is_empty() {
@@ -60,20 +69,22 @@ impl Display for Item {
                 list(f, "", children)?;
                 write!(f, "{annotations}")
             }
-            Item::Range { field, low, high, hit_limit, annotations } => {
+            QueryItem::Range { field, low, high, hit_limit, annotations } => {
                 name(f, field)?;
                 match (low, high) {
-                    (Bound::Inclusive(low), Bound::Inclusive(high)) if low == high => write!(f, "{low}")?,
+                    (RangeBound::Inclusive(low), RangeBound::Inclusive(high)) if low == high => {
+                        write!(f, "{low}")?
+                    }
                     _ => {
                         match low {
-                            Bound::Open => f.write_str("[")?,
-                            Bound::Inclusive(low) => write!(f, "[{low}")?,
-                            Bound::Exclusive(low) => write!(f, "<{low}")?,
+                            RangeBound::Open => f.write_str("[")?,
+                            RangeBound::Inclusive(low) => write!(f, "[{low}")?,
+                            RangeBound::Exclusive(low) => write!(f, "<{low}")?,
                         }
                         match high {
-                            Bound::Open => f.write_str(";]")?,
-                            Bound::Inclusive(high) => write!(f, ";{high}]")?,
-                            Bound::Exclusive(high) => write!(f, ";{high}>")?,
+                            RangeBound::Open => f.write_str(";]")?,
+                            RangeBound::Inclusive(high) => write!(f, ";{high}]")?,
+                            RangeBound::Exclusive(high) => write!(f, ";{high}>")?,
                         }
                     }
                 }
@@ -82,12 +93,12 @@ impl Display for Item {
                 }
                 write!(f, "{annotations}")
             }
-            Item::In { field, values, annotations } => {
+            QueryItem::In { field, values, annotations } => {
                 name(f, field)?;
                 let values: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
                 write!(f, "IN({}){annotations}", values.join(" "))
             }
-            Item::Weighted { operator, field, tokens, annotations } => {
+            QueryItem::Weighted { operator, field, tokens, annotations } => {
                 name(f, field)?;
                 match operator {
                     WeightedOperator::WeightedSet => f.write_str("WEIGHTED_SET(")?,
@@ -104,11 +115,11 @@ impl Display for Item {
                     tokens.iter().map(|(token, weight)| format!("{token:?}={weight}")).collect();
                 write!(f, "{}){annotations}", tokens.join(" "))
             }
-            Item::WeakAnd { children, target_hits, annotations } => {
+            QueryItem::WeakAnd { children, target_hits, annotations } => {
                 list(f, &format!("WEAKAND/{target_hits}"), children)?;
                 write!(f, "{annotations}")
             }
-            Item::NearestNeighbor(near) => {
+            QueryItem::NearestNeighbor(near) => {
                 name(f, &near.field)?;
                 write!(f, "NEAREST/{}({}", near.target_hits, near.query_tensor)?;
                 if let Some(threshold) = near.distance_threshold {
@@ -116,22 +127,22 @@ impl Display for Item {
                 }
                 write!(f, "){}", near.annotations)
             }
-            Item::GeoLocation { field, latitude, longitude, radius_km, annotations } => {
+            QueryItem::GeoLocation { field, latitude, longitude, radius_km, annotations } => {
                 name(f, field)?;
                 write!(f, "CIRCLE({latitude} {longitude} {radius_km:.3}km){annotations}")
             }
-            Item::GeoBoundingBox { field, corners: [south, west, north, east], annotations } => {
+            QueryItem::GeoBoundingBox { field, corners: [south, west, north, east], annotations } => {
                 name(f, field)?;
                 write!(f, "BOX({south} {west} {north} {east}){annotations}")
             }
-            Item::Predicate { field, attributes, ranges } => {
+            QueryItem::Predicate { field, attributes, ranges } => {
                 name(f, field)?;
                 let attributes = attributes.iter().map(|(key, value)| format!("{key}={value}"));
                 let ranges = ranges.iter().map(|(key, number)| format!("{key}={number}"));
                 write!(f, "PREDICATE({})", attributes.chain(ranges).collect::<Vec<_>>().join(" "))
             }
-            Item::Text(text) => write!(f, "{text}"),
-            Item::Typed(inner) => write!(f, "TYPED({inner})"),
+            QueryItem::Text(text) => write!(f, "{text}"),
+            QueryItem::Typed(inner) => write!(f, "TYPED({inner})"),
         }
     }
 }
@@ -140,18 +151,18 @@ impl Display for UserText {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         name(f, &self.field)?;
         let composite = match self.grammar.composite {
-            Composite::WeakAnd => format!("weakAnd/{}", self.target_hits),
-            Composite::And => "and".to_owned(),
-            Composite::Or => "or".to_owned(),
-            Composite::Phrase => "phrase".to_owned(),
-            Composite::Near => format!("near/{}", self.distance),
-            Composite::OrderedNear => format!("oNear/{}", self.distance),
+            WordComposite::WeakAnd => format!("weakAnd/{}", self.target_hits),
+            WordComposite::And => "and".to_owned(),
+            WordComposite::Or => "or".to_owned(),
+            WordComposite::Phrase => "phrase".to_owned(),
+            WordComposite::Near => format!("near/{}", self.distance),
+            WordComposite::OrderedNear => format!("oNear/{}", self.distance),
         };
         let syntax = match self.grammar.syntax {
-            Syntax::None => "none",
-            Syntax::Simple => "simple",
-            Syntax::Web => "web",
-            Syntax::Advanced => "advanced",
+            TextSyntax::None => "none",
+            TextSyntax::Simple => "simple",
+            TextSyntax::Web => "web",
+            TextSyntax::Advanced => "advanced",
         };
         write!(f, "TEXT({:?} {composite} {syntax}", self.text)?;
         if let Some(filter) = &self.filter {
@@ -167,14 +178,14 @@ impl Display for PhraseWord {
     }
 }
 
-fn matched(f: &mut Formatter<'_>, text: &TermText, matching: &Match) -> fmt::Result {
+fn matched(f: &mut Formatter<'_>, text: &TermText, matching: &TermMatch) -> fmt::Result {
     match matching {
-        Match::Word => write!(f, "{text}"),
-        Match::Prefix => write!(f, "PREFIX({text})"),
-        Match::Suffix => write!(f, "SUFFIX({text})"),
-        Match::Substring => write!(f, "SUBSTRING({text})"),
-        Match::Regex => write!(f, "REGEX({text})"),
-        Match::Fuzzy { max_edit_distance, prefix_length, prefix } => {
+        TermMatch::Word => write!(f, "{text}"),
+        TermMatch::Prefix => write!(f, "PREFIX({text})"),
+        TermMatch::Suffix => write!(f, "SUFFIX({text})"),
+        TermMatch::Substring => write!(f, "SUBSTRING({text})"),
+        TermMatch::Regex => write!(f, "REGEX({text})"),
+        TermMatch::Fuzzy { max_edit_distance, prefix_length, prefix } => {
             let prefix = if *prefix { " prefix" } else { "" };
             write!(f, "FUZZY({text} {max_edit_distance} {prefix_length}{prefix})")
         }
@@ -188,7 +199,7 @@ impl Display for TermText {
 }
 
 /// Annotations that differ from their defaults, in braces; empty if there are none.
-impl Display for Annotations {
+impl Display for ItemAnnotations {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         let mut part = |show: bool, text: String| {

@@ -1,37 +1,37 @@
 //! Detection of text that was encoded as UTF-8 twice: `Ã¥` instead of `å`. Such a query finds nothing,
 //! without an indication of the cause.
 
-use crate::{Item, UserText};
+use crate::{QueryItem, UserText};
 
 /// The first text in an item or its descendants that looks encoded as UTF-8 twice; `None` if there is none.
-pub fn double_encoded(item: &Item) -> Option<&str> {
+pub fn double_encoded(item: &QueryItem) -> Option<&str> {
     match item {
-        Item::And(items)
-        | Item::Or(items)
-        | Item::Rank(items)
-        | Item::WeakAnd { children: items, .. }
-        | Item::Equiv { words: items, .. }
-        | Item::SameElement { children: items, .. } => items.iter().find_map(double_encoded),
-        Item::Not { positive, negatives } => {
+        QueryItem::And(items)
+        | QueryItem::Or(items)
+        | QueryItem::Rank(items)
+        | QueryItem::WeakAnd { children: items, .. }
+        | QueryItem::Equiv { words: items, .. }
+        | QueryItem::SameElement { children: items, .. } => items.iter().find_map(double_encoded),
+        QueryItem::Not { positive, negatives } => {
             double_encoded(positive).or_else(|| negatives.iter().find_map(double_encoded))
         }
-        Item::Near { words, excluded, .. } => words.iter().chain(excluded).find_map(double_encoded),
-        Item::Term { text, .. } => looks_so(&text.text),
-        Item::Phrase { words, .. } => words.iter().find_map(|word| looks_so(&word.text.text)),
-        Item::Alternatives { words, .. } => words.iter().find_map(|(word, _)| looks_so(word)),
-        Item::In { values, .. } => values.iter().find_map(|value| looks_so(value)),
-        Item::Weighted { tokens, .. } => tokens.iter().find_map(|(token, _)| looks_so(token)),
-        Item::Text(UserText { text, filter, .. }) => {
+        QueryItem::Near { words, excluded, .. } => words.iter().chain(excluded).find_map(double_encoded),
+        QueryItem::Term { text, .. } => looks_so(&text.text),
+        QueryItem::Phrase { words, .. } => words.iter().find_map(|word| looks_so(&word.text.text)),
+        QueryItem::Alternatives { words, .. } => words.iter().find_map(|(word, _)| looks_so(word)),
+        QueryItem::In { values, .. } => values.iter().find_map(|value| looks_so(value)),
+        QueryItem::Weighted { tokens, .. } => tokens.iter().find_map(|(token, _)| looks_so(token)),
+        QueryItem::Text(UserText { text, filter, .. }) => {
             looks_so(text).or_else(|| filter.as_deref().and_then(looks_so))
         }
-        Item::Typed(inner) => double_encoded(inner),
-        Item::True
-        | Item::False
-        | Item::Range { .. }
-        | Item::NearestNeighbor(_)
-        | Item::GeoLocation { .. }
-        | Item::GeoBoundingBox { .. }
-        | Item::Predicate { .. } => None,
+        QueryItem::Typed(inner) => double_encoded(inner),
+        QueryItem::True
+        | QueryItem::False
+        | QueryItem::Range { .. }
+        | QueryItem::NearestNeighbor(_)
+        | QueryItem::GeoLocation { .. }
+        | QueryItem::GeoBoundingBox { .. }
+        | QueryItem::Predicate { .. } => None,
     }
 }
 

@@ -1,22 +1,22 @@
 //! Names of grammars: `model.type`, and `grammar` of user text.
 
-use crate::{Composite, Grammar, Syntax, Tokenization};
+use crate::{QueryGrammar, TextSyntax, TextTokenization, WordComposite};
 
-impl Grammar {
+impl QueryGrammar {
     /// The grammar of a `model.type`.
     ///
     /// # Errors
     /// The name is unknown; the text lists the existing ones. `yql` is not a grammar of user text.
     pub fn from_type(name: &str) -> Result<Self, String> {
         let (composite, tokenization, syntax) = match name {
-            "adv" | "advanced" => (Composite::And, Tokenization::Internal, Syntax::Advanced),
-            "all" => (Composite::And, Tokenization::Internal, Syntax::Simple),
-            "any" => (Composite::Or, Tokenization::Internal, Syntax::Simple),
-            "linguistics" => (Composite::WeakAnd, Tokenization::Linguistics, Syntax::None),
-            "phrase" => (Composite::Phrase, Tokenization::Internal, Syntax::None),
-            "tokenize" => (Composite::WeakAnd, Tokenization::Internal, Syntax::None),
-            "weakAnd" => (Composite::WeakAnd, Tokenization::Internal, Syntax::Simple),
-            "web" => (Composite::And, Tokenization::Internal, Syntax::Web),
+            "adv" | "advanced" => (WordComposite::And, TextTokenization::Internal, TextSyntax::Advanced),
+            "all" => (WordComposite::And, TextTokenization::Internal, TextSyntax::Simple),
+            "any" => (WordComposite::Or, TextTokenization::Internal, TextSyntax::Simple),
+            "linguistics" => (WordComposite::WeakAnd, TextTokenization::Linguistics, TextSyntax::None),
+            "phrase" => (WordComposite::Phrase, TextTokenization::Internal, TextSyntax::None),
+            "tokenize" => (WordComposite::WeakAnd, TextTokenization::Internal, TextSyntax::None),
+            "weakAnd" => (WordComposite::WeakAnd, TextTokenization::Internal, TextSyntax::Simple),
+            "web" => (WordComposite::And, TextTokenization::Internal, TextSyntax::Web),
             "prog" => {
                 return Err("queries of type 'prog' are read from the parameter 'query' alone, not from userQuery() in YQL".to_owned());
             }
@@ -26,52 +26,52 @@ impl Grammar {
                 ));
             }
         };
-        Ok(Grammar { composite, syntax, tokenization })
+        Ok(QueryGrammar { composite, syntax, tokenization })
     }
 }
 
-impl Composite {
+impl WordComposite {
     /// The composite with this name.
     ///
     /// # Errors
     /// The name is unknown; the text lists the existing ones.
     pub fn from_name(name: &str) -> Result<Self, String> {
         match name {
-            "and" => Ok(Composite::And),
-            "or" => Ok(Composite::Or),
-            "weakAnd" => Ok(Composite::WeakAnd),
-            "phrase" => Ok(Composite::Phrase),
-            "near" => Ok(Composite::Near),
-            "oNear" => Ok(Composite::OrderedNear),
+            "and" => Ok(WordComposite::And),
+            "or" => Ok(WordComposite::Or),
+            "weakAnd" => Ok(WordComposite::WeakAnd),
+            "phrase" => Ok(WordComposite::Phrase),
+            "near" => Ok(WordComposite::Near),
+            "oNear" => Ok(WordComposite::OrderedNear),
             _ => Err(format!("'{name}' is no composite; there are and, or, weakAnd, phrase, near and oNear")),
         }
     }
 }
 
-impl Syntax {
+impl TextSyntax {
     /// The syntax with this name.
     ///
     /// # Errors
     /// The name is unknown; the text lists the existing ones.
     pub fn from_name(name: &str) -> Result<Self, String> {
         match name {
-            "none" => Ok(Syntax::None),
-            "simple" => Ok(Syntax::Simple),
-            "web" => Ok(Syntax::Web),
+            "none" => Ok(TextSyntax::None),
+            "simple" => Ok(TextSyntax::Simple),
+            "web" => Ok(TextSyntax::Web),
             _ => Err(format!("'{name}' is no syntax; there are none, simple and web")),
         }
     }
 }
 
-impl Tokenization {
+impl TextTokenization {
     /// The tokenization with this name.
     ///
     /// # Errors
     /// The name is unknown; the text lists the existing ones.
     pub fn from_name(name: &str) -> Result<Self, String> {
         match name {
-            "internal" => Ok(Tokenization::Internal),
-            "linguistics" => Ok(Tokenization::Linguistics),
+            "internal" => Ok(TextTokenization::Internal),
+            "linguistics" => Ok(TextTokenization::Linguistics),
             _ => Err(format!("'{name}' is no tokenization; there are internal and linguistics")),
         }
     }

@@ -3,24 +3,24 @@ use std::fmt;
 
 /// A node of the query tree.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Item {
+pub enum QueryItem {
     /// Matches every document (`true`, `where true`).
     True,
     /// Matches no document.
     False,
     /// All children match.
-    And(Vec<Item>),
+    And(Vec<QueryItem>),
     /// At least one child matches.
-    Or(Vec<Item>),
+    Or(Vec<QueryItem>),
     /// The first matches and none of the others: `positive and !(negative)`.
     Not {
         /// Condition that must match.
-        positive: Box<Item>,
+        positive: Box<QueryItem>,
         /// Conditions that must not match.
-        negatives: Vec<Item>,
+        negatives: Vec<QueryItem>,
     },
     /// The first child determines the match; the others only contribute to ranking.
-    Rank(Vec<Item>),
+    Rank(Vec<QueryItem>),
     /// A term in a field or fieldset.
     Term {
         /// Field or fieldset; by default `default`.
@@ -28,9 +28,9 @@ pub enum Item {
         /// Word as typed by the user.
         text: TermText,
         /// Match type.
-        matching: Match,
+        matching: TermMatch,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// Words in sequence.
     Phrase {
@@ -39,16 +39,16 @@ pub enum Item {
         /// The words in order.
         words: Vec<PhraseWord>,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// Children near each other: `near` and, if `ordered`, `onear`.
     Near {
         /// Field or fieldset.
         field: String,
         /// Words, phrases, equivalents.
-        words: Vec<Item>,
+        words: Vec<QueryItem>,
         /// Items that must not be near.
-        excluded: Vec<Item>,
+        excluded: Vec<QueryItem>,
         /// Maximum distance: all words are within `P..=P + distance`, where P is the position of the first of
         /// them.
         distance: u32,
@@ -57,7 +57,7 @@ pub enum Item {
         /// True if the words must occur in the given order.
         ordered: bool,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// Any of the words, each with an exactness: `alternatives`.
     Alternatives {
@@ -66,16 +66,16 @@ pub enum Item {
         /// Words, with an exactness of 0 to 1.
         words: Vec<(String, f64)>,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// Any of the words, ranked as one term.
     Equiv {
         /// Field or fieldset.
         field: String,
         /// Words or phrases.
-        words: Vec<Item>,
+        words: Vec<QueryItem>,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// All children match in the same element of an array of structs, map or array.
     SameElement {
@@ -83,24 +83,24 @@ pub enum Item {
         field: String,
         /// Children; their fields are those of the struct (or `key`, `value`), and empty for the element
         /// itself.
-        children: Vec<Item>,
+        children: Vec<QueryItem>,
         /// `elementFilter`: element indices to consider, ascending; empty for all.
         elements: Vec<u32>,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// A number within bounds. `field = 5` has equal bounds.
     Range {
         /// The field.
         field: String,
         /// Lower bound.
-        low: Bound,
+        low: RangeBound,
         /// Upper bound.
-        high: Bound,
+        high: RangeBound,
         /// `hitLimit`: maximum number of hits from the low end (negative: from the high end).
         hit_limit: Option<i64>,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// The field's value is one of a set: `in`.
     In {
@@ -109,7 +109,7 @@ pub enum Item {
         /// Numbers or words as text.
         values: Vec<String>,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// Weighted tokens: `weightedSet`, `dotProduct` and `wand`.
     Weighted {
@@ -120,16 +120,16 @@ pub enum Item {
         /// Tokens with weights.
         tokens: Vec<(String, i32)>,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// At least one child matches. Ranking may keep only the best `target_hits` by the sum of their weights.
     WeakAnd {
         /// Children.
-        children: Vec<Item>,
+        children: Vec<QueryItem>,
         /// `targetHits`.
         target_hits: u32,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// The nearest neighbours of a query tensor.
     NearestNeighbor(NearestNeighbor),
@@ -144,7 +144,7 @@ pub enum Item {
         /// Kilometres; negative for no limit.
         radius_km: f64,
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// Position within a box: south, west, north, east in degrees.
     GeoBoundingBox {
@@ -153,7 +153,7 @@ pub enum Item {
         /// South, west, north, east.
         corners: [f64; 4],
         /// Annotations.
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// A predicate field is true for these attributes.
     Predicate {
@@ -168,7 +168,7 @@ pub enum Item {
     /// `userQuery`.
     Text(UserText),
     /// Parsed typed text: words that do not fit a field match nothing there, instead of failing the query.
-    Typed(Box<Item>),
+    Typed(Box<QueryItem>),
 }
 
 /// Text typed by a user. Only a schema determines which `name:` in it are fields, so it stays text here; it
@@ -180,33 +180,33 @@ pub struct UserText {
     /// The text.
     pub text: String,
     /// Grammar of the text.
-    pub grammar: Grammar,
+    pub grammar: QueryGrammar,
     /// Further text in the simple query language, to be combined with it: `filter`.
     pub filter: Option<String>,
     /// True to omit a text without a word from the query instead of failing it.
     pub allow_empty: bool,
-    /// Parameter of [`Composite::WeakAnd`].
+    /// Parameter of [`WordComposite::WeakAnd`].
     pub target_hits: u32,
-    /// Parameter of [`Composite::Near`] and [`Composite::OrderedNear`].
+    /// Parameter of [`WordComposite::Near`] and [`WordComposite::OrderedNear`].
     pub distance: u32,
     /// Annotations of each word.
-    pub annotations: Annotations,
+    pub annotations: ItemAnnotations,
 }
 
 /// Grammar of typed text: `model.type`, `grammar`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Grammar {
+pub struct QueryGrammar {
     /// Combination of its words.
-    pub composite: Composite,
+    pub composite: WordComposite,
     /// Special characters.
-    pub syntax: Syntax,
+    pub syntax: TextSyntax,
     /// Splitting into words.
-    pub tokenization: Tokenization,
+    pub tokenization: TextTokenization,
 }
 
 /// Combination of the words of typed text: `model.type.composite`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Composite {
+pub enum WordComposite {
     /// Any word; more matching words rank higher.
     #[default]
     WeakAnd,
@@ -224,7 +224,7 @@ pub enum Composite {
 
 /// Special characters of typed text: `model.type.syntax`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Syntax {
+pub enum TextSyntax {
     /// None: the whole text is words.
     None,
     /// The simple query language.
@@ -238,7 +238,7 @@ pub enum Syntax {
 
 /// Splitting of typed text into words: `model.type.tokenization`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tokenization {
+pub enum TextTokenization {
     /// By the query parser; each word is then processed by its field's settings.
     #[default]
     Internal,
@@ -283,19 +283,19 @@ pub struct PhraseWord {
     /// Word as typed by the user.
     pub text: TermText,
     /// Match type at its position.
-    pub matching: Match,
+    pub matching: TermMatch,
 }
 
 impl From<TermText> for PhraseWord {
     /// A word with the field's default match type.
     fn from(text: TermText) -> Self {
-        PhraseWord { text, matching: Match::Word }
+        PhraseWord { text, matching: TermMatch::Word }
     }
 }
 
 /// Comparison of a term's text with words of the field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Match {
+pub enum TermMatch {
     /// The field's own match setting: usually a whole word.
     #[default]
     Word,
@@ -320,29 +320,29 @@ pub enum Match {
 
 /// One end of a range.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Bound {
+pub enum RangeBound {
     /// No bound.
     Open,
     /// Inclusive bound. The number type keeps whole numbers exact.
-    Inclusive(Number),
+    Inclusive(QueryNumber),
     /// Exclusive bound.
-    Exclusive(Number),
+    Exclusive(QueryNumber),
 }
 
 /// A number as written: whole numbers keep all 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Number {
+pub enum QueryNumber {
     /// A whole number.
     Integer(i64),
     /// Any other.
     Float(f64),
 }
 
-impl fmt::Display for Number {
+impl fmt::Display for QueryNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Number::Integer(number) => write!(f, "{number}"),
-            Number::Float(number) => write!(f, "{number}"),
+            QueryNumber::Integer(number) => write!(f, "{number}"),
+            QueryNumber::Float(number) => write!(f, "{number}"),
         }
     }
 }
@@ -360,12 +360,12 @@ pub struct NearestNeighbor {
     /// `distanceThreshold`: maximum distance of a match.
     pub distance_threshold: Option<f64>,
     /// Annotations.
-    pub annotations: Annotations,
+    pub annotations: ItemAnnotations,
 }
 
 /// Annotations of an item other than its match type.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Annotations {
+pub struct ItemAnnotations {
     /// Weight in percent; 100 by default.
     pub weight: i32,
     /// `id`: a number by which other items refer to it.
@@ -398,9 +398,9 @@ pub struct Annotations {
     pub other: BTreeMap<String, String>,
 }
 
-impl Default for Annotations {
+impl Default for ItemAnnotations {
     fn default() -> Self {
-        Annotations {
+        ItemAnnotations {
             weight: 100,
             id: None,
             label: None,
@@ -420,35 +420,35 @@ impl Default for Annotations {
     }
 }
 
-impl Item {
+impl QueryItem {
     /// Field of a term or a similar item.
     pub(crate) fn field(&self) -> Option<&str> {
         match self {
-            Item::Term { field, .. }
-            | Item::Phrase { field, .. }
-            | Item::Near { field, .. }
-            | Item::Equiv { field, .. } => Some(field),
+            QueryItem::Term { field, .. }
+            | QueryItem::Phrase { field, .. }
+            | QueryItem::Near { field, .. }
+            | QueryItem::Equiv { field, .. } => Some(field),
             _ => None,
         }
     }
 
     /// Description of the first part without text to search for, if any: `a term`, `a phrase`.
     pub(crate) fn find_empty(&self) -> Option<&'static str> {
-        let any = |children: &[Item]| children.iter().find_map(Item::find_empty);
+        let any = |children: &[QueryItem]| children.iter().find_map(QueryItem::find_empty);
         match self {
-            Item::Term { text, .. } => text.text.trim().is_empty().then_some("a term"),
-            Item::Phrase { words, .. } => {
+            QueryItem::Term { text, .. } => text.text.trim().is_empty().then_some("a term"),
+            QueryItem::Phrase { words, .. } => {
                 words.iter().all(|word| word.text.text.trim().is_empty()).then_some("a phrase")
             }
-            Item::Text(text) => text.text.trim().is_empty().then_some("user text"),
-            Item::In { values, .. } => values.is_empty().then_some("a list"),
-            Item::And(children) | Item::Or(children) | Item::Rank(children) => any(children),
-            Item::Near { words: children, .. }
-            | Item::Equiv { words: children, .. }
-            | Item::SameElement { children, .. }
-            | Item::WeakAnd { children, .. } => any(children),
-            Item::Not { positive, negatives } => positive.find_empty().or_else(|| any(negatives)),
-            Item::Typed(inner) => inner.find_empty(),
+            QueryItem::Text(text) => text.text.trim().is_empty().then_some("user text"),
+            QueryItem::In { values, .. } => values.is_empty().then_some("a list"),
+            QueryItem::And(children) | QueryItem::Or(children) | QueryItem::Rank(children) => any(children),
+            QueryItem::Near { words: children, .. }
+            | QueryItem::Equiv { words: children, .. }
+            | QueryItem::SameElement { children, .. }
+            | QueryItem::WeakAnd { children, .. } => any(children),
+            QueryItem::Not { positive, negatives } => positive.find_empty().or_else(|| any(negatives)),
+            QueryItem::Typed(inner) => inner.find_empty(),
             _ => None,
         }
     }

@@ -24,18 +24,18 @@ mod syntax;
 mod text_size;
 mod yql;
 
-pub use brief::Brief;
-pub use build::{OPERATORS, Operator, OperatorPlace};
+pub use brief::BriefItem;
+pub use build::{OPERATORS, OperatorPlace, YqlOperator};
 pub use duration::duration;
 pub use embed::EmbedCall;
 pub use encoding::double_encoded;
 pub use error::Error;
 pub use item::{
-    Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, PhraseWord, Syntax,
-    TermText, Tokenization, UserText, WeightedOperator,
+    ItemAnnotations, NearestNeighbor, PhraseWord, QueryGrammar, QueryItem, QueryNumber, RangeBound,
+    TermMatch, TermText, TextSyntax, TextTokenization, UserText, WeightedOperator, WordComposite,
 };
-pub use parameters::{FEDERATED, Limits, flatten, is_parameter, is_same_parameter, value_of};
+pub use parameters::{FEDERATED, QueryLimits, flatten, is_parameter, is_same_parameter, value_of};
 pub use request::{
-    Collapse, GroupingDefaults, Now, Presentation, Query, Ranking, SortKey, SortOrder, Sources, Streaming,
-    Tracing,
+    CollapseOptions, GroupingDefaults, PresentationOptions, Query, QuerySortKey, QuerySources,
+    RankingOptions, RankingTime, SortOrder, StreamingScope, TracingOptions,
 };

@@ -1,15 +1,15 @@
 //! Numbers and ranges in the text of a term: `42`, `<5`, `>=3`, `[1;5]`, `[1;5>`, `<;5;-10]`.
 
 use crate::build::parse_number;
-use crate::{Bound, Number};
+use crate::{QueryNumber, RangeBound};
 
 /// The range given by a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NumberText {
     /// The lower bound.
-    pub low: Bound,
+    pub low: RangeBound,
     /// The upper bound.
-    pub high: Bound,
+    pub high: RangeBound,
     /// The third part of a range: maximum number of hits from the low end (negative: from the high end).
     pub hit_limit: Option<i64>,
 }
@@ -21,9 +21,9 @@ pub fn parse(text: &str) -> Option<NumberText> {
     if let Some((left, inner, right)) = brackets(text) {
         let mut parts = inner.split(';').map(str::trim);
         let mut bound = |is_open: bool| match parts.next() {
-            None | Some("") => Some(Bound::Open),
-            Some(text) if is_open => number(text).map(Bound::Exclusive),
-            Some(text) => number(text).map(Bound::Inclusive),
+            None | Some("") => Some(RangeBound::Open),
+            Some(text) if is_open => number(text).map(RangeBound::Exclusive),
+            Some(text) => number(text).map(RangeBound::Inclusive),
         };
         let (low, high) = (bound(left == '<')?, bound(right == '>')?);
         return Some(NumberText { low, high, hit_limit: parts.next().and_then(|limit| limit.parse().ok()) });
@@ -33,11 +33,11 @@ pub fn parse(text: &str) -> Option<NumberText> {
     {
         if let Some(rest) = text.strip_prefix(sign) {
             let number = number(rest)?;
-            let bound = if inclusive { Bound::Inclusive(number) } else { Bound::Exclusive(number) };
-            return if less { single(Bound::Open, bound) } else { single(bound, Bound::Open) };
+            let bound = if inclusive { RangeBound::Inclusive(number) } else { RangeBound::Exclusive(number) };
+            return if less { single(RangeBound::Open, bound) } else { single(bound, RangeBound::Open) };
         }
     }
-    let number = Bound::Inclusive(number(text)?);
+    let number = RangeBound::Inclusive(number(text)?);
     single(number, number)
 }
 
@@ -62,12 +62,12 @@ fn brackets(text: &str) -> Option<(char, &str, char)> {
         .then_some((left, inner, right))
 }
 
-fn number(text: &str) -> Option<Number> {
+fn number(text: &str) -> Option<QueryNumber> {
     let text = text.trim();
     let is_whole = text.strip_prefix('-').unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit());
     match parse_number(text)? {
-        Number::Float(number) if is_whole => {
-            Some(Number::Integer(if number < 0.0 { i64::MIN } else { i64::MAX }))
+        QueryNumber::Float(number) if is_whole => {
+            Some(QueryNumber::Integer(if number < 0.0 { i64::MIN } else { i64::MAX }))
         }
         number => Some(number),
     }
@@ -79,11 +79,11 @@ mod tests {
 
     #[test]
     fn numbers_and_ranges() {
-        use Bound::{Exclusive, Inclusive, Open};
-        let whole = Number::Integer;
+        use RangeBound::{Exclusive, Inclusive, Open};
+        let whole = QueryNumber::Integer;
         for (text, low, high, hit_limit) in [
             ("42", Inclusive(whole(42)), Inclusive(whole(42)), None),
-            (" -1.5 ", Inclusive(Number::Float(-1.5)), Inclusive(Number::Float(-1.5)), None),
+            (" -1.5 ", Inclusive(QueryNumber::Float(-1.5)), Inclusive(QueryNumber::Float(-1.5)), None),
             ("<5", Open, Exclusive(whole(5)), None),
             (">=5", Inclusive(whole(5)), Open, None),
             ("[1;5]", Inclusive(whole(1)), Inclusive(whole(5)), None),

@@ -12,21 +12,22 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::build::{self, Context};
+use crate::build::{self, BuildContext};
 use crate::programmatic;
-use crate::select::{Conditions, grouping_requests};
-use crate::syntax::Fault;
+use crate::select::{WhereConditions, grouping_requests};
+use crate::syntax::SyntaxFault;
 use crate::text_size::{TEXT_BYTES_MAX, text_bytes};
-use crate::yql::{self, Statement};
+use crate::yql::{self, YqlStatement};
 use crate::{
-    Composite, Error, Grammar, Item, Query, SortKey, Sources, Syntax, Tokenization, UserText, sorting,
+    Error, Query, QueryGrammar, QueryItem, QuerySortKey, QuerySources, TextSyntax, TextTokenization,
+    UserText, WordComposite, sorting,
 };
 
 pub use flatten::flatten;
 
 /// What a request may ask for at most, and what it gets where it does not ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct QueryLimits {
     /// The most hits of one request.
     pub max_hits: usize,
     /// The most hits to skip.
@@ -39,9 +40,9 @@ pub struct Limits {
     pub max_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for QueryLimits {
     fn default() -> Self {
-        Limits {
+        QueryLimits {
             max_hits: 400,
             max_offset: 1000,
             default_hits: 10,
@@ -73,11 +74,11 @@ pub fn is_parameter(name: &str) -> bool {
 pub const FEDERATED: &str = "federation.sources";
 
 /// What a query asks for by itself: the part that YQL, `select` and `query` have in common.
-struct Asked {
-    root: Item,
+struct QueryText {
+    root: QueryItem,
     fields: Vec<String>,
-    sources: Sources,
-    order: Vec<SortKey>,
+    sources: QuerySources,
+    order: Vec<QuerySortKey>,
     hits: Option<usize>,
     offset: Option<usize>,
     timeout: Option<Duration>,
@@ -89,11 +90,15 @@ impl Query {
     ///
     /// # Errors
     /// [`Error`], which names the parameter, or the place in its text.
-    pub fn from_parameters(parameters: BTreeMap<String, String>, limits: &Limits) -> Result<Query, Error> {
-        let reader = Reader::new(&parameters);
+    pub fn from_parameters(
+        parameters: BTreeMap<String, String>,
+        limits: &QueryLimits,
+    ) -> Result<Query, Error> {
+        let reader = ParameterReader::new(&parameters);
         let mut asked = reader.asked()?;
         if reader.get(FEDERATED).is_some() {
-            asked = Asked { sources: Sources::All, hits: None, offset: None, timeout: None, ..asked };
+            asked =
+                QueryText { sources: QuerySources::All, hits: None, offset: None, timeout: None, ..asked };
         }
         let recall = reader.text("recall");
         let text_bytes = text_bytes(&asked.root) + recall.as_deref().map_or(0, str::len);
@@ -148,15 +153,15 @@ impl Query {
 }
 
 /// Parameters by their full names.
-struct Reader<'a> {
+struct ParameterReader<'a> {
     raw: &'a BTreeMap<String, String>,
     by_name: BTreeMap<&'a str, &'a str>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ParameterReader<'a> {
     fn new(raw: &'a BTreeMap<String, String>) -> Self {
         let by_name = raw.iter().map(|(name, value)| (names::canonical(name), value.as_str())).collect();
-        Reader { raw, by_name }
+        ParameterReader { raw, by_name }
     }
 
     fn get(&self, name: &str) -> Option<&'a str> {
@@ -192,24 +197,24 @@ impl<'a> Reader<'a> {
     }
 
     /// From `yql`, `select` or `query`, whichever is there.
-    fn asked(&self) -> Result<Asked, Error> {
+    fn asked(&self) -> Result<QueryText, Error> {
         if self.is_programmatic() {
             return self.asked_by_a_program();
         }
         let grammar = self.grammar()?;
         let (type_is_yql, query_grammar) = match grammar {
-            None => (true, Grammar::default()),
+            None => (true, QueryGrammar::default()),
             Some(grammar) => (false, grammar),
         };
         let is_default = self.truth("model.type.isYqlDefault", false)?;
         let user_query = self.text("model.queryString");
         let filter = self.text("model.filter");
         let default_field = self.text("model.defaultIndex").unwrap_or_else(|| "default".to_owned());
-        let context = Context {
+        let context = BuildContext {
             parameters: self.raw,
             default_field: &default_field,
             query_grammar,
-            input_grammar: if is_default { query_grammar } else { Grammar::default() },
+            input_grammar: if is_default { query_grammar } else { QueryGrammar::default() },
             user_query: user_query.as_deref().filter(|_| !type_is_yql),
             filter: filter.as_deref(),
         };
@@ -230,10 +235,10 @@ impl<'a> Reader<'a> {
             (None, Some(conditions)) => {
                 let root =
                     build::item(&conditions.root, &context).map_err(|fault| conditions.error(fault))?;
-                Asked::of(root)
+                QueryText::of(root)
             }
             (None, None) => match &user_query {
-                Some(text) => Asked::of(Item::Text(UserText {
+                Some(text) => QueryText::of(QueryItem::Text(UserText {
                     field: default_field.clone(),
                     text: text.clone(),
                     grammar: query_grammar,
@@ -243,7 +248,7 @@ impl<'a> Reader<'a> {
                     distance: 2,
                     annotations: Default::default(),
                 })),
-                None if self.has_wand() => Asked::of(Item::True),
+                None if self.has_wand() => QueryText::of(QueryItem::True),
                 None => {
                     return Err(parameter(
                         "yql",
@@ -254,7 +259,7 @@ impl<'a> Reader<'a> {
         };
         if from_query.is_some() && self.text("yql").is_none() {
             // As a query string, a statement is its conditions: where to look and what to show are parameters then.
-            asked.sources = Sources::All;
+            asked.sources = QuerySources::All;
             asked.fields.clear();
         }
         asked.root = self.with_position(self.with_wands(asked.root)?)?;
@@ -275,49 +280,49 @@ impl<'a> Reader<'a> {
             && self.get("yql").is_none()
     }
 
-    fn asked_by_a_program(&self) -> Result<Asked, Error> {
+    fn asked_by_a_program(&self) -> Result<QueryText, Error> {
         let text = self.text("model.queryString").unwrap_or_default();
         let field = self.text("model.defaultIndex").unwrap_or_else(|| "default".to_owned());
         let item = programmatic::parse(&text, &field).map_err(|fault| fault.in_text("query", &text))?;
         let select = self.select()?;
-        let mut asked = Asked::of(item);
+        let mut asked = QueryText::of(item);
         asked.grouping.extend(select.grouping);
         asked.fields = select.fields;
         Ok(asked)
     }
 
     /// `model.type` and its parts; `None` for `yql`.
-    fn grammar(&self) -> Result<Option<Grammar>, Error> {
+    fn grammar(&self) -> Result<Option<QueryGrammar>, Error> {
         let wrong = |name: &str, reason: String| parameter(name, reason);
         let mut grammar = match self.get("model.type") {
-            None | Some("") => Grammar::default(),
+            None | Some("") => QueryGrammar::default(),
             Some("yql") => return Ok(None),
-            Some(name) => Grammar::from_type(name).map_err(|reason| {
+            Some(name) => QueryGrammar::from_type(name).map_err(|reason| {
                 wrong("model.type", format!("{reason}; and yql, for a query that is YQL"))
             })?,
         };
         if let Some(name) = self.get("model.type.composite") {
             grammar.composite =
-                Composite::from_name(name).map_err(|reason| wrong("model.type.composite", reason))?;
+                WordComposite::from_name(name).map_err(|reason| wrong("model.type.composite", reason))?;
         }
         match self.get("model.type.syntax") {
             None => {}
             Some("yql") => return Ok(None),
             Some(name) => {
                 grammar.syntax =
-                    Syntax::from_name(name).map_err(|reason| wrong("model.type.syntax", reason))?;
+                    TextSyntax::from_name(name).map_err(|reason| wrong("model.type.syntax", reason))?;
             }
         }
         if let Some(name) = self.get("model.type.tokenization") {
-            grammar.tokenization =
-                Tokenization::from_name(name).map_err(|reason| wrong("model.type.tokenization", reason))?;
+            grammar.tokenization = TextTokenization::from_name(name)
+                .map_err(|reason| wrong("model.type.tokenization", reason))?;
         }
         Ok(Some(grammar))
     }
 
     /// The parts of `select`, which may come as one JSON object, or each by itself; plain text is grouping.
-    fn select(&self) -> Result<Select, Error> {
-        let mut select = Select::default();
+    fn select(&self) -> Result<SelectParameters, Error> {
+        let mut select = SelectParameters::default();
         let mut parts: Vec<(String, Value)> = Vec::new();
         match self.get("select").map(str::trim) {
             None | Some("") => {}
@@ -342,7 +347,7 @@ impl<'a> Reader<'a> {
         }
         for (name, value) in parts {
             match (name.as_str(), value) {
-                ("where", value) => select.conditions = Some(Conditions::read(&value)?),
+                ("where", value) => select.conditions = Some(WhereConditions::read(&value)?),
                 ("grouping", value) => {
                     select.grouping =
                         grouping_requests(&value).map_err(|reason| parameter("select.grouping", reason))?;
@@ -374,18 +379,18 @@ fn continue_at(request: &mut String, continuations: &str) {
 }
 
 #[derive(Default)]
-struct Select {
-    conditions: Option<Conditions>,
+struct SelectParameters {
+    conditions: Option<WhereConditions>,
     grouping: Vec<String>,
     fields: Vec<String>,
 }
 
-impl Asked {
-    fn of(root: Item) -> Self {
-        Asked {
+impl QueryText {
+    fn of(root: QueryItem) -> Self {
+        QueryText {
             root,
             fields: Vec::new(),
-            sources: Sources::All,
+            sources: QuerySources::All,
             order: Vec::new(),
             hits: None,
             offset: None,
@@ -395,16 +400,16 @@ impl Asked {
     }
 }
 
-impl Statement {
-    fn understood(self, context: &Context<'_>) -> Result<Asked, Fault> {
-        let amount = |node: &Option<crate::syntax::Node>, what| {
+impl YqlStatement {
+    fn understood(self, context: &BuildContext<'_>) -> Result<QueryText, SyntaxFault> {
+        let amount = |node: &Option<crate::syntax::SyntaxNode>, what| {
             node.as_ref().map(|node| build::amount(node, context, what)).transpose()
         };
         let offset = amount(&self.offset, "offset")?;
         // `limit` is where the page ends, counted from the first hit of all.
         let hits = amount(&self.limit, "limit")?.map(|limit| limit.saturating_sub(offset.unwrap_or(0)));
         let order = self.order.iter().map(|(node, order)| build::sort_key(node, *order, context));
-        Ok(Asked {
+        Ok(QueryText {
             root: build::item(&self.root, context)?,
             order: order.collect::<Result<_, _>>()?,
             hits,

@@ -8,8 +8,8 @@
 //! The text of a word is used literally: the syntax of typed text has no meaning in it. An item may have an
 //! identifier after `%`, which is ignored.
 
-use crate::syntax::Fault;
-use crate::{Annotations, Item, Match, PhraseWord};
+use crate::syntax::SyntaxFault;
+use crate::{ItemAnnotations, PhraseWord, QueryItem, TermMatch};
 
 /// Maximum nesting of items.
 const DEPTH_MAX: usize = 64;
@@ -19,8 +19,8 @@ const NEAR_DISTANCE: u32 = 2;
 const WEAK_AND_HITS: u32 = 100;
 
 /// Parses the text; terms without an index search `field`.
-pub(crate) fn parse(text: &str, field: &str) -> Result<Item, Fault> {
-    let mut reader = Reader { text, at: 0 };
+pub(crate) fn parse(text: &str, field: &str) -> Result<QueryItem, SyntaxFault> {
+    let mut reader = ProgrammaticReader { text, at: 0 };
     let item = reader.item(0, field)?;
     reader.skip_blanks();
     match text.len() - reader.at {
@@ -29,34 +29,34 @@ pub(crate) fn parse(text: &str, field: &str) -> Result<Item, Fault> {
     }
 }
 
-struct Reader<'t> {
+struct ProgrammaticReader<'t> {
     text: &'t str,
     at: usize,
 }
 
 /// An item as written.
-struct Written<'t> {
+struct WrittenItem<'t> {
     name: &'t str,
     field: String,
-    annotations: Annotations,
+    annotations: ItemAnnotations,
     distance: u32,
     hits: u32,
-    items: Vec<Item>,
+    items: Vec<QueryItem>,
     texts: Vec<String>,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> ProgrammaticReader<'t> {
     /// Parses an item; `field` is its default field, and that of its content.
-    fn item(&mut self, depth: usize, field: &str) -> Result<Item, Fault> {
+    fn item(&mut self, depth: usize, field: &str) -> Result<QueryItem, SyntaxFault> {
         self.expect('(')?;
         if depth > DEPTH_MAX {
-            return Err(Fault::new(self.at, format!("items are nested more than {DEPTH_MAX} deep")));
+            return Err(SyntaxFault::new(self.at, format!("items are nested more than {DEPTH_MAX} deep")));
         }
         let at = self.at;
-        let mut written = Written {
+        let mut written = WrittenItem {
             name: self.name("the name of an item, as in (WORD \"text\")")?,
             field: field.to_owned(),
-            annotations: Annotations::default(),
+            annotations: ItemAnnotations::default(),
             distance: NEAR_DISTANCE,
             hits: WEAK_AND_HITS,
             items: Vec::new(),
@@ -79,11 +79,11 @@ impl<'t> Reader<'t> {
             }
         }
         self.at += 1;
-        written.meant().map_err(|reason| Fault::new(at, reason))
+        written.meant().map_err(|reason| SyntaxFault::new(at, reason))
     }
 
     /// Parses `{"name" "value" …}`, if present.
-    fn properties(&mut self, of: &mut Written<'t>) -> Result<(), Fault> {
+    fn properties(&mut self, of: &mut WrittenItem<'t>) -> Result<(), SyntaxFault> {
         if self.peek() != Some('{') {
             return Ok(());
         }
@@ -96,7 +96,7 @@ impl<'t> Reader<'t> {
                 Some('"') => self.quoted()?,
                 _ => self.name("the value of the property")?.to_owned(),
             };
-            let wrong = || Fault::new(at, format!("{value:?} is no value of '{name}'"));
+            let wrong = || SyntaxFault::new(at, format!("{value:?} is no value of '{name}'"));
             let whole = || value.parse::<u32>().map_err(|_| wrong());
             match name.as_str() {
                 "index" => of.field = value,
@@ -114,7 +114,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads a text in quotes, in which `\` escapes a quote or another `\`.
-    fn quoted(&mut self) -> Result<String, Fault> {
+    fn quoted(&mut self) -> Result<String, SyntaxFault> {
         self.expect('"')?;
         let start = self.at;
         let mut text = String::new();
@@ -129,10 +129,10 @@ impl<'t> Reader<'t> {
                 other => text.push(other),
             }
         }
-        Err(Fault::new(start, "this text is not closed; expected '\"' before the end"))
+        Err(SyntaxFault::new(start, "this text is not closed; expected '\"' before the end"))
     }
 
-    fn name(&mut self, wanted: &str) -> Result<&'t str, Fault> {
+    fn name(&mut self, wanted: &str) -> Result<&'t str, SyntaxFault> {
         self.skip_blanks();
         let rest = &self.text[self.at..];
         let end = rest.find(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).unwrap_or(rest.len());
@@ -143,7 +143,7 @@ impl<'t> Reader<'t> {
         Ok(&rest[..end])
     }
 
-    fn expect(&mut self, wanted: char) -> Result<(), Fault> {
+    fn expect(&mut self, wanted: char) -> Result<(), SyntaxFault> {
         if self.peek() != Some(wanted) {
             return Err(self.expected(&format!("'{wanted}'")));
         }
@@ -151,12 +151,12 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    fn expected(&self, wanted: &str) -> Fault {
+    fn expected(&self, wanted: &str) -> SyntaxFault {
         let found = match self.text[self.at..].chars().next() {
             Some(character) => format!("'{character}'"),
             None => "the end".to_owned(),
         };
-        Fault::new(self.at, format!("expected {wanted}, found {found}"))
+        SyntaxFault::new(self.at, format!("expected {wanted}, found {found}"))
     }
 
     fn peek(&mut self) -> Option<char> {
@@ -170,32 +170,32 @@ impl<'t> Reader<'t> {
     }
 }
 
-impl Written<'_> {
+impl WrittenItem<'_> {
     /// Converts to an item.
-    fn meant(self) -> Result<Item, String> {
+    fn meant(self) -> Result<QueryItem, String> {
         match self.name.to_ascii_uppercase().as_str() {
-            "AND" => Ok(Item::And(self.some_items()?.items)),
-            "OR" => Ok(Item::Or(self.some_items()?.items)),
-            "RANK" => Ok(Item::Rank(self.some_items()?.items)),
+            "AND" => Ok(QueryItem::And(self.some_items()?.items)),
+            "OR" => Ok(QueryItem::Or(self.some_items()?.items)),
+            "RANK" => Ok(QueryItem::Rank(self.some_items()?.items)),
             "NOT" => {
                 let mut items = self.some_items()?.items;
-                Ok(Item::Not { positive: Box::new(items.remove(0)), negatives: items })
+                Ok(QueryItem::Not { positive: Box::new(items.remove(0)), negatives: items })
             }
             "WEAKAND" => {
-                let Written { items, hits, annotations, .. } = self.some_items()?;
-                Ok(Item::WeakAnd { children: items, target_hits: hits, annotations })
+                let WrittenItem { items, hits, annotations, .. } = self.some_items()?;
+                Ok(QueryItem::WeakAnd { children: items, target_hits: hits, annotations })
             }
             "EQUIV" => {
-                let Written { field, items, annotations, .. } = self.some_items()?;
-                Ok(Item::Equiv { field, words: items, annotations })
+                let WrittenItem { field, items, annotations, .. } = self.some_items()?;
+                Ok(QueryItem::Equiv { field, words: items, annotations })
             }
             "PHRASE" => self.phrase(),
             "NEAR" => self.near(false),
             "ONEAR" => self.near(true),
-            "WORD" | "EXACT" | "INT" => self.term(Match::Word),
-            "PREFIX" => self.term(Match::Prefix),
-            "SUFFIX" => self.term(Match::Suffix),
-            "SUBSTRING" => self.term(Match::Substring),
+            "WORD" | "EXACT" | "INT" => self.term(TermMatch::Word),
+            "PREFIX" => self.term(TermMatch::Prefix),
+            "SUFFIX" => self.term(TermMatch::Suffix),
+            "SUBSTRING" => self.term(TermMatch::Substring),
             _ => Err(format!(
                 "there is no item '{}'; there are AND, OR, NOT, RANK, WEAKAND, EQUIV, PHRASE, NEAR, ONEAR, WORD, EXACT, INT, PREFIX, SUFFIX and SUBSTRING",
                 self.name
@@ -214,27 +214,27 @@ impl Written<'_> {
         }
     }
 
-    fn term(self, matching: Match) -> Result<Item, String> {
-        let Written { name, field, annotations, items, texts, .. } = self;
+    fn term(self, matching: TermMatch) -> Result<QueryItem, String> {
+        let WrittenItem { name, field, annotations, items, texts, .. } = self;
         match (items.as_slice(), texts.as_slice()) {
-            ([], [text]) => Ok(Item::Term { field, text: text.as_str().into(), matching, annotations }),
+            ([], [text]) => Ok(QueryItem::Term { field, text: text.as_str().into(), matching, annotations }),
             _ => Err(format!("{name} has one text in it, as in ({name} \"text\")")),
         }
     }
 
-    fn phrase(self) -> Result<Item, String> {
-        let Written { field, items, annotations, .. } = self.some_items()?;
-        let word = |item: Item| match item {
-            Item::Term { text, matching, .. } => Ok(PhraseWord { text, matching }),
+    fn phrase(self) -> Result<QueryItem, String> {
+        let WrittenItem { field, items, annotations, .. } = self.some_items()?;
+        let word = |item: QueryItem| match item {
+            QueryItem::Term { text, matching, .. } => Ok(PhraseWord { text, matching }),
             _ => Err("PHRASE is of words, as in (PHRASE (WORD \"a\") (WORD \"b\"))".to_owned()),
         };
         let words = items.into_iter().map(word).collect::<Result<_, String>>()?;
-        Ok(Item::Phrase { field, words, annotations })
+        Ok(QueryItem::Phrase { field, words, annotations })
     }
 
-    fn near(self, ordered: bool) -> Result<Item, String> {
-        let Written { field, items, annotations, distance, .. } = self.some_items()?;
-        Ok(Item::Near {
+    fn near(self, ordered: bool) -> Result<QueryItem, String> {
+        let WrittenItem { field, items, annotations, distance, .. } = self.some_items()?;
+        Ok(QueryItem::Near {
             field,
             words: items,
             excluded: Vec::new(),

@@ -1,23 +1,23 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::Item;
+use crate::QueryItem;
 
 /// A parsed query request; names are not yet validated against a schema.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
     /// Condition of the query.
-    pub root: Item,
+    pub root: QueryItem,
     /// Schemas to search.
-    pub sources: Sources,
+    pub sources: QuerySources,
     /// Documents to stream.
-    pub streaming: Streaming,
+    pub streaming: StreamingScope,
     /// Number of hits to return.
     pub hits: usize,
     /// Number of hits to skip.
     pub offset: usize,
     /// Sort order; empty to sort by relevance.
-    pub sorting: Vec<SortKey>,
+    pub sorting: Vec<QuerySortKey>,
     /// Grouping requests as text, in order: the part of YQL after `|`, and the `select` parameter. Each is
     /// one `all(…)` or `each(…)`, after its `{ … }` annotation if it has one.
     pub grouping: Vec<String>,
@@ -27,15 +27,15 @@ pub struct Query {
     /// simple query language.
     pub recall: Option<String>,
     /// Removal of hits that are similar to better ones.
-    pub collapse: Option<Collapse>,
+    pub collapse: Option<CollapseOptions>,
     /// Ranking settings.
-    pub ranking: Ranking,
+    pub ranking: RankingOptions,
     /// Presentation settings.
-    pub presentation: Presentation,
+    pub presentation: PresentationOptions,
     /// Time limit.
     pub timeout: Duration,
     /// Trace settings.
-    pub tracing: Tracing,
+    pub tracing: TracingOptions,
     /// Language of the query's text (`language`, `locale`).
     pub language: Option<String>,
     /// `model.type.profile`: the linguistics profile, if it is not the field's own.
@@ -46,7 +46,7 @@ pub struct Query {
 
 /// Schemas to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sources {
+pub enum QuerySources {
     /// All schemas: `from sources *`.
     All,
     /// Schemas given by schema or content cluster name.
@@ -62,7 +62,7 @@ pub enum Sources {
 
 /// Documents to stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Streaming {
+pub struct StreamingScope {
     /// `streaming.groupname`, with one or more groups.
     pub groups: Vec<String>,
     /// `streaming.userid`.
@@ -73,7 +73,7 @@ pub struct Streaming {
 
 /// One sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SortKey {
+pub struct QuerySortKey {
     /// A field, or `[relevance]`, `[docid]`, `[source]`.
     pub field: String,
     /// Direction; by default that of the field in the schema.
@@ -95,7 +95,7 @@ pub enum SortOrder {
 
 /// Ranking settings.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ranking {
+pub struct RankingOptions {
     /// The rank profile; by default `default`.
     pub profile: Option<String>,
     /// `ranking.features.query(name)`, `input.query(name)`: text of a number, string or tensor, typed by the
@@ -106,7 +106,7 @@ pub struct Ranking {
     /// `ranking.properties.*`.
     pub properties: BTreeMap<String, String>,
     /// `ranking.freshness`: the current time for ranking.
-    pub now: Now,
+    pub now: RankingTime,
     /// `ranking.keepRankCount`, `ranking.totalKeepRankCount`.
     pub keep_rank_count: Option<usize>,
     /// `ranking.rankScoreDropLimit`.
@@ -135,14 +135,14 @@ pub struct Ranking {
     pub location: Option<String>,
 }
 
-impl Default for Ranking {
+impl Default for RankingOptions {
     fn default() -> Self {
-        Ranking {
+        RankingOptions {
             profile: None,
             inputs: BTreeMap::new(),
             feature_values: BTreeMap::new(),
             properties: BTreeMap::new(),
-            now: Now::WallClock(Duration::ZERO),
+            now: RankingTime::WallClock(Duration::ZERO),
             keep_rank_count: None,
             score_drop_limit: None,
             rerank_count: None,
@@ -161,7 +161,7 @@ impl Default for Ranking {
 
 /// Current time for ranking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Now {
+pub enum RankingTime {
     /// Seconds since 1970.
     At(i64),
     /// The wall clock minus this duration.
@@ -197,7 +197,7 @@ impl Default for GroupingDefaults {
 
 /// Removal of hits that are similar to better ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Collapse {
+pub struct CollapseOptions {
     /// `collapsefield`: fields, each with the number of hits to keep per value.
     pub fields: Vec<(String, usize)>,
     /// `collapse.summary`: document summary that contains the values.
@@ -206,7 +206,7 @@ pub struct Collapse {
 
 /// Presentation settings.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Presentation {
+pub struct PresentationOptions {
     /// The document summary; by default `default`.
     pub summary: Option<String>,
     /// Fields named in `select`; empty for all of the summary.
@@ -227,7 +227,7 @@ pub struct Presentation {
 
 /// Trace settings of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tracing {
+pub struct TracingOptions {
     /// `trace.level`, from 0 for no trace; at least 1 with `trace.profile`.
     pub level: u8,
     /// True to include plans: `trace.explainLevel`, or `trace.profile`.
@@ -238,8 +238,8 @@ pub struct Tracing {
     pub query: bool,
 }
 
-impl Default for Tracing {
+impl Default for TracingOptions {
     fn default() -> Self {
-        Tracing { level: 0, explained: false, timestamps: false, query: true }
+        TracingOptions { level: 0, explained: false, timestamps: false, query: true }
     }
 }

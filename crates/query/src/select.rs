@@ -4,58 +4,58 @@ mod grouping;
 
 use serde_json::{Map, Value};
 
-use crate::syntax::{Comparison, Fault, Form, Node};
-use crate::{Error, Number, OPERATORS, Operator, OperatorPlace};
+use crate::syntax::{NumberComparison, SyntaxFault, SyntaxForm, SyntaxNode};
+use crate::{Error, OPERATORS, OperatorPlace, QueryNumber, YqlOperator};
 
 pub(crate) use grouping::requests as grouping_requests;
 
-/// Conditions of `where`, with the path of each node in the JSON, by [`Node::at`].
-pub(crate) struct Conditions {
-    pub root: Node,
+/// Conditions of `where`, with the path of each node in the JSON, by [`SyntaxNode::at`].
+pub(crate) struct WhereConditions {
+    pub root: SyntaxNode,
     paths: Vec<String>,
 }
 
-impl Conditions {
+impl WhereConditions {
     /// Parses the value of `where`.
     pub fn read(value: &Value) -> Result<Self, Error> {
-        let mut reader = Reader { paths: Vec::new() };
+        let mut reader = SelectReader { paths: Vec::new() };
         match reader.condition(value, "where") {
-            Ok(root) => Ok(Conditions { root, paths: reader.paths }),
+            Ok(root) => Ok(WhereConditions { root, paths: reader.paths }),
             Err(fault) => Err(error(fault, &reader.paths)),
         }
     }
 
     /// Error for a fault in these conditions.
-    pub fn error(&self, fault: Fault) -> Error {
+    pub fn error(&self, fault: SyntaxFault) -> Error {
         error(fault, &self.paths)
     }
 }
 
-fn error(fault: Fault, paths: &[String]) -> Error {
+fn error(fault: SyntaxFault, paths: &[String]) -> Error {
     let path = paths.get(fault.at).map_or("where", String::as_str);
     Error::Parameter { parameter: format!("select.{path}"), reason: fault.reason }
 }
 
-struct Reader {
+struct SelectReader {
     paths: Vec<String>,
 }
 
-type Read<T> = Result<T, Fault>;
+type Read<T> = Result<T, SyntaxFault>;
 
-impl Reader {
-    fn node(&mut self, path: &str, form: Form) -> Node {
+impl SelectReader {
+    fn node(&mut self, path: &str, form: SyntaxForm) -> SyntaxNode {
         self.paths.push(path.to_owned());
-        Node::new(self.paths.len() - 1, form)
+        SyntaxNode::new(self.paths.len() - 1, form)
     }
 
     fn fault<T>(&mut self, path: &str, reason: impl Into<String>) -> Read<T> {
         self.paths.push(path.to_owned());
-        Err(Fault::new(self.paths.len() - 1, reason))
+        Err(SyntaxFault::new(self.paths.len() - 1, reason))
     }
 
-    fn condition(&mut self, value: &Value, path: &str) -> Read<Node> {
+    fn condition(&mut self, value: &Value, path: &str) -> Read<SyntaxNode> {
         match value {
-            Value::Bool(truth) => Ok(self.node(path, Form::Bool(*truth))),
+            Value::Bool(truth) => Ok(self.node(path, SyntaxForm::Bool(*truth))),
             Value::String(_) | Value::Number(_) => self.value(value, path),
             Value::Object(entries) if !entries.is_empty() => {
                 let mut children = Vec::with_capacity(entries.len());
@@ -64,7 +64,7 @@ impl Reader {
                 }
                 match children.len() {
                     1 => Ok(children.remove(0)),
-                    _ => Ok(self.node(path, Form::And(children))),
+                    _ => Ok(self.node(path, SyntaxForm::And(children))),
                 }
             }
             _ => {
@@ -74,26 +74,26 @@ impl Reader {
     }
 
     /// Parses one operator with its arguments and annotations.
-    fn function(&mut self, name: &str, value: &Value, path: &str) -> Read<Node> {
+    fn function(&mut self, name: &str, value: &Value, path: &str) -> Read<SyntaxNode> {
         let (arguments, attributes) = parts(value);
         let arguments = arguments.as_slice();
         let mut node = match name {
             "and" | "or" => {
                 let children = self.conditions(arguments, path)?;
-                self.node(path, if name == "and" { Form::And(children) } else { Form::Or(children) })
+                self.node(path, if name == "and" { SyntaxForm::And(children) } else { SyntaxForm::Or(children) })
             }
             "and_not" => {
                 let mut children = self.conditions(arguments, path)?;
                 for child in children.iter_mut().skip(1) {
-                    let inner = std::mem::replace(child, Node::new(child.at, Form::Bool(true)));
-                    *child = Node::new(inner.at, Form::Not(Box::new(inner)));
+                    let inner = std::mem::replace(child, SyntaxNode::new(child.at, SyntaxForm::Bool(true)));
+                    *child = SyntaxNode::new(inner.at, SyntaxForm::Not(Box::new(inner)));
                 }
-                self.node(path, Form::And(children))
+                self.node(path, SyntaxForm::And(children))
             }
             "not" => {
                 let [inner] = arguments else { return self.fault(path, "expected one condition in not") };
                 let inner = self.condition(inner, path)?;
-                self.node(path, Form::Not(Box::new(inner)))
+                self.node(path, SyntaxForm::Not(Box::new(inner)))
             }
             "contains" | "matches" => {
                 let [field, operand] = arguments else {
@@ -101,7 +101,7 @@ impl Reader {
                 };
                 let field = Box::new(self.field(field, path)?);
                 let operand = Box::new(self.value(operand, &format!("{path}[1]"))?);
-                self.node(path, if name == "contains" { Form::Contains(field, operand) } else { Form::Matches(field, operand) })
+                self.node(path, if name == "contains" { SyntaxForm::Contains(field, operand) } else { SyntaxForm::Matches(field, operand) })
             }
             "in" => {
                 let Some((field, values)) = arguments.split_first() else {
@@ -109,13 +109,13 @@ impl Reader {
                 };
                 let field = Box::new(self.field(field, path)?);
                 let values = values.iter().map(|value| self.value(value, path)).collect::<Read<_>>()?;
-                self.node(path, Form::In(field, values))
+                self.node(path, SyntaxForm::In(field, values))
             }
             "range" => self.range(arguments, path)?,
             "equals" => self.equals(value, arguments, path)?,
             "rank" | "weakAnd" | "nonEmpty" => {
                 let children = self.conditions(arguments, path)?;
-                self.node(path, Form::Call(name.to_owned(), children))
+                self.node(path, SyntaxForm::Call(name.to_owned(), children))
             }
             "wand" | "dotProduct" | "weightedSet" | "nearestNeighbor" | "geoLocation" | "geoBoundingBox" | "predicate" => {
                 let Some((field, rest)) = arguments.split_first() else { return self.fault(path, "expected arguments") };
@@ -123,18 +123,18 @@ impl Reader {
                 for (index, argument) in rest.iter().enumerate() {
                     all.push(self.value(argument, &format!("{path}[{}]", index + 1))?);
                 }
-                self.node(path, Form::Call(name.to_owned(), all))
+                self.node(path, SyntaxForm::Call(name.to_owned(), all))
             }
             "userInput" | "userQuery" => {
                 let all = arguments.iter().map(|argument| self.value(argument, path)).collect::<Read<_>>()?;
-                self.node(path, Form::Call(name.to_owned(), all))
+                self.node(path, SyntaxForm::Call(name.to_owned(), all))
             }
             "phrase" | "near" | "onear" | "equiv" | "alternatives" => return self.call(name, value, path),
             // `{"title": "word"}`
             _ if matches!(value, Value::String(_)) => {
-                let field = Box::new(self.node(path, Form::Name(name.to_owned())));
+                let field = Box::new(self.node(path, SyntaxForm::Name(name.to_owned())));
                 let operand = Box::new(self.value(value, path)?);
-                self.node(path, Form::Contains(field, operand))
+                self.node(path, SyntaxForm::Contains(field, operand))
             }
             _ => return self.fault(path, format!("there is no operator '{name}'; there are and, or, and_not, contains, range, equals, in, matches, rank, weakAnd, wand, nearestNeighbor and others")),
         };
@@ -142,7 +142,7 @@ impl Reader {
         Ok(node)
     }
 
-    fn conditions(&mut self, arguments: &[&Value], path: &str) -> Read<Vec<Node>> {
+    fn conditions(&mut self, arguments: &[&Value], path: &str) -> Read<Vec<SyntaxNode>> {
         if arguments.is_empty() {
             return self.fault(path, "expected at least one condition");
         }
@@ -153,28 +153,28 @@ impl Reader {
             .collect()
     }
 
-    fn field(&mut self, value: &Value, path: &str) -> Read<Node> {
+    fn field(&mut self, value: &Value, path: &str) -> Read<SyntaxNode> {
         match value {
-            Value::String(name) => Ok(self.node(path, Form::Name(name.clone()))),
+            Value::String(name) => Ok(self.node(path, SyntaxForm::Name(name.clone()))),
             _ => self.fault(path, "expected the name of a field as the first argument"),
         }
     }
 
     /// Parses text, a number, a list, a map of tokens, or a term operator.
-    fn value(&mut self, value: &Value, path: &str) -> Read<Node> {
+    fn value(&mut self, value: &Value, path: &str) -> Read<SyntaxNode> {
         let form = match value {
-            Value::String(text) => Form::String(text.clone()),
-            Value::Number(number) => Form::Number(match number.as_i64() {
-                Some(number) => Number::Integer(number),
-                None => Number::Float(number.as_f64().unwrap_or(f64::INFINITY)),
+            Value::String(text) => SyntaxForm::String(text.clone()),
+            Value::Number(number) => SyntaxForm::Number(match number.as_i64() {
+                Some(number) => QueryNumber::Integer(number),
+                None => QueryNumber::Float(number.as_f64().unwrap_or(f64::INFINITY)),
             }),
-            Value::Bool(truth) => Form::Bool(*truth),
+            Value::Bool(truth) => SyntaxForm::Bool(*truth),
             Value::Array(items) => {
-                Form::List(items.iter().map(|item| self.value(item, path)).collect::<Read<_>>()?)
+                SyntaxForm::List(items.iter().map(|item| self.value(item, path)).collect::<Read<_>>()?)
             }
             Value::Object(entries) => {
                 let is_operator = |name: &str| {
-                    let of_terms = |operator: &Operator| operator.place == OperatorPlace::Term;
+                    let of_terms = |operator: &YqlOperator| operator.place == OperatorPlace::Term;
                     name == "not"
                         || OPERATORS.iter().any(|operator| of_terms(operator) && operator.name == name)
                 };
@@ -184,7 +184,7 @@ impl Reader {
                     }
                     _ => {
                         let entries = self.annotations(Some(entries), path)?;
-                        Ok(self.node(path, Form::Map(entries)))
+                        Ok(self.node(path, SyntaxForm::Map(entries)))
                     }
                 };
             }
@@ -194,12 +194,12 @@ impl Reader {
     }
 
     /// Parses a term operator.
-    fn call(&mut self, name: &str, value: &Value, path: &str) -> Read<Node> {
+    fn call(&mut self, name: &str, value: &Value, path: &str) -> Read<SyntaxNode> {
         let (arguments, attributes) = parts(value);
         let mut node = if name == "not" {
             let [inner] = arguments.as_slice() else { return self.fault(path, "expected one term in not") };
             let inner = self.value(inner, path)?;
-            self.node(path, Form::Not(Box::new(inner)))
+            self.node(path, SyntaxForm::Not(Box::new(inner)))
         } else {
             let mut all = Vec::with_capacity(arguments.len());
             for (index, argument) in arguments.iter().enumerate() {
@@ -209,7 +209,7 @@ impl Reader {
                     _ => self.value(argument, &path)?,
                 });
             }
-            self.node(path, Form::Call(name.to_owned(), all))
+            self.node(path, SyntaxForm::Call(name.to_owned(), all))
         };
         node.annotations = self.annotations(attributes, path)?;
         Ok(node)
@@ -219,7 +219,7 @@ impl Reader {
         &mut self,
         attributes: Option<&Map<String, Value>>,
         path: &str,
-    ) -> Read<Vec<(String, Node)>> {
+    ) -> Read<Vec<(String, SyntaxNode)>> {
         let Some(attributes) = attributes else { return Ok(Vec::new()) };
         attributes
             .iter()
@@ -228,7 +228,7 @@ impl Reader {
     }
 
     /// Parses `["date", {">=": 10, "<": 20}]`: one comparison, or two.
-    fn range(&mut self, arguments: &[&Value], path: &str) -> Read<Node> {
+    fn range(&mut self, arguments: &[&Value], path: &str) -> Read<SyntaxNode> {
         const EXAMPLE: &str =
             "expected a field and bounds, as in {\"range\": [\"date\", {\">=\": 10, \"<\": 20}]}";
         let [field, bounds] = arguments else {
@@ -237,17 +237,20 @@ impl Reader {
         let Some(bounds) = bounds.as_object() else {
             return self.fault(path, EXAMPLE);
         };
-        let mut low = (Number::Float(f64::NEG_INFINITY), false);
-        let mut high = (Number::Float(f64::INFINITY), false);
+        let mut low = (QueryNumber::Float(f64::NEG_INFINITY), false);
+        let mut high = (QueryNumber::Float(f64::INFINITY), false);
         for (operator, value) in bounds {
             let node = self.value(value, &format!("{path}[1]"))?;
             let number = match &node.form {
-                Form::Number(number) => Some(*number),
-                Form::String(text) => crate::build::parse_number(text),
+                SyntaxForm::Number(number) => Some(*number),
+                SyntaxForm::String(text) => crate::build::parse_number(text),
                 _ => None,
             };
             let Some(number) = number else {
-                return Err(Fault::new(node.at, format!("expected a number, found {}", node.describe())));
+                return Err(SyntaxFault::new(
+                    node.at,
+                    format!("expected a number, found {}", node.describe()),
+                ));
             };
             match operator.as_str() {
                 ">=" => low = (number, false),
@@ -266,15 +269,15 @@ impl Reader {
         };
         let arguments = vec![
             self.field(field, path)?,
-            self.node(path, Form::Number(low.0)),
-            self.node(path, Form::Number(high.0)),
+            self.node(path, SyntaxForm::Number(low.0)),
+            self.node(path, SyntaxForm::Number(high.0)),
         ];
-        let bounds = self.node(path, Form::String(bounds.to_owned()));
-        let call = self.node(path, Form::Call("range".to_owned(), arguments));
-        Ok(Node { annotations: vec![("bounds".to_owned(), bounds)], ..call })
+        let bounds = self.node(path, SyntaxForm::String(bounds.to_owned()));
+        let call = self.node(path, SyntaxForm::Call("range".to_owned(), arguments));
+        Ok(SyntaxNode { annotations: vec![("bounds".to_owned(), bounds)], ..call })
     }
 
-    fn equals(&mut self, value: &Value, arguments: &[&Value], path: &str) -> Read<Node> {
+    fn equals(&mut self, value: &Value, arguments: &[&Value], path: &str) -> Read<SyntaxNode> {
         const EXAMPLE: &str = "expected {\"equals\": [\"number\", 42]} or {\"equals\": {\"field\": \"numbers\", \"index\": 2, \"value\": 42}}";
         let (field, index, value) = match (arguments, value) {
             ([Value::String(field), value], _) => (field, None, *value),
@@ -285,15 +288,15 @@ impl Reader {
             _ => return self.fault(path, EXAMPLE),
         };
         let field = match index {
-            None => Form::Name(field.clone()),
+            None => SyntaxForm::Name(field.clone()),
             Some(index) => match index.as_u64().and_then(|index| u32::try_from(index).ok()) {
-                Some(index) => Form::Element(field.clone(), index),
+                Some(index) => SyntaxForm::Element(field.clone(), index),
                 None => return self.fault(path, "expected an index from 0"),
             },
         };
         let field = Box::new(self.node(path, field));
         let value = Box::new(self.value(value, path)?);
-        Ok(self.node(path, Form::Compare(Comparison::Equal, field, value)))
+        Ok(self.node(path, SyntaxForm::Compare(NumberComparison::Equal, field, value)))
     }
 }
 

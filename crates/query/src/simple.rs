@@ -4,8 +4,8 @@
 mod advanced;
 mod reader;
 
-use crate::{Annotations, Composite, Item, Syntax, UserText};
-use reader::{Piece, Reader, Sign};
+use crate::{ItemAnnotations, QueryItem, TextSyntax, UserText, WordComposite};
+use reader::{PieceSign, SimplePiece, SimpleReader};
 
 /// Lookup of field names before a colon; returns the rule for the end of a field's terms.
 pub type Fields<'a> = &'a dyn Fn(&str) -> Option<TermEnd>;
@@ -25,69 +25,77 @@ pub enum TermEnd {
 /// Parses user text into a tree, if [`UserText::grammar`] has a syntax. `None` if it contains nothing to
 /// search for, or only parts that must not match.
 ///
-/// Words stay as typed: the field's linguistics split `"New-York,"`. With [`Syntax::None`] the whole text is
+/// Words stay as typed: the field's linguistics split `"New-York,"`. With [`TextSyntax::None`] the whole text is
 /// one term for them.
-pub fn parse(text: &UserText, fields: Fields<'_>) -> Option<Item> {
-    if text.grammar.syntax == Syntax::None {
-        return text.text.contains(char::is_alphanumeric).then(|| Item::Term {
+pub fn parse(text: &UserText, fields: Fields<'_>) -> Option<QueryItem> {
+    if text.grammar.syntax == TextSyntax::None {
+        return text.text.contains(char::is_alphanumeric).then(|| QueryItem::Term {
             field: text.field.clone(),
             text: text.text.as_str().into(),
-            matching: crate::Match::Word,
+            matching: crate::TermMatch::Word,
             annotations: text.annotations.clone(),
         });
     }
-    let read = |input: &str, annotations: &Annotations, grammar| {
-        Reader::new(input, &text.field, grammar, annotations, fields).pieces()
+    let read = |input: &str, annotations: &ItemAnnotations, grammar| {
+        SimpleReader::new(input, &text.field, grammar, annotations, fields).pieces()
     };
     let query = match text.grammar.syntax {
-        Syntax::Advanced => {
+        TextSyntax::Advanced => {
             let annotations = &text.annotations;
-            advanced::parse(&mut Reader::new(&text.text, &text.field, text.grammar, annotations, fields), 0)?
+            advanced::parse(
+                &mut SimpleReader::new(&text.text, &text.field, text.grammar, annotations, fields),
+                0,
+            )?
         }
         _ => combine(read(&text.text, &text.annotations, text.grammar), text)?,
     };
     let Some(filter) = &text.filter else { return Some(query) };
-    let annotations = Annotations { filter: true, ..text.annotations.clone() };
-    let grammar = crate::Grammar { composite: Composite::Or, ..text.grammar };
+    let annotations = ItemAnnotations { filter: true, ..text.annotations.clone() };
+    let grammar = crate::QueryGrammar { composite: WordComposite::Or, ..text.grammar };
     Some(restrict(query, read(filter, &annotations, grammar)))
 }
 
 /// Restricts `query` to documents that match the parts of `text` with `+` and not those with `-`; the other
 /// parts only rank. Used for `recall` and `filter`; the annotations determine if ranking sees the terms.
-pub fn filtered(query: Item, text: &str, annotations: &Annotations, fields: Fields<'_>) -> Item {
-    let grammar = crate::Grammar { composite: Composite::Or, ..crate::Grammar::default() };
-    restrict(query, Reader::new(text, "default", grammar, annotations, fields).pieces())
+pub fn filtered(
+    query: QueryItem,
+    text: &str,
+    annotations: &ItemAnnotations,
+    fields: Fields<'_>,
+) -> QueryItem {
+    let grammar = crate::QueryGrammar { composite: WordComposite::Or, ..crate::QueryGrammar::default() };
+    restrict(query, SimpleReader::new(text, "default", grammar, annotations, fields).pieces())
 }
 
-fn restrict(query: Item, pieces: Vec<Piece>) -> Item {
+fn restrict(query: QueryItem, pieces: Vec<SimplePiece>) -> QueryItem {
     let (mut required, mut forbidden, mut others) = (vec![query], Vec::new(), Vec::new());
     for piece in pieces {
         match piece.sign {
-            Sign::Plus => required.push(piece.item),
-            Sign::Minus => forbidden.push(piece.item),
-            Sign::None => others.push(piece.item),
+            PieceSign::Plus => required.push(piece.item),
+            PieceSign::Minus => forbidden.push(piece.item),
+            PieceSign::None => others.push(piece.item),
         }
     }
-    ranked(excluding(several(required, Item::And), forbidden), others)
+    ranked(excluding(several(required, QueryItem::And), forbidden), others)
 }
 
 /// Combines the parts by the grammar's composite.
-fn combine(pieces: Vec<Piece>, text: &UserText) -> Option<Item> {
+fn combine(pieces: Vec<SimplePiece>, text: &UserText) -> Option<QueryItem> {
     let (mut required, mut forbidden, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    let signs_matter = matches!(text.grammar.composite, Composite::WeakAnd | Composite::Or);
+    let signs_matter = matches!(text.grammar.composite, WordComposite::WeakAnd | WordComposite::Or);
     for piece in pieces {
         match piece.sign {
-            Sign::Plus if signs_matter => required.push(piece.item),
-            Sign::Minus => forbidden.push(piece.item),
+            PieceSign::Plus if signs_matter => required.push(piece.item),
+            PieceSign::Minus => forbidden.push(piece.item),
             _ => others.push(piece.item),
         }
     }
-    let weak = |children| Item::WeakAnd {
+    let weak = |children| QueryItem::WeakAnd {
         children,
         target_hits: text.target_hits,
-        annotations: Annotations::default(),
+        annotations: ItemAnnotations::default(),
     };
-    let near = |words, ordered, distance| Item::Near {
+    let near = |words, ordered, distance| QueryItem::Near {
         field: text.field.clone(),
         words,
         excluded: Vec::new(),
@@ -97,19 +105,19 @@ fn combine(pieces: Vec<Piece>, text: &UserText) -> Option<Item> {
         annotations: text.annotations.clone(),
     };
     let positive = if !required.is_empty() {
-        ranked(several(required, Item::And), others)
+        ranked(several(required, QueryItem::And), others)
     } else if others.is_empty() {
         return None;
     } else {
         match text.grammar.composite {
-            Composite::And => several(others, Item::And),
-            Composite::Or => several(others, Item::Or),
+            WordComposite::And => several(others, QueryItem::And),
+            WordComposite::Or => several(others, QueryItem::Or),
             // It stays a weakAnd with any number of children, so that ranking can identify its terms.
-            Composite::WeakAnd => weak(others),
-            Composite::Near => several(others, |words| near(words, false, text.distance)),
-            Composite::OrderedNear => several(others, |words| near(words, true, text.distance)),
+            WordComposite::WeakAnd => weak(others),
+            WordComposite::Near => several(others, |words| near(words, false, text.distance)),
+            WordComposite::OrderedNear => several(others, |words| near(words, true, text.distance)),
             // Each word directly after the previous one.
-            Composite::Phrase => {
+            WordComposite::Phrase => {
                 let distance = u32::try_from(others.len().saturating_sub(1)).unwrap_or(u32::MAX);
                 several(others, |words| near(words, true, distance))
             }
@@ -118,18 +126,18 @@ fn combine(pieces: Vec<Piece>, text: &UserText) -> Option<Item> {
     Some(excluding(positive, forbidden))
 }
 
-fn several(mut items: Vec<Item>, many: impl FnOnce(Vec<Item>) -> Item) -> Item {
+fn several(mut items: Vec<QueryItem>, many: impl FnOnce(Vec<QueryItem>) -> QueryItem) -> QueryItem {
     if items.len() == 1 { items.remove(0) } else { many(items) }
 }
 
-fn ranked(first: Item, mut others: Vec<Item>) -> Item {
+fn ranked(first: QueryItem, mut others: Vec<QueryItem>) -> QueryItem {
     if others.is_empty() {
         return first;
     }
     others.insert(0, first);
-    Item::Rank(others)
+    QueryItem::Rank(others)
 }
 
-fn excluding(positive: Item, negatives: Vec<Item>) -> Item {
-    if negatives.is_empty() { positive } else { Item::Not { positive: Box::new(positive), negatives } }
+fn excluding(positive: QueryItem, negatives: Vec<QueryItem>) -> QueryItem {
+    if negatives.is_empty() { positive } else { QueryItem::Not { positive: Box::new(positive), negatives } }
 }

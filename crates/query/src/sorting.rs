@@ -1,14 +1,14 @@
 //! The sort specification language: `-date +lowercase(sender) +missing(rank,last)`.
 
-use crate::syntax::Fault;
-use crate::{Error, SortKey, SortOrder};
+use crate::syntax::SyntaxFault;
+use crate::{Error, QuerySortKey, SortOrder};
 
 /// Parses a sort specification, most significant key first.
 ///
 /// # Errors
 /// [`Error::Syntax`] with the position in the text.
-pub fn parse(text: &str) -> Result<Vec<SortKey>, Error> {
-    let mut reader = Reader { text, at: 0 };
+pub fn parse(text: &str) -> Result<Vec<QuerySortKey>, Error> {
+    let mut reader = SortingReader { text, at: 0 };
     let mut keys = Vec::new();
     loop {
         reader.skip_blanks();
@@ -19,7 +19,7 @@ pub fn parse(text: &str) -> Result<Vec<SortKey>, Error> {
     }
 }
 
-impl SortKey {
+impl QuerySortKey {
     /// Checks the function, and the policy for missing values.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some((function, arguments)) = &self.function {
@@ -57,13 +57,13 @@ impl SortKey {
     }
 }
 
-struct Reader<'a> {
+struct SortingReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
-    fn key(&mut self) -> Result<SortKey, Fault> {
+impl SortingReader<'_> {
+    fn key(&mut self) -> Result<QuerySortKey, SyntaxFault> {
         let start = self.at;
         let order = match self.next() {
             Some('+') => Some(SortOrder::Ascending),
@@ -73,17 +73,17 @@ impl Reader<'_> {
         self.at += usize::from(order.is_some());
         let mut key = self.object(0)?;
         key.order = order;
-        key.check().map_err(|reason| Fault::new(start, reason))?;
+        key.check().map_err(|reason| SyntaxFault::new(start, reason))?;
         if self.next().is_some_and(|c| c != ' ') {
             return Err(self.unexpected("a blank before the next key"));
         }
         Ok(key)
     }
 
-    fn object(&mut self, depth: usize) -> Result<SortKey, Fault> {
+    fn object(&mut self, depth: usize) -> Result<QuerySortKey, SyntaxFault> {
         let name = self.token()?;
         if self.next() != Some('(') {
-            return Ok(SortKey { field: name, order: None, function: None, missing: None });
+            return Ok(QuerySortKey { field: name, order: None, function: None, missing: None });
         }
         if depth == 2 {
             return Err(self.unexpected("a field"));
@@ -111,13 +111,13 @@ impl Reader<'_> {
         } else if key.function.is_none() && key.missing.is_none() {
             key.function = Some((name, arguments));
         } else {
-            return Err(Fault::new(self.at, format!("{name}(…) cannot be around another function")));
+            return Err(SyntaxFault::new(self.at, format!("{name}(…) cannot be around another function")));
         }
         Ok(key)
     }
 
     /// Reads a quoted string, or the text up to a delimiter.
-    fn token(&mut self) -> Result<String, Fault> {
+    fn token(&mut self) -> Result<String, SyntaxFault> {
         let rest = &self.text[self.at..];
         if let Some(body) = rest.strip_prefix('"') {
             let mut token = String::new();
@@ -132,7 +132,7 @@ impl Reader<'_> {
                     _ => token.push(c),
                 }
             }
-            return Err(Fault::new(self.at, "this string is not closed; expected '\"'"));
+            return Err(SyntaxFault::new(self.at, "this string is not closed; expected '\"'"));
         }
         let token = &rest[..rest.find([' ', ',', '(', ')', '"', '\\']).unwrap_or(rest.len())];
         if token.is_empty() {
@@ -151,9 +151,9 @@ impl Reader<'_> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    fn unexpected(&self, expected: &str) -> Fault {
+    fn unexpected(&self, expected: &str) -> SyntaxFault {
         let found = self.next().map_or("the end".to_owned(), |c| format!("{c:?}"));
-        Fault::new(
+        SyntaxFault::new(
             self.at,
             format!("expected {expected}, found {found}; for example: -date +lowercase(sender)"),
         )

@@ -1,45 +1,45 @@
 //! Syntax tree before operators are interpreted; shared by YQL and the JSON `select`.
 
-use crate::{Error, Number};
+use crate::{Error, QueryNumber};
 
 /// A part of the text with its annotations.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct SyntaxNode {
     /// Position: a byte offset in YQL, the number of a path in JSON.
     pub at: usize,
     /// Annotations in order, outermost first.
-    pub annotations: Vec<(String, Node)>,
+    pub annotations: Vec<(String, SyntaxNode)>,
     /// The part itself.
-    pub form: Form,
+    pub form: SyntaxForm,
 }
 
 /// Kind of a part.
 #[derive(Debug, Clone)]
-pub(crate) enum Form {
-    Number(Number),
+pub(crate) enum SyntaxForm {
+    Number(QueryNumber),
     String(String),
     Bool(bool),
     /// Name or path of a field.
     Name(String),
     /// `@name`.
     Parameter(String),
-    List(Vec<Node>),
-    Map(Vec<(String, Node)>),
-    Call(String, Vec<Node>),
-    And(Vec<Node>),
-    Or(Vec<Node>),
-    Not(Box<Node>),
-    Compare(Comparison, Box<Node>, Box<Node>),
-    Contains(Box<Node>, Box<Node>),
-    Matches(Box<Node>, Box<Node>),
-    In(Box<Node>, Vec<Node>),
+    List(Vec<SyntaxNode>),
+    Map(Vec<(String, SyntaxNode)>),
+    Call(String, Vec<SyntaxNode>),
+    And(Vec<SyntaxNode>),
+    Or(Vec<SyntaxNode>),
+    Not(Box<SyntaxNode>),
+    Compare(NumberComparison, Box<SyntaxNode>, Box<SyntaxNode>),
+    Contains(Box<SyntaxNode>, Box<SyntaxNode>),
+    Matches(Box<SyntaxNode>, Box<SyntaxNode>),
+    In(Box<SyntaxNode>, Vec<SyntaxNode>),
     /// `field[index]`.
     Element(String, u32),
 }
 
 /// A comparison of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comparison {
+pub(crate) enum NumberComparison {
     Equal,
     Less,
     LessOrEqual,
@@ -47,44 +47,44 @@ pub(crate) enum Comparison {
     GreaterOrEqual,
 }
 
-impl Node {
-    pub(crate) fn new(at: usize, form: Form) -> Self {
-        Node { at, annotations: Vec::new(), form }
+impl SyntaxNode {
+    pub(crate) fn new(at: usize, form: SyntaxForm) -> Self {
+        SyntaxNode { at, annotations: Vec::new(), form }
     }
 
     /// Description for messages: `the number 5`.
     pub(crate) fn describe(&self) -> String {
         match &self.form {
-            Form::Number(number) => format!("the number {number}"),
-            Form::String(text) => format!("the string {text:?}"),
-            Form::Bool(value) => value.to_string(),
-            Form::Name(name) => format!("the name {name}"),
-            Form::Parameter(name) => format!("@{name}"),
-            Form::List(_) => "a list".to_owned(),
-            Form::Map(_) => "a map".to_owned(),
-            Form::Call(name, _) => format!("{name}(…)"),
-            Form::And(_) => "a condition with 'and'".to_owned(),
-            Form::Or(_) => "a condition with 'or'".to_owned(),
-            Form::Not(_) => "a negated condition".to_owned(),
-            Form::Compare(..) => "a comparison".to_owned(),
-            Form::Contains(..) => "a condition with 'contains'".to_owned(),
-            Form::Matches(..) => "a condition with 'matches'".to_owned(),
-            Form::In(..) => "a condition with 'in'".to_owned(),
-            Form::Element(field, index) => format!("{field}[{index}]"),
+            SyntaxForm::Number(number) => format!("the number {number}"),
+            SyntaxForm::String(text) => format!("the string {text:?}"),
+            SyntaxForm::Bool(value) => value.to_string(),
+            SyntaxForm::Name(name) => format!("the name {name}"),
+            SyntaxForm::Parameter(name) => format!("@{name}"),
+            SyntaxForm::List(_) => "a list".to_owned(),
+            SyntaxForm::Map(_) => "a map".to_owned(),
+            SyntaxForm::Call(name, _) => format!("{name}(…)"),
+            SyntaxForm::And(_) => "a condition with 'and'".to_owned(),
+            SyntaxForm::Or(_) => "a condition with 'or'".to_owned(),
+            SyntaxForm::Not(_) => "a negated condition".to_owned(),
+            SyntaxForm::Compare(..) => "a comparison".to_owned(),
+            SyntaxForm::Contains(..) => "a condition with 'contains'".to_owned(),
+            SyntaxForm::Matches(..) => "a condition with 'matches'".to_owned(),
+            SyntaxForm::In(..) => "a condition with 'in'".to_owned(),
+            SyntaxForm::Element(field, index) => format!("{field}[{index}]"),
         }
     }
 }
 
-/// An error, with its [`Node::at`].
+/// An error, with its [`SyntaxNode::at`].
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct SyntaxFault {
     pub at: usize,
     pub reason: String,
 }
 
-impl Fault {
+impl SyntaxFault {
     pub(crate) fn new(at: usize, reason: impl Into<String>) -> Self {
-        Fault { at, reason: reason.into() }
+        SyntaxFault { at, reason: reason.into() }
     }
 
     /// Error for a fault at a byte offset of `text`.

@@ -1,36 +1,36 @@
 //! The bytes of text that are split into words for a query.
 
-use crate::{Item, UserText};
+use crate::{QueryItem, UserText};
 
 /// The most bytes of text of a query that are split into words: what is made of a word takes a hundred times its bytes. Values of `in`, of
 /// weighted sets and of vectors do not count.
 pub(crate) const TEXT_BYTES_MAX: usize = 128 << 10;
 
 /// The bytes of the texts of an item, and of those inside it, that linguistics splits into words.
-pub(crate) fn text_bytes(item: &Item) -> usize {
-    let of_all = |items: &[Item]| items.iter().map(text_bytes).sum::<usize>();
+pub(crate) fn text_bytes(item: &QueryItem) -> usize {
+    let of_all = |items: &[QueryItem]| items.iter().map(text_bytes).sum::<usize>();
     match item {
-        Item::And(items)
-        | Item::Or(items)
-        | Item::Rank(items)
-        | Item::WeakAnd { children: items, .. }
-        | Item::Equiv { words: items, .. }
-        | Item::SameElement { children: items, .. } => of_all(items),
-        Item::Not { positive, negatives } => text_bytes(positive) + of_all(negatives),
-        Item::Near { words, excluded, .. } => of_all(words) + of_all(excluded),
-        Item::Term { text, .. } => text.text.len(),
-        Item::Phrase { words, .. } => words.iter().map(|word| word.text.text.len()).sum(),
-        Item::Alternatives { words, .. } => words.iter().map(|(word, _)| word.len()).sum(),
-        Item::Text(UserText { text, filter, .. }) => text.len() + filter.as_deref().map_or(0, str::len),
-        Item::Typed(inner) => text_bytes(inner),
-        Item::True
-        | Item::False
-        | Item::In { .. }
-        | Item::Weighted { .. }
-        | Item::Range { .. }
-        | Item::NearestNeighbor(_)
-        | Item::GeoLocation { .. }
-        | Item::GeoBoundingBox { .. }
-        | Item::Predicate { .. } => 0,
+        QueryItem::And(items)
+        | QueryItem::Or(items)
+        | QueryItem::Rank(items)
+        | QueryItem::WeakAnd { children: items, .. }
+        | QueryItem::Equiv { words: items, .. }
+        | QueryItem::SameElement { children: items, .. } => of_all(items),
+        QueryItem::Not { positive, negatives } => text_bytes(positive) + of_all(negatives),
+        QueryItem::Near { words, excluded, .. } => of_all(words) + of_all(excluded),
+        QueryItem::Term { text, .. } => text.text.len(),
+        QueryItem::Phrase { words, .. } => words.iter().map(|word| word.text.text.len()).sum(),
+        QueryItem::Alternatives { words, .. } => words.iter().map(|(word, _)| word.len()).sum(),
+        QueryItem::Text(UserText { text, filter, .. }) => text.len() + filter.as_deref().map_or(0, str::len),
+        QueryItem::Typed(inner) => text_bytes(inner),
+        QueryItem::True
+        | QueryItem::False
+        | QueryItem::In { .. }
+        | QueryItem::Weighted { .. }
+        | QueryItem::Range { .. }
+        | QueryItem::NearestNeighbor(_)
+        | QueryItem::GeoLocation { .. }
+        | QueryItem::GeoBoundingBox { .. }
+        | QueryItem::Predicate { .. } => 0,
     }
 }

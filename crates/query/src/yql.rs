@@ -4,8 +4,8 @@ mod grouping;
 mod lexer;
 mod parser;
 
-use crate::syntax::{Fault, Node};
-use crate::{SortOrder, Sources};
+use crate::syntax::{SyntaxFault, SyntaxNode};
+use crate::{QuerySources, SortOrder};
 
 pub(crate) use grouping::split as split_grouping;
 
@@ -13,21 +13,21 @@ pub(crate) use grouping::split as split_grouping;
 const MAX_DEPTH: usize = 200;
 
 /// A parsed statement whose conditions are not yet interpreted.
-pub(crate) struct Statement {
+pub(crate) struct YqlStatement {
     /// The fields to return; empty for all.
     pub fields: Vec<String>,
-    pub sources: Sources,
-    pub root: Node,
+    pub sources: QuerySources,
+    pub root: SyntaxNode,
     /// Sort keys, each a name or call.
-    pub order: Vec<(Node, Option<SortOrder>)>,
-    pub limit: Option<Node>,
-    pub offset: Option<Node>,
+    pub order: Vec<(SyntaxNode, Option<SortOrder>)>,
+    pub limit: Option<SyntaxNode>,
+    pub offset: Option<SyntaxNode>,
     /// Timeout in milliseconds.
-    pub timeout: Option<Node>,
+    pub timeout: Option<SyntaxNode>,
     pub grouping: Vec<String>,
 }
 
 /// Parses a statement.
-pub(crate) fn parse(text: &str) -> Result<Statement, Fault> {
-    parser::Parser::new(text)?.statement()
+pub(crate) fn parse(text: &str) -> Result<YqlStatement, SyntaxFault> {
+    parser::YqlParser::new(text)?.statement()
 }

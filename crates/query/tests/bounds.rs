@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_query::{Error, Limits, Query, flatten};
+use millrace_query::{Error, Query, QueryLimits, flatten};
 
 const YQL: &str = "\"yql\":\"select * from sources * where true\"";
 
 fn asked(yql: String) -> Result<Query, String> {
     let parameters = BTreeMap::from([("yql".to_owned(), yql)]);
-    Query::from_parameters(parameters, &Limits::default()).map_err(|error| error.to_string())
+    Query::from_parameters(parameters, &QueryLimits::default()).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_condition_in_json_has_only_so_many_values() {
     let select = |item: &str, count: usize| {
         let list = format!("[\"a\"{}]", format!(",{item}").repeat(count));
         let parameters = BTreeMap::from([("select".to_owned(), format!("{{\"where\":{{\"in\":{list}}}}}"))]);
-        Query::from_parameters(parameters, &Limits::default()).map_err(|error| error.to_string())
+        Query::from_parameters(parameters, &QueryLimits::default()).map_err(|error| error.to_string())
     };
     assert!(select("1", 50_000).is_ok());
     assert!(select("\"a,[{,\"", 40_000).is_ok(), "signs in texts are no values");
@@ -83,7 +83,7 @@ fn a_condition_in_json_has_only_so_many_values() {
 
 #[test]
 fn a_longer_timeout_is_cut() {
-    let limits = Limits { max_timeout: Duration::from_secs(3), ..Limits::default() };
+    let limits = QueryLimits { max_timeout: Duration::from_secs(3), ..QueryLimits::default() };
     let timeout = |yql: &str, given: &str| {
         let pairs = [("yql", yql), ("timeout", given)];
         let parameters = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
@@ -92,7 +92,7 @@ fn a_longer_timeout_is_cut() {
     assert_eq!(timeout("select * from a where true", "2s"), Duration::from_secs(2));
     assert_eq!(timeout("select * from a where true", "1000000s"), Duration::from_secs(3));
     assert_eq!(timeout("select * from a where true timeout 60000", "1s"), Duration::from_secs(3));
-    assert_eq!(Limits::default().max_timeout, Duration::from_secs(60));
+    assert_eq!(QueryLimits::default().max_timeout, Duration::from_secs(60));
 }
 
 #[test]
@@ -101,7 +101,9 @@ fn there_is_only_so_much_text_to_search_for() {
     let typed = |grammar: &str, count: usize| {
         let pairs = [("query", words(count)), ("type", grammar.to_owned())];
         let parameters = pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Query::from_parameters(parameters, &Limits::default()).map(drop).map_err(|error| error.to_string())
+        Query::from_parameters(parameters, &QueryLimits::default())
+            .map(drop)
+            .map_err(|error| error.to_string())
     };
     for grammar in ["all", "any", "web", "phrase", "tokenize", "weakAnd", "linguistics", "adv"] {
         assert_eq!(typed(grammar, 60_000), Ok(()), "{grammar}");

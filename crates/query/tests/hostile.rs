@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use millrace_query::{Grammar, Item, Limits, Query, UserText, flatten, simple, sorting};
+use millrace_query::{Query, QueryGrammar, QueryItem, QueryLimits, UserText, flatten, simple, sorting};
 use proptest::prelude::*;
 
 fn run(name: &str, text: &str) -> Result<Query, millrace_query::Error> {
     let parameters = BTreeMap::from([(name.to_owned(), text.to_owned()), ("p".to_owned(), text.to_owned())]);
-    Query::from_parameters(parameters, &Limits::default())
+    Query::from_parameters(parameters, &QueryLimits::default())
 }
 
 fn read(text: &str, grammar: &str) {
     let text = UserText {
         field: "default".to_owned(),
         text: text.to_owned(),
-        grammar: Grammar::from_type(grammar).expect("the table below has types only"),
+        grammar: QueryGrammar::from_type(grammar).expect("the table below has types only"),
         filter: Some(text.to_owned()),
         allow_empty: false,
         target_hits: 10,
@@ -152,5 +152,5 @@ fn long_lists_are_flat() {
     let condition = vec!["a contains \"x\""; 20_000].join(" or ");
     let query =
         run("yql", &format!("select * from sources * where {condition}")).expect("it is long, but right");
-    assert!(matches!(query.root, Item::Or(children) if children.len() == 20_000));
+    assert!(matches!(query.root, QueryItem::Or(children) if children.len() == 20_000));
 }

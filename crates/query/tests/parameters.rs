@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_query::{Limits, Now, Query, Sources, Tracing, sorting};
+use millrace_query::{Query, QueryLimits, QuerySources, RankingTime, TracingOptions, sorting};
 
 fn query(parameters: &[(&str, &str)]) -> Result<Query, String> {
     let mut all: BTreeMap<String, String> =
         parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     all.entry("yql".to_owned()).or_insert_with(|| "select * from sources * where true".to_owned());
-    Query::from_parameters(all, &Limits::default()).map_err(|error| error.to_string())
+    Query::from_parameters(all, &QueryLimits::default()).map_err(|error| error.to_string())
 }
 
 #[track_caller]
@@ -61,11 +61,11 @@ fn ranking_has_its_numbers() {
     .ranking;
     assert_eq!(ranking.rerank_count, Some(50));
     assert_eq!(ranking.score_drop_limit, Some(0.5));
-    assert_eq!(ranking.now, Now::WallClock(Duration::from_secs(3600)));
+    assert_eq!(ranking.now, RankingTime::WallClock(Duration::from_secs(3600)));
     assert_eq!(ranking.properties["dotProduct.X"], "{a:1}");
     assert_eq!((ranking.element_gaps["chunks"], ranking.element_gaps["title"]), (None, Some(3)));
     assert!(ranking.list_features);
-    assert_eq!(accepted(&[("ranking.freshness", "1700000000")]).ranking.now, Now::At(1_700_000_000));
+    assert_eq!(accepted(&[("ranking.freshness", "1700000000")]).ranking.now, RankingTime::At(1_700_000_000));
 }
 
 #[test]
@@ -77,17 +77,20 @@ fn estimates_have_no_hits() {
 #[test]
 fn tracing_is_asked_for_by_parts_or_as_a_profile() {
     let traced = |given: &[(&str, &str)]| accepted(given).tracing;
-    assert_eq!(traced(&[]), Tracing::default());
-    assert_eq!(traced(&[("tracelevel", "3")]), Tracing { level: 3, ..Tracing::default() });
-    let explained = Tracing { explained: true, ..Tracing::default() };
+    assert_eq!(traced(&[]), TracingOptions::default());
+    assert_eq!(traced(&[("tracelevel", "3")]), TracingOptions { level: 3, ..TracingOptions::default() });
+    let explained = TracingOptions { explained: true, ..TracingOptions::default() };
     assert_eq!(traced(&[("explainlevel", "1")]), explained);
     assert_eq!(
         traced(&[("trace.timestamps", "true"), ("trace.query", "false")]),
-        Tracing { timestamps: true, query: false, ..Tracing::default() }
+        TracingOptions { timestamps: true, query: false, ..TracingOptions::default() }
     );
-    let profile = Tracing { level: 1, explained: true, timestamps: true, query: true };
+    let profile = TracingOptions { level: 1, explained: true, timestamps: true, query: true };
     assert_eq!(traced(&[("profile", "true")]), profile);
-    assert_eq!(traced(&[("trace.profile", "true"), ("trace.level", "4")]), Tracing { level: 4, ..profile });
+    assert_eq!(
+        traced(&[("trace.profile", "true"), ("trace.level", "4")]),
+        TracingOptions { level: 4, ..profile }
+    );
     assert!(accepted(&[("profile", "true")]).presentation.timing);
 }
 
@@ -176,7 +179,7 @@ fn sorting_specifications() {
         let printed = match sorting::parse(text) {
             Err(error) => format!("! {error}"),
             Ok(keys) => {
-                let print = |key: &millrace_query::SortKey| {
+                let print = |key: &millrace_query::QuerySortKey| {
                     let order = key.order.map(|order| format!("{order:?} ")).unwrap_or_default();
                     let function =
                         key.function.as_ref().map(|(name, rest)| format!(" {name}({})", rest.join(",")));
@@ -210,6 +213,6 @@ fn parameters_of_one_source_go_before_the_statement() {
     of_source.push((millrace_query::FEDERATED, "mail,files"));
     let of_source = accepted(&of_source);
     assert_eq!((of_source.hits, of_source.offset, of_source.timeout), (7, 2, Duration::from_secs(3)));
-    assert_eq!(of_source.sources, Sources::Named(vec!["mail".to_owned()]));
+    assert_eq!(of_source.sources, QuerySources::Named(vec!["mail".to_owned()]));
     assert_eq!(of_source.sorting, whole.sorting);
 }

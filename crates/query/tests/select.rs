@@ -1,13 +1,13 @@
 //! JSON bodies: `select.txt`. Each body is one line; the output is its tree and grouping.
 
 use millrace_fixtures::cases;
-use millrace_query::{Limits, Query, flatten};
+use millrace_query::{Query, QueryLimits, flatten};
 
 #[test]
 fn bodies_mean_what_the_table_says() {
     cases::check("tests/select.txt", |input, _| {
         let parameters = flatten(input.as_bytes(), 1000);
-        match parameters.and_then(|parameters| Query::from_parameters(parameters, &Limits::default())) {
+        match parameters.and_then(|parameters| Query::from_parameters(parameters, &QueryLimits::default())) {
             Ok(query) => {
                 let mut lines = vec![query.root.to_string()];
                 if !query.presentation.fields.is_empty() {
@@ -32,7 +32,7 @@ fn a_body_is_flattened_to_parameters() {
     assert_eq!(parameters["input.query(t)"], r#"{"a":0.5}"#);
     assert_eq!(parameters["tokens"], r#"{"x":3}"#);
     assert!(!parameters.contains_key("nothing") && !parameters.contains_key("ranking"));
-    let query = Query::from_parameters(parameters, &Limits::default()).expect("the query is right");
+    let query = Query::from_parameters(parameters, &QueryLimits::default()).expect("the query is right");
     assert_eq!(query.hits, 5);
     assert!(!query.presentation.bolding);
     assert_eq!(query.streaming.groups, ["a", "b"]);

@@ -2,7 +2,7 @@
 
 use millrace_fixtures::cases;
 use millrace_query::simple::TermEnd;
-use millrace_query::{Item, Limits, Query, simple};
+use millrace_query::{Query, QueryItem, QueryLimits, simple};
 
 fn fields(name: &str) -> Option<TermEnd> {
     match name {
@@ -25,8 +25,8 @@ fn text_means_what_the_table_says() {
 fn check(table: &str) {
     cases::check(table, |input, mut parameters| {
         parameters.insert("query".to_owned(), input.to_owned());
-        match Query::from_parameters(parameters, &Limits::default()).map(|query| query.root) {
-            Ok(Item::Text(text)) => {
+        match Query::from_parameters(parameters, &QueryLimits::default()).map(|query| query.root) {
+            Ok(QueryItem::Text(text)) => {
                 let item = simple::parse(&text, &fields);
                 item.map_or("nothing".to_owned(), |item| item.to_string())
             }

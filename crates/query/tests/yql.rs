@@ -1,14 +1,14 @@
 //! YQL as text, and the resulting tree as text: `yql.txt`.
 
 use millrace_fixtures::cases;
-use millrace_query::{Limits, Query, SortOrder, Sources};
+use millrace_query::{Query, QueryLimits, QuerySources, SortOrder};
 
 /// Prints all settings of a whole statement, or the tree of conditions.
 fn run(input: &str, mut parameters: std::collections::BTreeMap<String, String>) -> String {
     let whole = input.to_ascii_lowercase().starts_with("select");
     let yql = if whole { input.to_owned() } else { format!("select * from sources * where {input}") };
     parameters.insert("yql".to_owned(), yql);
-    let query = match Query::from_parameters(parameters, &Limits::default()) {
+    let query = match Query::from_parameters(parameters, &QueryLimits::default()) {
         Ok(query) => query,
         Err(error) => return format!("! {error}"),
     };
@@ -17,9 +17,9 @@ fn run(input: &str, mut parameters: std::collections::BTreeMap<String, String>) 
         return lines.remove(0);
     }
     match &query.sources {
-        Sources::All => {}
-        Sources::Named(names) => lines.push(format!("from {}", names.join(" "))),
-        Sources::Restricted { schemas, within } => {
+        QuerySources::All => {}
+        QuerySources::Named(names) => lines.push(format!("from {}", names.join(" "))),
+        QuerySources::Restricted { schemas, within } => {
             lines.push(format!("restrict {} of {}", schemas.join(" "), within.join(" ")));
         }
     }
@@ -45,7 +45,7 @@ fn run(input: &str, mut parameters: std::collections::BTreeMap<String, String>) 
             missing.unwrap_or_default()
         ));
     }
-    let usual = Limits::default();
+    let usual = QueryLimits::default();
     if (query.hits, query.offset, query.timeout) != (usual.default_hits, 0, usual.default_timeout) {
         lines.push(format!("hits {} offset {} timeout {:?}", query.hits, query.offset, query.timeout));
     }
@@ -76,7 +76,8 @@ fn items_have_a_short_form() {
     ] {
         let yql = format!("select * from sources * where {condition}");
         let parameters = std::collections::BTreeMap::from([("yql".to_owned(), yql)]);
-        let query = Query::from_parameters(parameters, &Limits::default()).expect("the condition is right");
-        assert_eq!(millrace_query::Brief(&query.root).to_string(), expected, "{condition}");
+        let query =
+            Query::from_parameters(parameters, &QueryLimits::default()).expect("the condition is right");
+        assert_eq!(millrace_query::BriefItem(&query.root).to_string(), expected, "{condition}");
     }
 }

@@ -10,14 +10,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_column::{CHUNK_DOCS, Chunk, MemoryView};
-use millrace_document::{DataType, Value};
+use millrace_column::{CHUNK_DOCS, MemoryView, ViewChunk};
+use millrace_document::{DataType, DocumentValue};
 use millrace_fixtures::{Fields, columns};
-use millrace_matching::{ChunkMatches, LeafMatches, Matches, Occurrences};
-use millrace_plan::Input;
-use millrace_ranking::Profile;
+use millrace_matching::{ChunkMatches, LeafMatches, MatchedDocuments, WordOccurrences};
+use millrace_plan::FeatureInput;
+use millrace_ranking::CompiledProfile;
 use millrace_schema::{InputDef, InputType, Schema};
-use millrace_tensor::{Cells, Tensor};
+use millrace_tensor::{Tensor, TensorCells};
 use support::{plan, profile, schema, tensor_type};
 
 const VECTOR: &str = "tensor<float>(x[384])";
@@ -41,9 +41,9 @@ fn main() {
         "cosine_similarity(query(user), attribute(vector), x)",
     ] {
         let schema = wide(expression);
-        let compiled = Profile::compile(&schema, "default").expect("the expressions here are right");
+        let compiled = CompiledProfile::compile(&schema, "default").expect("the expressions here are right");
         let mut plan = plan(schema);
-        plan.inputs.insert("user".to_owned(), Input::Tensor(Arc::new(vector(7))));
+        plan.inputs.insert("user".to_owned(), FeatureInput::Tensor(Arc::new(vector(7))));
         let run = || {
             let begin = Instant::now();
             black_box(compiled.rank(&plan, &view, &matches, None, 10, &|| false))
@@ -69,22 +69,23 @@ fn wide(first_phase: &str) -> Schema {
 
 fn vector(number: usize) -> Tensor {
     let cells = (0..384).map(|i| ((number + i) % 17) as f32).collect();
-    Tensor::new(tensor_type(VECTOR), Vec::new(), Cells::Float(cells)).expect("as many cells as the type says")
+    Tensor::new(tensor_type(VECTOR), Vec::new(), TensorCells::Float(cells))
+        .expect("as many cells as the type says")
 }
 
 /// Documents of a few words, and a match of each of them.
-fn group(schema: &Schema) -> (MemoryView, Matches) {
+fn group(schema: &Schema) -> (MemoryView, MatchedDocuments) {
     let mut view = MemoryView::new();
-    let mut matches = Matches { documents: DOCUMENTS as u64, ..Matches::default() };
+    let mut matches = MatchedDocuments { documents: DOCUMENTS as u64, ..MatchedDocuments::default() };
     matches.statistics.documents = DOCUMENTS as u64;
     matches.statistics.document_frequency = vec![DOCUMENTS as u64 / 3; 5];
     let numbers: Vec<usize> = (0..DOCUMENTS).collect();
     for (chunk, numbers) in numbers.chunks(CHUNK_DOCS).enumerate() {
         let documents: Vec<Fields> = numbers.iter().map(|number| document(*number)).collect();
-        view.push(Chunk { documents: documents.len(), live: None }, columns(schema, &documents));
+        view.push(ViewChunk { documents: documents.len(), live: None }, columns(schema, &documents));
         let count = numbers.len();
         let words = |position: u32| {
-            LeafMatches::Words(Occurrences { counts: vec![1; count], positions: vec![position; count] })
+            LeafMatches::Words(WordOccurrences { counts: vec![1; count], positions: vec![position; count] })
         };
         let distances = numbers.iter().map(|number| (number % 100) as f64 / 10.0).collect();
         matches.chunks.push(ChunkMatches {
@@ -106,9 +107,9 @@ fn document(number: usize) -> Fields {
     let words = ["red", "fox", "blue", "dog", "green", "met", "and", "a"];
     let title: Vec<&str> = (0..8).map(|i| words[(number + i * 3) % words.len()]).collect();
     Fields::from([
-        ("title", Value::String(title.join(" "))),
-        ("price", Value::Float((number % 1000) as f32 / 10.0)),
-        ("sent", Value::Long((number % 1000) as i64)),
-        ("vector", Value::Tensor(vector(number))),
+        ("title", DocumentValue::String(title.join(" "))),
+        ("price", DocumentValue::Float((number % 1000) as f32 / 10.0)),
+        ("sent", DocumentValue::Long((number % 1000) as i64)),
+        ("vector", DocumentValue::Tensor(vector(number))),
     ])
 }

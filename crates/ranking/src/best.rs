@@ -18,7 +18,7 @@ impl RankedHit {
 }
 
 /// Collector of the best hits offered to it.
-pub(crate) struct Best {
+pub(crate) struct TopHits {
     count: usize,
     /// Where nothing is left out before the end: all of them.
     all: Option<Vec<RankedHit>>,
@@ -45,10 +45,10 @@ impl PartialOrd for WorstFirst {
     }
 }
 
-impl Best {
+impl TopHits {
     pub fn new(count: usize, paths: PathChoice) -> Self {
         // Memory grows with the hits: the count comes from the request and may be far too large.
-        Best {
+        TopHits {
             count,
             all: (!paths.is_fast()).then(Vec::new),
             heap: BinaryHeap::new(),
@@ -102,7 +102,7 @@ mod tests {
     fn the_best_are_kept_and_the_earlier_of_equals() {
         let check = |count: usize, expected: &[(usize, u16)]| {
             for paths in [PathChoice::Fast, PathChoice::Plain] {
-                let mut best = Best::new(count, paths);
+                let mut best = TopHits::new(count, paths);
                 best.offer(0, &[1, 2, 5], &[1.0, 3.0, 3.0]);
                 best.offer(2, &[0, 7], &[3.0, f64::NEG_INFINITY]);
                 let found: Vec<_> = best.into_sorted().iter().map(|hit| (hit.chunk, hit.document)).collect();

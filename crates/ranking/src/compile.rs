@@ -5,45 +5,50 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_expression as expression;
-use millrace_expression::{Expression, FeatureName, Forest, FunctionBody, Program, Scope};
+use millrace_expression::{
+    DecisionForest, ExpressionProgram, ExpressionScope, FeatureName, FunctionBody, ParsedExpression,
+};
 use millrace_schema::{
-    Broken, Constant, Findings, InputType, OnnxModel, Place, RankProfile, Schema, Sourced,
+    InputType, MistakenParts, OnnxModelConfig, PackageFindings, RankProfile, Schema, SchemaConstant,
+    SourcePosition, SourcedText,
 };
 use millrace_tensor::json::TensorSeed;
 use millrace_tensor::{Tensor, TensorType};
 use serde::de::DeserializeSeed;
 
 use crate::Error;
-use crate::features::{Feature, Setup, default_features, expand_foreach, modelled, normalized, set_up};
-use crate::global::{Normalization, Normalizer, RECIPROCAL_RANK_K};
-use crate::onnx::{self, Evaluation, ModelStep, Models};
-use crate::properties::Properties;
+use crate::features::{
+    FeatureSetup, RankFeature, default_features, expand_foreach, modelled, normalized, set_up,
+};
+use crate::global::{HitNormalizer, NormalizationKind, RECIPROCAL_RANK_K};
+use crate::onnx::{self, ModelSource, ModelStep, RankModelEvaluation};
+use crate::properties::RankProperties;
 use crate::{forests, tokens};
 
 /// A compiled expression and the sources of its inputs.
 #[derive(Debug)]
-pub(crate) struct Compiled {
-    pub program: Program,
+pub(crate) struct CompiledExpression {
+    pub program: ExpressionProgram,
     /// For each input of the program, the index of its feature in the profile.
     pub features: Vec<usize>,
 }
 
 /// A feature with its name.
-type NamedFeature = (FeatureName, Box<dyn Feature>);
+type NamedFeature = (FeatureName, Box<dyn RankFeature>);
 
 /// Compiler for the expressions of one profile.
 pub(crate) struct ProfileCompiler<'a> {
-    setup: Setup<'a>,
-    functions: BTreeMap<String, (Vec<String>, Expression, Place)>,
-    constants: BTreeMap<&'a str, &'a Constant>,
+    setup: FeatureSetup<'a>,
+    functions: BTreeMap<String, (Vec<String>, ParsedExpression, SourcePosition)>,
+    constants: BTreeMap<&'a str, &'a SchemaConstant>,
     /// Features in the order of their first use.
     features: RefCell<Vec<NamedFeature>>,
     /// Normalizers of the global phase, by name; `None` except while that phase is compiled.
-    normalizers: RefCell<Option<Vec<(FeatureName, Normalizer)>>>,
+    normalizers: RefCell<Option<Vec<(FeatureName, HitNormalizer)>>>,
     /// Decision-tree models read so far, by kind and file.
-    forests: RefCell<BTreeMap<(String, String), Arc<Forest>>>,
+    forests: RefCell<BTreeMap<(String, String), Arc<DecisionForest>>>,
     /// Source of ONNX models.
-    models: &'a dyn Models,
+    models: &'a dyn ModelSource,
     /// Model outputs used so far; a step follows the steps it depends on.
     steps: RefCell<Vec<ModelStep>>,
     /// Models whose inputs are being compiled, used to detect cycles.
@@ -51,7 +56,7 @@ pub(crate) struct ProfileCompiler<'a> {
     /// File of the model that could not be read.
     blamed: RefCell<Option<String>>,
     /// Functions that cannot be parsed, and their callers.
-    broken: Broken,
+    broken: MistakenParts,
 }
 
 impl<'a> ProfileCompiler<'a> {
@@ -59,12 +64,12 @@ impl<'a> ProfileCompiler<'a> {
     pub fn new(
         schema: &'a Schema,
         profile: &'a RankProfile,
-        models: &'a dyn Models,
+        models: &'a dyn ModelSource,
         errors: &mut Vec<Error>,
     ) -> Self {
         let constants = schema.constants.iter().chain(&profile.constants);
         let mut compiler = ProfileCompiler {
-            setup: Setup { schema, profile, properties: Properties::new(&profile.properties) },
+            setup: FeatureSetup { schema, profile, properties: RankProperties::new(&profile.properties) },
             functions: BTreeMap::new(),
             constants: constants.map(|(name, constant)| (name.as_str(), constant)).collect(),
             features: RefCell::default(),
@@ -74,7 +79,7 @@ impl<'a> ProfileCompiler<'a> {
             steps: RefCell::default(),
             open: RefCell::default(),
             blamed: RefCell::default(),
-            broken: Broken::default(),
+            broken: MistakenParts::default(),
         };
         for (name, function) in &profile.functions {
             compiler.declare(name, &function.parameters, &function.body, errors);
@@ -101,7 +106,7 @@ impl<'a> ProfileCompiler<'a> {
         &mut self,
         name: &str,
         parameters: &[String],
-        body: &Sourced<String>,
+        body: &SourcedText<String>,
         errors: &mut Vec<Error>,
     ) {
         match self.parse(body) {
@@ -119,7 +124,7 @@ impl<'a> ProfileCompiler<'a> {
     /// Marks functions that call a broken function as broken.
     fn pass_over(&mut self) {
         let functions = &self.setup.profile.functions;
-        let calls = |name: &str, broken: &Broken| {
+        let calls = |name: &str, broken: &MistakenParts| {
             !broken.has(name)
                 && functions.get(name).is_some_and(|function| broken.is_in(&function.body.value))
         };
@@ -128,7 +133,7 @@ impl<'a> ProfileCompiler<'a> {
         }
     }
 
-    fn error(&self, place: Place, reason: impl Into<String>) -> Error {
+    fn error(&self, place: SourcePosition, reason: impl Into<String>) -> Error {
         let (profile, file) = (self.setup.profile.name.clone(), self.blamed.take());
         Error::Profile { place, profile, file, reason: reason.into() }
     }
@@ -137,9 +142,9 @@ impl<'a> ProfileCompiler<'a> {
     /// skipped.
     pub fn attempt<T>(
         &self,
-        text: &Sourced<String>,
+        text: &SourcedText<String>,
         errors: &mut Vec<Error>,
-        compile: impl FnOnce(&Self, &Sourced<String>) -> Result<T, Error>,
+        compile: impl FnOnce(&Self, &SourcedText<String>) -> Result<T, Error>,
     ) -> Option<T> {
         if self.broken.is_in(&text.value) {
             return None;
@@ -154,33 +159,34 @@ impl<'a> ProfileCompiler<'a> {
         }
     }
 
-    fn parse(&self, text: &Sourced<String>) -> Result<Expression, Error> {
-        Expression::parse(&text.value).map_err(|error| self.located(&error, &text.place))
+    fn parse(&self, text: &SourcedText<String>) -> Result<ParsedExpression, Error> {
+        ParsedExpression::parse(&text.value).map_err(|error| self.located(&error, &text.place))
     }
 
     /// Locates an error in a text that begins at `place`.
-    fn located(&self, error: &expression::Error, place: &Place) -> Error {
+    fn located(&self, error: &expression::Error, place: &SourcePosition) -> Error {
         let spot = error.spot();
         let begin =
             spot.function.as_ref().and_then(|name| self.functions.get(name)).map_or(place, |(.., at)| at);
         let column = if spot.line == 1 { begin.column + spot.column - 1 } else { spot.column };
-        let place = Place { file: begin.file.clone(), line: begin.line + spot.line - 1, column };
+        let place = SourcePosition { file: begin.file.clone(), line: begin.line + spot.line - 1, column };
         self.error(place, error.reason())
     }
 
     /// Compiles an expression.
-    pub fn compile(&self, text: &Sourced<String>) -> Result<Compiled, Error> {
+    pub fn compile(&self, text: &SourcedText<String>) -> Result<CompiledExpression, Error> {
         let parsed = self.parse(text)?;
-        let program = Program::compile(&parsed, self).map_err(|error| self.located(&error, &text.place))?;
+        let program =
+            ExpressionProgram::compile(&parsed, self).map_err(|error| self.located(&error, &text.place))?;
         let features = self.features.borrow();
         let place =
             |name: &FeatureName| features.iter().position(|(known, _)| known == name).unwrap_or_default();
         let places = program.inputs().iter().map(|(name, _)| place(name)).collect();
-        Ok(Compiled { program, features: places })
+        Ok(CompiledExpression { program, features: places })
     }
 
     /// Compiles an expression whose value is a number.
-    pub fn compile_score(&self, text: &Sourced<String>) -> Result<Compiled, Error> {
+    pub fn compile_score(&self, text: &SourcedText<String>) -> Result<CompiledExpression, Error> {
         let compiled = self.compile(text)?;
         let tensor_type = compiled.program.tensor_type();
         if tensor_type.is_scalar() {
@@ -190,7 +196,10 @@ impl<'a> ProfileCompiler<'a> {
     }
 
     /// Compiles the expression of the global phase, and returns it with its normalizers.
-    pub fn compile_global(&self, text: &Sourced<String>) -> Result<(Compiled, Vec<Normalizer>), Error> {
+    pub fn compile_global(
+        &self,
+        text: &SourcedText<String>,
+    ) -> Result<(CompiledExpression, Vec<HitNormalizer>), Error> {
         *self.normalizers.borrow_mut() = Some(Vec::new());
         let compiled = self.compile_score(text);
         let normalizers = self.normalizers.borrow_mut().take().unwrap_or_default();
@@ -198,17 +207,17 @@ impl<'a> ProfileCompiler<'a> {
     }
 
     /// Input for a number that is normalized over the hits of the global phase.
-    fn normalizer(&self, name: &FeatureName) -> Result<expression::Feature, String> {
+    fn normalizer(&self, name: &FeatureName) -> Result<expression::FeatureKind, String> {
         let usage = || match name.name.as_str() {
             "normalize_linear" => format!("{name}: write normalize_linear(feature)"),
             _ => format!("{name}: write reciprocal_rank(feature,k), k a number of at least 0"),
         };
         let kind = match (name.name.as_str(), name.parameters.as_slice()) {
-            ("normalize_linear", [_]) => Normalization::Linear,
-            ("reciprocal_rank", [_]) => Normalization::ReciprocalRank { k: RECIPROCAL_RANK_K },
+            ("normalize_linear", [_]) => NormalizationKind::Linear,
+            ("reciprocal_rank", [_]) => NormalizationKind::ReciprocalRank { k: RECIPROCAL_RANK_K },
             ("reciprocal_rank", [_, k]) => {
                 let k = k.parse().ok().filter(|k: &f64| *k >= 0.0).ok_or_else(usage)?;
-                Normalization::ReciprocalRank { k }
+                NormalizationKind::ReciprocalRank { k }
             }
             _ => return Err(usage()),
         };
@@ -217,13 +226,13 @@ impl<'a> ProfileCompiler<'a> {
         let mut known = self.normalizers.borrow_mut().take().ok_or_else(only_global)?;
         if !known.iter().any(|(known, _)| known == name) {
             let place = self.setup.profile.place.clone();
-            let input = self.compile_score(&Sourced { value: name.parameters[0].clone(), place });
+            let input = self.compile_score(&SourcedText { value: name.parameters[0].clone(), place });
             let input = input.map_err(|error| format!("{name}: {error}"))?;
             self.features.borrow_mut().push((name.clone(), normalized(known.len())));
-            known.push((name.clone(), Normalizer { input, kind }));
+            known.push((name.clone(), HitNormalizer { input, kind }));
         }
         *self.normalizers.borrow_mut() = Some(known);
-        Ok(expression::Feature::Input(TensorType::scalar()))
+        Ok(expression::FeatureKind::Input(TensorType::scalar()))
     }
 
     /// Returns the features that the compiled expressions use, with their names, and the models behind some
@@ -233,7 +242,7 @@ impl<'a> ProfileCompiler<'a> {
     }
 
     /// The output of an ONNX model: `onnx(name)`, `onnx(name).output`.
-    fn onnx(&self, name: &FeatureName) -> Result<expression::Feature, String> {
+    fn onnx(&self, name: &FeatureName) -> Result<expression::FeatureKind, String> {
         let profile = self.setup.profile;
         let known = || {
             let names: Vec<&str> = profile
@@ -264,15 +273,15 @@ impl<'a> ProfileCompiler<'a> {
         let (mut steps, mut features) = (self.steps.borrow_mut(), self.features.borrow_mut());
         features.push((name.clone(), modelled(steps.len(), tensor_type.clone())));
         steps.push(ModelStep { evaluation, inputs, feature: features.len() - 1 });
-        Ok(expression::Feature::Input(tensor_type))
+        Ok(expression::FeatureKind::Input(tensor_type))
     }
 
     /// Binds a model to its inputs.
     fn step(
         &self,
         name: &FeatureName,
-        declared: &OnnxModel,
-    ) -> Result<(Arc<dyn Evaluation>, Vec<Compiled>), String> {
+        declared: &OnnxModelConfig,
+    ) -> Result<(Arc<dyn RankModelEvaluation>, Vec<CompiledExpression>), String> {
         let blame = |reason| self.blame(declared.file.value.to_string(), reason);
         let model = self.models.open(&name.parameters[0], declared).map_err(blame)?;
         let output = onnx::output_name(declared, &*model, name.output.as_deref())?;
@@ -288,8 +297,10 @@ impl<'a> ProfileCompiler<'a> {
             let source =
                 declared.inputs.iter().find(|(name, _)| name == input).map(|(_, source)| source.clone());
             // An input without a declared source is fed by the function of the same name.
-            let source = source
-                .unwrap_or_else(|| Sourced { value: onnx::plain(input), place: declared.file.place.clone() });
+            let source = source.unwrap_or_else(|| SourcedText {
+                value: onnx::plain(input),
+                place: declared.file.place.clone(),
+            });
             let compiled = self.compile(&source).map_err(|error| format!("input '{input}': {error}"))?;
             inputs.push((input.as_str(), compiled));
         }
@@ -311,7 +322,7 @@ impl<'a> ProfileCompiler<'a> {
     }
 
     /// Reads a decision-tree model of the application package.
-    fn forest(&self, name: &FeatureName) -> Result<Arc<Forest>, String> {
+    fn forest(&self, name: &FeatureName) -> Result<Arc<DecisionForest>, String> {
         let [file] = name.parameters.as_slice() else {
             return Err(format!(
                 "{name} needs the name of a file in models/, as in {}(\"my_model.json\")",
@@ -354,8 +365,8 @@ impl<'a> ProfileCompiler<'a> {
 
 /// Checks all constants of a schema, also those that no expression uses. Reports constants that are not a
 /// value of their type, and returns their names.
-pub fn check_constants(schema: &Schema, findings: &mut Findings) -> Broken {
-    let mut broken = Broken::default();
+pub fn check_constants(schema: &Schema, findings: &mut PackageFindings) -> MistakenParts {
+    let mut broken = MistakenParts::default();
     for (name, constant) in &schema.constants {
         if let InputType::Tensor(declared) = &constant.constant_type
             && let Err(reason) = parse_constant(&constant.value.value, declared)
@@ -393,10 +404,13 @@ fn fusion(name: &FeatureName) -> Result<String, String> {
 }
 
 /// Expression of the first phase.
-pub(crate) fn first_phase_expression(profile: &RankProfile) -> Sourced<String> {
+pub(crate) fn first_phase_expression(profile: &RankProfile) -> SourcedText<String> {
     profile.first_phase.expression.clone().unwrap_or_else(|| {
         let value = if profile.name == "unranked" { "0" } else { "nativeRank" };
-        Sourced { value: value.to_owned(), place: Place { line: 1, column: 1, ..profile.place.clone() } }
+        SourcedText {
+            value: value.to_owned(),
+            place: SourcePosition { line: 1, column: 1, ..profile.place.clone() },
+        }
     })
 }
 
@@ -412,8 +426,8 @@ fn parse_constant(text: &str, declared: &TensorType) -> Result<Tensor, String> {
     })
 }
 
-impl Scope for ProfileCompiler<'_> {
-    fn feature(&self, name: &FeatureName) -> Result<expression::Feature, String> {
+impl ExpressionScope for ProfileCompiler<'_> {
+    fn feature(&self, name: &FeatureName) -> Result<expression::FeatureKind, String> {
         let bare = name.parameters.is_empty() && name.output.is_none();
         let constant = match (name.name.as_str(), name.parameters.as_slice()) {
             ("constant", [constant]) => Some(
@@ -423,27 +437,29 @@ impl Scope for ProfileCompiler<'_> {
             _ => None,
         };
         if let Some(tensor) = constant {
-            return tensor.map(expression::Feature::Constant);
+            return tensor.map(expression::FeatureKind::Constant);
         }
         match (name.name.as_str(), bare) {
-            ("e", true) => return Ok(expression::Feature::Constant(Tensor::scalar(std::f64::consts::E))),
-            ("pi", true) => return Ok(expression::Feature::Constant(Tensor::scalar(std::f64::consts::PI))),
+            ("e", true) => return Ok(expression::FeatureKind::Constant(Tensor::scalar(std::f64::consts::E))),
+            ("pi", true) => {
+                return Ok(expression::FeatureKind::Constant(Tensor::scalar(std::f64::consts::PI)));
+            }
             _ => {}
         }
         match name.name.as_str() {
-            "foreach" => return expand_foreach(&self.setup, name).map(expression::Feature::Expression),
-            "xgboost" | "lightgbm" => return self.forest(name).map(expression::Feature::Forest),
+            "foreach" => return expand_foreach(&self.setup, name).map(expression::FeatureKind::Expression),
+            "xgboost" | "lightgbm" => return self.forest(name).map(expression::FeatureKind::Forest),
             "normalize_linear" | "reciprocal_rank" => return self.normalizer(name),
-            "reciprocal_rank_fusion" => return fusion(name).map(expression::Feature::Expression),
+            "reciprocal_rank_fusion" => return fusion(name).map(expression::FeatureKind::Expression),
             _ => {}
         }
         if let Some(sequence) = tokens::sequence(name) {
-            return sequence.map(expression::Feature::TokenSequence);
+            return sequence.map(expression::FeatureKind::TokenSequence);
         }
         let known =
             self.features.borrow().iter().find(|(known, _)| known == name).map(|(_, f)| f.tensor_type());
         if let Some(tensor_type) = known {
-            return Ok(expression::Feature::Input(tensor_type));
+            return Ok(expression::FeatureKind::Input(tensor_type));
         }
         if matches!(name.name.as_str(), "onnx" | "onnxModel") {
             return self.onnx(name);
@@ -451,7 +467,7 @@ impl Scope for ProfileCompiler<'_> {
         let feature = set_up(&self.setup, name)?;
         let tensor_type = feature.tensor_type();
         self.features.borrow_mut().push((name.clone(), feature));
-        Ok(expression::Feature::Input(tensor_type))
+        Ok(expression::FeatureKind::Input(tensor_type))
     }
 
     fn function(&self, name: &str) -> Option<FunctionBody<'_>> {

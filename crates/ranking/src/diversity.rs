@@ -7,23 +7,23 @@ use std::collections::{BTreeMap, HashMap};
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::{DataType, json};
 use millrace_schema::{RankProfile, Schema};
-use millrace_tensor::json::Format;
+use millrace_tensor::json::TensorFormat;
 
 use crate::{Error, RankedHit};
 
 /// Diversity settings of a profile.
-pub(crate) struct Diversity {
+pub(crate) struct HitDiversity {
     field: String,
     data_type: DataType,
     groups_min: usize,
 }
 
-impl Diversity {
+impl HitDiversity {
     /// Returns the settings of a profile, if it declares any.
     pub fn of(schema: &Schema, profile: &RankProfile) -> Option<Self> {
         let (name, groups_min) = profile.diversity.as_ref()?;
         let field = schema.fields.get(name.as_str())?;
-        Some(Diversity {
+        Some(HitDiversity {
             field: name.clone(),
             data_type: field.data_type.clone(),
             groups_min: (*groups_min).max(1),
@@ -56,8 +56,8 @@ impl Diversity {
             let value = column.as_ref().and_then(|column| {
                 millrace_column::value(column, &self.data_type, usize::from(hit.document))
             });
-            let value =
-                value.and_then(|value| serde_json::to_string(&json::value(&value, Format::default())).ok());
+            let value = value
+                .and_then(|value| serde_json::to_string(&json::value(&value, TensorFormat::default())).ok());
             let of_value = of_values.entry(value).or_default();
             if *of_value < of_value_max {
                 *of_value += 1;

@@ -1,5 +1,5 @@
 use millrace_column::ReadError;
-use millrace_schema::{Mistake, Place};
+use millrace_schema::{PackageMistake, SourcePosition};
 
 /// Error in a rank profile, or during ranking.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -9,7 +9,7 @@ pub enum Error {
     #[error("{place}: rank profile {profile}: {reason}")]
     Profile {
         /// Location in the application package.
-        place: Place,
+        place: SourcePosition,
         /// Name of the profile.
         profile: String,
         /// The file at fault, if a model could not be read.
@@ -21,7 +21,7 @@ pub enum Error {
     #[error("{place}: constant({name}) {tensor_type}: {reason}")]
     Constant {
         /// Location in the application package: the literal or the file.
-        place: Place,
+        place: SourcePosition,
         /// Name of the constant.
         name: String,
         /// Declared type.
@@ -60,12 +60,12 @@ impl Error {
     }
 }
 
-impl From<Error> for Mistake {
+impl From<Error> for PackageMistake {
     fn from(error: Error) -> Self {
         let place = match &error {
             Error::Profile { place, .. } | Error::Constant { place, .. } => Some(place),
             Error::UnknownProfile { .. } | Error::Overloaded(_) | Error::Model(_) | Error::Read(_) => None,
         };
-        Mistake::new(place, &error)
+        PackageMistake::new(place, &error)
     }
 }

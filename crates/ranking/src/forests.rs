@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use millrace_expression::{
-    Expression, Feature, FeatureName, Forest, ForestBuilder, FunctionBody, Missing, Operand, Program, Scope,
-    Scratch, Split, Subtree, string_hash,
+    DecisionForest, EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName,
+    ForestBuilder, FunctionBody, InputBatch, MissingDirection, ParsedExpression, SplitRule, Subtree,
+    string_hash,
 };
 use millrace_tensor::TensorType;
 use serde_json::Value;
@@ -14,7 +15,7 @@ const DEPTH: usize = 100;
 
 /// A decision-tree model that is evaluated on its own.
 pub struct TreeModel {
-    program: Program,
+    program: ExpressionProgram,
     /// Features that are split by category name.
     named: Vec<String>,
 }
@@ -33,8 +34,8 @@ impl TreeModel {
             _ => return None,
         };
         Some(forest.and_then(|forest| {
-            let expression = Expression::parse("model").map_err(|error| error.to_string())?;
-            let program = Program::compile(&expression, &Alone(Arc::new(forest)));
+            let expression = ParsedExpression::parse("model").map_err(|error| error.to_string())?;
+            let program = ExpressionProgram::compile(&expression, &LoneForest(Arc::new(forest)));
             Ok(TreeModel { program: program.map_err(|error| error.reason().to_owned())?, named })
         }))
     }
@@ -56,24 +57,24 @@ impl TreeModel {
 
     /// Evaluates the model. NaN stands for a missing feature.
     pub fn evaluate(&self, features: impl Fn(&str) -> f64) -> f64 {
-        let inputs: Vec<Operand<'_>> = self
+        let inputs: Vec<InputBatch<'_>> = self
             .program
             .inputs()
             .iter()
-            .map(|(name, _)| Operand::number(features(&name.to_string())))
+            .map(|(name, _)| InputBatch::number(features(&name.to_string())))
             .collect();
-        self.program.evaluate(&mut Scratch::default(), 1, &inputs).number(0)
+        self.program.evaluate(&mut EvaluationScratch::default(), 1, &inputs).number(0)
     }
 }
 
 /// Evaluation environment of a single model; every name is a number.
-struct Alone(Arc<Forest>);
+struct LoneForest(Arc<DecisionForest>);
 
-impl Scope for Alone {
-    fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
+impl ExpressionScope for LoneForest {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
         match (name.name.as_str(), name.parameters.is_empty()) {
-            ("model", true) => Ok(Feature::Forest(Arc::clone(&self.0))),
-            _ => Ok(Feature::Input(TensorType::scalar())),
+            ("model", true) => Ok(FeatureKind::Forest(Arc::clone(&self.0))),
+            _ => Ok(FeatureKind::Input(TensorType::scalar())),
         }
     }
 
@@ -83,7 +84,7 @@ impl Scope for Alone {
 }
 
 /// Reads the model of `xgboost(file)` or `lightgbm(file)`.
-pub(crate) fn read(kind: &str, text: &str) -> Result<Forest, String> {
+pub(crate) fn read(kind: &str, text: &str) -> Result<DecisionForest, String> {
     let json: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
     match kind {
         "xgboost" => xgboost(&json),
@@ -92,7 +93,7 @@ pub(crate) fn read(kind: &str, text: &str) -> Result<Forest, String> {
 }
 
 /// Reads a list of trees. Splits name their features and refer to children by number.
-fn xgboost(json: &Value) -> Result<Forest, String> {
+fn xgboost(json: &Value) -> Result<DecisionForest, String> {
     let trees = json.as_array().ok_or(
         "expected a list of trees, as dump_model(…, dump_format='json') writes it; save_model writes another form",
     )?;
@@ -139,16 +140,16 @@ fn xgboost_node(node: &Value, names: &[&str], builder: &mut ForestBuilder) -> Re
     let (split, missing) = match node.get("split_condition") {
         Some(condition) => {
             let goes_yes = node.get("missing") == node.get("yes");
-            let missing = if goes_yes { Missing::Holds } else { Missing::Fails };
-            (Split::Below(number(condition, "split_condition")?), missing)
+            let missing = if goes_yes { MissingDirection::Holds } else { MissingDirection::Fails };
+            (SplitRule::Below(number(condition, "split_condition")?), missing)
         }
-        None => (Split::OneOf(vec![1.0]), Missing::Fails),
+        None => (SplitRule::OneOf(vec![1.0]), MissingDirection::Fails),
     };
     let (yes, no) = (xgboost_node(yes, names, builder)?, xgboost_node(no, names, builder)?);
     builder.split(input, split, missing, yes, no)
 }
 
-fn lightgbm(json: &Value) -> Result<Forest, String> {
+fn lightgbm(json: &Value) -> Result<DecisionForest, String> {
     let list = |name: &str| json.get(name).and_then(Value::as_array);
     let names: Vec<&str> =
         list("feature_names").ok_or("it has no 'feature_names'")?.iter().filter_map(Value::as_str).collect();
@@ -160,7 +161,7 @@ fn lightgbm(json: &Value) -> Result<Forest, String> {
     if json.get("num_tree_per_iteration").and_then(Value::as_u64).unwrap_or(1) != 1 {
         return Err("models of several classes have no one score".to_owned());
     }
-    let categories = Categories::new(json, &trees, names.len())?;
+    let categories = CategoryNumbers::new(json, &trees, names.len())?;
     let mut builder = ForestBuilder::new(names).map_err(|error| error.to_string())?;
     for tree in trees {
         let root = lightgbm_node(tree, &categories, &mut builder, 0)?;
@@ -186,7 +187,7 @@ fn lightgbm(json: &Value) -> Result<Forest, String> {
 
 fn lightgbm_node(
     node: &Value,
-    categories: &Categories,
+    categories: &CategoryNumbers,
     builder: &mut ForestBuilder,
     depth: usize,
 ) -> Result<Subtree, String> {
@@ -202,16 +203,16 @@ fn lightgbm_node(
     let right = lightgbm_node(child("right_child")?, categories, builder, depth + 1)?;
     let threshold = child("threshold")?;
     if is_by_category(node) {
-        let split = Split::OneOf(categories.values(input, threshold)?);
-        return builder.split(input, split, Missing::Fails, left, right);
+        let split = SplitRule::OneOf(categories.values(input, threshold)?);
+        return builder.split(input, split, MissingDirection::Fails, left, right);
     }
     let default_left = node.get("default_left").and_then(Value::as_bool).unwrap_or(false);
     let missing = match node.get("missing_type").and_then(Value::as_str) {
-        Some("NaN") if default_left => Missing::Holds,
-        Some("NaN") => Missing::Fails,
-        _ => Missing::IsZero,
+        Some("NaN") if default_left => MissingDirection::Holds,
+        Some("NaN") => MissingDirection::Fails,
+        _ => MissingDirection::IsZero,
     };
-    builder.split(input, Split::AtMost(number(threshold, "threshold")?), missing, left, right)
+    builder.split(input, SplitRule::AtMost(number(threshold, "threshold")?), missing, left, right)
 }
 
 /// Features whose categories have names.
@@ -248,9 +249,9 @@ fn feature_of(node: &Value) -> Option<usize> {
 }
 
 /// Values of category numbers, by feature.
-struct Categories(Vec<Option<Vec<f64>>>);
+struct CategoryNumbers(Vec<Option<Vec<f64>>>);
 
-impl Categories {
+impl CategoryNumbers {
     /// Assigns the lists of `pandas_categorical`: one per feature that some split tests by category, in
     /// feature order.
     fn new(json: &Value, trees: &[&Value], features: usize) -> Result<Self, String> {
@@ -269,7 +270,7 @@ impl Categories {
             let list = if by_category { lists.next().and_then(Value::as_array) } else { None };
             of_features.push(list.map(|list| list.iter().map(category).collect()));
         }
-        Ok(Categories(of_features))
+        Ok(CategoryNumbers(of_features))
     }
 
     /// The values named by `2||3`.
@@ -334,13 +335,13 @@ mod tests {
     use super::*;
 
     /// A model with the features `a` and `b`.
-    struct Model(std::sync::Arc<Forest>);
+    struct TestForest(std::sync::Arc<DecisionForest>);
 
-    impl Scope for Model {
-        fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
+    impl ExpressionScope for TestForest {
+        fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
             match name.name.as_str() {
-                "model" => Ok(Feature::Forest(std::sync::Arc::clone(&self.0))),
-                "a" | "b" => Ok(Feature::Input(TensorType::scalar())),
+                "model" => Ok(FeatureKind::Forest(std::sync::Arc::clone(&self.0))),
+                "a" | "b" => Ok(FeatureKind::Input(TensorType::scalar())),
                 _ => Err(format!("no feature {name}")),
             }
         }
@@ -352,16 +353,17 @@ mod tests {
 
     /// Twice the model's value, for each pair of features.
     fn values(kind: &str, json: &str, pairs: &[(f64, f64)]) -> Vec<f64> {
-        let model = Model(std::sync::Arc::new(read(kind, json).expect("the model is right")));
-        let expression = Expression::parse("2 * model").expect("an expression");
-        let program = Program::compile(&expression, &model).expect("its features are there");
+        let model = TestForest(std::sync::Arc::new(read(kind, json).expect("the model is right")));
+        let expression = ParsedExpression::parse("2 * model").expect("an expression");
+        let program = ExpressionProgram::compile(&expression, &model).expect("its features are there");
         let of = |name: &FeatureName| -> Vec<f64> {
             pairs.iter().map(|pair| if name.name == "a" { pair.0 } else { pair.1 }).collect()
         };
         let inputs: Vec<Vec<f64>> = program.inputs().iter().map(|(name, _)| of(name)).collect();
-        let operands: Vec<Operand<'_>> = inputs.iter().map(|numbers| Operand::numbers(numbers)).collect();
+        let operands: Vec<InputBatch<'_>> =
+            inputs.iter().map(|numbers| InputBatch::numbers(numbers)).collect();
         let mut out = vec![0.0; pairs.len()];
-        program.evaluate(&mut Scratch::default(), pairs.len(), &operands).write(&mut out);
+        program.evaluate(&mut EvaluationScratch::default(), pairs.len(), &operands).write(&mut out);
         out
     }
 

@@ -1,27 +1,27 @@
 //! The phases after the first. Each ranks the best hits again and merges them with all others. If the hits
-//! are on several nodes, each node rescores its own hits, and [`Standing`] orders them.
+//! are on several nodes, each node rescores its own hits, and [`RankedList`] orders them.
 
 use millrace_column::View;
-use millrace_matching::Matches;
+use millrace_matching::MatchedDocuments;
 use millrace_plan::Plan;
 
-use crate::features::{Earlier, PerHit};
-use crate::profile::{Phase, defined};
-use crate::stage::{Over, Stage};
-use crate::{Documents, Error, FirstPhase, Profile, Ranked, RankedHit};
+use crate::features::{HitsTogether, PerHit};
+use crate::profile::{CompiledPhase, defined};
+use crate::stage::{ProfileStage, StageInput};
+use crate::{CompiledProfile, Error, FirstPhase, RankOutcome, RankedDocuments, RankedHit};
 
 /// The hits that later phases of a profile rank again, for one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Reranking {
+pub struct PhaseReranking {
     /// The second phase, if any.
-    pub second: Option<Rerank>,
+    pub second: Option<PhaseRerank>,
     /// The global phase, if any.
-    pub global: Option<Rerank>,
+    pub global: Option<PhaseRerank>,
 }
 
 /// Parameters of a later phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rerank {
+pub struct PhaseRerank {
     /// Number of best hits to rank again.
     pub count: usize,
     /// Hits whose score after the phase does not exceed this limit are dropped, including hits that the phase
@@ -29,10 +29,10 @@ pub struct Rerank {
     pub drop_limit: Option<f64>,
 }
 
-impl Reranking {
+impl PhaseReranking {
     /// Number of first-phase hits needed to return `wanted` hits.
     pub fn depth(&self, wanted: usize) -> usize {
-        let count = |phase: Option<Rerank>| phase.map_or(0, |phase| phase.count);
+        let count = |phase: Option<PhaseRerank>| phase.map_or(0, |phase| phase.count);
         wanted.max(count(self.second)).max(count(self.global))
     }
 }
@@ -40,13 +40,13 @@ impl Reranking {
 /// Hits in score order, while phases rank the best of them again one after another. `P` identifies a hit; of
 /// equal scores the lower `P` comes first.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Standing<P>(Vec<(P, f64)>);
+pub struct RankedList<P>(Vec<(P, f64)>);
 
-impl<P: Copy + Ord> Standing<P> {
+impl<P: Copy + Ord> RankedList<P> {
     /// Creates the order from hits and their first-phase scores.
     pub fn new(mut hits: Vec<(P, f64)>) -> Self {
         hits.sort_by(order);
-        Standing(hits)
+        RankedList(hits)
     }
 
     /// The best `count` hits.
@@ -113,28 +113,28 @@ fn range<P>(hits: &[(P, f64)]) -> Option<(f64, f64)> {
 
 /// Data over all hits, including those on other nodes, and model outputs for the local hits.
 #[derive(Default)]
-pub struct Known(Earlier);
+pub struct KnownHits(HitsTogether);
 
-impl Known {
+impl KnownHits {
     /// Creates it from the hits that later phases may rank again, each with its first-phase rank from 1, and
     /// the highest score of that phase.
     pub fn new(hits: impl Iterator<Item = (RankedHit, u32)>, max: Option<f64>) -> Self {
         let ranks = hits.map(|(hit, rank)| ((hit.chunk, hit.document), f64::from(rank))).collect();
-        Known(Earlier { ranks, max, ..Earlier::default() })
+        KnownHits(HitsTogether { ranks, max, ..HitsTogether::default() })
     }
 }
 
-impl Profile {
+impl CompiledProfile {
     /// The hits that are ranked again.
-    pub fn reranking(&self, plan: &Plan) -> Reranking {
+    pub fn reranking(&self, plan: &Plan) -> PhaseReranking {
         let asked = &plan.query.ranking;
-        let rerank = |phase: &Option<Phase>, count: Option<usize>, limit: Option<f64>| {
-            phase.as_ref().map(|phase| Rerank {
+        let rerank = |phase: &Option<CompiledPhase>, count: Option<usize>, limit: Option<f64>| {
+            phase.as_ref().map(|phase| PhaseRerank {
                 count: count.unwrap_or(phase.rerank_count),
                 drop_limit: limit.or(phase.drop_limit),
             })
         };
-        Reranking {
+        PhaseReranking {
             second: rerank(&self.second, asked.rerank_count, asked.second_phase_drop_limit),
             global: rerank(&self.global, asked.global_rerank_count, asked.global_phase_drop_limit),
         }
@@ -153,12 +153,12 @@ impl Profile {
         &self,
         plan: &Plan,
         view: &dyn View,
-        matches: &Matches,
+        matches: &MatchedDocuments,
         first: Option<&FirstPhase>,
         wanted: usize,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Ranked, Error> {
-        let over = &Documents { plan, view, matches };
+    ) -> Result<RankOutcome, Error> {
+        let over = &RankedDocuments { plan, view, matches };
         let mut reranking = self.reranking(plan);
         let depth = reranking.depth(wanted);
         // Diversity is decided over all hits.
@@ -167,7 +167,7 @@ impl Profile {
         let best = self.best(over, first, looked_at, stop)?;
         let mut timed_out = best.timed_out;
         let place = |hit: &RankedHit| ((hit.chunk, hit.document), hit.score);
-        let mut standing = Standing::new(best.hits.iter().map(place).collect());
+        let mut standing = RankedList::new(best.hits.iter().map(place).collect());
         let mut chosen = Vec::new();
         if let Some((diversity, second)) = diversity {
             chosen = diversity.choose(view, &best.hits, second.count)?;
@@ -175,8 +175,8 @@ impl Profile {
         }
         let ranks = best.hits.iter().copied().zip(1..).enumerate();
         let kept = ranks.filter(|(at, _)| *at < depth || chosen.get(*at).is_some_and(|chosen| *chosen));
-        let mut known = Known::new(kept.map(|(_, hit)| hit), best.max);
-        let seen = |standing: &Standing<(usize, u16)>, phase: Rerank| -> Vec<RankedHit> {
+        let mut known = KnownHits::new(kept.map(|(_, hit)| hit), best.max);
+        let seen = |standing: &RankedList<(usize, u16)>, phase: PhaseRerank| -> Vec<RankedHit> {
             standing.best(phase.count).iter().map(ranked).collect()
         };
         // If a model was not waited for, the hits keep their scores.
@@ -187,7 +187,7 @@ impl Profile {
                 None => {
                     stopped = true;
                     // The hits may be in selection order.
-                    standing = Standing::new(standing.into_hits());
+                    standing = RankedList::new(standing.into_hits());
                 }
             }
         }
@@ -205,7 +205,7 @@ impl Profile {
         timed_out |= stopped;
         let mut hits = standing.into_hits();
         hits.truncate(wanted);
-        Ok(Ranked { hits: hits.iter().map(ranked).collect(), total: best.total, timed_out })
+        Ok(RankOutcome { hits: hits.iter().map(ranked).collect(), total: best.total, timed_out })
     }
 
     /// Second-phase scores of hits, in their order; `None` if `stop` returned true before models were done.
@@ -214,9 +214,9 @@ impl Profile {
     /// A column could not be read, or a model cannot run.
     pub fn second_phase(
         &self,
-        over: &Documents<'_>,
+        over: &RankedDocuments<'_>,
         hits: &[RankedHit],
-        known: &mut Known,
+        known: &mut KnownHits,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<f64>>, Error> {
         let Some(second) = &self.second else { return Ok(None) };
@@ -224,7 +224,7 @@ impl Profile {
         if !self.run_models(&over, hits, std::iter::once(&second.score), stop, &mut known.0)? {
             return Ok(None);
         }
-        self.scores(second, &Over { earlier: Some(&known.0), ..over }, hits).map(Some)
+        self.scores(second, &StageInput { earlier: Some(&known.0), ..over }, hits).map(Some)
     }
 
     /// Numbers that the global phase normalizes: one list per normalizer, in the order of the hits. `None` if
@@ -234,9 +234,9 @@ impl Profile {
     /// A column could not be read, or a model cannot run.
     pub fn to_normalize(
         &self,
-        over: &Documents<'_>,
+        over: &RankedDocuments<'_>,
         hits: &[RankedHit],
-        known: &mut Known,
+        known: &mut KnownHits,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<Vec<f64>>>, Error> {
         let Some(global) = &self.global else { return Ok(None) };
@@ -250,8 +250,8 @@ impl Profile {
             return Ok(Some(numbers));
         }
         let programs = self.normalizers.iter().map(|normalizer| &normalizer.input).collect();
-        let over = Over { earlier: Some(&known.0), ..over };
-        let mut stage = Stage::new(&over, &self.features, programs);
+        let over = StageInput { earlier: Some(&known.0), ..over };
+        let mut stage = ProfileStage::new(&over, &self.features, programs);
         crate::profile::each_hit(over.matches, hits, |places, chunk| {
             stage.run(chunk, |at, output| {
                 places.iter().enumerate().for_each(|(row, place)| numbers[at][*place] = output.number(row));
@@ -271,31 +271,36 @@ impl Profile {
     }
 
     /// Global-phase scores of hits, in their order, from their normalized numbers. Call it after
-    /// [`Profile::to_normalize`], with the same hits.
+    /// [`CompiledProfile::to_normalize`], with the same hits.
     ///
     /// # Errors
     /// A column could not be read.
     pub fn global_phase(
         &self,
-        over: &Documents<'_>,
+        over: &RankedDocuments<'_>,
         hits: &[RankedHit],
         normalized: &[Vec<f64>],
-        known: &mut Known,
+        known: &mut KnownHits,
     ) -> Result<Vec<f64>, Error> {
         let Some(global) = &self.global else { return Ok(hits.iter().map(|hit| hit.score).collect()) };
         let per_hit = |numbers: &Vec<f64>| -> PerHit {
             hits.iter().zip(numbers).map(|(hit, number)| ((hit.chunk, hit.document), *number)).collect()
         };
         known.0.normalized = normalized.iter().map(per_hit).collect();
-        self.scores(global, &Over { earlier: Some(&known.0), ..self.over(over) }, hits)
+        self.scores(global, &StageInput { earlier: Some(&known.0), ..self.over(over) }, hits)
     }
 
-    fn over<'q>(&self, over: &Documents<'q>) -> Over<'q> {
-        Over { plan: over.plan, view: over.view, matches: over.matches, earlier: None }
+    fn over<'q>(&self, over: &RankedDocuments<'q>) -> StageInput<'q> {
+        StageInput { plan: over.plan, view: over.view, matches: over.matches, earlier: None }
     }
 
-    fn scores(&self, phase: &Phase, over: &Over<'_>, hits: &[RankedHit]) -> Result<Vec<f64>, Error> {
-        let mut stage = Stage::new(over, &self.features, vec![&phase.score]);
+    fn scores(
+        &self,
+        phase: &CompiledPhase,
+        over: &StageInput<'_>,
+        hits: &[RankedHit],
+    ) -> Result<Vec<f64>, Error> {
+        let mut stage = ProfileStage::new(over, &self.features, vec![&phase.score]);
         let mut scores = vec![f64::NEG_INFINITY; hits.len()];
         crate::profile::each_hit(over.matches, hits, |places, chunk| {
             stage.run(chunk, |_, output| {

@@ -1,13 +1,13 @@
 //! Rank features and phases: matches to scores.
 //!
-//! A [`Profile`] is compiled once, at deployment, which reports all errors in it. For a request it states the
-//! data that matching has to collect ([`Profile::demands`]), ranks the matches ([`Profile::rank`]), and
+//! A [`CompiledProfile`] is compiled once, at deployment, which reports all errors in it. For a request it states the
+//! data that matching has to collect ([`CompiledProfile::demands`]), ranks the matches ([`CompiledProfile::rank`]), and
 //! computes features of the returned hits.
 //!
 //! [`FEATURES`] lists all features. A feature is set up once per profile, bound once per request, and run for
 //! one chunk after another. Only setup can fail.
 //!
-//! ONNX models run behind the trait [`Models`], over all hits of a phase at once.
+//! ONNX models run behind the trait [`ModelSource`], over all hits of a phase at once.
 //!
 //! This crate is independent of the way documents are matched and of the source of their columns.
 
@@ -31,7 +31,7 @@ pub use compile::check_constants;
 pub use error::Error;
 pub use features::{FEATURES, FeatureInfo};
 pub use forests::TreeModel;
-pub use later::{Known, Rerank, Reranking, Standing};
-pub use onnx::{Evaluation, Model, ModelFailure, Models, NoModels};
-pub use profile::{BestHits, Documents, FirstPhase, Profile, Ranked, RankedHit};
-pub use shown::{Features, Shown};
+pub use later::{KnownHits, PhaseRerank, PhaseReranking, RankedList};
+pub use onnx::{ModelFailure, ModelSource, NoModels, RankModelEvaluation, RankModelFile};
+pub use profile::{BestHits, CompiledProfile, FirstPhase, RankOutcome, RankedDocuments, RankedHit};
+pub use shown::{Features, ShownFeatures};

@@ -2,16 +2,16 @@
 
 use millrace_tensor::Tensor;
 
-use crate::compile::Compiled;
-use crate::features::Earlier;
+use crate::compile::CompiledExpression;
+use crate::features::HitsTogether;
 use crate::onnx::ModelFailure;
-use crate::profile::{Profile, each_hit};
-use crate::stage::{Over, Stage};
+use crate::profile::{CompiledProfile, each_hit};
+use crate::stage::{ProfileStage, StageInput};
 use crate::{Error, RankedHit};
 
-impl Profile {
+impl CompiledProfile {
     /// The models whose output these programs use; a model follows those it depends on.
-    fn models_of<'p>(&self, programs: impl Iterator<Item = &'p Compiled>) -> Vec<usize> {
+    fn models_of<'p>(&self, programs: impl Iterator<Item = &'p CompiledExpression>) -> Vec<usize> {
         let mut wanted: Vec<bool> = vec![false; self.models.len()];
         let want = |wanted: &mut [bool], features: &[usize]| {
             for (at, model) in self.models.iter().enumerate() {
@@ -29,7 +29,7 @@ impl Profile {
     }
 
     /// True if one of these programs uses a model.
-    pub(crate) fn uses_models<'p>(&self, programs: impl Iterator<Item = &'p Compiled>) -> bool {
+    pub(crate) fn uses_models<'p>(&self, programs: impl Iterator<Item = &'p CompiledExpression>) -> bool {
         !self.models.is_empty() && !self.models_of(programs).is_empty()
     }
 
@@ -37,11 +37,11 @@ impl Profile {
     /// `stop` returned true before that was done.
     pub(crate) fn run_models<'p>(
         &self,
-        over: &Over<'_>,
+        over: &StageInput<'_>,
         hits: &[RankedHit],
-        programs: impl Iterator<Item = &'p Compiled>,
+        programs: impl Iterator<Item = &'p CompiledExpression>,
         stop: &dyn Fn() -> bool,
-        earlier: &mut Earlier,
+        earlier: &mut HitsTogether,
     ) -> Result<bool, Error> {
         if self.models.is_empty() {
             return Ok(true);
@@ -51,7 +51,8 @@ impl Profile {
             let model = &self.models[at];
             let mut rows: Vec<Vec<Tensor>> = vec![Vec::with_capacity(model.inputs.len()); hits.len()];
             let inputs = model.inputs.iter().collect();
-            let mut stage = Stage::new(&Over { earlier: Some(earlier), ..*over }, &self.features, inputs);
+            let mut stage =
+                ProfileStage::new(&StageInput { earlier: Some(earlier), ..*over }, &self.features, inputs);
             each_hit(over.matches, hits, |places, chunk| {
                 stage.run(chunk, |_, output| {
                     places.iter().enumerate().for_each(|(row, place)| rows[*place].push(output.tensor(row)));

@@ -7,22 +7,22 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_schema::OnnxModel;
+use millrace_schema::OnnxModelConfig;
 use millrace_tensor::{Tensor, TensorType};
 
-use crate::compile::Compiled;
+use crate::compile::CompiledExpression;
 
 /// Source of a profile's models.
-pub trait Models {
+pub trait ModelSource {
     /// Loads the model of an `onnx-model` block.
     ///
     /// # Errors
     /// The model cannot be used; the text gives the reason.
-    fn open(&self, name: &str, model: &OnnxModel) -> Result<Arc<dyn Model>, String>;
+    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, String>;
 }
 
 /// A model file.
-pub trait Model: Send + Sync {
+pub trait RankModelFile: Send + Sync {
     /// Names of the inputs.
     fn inputs(&self) -> Vec<String>;
 
@@ -33,11 +33,15 @@ pub trait Model: Send + Sync {
     ///
     /// # Errors
     /// The model's own inputs and outputs differ from the requested ones; the text states both.
-    fn bind(&self, inputs: &[(&str, &TensorType)], output: &str) -> Result<Arc<dyn Evaluation>, String>;
+    fn bind(
+        &self,
+        inputs: &[(&str, &TensorType)],
+        output: &str,
+    ) -> Result<Arc<dyn RankModelEvaluation>, String>;
 }
 
 /// A model ready to run.
-pub trait Evaluation: Send + Sync {
+pub trait RankModelEvaluation: Send + Sync {
     /// Type of the output.
     fn tensor_type(&self) -> TensorType;
 
@@ -65,17 +69,17 @@ pub enum ModelFailure {
 #[derive(Debug, Clone, Copy)]
 pub struct NoModels;
 
-impl Models for NoModels {
-    fn open(&self, name: &str, _: &OnnxModel) -> Result<Arc<dyn Model>, String> {
+impl ModelSource for NoModels {
+    fn open(&self, name: &str, _: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, String> {
         Err(format!("onnx-model {name}: models are not evaluated here"))
     }
 }
 
 /// A model's output as a profile uses it.
 pub(crate) struct ModelStep {
-    pub evaluation: Arc<dyn Evaluation>,
+    pub evaluation: Arc<dyn RankModelEvaluation>,
     /// Compiled expression of each input.
-    pub inputs: Vec<Compiled>,
+    pub inputs: Vec<CompiledExpression>,
     /// Index of the output among the profile's features.
     pub feature: usize,
 }
@@ -85,8 +89,8 @@ pub(crate) type TensorPerHit = HashMap<(usize, u16), Tensor>;
 
 /// Resolves an output by its alias in expressions or by its own name; the first output if no name is given.
 pub(crate) fn output_name(
-    declared: &OnnxModel,
-    model: &dyn Model,
+    declared: &OnnxModelConfig,
+    model: &dyn RankModelFile,
     asked: Option<&str>,
 ) -> Result<String, String> {
     let outputs = model.outputs();

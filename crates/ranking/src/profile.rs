@@ -3,19 +3,19 @@ use std::fmt;
 
 use millrace_column::View;
 use millrace_expression::FeatureName;
-use millrace_matching::{ChunkMatches, Demands, Matches};
+use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands};
 use millrace_plan::Plan;
-use millrace_schema::{Schema, Sourced};
+use millrace_schema::{Schema, SourcedText};
 
 use crate::Error;
-use crate::best::Best;
-use crate::compile::{Compiled, ProfileCompiler, first_phase_expression};
-use crate::diversity::Diversity;
-use crate::features::{Earlier, Feature};
-use crate::global::Normalizer;
-use crate::onnx::{ModelStep, Models, NoModels};
-use crate::shown::{Named, named};
-use crate::stage::{Over, Stage};
+use crate::best::TopHits;
+use crate::compile::{CompiledExpression, ProfileCompiler, first_phase_expression};
+use crate::diversity::HitDiversity;
+use crate::features::{HitsTogether, RankFeature};
+use crate::global::HitNormalizer;
+use crate::onnx::{ModelSource, ModelStep, NoModels};
+use crate::shown::{ReturnedFeature, named};
+use crate::stage::{ProfileStage, StageInput};
 
 /// Default number of hits that the second phase, and the global phase, rank again.
 const RERANK_COUNT: usize = 100;
@@ -24,26 +24,26 @@ const RERANK_COUNT: usize = 100;
 const MODELLED_CHUNKS: usize = 16;
 
 /// A compiled rank profile.
-pub struct Profile {
+pub struct CompiledProfile {
     name: String,
     /// Features used by the programs, each once.
-    pub(crate) features: Vec<(FeatureName, Box<dyn Feature>)>,
+    pub(crate) features: Vec<(FeatureName, Box<dyn RankFeature>)>,
     /// Models behind some of the features.
     pub(crate) models: Vec<ModelStep>,
-    first: Phase,
-    pub(crate) second: Option<Phase>,
+    first: CompiledPhase,
+    pub(crate) second: Option<CompiledPhase>,
     /// Selection of second-phase hits beside their scores.
-    pub(crate) diversity: Option<Diversity>,
-    pub(crate) global: Option<Phase>,
+    pub(crate) diversity: Option<HitDiversity>,
+    pub(crate) global: Option<CompiledPhase>,
     /// Numbers that the global phase normalizes.
-    pub(crate) normalizers: Vec<Normalizer>,
-    pub(crate) match_features: Vec<Named>,
-    pub(crate) summary_features: Vec<Named>,
-    pub(crate) rank_features: Vec<Named>,
+    pub(crate) normalizers: Vec<HitNormalizer>,
+    pub(crate) match_features: Vec<ReturnedFeature>,
+    pub(crate) summary_features: Vec<ReturnedFeature>,
+    pub(crate) rank_features: Vec<ReturnedFeature>,
 }
 
-pub(crate) struct Phase {
-    pub score: Compiled,
+pub(crate) struct CompiledPhase {
+    pub score: CompiledExpression,
     /// Hits whose score does not exceed this limit are dropped.
     pub drop_limit: Option<f64>,
     /// Number of hits that a later phase ranks again.
@@ -65,18 +65,18 @@ pub struct BestHits {
 
 /// Input of ranking.
 #[derive(Clone, Copy)]
-pub struct Documents<'q> {
+pub struct RankedDocuments<'q> {
     /// The query.
     pub plan: &'q Plan,
     /// The documents.
     pub view: &'q dyn View,
     /// The matched documents.
-    pub matches: &'q Matches,
+    pub matches: &'q MatchedDocuments,
 }
 
 /// The best matches after all phases.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Ranked {
+pub struct RankOutcome {
     /// Hits in descending score order; of equal scores, in view order.
     pub hits: Vec<RankedHit>,
     /// Number of matched documents that the first phase's score limit did not drop.
@@ -88,7 +88,7 @@ pub struct Ranked {
 /// First-phase scores of all matched documents.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FirstPhase {
-    /// Scores of the matched documents of each chunk, in the order of [`Matches::chunks`].
+    /// Scores of the matched documents of each chunk, in the order of [`MatchedDocuments::chunks`].
     pub scores: Vec<Vec<f64>>,
     /// True if the phase was stopped; the last chunks then have no scores.
     pub timed_out: bool,
@@ -105,17 +105,17 @@ pub struct RankedHit {
     pub score: f64,
 }
 
-impl fmt::Debug for Profile {
+impl fmt::Debug for CompiledProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Profile({}, {} features)", self.name, self.features.len())
     }
 }
 
-impl Profile {
+impl CompiledProfile {
     /// Compiles the profile `name` of a schema without ONNX models.
     ///
     /// # Errors
-    /// The first error of [`Profile::with_models`].
+    /// The first error of [`CompiledProfile::with_models`].
     pub fn compile(schema: &Schema, name: &str) -> Result<Self, Error> {
         // A failure has at least one error.
         Self::with_models(schema, name, &NoModels).map_err(|mut errors| errors.swap_remove(0))
@@ -126,7 +126,7 @@ impl Profile {
     /// # Errors
     /// All errors in its functions, phases and features, each with its location in the application package;
     /// at least one.
-    pub fn with_models(schema: &Schema, name: &str, models: &dyn Models) -> Result<Self, Vec<Error>> {
+    pub fn with_models(schema: &Schema, name: &str, models: &dyn ModelSource) -> Result<Self, Vec<Error>> {
         let Some(profile) = schema.rank_profiles.get(name) else {
             return Err(vec![Error::UnknownProfile {
                 schema: schema.name.to_string(),
@@ -136,7 +136,7 @@ impl Profile {
         };
         let mut errors = Vec::new();
         let compiler = ProfileCompiler::new(schema, profile, models, &mut errors);
-        let phase = |declared: &millrace_schema::Phase, score| Phase {
+        let phase = |declared: &millrace_schema::RankPhase, score| CompiledPhase {
             score,
             drop_limit: declared.score_drop_limit,
             rerank_count: declared.rerank_count.unwrap_or(RERANK_COUNT),
@@ -150,23 +150,23 @@ impl Profile {
         let global =
             global.and_then(|text| compiler.attempt(text, &mut errors, ProfileCompiler::compile_global));
         let (global, normalizers) = global.unzip();
-        let all_named = |texts: &[Sourced<String>], errors: &mut Vec<Error>| -> Vec<Named> {
+        let all_named = |texts: &[SourcedText<String>], errors: &mut Vec<Error>| -> Vec<ReturnedFeature> {
             texts.iter().filter_map(|text| compiler.attempt(text, errors, named)).collect()
         };
         let match_features = all_named(&profile.match_features, &mut errors);
         let summary_features = all_named(&profile.summary_features, &mut errors);
-        let mut listed: BTreeMap<String, Sourced<String>> = BTreeMap::new();
+        let mut listed: BTreeMap<String, SourcedText<String>> = BTreeMap::new();
         for text in &profile.rank_features {
             listed.insert(text.value.clone(), text.clone());
         }
         // The user did not write these expressions: if they fail, another error is the cause.
         if !profile.ignore_default_rank_features && errors.is_empty() {
             match compiler.default_features() {
-                Ok(texts) => listed.extend(
-                    texts
-                        .into_iter()
-                        .map(|text| (text.clone(), Sourced { value: text, place: profile.place.clone() })),
-                ),
+                Ok(texts) => {
+                    listed.extend(texts.into_iter().map(|text| {
+                        (text.clone(), SourcedText { value: text, place: profile.place.clone() })
+                    }))
+                }
                 Err(error) => errors.push(error),
             }
         }
@@ -175,12 +175,12 @@ impl Profile {
         let (Some(first), true) = (first, errors.is_empty()) else { return Err(errors) };
         let second = second.map(|score| phase(&profile.second_phase, score));
         let (features, models) = compiler.into_features();
-        Ok(Profile {
+        Ok(CompiledProfile {
             name: profile.name.clone(),
             features,
             models,
             first: phase(&profile.first_phase, first),
-            diversity: Diversity::of(schema, profile).filter(|_| second.is_some()),
+            diversity: HitDiversity::of(schema, profile).filter(|_| second.is_some()),
             second,
             global: global.map(|score| phase(&profile.global_phase, score)),
             normalizers: normalizers.unwrap_or_default(),
@@ -211,14 +211,14 @@ impl Profile {
     }
 
     /// Match data that this profile needs.
-    pub fn demands(&self, plan: &Plan) -> Demands {
+    pub fn demands(&self, plan: &Plan) -> RankingDemands {
         let features = self.match_features.iter().chain(&self.summary_features).map(|named| &named.value);
         let listed = self.rank_features.iter().filter(|_| plan.query.ranking.list_features);
         let phases = [Some(&self.first), self.second.as_ref(), self.global.as_ref()];
         let phases = phases.into_iter().flatten().map(|phase| &phase.score);
         let phases = phases.chain(self.normalizers.iter().map(|normalizer| &normalizer.input));
         let phases = phases.chain(self.models.iter().flat_map(|model| &model.inputs));
-        let mut all = Demands::default();
+        let mut all = RankingDemands::default();
         for compiled in phases.chain(features).chain(listed.map(|named| &named.value)) {
             for feature in &compiled.features {
                 let demands = self.features[*feature].1.demands();
@@ -238,15 +238,15 @@ impl Profile {
     /// A column could not be read.
     pub fn best(
         &self,
-        over: &Documents<'_>,
+        over: &RankedDocuments<'_>,
         first: Option<&FirstPhase>,
         count: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<BestHits, Error> {
-        let Documents { plan, view, matches } = *over;
-        let mut best = Best::new(count, view.paths());
+        let RankedDocuments { plan, view, matches } = *over;
+        let mut best = TopHits::new(count, view.paths());
         let mut found = BestHits::default();
-        let mut kept = Kept::default();
+        let mut kept = KeptDocuments::default();
         let drop_limit = plan.query.ranking.score_drop_limit.or(self.first.drop_limit);
         let is_reranked = self.reranking(plan).depth(0) > 0;
         let mut take = |chunk: &ChunkMatches, scores: &[f64]| {
@@ -267,9 +267,12 @@ impl Profile {
         };
         let mut timed_out = false;
         match first {
-            None => {
-                self.each_chunk(&Over { plan, view, matches, earlier: None }, stop, &mut timed_out, take)?
-            }
+            None => self.each_chunk(
+                &StageInput { plan, view, matches, earlier: None },
+                stop,
+                &mut timed_out,
+                take,
+            )?,
             Some(first) => {
                 matches.chunks.iter().zip(&first.scores).for_each(|(chunk, scores)| take(chunk, scores));
                 timed_out = first.timed_out;
@@ -289,12 +292,12 @@ impl Profile {
         &self,
         plan: &Plan,
         view: &dyn View,
-        matches: &Matches,
+        matches: &MatchedDocuments,
         stop: &dyn Fn() -> bool,
     ) -> Result<FirstPhase, Error> {
         let mut first = FirstPhase::default();
         first.scores.reserve(matches.chunks.len());
-        let over = Over { plan, view, matches, earlier: None };
+        let over = StageInput { plan, view, matches, earlier: None };
         let FirstPhase { scores: all, timed_out } = &mut first;
         self.each_chunk(&over, stop, timed_out, |_, scores| all.push(scores.to_vec()))?;
         Ok(first)
@@ -303,7 +306,7 @@ impl Profile {
     /// Runs the first phase, chunk by chunk.
     fn each_chunk(
         &self,
-        over: &Over<'_>,
+        over: &StageInput<'_>,
         stop: &dyn Fn() -> bool,
         stopped: &mut bool,
         mut take: impl FnMut(&ChunkMatches, &[f64]),
@@ -313,7 +316,7 @@ impl Profile {
         let at_once = if uses_models { MODELLED_CHUNKS } else { over.matches.chunks.len().max(1) };
         let mut scores = Vec::new();
         for chunks in over.matches.chunks.chunks(at_once) {
-            let mut earlier = Earlier::default();
+            let mut earlier = HitsTogether::default();
             if uses_models
                 && !self.run_models(
                     over,
@@ -326,8 +329,8 @@ impl Profile {
                 *stopped = true;
                 return Ok(());
             }
-            let over = Over { earlier: uses_models.then_some(&earlier), ..*over };
-            let mut stage = Stage::new(&over, &self.features, vec![&self.first.score]);
+            let over = StageInput { earlier: uses_models.then_some(&earlier), ..*over };
+            let mut stage = ProfileStage::new(&over, &self.features, vec![&self.first.score]);
             for chunk in chunks {
                 if stop() {
                     *stopped = true;
@@ -345,12 +348,12 @@ impl Profile {
 
 /// Documents of a chunk that pass the score limit.
 #[derive(Default)]
-struct Kept {
+struct KeptDocuments {
     documents: Vec<u16>,
     scores: Vec<f64>,
 }
 
-impl Kept {
+impl KeptDocuments {
     fn fill(&mut self, documents: &[u16], scores: &[f64], limit: f64) {
         self.documents.clear();
         self.scores.clear();
@@ -370,7 +373,7 @@ pub(crate) fn defined(score: f64) -> f64 {
 /// matches reduced to these documents, one per index. A document that is several hits (it can be in several
 /// groups) is passed in one call for each. Documents that did not match are left out.
 pub(crate) fn each_hit<E>(
-    matches: &Matches,
+    matches: &MatchedDocuments,
     hits: &[RankedHit],
     mut visit: impl FnMut(&[usize], &ChunkMatches) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -423,7 +426,10 @@ mod tests {
             documents: documents.to_vec(),
             leaves: Vec::new(),
         };
-        let matches = Matches { chunks: vec![chunk(0, &[1, 4, 7]), chunk(3, &[0])], ..Matches::default() };
+        let matches = MatchedDocuments {
+            chunks: vec![chunk(0, &[1, 4, 7]), chunk(3, &[0])],
+            ..MatchedDocuments::default()
+        };
         let check = |hits: &[(usize, u16)], expected: &[(&[usize], &[u16])]| {
             let hit = |&(chunk, document)| RankedHit { chunk, document, score: 0.0 };
             let hits: Vec<RankedHit> = hits.iter().map(hit).collect();

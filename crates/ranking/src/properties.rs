@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The `rank-properties` of a profile. A key that is set several times has several values.
 #[derive(Debug, Default)]
-pub(crate) struct Properties {
+pub(crate) struct RankProperties {
     values: BTreeMap<String, Vec<String>>,
     /// Messages about invalid values so far.
     wrong: RefCell<BTreeSet<String>>,
@@ -11,14 +11,14 @@ pub(crate) struct Properties {
     repeated: Cell<bool>,
 }
 
-impl Properties {
+impl RankProperties {
     pub fn new(properties: &[(String, String)]) -> Self {
         let unquoted = |text: &str| text.trim().trim_matches('"').to_owned();
         let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (key, value) in properties {
             values.entry(key.trim().to_owned()).or_default().push(unquoted(value));
         }
-        Properties { values, ..Properties::default() }
+        RankProperties { values, ..RankProperties::default() }
     }
 
     /// All values of `feature(parameter).name`, or of `feature.name.parameter`, or of `feature.name` for all
@@ -47,7 +47,7 @@ impl Properties {
         self.all(feature, parameter, name).iter().map(number).collect()
     }
 
-    /// [`Properties::text`] as a number.
+    /// [`RankProperties::text`] as a number.
     pub fn number(&self, feature: &str, parameter: &str, name: &str, default: f64) -> Result<f64, String> {
         match self.text(feature, parameter, name) {
             None => Ok(default),
@@ -82,7 +82,7 @@ mod tests {
             ("nativeFieldMatch.table.body", "\"x\""),
             ("a.b", "c"),
         ];
-        let properties = Properties::new(&pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let properties = RankProperties::new(&pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
         assert_eq!(properties.number("bm25", "title", "k1", 1.2), Ok(1.5));
         assert_eq!(properties.number("bm25", "body", "k1", 1.2), Ok(2.0));
         assert_eq!(properties.number("bm25", "body", "b", 0.75), Ok(0.75));

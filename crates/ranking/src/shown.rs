@@ -4,29 +4,29 @@ use std::sync::Arc;
 
 use millrace_column::View;
 use millrace_expression::FeatureName;
-use millrace_matching::Matches;
+use millrace_matching::MatchedDocuments;
 use millrace_plan::Plan;
-use millrace_result::Feature as FeatureValue;
-use millrace_schema::Sourced;
+use millrace_result::FeatureValue;
+use millrace_schema::SourcedText;
 
-use crate::compile::{Compiled, ProfileCompiler};
-use crate::features::Earlier;
-use crate::profile::{Profile, each_hit};
-use crate::stage::{Over, Stage};
+use crate::compile::{CompiledExpression, ProfileCompiler};
+use crate::features::HitsTogether;
+use crate::profile::{CompiledProfile, each_hit};
+use crate::stage::{ProfileStage, StageInput};
 use crate::{Error, RankedHit};
 
 /// The features of one hit, in order.
 pub type Features = Vec<(Arc<str>, FeatureValue)>;
 
 /// A feature returned with hits.
-pub(crate) struct Named {
+pub(crate) struct ReturnedFeature {
     name: Arc<str>,
-    pub value: Compiled,
+    pub value: CompiledExpression,
 }
 
 /// Selection of the features to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum ShownFeatures {
     /// `match-features`.
     Match,
     /// `summary-features`.
@@ -36,7 +36,7 @@ pub enum Shown {
     All,
 }
 
-impl Profile {
+impl CompiledProfile {
     /// Computes features of these hits, in profile order: one list per hit, empty if the profile has none.
     /// Once `stop` returns true, models are not waited for; their output is then NaN.
     ///
@@ -44,33 +44,33 @@ impl Profile {
     /// A column could not be read.
     pub fn shown(
         &self,
-        shown: Shown,
+        shown: ShownFeatures,
         plan: &Plan,
         view: &dyn View,
-        matches: &Matches,
+        matches: &MatchedDocuments,
         hits: &[RankedHit],
         stop: &dyn Fn() -> bool,
     ) -> Result<Vec<Features>, Error> {
         let named = match shown {
-            Shown::Match => &self.match_features,
-            Shown::Summary => &self.summary_features,
-            Shown::All => &self.rank_features,
+            ShownFeatures::Match => &self.match_features,
+            ShownFeatures::Summary => &self.summary_features,
+            ShownFeatures::All => &self.rank_features,
         };
         let mut features = vec![Vec::with_capacity(named.len()); hits.len()];
         if named.is_empty() {
             return Ok(features);
         }
-        let programs: Vec<&Compiled> = named.iter().map(|named| &named.value).collect();
-        let over = Over { plan, view, matches, earlier: None };
-        let mut earlier = Earlier::default();
+        let programs: Vec<&CompiledExpression> = named.iter().map(|named| &named.value).collect();
+        let over = StageInput { plan, view, matches, earlier: None };
+        let mut earlier = HitsTogether::default();
         // On a timeout, model output is returned as NaN.
         self.run_models(&over, hits, programs.iter().copied(), stop, &mut earlier)?;
         let uses_models = self.uses_models(programs.iter().copied());
-        let over = Over { earlier: uses_models.then_some(&earlier), ..over };
-        let mut stage = Stage::new(&over, &self.features, programs);
+        let over = StageInput { earlier: uses_models.then_some(&earlier), ..over };
+        let mut stage = ProfileStage::new(&over, &self.features, programs);
         each_hit(over.matches, hits, |places, chunk| {
             stage.run(chunk, |program, output| {
-                let Named { name, value } = &named[program];
+                let ReturnedFeature { name, value } = &named[program];
                 for (at, place) in places.iter().enumerate() {
                     let value = match value.program.tensor_type().is_scalar() {
                         true => FeatureValue::Number(output.number(at)),
@@ -85,9 +85,12 @@ impl Profile {
 }
 
 /// Compiles a feature returned with hits.
-pub(crate) fn named(compiler: &ProfileCompiler<'_>, text: &Sourced<String>) -> Result<Named, Error> {
+pub(crate) fn named(
+    compiler: &ProfileCompiler<'_>,
+    text: &SourcedText<String>,
+) -> Result<ReturnedFeature, Error> {
     let value = compiler.compile(text)?;
     let name = FeatureName::parse(&text.value);
     let name = name.map_or_else(|_| text.value.trim().to_owned(), |name| name.to_string());
-    Ok(Named { name: name.into(), value })
+    Ok(ReturnedFeature { name: name.into(), value })
 }

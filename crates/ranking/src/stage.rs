@@ -4,86 +4,92 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, ReadError, View};
-use millrace_expression::{FeatureName, Operand, Output, Scratch};
-use millrace_matching::{ChunkMatches, Matches};
+use millrace_expression::{BatchOutput, EvaluationScratch, FeatureName, InputBatch};
+use millrace_matching::{ChunkMatches, MatchedDocuments};
 use millrace_plan::Plan;
 
-use crate::compile::Compiled;
-use crate::features::{Chunk, Earlier, Executor, Feature, Request, Run, Values};
+use crate::compile::CompiledExpression;
+use crate::features::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureValues, HitsTogether, RankFeature,
+};
 
 /// Number of adjacent chunks read at once.
 const CHUNKS_AT_ONCE: usize = 16;
 
 /// Some programs of a profile over one request.
-pub(crate) struct Stage<'q> {
+pub(crate) struct ProfileStage<'q> {
     view: &'q dyn View,
-    programs: Vec<&'q Compiled>,
+    programs: Vec<&'q CompiledExpression>,
     /// For each profile feature that a program uses, its executor and its last values.
-    features: Vec<Option<(Box<dyn Executor + 'q>, Values)>>,
+    features: Vec<Option<(Box<dyn FeatureExecutor + 'q>, FeatureValues)>>,
     keys: Vec<ColumnKey>,
-    columns: Columns,
-    scratch: Scratch,
+    columns: ChunkColumns,
+    scratch: EvaluationScratch,
 }
 
 /// Input of a stage.
 #[derive(Clone, Copy)]
-pub(crate) struct Over<'q> {
+pub(crate) struct StageInput<'q> {
     pub plan: &'q Plan,
     pub view: &'q dyn View,
-    pub matches: &'q Matches,
+    pub matches: &'q MatchedDocuments,
     /// Data over all hits, available once the first phase is done.
-    pub earlier: Option<&'q Earlier>,
+    pub earlier: Option<&'q HitsTogether>,
 }
 
 /// Executor for a value that the request supplies instead of the feature, if it does and the type is that of
 /// the feature.
-fn given<'q>(plan: &'q Plan, name: &FeatureName, feature: &dyn Feature) -> Option<Box<dyn Executor + 'q>> {
+fn given<'q>(
+    plan: &'q Plan,
+    name: &FeatureName,
+    feature: &dyn RankFeature,
+) -> Option<Box<dyn FeatureExecutor + 'q>> {
     let is_named = |text: &String| FeatureName::parse(text).is_ok_and(|given| given == *name);
     let (_, tensor) = plan.feature_values.iter().find(|(text, _)| is_named(text))?;
     if *tensor.tensor_type() != feature.tensor_type() {
         return None;
     }
     let scalar = tensor.tensor_type().is_scalar();
-    Some(Box::new(Run(move |_: &Chunk<'_>, values: &mut Values| {
+    Some(Box::new(ClosureExecutor(move |_: &FeatureChunk<'_>, values: &mut FeatureValues| {
         *values = match scalar {
-            true => Values::Number(tensor.cells().get(0)),
-            false => Values::Tensor(Arc::clone(tensor)),
+            true => FeatureValues::Number(tensor.cells().get(0)),
+            false => FeatureValues::Tensor(Arc::clone(tensor)),
         };
     })))
 }
 
 /// The columns of some chunks.
 #[derive(Default)]
-struct Columns {
+struct ChunkColumns {
     range: Range<usize>,
     /// For each chunk, the columns in key order.
     columns: Vec<Vec<Option<Column>>>,
 }
 
-impl<'q> Stage<'q> {
+impl<'q> ProfileStage<'q> {
     pub fn new(
-        over: &Over<'q>,
-        features: &'q [(FeatureName, Box<dyn Feature>)],
-        programs: Vec<&'q Compiled>,
+        over: &StageInput<'q>,
+        features: &'q [(FeatureName, Box<dyn RankFeature>)],
+        programs: Vec<&'q CompiledExpression>,
     ) -> Self {
-        let mut request = Request::new(over.plan, over.matches, over.earlier);
+        let mut request = FeatureRequest::new(over.plan, over.matches, over.earlier);
         let used = |at: usize| programs.iter().any(|program| program.features.contains(&at));
-        let mut bind = |(name, feature): &'q (FeatureName, Box<dyn Feature>)| {
+        let mut bind = |(name, feature): &'q (FeatureName, Box<dyn RankFeature>)| {
             let executor = match given(over.plan, name, &**feature) {
                 Some(value) => value,
                 None => feature.bind(&mut request),
             };
-            (executor, Values::Number(0.0))
+            (executor, FeatureValues::Number(0.0))
         };
         let bound =
             features.iter().enumerate().map(|(at, feature)| used(at).then(|| bind(feature))).collect();
-        Stage {
+        ProfileStage {
             view: over.view,
             programs,
             features: bound,
             keys: request.into_keys(),
-            columns: Columns::default(),
-            scratch: Scratch::default(),
+            columns: ChunkColumns::default(),
+            scratch: EvaluationScratch::default(),
         }
     }
 
@@ -91,21 +97,21 @@ impl<'q> Stage<'q> {
     pub fn run(
         &mut self,
         matches: &ChunkMatches,
-        mut take: impl FnMut(usize, &Output<'_>),
+        mut take: impl FnMut(usize, &BatchOutput<'_>),
     ) -> Result<(), ReadError> {
         self.columns.read(self.view, &self.keys, matches.chunk)?;
         let columns = &self.columns.columns[matches.chunk - self.columns.range.start];
-        let chunk = Chunk { matches, columns };
+        let chunk = FeatureChunk { matches, columns };
         for (executor, values) in self.features.iter_mut().flatten() {
             executor.run(&chunk, values);
         }
         for (at, compiled) in self.programs.iter().enumerate() {
-            let operands: Vec<Operand<'_>> = compiled
+            let operands: Vec<InputBatch<'_>> = compiled
                 .features
                 .iter()
                 .map(|feature| match &self.features[*feature] {
                     Some((_, values)) => values.operand(&matches.documents),
-                    None => Operand::number(f64::NAN),
+                    None => InputBatch::number(f64::NAN),
                 })
                 .collect();
             take(at, &compiled.program.evaluate(&mut self.scratch, chunk.len(), &operands));
@@ -114,7 +120,7 @@ impl<'q> Stage<'q> {
     }
 }
 
-impl Columns {
+impl ChunkColumns {
     /// Reads the columns of a chunk unless they are present.
     fn read(&mut self, view: &dyn View, keys: &[ColumnKey], chunk: usize) -> Result<(), ReadError> {
         if self.range.contains(&chunk) {

@@ -2,13 +2,13 @@
 
 mod support;
 
-use millrace_ranking::Profile;
+use millrace_ranking::CompiledProfile;
 use support::{documents, matches, plan, profile, schema, view};
 
 /// Value of a scoring expression for each matching document.
 fn scores(expression: &str) -> Result<Vec<f64>, String> {
     let schema = schema([profile(expression)]);
-    let compiled = Profile::compile(&schema, "default").map_err(|error| error.to_string())?;
+    let compiled = CompiledProfile::compile(&schema, "default").map_err(|error| error.to_string())?;
     let view = view(&schema, &documents());
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);

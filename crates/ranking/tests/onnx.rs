@@ -5,25 +5,28 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use millrace_ranking::{Evaluation, Model, ModelFailure, Models, Profile, Ranked, Shown};
-use millrace_result::Feature;
-use millrace_schema::{Execution, ModelFile, OnnxModel, Phase, RankProfile, Sourced};
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_ranking::{
+    CompiledProfile, ModelFailure, ModelSource, RankModelEvaluation, RankModelFile, RankOutcome,
+    ShownFeatures,
+};
+use millrace_result::FeatureValue;
+use millrace_schema::{ModelExecution, ModelFile, OnnxModelConfig, RankPhase, RankProfile, SourcedText};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 use support::{documents, matches, plan, profile, schema, sourced, view};
 
 /// Runs recorded in a test: the row sums of each run.
 #[derive(Default)]
-struct Seen {
+struct SeenRuns {
     runs: Mutex<Vec<Vec<f64>>>,
 }
 
 /// A model that returns the sum of all cells of a row as a tensor `d0[1]`; 100 more for the output `other`. A
 /// row with a negative sum fails.
 #[derive(Clone)]
-struct Twin(Arc<Seen>, &'static str);
+struct SumModels(Arc<SeenRuns>, &'static str);
 
-impl Models for Twin {
-    fn open(&self, name: &str, model: &OnnxModel) -> Result<Arc<dyn Model>, String> {
+impl ModelSource for SumModels {
+    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, String> {
         match model.file.value.to_string().as_str() {
             "models/corrupt.onnx" => Err(format!("onnx-model {name}: no model")),
             _ => Ok(Arc::new(self.clone())),
@@ -31,7 +34,7 @@ impl Models for Twin {
     }
 }
 
-impl Model for Twin {
+impl RankModelFile for SumModels {
     fn inputs(&self) -> Vec<String> {
         vec!["a".to_owned(), "b".to_owned()]
     }
@@ -40,17 +43,21 @@ impl Model for Twin {
         vec!["sum".to_owned(), "other:0".to_owned()]
     }
 
-    fn bind(&self, inputs: &[(&str, &TensorType)], output: &str) -> Result<Arc<dyn Evaluation>, String> {
+    fn bind(
+        &self,
+        inputs: &[(&str, &TensorType)],
+        output: &str,
+    ) -> Result<Arc<dyn RankModelEvaluation>, String> {
         if inputs.iter().any(|(_, of)| of.is_scalar()) {
             return Err("expected a tensor".to_owned());
         }
-        Ok(Arc::new(Bound(Arc::clone(&self.0), if output == "sum" { 0.0 } else { 100.0 }, self.1)))
+        Ok(Arc::new(SumEvaluation(Arc::clone(&self.0), if output == "sum" { 0.0 } else { 100.0 }, self.1)))
     }
 }
 
-struct Bound(Arc<Seen>, f64, &'static str);
+struct SumEvaluation(Arc<SeenRuns>, f64, &'static str);
 
-impl Evaluation for Bound {
+impl RankModelEvaluation for SumEvaluation {
     fn tensor_type(&self) -> TensorType {
         support::tensor_type("tensor<float>(d0[1])")
     }
@@ -67,18 +74,18 @@ impl Evaluation for Bound {
         self.0.runs.lock().unwrap().push(sums.clone());
         let tensor = |sum: f64| {
             let number = if sum < 0.0 { f64::NAN } else { sum + self.1 };
-            Tensor::new(self.tensor_type(), Vec::new(), Cells::Float(vec![number as f32])).unwrap()
+            Tensor::new(self.tensor_type(), Vec::new(), TensorCells::Float(vec![number as f32])).unwrap()
         };
         Ok(sums.into_iter().map(tensor).collect())
     }
 }
 
-fn model(inputs: &[(&str, &str)]) -> OnnxModel {
-    OnnxModel {
-        file: Sourced { value: ModelFile::Path("models/m.onnx".to_owned()), place: sourced("").place },
+fn model(inputs: &[(&str, &str)]) -> OnnxModelConfig {
+    OnnxModelConfig {
+        file: SourcedText { value: ModelFile::Path("models/m.onnx".to_owned()), place: sourced("").place },
         inputs: inputs.iter().map(|(name, source)| ((*name).to_owned(), sourced(source))).collect(),
         outputs: vec![("other:0".to_owned(), "second".to_owned())],
-        execution: Execution::default(),
+        execution: ModelExecution::default(),
     }
 }
 
@@ -90,31 +97,31 @@ fn with_model(first_phase: &str, inputs: &[(&str, &str)]) -> RankProfile {
 
 const INPUTS: &[(&str, &str)] = &[("a", "attribute(vector)"), ("b", "tensor(d0[1])(attribute(price))")];
 
-fn phase(expression: &str, count: usize) -> Phase {
-    Phase { expression: Some(sourced(expression)), rerank_count: Some(count), ..Phase::default() }
+fn phase(expression: &str, count: usize) -> RankPhase {
+    RankPhase { expression: Some(sourced(expression)), rerank_count: Some(count), ..RankPhase::default() }
 }
 
-struct Found {
-    ranked: Ranked,
+struct RankedSums {
+    ranked: RankOutcome,
     hits: Vec<(usize, f64)>,
-    features: Vec<Vec<(Arc<str>, Feature)>>,
-    seen: Arc<Seen>,
+    features: Vec<Vec<(Arc<str>, FeatureValue)>>,
+    seen: Arc<SeenRuns>,
 }
 
-fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Result<Found, String> {
-    let seen = Arc::new(Seen::default());
+fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Result<RankedSums, String> {
+    let seen = Arc::new(SeenRuns::default());
     let schema = schema([profile]);
-    let compiled = Profile::with_models(&schema, "default", &Twin(Arc::clone(&seen), kind))
+    let compiled = CompiledProfile::with_models(&schema, "default", &SumModels(Arc::clone(&seen), kind))
         .map_err(|errors| errors[0].to_string())?;
     let view = view(&schema, &documents());
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
     let ranked = compiled.rank(&plan, &view, &matches, None, 10, stop).map_err(|error| error.to_string())?;
     let features = compiled
-        .shown(Shown::Match, &plan, &view, &matches, &ranked.hits, stop)
+        .shown(ShownFeatures::Match, &plan, &view, &matches, &ranked.hits, stop)
         .map_err(|error| error.to_string())?;
     let hits = ranked.hits.iter().map(|hit| (hit.chunk * 2 + usize::from(hit.document), hit.score)).collect();
-    Ok(Found { ranked, hits, features, seen })
+    Ok(RankedSums { ranked, hits, features, seen })
 }
 
 /// Type and cells as text.
@@ -164,8 +171,8 @@ fn outputs_have_their_own_names_and_those_of_the_schema() {
         let found = rank(profile, "", &|| false).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(&*found.features[0][0].0, feature);
         match &found.features[0][0].1 {
-            Feature::Tensor(tensor) => told(tensor),
-            Feature::Number(number) => number.to_string(),
+            FeatureValue::Tensor(tensor) => told(tensor),
+            FeatureValue::Number(number) => number.to_string(),
         }
     };
     assert_eq!(shown("onnx(m).sum"), "tensor<float>(d0[1]):9.5");
@@ -219,7 +226,7 @@ fn a_query_that_is_over_keeps_the_scores_it_has() {
     let found = rank(profile.clone(), "", &stop).expect("what was found is an answer");
     assert_eq!(found.hits, [(2, 3.0), (0, 2.0), (1, 1.0)]);
     assert!(found.ranked.timed_out);
-    let Feature::Tensor(shown) = &found.features[0][0].1 else { panic!("a tensor") };
+    let FeatureValue::Tensor(shown) = &found.features[0][0].1 else { panic!("a tensor") };
     assert!(shown.cells().get(0).is_nan());
     let refused = rank(profile, "overloaded", &|| false).err();
     assert_eq!(refused.as_deref(), Some("too much"));
@@ -264,8 +271,8 @@ fn sequences_of_tokens_are_put_together_for_transformers() {
         let profile = RankProfile { match_features: vec![sourced(feature)], ..profile("1") };
         let found = rank(profile, "", &|| false).unwrap_or_else(|error| panic!("{error}"));
         match &found.features[0][0].1 {
-            Feature::Tensor(tensor) => told(tensor),
-            Feature::Number(number) => panic!("{feature} is {number}"),
+            FeatureValue::Tensor(tensor) => told(tensor),
+            FeatureValue::Number(number) => panic!("{feature} is {number}"),
         }
     };
     let two = "constant(weights),attribute(vector)";

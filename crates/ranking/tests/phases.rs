@@ -2,12 +2,12 @@
 
 mod support;
 
-use millrace_document::Value;
+use millrace_document::DocumentValue;
 use millrace_fixtures::Fields;
 use millrace_plan::Plan;
-use millrace_ranking::{Profile, Ranked, Shown};
-use millrace_result::Feature;
-use millrace_schema::{Phase, RankProfile};
+use millrace_ranking::{CompiledProfile, RankOutcome, ShownFeatures};
+use millrace_result::FeatureValue;
+use millrace_schema::{RankPhase, RankProfile};
 use support::{documents, matches, plan, profile, schema, sourced, view};
 
 /// Ranks the query's documents with a profile; a hit is identified by the index of its document.
@@ -15,7 +15,7 @@ fn rank_with(
     profile: RankProfile,
     wanted: usize,
     change: impl FnOnce(&mut Plan),
-) -> (Vec<(usize, f64)>, Ranked) {
+) -> (Vec<(usize, f64)>, RankOutcome) {
     rank_those(&documents(), profile, wanted, change)
 }
 
@@ -24,9 +24,9 @@ fn rank_those(
     profile: RankProfile,
     wanted: usize,
     change: impl FnOnce(&mut Plan),
-) -> (Vec<(usize, f64)>, Ranked) {
+) -> (Vec<(usize, f64)>, RankOutcome) {
     let schema = schema([profile]);
-    let compiled = Profile::compile(&schema, "default").expect("the profile is right");
+    let compiled = CompiledProfile::compile(&schema, "default").expect("the profile is right");
     let view = view(&schema, documents);
     let mut plan = plan(schema);
     change(&mut plan);
@@ -40,8 +40,12 @@ fn rank(profile: RankProfile, wanted: usize) -> Vec<(usize, f64)> {
     rank_with(profile, wanted, |_| {}).0
 }
 
-fn second(expression: &str, rerank_count: usize) -> Phase {
-    Phase { expression: Some(sourced(expression)), rerank_count: Some(rerank_count), ..Phase::default() }
+fn second(expression: &str, rerank_count: usize) -> RankPhase {
+    RankPhase {
+        expression: Some(sourced(expression)),
+        rerank_count: Some(rerank_count),
+        ..RankPhase::default()
+    }
 }
 
 #[test]
@@ -64,7 +68,7 @@ fn hits_at_the_limit_are_dropped_and_not_counted() {
 
 #[test]
 fn the_second_phase_ranks_the_best_again() {
-    let of = |first: &str, phase: Phase| RankProfile { second_phase: phase, ..profile(first) };
+    let of = |first: &str, phase: RankPhase| RankProfile { second_phase: phase, ..profile(first) };
     // All hits: only the second phase decides.
     assert_eq!(rank(of("attribute(price)", second("0 - attribute(price)", 10)), 2), [(0, -2.5), (1, -10.0)]);
     // Only the best hit: the others keep their score while it is lower.
@@ -88,8 +92,8 @@ fn the_second_phase_ranks_the_best_again() {
 #[test]
 fn diverse_hits_are_ranked_again_and_the_others_come_after_them() {
     let colored = |sent: i64, color: &str| {
-        let text = |text: &str| Value::String(text.to_owned());
-        let mut fields = Fields::from([("title", text("fox")), ("sent", Value::Long(sent))]);
+        let text = |text: &str| DocumentValue::String(text.to_owned());
+        let mut fields = Fields::from([("title", text("fox")), ("sent", DocumentValue::Long(sent))]);
         fields.extend((!color.is_empty()).then(|| ("color", text(color))));
         fields
     };
@@ -135,7 +139,7 @@ fn the_request_may_set_how_many_are_ranked_again() {
 #[test]
 fn a_stop_leaves_the_rest_out() {
     let schema = schema([profile("attribute(price)")]);
-    let compiled = Profile::compile(&schema, "default").expect("the profile is right");
+    let compiled = CompiledProfile::compile(&schema, "default").expect("the profile is right");
     let view = view(&schema, &documents());
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
@@ -168,34 +172,34 @@ fn hits_have_the_features_that_the_profile_names() {
     profile.functions.get_mut("sum_price").expect("just put there").parameters.clear();
     profile.functions.get_mut("sum_price").expect("just put there").body = sourced("sum(attribute(vector))");
     let schema = schema([profile]);
-    let compiled = Profile::compile(&schema, "default").expect("the profile is right");
+    let compiled = CompiledProfile::compile(&schema, "default").expect("the profile is right");
     let view = view(&schema, &documents());
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
     let ranked = compiled.rank(&plan, &view, &matches, None, 2, &|| false).expect("columns can be read");
     let features = compiled
-        .shown(Shown::Match, &plan, &view, &matches, &ranked.hits, &|| false)
+        .shown(ShownFeatures::Match, &plan, &view, &matches, &ranked.hits, &|| false)
         .expect("columns can be read");
     let names: Vec<&str> = features[0].iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["attribute(price)", "twice(attribute(price))", "firstPhase", "attribute(vector)"]);
     let number = |hit: usize, feature: usize| match &features[hit][feature].1 {
-        Feature::Number(number) => *number,
-        Feature::Tensor(tensor) => tensor.cells().iter().sum(),
+        FeatureValue::Number(number) => *number,
+        FeatureValue::Tensor(tensor) => tensor.cells().iter().sum(),
     };
     assert_eq!([number(0, 0), number(0, 1), number(0, 2), number(0, 3)], [10.0, 20.0, 20.0, 1.0]);
     assert_eq!([number(1, 0), number(1, 1), number(1, 2), number(1, 3)], [2.5, 5.0, 5.0, 7.0]);
     let summary = compiled
-        .shown(Shown::Summary, &plan, &view, &matches, &ranked.hits, &|| false)
+        .shown(ShownFeatures::Summary, &plan, &view, &matches, &ranked.hits, &|| false)
         .expect("columns can be read");
     assert_eq!(
         summary[0],
         [
-            ("rankingExpression(sum_price)".into(), Feature::Number(1.0)),
-            ("secondPhase".into(), Feature::Number(21.0)),
+            ("rankingExpression(sum_price)".into(), FeatureValue::Number(1.0)),
+            ("secondPhase".into(), FeatureValue::Number(21.0)),
         ]
     );
     let listed = compiled
-        .shown(Shown::All, &plan, &view, &matches, &ranked.hits, &|| false)
+        .shown(ShownFeatures::All, &plan, &view, &matches, &ranked.hits, &|| false)
         .expect("columns can be read");
     assert!(listed[0].iter().any(|(name, _)| &**name == "bm25(title)"));
     assert!(listed[0].iter().any(|(name, _)| &**name == "attribute(price)"));
@@ -209,13 +213,13 @@ fn the_default_is_native_rank_and_unranked_is_nothing() {
     let view = view(&schema, &documents());
     let plan = plan(schema.clone());
     let scores = |name: &str| {
-        let compiled = Profile::compile(&schema, name).expect("the profile is right");
+        let compiled = CompiledProfile::compile(&schema, name).expect("the profile is right");
         let matches = matches(&plan, &view, &compiled);
         compiled.first_phase(&plan, &view, &matches, &|| false).expect("columns can be read").scores.concat()
     };
     assert_eq!(scores("unranked"), [0.0; 3]);
     assert!(scores("default").iter().all(|score| *score > 0.0 && *score < 1.0));
-    let error = Profile::compile(&schema, "other").expect_err("there is no such profile").to_string();
+    let error = CompiledProfile::compile(&schema, "other").expect_err("there is no such profile").to_string();
     assert_eq!(error, "schema test has no rank profile 'other'; it has default, unranked");
 }
 
@@ -242,7 +246,8 @@ fn the_global_phase_compares_hits_with_each_other() {
     // Hits that were not ranked again do not overtake.
     close(rank(of("normalize_linear(firstPhase)", 2), 10), &[(2, 1.0), (0, 0.0), (1, -1.0)]);
     let refused = |profile: RankProfile, part: &str| {
-        let error = Profile::compile(&schema([profile]), "default").expect_err("it cannot work").to_string();
+        let error =
+            CompiledProfile::compile(&schema([profile]), "default").expect_err("it cannot work").to_string();
         assert!(error.contains(part), "{error}");
     };
     refused(profile("normalize_linear(bm25(title))"), "only the global phase can");

@@ -16,19 +16,19 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt as _;
 use hyper::Response;
 use hyper::body::Incoming;
-use millrace_model::Caller;
+use millrace_model::ModelCaller;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use self::events::Events;
-pub use self::protocol::Inference;
+use self::events::EventStream;
+pub use self::protocol::InferenceOptions;
 use crate::http::{silent, whole};
 use crate::protocol::message;
 use crate::queue::LOOK_EVERY;
-use crate::retry::{Failure, Next, Pause, choose};
-use crate::usage::Counters;
-use crate::{Error, Http, Usage};
+use crate::retry::{RequestFailure, RetryDecision, ServicePause, choose};
+use crate::usage::ServiceCounters;
+use crate::{Error, OutboundHttp, ServiceUsage};
 
 /// Answers under way at the same time.
 const ANSWERS_MAX: usize = 64;
@@ -44,24 +44,24 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
 const ANSWER_MAX: usize = 32 << 20;
 
 /// A language model of another service.
-pub struct LanguageModel(Arc<Shared>);
+pub struct ChatModel(Arc<ChatShared>);
 
-struct Shared {
+struct ChatShared {
     endpoint: String,
-    http: Http,
+    http: OutboundHttp,
     answers: Arc<Semaphore>,
     turns: Arc<Semaphore>,
-    pause: Pause,
-    counters: Counters,
+    pause: ServicePause,
+    counters: ServiceCounters,
 }
 
 /// What is asked, and on which terms.
 #[derive(Clone)]
-pub struct Prompt {
+pub struct ChatPrompt {
     /// The text.
     pub text: String,
     /// How the answer is made.
-    pub inference: Inference,
+    pub inference: InferenceOptions,
     /// Whether the answer comes in pieces, or as one.
     pub streams: bool,
     /// What is sent along to be let in.
@@ -71,25 +71,25 @@ pub struct Prompt {
 }
 
 /// An answer that comes in pieces.
-pub struct Pieces(Receiver<Result<String, Error>>);
+pub struct AnswerPieces(Receiver<Result<String, Error>>);
 
-impl Pieces {
+impl AnswerPieces {
     /// The next piece; none after the last one, and after an error.
     pub async fn next(&mut self) -> Option<Result<String, Error>> {
         self.0.recv().await
     }
 }
 
-impl LanguageModel {
+impl ChatModel {
     /// The model at `endpoint`, of which nothing is asked yet. The protocol's path is added to an address that does not end with it.
-    pub fn new(endpoint: &str, http: Http) -> Self {
-        LanguageModel(Arc::new(Shared {
+    pub fn new(endpoint: &str, http: OutboundHttp) -> Self {
+        ChatModel(Arc::new(ChatShared {
             endpoint: protocol::address(endpoint),
             http,
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
             turns: Arc::new(Semaphore::new(TURNS_MAX)),
-            pause: Pause::default(),
-            counters: Counters::default(),
+            pause: ServicePause::default(),
+            counters: ServiceCounters::default(),
         }))
     }
 
@@ -97,7 +97,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// [`Error::Overloaded`]. All others come as the answer's last piece.
-    pub fn ask(&self, prompt: Prompt) -> Result<Pieces, Error> {
+    pub fn ask(&self, prompt: ChatPrompt) -> Result<AnswerPieces, Error> {
         let permit = Arc::clone(&self.0.answers)
             .try_acquire_owned()
             .map_err(|_| Error::Overloaded { service: self.0.endpoint.clone(), waiting: ANSWERS_MAX })?;
@@ -112,20 +112,20 @@ impl LanguageModel {
     pub fn answers(
         &self,
         texts: Vec<String>,
-        inference: &Inference,
+        inference: &InferenceOptions,
         secret: Option<&str>,
-        caller: &Caller,
+        caller: &ModelCaller,
     ) -> Result<Vec<String>, Error> {
         let left = caller.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let patience = left.unwrap_or(ANSWER_TIME_MAX).min(ANSWER_TIME_MAX);
-        let prompt = |text| Prompt {
+        let prompt = |text| ChatPrompt {
             text,
             inference: inference.clone(),
             streams: false,
             secret: secret.map(str::to_owned),
             patience,
         };
-        let prompts: Vec<Prompt> = texts.into_iter().map(prompt).collect();
+        let prompts: Vec<ChatPrompt> = texts.into_iter().map(prompt).collect();
         let (shared, gone) = (Arc::clone(&self.0), Arc::clone(&caller.gone));
         let asked = async move {
             tokio::select! {
@@ -137,21 +137,21 @@ impl LanguageModel {
     }
 
     /// What was asked of it.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ServiceUsage {
         self.0.counters.usage()
     }
 }
 
-impl Shared {
+impl ChatShared {
     /// Begins a request in the background.
-    fn start(self: &Arc<Self>, prompt: Prompt, permit: OwnedSemaphorePermit) -> Pieces {
+    fn start(self: &Arc<Self>, prompt: ChatPrompt, permit: OwnedSemaphorePermit) -> AnswerPieces {
         let (sender, receiver) = channel(PIECES_MAX);
         self.counters.texts(1);
         self.http.spawn(Arc::clone(self).answer(prompt, sender, permit));
-        Pieces(receiver)
+        AnswerPieces(receiver)
     }
 
-    async fn whole_answers(self: &Arc<Self>, prompts: Vec<Prompt>) -> Result<Vec<String>, Error> {
+    async fn whole_answers(self: &Arc<Self>, prompts: Vec<ChatPrompt>) -> Result<Vec<String>, Error> {
         let mut answers = vec![String::new(); prompts.len()];
         // What is left of it when this returns early is ended with it.
         let mut tasks = JoinSet::new();
@@ -170,7 +170,7 @@ impl Shared {
     }
 
     /// One whole answer.
-    async fn in_turn(self: &Arc<Self>, prompt: Prompt) -> Result<String, Error> {
+    async fn in_turn(self: &Arc<Self>, prompt: ChatPrompt) -> Result<String, Error> {
         // Turns are given out as long as there is a model.
         let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| self.deadline())?;
         let mut pieces = self.start(prompt, turn);
@@ -183,7 +183,7 @@ impl Shared {
 
     async fn answer(
         self: Arc<Self>,
-        prompt: Prompt,
+        prompt: ChatPrompt,
         sender: Sender<Result<String, Error>>,
         permit: OwnedSemaphorePermit,
     ) {
@@ -201,7 +201,11 @@ impl Shared {
         }
     }
 
-    async fn converse(&self, prompt: &Prompt, sender: &Sender<Result<String, Error>>) -> Result<(), Error> {
+    async fn converse(
+        &self,
+        prompt: &ChatPrompt,
+        sender: &Sender<Result<String, Error>>,
+    ) -> Result<(), Error> {
         let response = self.begin(prompt).await?;
         if protocol::is_stream(&response) {
             self.pass(response, sender).await
@@ -211,7 +215,7 @@ impl Shared {
     }
 
     /// The answer as soon as it begins, tried again where that may help.
-    async fn begin(&self, prompt: &Prompt) -> Result<Response<Incoming>, Error> {
+    async fn begin(&self, prompt: &ChatPrompt) -> Result<Response<Incoming>, Error> {
         self.counters.request();
         let body = protocol::request(&prompt.text, &prompt.inference, prompt.streams);
         let until = Instant::now() + prompt.patience;
@@ -233,13 +237,15 @@ impl Shared {
             };
             let (service, status) = (self.endpoint.clone(), failure.status());
             match choose(failure, tries) {
-                Next::Again(pause) if Instant::now() + pause < until => {
+                RetryDecision::Again(pause) if Instant::now() + pause < until => {
                     self.counters.retry();
                     self.pause.begin(failure, pause).await;
                 }
-                Next::Again(_) | Next::Later => return Err(Error::Retry { service, status, reason }),
-                Next::Fix => return Err(Error::Fix { service, status, reason }),
-                Next::GiveUp => return Err(Error::GiveUp { service, status, reason }),
+                RetryDecision::Again(_) | RetryDecision::Later => {
+                    return Err(Error::Retry { service, status, reason });
+                }
+                RetryDecision::Fix => return Err(Error::Fix { service, status, reason }),
+                RetryDecision::GiveUp => return Err(Error::GiveUp { service, status, reason }),
             }
         }
     }
@@ -251,7 +257,7 @@ impl Shared {
         sender: &Sender<Result<String, Error>>,
     ) -> Result<(), Error> {
         let mut body = response.into_body();
-        let mut events = Events::default();
+        let mut events = EventStream::default();
         let (mut length, mut finished) = (0, false);
         loop {
             let frame = tokio::time::timeout(SILENCE, body.frame()).await;
@@ -269,10 +275,10 @@ impl Shared {
             events.push(bytes);
             while let Some(event) = events.next() {
                 match protocol::piece(&event) {
-                    Ok(protocol::Piece::End) => return Ok(()),
+                    Ok(protocol::ChatPiece::End) => return Ok(()),
                     // What comes after the last piece is about something else.
                     _ if finished => {}
-                    Ok(protocol::Piece::Text(text, is_last)) => {
+                    Ok(protocol::ChatPiece::Text(text, is_last)) => {
                         finished = is_last;
                         // Who does not take it has left, which ends this.
                         if !text.is_empty() && sender.send(Ok(text)).await.is_err() {
@@ -322,13 +328,14 @@ async fn until_left(gone: &AtomicBool) {
 }
 
 /// Why a service refuses a request.
-async fn refused(response: Response<Incoming>, patience: Duration) -> (Failure, String) {
+async fn refused(response: Response<Incoming>, patience: Duration) -> (RequestFailure, String) {
     const REFUSAL_MAX: usize = 64 << 10;
     let status = response.status().as_u16();
     match tokio::time::timeout(patience, whole(response, REFUSAL_MAX)).await {
-        Ok(Ok(answer)) => {
-            (Failure::Status(status, answer.retry_after), format!("{status}: {}", message(&answer.body)))
-        }
-        _ => (Failure::Status(status, None), status.to_string()),
+        Ok(Ok(answer)) => (
+            RequestFailure::Status(status, answer.retry_after),
+            format!("{status}: {}", message(&answer.body)),
+        ),
+        _ => (RequestFailure::Status(status, None), status.to_string()),
     }
 }

@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tower_service::Service;
 
-use crate::outbound::Destination;
+use crate::outbound::OutboundDestination;
 use crate::{OutboundPolicy, OutboundRefusal};
 
 /// Time for the connection to one address.
@@ -48,7 +48,7 @@ impl Service<Uri> for CheckedConnector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let policy = Arc::clone(&self.0);
         Box::pin(async move {
-            let destination = Destination::of(&uri).map_err(ConnectError::Address)?;
+            let destination = OutboundDestination::of(&uri).map_err(ConnectError::Address)?;
             policy.check_destination(&destination)?;
             let addresses = resolve(&destination).await?;
             let permitted = policy.permitted(&destination, &addresses)?;
@@ -58,7 +58,7 @@ impl Service<Uri> for CheckedConnector {
 }
 
 /// The addresses of a destination.
-async fn resolve(destination: &Destination) -> Result<Vec<IpAddr>, ConnectError> {
+async fn resolve(destination: &OutboundDestination) -> Result<Vec<IpAddr>, ConnectError> {
     if let Some(address) = destination.literal() {
         return Ok(vec![address]);
     }

@@ -8,7 +8,7 @@ use hyper::header::CONTENT_LENGTH;
 use tempfile::NamedTempFile;
 
 use crate::sha256::Sha256Hasher;
-use crate::{Error, Http, Sha256};
+use crate::{Error, OutboundHttp, Sha256Digest};
 
 /// Nothing more comes for so long: the other side is gone.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ pub struct FileSource {
     /// Its address.
     pub url: String,
     /// The digest that it must have, if that is known.
-    pub sha256: Option<Sha256>,
+    pub sha256: Option<Sha256Digest>,
     /// The most bytes that it may have.
     pub bytes_max: u64,
     /// Bytes of the disk that must stay free.
@@ -37,7 +37,7 @@ pub struct FileSource {
 /// # Errors
 /// [`Error::Download`]: the address may not be connected to or does not answer with a file; the file is cut
 /// off, too large, or has another digest; it cannot be written, or would use the reserve of the disk.
-pub fn download(http: &Http, source: &FileSource, path: &Path) -> Result<(), Error> {
+pub fn download(http: &OutboundHttp, source: &FileSource, path: &Path) -> Result<(), Error> {
     if path.is_file() {
         return Ok(());
     }
@@ -47,7 +47,7 @@ pub fn download(http: &Http, source: &FileSource, path: &Path) -> Result<(), Err
     outcome.map_err(|reason| Error::Download { url: source.url.clone(), reason })
 }
 
-async fn fetch(http: &Http, source: &FileSource, path: &Path) -> Result<(), String> {
+async fn fetch(http: &OutboundHttp, source: &FileSource, path: &Path) -> Result<(), String> {
     let silent = || format!("nothing came for {} s", SILENCE.as_secs());
     let response = tokio::time::timeout(SILENCE, http.get(&source.url)).await.map_err(|_| silent())??;
     let announced: Option<u64> =

@@ -9,12 +9,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::queue::{Call, Entry, Queue};
-use crate::retry::{Failure, Next, Pause, choose};
-use millrace_model::{Caller, Purpose};
+use crate::queue::{TextCall, TextEntry, TextQueue};
+use crate::retry::{RequestFailure, RetryDecision, ServicePause, choose};
+use millrace_model::{ModelCaller, SequencePurpose};
 
-use crate::usage::Counters;
-use crate::{Cells, Dialect, Error, Http, Usage, protocol};
+use crate::usage::ServiceCounters;
+use crate::{Error, OutboundHttp, ServiceDialect, ServiceUsage, VectorCells, protocol};
 
 /// Requests under way at the same time.
 const REQUESTS_MAX: usize = 4;
@@ -27,9 +27,9 @@ const ANSWER_MAX: usize = 256 << 20;
 
 /// How a model is asked.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct EmbeddingOptions {
     /// Whose protocol is spoken.
-    pub dialect: Dialect,
+    pub dialect: ServiceDialect,
     /// Where.
     pub endpoint: String,
     /// Its name there.
@@ -43,33 +43,33 @@ pub struct Options {
 }
 
 /// A model of another service.
-pub struct Embeddings(Arc<Shared>);
+pub struct RemoteEmbeddings(Arc<EmbeddingShared>);
 
-struct Shared {
-    options: Options,
-    http: Http,
-    state: Mutex<State>,
-    pause: Pause,
-    counters: Counters,
+struct EmbeddingShared {
+    options: EmbeddingOptions,
+    http: OutboundHttp,
+    state: Mutex<EmbeddingState>,
+    pause: ServicePause,
+    counters: ServiceCounters,
 }
 
 #[derive(Default)]
-struct State {
-    queue: Queue,
+struct EmbeddingState {
+    queue: TextQueue,
     /// Requests under way.
     running: usize,
 }
 
-impl Embeddings {
+impl RemoteEmbeddings {
     /// A model, of which nothing is asked yet.
-    pub fn new(options: Options, http: Http) -> Self {
-        let options = Options { batch_max: options.batch_max.max(1), ..options };
-        Embeddings(Arc::new(Shared {
+    pub fn new(options: EmbeddingOptions, http: OutboundHttp) -> Self {
+        let options = EmbeddingOptions { batch_max: options.batch_max.max(1), ..options };
+        RemoteEmbeddings(Arc::new(EmbeddingShared {
             options,
             http,
             state: Mutex::default(),
-            pause: Pause::default(),
-            counters: Counters::default(),
+            pause: ServicePause::default(),
+            counters: ServiceCounters::default(),
         }))
     }
 
@@ -82,12 +82,17 @@ impl Embeddings {
     ///
     /// # Errors
     /// The first text's that has none.
-    pub fn embed(&self, texts: Vec<String>, cells: Cells, caller: &Caller) -> Result<Vec<Vec<f32>>, Error> {
+    pub fn embed(
+        &self,
+        texts: Vec<String>,
+        cells: VectorCells,
+        caller: &ModelCaller,
+    ) -> Result<Vec<Vec<f32>>, Error> {
         if texts.is_empty() {
             return Ok(Vec::new());
         }
         let service = &self.0.options.endpoint;
-        let (call, entries) = Call::new(texts, cells, caller);
+        let (call, entries) = TextCall::new(texts, cells, caller);
         {
             let mut state = self.0.lock();
             let waiting = state.queue.len();
@@ -101,16 +106,16 @@ impl Embeddings {
     }
 
     /// What was asked of it.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ServiceUsage {
         self.0.counters.usage()
     }
 }
 
-fn texts(entries: &[Entry]) -> Vec<&str> {
+fn texts(entries: &[TextEntry]) -> Vec<&str> {
     entries.iter().map(|entry| entry.text.as_str()).collect()
 }
 
-impl Drop for Embeddings {
+impl Drop for RemoteEmbeddings {
     fn drop(&mut self) {
         let left = self.0.lock().queue.drain();
         for entry in left {
@@ -119,8 +124,8 @@ impl Drop for Embeddings {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl EmbeddingShared {
+    fn lock(&self) -> MutexGuard<'_, EmbeddingState> {
         // Nothing that can panic runs while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +155,7 @@ impl Shared {
     }
 
     /// Asks for a batch, and apart where its texts are refused together.
-    async fn serve(&self, batch: Vec<Entry>) {
+    async fn serve(&self, batch: Vec<TextEntry>) {
         self.counters.texts(batch.len());
         match self.ask(&batch).await {
             Ok(vectors) => {
@@ -180,12 +185,12 @@ impl Shared {
 
     /// Whether the texts of a call are embedded together.
     fn in_context(&self) -> bool {
-        self.options.dialect == Dialect::VoyageInContext
+        self.options.dialect == ServiceDialect::VoyageInContext
     }
 
     /// What can be asked for without the rest: the texts one by one, or where they are embedded together, the calls.
-    fn apart(&self, batch: Vec<Entry>) -> Vec<Vec<Entry>> {
-        let mut parts: Vec<Vec<Entry>> = Vec::new();
+    fn apart(&self, batch: Vec<TextEntry>) -> Vec<Vec<TextEntry>> {
+        let mut parts: Vec<Vec<TextEntry>> = Vec::new();
         for entry in batch {
             match parts.last_mut() {
                 Some(part) if self.in_context() && part[0].is_of_call(&entry) => part.push(entry),
@@ -195,7 +200,7 @@ impl Shared {
         parts
     }
 
-    fn fail(&self, entries: Vec<Entry>, error: &Error) {
+    fn fail(&self, entries: Vec<TextEntry>, error: &Error) {
         for entry in entries {
             self.counters.failed();
             entry.finish(Err(error.clone()));
@@ -203,28 +208,28 @@ impl Shared {
     }
 
     /// The vectors of some texts: as many.
-    async fn ask(&self, batch: &[Entry]) -> Result<Vec<Vec<f32>>, Error> {
+    async fn ask(&self, batch: &[TextEntry]) -> Result<Vec<Vec<f32>>, Error> {
         self.counters.request();
         let options = &self.options;
         let service = || options.endpoint.clone();
-        let question = protocol::Question {
+        let question = protocol::EmbeddingQuestion {
             dialect: options.dialect,
             model: &options.model,
             dimensions: options.dimensions,
             // A batch has at least one text, and all of them the same cells and purpose.
-            cells: batch.first().map_or(Cells::Float, Entry::cells),
-            purpose: batch.first().map_or(Purpose::Query, Entry::purpose),
-            calls: batch.chunk_by(Entry::is_of_call).map(texts).collect(),
+            cells: batch.first().map_or(VectorCells::Float, TextEntry::cells),
+            purpose: batch.first().map_or(SequencePurpose::Query, TextEntry::purpose),
+            calls: batch.chunk_by(TextEntry::is_of_call).map(texts).collect(),
         };
         let body = question.body();
         let mut tries = 0;
         loop {
             self.pause.kept().await;
             // Whoever waits longest says how long it makes sense.
-            let deadlines: Option<Vec<Instant>> = batch.iter().map(Entry::deadline).collect();
+            let deadlines: Option<Vec<Instant>> = batch.iter().map(TextEntry::deadline).collect();
             let last = deadlines.and_then(|deadlines| deadlines.into_iter().max());
             let left = last.map_or(TRY_MAX, |last| last.saturating_duration_since(Instant::now()));
-            if left.is_zero() || batch.iter().all(Entry::abandoned) {
+            if left.is_zero() || batch.iter().all(TextEntry::abandoned) {
                 return Err(Error::Deadline { service: service() });
             }
             tries += 1;
@@ -245,19 +250,19 @@ impl Shared {
                 }
                 Ok(answer) => {
                     let reason = format!("{}: {}", answer.status, protocol::message(&answer.body));
-                    (Failure::Status(answer.status, answer.retry_after), reason)
+                    (RequestFailure::Status(answer.status, answer.retry_after), reason)
                 }
                 Err(error) => (error.failure, error.reason),
             };
             let status = failure.status();
             match choose(failure, tries) {
-                Next::Again(pause) => {
+                RetryDecision::Again(pause) => {
                     self.counters.retry();
                     self.pause.begin(failure, pause).await;
                 }
-                Next::Later => return Err(Error::Retry { service: service(), status, reason }),
-                Next::Fix => return Err(Error::Fix { service: service(), status, reason }),
-                Next::GiveUp => return Err(Error::GiveUp { service: service(), status, reason }),
+                RetryDecision::Later => return Err(Error::Retry { service: service(), status, reason }),
+                RetryDecision::Fix => return Err(Error::Fix { service: service(), status, reason }),
+                RetryDecision::GiveUp => return Err(Error::GiveUp { service: service(), status, reason }),
             }
         }
     }

@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::runtime::Runtime;
 
 use crate::connect::CheckedConnector;
-use crate::retry::Failure;
+use crate::retry::RequestFailure;
 use crate::{OutboundPolicy, OutboundRefusal};
 
 /// Connections that nobody uses are closed after so long.
@@ -22,16 +22,16 @@ const REDIRECTS: usize = 8;
 
 /// Asks other services. Clones share connections and the thread that waits for answers.
 #[derive(Clone)]
-pub struct Http {
+pub struct OutboundHttp {
     client: Client<HttpsConnector<CheckedConnector>, Full<Bytes>>,
     policy: Arc<OutboundPolicy>,
-    runtime: Arc<Background>,
+    runtime: Arc<BackgroundRuntime>,
 }
 
 /// The runtime, which may be dropped by a thread that must not wait for it.
-struct Background(Option<Runtime>);
+struct BackgroundRuntime(Option<Runtime>);
 
-impl Drop for Background {
+impl Drop for BackgroundRuntime {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -40,7 +40,7 @@ impl Drop for Background {
 }
 
 /// What was answered.
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub status: u16,
     pub retry_after: Option<Duration>,
     pub body: Bytes,
@@ -48,26 +48,26 @@ pub(crate) struct Answer {
 
 /// A request that got no answer.
 pub(crate) struct SendError {
-    pub failure: Failure,
+    pub failure: RequestFailure,
     pub reason: String,
 }
 
 impl SendError {
     /// A request that cannot be made, or whose connection broke.
     pub fn broken(reason: String) -> Self {
-        SendError { failure: Failure::Connection, reason }
+        SendError { failure: RequestFailure::Connection, reason }
     }
 
     fn of(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut causes = std::iter::successors(Some(error), |error| error.source());
         match causes.find_map(|cause| cause.downcast_ref::<OutboundRefusal>()) {
-            Some(refusal) => SendError { failure: Failure::Forbidden, reason: refusal.to_string() },
+            Some(refusal) => SendError { failure: RequestFailure::Forbidden, reason: refusal.to_string() },
             None => SendError::broken(told(error)),
         }
     }
 }
 
-impl Http {
+impl OutboundHttp {
     /// A client that trusts the certificate authorities of the system, and connects to the destinations that
     /// the policy permits.
     ///
@@ -90,7 +90,7 @@ impl Http {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .build(connector);
-        Ok(Http { client, policy, runtime: Arc::new(Background(Some(runtime))) })
+        Ok(OutboundHttp { client, policy, runtime: Arc::new(BackgroundRuntime(Some(runtime))) })
     }
 
     /// The destinations that it connects to.
@@ -126,7 +126,7 @@ impl Http {
         body: Vec<u8>,
         timeout: Duration,
         bytes_max: usize,
-    ) -> Result<Answer, SendError> {
+    ) -> Result<HttpAnswer, SendError> {
         let exchange = async {
             let response = self.post(url, secret, body).await?;
             whole(response, bytes_max).await.map_err(SendError::broken)
@@ -181,12 +181,12 @@ impl Http {
 }
 
 /// An answer with all of its body, of at most so many bytes.
-pub(crate) async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<Answer, String> {
+pub(crate) async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<HttpAnswer, String> {
     let status = response.status().as_u16();
     let retry_after = retry_after(&response);
     let body = Limited::new(response.into_body(), bytes_max).collect().await;
     let body = body.map_err(|error| format!("its answer cannot be read: {error}"))?.to_bytes();
-    Ok(Answer { status, retry_after, body })
+    Ok(HttpAnswer { status, retry_after, body })
 }
 
 /// What is said of a service that did not answer for so long.

@@ -1,9 +1,9 @@
 //! What a node asks of other services: embeddings, answers of language models, and files of models.
 //!
-//! - [`Http`] is the one client of a process, with a thread of its own that waits for answers.
-//! - [`Embeddings`] asks a service for embeddings, in OpenAI's protocol or one of its kin ([`Dialect`]): texts that wait together go together, failures that pass are
+//! - [`OutboundHttp`] is the one client of a process, with a thread of its own that waits for answers.
+//! - [`RemoteEmbeddings`] asks a service for embeddings, in OpenAI's protocol or one of its kin ([`ServiceDialect`]): texts that wait together go together, failures that pass are
 //!   tried again, and all others are told apart by what can be done about them ([`Error`]).
-//! - [`LanguageModel`] asks a service that speaks the OpenAI chat protocol; its answer comes in pieces, no faster than they are
+//! - [`ChatModel`] asks a service that speaks the OpenAI chat protocol; its answer comes in pieces, no faster than they are
 //!   taken, or whole.
 //! - [`download`] fetches a file once, whole or not at all.
 //! - [`OutboundPolicy`] says which addresses any of them may connect to.
@@ -25,12 +25,12 @@ mod sha256;
 mod usage;
 
 pub use address_range::AddressRange;
-pub use chat::{Inference, LanguageModel, Pieces, Prompt};
+pub use chat::{AnswerPieces, ChatModel, ChatPrompt, InferenceOptions};
 pub use download::{FileSource, download};
-pub use embeddings::{Embeddings, Options};
+pub use embeddings::{EmbeddingOptions, RemoteEmbeddings};
 pub use error::Error;
-pub use http::Http;
+pub use http::OutboundHttp;
 pub use outbound::{OutboundPolicy, OutboundRefusal};
-pub use protocol::{Cells, Dialect};
-pub use sha256::Sha256;
-pub use usage::Usage;
+pub use protocol::{ServiceDialect, VectorCells};
+pub use sha256::Sha256Digest;
+pub use usage::ServiceUsage;

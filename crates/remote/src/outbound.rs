@@ -43,7 +43,7 @@ struct RuleLimits {
 }
 
 impl RuleLimits {
-    fn permit(&self, destination: &Destination) -> bool {
+    fn permit(&self, destination: &OutboundDestination) -> bool {
         self.scheme.as_ref().is_none_or(|scheme| *scheme == destination.scheme)
             && self.port.is_none_or(|port| port == destination.port)
     }
@@ -51,14 +51,14 @@ impl RuleLimits {
 
 /// A destination as a URL names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Destination {
+pub(crate) struct OutboundDestination {
     pub scheme: String,
     /// Lower case, without the brackets of an IPv6 address.
     pub host: String,
     pub port: u16,
 }
 
-impl Destination {
+impl OutboundDestination {
     /// The destination of a URL.
     pub fn of(uri: &Uri) -> Result<Self, String> {
         let scheme = uri.scheme_str().unwrap_or_default().to_ascii_lowercase();
@@ -69,7 +69,7 @@ impl Destination {
         };
         let host = uri.host().map(bare_host).filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| format!("{uri} has no host"))?;
-        Ok(Destination { scheme, host, port: uri.port_u16().unwrap_or(port) })
+        Ok(OutboundDestination { scheme, host, port: uri.port_u16().unwrap_or(port) })
     }
 
     /// The address that the URL itself has in the place of a name.
@@ -78,9 +78,9 @@ impl Destination {
     }
 }
 
-impl fmt::Display for Destination {
+impl fmt::Display for OutboundDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Destination { scheme, host, port } = self;
+        let OutboundDestination { scheme, host, port } = self;
         match host.contains(':') {
             true => write!(f, "{scheme}://[{host}]:{port}"),
             false => write!(f, "{scheme}://{host}:{port}"),
@@ -126,7 +126,7 @@ impl OutboundPolicy {
     /// No rule permits the destination, or the text is not a URL.
     pub fn check_url(&self, url: &str) -> Result<(), String> {
         let uri: Uri = url.parse().map_err(|error| format!("{url} is not an address: {error}"))?;
-        let destination = Destination::of(&uri)?;
+        let destination = OutboundDestination::of(&uri)?;
         self.check_destination(&destination).map_err(|refusal| refusal.to_string())
     }
 
@@ -134,7 +134,7 @@ impl OutboundPolicy {
     ///
     /// # Errors
     /// No rule permits it, whatever its name resolves to.
-    pub(crate) fn check_destination(&self, destination: &Destination) -> Result<(), OutboundRefusal> {
+    pub(crate) fn check_destination(&self, destination: &OutboundDestination) -> Result<(), OutboundRefusal> {
         match destination.literal() {
             Some(address) => self.permitted(destination, &[address]).map(drop),
             None if self.could_permit(destination) => Ok(()),
@@ -143,7 +143,7 @@ impl OutboundPolicy {
     }
 
     /// Looks for an address that the name could resolve to and that a rule permits.
-    fn could_permit(&self, destination: &Destination) -> bool {
+    fn could_permit(&self, destination: &OutboundDestination) -> bool {
         self.rules.iter().any(|rule| match rule {
             OutboundRule::Public => true,
             OutboundRule::Name { name, limits } => *name == destination.host && limits.permit(destination),
@@ -157,7 +157,7 @@ impl OutboundPolicy {
     /// No rule permits any of them.
     pub(crate) fn permitted(
         &self,
-        destination: &Destination,
+        destination: &OutboundDestination,
         addresses: &[IpAddr],
     ) -> Result<Vec<IpAddr>, OutboundRefusal> {
         let permitted: Vec<IpAddr> =
@@ -168,7 +168,7 @@ impl OutboundPolicy {
         }
     }
 
-    fn permits(&self, destination: &Destination, address: IpAddr) -> bool {
+    fn permits(&self, destination: &OutboundDestination, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.rules.iter().any(|rule| match rule {
             OutboundRule::Public => is_public(address),
@@ -229,8 +229,8 @@ impl FromStr for OutboundRule {
     }
 }
 
-fn refusal(destination: &Destination, addresses: &[IpAddr]) -> OutboundRefusal {
-    let Destination { host, .. } = destination;
+fn refusal(destination: &OutboundDestination, addresses: &[IpAddr]) -> OutboundRefusal {
+    let OutboundDestination { host, .. } = destination;
     let kind = addresses.iter().copied().map(kind_of).next().unwrap_or("that no rule names");
     let reason = match (addresses, destination.literal()) {
         ([], _) => {
@@ -314,7 +314,7 @@ mod tests {
 
     fn permits(rules: &[&str], url: &str, address: &str) -> bool {
         let policy = OutboundPolicy::parse(rules).expect("these are rules");
-        let destination = Destination::of(&url.parse().expect("an address")).expect("it has a host");
+        let destination = OutboundDestination::of(&url.parse().expect("an address")).expect("it has a host");
         policy.permitted(&destination, &[address.parse().expect("an address")]).is_ok()
     }
 
@@ -392,7 +392,8 @@ mod tests {
 
     #[test]
     fn of_several_addresses_only_those_that_are_permitted() {
-        let destination = Destination::of(&Uri::from_static("http://both.example/")).expect("it has a host");
+        let destination =
+            OutboundDestination::of(&Uri::from_static("http://both.example/")).expect("it has a host");
         let addresses = ["127.0.0.1", "8.8.8.8"].map(|address| address.parse().expect("an address"));
         assert_eq!(OutboundPolicy::default().permitted(&destination, &addresses), Ok(vec![addresses[1]]));
     }

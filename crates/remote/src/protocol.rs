@@ -1,11 +1,11 @@
 //! OpenAI embeddings protocol and related ones: JSON out, JSON in.
 
-use millrace_model::Purpose;
+use millrace_model::SequencePurpose;
 use serde::{Deserialize, Serialize};
 
 /// Protocol variant of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub enum ServiceDialect {
     /// OpenAI's, which many services use.
     OpenAi,
     /// Mistral's.
@@ -21,7 +21,7 @@ pub enum Dialect {
 
 /// Type of the cells of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cells {
+pub enum VectorCells {
     /// Floating-point numbers.
     Float,
     /// Integers from -128 to 127.
@@ -30,37 +30,37 @@ pub enum Cells {
     Binary,
 }
 
-impl Cells {
+impl VectorCells {
     /// Number of cells of a vector with this number of dimensions.
     pub fn of(self, dimensions: usize) -> usize {
         match self {
-            Cells::Float | Cells::Int8 => dimensions,
-            Cells::Binary => dimensions.div_ceil(8),
+            VectorCells::Float | VectorCells::Int8 => dimensions,
+            VectorCells::Binary => dimensions.div_ceil(8),
         }
     }
 
     const fn name(self) -> &'static str {
         match self {
-            Cells::Float => "float",
-            Cells::Int8 => "int8",
-            Cells::Binary => "binary",
+            VectorCells::Float => "float",
+            VectorCells::Int8 => "int8",
+            VectorCells::Binary => "binary",
         }
     }
 }
 
 /// Request to a model.
-pub(crate) struct Question<'q> {
-    pub dialect: Dialect,
+pub(crate) struct EmbeddingQuestion<'q> {
+    pub dialect: ServiceDialect,
     pub model: &'q str,
     pub dimensions: usize,
-    pub cells: Cells,
-    pub purpose: Purpose,
+    pub cells: VectorCells,
+    pub purpose: SequencePurpose,
     /// Texts, grouped by call.
     pub calls: Vec<Vec<&'q str>>,
 }
 
 #[derive(Serialize, Default)]
-struct Request<'r> {
+struct EmbeddingRequest<'r> {
     model: &'r str,
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<Vec<&'r str>>,
@@ -81,46 +81,46 @@ struct Request<'r> {
 }
 
 #[derive(Deserialize)]
-struct Answer<T> {
+struct EmbeddingAnswer<T> {
     data: Vec<T>,
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct EmbeddingItem {
     index: usize,
     embedding: Vec<f32>,
 }
 
 #[derive(Deserialize)]
-struct Call {
+struct EmbeddingCall {
     index: usize,
-    data: Vec<Item>,
+    data: Vec<EmbeddingItem>,
 }
 
-impl Question<'_> {
+impl EmbeddingQuestion<'_> {
     /// Body of the request.
     pub fn body(&self) -> Vec<u8> {
         let texts = || Some(self.calls.iter().flatten().copied().collect());
         let input_type = Some(match self.purpose {
-            Purpose::Query => "query",
-            Purpose::Feed => "document",
+            SequencePurpose::Query => "query",
+            SequencePurpose::Feed => "document",
         });
         // Floating-point numbers are the default.
-        let output_dtype = (self.cells != Cells::Float).then(|| self.cells.name());
+        let output_dtype = (self.cells != VectorCells::Float).then(|| self.cells.name());
         let (dimensions, basis) =
-            (Some(self.dimensions), Request { model: self.model, ..Request::default() });
+            (Some(self.dimensions), EmbeddingRequest { model: self.model, ..EmbeddingRequest::default() });
         let request = match self.dialect {
-            Dialect::OpenAi => {
-                Request { input: texts(), dimensions, encoding_format: Some("float"), ..basis }
+            ServiceDialect::OpenAi => {
+                EmbeddingRequest { input: texts(), dimensions, encoding_format: Some("float"), ..basis }
             }
             // Its first model has a fixed number of dimensions, and refuses the parameter.
-            Dialect::Mistral if self.model.starts_with("mistral-embed") => {
-                Request { input: texts(), output_dtype, ..basis }
+            ServiceDialect::Mistral if self.model.starts_with("mistral-embed") => {
+                EmbeddingRequest { input: texts(), output_dtype, ..basis }
             }
-            Dialect::Mistral => {
-                Request { input: texts(), output_dimension: dimensions, output_dtype, ..basis }
+            ServiceDialect::Mistral => {
+                EmbeddingRequest { input: texts(), output_dimension: dimensions, output_dtype, ..basis }
             }
-            Dialect::Voyage { truncates } => Request {
+            ServiceDialect::Voyage { truncates } => EmbeddingRequest {
                 input: texts(),
                 input_type,
                 truncation: Some(truncates),
@@ -128,7 +128,7 @@ impl Question<'_> {
                 output_dtype,
                 ..basis
             },
-            Dialect::VoyageInContext => Request {
+            ServiceDialect::VoyageInContext => EmbeddingRequest {
                 inputs: Some(&self.calls),
                 input_type,
                 output_dimension: dimensions,
@@ -143,12 +143,12 @@ impl Question<'_> {
     /// Vectors in an answer, in the order of the texts.
     pub fn answer(&self, body: &[u8]) -> Result<Vec<Vec<f32>>, String> {
         match self.dialect {
-            Dialect::OpenAi | Dialect::Mistral | Dialect::Voyage { .. } => {
+            ServiceDialect::OpenAi | ServiceDialect::Mistral | ServiceDialect::Voyage { .. } => {
                 let texts = self.calls.iter().map(Vec::len).sum();
-                self.in_order(parsed::<Item>(body)?, texts)
+                self.in_order(parsed::<EmbeddingItem>(body)?, texts)
             }
-            Dialect::VoyageInContext => {
-                let mut calls = parsed::<Call>(body)?;
+            ServiceDialect::VoyageInContext => {
+                let mut calls = parsed::<EmbeddingCall>(body)?;
                 calls.sort_by_key(|call| call.index);
                 if !calls.iter().map(|call| call.index).eq(0..self.calls.len()) {
                     return Err(format!("its answer lacks vectors: {} arrays were sent", self.calls.len()));
@@ -160,17 +160,17 @@ impl Question<'_> {
         }
     }
 
-    fn in_order(&self, items: Vec<Item>, texts: usize) -> Result<Vec<Vec<f32>>, String> {
+    fn in_order(&self, items: Vec<EmbeddingItem>, texts: usize) -> Result<Vec<Vec<f32>>, String> {
         let expected = self.cells.of(self.dimensions);
         let mut vectors: Vec<Option<Vec<f32>>> = vec![None; texts];
-        for Item { index, embedding } in items {
+        for EmbeddingItem { index, embedding } in items {
             if embedding.len() != expected {
                 return Err(format!(
                     "its vectors have {} dimensions, and {expected} are expected",
                     embedding.len()
                 ));
             }
-            if self.cells != Cells::Float && !embedding.iter().all(is_int8) {
+            if self.cells != VectorCells::Float && !embedding.iter().all(is_int8) {
                 return Err(format!("its vectors have other numbers than those of {}", self.cells.name()));
             }
             match vectors.get_mut(index) {
@@ -193,7 +193,7 @@ fn is_int8(cell: &f32) -> bool {
 }
 
 fn parsed<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<Vec<T>, String> {
-    let answer: Answer<T> =
+    let answer: EmbeddingAnswer<T> =
         serde_json::from_slice(body).map_err(|error| format!("its answer is not understood: {error}"))?;
     Ok(answer.data)
 }
@@ -214,54 +214,59 @@ mod tests {
 
     use super::*;
 
-    fn question<'q>(dialect: Dialect, model: &'q str, cells: Cells, calls: &[&[&'q str]]) -> Question<'q> {
+    fn question<'q>(
+        dialect: ServiceDialect,
+        model: &'q str,
+        cells: VectorCells,
+        calls: &[&[&'q str]],
+    ) -> EmbeddingQuestion<'q> {
         let calls = calls.iter().map(|texts| texts.to_vec()).collect();
-        Question { dialect, model, dimensions: 16, cells, purpose: Purpose::Feed, calls }
+        EmbeddingQuestion { dialect, model, dimensions: 16, cells, purpose: SequencePurpose::Feed, calls }
     }
 
     #[test]
     fn each_dialect_says_what_is_wanted_in_its_words() {
-        let check = |question: Question<'_>, expected: Value| {
+        let check = |question: EmbeddingQuestion<'_>, expected: Value| {
             let body: Value = serde_json::from_slice(&question.body()).expect("JSON");
             assert_eq!(body, expected);
         };
         let calls: &[&[&str]] = &[&["a", "b"], &["c"]];
-        let (all, mistral) = (json!(["a", "b", "c"]), Dialect::Mistral);
+        let (all, mistral) = (json!(["a", "b", "c"]), ServiceDialect::Mistral);
         check(
-            question(Dialect::OpenAi, "m", Cells::Float, calls),
+            question(ServiceDialect::OpenAi, "m", VectorCells::Float, calls),
             json!({ "model": "m", "input": all, "dimensions": 16, "encoding_format": "float" }),
         );
         check(
-            question(mistral, "codestral-embed", Cells::Int8, calls),
+            question(mistral, "codestral-embed", VectorCells::Int8, calls),
             json!({ "model": "codestral-embed", "input": all, "output_dimension": 16, "output_dtype": "int8" }),
         );
         check(
-            question(mistral, "mistral-embed", Cells::Float, calls),
+            question(mistral, "mistral-embed", VectorCells::Float, calls),
             json!({ "model": "mistral-embed", "input": all }),
         );
         check(
-            question(mistral, "mistral-embed-2312", Cells::Int8, calls),
+            question(mistral, "mistral-embed-2312", VectorCells::Int8, calls),
             json!({ "model": "mistral-embed-2312", "input": all, "output_dtype": "int8" }),
         );
-        let voyage = Dialect::Voyage { truncates: false };
+        let voyage = ServiceDialect::Voyage { truncates: false };
         let asked = json!({ "model": "v", "input": all, "input_type": "document", "truncation": false, "output_dimension": 16 });
-        check(question(voyage, "v", Cells::Float, calls), asked);
+        check(question(voyage, "v", VectorCells::Float, calls), asked);
         let asked = json!({
             "model": "v", "inputs": [["a", "b"], ["c"]], "input_type": "query", "output_dimension": 16, "output_dtype": "binary",
         });
-        let context = question(Dialect::VoyageInContext, "v", Cells::Binary, calls);
-        check(Question { purpose: Purpose::Query, ..context }, asked);
+        let context = question(ServiceDialect::VoyageInContext, "v", VectorCells::Binary, calls);
+        check(EmbeddingQuestion { purpose: SequencePurpose::Query, ..context }, asked);
     }
 
     #[test]
     fn answers_are_put_in_order_and_checked() {
         let asked = |dimensions, texts: &[&'static str]| {
-            let question = question(Dialect::OpenAi, "m", Cells::Float, &[texts]);
-            Question { dimensions, ..question }
+            let question = question(ServiceDialect::OpenAi, "m", VectorCells::Float, &[texts]);
+            EmbeddingQuestion { dimensions, ..question }
         };
         let two = br#"{"data":[{"index":1,"embedding":[3,4]},{"index":0,"embedding":[1,2]}],"model":"m"}"#;
         assert_eq!(asked(2, &["a", "b"]).answer(two), Ok(vec![vec![1.0, 2.0], vec![3.0, 4.0]]));
-        let check = |question: Question<'_>, body: &[u8], part: &str| {
+        let check = |question: EmbeddingQuestion<'_>, body: &[u8], part: &str| {
             let error = question.answer(body).expect_err(part);
             assert!(error.contains(part), "{error}");
         };
@@ -269,7 +274,8 @@ mod tests {
         check(asked(2, &["a"]), two, "a vector for text 1");
         check(asked(2, &["a", "b", "c"]), two, "lacks vectors");
         check(asked(2, &["a"]), b"<html>", "not understood");
-        let context = || question(Dialect::VoyageInContext, "v", Cells::Binary, &[&["a", "b"], &["c"]]);
+        let context =
+            || question(ServiceDialect::VoyageInContext, "v", VectorCells::Binary, &[&["a", "b"], &["c"]]);
         let item = |index: usize, cell: i8| json!({ "index": index, "embedding": [cell, -1] });
         let last = json!({ "index": 1, "data": [item(0, 3)] });
         let first = json!({ "index": 0, "data": [item(1, 2), item(0, 1)] });

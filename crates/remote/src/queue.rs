@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_model::{Caller, Purpose};
+use millrace_model::{ModelCaller, SequencePurpose};
 
-use crate::{Cells, Error};
+use crate::{Error, VectorCells};
 
 /// Interval at which waiting callers are checked.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A waiting text.
-pub(crate) struct Entry {
+pub(crate) struct TextEntry {
     pub text: String,
-    call: Arc<Call>,
+    call: Arc<TextCall>,
     at: usize,
 }
 
-impl Entry {
+impl TextEntry {
     pub fn finish(self, result: Result<Vec<f32>, Error>) {
         let mut state = self.call.lock();
         if state.results[self.at].replace(result).is_none() {
@@ -46,52 +46,56 @@ impl Entry {
     }
 
     /// Purpose of its embedding.
-    pub fn purpose(&self) -> Purpose {
+    pub fn purpose(&self) -> SequencePurpose {
         self.call.caller.purpose
     }
 
     /// Cell type of its vector.
-    pub fn cells(&self) -> Cells {
+    pub fn cells(&self) -> VectorCells {
         self.call.cells
     }
 
     /// True if the same caller waits for `other`.
-    pub fn is_of_call(&self, other: &Entry) -> bool {
+    pub fn is_of_call(&self, other: &TextEntry) -> bool {
         Arc::ptr_eq(&self.call, &other.call)
     }
 }
 
 /// Texts that one caller waits for.
-pub(crate) struct Call {
-    caller: Caller,
-    cells: Cells,
+pub(crate) struct TextCall {
+    caller: ModelCaller,
+    cells: VectorCells,
     left: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<TextQueueState>,
     changed: Condvar,
 }
 
-struct State {
+struct TextQueueState {
     results: Vec<Option<Result<Vec<f32>, Error>>>,
     missing: usize,
 }
 
-impl Call {
+impl TextCall {
     /// Creates a call, with its entries.
-    pub fn new(texts: Vec<String>, cells: Cells, caller: &Caller) -> (Arc<Call>, Vec<Entry>) {
-        let state = State { results: texts.iter().map(|_| None).collect(), missing: texts.len() };
-        let call = Arc::new(Call {
+    pub fn new(
+        texts: Vec<String>,
+        cells: VectorCells,
+        caller: &ModelCaller,
+    ) -> (Arc<TextCall>, Vec<TextEntry>) {
+        let state = TextQueueState { results: texts.iter().map(|_| None).collect(), missing: texts.len() };
+        let call = Arc::new(TextCall {
             caller: caller.clone(),
             cells,
             left: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
-        let entry = |(at, text)| Entry { text, call: Arc::clone(&call), at };
+        let entry = |(at, text)| TextEntry { text, call: Arc::clone(&call), at };
         let entries = texts.into_iter().enumerate().map(entry).collect();
         (call, entries)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TextQueueState> {
         // Code that can panic never runs while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,31 +117,31 @@ impl Call {
 
 /// Waiting texts: queries first, then feeding.
 #[derive(Default)]
-pub(crate) struct Queue {
-    queries: VecDeque<Entry>,
-    feeds: VecDeque<Entry>,
+pub(crate) struct TextQueue {
+    queries: VecDeque<TextEntry>,
+    feeds: VecDeque<TextEntry>,
 }
 
-impl Queue {
+impl TextQueue {
     pub fn len(&self) -> usize {
         self.queries.len() + self.feeds.len()
     }
 
-    pub fn push(&mut self, purpose: Purpose, entries: Vec<Entry>) {
+    pub fn push(&mut self, purpose: SequencePurpose, entries: Vec<TextEntry>) {
         match purpose {
-            Purpose::Query => self.queries.extend(entries),
-            Purpose::Feed => self.feeds.extend(entries),
+            SequencePurpose::Query => self.queries.extend(entries),
+            SequencePurpose::Feed => self.feeds.extend(entries),
         }
     }
 
     /// Removes the next texts to request together, for the same cells; if calls are `whole`, more than `most`
     /// if one call has them. Texts whose callers have left are dropped.
-    pub fn take(&mut self, most: usize, whole: bool) -> Vec<Entry> {
+    pub fn take(&mut self, most: usize, whole: bool) -> Vec<TextEntry> {
         self.queries.retain(|entry| !entry.abandoned());
         self.feeds.retain(|entry| !entry.abandoned());
         // A query does not wait for the texts of documents: they are requested separately.
         let queue = if self.queries.is_empty() { &mut self.feeds } else { &mut self.queries };
-        let mut taken: Vec<Entry> = Vec::new();
+        let mut taken: Vec<TextEntry> = Vec::new();
         let mut left = VecDeque::new();
         for entry in queue.drain(..) {
             let goes_on = whole && taken.last().is_some_and(|last| last.is_of_call(&entry));
@@ -152,7 +156,7 @@ impl Queue {
         taken
     }
 
-    pub fn drain(&mut self) -> Vec<Entry> {
+    pub fn drain(&mut self) -> Vec<TextEntry> {
         self.queries.drain(..).chain(self.feeds.drain(..)).collect()
     }
 }
@@ -162,12 +166,12 @@ mod tests {
     use super::*;
 
     /// Successive results of taking from calls with these texts and cells.
-    fn taken(calls: &[(&[&str], Cells)], most: usize, whole: bool) -> Vec<String> {
-        let caller = Caller::patient(Purpose::Feed);
-        let mut queue = Queue::default();
+    fn taken(calls: &[(&[&str], VectorCells)], most: usize, whole: bool) -> Vec<String> {
+        let caller = ModelCaller::patient(SequencePurpose::Feed);
+        let mut queue = TextQueue::default();
         for (texts, cells) in calls {
             let texts = texts.iter().map(|text| (*text).to_owned()).collect();
-            queue.push(Purpose::Feed, Call::new(texts, *cells, &caller).1);
+            queue.push(SequencePurpose::Feed, TextCall::new(texts, *cells, &caller).1);
         }
         let next = || {
             let entries = queue.take(most, whole);
@@ -178,8 +182,11 @@ mod tests {
 
     #[test]
     fn texts_for_the_same_cells_go_together_and_whole_calls_where_they_are_to() {
-        let calls: &[(&[&str], Cells)] =
-            &[(&["a", "b"], Cells::Float), (&["c"], Cells::Binary), (&["d", "e"], Cells::Float)];
+        let calls: &[(&[&str], VectorCells)] = &[
+            (&["a", "b"], VectorCells::Float),
+            (&["c"], VectorCells::Binary),
+            (&["d", "e"], VectorCells::Float),
+        ];
         assert_eq!(taken(calls, 3, false), ["abd", "c", "e"]);
         assert_eq!(taken(calls, 3, true), ["abde", "c"]);
         assert_eq!(taken(calls, 1, true), ["ab", "c", "de"]);

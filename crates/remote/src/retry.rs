@@ -12,7 +12,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// How a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     /// There was no answer.
     Connection,
     /// The operator's rules do not permit the connection.
@@ -21,19 +21,19 @@ pub(crate) enum Failure {
     Status(u16, Option<Duration>),
 }
 
-impl Failure {
+impl RequestFailure {
     /// The status of the answer, where there was one.
     pub fn status(self) -> Option<u16> {
         match self {
-            Failure::Connection | Failure::Forbidden => None,
-            Failure::Status(status, _) => Some(status),
+            RequestFailure::Connection | RequestFailure::Forbidden => None,
+            RequestFailure::Status(status, _) => Some(status),
         }
     }
 }
 
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum RetryDecision {
     /// Ask again, so much later.
     Again(Duration),
     /// It will not do so soon.
@@ -45,31 +45,31 @@ pub(crate) enum Next {
 }
 
 /// Chooses, after try number `tries` (from 1).
-pub(crate) fn choose(failure: Failure, tries: u32) -> Next {
+pub(crate) fn choose(failure: RequestFailure, tries: u32) -> RetryDecision {
     let (passes, asked) = match failure {
-        Failure::Connection => (true, None),
-        Failure::Status(408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529, after) => (true, after),
-        Failure::Status(400 | 413 | 422, _) => return Next::Fix,
-        Failure::Forbidden | Failure::Status(..) => (false, None),
+        RequestFailure::Connection => (true, None),
+        RequestFailure::Status(408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529, after) => (true, after),
+        RequestFailure::Status(400 | 413 | 422, _) => return RetryDecision::Fix,
+        RequestFailure::Forbidden | RequestFailure::Status(..) => (false, None),
     };
     match passes {
-        false => Next::GiveUp,
-        true if tries >= TRIES => Next::Later,
+        false => RetryDecision::GiveUp,
+        true if tries >= TRIES => RetryDecision::Later,
         true => {
             let own = PAUSE.saturating_mul(1 << tries.saturating_sub(1).min(16));
-            Next::Again(asked.unwrap_or(own).min(PAUSE_MAX))
+            RetryDecision::Again(asked.unwrap_or(own).min(PAUSE_MAX))
         }
     }
 }
 
 /// Until when a service asked not to be asked. All who ask it keep to that.
 #[derive(Default)]
-pub(crate) struct Pause(Mutex<Option<Instant>>);
+pub(crate) struct ServicePause(Mutex<Option<Instant>>);
 
-impl Pause {
+impl ServicePause {
     /// After a failure: a pause for all where the service asked for one, else for this caller alone, who waits for it to end.
-    pub async fn begin(&self, failure: Failure, pause: Duration) {
-        if matches!(failure, Failure::Status(_, Some(_))) {
+    pub async fn begin(&self, failure: RequestFailure, pause: Duration) {
+        if matches!(failure, RequestFailure::Status(_, Some(_))) {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + pause);
             self.kept().await;
         } else {
@@ -98,19 +98,19 @@ mod tests {
         let ms = Duration::from_millis;
         let check =
             |failure, tries, expected| assert_eq!(choose(failure, tries), expected, "{failure:?} {tries}");
-        check(Failure::Connection, 1, Next::Again(ms(200)));
-        check(Failure::Connection, 3, Next::Again(ms(800)));
-        check(Failure::Connection, TRIES, Next::Later);
-        check(Failure::Forbidden, 1, Next::GiveUp);
-        check(Failure::Status(429, Some(ms(7000))), 1, Next::Again(ms(7000)));
-        check(Failure::Status(429, Some(ms(7_000_000))), 1, Next::Again(ms(60_000)));
-        check(Failure::Status(429, None), 2, Next::Again(ms(400)));
-        check(Failure::Status(503, None), 1, Next::Again(ms(200)));
-        check(Failure::Status(500, None), TRIES, Next::Later);
-        check(Failure::Status(400, None), 1, Next::Fix);
-        check(Failure::Status(422, None), 1, Next::Fix);
-        check(Failure::Status(401, None), 1, Next::GiveUp);
-        check(Failure::Status(404, None), 1, Next::GiveUp);
-        check(Failure::Status(302, None), 1, Next::GiveUp);
+        check(RequestFailure::Connection, 1, RetryDecision::Again(ms(200)));
+        check(RequestFailure::Connection, 3, RetryDecision::Again(ms(800)));
+        check(RequestFailure::Connection, TRIES, RetryDecision::Later);
+        check(RequestFailure::Forbidden, 1, RetryDecision::GiveUp);
+        check(RequestFailure::Status(429, Some(ms(7000))), 1, RetryDecision::Again(ms(7000)));
+        check(RequestFailure::Status(429, Some(ms(7_000_000))), 1, RetryDecision::Again(ms(60_000)));
+        check(RequestFailure::Status(429, None), 2, RetryDecision::Again(ms(400)));
+        check(RequestFailure::Status(503, None), 1, RetryDecision::Again(ms(200)));
+        check(RequestFailure::Status(500, None), TRIES, RetryDecision::Later);
+        check(RequestFailure::Status(400, None), 1, RetryDecision::Fix);
+        check(RequestFailure::Status(422, None), 1, RetryDecision::Fix);
+        check(RequestFailure::Status(401, None), 1, RetryDecision::GiveUp);
+        check(RequestFailure::Status(404, None), 1, RetryDecision::GiveUp);
+        check(RequestFailure::Status(302, None), 1, RetryDecision::GiveUp);
     }
 }

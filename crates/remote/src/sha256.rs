@@ -5,9 +5,9 @@ use ring::digest::{Context, SHA256};
 
 /// The SHA-256 of some bytes. Its text is 64 hexadecimal digits in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sha256([u8; 32]);
+pub struct Sha256Digest([u8; 32]);
 
-impl Sha256 {
+impl Sha256Digest {
     /// The digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         let mut hasher = Sha256Hasher::new();
@@ -16,13 +16,13 @@ impl Sha256 {
     }
 }
 
-impl fmt::Display for Sha256 {
+impl fmt::Display for Sha256Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl FromStr for Sha256 {
+impl FromStr for Sha256Digest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -36,7 +36,7 @@ impl FromStr for Sha256 {
             let digits = std::str::from_utf8(digits).map_err(|_| wrong())?;
             *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
         }
-        Ok(Sha256(digest))
+        Ok(Sha256Digest(digest))
     }
 }
 
@@ -52,10 +52,10 @@ impl Sha256Hasher {
         self.0.update(bytes);
     }
 
-    pub fn finish(self) -> Sha256 {
+    pub fn finish(self) -> Sha256Digest {
         let mut digest = [0; 32];
         digest.copy_from_slice(self.0.finish().as_ref());
-        Sha256(digest)
+        Sha256Digest(digest)
     }
 }
 
@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn digests_as_others_print_them() {
         let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(Sha256::of(b"abc").to_string(), known);
-        assert_eq!(known.parse(), Ok(Sha256::of(b"abc")));
-        assert_eq!(known.to_uppercase().parse(), Ok(Sha256::of(b"abc")));
+        assert_eq!(Sha256Digest::of(b"abc").to_string(), known);
+        assert_eq!(known.parse(), Ok(Sha256Digest::of(b"abc")));
+        assert_eq!(known.to_uppercase().parse(), Ok(Sha256Digest::of(b"abc")));
         for text in ["", "ba78", &"g".repeat(64), &"é".repeat(32)] {
-            assert!(text.parse::<Sha256>().is_err(), "{text}");
+            assert!(text.parse::<Sha256Digest>().is_err(), "{text}");
         }
     }
 }

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Requests to a service since the node started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
+pub struct ServiceUsage {
     /// Requests, without retries.
     pub requests: u64,
     /// Texts in them.
@@ -15,14 +15,14 @@ pub struct Usage {
 
 /// Thread-safe counters of the usage.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct ServiceCounters {
     requests: AtomicU64,
     texts: AtomicU64,
     retries: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Counters {
+impl ServiceCounters {
     pub fn request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
@@ -39,9 +39,9 @@ impl Counters {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ServiceUsage {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Usage {
+        ServiceUsage {
             requests: of(&self.requests),
             texts: of(&self.texts),
             retries: of(&self.retries),

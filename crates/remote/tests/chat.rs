@@ -7,72 +7,78 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use millrace_model::{Caller, Purpose};
-use millrace_remote::{Error, Http, Inference, LanguageModel, OutboundPolicy, Pieces, Prompt};
+use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_remote::{
+    AnswerPieces, ChatModel, ChatPrompt, Error, InferenceOptions, OutboundHttp, OutboundPolicy,
+};
 use serde_json::{Value, json};
-use twin::{Reply, Request, Twin};
+use twin::{TwinReply, TwinRequest, TwinServer};
 
-fn model(twin: &Twin) -> LanguageModel {
-    LanguageModel::new(
+fn model(twin: &TwinServer) -> ChatModel {
+    ChatModel::new(
         &twin.url("/v1/"),
-        Http::new(OutboundPolicy::parse(&["127.0.0.1"]).expect("a rule")).expect("a client"),
+        OutboundHttp::new(OutboundPolicy::parse(&["127.0.0.1"]).expect("a rule")).expect("a client"),
     )
 }
 
-fn prompt(text: &str) -> Prompt {
-    Prompt {
+fn prompt(text: &str) -> ChatPrompt {
+    ChatPrompt {
         text: text.to_owned(),
-        inference: Inference { model: "m-1".to_owned(), ..Inference::default() },
+        inference: InferenceOptions { model: "m-1".to_owned(), ..InferenceOptions::default() },
         streams: true,
         secret: Some("hush".to_owned()),
         patience: Duration::from_secs(30),
     }
 }
 
-fn caller(patience: Duration) -> Caller {
-    Caller { purpose: Purpose::Feed, deadline: Some(Instant::now() + patience), gone: Arc::default() }
+fn caller(patience: Duration) -> ModelCaller {
+    ModelCaller {
+        purpose: SequencePurpose::Feed,
+        deadline: Some(Instant::now() + patience),
+        gone: Arc::default(),
+    }
 }
 
 fn token(text: &str) -> String {
     format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": { "content": text } }] }))
 }
 
-fn next(pieces: &mut Pieces) -> Option<Result<String, Error>> {
+fn next(pieces: &mut AnswerPieces) -> Option<Result<String, Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(pieces.next())
 }
 
-fn all(mut pieces: Pieces) -> Result<Vec<String>, Error> {
+fn all(mut pieces: AnswerPieces) -> Result<Vec<String>, Error> {
     std::iter::from_fn(|| next(&mut pieces)).collect()
 }
 
 /// A service that answers by a function of the prompt's text.
-fn answering(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Twin {
-    Twin::start(move |request: &Request| {
+fn answering(answer: impl Fn(&str) -> TwinReply + Send + Sync + 'static) -> TwinServer {
+    TwinServer::start(move |request: &TwinRequest| {
         answer(request.json()["messages"][0]["content"].as_str().expect("a prompt"))
     })
 }
 
-fn saying(text: &str) -> Reply {
-    Reply::json(200, json!({ "choices": [{ "message": { "content": text } }] }))
+fn saying(text: &str) -> TwinReply {
+    TwinReply::json(200, json!({ "choices": [{ "message": { "content": text } }] }))
 }
 
-fn answers(model: &LanguageModel, texts: &[&str], caller: &Caller) -> Result<Vec<String>, Error> {
-    let inference = Inference { model: "m-1".to_owned(), ..Inference::default() };
+fn answers(model: &ChatModel, texts: &[&str], caller: &ModelCaller) -> Result<Vec<String>, Error> {
+    let inference = InferenceOptions { model: "m-1".to_owned(), ..InferenceOptions::default() };
     model.answers(texts.iter().map(|text| (*text).to_owned()).collect(), &inference, Some("hush"), caller)
 }
 
 /// A service that streams what comes through the channel, to the first who asks.
-fn streaming() -> (Sender<String>, Twin, Arc<Mutex<Vec<Value>>>) {
+fn streaming() -> (Sender<String>, TwinServer, Arc<Mutex<Vec<Value>>>) {
     let (sender, receiver) = channel();
     let receiver: Mutex<Option<Receiver<String>>> = Mutex::new(Some(receiver));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
-    let twin = Twin::start(move |request: &Request| {
+    let twin = TwinServer::start(move |request: &TwinRequest| {
         assert_eq!(request.path, "/v1/chat/completions");
         assert_eq!(request.authorization.as_deref(), Some("Bearer hush"));
         log.lock().expect("no panic").push(request.json());
-        Reply::Events(receiver.lock().expect("no panic").take().expect("one request"))
+        TwinReply::Events(receiver.lock().expect("no panic").take().expect("one request"))
     });
     (sender, twin, asked)
 }
@@ -131,12 +137,12 @@ fn who_leaves_ends_the_request() {
 
 #[test]
 fn a_service_that_does_not_stream_answers_in_one_piece() {
-    let twin = Twin::start(|_| {
+    let twin = TwinServer::start(|_| {
         let answer = json!({ "choices": [{ "index": 0, "message": { "content": "It is late." } }] });
-        Reply::json(200, answer).header("content-type", "application/json")
+        TwinReply::json(200, answer).header("content-type", "application/json")
     });
     for streams in [true, false] {
-        let pieces = model(&twin).ask(Prompt { streams, ..prompt("why?") }).expect("it is free");
+        let pieces = model(&twin).ask(ChatPrompt { streams, ..prompt("why?") }).expect("it is free");
         assert_eq!(all(pieces), Ok(vec!["It is late.".to_owned()]));
     }
 }
@@ -147,9 +153,9 @@ fn failures_are_told_apart() {
     let check = |status: u16, body: Value, part: &str, tries: usize| {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&asked);
-        let twin = Twin::start(move |_| {
+        let twin = TwinServer::start(move |_| {
             counter.fetch_add(1, Ordering::SeqCst);
-            Reply::json(status, body.clone()).header("retry-after", "0.01")
+            TwinReply::json(status, body.clone()).header("retry-after", "0.01")
         });
         let error = all(model(&twin).ask(prompt("why?")).expect("it is free")).expect_err(part);
         assert!(error.to_string().contains(part), "{error}");
@@ -168,10 +174,10 @@ fn failures_are_told_apart() {
 fn what_passes_is_tried_again() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
-    let twin = Twin::start(move |_| match counter.fetch_add(1, Ordering::SeqCst) {
-        0 => Reply::hang_up(),
-        1 => Reply::json(429, json!({})).header("retry-after", "0.05"),
-        _ => Reply::json(200, json!({ "choices": [{ "message": { "content": "yes" } }] })),
+    let twin = TwinServer::start(move |_| match counter.fetch_add(1, Ordering::SeqCst) {
+        0 => TwinReply::hang_up(),
+        1 => TwinReply::json(429, json!({})).header("retry-after", "0.05"),
+        _ => TwinReply::json(200, json!({ "choices": [{ "message": { "content": "yes" } }] })),
     });
     let model = model(&twin);
     assert_eq!(all(model.ask(prompt("why?")).expect("it is free")), Ok(vec!["yes".to_owned()]));
@@ -182,7 +188,7 @@ fn what_passes_is_tried_again() {
 #[test]
 fn whole_answers_come_in_order_and_more_than_may_be_under_way() {
     let twin = answering(|text| match text {
-        "poison" => Reply::json(400, json!({ "error": { "message": "not this" } })),
+        "poison" => TwinReply::json(400, json!({ "error": { "message": "not this" } })),
         text => saying(&format!("{text}!")),
     });
     let model = model(&twin);
@@ -218,7 +224,7 @@ fn who_leaves_ends_the_request_for_a_whole_answer() {
 #[test]
 fn who_waits_for_a_turn_leaves_room_to_others_and_gives_up_in_time() {
     let twin = answering(|text| match text {
-        "silence" => Reply::silence(),
+        "silence" => TwinReply::silence(),
         text => saying(text),
     });
     let model = Arc::new(model(&twin));
@@ -236,12 +242,13 @@ fn who_waits_for_a_turn_leaves_room_to_others_and_gives_up_in_time() {
 
 #[test]
 fn an_asker_waits_as_long_as_it_said_and_so_many_may_wait() {
-    let twin = Twin::start(|_| Reply::silence());
+    let twin = TwinServer::start(|_| TwinReply::silence());
     let model = model(&twin);
-    let short = Prompt { patience: Duration::from_millis(50), ..prompt("why?") };
+    let short = ChatPrompt { patience: Duration::from_millis(50), ..prompt("why?") };
     let error = all(model.ask(short).expect("it is free")).expect_err("silence");
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
-    let waiting: Vec<Pieces> = std::iter::from_fn(|| model.ask(prompt("why?")).ok()).take(1000).collect();
+    let waiting: Vec<AnswerPieces> =
+        std::iter::from_fn(|| model.ask(prompt("why?")).ok()).take(1000).collect();
     assert_eq!(waiting.len(), 64);
     let error = model.ask(prompt("why?")).err().expect("it is full");
     assert!(error.to_string().contains("64 texts wait"), "{error}");

@@ -5,24 +5,24 @@ mod twin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use millrace_remote::{FileSource, Http, OutboundPolicy, Sha256, download};
-use twin::{Reply, Twin};
+use millrace_remote::{FileSource, OutboundHttp, OutboundPolicy, Sha256Digest, download};
+use twin::{TwinReply, TwinServer};
 
 #[test]
 fn a_file_is_fetched_once_and_whole() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
-    let twin = Twin::start(move |request| {
+    let twin = TwinServer::start(move |request| {
         counter.fetch_add(1, Ordering::SeqCst);
         match request.path.as_str() {
-            "/model.onnx" => Reply::bytes(200, b"a model".to_vec()),
-            "/moved" => Reply::bytes(302, Vec::new()).header("location", "/model.onnx"),
-            "/circle" => Reply::bytes(302, Vec::new()).header("location", "/circle"),
-            "/cut" => Reply::bytes(200, b"a mo".to_vec()).header("content-length", "7"),
-            _ => Reply::bytes(404, b"no".to_vec()),
+            "/model.onnx" => TwinReply::bytes(200, b"a model".to_vec()),
+            "/moved" => TwinReply::bytes(302, Vec::new()).header("location", "/model.onnx"),
+            "/circle" => TwinReply::bytes(302, Vec::new()).header("location", "/circle"),
+            "/cut" => TwinReply::bytes(200, b"a mo".to_vec()).header("content-length", "7"),
+            _ => TwinReply::bytes(404, b"no".to_vec()),
         }
     });
-    let http = Http::new(loopback()).expect("a client");
+    let http = OutboundHttp::new(loopback()).expect("a client");
     let directory = tempfile::tempdir().expect("a directory");
     let fetch = |path: &str, bytes_max: u64| {
         let to = directory.path().join("deep").join(path.trim_start_matches('/'));
@@ -54,12 +54,12 @@ fn a_file_is_fetched_once_and_whole() {
 
 #[test]
 fn a_digest_that_is_given_is_checked() {
-    let twin = Twin::start(|_| Reply::bytes(200, b"a model".to_vec()));
-    let http = Http::new(loopback()).expect("a client");
+    let twin = TwinServer::start(|_| TwinReply::bytes(200, b"a model".to_vec()));
+    let http = OutboundHttp::new(loopback()).expect("a client");
     let directory = tempfile::tempdir().expect("a directory");
     let to = directory.path().join("model");
     let fetch = |content: &[u8]| {
-        let source = FileSource { sha256: Some(Sha256::of(content)), ..source(twin.url("/m"), 100) };
+        let source = FileSource { sha256: Some(Sha256Digest::of(content)), ..source(twin.url("/m"), 100) };
         download(&http, &source, &to)
     };
     let error = fetch(b"another model").expect_err("another digest").to_string();
@@ -70,8 +70,8 @@ fn a_digest_that_is_given_is_checked() {
 
 #[test]
 fn the_reserve_of_the_disk_stays_free() {
-    let twin = Twin::start(|_| Reply::bytes(200, b"a model".to_vec()));
-    let http = Http::new(loopback()).expect("a client");
+    let twin = TwinServer::start(|_| TwinReply::bytes(200, b"a model".to_vec()));
+    let http = OutboundHttp::new(loopback()).expect("a client");
     let directory = tempfile::tempdir().expect("a directory");
     let source = FileSource { disk_reserve: u64::MAX, ..source(twin.url("/m"), 100) };
     let error = download(&http, &source, &directory.path().join("model")).expect_err("no room").to_string();
@@ -84,11 +84,11 @@ fn the_reserve_of_the_disk_stays_free() {
 fn two_fetches_of_one_file_do_not_mix() {
     const LENGTH: usize = 4 << 20;
     let count = Arc::new(AtomicUsize::new(0));
-    let twin = Twin::start(move |_| {
+    let twin = TwinServer::start(move |_| {
         let number = count.fetch_add(1, Ordering::SeqCst) as u8;
-        Reply::bytes(200, vec![number; LENGTH])
+        TwinReply::bytes(200, vec![number; LENGTH])
     });
-    let http = Http::new(loopback()).expect("a client");
+    let http = OutboundHttp::new(loopback()).expect("a client");
     let directory = tempfile::tempdir().expect("a directory");
     let to = directory.path().join("model");
     let source = source(twin.url("/m"), 1 << 30);
@@ -108,20 +108,20 @@ fn two_fetches_of_one_file_do_not_mix() {
 fn no_connection_where_no_rule_permits_it() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
-    let inner = Twin::start(move |_| {
+    let inner = TwinServer::start(move |_| {
         counter.fetch_add(1, Ordering::SeqCst);
-        Reply::bytes(200, b"a secret".to_vec())
+        TwinReply::bytes(200, b"a secret".to_vec())
     });
     let target = inner.url("/");
-    let outer = Twin::start(move |_| Reply::bytes(302, Vec::new()).header("location", &target));
+    let outer = TwinServer::start(move |_| TwinReply::bytes(302, Vec::new()).header("location", &target));
     let directory = tempfile::tempdir().expect("a directory");
     let fetch = |rules: &[&str], url: String| {
         let policy = OutboundPolicy::parse(rules).expect("these are rules");
-        let http = Http::new(policy).expect("a client");
+        let http = OutboundHttp::new(policy).expect("a client");
         let outcome = download(&http, &source(url, 100), &directory.path().join("file"));
         outcome.expect_err("it is refused").to_string()
     };
-    let by_name = |twin: &Twin| twin.url("/").replace("127.0.0.1", "localhost");
+    let by_name = |twin: &TwinServer| twin.url("/").replace("127.0.0.1", "localhost");
     let only_outer = outer.url("").trim_end_matches('/').to_owned();
     for (rules, url, part) in [
         (&["public"][..], inner.url("/"), "an address of this machine itself (loopback)"),

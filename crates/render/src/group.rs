@@ -1,18 +1,18 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use millrace_result::{Group, GroupId, GroupList, GroupValue, GroupingResult};
+use millrace_result::{GroupId, GroupList, GroupValue, GroupingResult, ResultGroup};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::Options;
-use crate::hit::{Float, HitJson};
+use crate::RenderOptions;
+use crate::hit::{HitJson, JsonFloat};
 use crate::number::java_text;
-use crate::response::List;
+use crate::response::IteratorList;
 
 /// Root of one grouping request, numbered in request order.
 pub(crate) struct RootJson<'a> {
     pub(crate) number: usize,
     pub(crate) grouping: &'a GroupingResult,
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a RenderOptions,
 }
 
 impl Serialize for RootJson<'_> {
@@ -20,25 +20,28 @@ impl Serialize for RootJson<'_> {
         let root = &self.grouping.root;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &format!("group:root:{}", self.number))?;
-        map.serialize_entry("relevance", &Float(root.relevance))?;
-        map.serialize_entry("continuation", &Continuation(&[("this", Some(&self.grouping.continuation))]))?;
+        map.serialize_entry("relevance", &JsonFloat(root.relevance))?;
+        map.serialize_entry(
+            "continuation",
+            &GroupContinuation(&[("this", Some(&self.grouping.continuation))]),
+        )?;
         inside(&mut map, root, self.options)?;
         map.end()
     }
 }
 
 struct GroupJson<'a> {
-    group: &'a Group,
-    options: &'a Options,
+    group: &'a ResultGroup,
+    options: &'a RenderOptions,
 }
 
 impl Serialize for GroupJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &id_text(&self.group.id))?;
-        map.serialize_entry("relevance", &Float(self.group.relevance))?;
+        map.serialize_entry("relevance", &JsonFloat(self.group.relevance))?;
         match bounds(&self.group.id) {
-            Some((from, to)) => map.serialize_entry("limits", &Limits { from: &from, to: &to })?,
+            Some((from, to)) => map.serialize_entry("limits", &GroupLimits { from: &from, to: &to })?,
             None => {
                 if let Some(value) = value_text(&self.group.id) {
                     map.serialize_entry("value", &value)?;
@@ -51,20 +54,24 @@ impl Serialize for GroupJson<'_> {
 }
 
 /// Writes the outputs and lists of a group.
-fn inside<M: SerializeMap>(map: &mut M, group: &Group, options: &Options) -> Result<(), M::Error> {
+fn inside<M: SerializeMap>(
+    map: &mut M,
+    group: &ResultGroup,
+    options: &RenderOptions,
+) -> Result<(), M::Error> {
     if !group.outputs.is_empty() {
-        map.serialize_entry("fields", &Outputs(&group.outputs))?;
+        map.serialize_entry("fields", &GroupOutputs(&group.outputs))?;
     }
     if !group.lists.is_empty() {
         let lists = group.lists.iter().map(|list| ListJson { list, options });
-        map.serialize_entry("children", &List(lists))?;
+        map.serialize_entry("children", &IteratorList(lists))?;
     }
     Ok(())
 }
 
 struct ListJson<'a> {
     list: &'a GroupList,
-    options: &'a Options,
+    options: &'a RenderOptions,
 }
 
 impl Serialize for ListJson<'_> {
@@ -80,15 +87,18 @@ impl Serialize for ListJson<'_> {
         map.serialize_entry("label", label)?;
         if next.is_some() || previous.is_some() {
             let pages = [("next", next.as_deref()), ("prev", previous.as_deref())];
-            map.serialize_entry("continuation", &Continuation(&pages))?;
+            map.serialize_entry("continuation", &GroupContinuation(&pages))?;
         }
         match self.list {
             GroupList::Groups { groups, .. } if !groups.is_empty() => {
                 let children = groups.iter().map(|group| GroupJson { group, options });
-                map.serialize_entry("children", &List(children))?;
+                map.serialize_entry("children", &IteratorList(children))?;
             }
             GroupList::Hits { hits, .. } if !hits.is_empty() => {
-                map.serialize_entry("children", &List(hits.iter().map(|hit| HitJson { hit, options })))?;
+                map.serialize_entry(
+                    "children",
+                    &IteratorList(hits.iter().map(|hit| HitJson { hit, options })),
+                )?;
             }
             _ => {}
         }
@@ -96,20 +106,20 @@ impl Serialize for ListJson<'_> {
     }
 }
 
-struct Continuation<'a>(&'a [(&'static str, Option<&'a str>)]);
+struct GroupContinuation<'a>(&'a [(&'static str, Option<&'a str>)]);
 
-impl Serialize for Continuation<'_> {
+impl Serialize for GroupContinuation<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().filter_map(|(name, text)| Some((*name, (*text)?))))
     }
 }
 
-struct Limits<'a> {
+struct GroupLimits<'a> {
     from: &'a str,
     to: &'a str,
 }
 
-impl Serialize for Limits<'_> {
+impl Serialize for GroupLimits<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry("from", self.from)?;
@@ -118,9 +128,9 @@ impl Serialize for Limits<'_> {
     }
 }
 
-struct Outputs<'a>(&'a [(String, GroupValue)]);
+struct GroupOutputs<'a>(&'a [(String, GroupValue)]);
 
-impl Serialize for Outputs<'_> {
+impl Serialize for GroupOutputs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, OutputJson(value))))
     }
@@ -132,22 +142,24 @@ impl Serialize for OutputJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             GroupValue::Long(value) => serializer.serialize_i64(*value),
-            GroupValue::Double(value) => Float(*value).serialize(serializer),
+            GroupValue::Double(value) => JsonFloat(*value).serialize(serializer),
             GroupValue::String(text) => serializer.serialize_str(text),
             GroupValue::Bool(value) => serializer.serialize_bool(*value),
             GroupValue::Raw(bytes) => serializer.serialize_str(&STANDARD.encode(bytes)),
-            GroupValue::Quantiles(quantiles) => List(quantiles.iter().map(Quantile)).serialize(serializer),
+            GroupValue::Quantiles(quantiles) => {
+                IteratorList(quantiles.iter().map(QuantileValue)).serialize(serializer)
+            }
         }
     }
 }
 
-struct Quantile<'a>(&'a (f64, f64));
+struct QuantileValue<'a>(&'a (f64, f64));
 
-impl Serialize for Quantile<'_> {
+impl Serialize for QuantileValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("quantile", &Float(self.0.0))?;
-        map.serialize_entry("value", &Float(self.0.1))?;
+        map.serialize_entry("quantile", &JsonFloat(self.0.0))?;
+        map.serialize_entry("value", &JsonFloat(self.0.1))?;
         map.end()
     }
 }

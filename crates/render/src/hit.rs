@@ -1,18 +1,18 @@
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
-use millrace_document::{DocumentId, Value, json, scalar};
-use millrace_result::{Feature, FieldValue, Hit};
-use millrace_tensor::json::Format;
+use millrace_document::{DocumentId, DocumentValue, json, scalar};
+use millrace_result::{FeatureValue, FieldValue, ResultHit};
+use millrace_tensor::json::TensorFormat;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::Options;
+use crate::RenderOptions;
 use crate::number::special;
 
 /// A hit with its document fields.
 pub(crate) struct HitJson<'a> {
-    pub(crate) hit: &'a Hit,
-    pub(crate) options: &'a Options,
+    pub(crate) hit: &'a ResultHit,
+    pub(crate) options: &'a RenderOptions,
 }
 
 impl Serialize for HitJson<'_> {
@@ -20,13 +20,13 @@ impl Serialize for HitJson<'_> {
         let hit = self.hit;
         let mut map = serializer.serialize_map(None)?;
         match hit.fields.iter().find(|(name, _)| &**name == "documentid") {
-            Some((_, FieldValue::Value(Value::String(id)))) => map.serialize_entry("id", id)?,
+            Some((_, FieldValue::Value(DocumentValue::String(id)))) => map.serialize_entry("id", id)?,
             _ => map.serialize_entry("id", &index_id(&hit.source, &hit.id))?,
         }
-        map.serialize_entry("relevance", &Float(hit.relevance))?;
+        map.serialize_entry("relevance", &JsonFloat(hit.relevance))?;
         map.serialize_entry("source", &*hit.source)?;
         if !hit.fields.is_empty() {
-            map.serialize_entry("fields", &Fields { fields: &hit.fields, options: self.options })?;
+            map.serialize_entry("fields", &HitFields { fields: &hit.fields, options: self.options })?;
         }
         map.end()
     }
@@ -44,12 +44,12 @@ fn index_id(source: &str, id: &DocumentId) -> String {
     text
 }
 
-struct Fields<'a> {
+struct HitFields<'a> {
     fields: &'a [(Arc<str>, FieldValue)],
-    options: &'a Options,
+    options: &'a RenderOptions,
 }
 
-impl Serialize for Fields<'_> {
+impl Serialize for HitFields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.fields.len()))?;
         for (name, value) in self.fields {
@@ -59,7 +59,7 @@ impl Serialize for Fields<'_> {
                     map.serialize_value(&ValueInHit { value, options: self.options })?;
                 }
                 FieldValue::Features(features) => {
-                    map.serialize_value(&Features { features, tensors: self.options.tensors })?;
+                    map.serialize_value(&NamedFeatures { features, tensors: self.options.tensors })?;
                 }
                 FieldValue::Strings(strings) => map.serialize_value(strings)?,
             }
@@ -70,8 +70,8 @@ impl Serialize for Fields<'_> {
 
 /// A value in the document JSON format, except for maps and sets that are written as lists.
 struct ValueInHit<'a> {
-    value: &'a Value,
-    options: &'a Options,
+    value: &'a DocumentValue,
+    options: &'a RenderOptions,
 }
 
 impl Serialize for ValueInHit<'_> {
@@ -82,35 +82,37 @@ impl Serialize for ValueInHit<'_> {
             _ if !options.maps_as_lists && !options.sets_as_lists => {
                 json::value(self.value, options.tensors).serialize(serializer)
             }
-            Value::Array(elements) => serializer.collect_seq(elements.iter().map(inside)),
-            Value::Struct(members) => {
+            DocumentValue::Array(elements) => serializer.collect_seq(elements.iter().map(inside)),
+            DocumentValue::Struct(members) => {
                 serializer.collect_map(members.iter().map(|(name, value)| (&**name, inside(value))))
             }
-            Value::Map(entries) if options.maps_as_lists => serializer.collect_seq(
-                entries
-                    .iter()
-                    .map(|(key, value)| Pair { names: ["key", "value"], both: (inside(key), inside(value)) }),
-            ),
-            Value::Map(entries) => serializer.collect_map(
+            DocumentValue::Map(entries) if options.maps_as_lists => {
+                serializer.collect_seq(entries.iter().map(|(key, value)| TwoMembers {
+                    names: ["key", "value"],
+                    both: (inside(key), inside(value)),
+                }))
+            }
+            DocumentValue::Map(entries) => serializer.collect_map(
                 entries.iter().map(|(key, value)| (scalar::to_text(key).unwrap_or_default(), inside(value))),
             ),
-            Value::WeightedSet(elements) if options.sets_as_lists => serializer.collect_seq(
-                elements
-                    .iter()
-                    .map(|(item, weight)| Pair { names: ["item", "weight"], both: (inside(item), *weight) }),
-            ),
+            DocumentValue::WeightedSet(elements) if options.sets_as_lists => {
+                serializer.collect_seq(elements.iter().map(|(item, weight)| TwoMembers {
+                    names: ["item", "weight"],
+                    both: (inside(item), *weight),
+                }))
+            }
             other => json::value(other, options.tensors).serialize(serializer),
         }
     }
 }
 
 /// An object with two members.
-struct Pair<A, B> {
+struct TwoMembers<A, B> {
     names: [&'static str; 2],
     both: (A, B),
 }
 
-impl<A: Serialize, B: Serialize> Serialize for Pair<A, B> {
+impl<A: Serialize, B: Serialize> Serialize for TwoMembers<A, B> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry(self.names[0], &self.both.0)?;
@@ -120,18 +122,20 @@ impl<A: Serialize, B: Serialize> Serialize for Pair<A, B> {
 }
 
 /// Rank features by name.
-pub(crate) struct Features<'a> {
-    pub(crate) features: &'a [(Arc<str>, Feature)],
-    pub(crate) tensors: Format,
+pub(crate) struct NamedFeatures<'a> {
+    pub(crate) features: &'a [(Arc<str>, FeatureValue)],
+    pub(crate) tensors: TensorFormat,
 }
 
-impl Serialize for Features<'_> {
+impl Serialize for NamedFeatures<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.features.len()))?;
         for (name, feature) in self.features {
             match feature {
-                Feature::Number(value) => map.serialize_entry(&**name, &Float(*value))?,
-                Feature::Tensor(tensor) => map.serialize_entry(&**name, &tensor.rendered(self.tensors))?,
+                FeatureValue::Number(value) => map.serialize_entry(&**name, &JsonFloat(*value))?,
+                FeatureValue::Tensor(tensor) => {
+                    map.serialize_entry(&**name, &tensor.rendered(self.tensors))?
+                }
             }
         }
         map.end()
@@ -139,9 +143,9 @@ impl Serialize for Features<'_> {
 }
 
 /// A float; text if JSON cannot represent it.
-pub(crate) struct Float(pub(crate) f64);
+pub(crate) struct JsonFloat(pub(crate) f64);
 
-impl Serialize for Float {
+impl Serialize for JsonFloat {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match special(self.0) {
             Some(name) => serializer.serialize_str(name),

@@ -1,6 +1,6 @@
 //! Conversion of results to Vespa's result formats: JSON, CBOR and XML.
 //!
-//! A [`Response`] borrows the result of a query; [`json()`] writes it in one pass, without an intermediate
+//! A [`SearchResponse`] borrows the result of a query; [`json()`] writes it in one pass, without an intermediate
 //! tree of JSON values. Numbers are written as in Java, because clients compare texts: `1.0`, `1.0E10`, and
 //! `"NaN"` for values that JSON cannot represent.
 //!
@@ -20,6 +20,7 @@ mod response;
 mod xml;
 
 pub use response::{
-    ErrorMessage, Options, Response, SourceGroup, Timing, Trace, json, write_cbor, write_json,
+    ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup, TraceStep, json, write_cbor,
+    write_json,
 };
 pub use xml::write_xml;

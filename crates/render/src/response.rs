@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use millrace_result::{Coverage, GroupingResult, Hit};
-use millrace_tensor::json::Format;
+use millrace_result::{GroupingResult, ResultHit, SearchCoverage};
+use millrace_tensor::json::TensorFormat;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use crate::group::RootJson;
@@ -10,11 +10,11 @@ use crate::number::JavaNumbers;
 
 /// Result of a query, ready to be written.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Response<'a> {
+pub struct SearchResponse<'a> {
     /// Number of matching documents.
     pub total_count: u64,
     /// Hits in order.
-    pub hits: &'a [Hit],
+    pub hits: &'a [ResultHit],
     /// Groups, one per grouping request, in order.
     pub groupings: &'a [GroupingResult],
     /// Results that stay separate per source, in order.
@@ -22,13 +22,13 @@ pub struct Response<'a> {
     /// Number of merged results, and number of full ones among them; `None` for a single result.
     pub merged: Option<(usize, usize)>,
     /// Share of the documents that was examined.
-    pub coverage: Coverage,
+    pub coverage: SearchCoverage,
     /// Errors of the query.
     pub errors: &'a [ErrorMessage],
     /// Durations, if requested.
-    pub timing: Option<Timing>,
+    pub timing: Option<QueryTiming>,
     /// Execution trace, if requested.
-    pub trace: Option<&'a Trace>,
+    pub trace: Option<&'a TraceStep>,
 }
 
 /// Result of one source.
@@ -37,7 +37,7 @@ pub struct SourceGroup<'a> {
     /// Name of the source.
     pub name: &'a str,
     /// Hits of the source in order.
-    pub hits: &'a [Hit],
+    pub hits: &'a [ResultHit],
     /// Groups of the source, one per grouping request, in order.
     pub groupings: &'a [GroupingResult],
 }
@@ -51,7 +51,7 @@ impl SourceGroup<'_> {
     }
 }
 
-impl Response<'_> {
+impl SearchResponse<'_> {
     /// Number of merged results, and number of full ones among them.
     pub(crate) fn results(&self) -> (usize, usize) {
         self.merged.unwrap_or((1, usize::from(self.coverage.is_full())))
@@ -60,9 +60,9 @@ impl Response<'_> {
 
 /// Output options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct RenderOptions {
     /// `presentation.format.tensors`.
-    pub tensors: Format,
+    pub tensors: TensorFormat,
     /// True to write maps as lists of keys and values, false for objects.
     pub maps_as_lists: bool,
     /// True to write weighted sets as lists of items and weights, false for objects.
@@ -86,7 +86,7 @@ pub struct ErrorMessage {
 
 /// Durations of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Timing {
+pub struct QueryTiming {
     /// Matching and ranking.
     pub query: Duration,
     /// Filling the hits.
@@ -97,38 +97,38 @@ pub struct Timing {
 
 /// A step of the execution, with nested steps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Trace {
+pub struct TraceStep {
     /// Milliseconds since the start of the query.
     pub timestamp_ms: Option<u64>,
     /// Description of the step.
     pub message: Option<String>,
     /// Nested steps.
-    pub children: Vec<Trace>,
+    pub children: Vec<TraceStep>,
 }
 
 /// Writes the response as JSON.
-pub fn json(response: &Response<'_>, options: &Options) -> String {
+pub fn json(response: &SearchResponse<'_>, options: &RenderOptions) -> String {
     let mut out = Vec::with_capacity(256 + 512 * response.hits.len());
     write_json(response, options, &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Appends the response as JSON.
-pub fn write_json(response: &Response<'_>, options: &Options, out: &mut Vec<u8>) {
+pub fn write_json(response: &SearchResponse<'_>, options: &RenderOptions, out: &mut Vec<u8>) {
     let mut serializer = serde_json::Serializer::with_formatter(out, JavaNumbers);
     // Writing to a Vec cannot fail, and all keys are text.
     let _ = ResponseJson { response, options }.serialize(&mut serializer);
 }
 
 /// Appends the response as CBOR: the same maps and lists as in JSON, in fewer bytes.
-pub fn write_cbor(response: &Response<'_>, options: &Options, out: &mut Vec<u8>) {
+pub fn write_cbor(response: &SearchResponse<'_>, options: &RenderOptions, out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail, and every part of a response is serializable.
     let _ = ciborium::into_writer(&ResponseJson { response, options }, out);
 }
 
 struct ResponseJson<'a> {
-    response: &'a Response<'a>,
-    options: &'a Options,
+    response: &'a SearchResponse<'a>,
+    options: &'a RenderOptions,
 }
 
 impl Serialize for ResponseJson<'_> {
@@ -145,7 +145,7 @@ impl Serialize for ResponseJson<'_> {
     }
 }
 
-struct TraceJson<'a>(&'a Trace);
+struct TraceJson<'a>(&'a TraceStep);
 
 impl Serialize for TraceJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -157,13 +157,13 @@ impl Serialize for TraceJson<'_> {
             map.serialize_entry("message", message)?;
         }
         if !self.0.children.is_empty() {
-            map.serialize_entry("children", &List(self.0.children.iter().map(TraceJson)))?;
+            map.serialize_entry("children", &IteratorList(self.0.children.iter().map(TraceJson)))?;
         }
         map.end()
     }
 }
 
-struct TimingJson<'a>(&'a Timing);
+struct TimingJson<'a>(&'a QueryTiming);
 
 impl Serialize for TimingJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -177,8 +177,8 @@ impl Serialize for TimingJson<'_> {
 }
 
 struct TopLevel<'a> {
-    response: &'a Response<'a>,
-    options: &'a Options,
+    response: &'a SearchResponse<'a>,
+    options: &'a RenderOptions,
 }
 
 impl Serialize for TopLevel<'_> {
@@ -192,14 +192,14 @@ impl Serialize for TopLevel<'_> {
             map.serialize_entry("coverage", &CoverageJson(response))?;
         }
         if !response.errors.is_empty() {
-            map.serialize_entry("errors", &List(response.errors.iter().map(ErrorJson)))?;
+            map.serialize_entry("errors", &IteratorList(response.errors.iter().map(ErrorJson)))?;
         }
-        let Response { hits, groupings, sources, .. } = *response;
+        let SearchResponse { hits, groupings, sources, .. } = *response;
         if !sources.is_empty() {
             let sources = sources.iter().map(|source| SourceJson { source, options: self.options });
-            map.serialize_entry("children", &List(sources))?;
+            map.serialize_entry("children", &IteratorList(sources))?;
         } else if !hits.is_empty() || !groupings.is_empty() {
-            map.serialize_entry("children", &Children { hits, groupings, options: self.options })?;
+            map.serialize_entry("children", &ResponseChildren { hits, groupings, options: self.options })?;
         }
         map.end()
     }
@@ -215,7 +215,7 @@ impl Serialize for TotalCount {
     }
 }
 
-struct CoverageJson<'a>(&'a Response<'a>);
+struct CoverageJson<'a>(&'a SearchResponse<'a>);
 
 impl Serialize for CoverageJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -228,7 +228,7 @@ impl Serialize for CoverageJson<'_> {
         if !full {
             map.serialize_entry(
                 "degraded",
-                &Degraded {
+                &DegradedCoverage {
                     timed_out: coverage.timed_out,
                     non_ideal: coverage.non_ideal || !coverage.timed_out,
                 },
@@ -242,12 +242,12 @@ impl Serialize for CoverageJson<'_> {
     }
 }
 
-struct Degraded {
+struct DegradedCoverage {
     timed_out: bool,
     non_ideal: bool,
 }
 
-impl Serialize for Degraded {
+impl Serialize for DegradedCoverage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(4))?;
         map.serialize_entry("match-phase", &false)?;
@@ -281,7 +281,7 @@ impl Serialize for ErrorJson<'_> {
 
 /// Number of hits before groups. Children are sorted by relevance, and groups have the relevance 1. Hits in
 /// another order follow the groups.
-pub(crate) fn hits_before_groups(hits: &[Hit], groupings: &[GroupingResult]) -> usize {
+pub(crate) fn hits_before_groups(hits: &[ResultHit], groupings: &[GroupingResult]) -> usize {
     if groupings.is_empty() {
         return 0;
     }
@@ -289,15 +289,15 @@ pub(crate) fn hits_before_groups(hits: &[Hit], groupings: &[GroupingResult]) -> 
 }
 
 /// Children of a result: hits with a higher relevance than groups, groups, other hits.
-struct Children<'a> {
-    hits: &'a [Hit],
+struct ResponseChildren<'a> {
+    hits: &'a [ResultHit],
     groupings: &'a [GroupingResult],
-    options: &'a Options,
+    options: &'a RenderOptions,
 }
 
-impl Serialize for Children<'_> {
+impl Serialize for ResponseChildren<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Children { groupings, hits, options } = *self;
+        let ResponseChildren { groupings, hits, options } = *self;
         let (before, after) = hits.split_at(hits_before_groups(hits, groupings));
         let mut seq = serializer.serialize_seq(Some(groupings.len() + hits.len()))?;
         for hit in before {
@@ -315,7 +315,7 @@ impl Serialize for Children<'_> {
 
 struct SourceJson<'a> {
     source: &'a SourceGroup<'a>,
-    options: &'a Options,
+    options: &'a RenderOptions,
 }
 
 impl Serialize for SourceJson<'_> {
@@ -326,16 +326,16 @@ impl Serialize for SourceJson<'_> {
         map.serialize_entry("relevance", &SourceGroup::RELEVANCE)?;
         map.serialize_entry("source", name)?;
         if !hits.is_empty() || !groupings.is_empty() {
-            map.serialize_entry("children", &Children { hits, groupings, options: self.options })?;
+            map.serialize_entry("children", &ResponseChildren { hits, groupings, options: self.options })?;
         }
         map.end()
     }
 }
 
 /// A list of an iterator's items.
-pub(crate) struct List<I>(pub(crate) I);
+pub(crate) struct IteratorList<I>(pub(crate) I);
 
-impl<I: Iterator + Clone> Serialize for List<I>
+impl<I: Iterator + Clone> Serialize for IteratorList<I>
 where
     I::Item: Serialize,
 {

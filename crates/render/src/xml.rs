@@ -4,18 +4,20 @@ use std::io;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millrace_document::{Value, json};
-use millrace_result::{Feature, FieldValue, Group, GroupList, GroupValue, GroupingResult, Hit};
+use millrace_document::{DocumentValue, json};
+use millrace_result::{
+    FeatureValue, FieldValue, GroupList, GroupValue, GroupingResult, ResultGroup, ResultHit,
+};
 use quick_xml::Writer;
 use quick_xml::escape::partial_escape;
 use quick_xml::events::BytesText;
 use quick_xml::writer::ElementWriter;
 
 use crate::group::{bounds, kind_text, value_text};
-use crate::hit::Features;
+use crate::hit::NamedFeatures;
 use crate::number::{JavaNumbers, java_text};
 use crate::response::hits_before_groups;
-use crate::{Options, Response, SourceGroup};
+use crate::{RenderOptions, SearchResponse, SourceGroup};
 
 /// Field that contains the features of a document summary.
 const SUMMARY_FEATURES: &str = "summaryfeatures";
@@ -28,7 +30,7 @@ type Out<'o> = Writer<&'o mut Vec<u8>>;
 const TAGS: [&str; 3] = ["<hi>", "</hi>", "<sep />"];
 
 /// Appends the response as XML. `encoding` is the name of the encoding to which the text is later converted.
-pub fn write_xml(response: &Response<'_>, options: &Options, encoding: &str, out: &mut Vec<u8>) {
+pub fn write_xml(response: &SearchResponse<'_>, options: &RenderOptions, encoding: &str, out: &mut Vec<u8>) {
     out.extend(format!("<?xml version=\"1.0\" encoding=\"{encoding}\" ?>").as_bytes());
     let mut writer = Writer::new_with_indent(out, b' ', 2);
     // Writing to a Vec cannot fail.
@@ -36,7 +38,7 @@ pub fn write_xml(response: &Response<'_>, options: &Options, encoding: &str, out
     writer.get_mut().push(b'\n');
 }
 
-fn result(response: &Response<'_>, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
+fn result(response: &SearchResponse<'_>, options: &RenderOptions, out: &mut Out<'_>) -> io::Result<()> {
     out.write_event(quick_xml::events::Event::Text(BytesText::from_escaped("\n")))?;
     let coverage = &response.coverage;
     let mut element =
@@ -62,7 +64,7 @@ fn result(response: &Response<'_>, options: &Options, out: &mut Out<'_>) -> io::
             element = element.with_attribute((name, &*value));
         }
     }
-    let Response { hits, groupings, sources, .. } = *response;
+    let SearchResponse { hits, groupings, sources, .. } = *response;
     if response.errors.is_empty() && groupings.is_empty() && hits.is_empty() && sources.is_empty() {
         element.write_text_content(BytesText::from_escaped(""))?;
         return Ok(());
@@ -79,7 +81,7 @@ fn result(response: &Response<'_>, options: &Options, out: &mut Out<'_>) -> io::
     Ok(())
 }
 
-fn of_source(source: &SourceGroup<'_>, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
+fn of_source(source: &SourceGroup<'_>, options: &RenderOptions, out: &mut Out<'_>) -> io::Result<()> {
     out.create_element("group")
         .with_attribute(("relevance", &*java_text(SourceGroup::RELEVANCE)))
         .with_attribute(("source", source.name))
@@ -93,9 +95,9 @@ fn of_source(source: &SourceGroup<'_>, options: &Options, out: &mut Out<'_>) -> 
 
 /// Writes hits with a higher relevance than groups, groups, other hits.
 fn children(
-    hits: &[Hit],
+    hits: &[ResultHit],
     groupings: &[GroupingResult],
-    options: &Options,
+    options: &RenderOptions,
     out: &mut Out<'_>,
 ) -> io::Result<()> {
     let (before, after) = hits.split_at(hits_before_groups(hits, groupings));
@@ -108,9 +110,9 @@ fn children(
 }
 
 fn group(
-    group: &Group,
+    group: &ResultGroup,
     pages: &[(&str, Option<&str>)],
-    options: &Options,
+    options: &RenderOptions,
     out: &mut Out<'_>,
 ) -> io::Result<()> {
     let relevance = java_text(group.relevance);
@@ -153,7 +155,7 @@ fn output(value: &GroupValue, element: ElementWriter<'_, &mut Vec<u8>>) -> io::R
     element.write_text_content(plain(&text)).map(drop)
 }
 
-fn list(list: &GroupList, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
+fn list(list: &GroupList, options: &RenderOptions, out: &mut Out<'_>) -> io::Result<()> {
     let (name, label, (next, previous)) = match list {
         GroupList::Groups { label, continuation, .. } => ("grouplist", label, continuation),
         GroupList::Hits { label, continuation, .. } => ("hitlist", label, continuation),
@@ -181,7 +183,7 @@ fn continuations(pages: &[(&str, Option<&str>)], out: &mut Out<'_>) -> io::Resul
     Ok(())
 }
 
-fn hit(hit: &Hit, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
+fn hit(hit: &ResultHit, options: &RenderOptions, out: &mut Out<'_>) -> io::Result<()> {
     let relevance = java_text(hit.relevance);
     out.create_element("hit")
         .with_attribute(("relevancy", &*relevance))
@@ -204,7 +206,7 @@ fn hit(hit: &Hit, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
 fn field(
     name: &str,
     value: &FieldValue,
-    options: &Options,
+    options: &RenderOptions,
     element: ElementWriter<'_, &mut Vec<u8>>,
 ) -> io::Result<()> {
     match value {
@@ -212,10 +214,10 @@ fn field(
         FieldValue::Features(features) => {
             let mut features = features.clone();
             if name == SUMMARY_FEATURES {
-                features.push((CACHED.into(), Feature::Number(0.0)));
+                features.push((CACHED.into(), FeatureValue::Number(0.0)));
             }
             features.sort_by(|(a, _), (b, _)| a.cmp(b));
-            let features = Features { features: &features, tensors: options.tensors };
+            let features = NamedFeatures { features: &features, tensors: options.tensors };
             element.write_text_content(plain(&json_text(&features))).map(drop)
         }
         FieldValue::Strings(strings) => element
@@ -230,10 +232,14 @@ fn field(
 }
 
 /// Writes the value inside a started element.
-fn content(value: &Value, options: &Options, element: ElementWriter<'_, &mut Vec<u8>>) -> io::Result<()> {
+fn content(
+    value: &DocumentValue,
+    options: &RenderOptions,
+    element: ElementWriter<'_, &mut Vec<u8>>,
+) -> io::Result<()> {
     let nested = match value {
-        Value::Array(values) => !values.is_empty(),
-        Value::WeightedSet(_) | Value::Map(_) | Value::Struct(_) => !value.is_empty(),
+        DocumentValue::Array(values) => !values.is_empty(),
+        DocumentValue::WeightedSet(_) | DocumentValue::Map(_) | DocumentValue::Struct(_) => !value.is_empty(),
         _ => false,
     };
     if !nested {
@@ -243,19 +249,19 @@ fn content(value: &Value, options: &Options, element: ElementWriter<'_, &mut Vec
     element
         .write_inner_content(|out| {
             match value {
-                Value::Array(values) => {
+                DocumentValue::Array(values) => {
                     for value in values {
                         content(value, options, out.create_element("item"))?;
                     }
                 }
-                Value::WeightedSet(elements) => {
+                DocumentValue::WeightedSet(elements) => {
                     for (value, weight) in elements {
                         let weight = weight.to_string();
                         let item = out.create_element("item").with_attribute(("weight", &*weight));
                         content(value, options, item)?;
                     }
                 }
-                Value::Map(entries) => {
+                DocumentValue::Map(entries) => {
                     for (key, value) in entries {
                         out.create_element("item").write_inner_content(|out| {
                             content(key, options, out.create_element("key"))?;
@@ -263,7 +269,7 @@ fn content(value: &Value, options: &Options, element: ElementWriter<'_, &mut Vec
                         })?;
                     }
                 }
-                Value::Struct(fields) => {
+                DocumentValue::Struct(fields) => {
                     for (name, value) in fields {
                         let field = out.create_element("struct-field").with_attribute(("name", &**name));
                         content(value, options, field)?;
@@ -276,11 +282,14 @@ fn content(value: &Value, options: &Options, element: ElementWriter<'_, &mut Vec
         .map(drop)
 }
 
-fn scalar_text(value: &Value, options: &Options) -> String {
+fn scalar_text(value: &DocumentValue, options: &RenderOptions) -> String {
     match value {
-        Value::String(text) => text.clone(),
-        Value::Raw(bytes) => STANDARD.encode(bytes),
-        Value::Array(_) | Value::WeightedSet(_) | Value::Map(_) | Value::Struct(_) => String::new(),
+        DocumentValue::String(text) => text.clone(),
+        DocumentValue::Raw(bytes) => STANDARD.encode(bytes),
+        DocumentValue::Array(_)
+        | DocumentValue::WeightedSet(_)
+        | DocumentValue::Map(_)
+        | DocumentValue::Struct(_) => String::new(),
         other => json_text(&json::value(other, options.tensors)).trim_matches('"').to_owned(),
     }
 }

@@ -2,20 +2,23 @@
 
 use std::time::Duration;
 
-use millrace_document::{DocumentId, Value};
+use millrace_document::{DocumentId, DocumentValue};
 use millrace_render::{
-    ErrorMessage, Options, Response, SourceGroup, Timing, Trace, json, write_cbor, write_xml,
+    ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup, TraceStep, json, write_cbor,
+    write_xml,
 };
 use millrace_result::{
-    Coverage, Feature, FieldValue, Group, GroupId, GroupList, GroupValue, GroupingResult, Hit,
+    FeatureValue, FieldValue, GroupId, GroupList, GroupValue, GroupingResult, ResultGroup, ResultHit,
+    SearchCoverage,
 };
 use millrace_tensor::Tensor;
 
-const FULL: Coverage = Coverage { documents: 10, target: 10, timed_out: false, non_ideal: false, nodes: 1 };
+const FULL: SearchCoverage =
+    SearchCoverage { documents: 10, target: 10, timed_out: false, non_ideal: false, nodes: 1 };
 const ROOT: &str = r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":1},"coverage":{"coverage":100,"documents":10,"full":true,"nodes":1,"results":1,"resultsFull":1},"children":["#;
 
-fn hit(fields: Vec<(&str, FieldValue)>) -> Hit {
-    Hit {
+fn hit(fields: Vec<(&str, FieldValue)>) -> ResultHit {
+    ResultHit {
         id: DocumentId::parse("id:ns:mail:g=me:1").expect("an id"),
         document_type: "mail".into(),
         relevance: 0.16343879032006284,
@@ -27,38 +30,39 @@ fn hit(fields: Vec<(&str, FieldValue)>) -> Hit {
 
 #[test]
 fn maps_and_sets_can_be_lists() {
-    let set = || Value::WeightedSet(vec![(text("a"), 3)]);
-    let map = Value::Map(vec![(text("k"), set()), (text("l"), text("x"))]);
-    let member = Value::Struct(vec![("m".into(), map.clone())]);
+    let set = || DocumentValue::WeightedSet(vec![(text("a"), 3)]);
+    let map = DocumentValue::Map(vec![(text("k"), set()), (text("l"), text("x"))]);
+    let member = DocumentValue::Struct(vec![("m".into(), map.clone())]);
     let hits = [hit(vec![
         ("map", FieldValue::Value(map)),
-        ("list", FieldValue::Value(Value::Array(vec![set(), text("y")]))),
+        ("list", FieldValue::Value(DocumentValue::Array(vec![set(), text("y")]))),
         ("member", FieldValue::Value(member)),
     ])];
-    let response = Response { hits: &hits, ..Response::default() };
-    let both = Options { maps_as_lists: true, sets_as_lists: true, ..Options::default() };
+    let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
+    let both = RenderOptions { maps_as_lists: true, sets_as_lists: true, ..RenderOptions::default() };
     let map = r#"[{"key":"k","value":[{"item":"a","weight":3}]},{"key":"l","value":"x"}]"#;
     let expected = format!(
         r#""fields":{{"map":{map},"list":[[{{"item":"a","weight":3}}],"y"],"member":{{"m":{map}}}}}"#
     );
     let found = json(&response, &both);
     assert!(found.contains(&expected), "{found}");
-    let sets = Options { sets_as_lists: true, ..Options::default() };
+    let sets = RenderOptions { sets_as_lists: true, ..RenderOptions::default() };
     let found = json(&response, &sets);
     assert!(found.contains(r#""map":{"k":[{"item":"a","weight":3}],"l":"x"}"#), "{found}");
 }
 
-fn check(response: &Response<'_>, expected: &str) {
-    assert_eq!(json(response, &Options::default()), expected);
+fn check(response: &SearchResponse<'_>, expected: &str) {
+    assert_eq!(json(response, &RenderOptions::default()), expected);
 }
 
 /// Checks the JSON of one field.
 fn check_field(value: FieldValue, expected: &str) {
     let hits = [hit(vec![
-        ("documentid", FieldValue::Value(Value::String("id:ns:mail:g=me:1".to_owned()))),
+        ("documentid", FieldValue::Value(DocumentValue::String("id:ns:mail:g=me:1".to_owned()))),
         ("f", value),
     ])];
-    let response = Response { total_count: 1, hits: &hits, coverage: FULL, ..Response::default() };
+    let response =
+        SearchResponse { total_count: 1, hits: &hits, coverage: FULL, ..SearchResponse::default() };
     check(
         &response,
         &format!(
@@ -69,34 +73,34 @@ fn check_field(value: FieldValue, expected: &str) {
     );
 }
 
-fn check_value(value: Value, expected: &str) {
+fn check_value(value: DocumentValue, expected: &str) {
     check_field(FieldValue::Value(value), expected);
 }
 
-fn text(text: &str) -> Value {
-    Value::String(text.to_owned())
+fn text(text: &str) -> DocumentValue {
+    DocumentValue::String(text.to_owned())
 }
 
 #[test]
 fn values_of_all_types() {
-    check_value(Value::Bool(true), "true");
-    check_value(Value::Byte(-3), "-3");
-    check_value(Value::Long(i64::MAX), "9223372036854775807");
-    check_value(Value::Float(0.2), "0.2");
-    check_value(Value::Double(2.0), "2.0");
-    check_value(Value::Double(1e20), "1.0E20");
-    check_value(Value::Double(f64::NAN), r#""NaN""#);
+    check_value(DocumentValue::Bool(true), "true");
+    check_value(DocumentValue::Byte(-3), "-3");
+    check_value(DocumentValue::Long(i64::MAX), "9223372036854775807");
+    check_value(DocumentValue::Float(0.2), "0.2");
+    check_value(DocumentValue::Double(2.0), "2.0");
+    check_value(DocumentValue::Double(1e20), "1.0E20");
+    check_value(DocumentValue::Double(f64::NAN), r#""NaN""#);
     check_value(text("a\"b\\c\n\u{1}é日🦀</hi>"), "\"a\\\"b\\\\c\\n\\u0001é日🦀</hi>\"");
-    check_value(Value::Raw(vec![0, 255, 16]), r#""AP8Q""#);
+    check_value(DocumentValue::Raw(vec![0, 255, 16]), r#""AP8Q""#);
     check_value(
-        Value::Position { latitude: 63_400_000, longitude: -10_500_000 },
+        DocumentValue::Position { latitude: 63_400_000, longitude: -10_500_000 },
         r#"{"lat":63.4,"lng":-10.5}"#,
     );
-    check_value(Value::Array(vec![Value::Int(1), Value::Int(2)]), "[1,2]");
-    check_value(Value::WeightedSet(vec![(text("a"), 3), (text("b"), -1)]), r#"{"a":3,"b":-1}"#);
-    check_value(Value::Map(vec![(Value::Int(7), text("x"))]), r#"{"7":"x"}"#);
+    check_value(DocumentValue::Array(vec![DocumentValue::Int(1), DocumentValue::Int(2)]), "[1,2]");
+    check_value(DocumentValue::WeightedSet(vec![(text("a"), 3), (text("b"), -1)]), r#"{"a":3,"b":-1}"#);
+    check_value(DocumentValue::Map(vec![(DocumentValue::Int(7), text("x"))]), r#"{"7":"x"}"#);
     check_value(
-        Value::Struct(vec![("name".into(), text("n")), ("age".into(), Value::Int(1))]),
+        DocumentValue::Struct(vec![("name".into(), text("n")), ("age".into(), DocumentValue::Int(1))]),
         r#"{"name":"n","age":1}"#,
     );
 }
@@ -105,12 +109,13 @@ fn values_of_all_types() {
 fn tensors_in_formats() {
     let tensor = Tensor::parse("tensor<float>(cat{}):{pop:1.0,rock:0.2}", None).expect("a tensor");
     check_value(
-        Value::Tensor(tensor.clone()),
+        DocumentValue::Tensor(tensor.clone()),
         r#"{"type":"tensor<float>(cat{})","cells":{"pop":1.0,"rock":0.2}}"#,
     );
-    let hits = [hit(vec![("f", FieldValue::Value(Value::Tensor(tensor)))])];
-    let response = Response { hits: &hits, ..Response::default() };
-    let options = Options { tensors: "short-value".parse().expect("a format"), ..Options::default() };
+    let hits = [hit(vec![("f", FieldValue::Value(DocumentValue::Tensor(tensor)))])];
+    let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
+    let options =
+        RenderOptions { tensors: "short-value".parse().expect("a format"), ..RenderOptions::default() };
     let text = json(&response, &options);
     assert!(text.ends_with(r#""fields":{"f":{"pop":1.0,"rock":0.2}}}]}}"#), "{text}");
 }
@@ -120,9 +125,9 @@ fn features() {
     let tensor = Tensor::parse("tensor(x[2]):[1,2]", None).expect("a tensor");
     check_field(
         FieldValue::Features(vec![
-            ("bm25(title)".into(), Feature::Number(0.5)),
-            ("lost".into(), Feature::Number(f64::NEG_INFINITY)),
-            ("vector".into(), Feature::Tensor(tensor)),
+            ("bm25(title)".into(), FeatureValue::Number(0.5)),
+            ("lost".into(), FeatureValue::Number(f64::NEG_INFINITY)),
+            ("vector".into(), FeatureValue::Tensor(tensor)),
         ]),
         r#"{"bm25(title)":0.5,"lost":"-Infinity","vector":{"type":"tensor(x[2])","values":[1.0,2.0]}}"#,
     );
@@ -133,10 +138,11 @@ fn features() {
 fn a_hit_without_its_document_id() {
     let mut hits = [hit(Vec::new())];
     hits[0].relevance = f64::NEG_INFINITY;
-    let response = Response { total_count: 1, hits: &hits, coverage: FULL, ..Response::default() };
+    let response =
+        SearchResponse { total_count: 1, hits: &hits, coverage: FULL, ..SearchResponse::default() };
     // The first four bytes are the low bits of the location: the MD5 of the group's name. The others are from
     // the MD5 of the id.
-    let text = json(&response, &Options::default());
+    let text = json(&response, &RenderOptions::default());
     let id =
         text.split(r#""id":"index:inbox/0/"#).nth(1).and_then(|rest| rest.split('"').next()).expect("an id");
     assert_eq!(id.len(), 24);
@@ -146,16 +152,16 @@ fn a_hit_without_its_document_id() {
 #[test]
 fn nothing_found() {
     check(
-        &Response { coverage: FULL, ..Response::default() },
+        &SearchResponse { coverage: FULL, ..SearchResponse::default() },
         r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":100,"documents":10,"full":true,"nodes":1,"results":1,"resultsFull":1}}}"#,
     );
 }
 
 #[test]
 fn a_part_only() {
-    let coverage = Coverage { documents: 5, target: 20, timed_out: true, non_ideal: false, nodes: 1 };
+    let coverage = SearchCoverage { documents: 5, target: 20, timed_out: true, non_ideal: false, nodes: 1 };
     check(
-        &Response { coverage, ..Response::default() },
+        &SearchResponse { coverage, ..SearchResponse::default() },
         r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":25,"documents":5,"degraded":{"match-phase":false,"timeout":true,"adaptive-timeout":false,"non-ideal-state":false},"full":false,"nodes":1,"results":1,"resultsFull":0}}}"#,
     );
 }
@@ -173,29 +179,35 @@ fn errors() {
         ErrorMessage { code: 12, summary: "Timed out".to_owned(), ..ErrorMessage::default() },
     ];
     check(
-        &Response { errors: &errors, ..Response::default() },
+        &SearchResponse { errors: &errors, ..SearchResponse::default() },
         r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"errors":[{"code":4,"summary":"Invalid query parameter","source":"inbox","message":"Could not parse 'x'","transient":false},{"code":12,"summary":"Timed out"}]}}"#,
     );
 }
 
 #[test]
 fn timing_and_trace() {
-    let timing = Timing {
+    let timing = QueryTiming {
         query: Duration::from_micros(1500),
         summary_fetch: Duration::from_micros(250),
         search: Duration::from_millis(2),
     };
-    let inner = Trace { timestamp_ms: Some(1), message: Some("matched".to_owned()), children: Vec::new() };
-    let trace = Trace { children: vec![inner], ..Trace::default() };
+    let inner =
+        TraceStep { timestamp_ms: Some(1), message: Some("matched".to_owned()), children: Vec::new() };
+    let trace = TraceStep { children: vec![inner], ..TraceStep::default() };
     check(
-        &Response { coverage: FULL, timing: Some(timing), trace: Some(&trace), ..Response::default() },
+        &SearchResponse {
+            coverage: FULL,
+            timing: Some(timing),
+            trace: Some(&trace),
+            ..SearchResponse::default()
+        },
         r#"{"trace":{"children":[{"timestamp":1,"message":"matched"}]},"timing":{"querytime":0.0015,"summaryfetchtime":2.5E-4,"searchtime":0.002},"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":100,"documents":10,"full":true,"nodes":1,"results":1,"resultsFull":1}}}"#,
     );
 }
 
-fn group(id: GroupId, outputs: Vec<(&str, GroupValue)>, lists: Vec<GroupList>) -> Group {
+fn group(id: GroupId, outputs: Vec<(&str, GroupValue)>, lists: Vec<GroupList>) -> ResultGroup {
     let outputs = outputs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Group { id, relevance: 0.5, outputs, lists }
+    ResultGroup { id, relevance: 0.5, outputs, lists }
 }
 
 #[test]
@@ -237,8 +249,13 @@ fn groups() {
         GroupingResult { root: group(GroupId::Root, Vec::new(), Vec::new()), continuation: String::new() },
     ];
     let text = json(
-        &Response { total_count: 1, groupings: &groupings, coverage: FULL, ..Response::default() },
-        &Options::default(),
+        &SearchResponse {
+            total_count: 1,
+            groupings: &groupings,
+            coverage: FULL,
+            ..SearchResponse::default()
+        },
+        &RenderOptions::default(),
     );
     let index =
         text.split("index:inbox/0/").nth(1).map(|rest| rest[..24].to_owned()).expect("the id of the hit");
@@ -266,25 +283,31 @@ fn groups() {
 }
 
 /// Calls `test` with hits and groups of all kinds.
-fn with_response(test: impl Fn(&Response<'_>)) {
+fn with_response(test: impl Fn(&SearchResponse<'_>)) {
     let fields = vec![
         ("documentid", FieldValue::Value(text("id:ns:mail:g=me:1"))),
         ("title", FieldValue::Value(text("a <hi>b</hi> & <c>"))),
-        ("votes", FieldValue::Value(Value::WeightedSet(vec![(text("ann"), 3)]))),
-        ("names", FieldValue::Value(Value::Map(vec![(text("k"), Value::Array(vec![Value::Double(0.5)]))]))),
-        ("person", FieldValue::Value(Value::Struct(vec![("age".into(), Value::Int(7))]))),
-        ("matchfeatures", FieldValue::Features(vec![("firstPhase".into(), Feature::Number(2.0))])),
+        ("votes", FieldValue::Value(DocumentValue::WeightedSet(vec![(text("ann"), 3)]))),
+        (
+            "names",
+            FieldValue::Value(DocumentValue::Map(vec![(
+                text("k"),
+                DocumentValue::Array(vec![DocumentValue::Double(0.5)]),
+            )])),
+        ),
+        ("person", FieldValue::Value(DocumentValue::Struct(vec![("age".into(), DocumentValue::Int(7))]))),
+        ("matchfeatures", FieldValue::Features(vec![("firstPhase".into(), FeatureValue::Number(2.0))])),
         (
             "summaryfeatures",
             FieldValue::Features(vec![
-                ("value(2)".into(), Feature::Number(2.0)),
-                ("bm25(title)".into(), Feature::Number(0.5)),
+                ("value(2)".into(), FeatureValue::Number(2.0)),
+                ("bm25(title)".into(), FeatureValue::Number(0.5)),
             ]),
         ),
         ("words", FieldValue::Strings(vec!["x".to_owned()])),
     ];
-    let hits = [Hit { relevance: 9.0, ..hit(Vec::new()) }, hit(fields)];
-    let group = |id| Group { id, relevance: 0.5, outputs: Vec::new(), lists: Vec::new() };
+    let hits = [ResultHit { relevance: 9.0, ..hit(Vec::new()) }, hit(fields)];
+    let group = |id| ResultGroup { id, relevance: 0.5, outputs: Vec::new(), lists: Vec::new() };
     let groups = vec![group(GroupId::Long(7)), group(GroupId::LongBucket(1, 5)), group(GroupId::Null)];
     let list =
         GroupList::Groups { label: "a".to_owned(), groups, continuation: (Some("BC".to_owned()), None) };
@@ -293,8 +316,8 @@ fn with_response(test: impl Fn(&Response<'_>)) {
     root.lists = vec![list];
     let groupings = [GroupingResult { root, continuation: "EF".to_owned() }];
     let errors = [ErrorMessage { code: 3, summary: "Illegal query".to_owned(), ..ErrorMessage::default() }];
-    let timing = Timing { search: Duration::from_millis(5), ..Timing::default() };
-    test(&Response {
+    let timing = QueryTiming { search: Duration::from_millis(5), ..QueryTiming::default() };
+    test(&SearchResponse {
         total_count: 2,
         hits: &hits,
         groupings: &groupings,
@@ -302,7 +325,7 @@ fn with_response(test: impl Fn(&Response<'_>)) {
         errors: &errors,
         timing: Some(timing),
         trace: None,
-        ..Response::default()
+        ..SearchResponse::default()
     });
 }
 
@@ -310,12 +333,12 @@ fn with_response(test: impl Fn(&Response<'_>)) {
 fn the_same_as_xml() {
     with_response(|response| {
         let mut out = Vec::new();
-        write_xml(response, &Options::default(), "utf-8", &mut out);
+        write_xml(response, &RenderOptions::default(), "utf-8", &mut out);
         let text = String::from_utf8(out).expect("it is text");
         assert_eq!(text, include_str!("response.xml"));
     });
     let mut empty = Vec::new();
-    write_xml(&Response::default(), &Options::default(), "utf-8", &mut empty);
+    write_xml(&SearchResponse::default(), &RenderOptions::default(), "utf-8", &mut empty);
     let text = String::from_utf8(empty).expect("it is text");
     assert!(text.contains("<result total-hit-count=\"0\""), "{text}");
 }
@@ -324,10 +347,10 @@ fn the_same_as_xml() {
 fn cbor_says_what_json_says() {
     with_response(|response| {
         let mut out = Vec::new();
-        write_cbor(response, &Options::default(), &mut out);
+        write_cbor(response, &RenderOptions::default(), &mut out);
         let value: serde_json::Value = ciborium::from_reader(out.as_slice()).expect("it is CBOR");
         let expected: serde_json::Value =
-            serde_json::from_str(&json(response, &Options::default())).expect("it is JSON");
+            serde_json::from_str(&json(response, &RenderOptions::default())).expect("it is JSON");
         assert_eq!(value, expected);
     });
 }
@@ -340,10 +363,15 @@ fn sources_have_groups_of_their_own() {
         SourceGroup { name: "files", hits: &[], groupings: &[] },
     ];
     let merged = Some((2, 1));
-    let response =
-        Response { total_count: 1, sources: &sources, merged, coverage: FULL, ..Response::default() };
+    let response = SearchResponse {
+        total_count: 1,
+        sources: &sources,
+        merged,
+        coverage: FULL,
+        ..SearchResponse::default()
+    };
     let root = ROOT.replace(r#""results":1"#, r#""results":2"#);
-    let found = json(&response, &Options::default());
+    let found = json(&response, &RenderOptions::default());
     let expected = root
         + r#"{"id":"source:mail","relevance":1.0,"source":"mail","children":["#
         + r#"{"id":"index:inbox/0/"#;
@@ -351,7 +379,7 @@ fn sources_have_groups_of_their_own() {
     assert!(found.ends_with(r#"]},{"id":"source:files","relevance":1.0,"source":"files"}]}}"#), "{found}");
 
     let mut xml = Vec::new();
-    write_xml(&response, &Options::default(), "utf-8", &mut xml);
+    write_xml(&response, &RenderOptions::default(), "utf-8", &mut xml);
     let xml = String::from_utf8(xml).expect("it is UTF-8");
     assert!(xml.contains(r#"results-full="1" results="2""#), "{xml}");
     let group = xml.find("<group relevance=\"1.0\" source=\"mail\">").expect("a group");

@@ -1,17 +1,17 @@
-use crate::Hit;
+use crate::ResultHit;
 
 /// Result of one grouping request: its root group.
 #[derive(Debug, Clone)]
 pub struct GroupingResult {
     /// The root.
-    pub root: Group,
+    pub root: ResultGroup,
     /// Continuation of this page itself; empty if every list is at its first page.
     pub continuation: String,
 }
 
 /// A group: the common value of its documents, computed outputs, and nested groups.
 #[derive(Debug, Clone)]
-pub struct Group {
+pub struct ResultGroup {
     /// Common value of the documents.
     pub id: GroupId,
     /// Sort value among its siblings.
@@ -30,7 +30,7 @@ pub enum GroupList {
         /// Label: `as(…)`, or the text of the expression.
         label: String,
         /// Groups in order.
-        groups: Vec<Group>,
+        groups: Vec<ResultGroup>,
         /// Continuations of the next and of the previous page.
         continuation: (Option<String>, Option<String>),
     },
@@ -39,7 +39,7 @@ pub enum GroupList {
         /// Label of the list.
         label: String,
         /// Hits, best first.
-        hits: Vec<Hit>,
+        hits: Vec<ResultHit>,
         /// Continuations of the next and of the previous page.
         continuation: (Option<String>, Option<String>),
     },

@@ -1,7 +1,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use millrace_document::{DocumentId, Value};
+use millrace_document::{DocumentId, DocumentValue};
 use millrace_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
@@ -13,16 +13,16 @@ pub struct PartialResult {
     /// Number of matching documents, including those without a hit here.
     pub total_count: u64,
     /// Best hits, best first; at most offset + hits of the query.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<ResultHit>,
     /// Groups, one per grouping request, in order.
     pub groupings: Vec<GroupingResult>,
     /// Share of the documents that was examined.
-    pub coverage: Coverage,
+    pub coverage: SearchCoverage,
 }
 
 /// A document in a result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Hit {
+pub struct ResultHit {
     /// Id of the document.
     #[serde(with = "wire::id")]
     pub id: DocumentId,
@@ -38,9 +38,9 @@ pub struct Hit {
     pub source: Arc<str>,
 }
 
-impl Hit {
+impl ResultHit {
     /// Order of hits: by sort values, then by descending relevance, then by id, so that it is deterministic.
-    pub fn order(&self, other: &Hit) -> Ordering {
+    pub fn order(&self, other: &ResultHit) -> Ordering {
         self.sort_values
             .cmp(&other.sort_values)
             .then_with(|| other.relevance.total_cmp(&self.relevance))
@@ -63,16 +63,16 @@ pub enum SortValue {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FieldValue {
     /// A document's value.
-    Value(#[serde(with = "wire::value")] Value),
+    Value(#[serde(with = "wire::value")] DocumentValue),
     /// Several named numbers or tensors: match features, summary features, rank features.
-    Features(Vec<(Arc<str>, Feature)>),
+    Features(Vec<(Arc<str>, FeatureValue)>),
     /// A list of strings (tokens).
     Strings(Vec<String>),
 }
 
 /// A rank feature's value in a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Feature {
+pub enum FeatureValue {
     /// A number.
     Number(f64),
     /// A tensor.
@@ -81,7 +81,7 @@ pub enum Feature {
 
 /// Share of the target documents that was examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Coverage {
+pub struct SearchCoverage {
     /// Number of examined documents.
     pub documents: u64,
     /// Number of documents to examine.
@@ -95,7 +95,7 @@ pub struct Coverage {
     pub nodes: u32,
 }
 
-impl Coverage {
+impl SearchCoverage {
     /// True if all documents were examined.
     pub fn is_full(&self) -> bool {
         self.documents >= self.target && !self.timed_out && !self.non_ideal
@@ -111,7 +111,7 @@ impl Coverage {
     }
 
     /// Adds another coverage.
-    pub fn merge(&mut self, other: &Coverage) {
+    pub fn merge(&mut self, other: &SearchCoverage) {
         self.documents += other.documents;
         self.target += other.target;
         self.timed_out |= other.timed_out;

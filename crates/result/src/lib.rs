@@ -12,5 +12,5 @@ mod group;
 mod hit;
 mod wire;
 
-pub use group::{Group, GroupId, GroupList, GroupValue, GroupingResult};
-pub use hit::{Coverage, Feature, FieldValue, Hit, PartialResult, SortValue};
+pub use group::{GroupId, GroupList, GroupValue, GroupingResult, ResultGroup};
+pub use hit::{FeatureValue, FieldValue, PartialResult, ResultHit, SearchCoverage, SortValue};

@@ -7,14 +7,14 @@ use serde::{Deserializer, Serializer};
 
 /// Bytes as a byte string, not as a list of numbers.
 pub(crate) mod bytes {
-    use super::{Bytes, Deserializer, Serializer};
+    use super::{Deserializer, Serializer, WireBytes};
 
     pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(bytes)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        deserializer.deserialize_byte_buf(Bytes)
+        deserializer.deserialize_byte_buf(WireBytes)
     }
 }
 
@@ -35,41 +35,41 @@ pub(crate) mod id {
 }
 
 pub(crate) mod value {
-    use millrace_document::{Value, wire};
+    use millrace_document::{DocumentValue, wire};
 
-    use super::{Bytes, Deserializer, Error, Serializer};
+    use super::{Deserializer, Error, Serializer, WireBytes};
 
-    pub fn serialize<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(value: &DocumentValue, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&wire::encode_value(value))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-        let bytes = deserializer.deserialize_byte_buf(Bytes)?;
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DocumentValue, D::Error> {
+        let bytes = deserializer.deserialize_byte_buf(WireBytes)?;
         wire::decode_value(&bytes).map_err(D::Error::custom)
     }
 }
 
 pub(crate) mod tensor {
-    use millrace_document::Value;
+    use millrace_document::DocumentValue;
     use millrace_tensor::Tensor;
 
     use super::{Deserializer, Error, Serializer, value};
 
     pub fn serialize<S: Serializer>(tensor: &Tensor, serializer: S) -> Result<S::Ok, S::Error> {
-        value::serialize(&Value::Tensor(tensor.clone()), serializer)
+        value::serialize(&DocumentValue::Tensor(tensor.clone()), serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Tensor, D::Error> {
         match value::deserialize(deserializer)? {
-            Value::Tensor(tensor) => Ok(tensor),
+            DocumentValue::Tensor(tensor) => Ok(tensor),
             _ => Err(D::Error::custom("a value stands where a tensor should")),
         }
     }
 }
 
-struct Bytes;
+struct WireBytes;
 
-impl Visitor<'_> for Bytes {
+impl Visitor<'_> for WireBytes {
     type Value = Vec<u8>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

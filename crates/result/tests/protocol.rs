@@ -1,8 +1,8 @@
 //! Hits as exchanged with nodes of other versions: the bytes of protocol 1 are fixed, see
 //! `millrace_cluster::PROTOCOL`.
 
-use millrace_document::{DocumentId, Value};
-use millrace_result::{Coverage, Feature, FieldValue, Hit, SortValue};
+use millrace_document::{DocumentId, DocumentValue};
+use millrace_result::{FeatureValue, FieldValue, ResultHit, SearchCoverage, SortValue};
 use millrace_tensor::Tensor;
 
 const KEPT: &str = "82a66269647169643a6e3a6d61696c3a673d616e6e3a316d646f63756d656e745f74797065646d61696c6972656c6576616e6365f93800\
@@ -15,23 +15,26 @@ const KEPT: &str = "82a66269647169643a6e3a6d61696c3a673d616e6e3a316d646f63756d65
 #[test]
 fn hits_travel_as_ever() {
     let tensor = Tensor::parse("tensor<float>(x[2]):[1,2]", None).expect("a tensor");
-    let features = vec![("number".into(), Feature::Number(1.5)), ("tensor".into(), Feature::Tensor(tensor))];
-    let hit = Hit {
+    let features =
+        vec![("number".into(), FeatureValue::Number(1.5)), ("tensor".into(), FeatureValue::Tensor(tensor))];
+    let hit = ResultHit {
         id: DocumentId::parse("id:n:mail:g=ann:1").expect("an id"),
         document_type: "mail".into(),
         relevance: 0.5,
         sort_values: vec![SortValue::First, SortValue::Key(vec![1, 255]), SortValue::Last],
         fields: vec![
-            ("value".into(), FieldValue::Value(Value::Array(vec![Value::Int(7)]))),
+            ("value".into(), FieldValue::Value(DocumentValue::Array(vec![DocumentValue::Int(7)]))),
             ("features".into(), FieldValue::Features(features)),
             ("strings".into(), FieldValue::Strings(vec!["a".to_owned()])),
         ],
         source: "mails".into(),
     };
-    let coverage = Coverage { documents: 300, target: 400, timed_out: true, non_ideal: false, nodes: 2 };
+    let coverage =
+        SearchCoverage { documents: 300, target: 400, timed_out: true, non_ideal: false, nodes: 2 };
     let mut bytes = Vec::new();
     ciborium::into_writer(&(&hit, coverage), &mut bytes).expect("it can be written");
     assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), KEPT);
-    let (read, covered): (Hit, Coverage) = ciborium::from_reader(&bytes[..]).expect("it can be read");
+    let (read, covered): (ResultHit, SearchCoverage) =
+        ciborium::from_reader(&bytes[..]).expect("it can be read");
     assert_eq!((format!("{read:?}"), covered), (format!("{hit:?}"), coverage));
 }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use millrace_linguistics::{Analyzer, Language};
-use millrace_schema::{Findings, Place, did_you_mean};
+use millrace_linguistics::{FieldAnalyzer, TextLanguage};
+use millrace_schema::{PackageFindings, SourcePosition, did_you_mean};
 
 use crate::Error;
 use crate::matching::DEPTH_MAX;
 use crate::parser;
-use crate::syntax::{Condition, File, Made, Rule, Statement};
+use crate::syntax::{ProducedTerm, ProductionRule, RuleCondition, RuleFile, RuleStatement};
 
 /// Folder of the rule bases in a package.
 const FOLDER: &str = "rules/";
@@ -30,10 +30,10 @@ pub struct RuleBases {
 #[derive(Debug)]
 pub struct RuleBase {
     pub(crate) name: String,
-    pub(crate) rules: Vec<Arc<Rule>>,
-    pub(crate) conditions: BTreeMap<String, Arc<Condition>>,
+    pub(crate) rules: Vec<Arc<ProductionRule>>,
+    pub(crate) conditions: BTreeMap<String, Arc<RuleCondition>>,
     stemming: bool,
-    language: Language,
+    language: TextLanguage,
     /// Terms of conditions, with the words used to compare them.
     words: HashMap<String, Vec<String>>,
 }
@@ -41,7 +41,7 @@ pub struct RuleBase {
 impl RuleBases {
     /// Reads the files `rules/NAME.sr` of a package; `files` has all files of the package, by path. Other
     /// files in `rules/` cause a warning. An invalid rule base is omitted, and so are those that include it.
-    pub fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut Findings) -> Self {
+    pub fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut PackageFindings) -> Self {
         let mut parsed = BTreeMap::new();
         let mut broken = BTreeSet::new();
         for (path, bytes) in files {
@@ -64,13 +64,14 @@ impl RuleBases {
             .iter()
             .map(|(name, file)| (name.clone(), file.includes().map(str::to_owned).collect()))
             .collect();
-        let mut resolving = Resolving { files: parsed, resolved: BTreeMap::new(), under_way: Vec::new() };
+        let mut resolving =
+            BaseResolution { files: parsed, resolved: BTreeMap::new(), under_way: Vec::new() };
         let (mut bases, mut wrong) = (BTreeMap::new(), BTreeMap::new());
         for (name, stemming, language) in settings {
             resolving.under_way.clear();
             let resolved = resolving.base(&name, &mut findings.warnings);
             let Some(resolved) = findings.keep(resolved) else { continue };
-            let Resolved { conditions, rules } = &*resolved;
+            let ResolvedBase { conditions, rules } = &*resolved;
             let conditions =
                 conditions.iter().map(|(name, (condition, _))| (name.clone(), Arc::clone(condition)));
             let mut base = RuleBase {
@@ -78,7 +79,7 @@ impl RuleBases {
                 rules: rules.clone(),
                 conditions: conditions.collect(),
                 stemming,
-                language: Language::from_tag(language.as_deref().unwrap_or_default()),
+                language: TextLanguage::from_tag(language.as_deref().unwrap_or_default()),
                 words: HashMap::new(),
             };
             match base.check() {
@@ -114,20 +115,21 @@ impl RuleBases {
 
 fn not_utf8(path: &str, bytes: &[u8], valid: usize) -> Error {
     let line = bytes[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
-    let place = Place { file: path.to_owned(), line, column: 1 };
+    let place = SourcePosition { file: path.to_owned(), line, column: 1 };
     Error::Syntax { place, reason: "the line is not UTF-8: save the file in UTF-8".to_owned() }
 }
 
 /// Removes rule bases that include a broken one, transitively.
-fn pass_over(files: &mut BTreeMap<String, File>, broken: &mut BTreeSet<String>) {
-    let lacks = |file: &&File, broken: &BTreeSet<String>| file.includes().any(|base| broken.contains(base));
+fn pass_over(files: &mut BTreeMap<String, RuleFile>, broken: &mut BTreeSet<String>) {
+    let lacks =
+        |file: &&RuleFile, broken: &BTreeSet<String>| file.includes().any(|base| broken.contains(base));
     while let Some(name) = files.values().find(|file| lacks(file, broken)).map(|file| file.name.clone()) {
         files.remove(&name);
         broken.insert(name);
     }
 }
 
-fn default_of(files: &BTreeMap<String, File>) -> Result<Option<String>, Error> {
+fn default_of(files: &BTreeMap<String, RuleFile>) -> Result<Option<String>, Error> {
     let mut defaults = files.values().filter_map(|file| Some((&file.name, file.default.as_ref()?)));
     let (first, second) = (defaults.next(), defaults.next());
     if let (Some((_, first)), Some((_, second))) = (first, second) {
@@ -138,23 +140,23 @@ fn default_of(files: &BTreeMap<String, File>) -> Result<Option<String>, Error> {
 }
 
 /// A rule base with its includes.
-struct Resolved {
-    conditions: BTreeMap<String, (Arc<Condition>, Place)>,
-    rules: Vec<Arc<Rule>>,
+struct ResolvedBase {
+    conditions: BTreeMap<String, (Arc<RuleCondition>, SourcePosition)>,
+    rules: Vec<Arc<ProductionRule>>,
 }
 
-struct Resolving {
+struct BaseResolution {
     /// Rule bases that are not resolved yet.
-    files: BTreeMap<String, File>,
+    files: BTreeMap<String, RuleFile>,
     /// Results so far. An invalid rule base makes all that include it invalid, for the same reason.
-    resolved: BTreeMap<String, Result<Arc<Resolved>, Error>>,
+    resolved: BTreeMap<String, Result<Arc<ResolvedBase>, Error>>,
     /// Names of the rule bases that are being resolved, outermost first.
     under_way: Vec<String>,
 }
 
-impl Resolving {
+impl BaseResolution {
     /// Resolves the rule base with this name, which must exist.
-    fn base(&mut self, name: &str, warnings: &mut Vec<String>) -> Result<Arc<Resolved>, Error> {
+    fn base(&mut self, name: &str, warnings: &mut Vec<String>) -> Result<Arc<ResolvedBase>, Error> {
         if let Some(resolved) = self.resolved.get(name) {
             return resolved.clone();
         }
@@ -165,14 +167,14 @@ impl Resolving {
         resolved
     }
 
-    fn resolve(&mut self, name: &str, warnings: &mut Vec<String>) -> Result<Resolved, Error> {
+    fn resolve(&mut self, name: &str, warnings: &mut Vec<String>) -> Result<ResolvedBase, Error> {
         let statements = self.files.get_mut(name).map(|file| std::mem::take(&mut file.statements));
-        let mut included: BTreeMap<String, (Arc<Condition>, Place)> = BTreeMap::new();
-        let mut own: BTreeMap<String, (Condition, Place)> = BTreeMap::new();
+        let mut included: BTreeMap<String, (Arc<RuleCondition>, SourcePosition)> = BTreeMap::new();
+        let mut own: BTreeMap<String, (RuleCondition, SourcePosition)> = BTreeMap::new();
         let mut rules = Vec::new();
         for statement in statements.unwrap_or_default() {
             match statement {
-                Statement::Include { base, place } => {
+                RuleStatement::Include { base, place } => {
                     let more = self.included(&base, &place, warnings)?;
                     included.extend(more.conditions.clone());
                     rules.extend(more.rules.iter().cloned());
@@ -183,7 +185,7 @@ impl Resolving {
                         return Err(Error::Invalid { place, reason });
                     }
                 }
-                Statement::Condition { name, place, condition } => {
+                RuleStatement::Condition { name, place, condition } => {
                     if let Some((_, first)) = own.get(&name) {
                         warnings.push(format!(
                             "{place}: condition [{name}] is defined at {first} already; the last definition holds"
@@ -191,7 +193,7 @@ impl Resolving {
                     }
                     own.insert(name, (condition, place));
                 }
-                Statement::Rule(rule) => rules.push(rule),
+                RuleStatement::Rule(rule) => rules.push(rule),
             }
         }
         let mut conditions = included.clone();
@@ -208,15 +210,15 @@ impl Resolving {
             conditions.insert(name, (Arc::new(condition), place));
         }
         self.under_way.pop();
-        Ok(Resolved { conditions, rules })
+        Ok(ResolvedBase { conditions, rules })
     }
 
     fn included(
         &mut self,
         name: &str,
-        place: &Place,
+        place: &SourcePosition,
         warnings: &mut Vec<String>,
-    ) -> Result<Arc<Resolved>, Error> {
+    ) -> Result<Arc<ResolvedBase>, Error> {
         let invalid = |reason: String| Err(Error::Invalid { place: place.clone(), reason });
         if self.under_way.len() > INCLUDED_MAX {
             return invalid(format!(
@@ -245,8 +247,8 @@ impl RuleBase {
     }
 
     /// Analyzer that converts a query's terms to words for comparison with conditions.
-    pub(crate) fn analyzer(&self) -> Analyzer {
-        let analyzer = Analyzer::text(self.language);
+    pub(crate) fn analyzer(&self) -> FieldAnalyzer {
+        let analyzer = FieldAnalyzer::text(self.language);
         if self.stemming { analyzer } else { analyzer.without_stemming() }
     }
 
@@ -266,7 +268,7 @@ impl RuleBase {
             let mut names = Vec::new();
             self.names_in(&rule.condition, &mut names, &mut Vec::new());
             for production in &rule.productions {
-                let Made::Reference { name, place, .. } = &production.made else { continue };
+                let ProducedTerm::Reference { name, place, .. } = &production.made else { continue };
                 if !names.iter().any(|known| known == name) {
                     let hint = did_you_mean(name, names.iter().copied());
                     let reason = format!(
@@ -283,12 +285,12 @@ impl RuleBase {
     /// it.
     fn depth<'c>(
         &'c self,
-        condition: &'c Condition,
+        condition: &'c RuleCondition,
         around: usize,
         way: &mut Vec<&'c str>,
         depths: &mut BTreeMap<&'c str, usize>,
     ) -> Result<usize, Error> {
-        if let Condition::Reference { name, place } = condition {
+        if let RuleCondition::Reference { name, place } = condition {
             let invalid = |reason: String| Err(Error::Invalid { place: place.clone(), reason });
             if way.contains(&name.as_str()) {
                 let circle: Vec<&str> =
@@ -329,10 +331,15 @@ impl RuleBase {
     }
 
     /// Collects the names under which productions can refer to the matched terms.
-    fn names_in<'c>(&'c self, condition: &'c Condition, names: &mut Vec<&'c str>, seen: &mut Vec<&'c str>) {
+    fn names_in<'c>(
+        &'c self,
+        condition: &'c RuleCondition,
+        names: &mut Vec<&'c str>,
+        seen: &mut Vec<&'c str>,
+    ) {
         match condition {
-            Condition::Named { name, .. } => names.push(name),
-            Condition::Reference { name, .. } if !seen.contains(&name.as_str()) => {
+            RuleCondition::Named { name, .. } => names.push(name),
+            RuleCondition::Reference { name, .. } if !seen.contains(&name.as_str()) => {
                 seen.push(name);
                 if let Some(named) = self.conditions.get(name) {
                     self.names_in(named, names, seen);
@@ -345,13 +352,14 @@ impl RuleBase {
 
     fn take_words(&mut self) {
         let analyzer = self.analyzer();
-        let mut waiting: Vec<&Condition> = self.conditions.values().map(|condition| &**condition).collect();
+        let mut waiting: Vec<&RuleCondition> =
+            self.conditions.values().map(|condition| &**condition).collect();
         waiting.extend(self.rules.iter().map(|rule| &rule.condition));
         let mut words = HashMap::new();
         while let Some(condition) = waiting.pop() {
             let terms: &[String] = match condition {
-                Condition::Term(term) => std::slice::from_ref(term),
-                Condition::Phrase(terms) => terms,
+                RuleCondition::Term(term) => std::slice::from_ref(term),
+                RuleCondition::Phrase(terms) => terms,
                 _ => &[],
             };
             for term in terms {
@@ -364,7 +372,7 @@ impl RuleBase {
 }
 
 /// Converts a term to the words used to compare it.
-pub(crate) fn words_of(analyzer: &Analyzer, text: &str) -> Vec<String> {
+pub(crate) fn words_of(analyzer: &FieldAnalyzer, text: &str) -> Vec<String> {
     let mut words = Vec::new();
     analyzer.tokens(text, |token| words.push(token.text.to_owned()));
     words

@@ -1,4 +1,4 @@
-use millrace_schema::{Mistake, Place};
+use millrace_schema::{PackageMistake, SourcePosition};
 
 /// Error in a rule base.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -8,7 +8,7 @@ pub enum Error {
     #[error("{place}: {reason}")]
     Syntax {
         /// Location of the error.
-        place: Place,
+        place: SourcePosition,
         /// Expected and actual text, with the correct form.
         reason: String,
     },
@@ -16,15 +16,15 @@ pub enum Error {
     #[error("{place}: {reason}")]
     Invalid {
         /// Location of the error.
-        place: Place,
+        place: SourcePosition,
         /// Cause and remedy.
         reason: String,
     },
 }
 
-impl From<Error> for Mistake {
+impl From<Error> for PackageMistake {
     fn from(error: Error) -> Self {
         let (Error::Syntax { place, .. } | Error::Invalid { place, .. }) = &error;
-        Mistake::new(Some(place), &error)
+        PackageMistake::new(Some(place), &error)
     }
 }

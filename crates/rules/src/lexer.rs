@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use millrace_schema::Place;
+use millrace_schema::SourcePosition;
 
 use crate::Error;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Token {
+pub(crate) enum RuleToken {
     /// Letters and digits, with `_`, `-` and `.` inside.
     Word(String),
     /// `'…'`.
@@ -18,23 +18,23 @@ pub(crate) enum Token {
     End,
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for RuleToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Token::Word(text) => write!(f, "'{text}'"),
-            Token::Literal(text) => write!(f, "the literal '{text}'"),
-            Token::Phrase(text) => write!(f, "the phrase \"{text}\""),
-            Token::Symbol(symbol) => write!(f, "'{symbol}'"),
-            Token::End => f.write_str("the end of the file"),
+            RuleToken::Word(text) => write!(f, "'{text}'"),
+            RuleToken::Literal(text) => write!(f, "the literal '{text}'"),
+            RuleToken::Phrase(text) => write!(f, "the phrase \"{text}\""),
+            RuleToken::Symbol(symbol) => write!(f, "'{symbol}'"),
+            RuleToken::End => f.write_str("the end of the file"),
         }
     }
 }
 
 /// A token and its start.
 #[derive(Debug, Clone)]
-pub(crate) struct Placed {
-    pub(crate) token: Token,
-    pub(crate) place: Place,
+pub(crate) struct PlacedToken {
+    pub(crate) token: RuleToken,
+    pub(crate) place: SourcePosition,
 }
 
 /// A symbol comes before its own prefixes.
@@ -43,16 +43,16 @@ const SYMBOLS: &[&str] = &[
     "<", ">", "+", "-", "$", "?", "*", "@",
 ];
 
-/// All tokens of a file; the last one is [`Token::End`].
+/// All tokens of a file; the last one is [`RuleToken::End`].
 ///
 /// # Errors
 /// An unknown character, or quotes without an end.
-pub(crate) fn tokens(file: &str, text: &str) -> Result<Vec<Placed>, Error> {
+pub(crate) fn tokens(file: &str, text: &str) -> Result<Vec<PlacedToken>, Error> {
     let mut tokens = Vec::new();
     let (mut line, mut column) = (1, 1);
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let place = Place { file: file.to_owned(), line, column };
+        let place = SourcePosition { file: file.to_owned(), line, column };
         let wrong = |reason: String| Error::Syntax { place: place.clone(), reason };
         let (token, length) = if first.is_whitespace() {
             (None, first.len_utf8())
@@ -65,29 +65,32 @@ pub(crate) fn tokens(file: &str, text: &str) -> Result<Vec<Placed>, Error> {
                 return Err(wrong(format!("the quote {first} is not closed: close it on the same line")));
             };
             let inside = inside[..length].to_owned();
-            let token = if first == '\'' { Token::Literal(inside) } else { Token::Phrase(inside) };
+            let token = if first == '\'' { RuleToken::Literal(inside) } else { RuleToken::Phrase(inside) };
             (Some(token), length + 2)
         } else if first == '…' {
-            (Some(Token::Symbol("...")), first.len_utf8())
+            (Some(RuleToken::Symbol("...")), first.len_utf8())
         } else if is_of_word(first) {
             let length = word_length(rest);
-            (Some(Token::Word(rest[..length].to_owned())), length)
+            (Some(RuleToken::Word(rest[..length].to_owned())), length)
         } else if let Some(symbol) = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) {
-            (Some(Token::Symbol(symbol)), symbol.len())
+            (Some(RuleToken::Symbol(symbol)), symbol.len())
         } else {
             return Err(wrong(format!(
                 "'{first}' has no meaning here: terms are letters and digits, as those that a query is split into"
             )));
         };
         if let Some(token) = token {
-            tokens.push(Placed { token, place });
+            tokens.push(PlacedToken { token, place });
         }
         for passed in rest[..length].chars() {
             (line, column) = if passed == '\n' { (line + 1, 1) } else { (line, column + 1) };
         }
         rest = &rest[length..];
     }
-    tokens.push(Placed { token: Token::End, place: Place { file: file.to_owned(), line, column } });
+    tokens.push(PlacedToken {
+        token: RuleToken::End,
+        place: SourcePosition { file: file.to_owned(), line, column },
+    });
     Ok(tokens)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`RuleBases`] are the files `rules/NAME.sr` of an application package, parsed and validated once. A
 //! [`RuleBase`] rewrites a query tree whose typed text was already parsed: [`RuleBase::rewrite`] returns a
-//! [`Rewriting`], or `None` if no rule matches.
+//! [`QueryRewriting`], or `None` if no rule matches.
 //!
 //! ```
 //! use millrace_query::{Item, Match};
@@ -39,4 +39,4 @@ mod tree;
 
 pub use base::{RuleBase, RuleBases};
 pub use error::Error;
-pub use rewriting::{Rewriting, Step};
+pub use rewriting::{QueryRewriting, RewriteStep};

@@ -9,24 +9,24 @@ use std::collections::BTreeMap;
 use millrace_query::value_of;
 
 use crate::base::RuleBase;
-use crate::syntax::{Comparison, Condition};
-use crate::tree::{Kind, Node};
+use crate::syntax::{RuleComparison, RuleCondition};
+use crate::tree::{RuleGroupKind, RuleNode};
 
 /// Maximum number of conditions in progress at a time, nested or pending.
 pub(crate) const DEPTH_MAX: usize = 400;
 
 /// A match of a condition.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct ConditionMatch {
     /// Indices of the matched children, ascending.
     pub(crate) taken: Vec<usize>,
     /// Named parts of the match, in order.
-    pub(crate) referred: Vec<Referred>,
+    pub(crate) referred: Vec<ReferredChildren>,
 }
 
 /// Children matched by a named part of a condition.
 #[derive(Debug, Clone)]
-pub(crate) struct Referred {
+pub(crate) struct ReferredChildren {
     pub(crate) name: String,
     pub(crate) taken: Vec<usize>,
     /// The named condition whose terms are all meant.
@@ -34,35 +34,35 @@ pub(crate) struct Referred {
 }
 
 /// Matcher of conditions against the children of one group.
-pub(crate) struct Matcher<'m> {
+pub(crate) struct ConditionMatcher<'m> {
     base: &'m RuleBase,
     parameters: &'m BTreeMap<String, String>,
-    children: &'m [Node],
+    children: &'m [RuleNode],
     is_phrase: bool,
     steps: &'m mut usize,
     depth: usize,
     taken: Vec<usize>,
-    referred: Vec<Referred>,
+    referred: Vec<ReferredChildren>,
 }
 
 /// Continuation of a condition: called with the position after it and the condition's value.
-type Then<'t, 'm> = &'t mut dyn FnMut(&mut Matcher<'m>, usize, Option<String>) -> bool;
+type Then<'t, 'm> = &'t mut dyn FnMut(&mut ConditionMatcher<'m>, usize, Option<String>) -> bool;
 
-impl<'m> Matcher<'m> {
+impl<'m> ConditionMatcher<'m> {
     /// Creates a matcher for the children of this group; `None` if the node is not a group. Each tried
     /// condition uses one of `steps`; without remaining steps, nothing matches.
     pub(crate) fn new(
         base: &'m RuleBase,
         parameters: &'m BTreeMap<String, String>,
-        group: &'m Node,
+        group: &'m RuleNode,
         steps: &'m mut usize,
     ) -> Option<Self> {
-        let Node::Group(group) = group else { return None };
-        Some(Matcher {
+        let RuleNode::Group(group) = group else { return None };
+        Some(ConditionMatcher {
             base,
             parameters,
             children: &group.children,
-            is_phrase: matches!(group.kind, Kind::Phrase { .. }),
+            is_phrase: matches!(group.kind, RuleGroupKind::Phrase { .. }),
             steps,
             depth: 0,
             taken: Vec::new(),
@@ -73,9 +73,9 @@ impl<'m> Matcher<'m> {
     /// The first position from which the condition has a match that `wanted` accepts.
     pub(crate) fn find(
         &mut self,
-        condition: &'m Condition,
-        wanted: &dyn Fn(&Found) -> bool,
-    ) -> Option<Found> {
+        condition: &'m RuleCondition,
+        wanted: &dyn Fn(&ConditionMatch) -> bool,
+    ) -> Option<ConditionMatch> {
         for at in 0..self.children.len().max(1) {
             self.taken.clear();
             self.referred.clear();
@@ -86,7 +86,7 @@ impl<'m> Matcher<'m> {
                 let mut taken = matcher.taken.clone();
                 taken.sort_unstable();
                 taken.dedup();
-                let this = Found { taken, referred: matcher.referred.clone() };
+                let this = ConditionMatch { taken, referred: matcher.referred.clone() };
                 let is_wanted = wanted(&this);
                 found = is_wanted.then_some(this);
                 is_wanted
@@ -100,7 +100,7 @@ impl<'m> Matcher<'m> {
 
     fn holds(
         &mut self,
-        condition: &'m Condition,
+        condition: &'m RuleCondition,
         at: usize,
         label: Option<&'m str>,
         then: Then<'_, 'm>,
@@ -122,17 +122,17 @@ impl<'m> Matcher<'m> {
 
     fn tried(
         &mut self,
-        condition: &'m Condition,
+        condition: &'m RuleCondition,
         at: usize,
         label: Option<&'m str>,
         then: Then<'_, 'm>,
     ) -> bool {
         match condition {
-            Condition::Term(term) => self.term(term, at, label).is_some_and(|text| {
+            RuleCondition::Term(term) => self.term(term, at, label).is_some_and(|text| {
                 self.taken.push(at);
                 then(self, at + 1, Some(text))
             }),
-            Condition::Phrase(terms) => {
+            RuleCondition::Phrase(terms) => {
                 let holds = self.is_phrase
                     && terms
                         .iter()
@@ -143,20 +143,20 @@ impl<'m> Matcher<'m> {
                 }
                 holds && then(self, at + terms.len(), Some(terms.join(" ")))
             }
-            Condition::Parameter(name) => {
+            RuleCondition::Parameter(name) => {
                 value_of(self.parameters, name).is_some_and(|value| then(self, at, Some(value.to_owned())))
             }
-            Condition::Literal(value) => then(self, at, Some(value.clone())),
-            Condition::Reference { name, .. } => match self.base.conditions.get(name) {
+            RuleCondition::Literal(value) => then(self, at, Some(value.clone())),
+            RuleCondition::Reference { name, .. } => match self.base.conditions.get(name) {
                 Some(named) => self.holds(named, at, label, then),
                 None => false,
             },
-            Condition::Named { name, all, condition } => {
+            RuleCondition::Named { name, all, condition } => {
                 let before = self.taken.len();
                 self.holds(condition, at, label, &mut |matcher, end, value| {
                     let taken = matcher.taken[before..].to_vec();
                     let count = matcher.referred.len();
-                    matcher.referred.push(Referred { name: name.clone(), taken, all: all.clone() });
+                    matcher.referred.push(ReferredChildren { name: name.clone(), taken, all: all.clone() });
                     let holds = then(matcher, end, value);
                     if !holds {
                         matcher.referred.truncate(count);
@@ -164,42 +164,42 @@ impl<'m> Matcher<'m> {
                     holds
                 })
             }
-            Condition::Ellipsis { referable, last } => self.ellipsis(at, *referable, *last, then),
-            Condition::Labelled(label, condition) => self.holds(condition, at, Some(label), then),
-            Condition::Sequence(conditions) => self.one_after_another(conditions, at, label, None, then),
-            Condition::Choice(conditions) => {
+            RuleCondition::Ellipsis { referable, last } => self.ellipsis(at, *referable, *last, then),
+            RuleCondition::Labelled(label, condition) => self.holds(condition, at, Some(label), then),
+            RuleCondition::Sequence(conditions) => self.one_after_another(conditions, at, label, None, then),
+            RuleCondition::Choice(conditions) => {
                 conditions.iter().any(|condition| self.holds(condition, at, label, then))
             }
-            Condition::And(conditions) => self.all(conditions, at, label, then),
-            Condition::Not(condition) => {
+            RuleCondition::And(conditions) => self.all(conditions, at, label, then),
+            RuleCondition::Not(condition) => {
                 let (taken, referred) = (self.taken.len(), self.referred.len());
                 let holds = self.holds(condition, at, label, &mut |_, _, _| true);
                 self.taken.truncate(taken);
                 self.referred.truncate(referred);
                 !holds && then(self, at, None)
             }
-            Condition::Comparison { left, operator, right } => {
+            RuleCondition::Comparison { left, operator, right } => {
                 self.holds(left, at, label, &mut |matcher, end, left| {
                     matcher.holds(right, end, label, &mut |matcher, end, right| {
                         operator.holds(left.as_deref(), right.as_deref()) && then(matcher, end, right)
                     })
                 })
             }
-            Condition::Start(condition) => {
+            RuleCondition::Start(condition) => {
                 at == 0 && !self.is_phrase && self.holds(condition, at, label, then)
             }
-            Condition::End(condition) => self.holds(condition, at, label, &mut |matcher, end, value| {
+            RuleCondition::End(condition) => self.holds(condition, at, label, &mut |matcher, end, value| {
                 end == matcher.children.len() && !matcher.is_phrase && then(matcher, end, value)
             }),
-            Condition::Included(condition) => self.holds(condition, at, label, then),
+            RuleCondition::Included(condition) => self.holds(condition, at, label, then),
             // A validated rule base has none left.
-            Condition::Super(_) => false,
+            RuleCondition::Super(_) => false,
         }
     }
 
     /// Text of the term at a position, if it is this one.
     fn term(&self, term: &str, at: usize, label: Option<&str>) -> Option<String> {
-        let Some(Node::Term(found)) = self.children.get(at) else { return None };
+        let Some(RuleNode::Term(found)) = self.children.get(at) else { return None };
         let words = self.base.words_of(term);
         let same = !words.is_empty() && found.words == words && found.has_label(label);
         same.then(|| found.text().to_owned())
@@ -207,7 +207,7 @@ impl<'m> Matcher<'m> {
 
     fn ellipsis(&mut self, at: usize, referable: bool, last: bool, then: Then<'_, 'm>) -> bool {
         let rest = self.children.get(at..).unwrap_or_default();
-        let most = rest.iter().take_while(|child| matches!(child, Node::Term(_))).count();
+        let most = rest.iter().take_while(|child| matches!(child, RuleNode::Term(_))).count();
         let mut with = |length: usize| {
             let before = self.taken.len();
             if referable {
@@ -224,7 +224,7 @@ impl<'m> Matcher<'m> {
 
     fn one_after_another(
         &mut self,
-        conditions: &'m [Condition],
+        conditions: &'m [RuleCondition],
         at: usize,
         label: Option<&'m str>,
         value: Option<String>,
@@ -240,7 +240,7 @@ impl<'m> Matcher<'m> {
 
     fn all(
         &mut self,
-        conditions: &'m [Condition],
+        conditions: &'m [RuleCondition],
         at: usize,
         label: Option<&'m str>,
         then: Then<'_, 'm>,
@@ -255,7 +255,7 @@ impl<'m> Matcher<'m> {
     }
 }
 
-impl Comparison {
+impl RuleComparison {
     /// Compares as numbers if both are numbers; false if a value is missing.
     fn holds(self, left: Option<&str>, right: Option<&str>) -> bool {
         let (Some(left), Some(right)) = (left, right) else { return false };
@@ -265,12 +265,12 @@ impl Comparison {
             None => Some(left.cmp(right)),
         };
         match self {
-            Comparison::Equal => order.is_some_and(|order| order.is_eq()),
-            Comparison::AtMost => order.is_some_and(|order| order.is_le()),
-            Comparison::AtLeast => order.is_some_and(|order| order.is_ge()),
-            Comparison::Less => order.is_some_and(|order| order.is_lt()),
-            Comparison::More => order.is_some_and(|order| order.is_gt()),
-            Comparison::Contains => left.contains(right),
+            RuleComparison::Equal => order.is_some_and(|order| order.is_eq()),
+            RuleComparison::AtMost => order.is_some_and(|order| order.is_le()),
+            RuleComparison::AtLeast => order.is_some_and(|order| order.is_ge()),
+            RuleComparison::Less => order.is_some_and(|order| order.is_lt()),
+            RuleComparison::More => order.is_some_and(|order| order.is_gt()),
+            RuleComparison::Contains => left.contains(right),
         }
     }
 }

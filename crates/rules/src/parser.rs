@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use millrace_schema::{Place, did_you_mean};
+use millrace_schema::{SourcePosition, did_you_mean};
 
 use crate::Error;
-use crate::lexer::{Placed, Token, tokens};
-use crate::syntax::{Comparison, Condition, File, Made, Production, Rule, RuleKind, Statement, TermType};
+use crate::lexer::{PlacedToken, RuleToken, tokens};
+use crate::syntax::{
+    ProducedTerm, ProductionRule, RuleComparison, RuleCondition, RuleFile, RuleKind, RuleProduction,
+    RuleStatement, TermType,
+};
 
 /// Maximum nesting of conditions.
 const DEPTH_MAX: usize = 50;
@@ -17,11 +20,16 @@ const PARAMETER: &str = "parameter.";
 ///
 /// # Errors
 /// The first syntax error.
-pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<File, Error> {
-    let mut parser = Parser { tokens: tokens(path, text)?, at: 0, depth: 0 };
-    let mut file =
-        File { name: name.to_owned(), default: None, stemming: true, language: None, statements: Vec::new() };
-    while parser.peek() != &Token::End {
+pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<RuleFile, Error> {
+    let mut parser = RuleParser { tokens: tokens(path, text)?, at: 0, depth: 0 };
+    let mut file = RuleFile {
+        name: name.to_owned(),
+        default: None,
+        stemming: true,
+        language: None,
+        statements: Vec::new(),
+    };
+    while parser.peek() != &RuleToken::End {
         if parser.takes("@") {
             parser.directive(&mut file)?;
         } else {
@@ -32,22 +40,22 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<File, Error> {
     Ok(file)
 }
 
-struct Parser {
-    tokens: Vec<Placed>,
+struct RuleParser {
+    tokens: Vec<PlacedToken>,
     at: usize,
     depth: usize,
 }
 
-impl Parser {
-    fn peek(&self) -> &Token {
+impl RuleParser {
+    fn peek(&self) -> &RuleToken {
         &self.tokens[self.at].token
     }
 
-    fn peek_after(&self) -> &Token {
+    fn peek_after(&self) -> &RuleToken {
         &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].token
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> SourcePosition {
         self.tokens[self.at].place.clone()
     }
 
@@ -57,7 +65,7 @@ impl Parser {
     }
 
     fn is(&self, symbol: &str) -> bool {
-        matches!(self.peek(), Token::Symbol(found) if *found == symbol)
+        matches!(self.peek(), RuleToken::Symbol(found) if *found == symbol)
     }
 
     fn takes(&mut self, symbol: &str) -> bool {
@@ -81,24 +89,24 @@ impl Parser {
     }
 
     fn word(&mut self, what: &str) -> Result<String, Error> {
-        let Token::Word(word) = self.peek() else { return Err(self.expected(what)) };
+        let RuleToken::Word(word) = self.peek() else { return Err(self.expected(what)) };
         let word = word.clone();
         self.next();
         Ok(word)
     }
 
     /// Parses a directive after its `@`, outside of statements.
-    fn directive(&mut self, file: &mut File) -> Result<(), Error> {
+    fn directive(&mut self, file: &mut RuleFile) -> Result<(), Error> {
         let place = self.tokens[self.at - 1].place.clone();
         let invalid = |reason: &str| Err(Error::Invalid { place: place.clone(), reason: reason.to_owned() });
         let name = self.word("the name of a directive, as in '@default'")?;
-        let after_rules = file.statements.iter().any(|statement| matches!(statement, Statement::Rule(_)));
+        let after_rules = file.statements.iter().any(|statement| matches!(statement, RuleStatement::Rule(_)));
         match name.as_str() {
             "default" => file.default = Some(place.clone()),
             "include" => {
                 let base = self.argument("the name of a rule base, as in '@include(example)'")?;
                 let base = base.strip_suffix(".sr").unwrap_or(&base).to_owned();
-                file.statements.push(Statement::Include { base, place: place.clone() });
+                file.statements.push(RuleStatement::Include { base, place: place.clone() });
             }
             "stemming" | "language" if after_rules => {
                 return invalid(&format!("@{name} stands before all rules: move it to the top of the file"));
@@ -128,7 +136,7 @@ impl Parser {
                 ));
             }
         }
-        if self.peek() != &Token::End && self.tokens[self.at].place.line == place.line {
+        if self.peek() != &RuleToken::End && self.tokens[self.at].place.line == place.line {
             return Err(self.expected(&format!("the end of the line, which ends '@{name}'")));
         }
         Ok(())
@@ -141,12 +149,12 @@ impl Parser {
         Ok(argument)
     }
 
-    fn statement(&mut self) -> Result<Statement, Error> {
+    fn statement(&mut self) -> Result<RuleStatement, Error> {
         let place = self.place();
         if let Some(name) = self.named_condition() {
             let condition = self.choice()?;
             self.expect(";", "',' and another condition, or ';' at the end of the condition")?;
-            return Ok(Statement::Condition { name, place, condition });
+            return Ok(RuleStatement::Condition { name, place, condition });
         }
         let mut condition = self.choice()?;
         let kind = if self.takes("->") {
@@ -165,7 +173,7 @@ impl Parser {
         while !self.takes(";") {
             productions.push(self.production()?);
         }
-        Ok(Statement::Rule(Arc::new(Rule { place, condition, kind, productions })))
+        Ok(RuleStatement::Rule(Arc::new(ProductionRule { place, condition, kind, productions })))
     }
 
     /// Name of the condition that a statement defines, if it is a definition.
@@ -173,10 +181,10 @@ impl Parser {
         let ahead = |offset: usize| self.tokens.get(self.at + offset).map(|placed| &placed.token);
         match (ahead(0), ahead(1), ahead(2), ahead(3)) {
             (
-                Some(Token::Symbol("[")),
-                Some(Token::Word(name)),
-                Some(Token::Symbol("]")),
-                Some(Token::Symbol(":-")),
+                Some(RuleToken::Symbol("[")),
+                Some(RuleToken::Word(name)),
+                Some(RuleToken::Symbol("]")),
+                Some(RuleToken::Symbol(":-")),
             ) => {
                 let name = name.clone();
                 self.at += 4;
@@ -186,7 +194,7 @@ impl Parser {
         }
     }
 
-    fn choice(&mut self) -> Result<Condition, Error> {
+    fn choice(&mut self) -> Result<RuleCondition, Error> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(self.wrong(format!(
@@ -198,59 +206,59 @@ impl Parser {
             conditions.push(self.all()?);
         }
         self.depth -= 1;
-        Ok(one_or(conditions, Condition::Choice))
+        Ok(one_or(conditions, RuleCondition::Choice))
     }
 
-    fn all(&mut self) -> Result<Condition, Error> {
+    fn all(&mut self) -> Result<RuleCondition, Error> {
         let mut conditions = vec![self.sequence()?];
         while self.takes("&") {
             conditions.push(self.sequence()?);
         }
-        Ok(one_or(conditions, Condition::And))
+        Ok(one_or(conditions, RuleCondition::And))
     }
 
-    fn sequence(&mut self) -> Result<Condition, Error> {
+    fn sequence(&mut self) -> Result<RuleCondition, Error> {
         let from_start = self.takes(".");
         let mut conditions = vec![self.comparison()?];
         while self.begins_condition() {
             conditions.push(self.comparison()?);
         }
         let to_end = self.takes(".");
-        let mut condition = one_or(conditions, Condition::Sequence);
+        let mut condition = one_or(conditions, RuleCondition::Sequence);
         if from_start {
-            condition = Condition::Start(Box::new(condition));
+            condition = RuleCondition::Start(Box::new(condition));
         }
         if to_end {
-            condition = Condition::End(Box::new(condition));
+            condition = RuleCondition::End(Box::new(condition));
         }
         Ok(condition)
     }
 
     fn begins_condition(&self) -> bool {
         match self.peek() {
-            Token::Word(_) | Token::Literal(_) | Token::Phrase(_) => true,
-            Token::Symbol(symbol) => matches!(*symbol, "(" | "[" | "..." | "!" | "@"),
-            Token::End => false,
+            RuleToken::Word(_) | RuleToken::Literal(_) | RuleToken::Phrase(_) => true,
+            RuleToken::Symbol(symbol) => matches!(*symbol, "(" | "[" | "..." | "!" | "@"),
+            RuleToken::End => false,
         }
     }
 
-    fn comparison(&mut self) -> Result<Condition, Error> {
+    fn comparison(&mut self) -> Result<RuleCondition, Error> {
         let left = self.unary()?;
         let operator = match self.peek() {
-            Token::Symbol("=") => Comparison::Equal,
-            Token::Symbol("<=") => Comparison::AtMost,
-            Token::Symbol(">=") => Comparison::AtLeast,
-            Token::Symbol("<") => Comparison::Less,
-            Token::Symbol(">") => Comparison::More,
-            Token::Symbol("=~") => Comparison::Contains,
+            RuleToken::Symbol("=") => RuleComparison::Equal,
+            RuleToken::Symbol("<=") => RuleComparison::AtMost,
+            RuleToken::Symbol(">=") => RuleComparison::AtLeast,
+            RuleToken::Symbol("<") => RuleComparison::Less,
+            RuleToken::Symbol(">") => RuleComparison::More,
+            RuleToken::Symbol("=~") => RuleComparison::Contains,
             _ => return Ok(left),
         };
         self.next();
         let right = self.unary()?;
-        Ok(Condition::Comparison { left: Box::new(left), operator, right: Box::new(right) })
+        Ok(RuleCondition::Comparison { left: Box::new(left), operator, right: Box::new(right) })
     }
 
-    fn unary(&mut self) -> Result<Condition, Error> {
+    fn unary(&mut self) -> Result<RuleCondition, Error> {
         let mut negations = 0;
         while self.takes("!") {
             negations += 1;
@@ -261,27 +269,29 @@ impl Parser {
         self.depth += negations;
         let condition = self.primary()?;
         self.depth -= negations;
-        Ok((0..negations).fold(condition, |condition, _| Condition::Not(Box::new(condition))))
+        Ok((0..negations).fold(condition, |condition, _| RuleCondition::Not(Box::new(condition))))
     }
 
-    fn primary(&mut self) -> Result<Condition, Error> {
+    fn primary(&mut self) -> Result<RuleCondition, Error> {
         let name = self.prefix("/");
         let label = self.prefix(":");
         let (condition, bracketed) = self.bare()?;
         let condition = match label {
-            Some(label) => Condition::Labelled(label, Box::new(condition)),
+            Some(label) => RuleCondition::Labelled(label, Box::new(condition)),
             None => condition,
         };
         let (own, all) = bracketed.map_or((None, None), |(name, all)| (Some(name), all));
         Ok(match name.or(own) {
-            Some(name) => Condition::Named { name, all, condition: Box::new(condition) },
+            Some(name) => RuleCondition::Named { name, all, condition: Box::new(condition) },
             None => condition,
         })
     }
 
     /// Reads a word followed by this symbol.
     fn prefix(&mut self, symbol: &str) -> Option<String> {
-        let (Token::Word(word), Token::Symbol(found)) = (self.peek(), self.peek_after()) else { return None };
+        let (RuleToken::Word(word), RuleToken::Symbol(found)) = (self.peek(), self.peek_after()) else {
+            return None;
+        };
         if *found != symbol {
             return None;
         }
@@ -293,34 +303,34 @@ impl Parser {
     /// Parses a condition without name and label. For one in brackets, returns its content, and the condition
     /// whose terms are all meant.
     #[expect(clippy::type_complexity, reason = "the two parts have one reader, right above")]
-    fn bare(&mut self) -> Result<(Condition, Option<(String, Option<String>)>), Error> {
+    fn bare(&mut self) -> Result<(RuleCondition, Option<(String, Option<String>)>), Error> {
         let place = self.place();
         Ok(match self.peek() {
-            Token::Word(_) => (self.term()?, None),
-            Token::Literal(text) => {
-                let literal = Condition::Literal(text.clone());
+            RuleToken::Word(_) => (self.term()?, None),
+            RuleToken::Literal(text) => {
+                let literal = RuleCondition::Literal(text.clone());
                 self.next();
                 (literal, None)
             }
-            Token::Phrase(text) => {
-                let phrase = Condition::Phrase(words(text));
+            RuleToken::Phrase(text) => {
+                let phrase = RuleCondition::Phrase(words(text));
                 self.next();
                 (phrase, None)
             }
-            Token::Symbol("...") => {
+            RuleToken::Symbol("...") => {
                 self.next();
-                (Condition::Ellipsis { referable: false, last: false }, None)
+                (RuleCondition::Ellipsis { referable: false, last: false }, None)
             }
-            Token::Symbol("(") => {
+            RuleToken::Symbol("(") => {
                 self.next();
                 let condition = self.choice()?;
                 self.expect(")", "',' and another condition, or ')'")?;
                 (condition, None)
             }
-            Token::Symbol("@") => {
+            RuleToken::Symbol("@") => {
                 self.next();
                 match self.word("'super'")?.as_str() {
-                    "super" => (Condition::Super(place), None),
+                    "super" => (RuleCondition::Super(place), None),
                     other => {
                         let reason = format!(
                             "'@{other}' cannot stand in a condition: only @super can; is a ';' missing before it?"
@@ -329,17 +339,17 @@ impl Parser {
                     }
                 }
             }
-            Token::Symbol("[") => {
+            RuleToken::Symbol("[") => {
                 self.next();
                 if self.takes("...") {
                     self.expect("]", "']'")?;
-                    let ellipsis = Condition::Ellipsis { referable: true, last: false };
+                    let ellipsis = RuleCondition::Ellipsis { referable: true, last: false };
                     return Ok((ellipsis, Some(("...".to_owned(), None))));
                 }
                 let name = self.word("the name of a condition, or '...'")?;
                 let all = self.takes("*").then(|| name.clone());
                 self.expect("]", "']'")?;
-                (Condition::Reference { name: name.clone(), place }, Some((name, all)))
+                (RuleCondition::Reference { name: name.clone(), place }, Some((name, all)))
             }
             _ => {
                 return Err(
@@ -349,22 +359,22 @@ impl Parser {
         })
     }
 
-    fn term(&mut self) -> Result<Condition, Error> {
+    fn term(&mut self) -> Result<RuleCondition, Error> {
         let place = self.place();
         let word = self.word("a term")?;
         match word.strip_prefix(PARAMETER) {
-            Some(name) => Ok(Condition::Parameter(name.to_owned())),
-            None => Ok(Condition::Term(in_query(word, place)?)),
+            Some(name) => Ok(RuleCondition::Parameter(name.to_owned())),
+            None => Ok(RuleCondition::Term(in_query(word, place)?)),
         }
     }
 
-    fn production(&mut self) -> Result<Production, Error> {
+    fn production(&mut self) -> Result<RuleProduction, Error> {
         let term_type = match self.peek() {
-            Token::Symbol("?") => TermType::Or,
-            Token::Symbol("=") => TermType::Equiv,
-            Token::Symbol("+") => TermType::And,
-            Token::Symbol("$") => TermType::Rank,
-            Token::Symbol("-") => TermType::Not,
+            RuleToken::Symbol("?") => TermType::Or,
+            RuleToken::Symbol("=") => TermType::Equiv,
+            RuleToken::Symbol("+") => TermType::And,
+            RuleToken::Symbol("$") => TermType::Rank,
+            RuleToken::Symbol("-") => TermType::Not,
             _ => TermType::Context,
         };
         if term_type != TermType::Context {
@@ -386,25 +396,25 @@ impl Parser {
         } else {
             None
         };
-        if matches!(made, Made::Parameter { .. })
+        if matches!(made, ProducedTerm::Parameter { .. })
             && (term_type != TermType::Context || label.is_some() || weight.is_some())
         {
             return Err(self.wrong(
                 "a parameter has neither type, label nor weight: write parameter.NAME='value'".to_owned(),
             ));
         }
-        Ok(Production { term_type, label, made, weight })
+        Ok(RuleProduction { term_type, label, made, weight })
     }
 
-    fn made(&mut self) -> Result<Made, Error> {
+    fn made(&mut self) -> Result<ProducedTerm, Error> {
         let place = self.place();
         match self.peek() {
-            Token::Phrase(text) => {
+            RuleToken::Phrase(text) => {
                 let words = words(text);
                 self.next();
-                Ok(Made::Phrase(words))
+                Ok(ProducedTerm::Phrase(words))
             }
-            Token::Symbol("[") => {
+            RuleToken::Symbol("[") => {
                 self.next();
                 let name = if self.takes("...") {
                     "...".to_owned()
@@ -413,18 +423,18 @@ impl Parser {
                 };
                 let all = self.takes("*");
                 self.expect("]", "']'")?;
-                Ok(Made::Reference { name, all, place })
+                Ok(ProducedTerm::Reference { name, all, place })
             }
-            Token::Word(_) => {
+            RuleToken::Word(_) => {
                 let word = self.word("a term")?;
                 let value = match self.peek_after() {
-                    Token::Literal(value) if self.is("=") => Some(value.clone()),
+                    RuleToken::Literal(value) if self.is("=") => Some(value.clone()),
                     _ => None,
                 };
                 match (word.strip_prefix(PARAMETER), value) {
                     (Some(name), Some(value)) => {
                         self.at += 2;
-                        Ok(Made::Parameter { name: name.to_owned(), value })
+                        Ok(ProducedTerm::Parameter { name: name.to_owned(), value })
                     }
                     (Some(name), None) => {
                         let reason =
@@ -437,7 +447,7 @@ impl Parser {
                         );
                         Err(Error::Syntax { place, reason })
                     }
-                    (None, None) => Ok(Made::Term(in_query(word, place)?)),
+                    (None, None) => Ok(ProducedTerm::Term(in_query(word, place)?)),
                 }
             }
             _ => Err(self.expected(
@@ -448,7 +458,7 @@ impl Parser {
 }
 
 /// Checks a term of the query; a dot would put it into another namespace.
-fn in_query(word: String, place: Place) -> Result<String, Error> {
+fn in_query(word: String, place: SourcePosition) -> Result<String, Error> {
     match word.split_once('.') {
         Some((namespace, _)) => {
             let reason = format!(
@@ -464,22 +474,25 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-fn one_or(mut conditions: Vec<Condition>, many: impl FnOnce(Vec<Condition>) -> Condition) -> Condition {
+fn one_or(
+    mut conditions: Vec<RuleCondition>,
+    many: impl FnOnce(Vec<RuleCondition>) -> RuleCondition,
+) -> RuleCondition {
     if conditions.len() == 1 { conditions.remove(0) } else { many(conditions) }
 }
 
 /// Marks a final ellipsis, which matches everything up to the end.
-fn mark_last(condition: &mut Condition) {
+fn mark_last(condition: &mut RuleCondition) {
     match condition {
-        Condition::Ellipsis { last, .. } => *last = true,
-        Condition::Named { condition, .. }
-        | Condition::Labelled(_, condition)
-        | Condition::Start(condition)
-        | Condition::End(condition) => mark_last(condition),
-        Condition::Sequence(conditions) | Condition::And(conditions) => {
+        RuleCondition::Ellipsis { last, .. } => *last = true,
+        RuleCondition::Named { condition, .. }
+        | RuleCondition::Labelled(_, condition)
+        | RuleCondition::Start(condition)
+        | RuleCondition::End(condition) => mark_last(condition),
+        RuleCondition::Sequence(conditions) | RuleCondition::And(conditions) => {
             conditions.last_mut().into_iter().for_each(mark_last);
         }
-        Condition::Choice(conditions) => conditions.iter_mut().for_each(mark_last),
+        RuleCondition::Choice(conditions) => conditions.iter_mut().for_each(mark_last),
         _ => {}
     }
 }

@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_query::{Annotations, Brief, Item, Match};
+use millrace_query::{BriefItem, ItemAnnotations, QueryItem, TermMatch};
 
 use crate::base::RuleBase;
-use crate::matching::{Found, Matcher};
-use crate::syntax::{Condition, Made, Production, Rule, RuleKind, TermType};
-use crate::tree::{Builder, DEFAULT_FIELD, Group, Kind, Node, group};
+use crate::matching::{ConditionMatch, ConditionMatcher};
+use crate::syntax::{ProducedTerm, ProductionRule, RuleCondition, RuleKind, RuleProduction, TermType};
+use crate::tree::{DEFAULT_FIELD, RuleGroup, RuleGroupKind, RuleNode, RuleTreeBuilder, group};
 
 /// Maximum number of conditions tried per query.
 const STEPS_MAX: usize = 1_000_000;
@@ -24,18 +24,18 @@ const TIMES_PER_TERM: usize = 3;
 
 /// Result of applying a rule base to a query.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rewriting {
-    /// The query tree; [`Item::False`] if the rules leave nothing of it.
-    pub root: Item,
+pub struct QueryRewriting {
+    /// The query tree; [`QueryItem::False`] if the rules leave nothing of it.
+    pub root: QueryItem,
     /// Parameters set by rules.
     pub set: BTreeMap<String, String>,
     /// Applied steps in order; at least one.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RewriteStep>,
 }
 
 /// An applied rule, or the reason for stopping.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum RewriteStep {
     /// A rule was applied.
     Applied {
         /// File, line and column of the rule in the package.
@@ -51,7 +51,7 @@ pub enum Step {
 }
 
 impl RuleBase {
-    /// Rewrites a query tree whose typed text was already parsed ([`Item::Typed`]), with the request's
+    /// Rewrites a query tree whose typed text was already parsed ([`QueryItem::Typed`]), with the request's
     /// parameters. Returns `None` if no rule matches.
     ///
     /// With `explains`, each step contains the query after it.
@@ -59,13 +59,13 @@ impl RuleBase {
     /// Cost: tries at most one million conditions; the result has at most about ten thousand terms.
     pub fn rewrite(
         &self,
-        root: &Item,
+        root: &QueryItem,
         parameters: &BTreeMap<String, String>,
         explains: bool,
-    ) -> Option<Rewriting> {
-        let mut builder = Builder::new(self.analyzer());
+    ) -> Option<QueryRewriting> {
+        let mut builder = RuleTreeBuilder::new(self.analyzer());
         let root = builder.tree(root);
-        let mut rewriter = Rewriter {
+        let mut rewriter = RuleRewriter {
             base: self,
             builder,
             root,
@@ -77,33 +77,37 @@ impl RuleBase {
         };
         for (number, rule) in self.rules.iter().enumerate() {
             if let Err(reason) = rewriter.carry_out(number, rule) {
-                rewriter.steps.push(Step::Stopped { reason });
+                rewriter.steps.push(RewriteStep::Stopped { reason });
                 break;
             }
         }
-        let Rewriter { root, set, steps, .. } = rewriter;
-        (!steps.is_empty()).then(|| Rewriting { root: root.item().unwrap_or(Item::False), set, steps })
+        let RuleRewriter { root, set, steps, .. } = rewriter;
+        (!steps.is_empty()).then(|| QueryRewriting {
+            root: root.item().unwrap_or(QueryItem::False),
+            set,
+            steps,
+        })
     }
 }
 
-struct Rewriter<'b> {
+struct RuleRewriter<'b> {
     base: &'b RuleBase,
-    builder: Builder,
-    root: Node,
+    builder: RuleTreeBuilder,
+    root: RuleNode,
     parameters: BTreeMap<String, String>,
     set: BTreeMap<String, String>,
     /// Number of conditions that may still be tried.
     left: usize,
     explains: bool,
-    steps: Vec<Step>,
+    steps: Vec<RewriteStep>,
 }
 
 /// A produced node, and the way it is added to the query.
-type Piece = (TermType, Node);
+type Piece = (TermType, RuleNode);
 
-impl Rewriter<'_> {
+impl RuleRewriter<'_> {
     /// Applies a rule as often as it matches.
-    fn carry_out(&mut self, number: usize, rule: &Rule) -> Result<(), String> {
+    fn carry_out(&mut self, number: usize, rule: &ProductionRule) -> Result<(), String> {
         let most = (self.root.size() * TIMES_PER_TERM).max(TIMES_MIN);
         let mut begun = BTreeSet::new();
         let mut without_terms = false;
@@ -117,13 +121,13 @@ impl Rewriter<'_> {
             match found.taken.first() {
                 None => without_terms = true,
                 Some(first) => {
-                    begun.extend(self.children(&place).get(*first).and_then(Node::first_id));
+                    begun.extend(self.children(&place).get(*first).and_then(RuleNode::first_id));
                 }
             }
             self.produce(number, rule, &place, &found);
-            let query = || Brief(&self.root.item().unwrap_or(Item::False)).to_string();
+            let query = || BriefItem(&self.root.item().unwrap_or(QueryItem::False)).to_string();
             let query = self.explains.then(query);
-            self.steps.push(Step::Applied { place: rule.place.to_string(), query });
+            self.steps.push(RewriteStep::Applied { place: rule.place.to_string(), query });
             if self.root.size() > TERMS_MAX {
                 return Err(format!("the query has more than {TERMS_MAX} terms"));
             }
@@ -135,14 +139,14 @@ impl Rewriter<'_> {
     fn find(
         &mut self,
         number: usize,
-        rule: &Rule,
+        rule: &ProductionRule,
         begun: &BTreeSet<usize>,
         without_terms: bool,
-    ) -> Option<(Vec<usize>, Found)> {
+    ) -> Option<(Vec<usize>, ConditionMatch)> {
         for place in self.root.places() {
             let node = self.root.at(&place)?;
-            let Node::Group(group) = node else { continue };
-            let wanted = |found: &Found| match (found.taken.first(), rule.kind) {
+            let RuleNode::Group(group) = node else { continue };
+            let wanted = |found: &ConditionMatch| match (found.taken.first(), rule.kind) {
                 (None, _) => !without_terms,
                 (Some(_), RuleKind::Replacing) => {
                     found.taken.iter().any(|at| !group.children[*at].is_by(number))
@@ -152,7 +156,7 @@ impl Rewriter<'_> {
                     !first.is_by(number) && first.first_id().is_some_and(|id| !begun.contains(&id))
                 }
             };
-            let mut matcher = Matcher::new(self.base, &self.parameters, node, &mut self.left)?;
+            let mut matcher = ConditionMatcher::new(self.base, &self.parameters, node, &mut self.left)?;
             if let Some(found) = matcher.find(&rule.condition, &wanted) {
                 return Some((place, found));
             }
@@ -160,22 +164,24 @@ impl Rewriter<'_> {
         None
     }
 
-    fn children(&self, place: &[usize]) -> &[Node] {
+    fn children(&self, place: &[usize]) -> &[RuleNode] {
         match self.root.at(place) {
-            Some(Node::Group(group)) => &group.children,
+            Some(RuleNode::Group(group)) => &group.children,
             _ => &[],
         }
     }
 
     /// Creates the nodes of a rule's productions, and adds them to the group at a path.
-    fn produce(&mut self, number: usize, rule: &Rule, place: &[usize], found: &Found) {
+    fn produce(&mut self, number: usize, rule: &ProductionRule, place: &[usize], found: &ConditionMatch) {
         let children = self.children(place).to_vec();
         let mut pieces: Vec<Piece> = Vec::new();
         for production in &rule.productions {
             self.make(number, production, found, &children, &mut pieces);
         }
         let Some(node) = self.root.at_mut(place) else { return };
-        let Node::Group(group) = std::mem::replace(node, group(Kind::And, Vec::new())) else { return };
+        let RuleNode::Group(group) = std::mem::replace(node, group(RuleGroupKind::And, Vec::new())) else {
+            return;
+        };
         let (edited, around) = edited(group, rule.kind, &found.taken, pieces);
         *node = edited;
         for (term_type, piece) in around {
@@ -185,9 +191,9 @@ impl Rewriter<'_> {
 
     /// Combines a piece with the group at a path; in the enclosing group if that already combines its
     /// children the same way.
-    fn put_around(&mut self, place: &[usize], term_type: TermType, piece: Node) {
+    fn put_around(&mut self, place: &[usize], term_type: TermType, piece: RuleNode) {
         if let Some((last, outer)) = place.split_last()
-            && let Some(Node::Group(outer)) = self.root.at_mut(outer)
+            && let Some(RuleNode::Group(outer)) = self.root.at_mut(outer)
             && outer.kind.joins(term_type)
             && (*last == 0 || matches!(term_type, TermType::And | TermType::Or))
         {
@@ -195,33 +201,33 @@ impl Rewriter<'_> {
             return;
         }
         let Some(node) = self.root.at_mut(place) else { return };
-        let whole = std::mem::replace(node, group(Kind::And, Vec::new()));
+        let whole = std::mem::replace(node, group(RuleGroupKind::And, Vec::new()));
         *node = whole.combined(term_type, piece);
     }
 
     fn make(
         &mut self,
         number: usize,
-        production: &Production,
-        found: &Found,
-        children: &[Node],
+        production: &RuleProduction,
+        found: &ConditionMatch,
+        children: &[RuleNode],
         pieces: &mut Vec<Piece>,
     ) {
-        let Production { term_type, label, made, weight } = production;
+        let RuleProduction { term_type, label, made, weight } = production;
         match made {
-            Made::Parameter { name, value } => {
+            ProducedTerm::Parameter { name, value } => {
                 self.parameters.insert(name.clone(), value.clone());
                 self.set.insert(name.clone(), value.clone());
             }
-            Made::Term(text) => {
+            ProducedTerm::Term(text) => {
                 let node = self.word(number, label.as_deref(), text, *weight);
                 pieces.push((*term_type, node));
             }
-            Made::Phrase(words) => {
+            ProducedTerm::Phrase(words) => {
                 let node = self.phrase(number, label.as_deref(), words, *weight);
                 pieces.push((*term_type, node));
             }
-            Made::Reference { name, all, .. } => {
+            ProducedTerm::Reference { name, all, .. } => {
                 for referred in found.referred.iter().filter(|referred| referred.name == *name) {
                     let condition = if *all { Some(name) } else { referred.all.as_ref() };
                     if let Some(condition) = condition.and_then(|name| self.base.conditions.get(name)) {
@@ -235,7 +241,7 @@ impl Rewriter<'_> {
                         continue;
                     }
                     let taken = referred.taken.iter().map(|at| &children[*at]);
-                    let copies: Vec<Node> =
+                    let copies: Vec<RuleNode> =
                         taken.map(|node| self.copy(number, node, label.as_deref(), *weight)).collect();
                     pieces.extend(as_pieces(*term_type, copies));
                 }
@@ -243,27 +249,36 @@ impl Rewriter<'_> {
         }
     }
 
-    fn word(&mut self, rule: usize, label: Option<&str>, text: &str, weight: Option<i32>) -> Node {
-        let item = Item::Term {
+    fn word(&mut self, rule: usize, label: Option<&str>, text: &str, weight: Option<i32>) -> RuleNode {
+        let item = QueryItem::Term {
             field: label.unwrap_or(DEFAULT_FIELD).to_owned(),
             text: text.into(),
-            matching: Match::Word,
-            annotations: weighted(Annotations::default(), weight),
+            matching: TermMatch::Word,
+            annotations: weighted(ItemAnnotations::default(), weight),
         };
         self.builder.term(item, Some(rule))
     }
 
-    fn phrase(&mut self, rule: usize, label: Option<&str>, words: &[String], weight: Option<i32>) -> Node {
+    fn phrase(
+        &mut self,
+        rule: usize,
+        label: Option<&str>,
+        words: &[String],
+        weight: Option<i32>,
+    ) -> RuleNode {
         let children = words.iter().map(|word| self.word(rule, label, word, None)).collect();
         let field = label.unwrap_or(DEFAULT_FIELD).to_owned();
-        group(Kind::Phrase { field, annotations: weighted(Annotations::default(), weight) }, children)
+        group(
+            RuleGroupKind::Phrase { field, annotations: weighted(ItemAnnotations::default(), weight) },
+            children,
+        )
     }
 
     /// Copies a matched term.
-    fn copy(&mut self, rule: usize, node: &Node, label: Option<&str>, weight: Option<i32>) -> Node {
-        let Node::Term(term) = node else { return node.clone() };
+    fn copy(&mut self, rule: usize, node: &RuleNode, label: Option<&str>, weight: Option<i32>) -> RuleNode {
+        let RuleNode::Term(term) = node else { return node.clone() };
         let mut item = term.item.clone();
-        if let Item::Term { field, annotations, .. } = &mut item {
+        if let QueryItem::Term { field, annotations, .. } = &mut item {
             if let Some(label) = label {
                 label.clone_into(field);
             }
@@ -273,56 +288,56 @@ impl Rewriter<'_> {
     }
 }
 
-fn weighted(annotations: Annotations, weight: Option<i32>) -> Annotations {
-    Annotations { weight: weight.unwrap_or(annotations.weight), ..annotations }
+fn weighted(annotations: ItemAnnotations, weight: Option<i32>) -> ItemAnnotations {
+    ItemAnnotations { weight: weight.unwrap_or(annotations.weight), ..annotations }
 }
 
 /// Converts terms that were matched together to pieces of a type; terms inserted as a unit stay together.
-fn as_pieces(term_type: TermType, mut nodes: Vec<Node>) -> Vec<Piece> {
+fn as_pieces(term_type: TermType, mut nodes: Vec<RuleNode>) -> Vec<Piece> {
     match term_type {
         TermType::Context | TermType::And => nodes.into_iter().map(|node| (term_type, node)).collect(),
         _ if nodes.len() == 1 => vec![(term_type, nodes.remove(0))],
         _ if nodes.is_empty() => Vec::new(),
         TermType::Equiv => vec![(term_type, together(nodes))],
-        _ => vec![(term_type, group(Kind::And, nodes))],
+        _ => vec![(term_type, group(RuleGroupKind::And, nodes))],
     }
 }
 
 /// Combines terms into one: a phrase if they have the same field.
-fn together(mut nodes: Vec<Node>) -> Node {
+fn together(mut nodes: Vec<RuleNode>) -> RuleNode {
     if nodes.len() == 1 {
         return nodes.remove(0);
     }
     let field = match &nodes[..] {
-        [Node::Term(first), ..] => first.field().to_owned(),
+        [RuleNode::Term(first), ..] => first.field().to_owned(),
         _ => String::new(),
     };
-    match nodes.iter().all(|node| matches!(node, Node::Term(term) if term.field() == field)) {
-        true => group(Kind::Phrase { field, annotations: Annotations::default() }, nodes),
-        false => group(Kind::And, nodes),
+    match nodes.iter().all(|node| matches!(node, RuleNode::Term(term) if term.field() == field)) {
+        true => group(RuleGroupKind::Phrase { field, annotations: ItemAnnotations::default() }, nodes),
+        false => group(RuleGroupKind::And, nodes),
     }
 }
 
 /// Terms listed by a condition, each as its words.
-fn terms_of(condition: &Condition) -> Vec<Vec<String>> {
+fn terms_of(condition: &RuleCondition) -> Vec<Vec<String>> {
     match condition {
-        Condition::Term(term) => vec![vec![term.clone()]],
-        Condition::Phrase(words) => vec![words.clone()],
-        Condition::Choice(conditions) => conditions.iter().flat_map(terms_of).collect(),
-        Condition::Sequence(conditions) => vec![conditions.iter().flat_map(terms_of).flatten().collect()],
-        Condition::Named { condition, .. } | Condition::Labelled(_, condition) => terms_of(condition),
-        Condition::Included(condition) => terms_of(condition),
+        RuleCondition::Term(term) => vec![vec![term.clone()]],
+        RuleCondition::Phrase(words) => vec![words.clone()],
+        RuleCondition::Choice(conditions) => conditions.iter().flat_map(terms_of).collect(),
+        RuleCondition::Sequence(conditions) => vec![conditions.iter().flat_map(terms_of).flatten().collect()],
+        RuleCondition::Named { condition, .. } | RuleCondition::Labelled(_, condition) => terms_of(condition),
+        RuleCondition::Included(condition) => terms_of(condition),
         _ => Vec::new(),
     }
 }
 
 /// A group with the output of a rule inserted, and the pieces to put around it.
 fn edited(
-    Group { kind, mut children }: Group,
+    RuleGroup { kind, mut children }: RuleGroup,
     rule: RuleKind,
     taken: &[usize],
     pieces: Vec<Piece>,
-) -> (Node, Vec<Piece>) {
+) -> (RuleNode, Vec<Piece>) {
     let (mut here, mut equivalents, mut around) = (Vec::new(), Vec::new(), Vec::new());
     for (term_type, node) in pieces {
         match term_type {
@@ -331,7 +346,7 @@ fn edited(
             other => around.push((other, node)),
         }
     }
-    let equiv = |nodes| group(Kind::Equiv { annotations: Annotations::default() }, nodes);
+    let equiv = |nodes| group(RuleGroupKind::Equiv { annotations: ItemAnnotations::default() }, nodes);
     let first = taken.first().copied().unwrap_or(children.len());
     let moves = rule == RuleKind::Replacing || !equivalents.is_empty();
     let mut at = if moves { first } else { taken.last().map_or(children.len(), |last| last + 1) };
@@ -348,9 +363,9 @@ fn edited(
         here.insert(0, equiv(equivalents));
     }
     // A phrase consists only of words of its own field.
-    let fits = |node: &Node| match &kind {
-        Kind::Phrase { field, .. } => {
-            matches!(node, Node::Term(term) if term.field() == field && is_plain(&term.item))
+    let fits = |node: &RuleNode| match &kind {
+        RuleGroupKind::Phrase { field, .. } => {
+            matches!(node, RuleNode::Term(term) if term.field() == field && is_plain(&term.item))
         }
         _ => true,
     };
@@ -363,11 +378,11 @@ fn edited(
     if !beside.is_empty() {
         let mut together = vec![node];
         together.extend(beside);
-        node = group(Kind::And, together);
+        node = group(RuleGroupKind::And, together);
     }
     (node, around)
 }
 
-fn is_plain(item: &Item) -> bool {
-    matches!(item, Item::Term { annotations, .. } if annotations.weight == 100)
+fn is_plain(item: &QueryItem) -> bool {
+    matches!(item, QueryItem::Term { annotations, .. } if annotations.weight == 100)
 }

@@ -2,45 +2,45 @@
 
 use std::sync::Arc;
 
-use millrace_schema::Place;
+use millrace_schema::SourcePosition;
 
 /// A parsed rule base.
 #[derive(Debug)]
-pub(crate) struct File {
+pub(crate) struct RuleFile {
     pub(crate) name: String,
     /// Location of `@default`, if present.
-    pub(crate) default: Option<Place>,
+    pub(crate) default: Option<SourcePosition>,
     /// `@stemming`.
     pub(crate) stemming: bool,
     /// `@language`.
     pub(crate) language: Option<String>,
-    pub(crate) statements: Vec<Statement>,
+    pub(crate) statements: Vec<RuleStatement>,
 }
 
-impl File {
+impl RuleFile {
     /// Names of the included rule bases.
     pub(crate) fn includes(&self) -> impl Iterator<Item = &str> {
         self.statements.iter().filter_map(|statement| match statement {
-            Statement::Include { base, .. } => Some(base.as_str()),
+            RuleStatement::Include { base, .. } => Some(base.as_str()),
             _ => None,
         })
     }
 }
 
 #[derive(Debug)]
-pub(crate) enum Statement {
-    Include { base: String, place: Place },
-    Condition { name: String, place: Place, condition: Condition },
-    Rule(Arc<Rule>),
+pub(crate) enum RuleStatement {
+    Include { base: String, place: SourcePosition },
+    Condition { name: String, place: SourcePosition, condition: RuleCondition },
+    Rule(Arc<ProductionRule>),
 }
 
 /// A production rule.
 #[derive(Debug)]
-pub(crate) struct Rule {
-    pub(crate) place: Place,
-    pub(crate) condition: Condition,
+pub(crate) struct ProductionRule {
+    pub(crate) place: SourcePosition,
+    pub(crate) condition: RuleCondition,
     pub(crate) kind: RuleKind,
-    pub(crate) productions: Vec<Production>,
+    pub(crate) productions: Vec<RuleProduction>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) enum RuleKind {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Condition {
+pub(crate) enum RuleCondition {
     /// A term of the query.
     Term(String),
     /// Words in sequence within a phrase of the query.
@@ -64,14 +64,14 @@ pub(crate) enum Condition {
     /// A named condition.
     Reference {
         name: String,
-        place: Place,
+        place: SourcePosition,
     },
     /// A condition whose match can be referred to by this name; with `all`, so can all terms of this named
     /// condition.
     Named {
         name: String,
         all: Option<String>,
-        condition: Box<Condition>,
+        condition: Box<RuleCondition>,
     },
     /// `…`, or `[…]`, whose terms belong to the match. The last one in a rule matches everything up to the
     /// end.
@@ -80,29 +80,29 @@ pub(crate) enum Condition {
         last: bool,
     },
     /// A condition on terms with this label.
-    Labelled(String, Box<Condition>),
-    Sequence(Vec<Condition>),
-    Choice(Vec<Condition>),
+    Labelled(String, Box<RuleCondition>),
+    Sequence(Vec<RuleCondition>),
+    Choice(Vec<RuleCondition>),
     /// Conditions that all hold at the same position.
-    And(Vec<Condition>),
-    Not(Box<Condition>),
+    And(Vec<RuleCondition>),
+    Not(Box<RuleCondition>),
     Comparison {
-        left: Box<Condition>,
-        operator: Comparison,
-        right: Box<Condition>,
+        left: Box<RuleCondition>,
+        operator: RuleComparison,
+        right: Box<RuleCondition>,
     },
     /// A condition at the start of the query.
-    Start(Box<Condition>),
+    Start(Box<RuleCondition>),
     /// A condition that extends to the end of the query.
-    End(Box<Condition>),
+    End(Box<RuleCondition>),
     /// The condition with the same name in an included rule base.
-    Super(Place),
+    Super(SourcePosition),
     /// That condition, resolved.
-    Included(Arc<Condition>),
+    Included(Arc<RuleCondition>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comparison {
+pub(crate) enum RuleComparison {
     Equal,
     AtMost,
     AtLeast,
@@ -114,17 +114,17 @@ pub(crate) enum Comparison {
 
 /// Output of a rule.
 #[derive(Debug)]
-pub(crate) struct Production {
+pub(crate) struct RuleProduction {
     pub(crate) term_type: TermType,
     /// Field of the output.
     pub(crate) label: Option<String>,
-    pub(crate) made: Made,
+    pub(crate) made: ProducedTerm,
     /// Weight in percent.
     pub(crate) weight: Option<i32>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Made {
+pub(crate) enum ProducedTerm {
     Term(String),
     Phrase(Vec<String>),
     /// Sets a parameter to a value.
@@ -136,7 +136,7 @@ pub(crate) enum Made {
     Reference {
         name: String,
         all: bool,
-        place: Place,
+        place: SourcePosition,
     },
 }
 
@@ -152,59 +152,59 @@ pub(crate) enum TermType {
     Not,
 }
 
-impl Condition {
+impl RuleCondition {
     /// Conditions directly inside it, without those that it refers to.
-    pub(crate) fn inner(&self) -> Vec<&Condition> {
+    pub(crate) fn inner(&self) -> Vec<&RuleCondition> {
         match self {
-            Condition::Term(_)
-            | Condition::Phrase(_)
-            | Condition::Parameter(_)
-            | Condition::Literal(_)
-            | Condition::Reference { .. }
-            | Condition::Ellipsis { .. }
-            | Condition::Super(_) => Vec::new(),
-            Condition::Named { condition, .. }
-            | Condition::Labelled(_, condition)
-            | Condition::Not(condition)
-            | Condition::Start(condition)
-            | Condition::End(condition) => vec![condition],
-            Condition::Comparison { left, right, .. } => vec![left, right],
-            Condition::Sequence(conditions) | Condition::Choice(conditions) | Condition::And(conditions) => {
-                conditions.iter().collect()
-            }
-            Condition::Included(condition) => vec![condition],
+            RuleCondition::Term(_)
+            | RuleCondition::Phrase(_)
+            | RuleCondition::Parameter(_)
+            | RuleCondition::Literal(_)
+            | RuleCondition::Reference { .. }
+            | RuleCondition::Ellipsis { .. }
+            | RuleCondition::Super(_) => Vec::new(),
+            RuleCondition::Named { condition, .. }
+            | RuleCondition::Labelled(_, condition)
+            | RuleCondition::Not(condition)
+            | RuleCondition::Start(condition)
+            | RuleCondition::End(condition) => vec![condition],
+            RuleCondition::Comparison { left, right, .. } => vec![left, right],
+            RuleCondition::Sequence(conditions)
+            | RuleCondition::Choice(conditions)
+            | RuleCondition::And(conditions) => conditions.iter().collect(),
+            RuleCondition::Included(condition) => vec![condition],
         }
     }
 
     /// Replaces every `@super` inside by the result of `included` for its location.
     pub(crate) fn with_super<E>(
         self,
-        included: &mut dyn FnMut(Place) -> Result<Arc<Condition>, E>,
-    ) -> Result<Condition, E> {
-        let mut boxed = |condition: Box<Condition>| condition.with_super(included).map(Box::new);
+        included: &mut dyn FnMut(SourcePosition) -> Result<Arc<RuleCondition>, E>,
+    ) -> Result<RuleCondition, E> {
+        let mut boxed = |condition: Box<RuleCondition>| condition.with_super(included).map(Box::new);
         Ok(match self {
-            Condition::Super(place) => Condition::Included(included(place)?),
-            Condition::Named { name, all, condition } => {
-                Condition::Named { name, all, condition: boxed(condition)? }
+            RuleCondition::Super(place) => RuleCondition::Included(included(place)?),
+            RuleCondition::Named { name, all, condition } => {
+                RuleCondition::Named { name, all, condition: boxed(condition)? }
             }
-            Condition::Labelled(label, condition) => Condition::Labelled(label, boxed(condition)?),
-            Condition::Not(condition) => Condition::Not(boxed(condition)?),
-            Condition::Start(condition) => Condition::Start(boxed(condition)?),
-            Condition::End(condition) => Condition::End(boxed(condition)?),
-            Condition::Comparison { left, operator, right } => {
-                Condition::Comparison { left: boxed(left)?, operator, right: boxed(right)? }
+            RuleCondition::Labelled(label, condition) => RuleCondition::Labelled(label, boxed(condition)?),
+            RuleCondition::Not(condition) => RuleCondition::Not(boxed(condition)?),
+            RuleCondition::Start(condition) => RuleCondition::Start(boxed(condition)?),
+            RuleCondition::End(condition) => RuleCondition::End(boxed(condition)?),
+            RuleCondition::Comparison { left, operator, right } => {
+                RuleCondition::Comparison { left: boxed(left)?, operator, right: boxed(right)? }
             }
-            Condition::Sequence(conditions) => Condition::Sequence(each(conditions, included)?),
-            Condition::Choice(conditions) => Condition::Choice(each(conditions, included)?),
-            Condition::And(conditions) => Condition::And(each(conditions, included)?),
+            RuleCondition::Sequence(conditions) => RuleCondition::Sequence(each(conditions, included)?),
+            RuleCondition::Choice(conditions) => RuleCondition::Choice(each(conditions, included)?),
+            RuleCondition::And(conditions) => RuleCondition::And(each(conditions, included)?),
             other => other,
         })
     }
 }
 
 fn each<E>(
-    conditions: Vec<Condition>,
-    included: &mut dyn FnMut(Place) -> Result<Arc<Condition>, E>,
-) -> Result<Vec<Condition>, E> {
+    conditions: Vec<RuleCondition>,
+    included: &mut dyn FnMut(SourcePosition) -> Result<Arc<RuleCondition>, E>,
+) -> Result<Vec<RuleCondition>, E> {
     conditions.into_iter().map(|condition| condition.with_super(included)).collect()
 }

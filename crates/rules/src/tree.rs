@@ -1,7 +1,7 @@
 //! Editable query tree: groups of nodes, and terms that conditions can match.
 
-use millrace_linguistics::Analyzer;
-use millrace_query::{Annotations, Item, Match, PhraseWord};
+use millrace_linguistics::FieldAnalyzer;
+use millrace_query::{ItemAnnotations, PhraseWord, QueryItem, TermMatch};
 
 use crate::base::words_of;
 use crate::syntax::TermType;
@@ -10,19 +10,19 @@ use crate::syntax::TermType;
 pub(crate) const DEFAULT_FIELD: &str = "default";
 
 #[derive(Debug, Clone)]
-pub(crate) enum Node {
-    Term(Term),
-    Group(Group),
+pub(crate) enum RuleNode {
+    Term(RuleTerm),
+    Group(RuleGroup),
     /// A part of the query that rules do not examine.
-    Other(Item),
+    Other(QueryItem),
 }
 
 /// A term that conditions can match.
 #[derive(Debug, Clone)]
-pub(crate) struct Term {
+pub(crate) struct RuleTerm {
     /// Unique number in the tree; a copy gets its own.
     pub(crate) id: usize,
-    pub(crate) item: Item,
+    pub(crate) item: QueryItem,
     /// Words compared with conditions.
     pub(crate) words: Vec<String>,
     /// Number of the rule that produced it.
@@ -30,18 +30,18 @@ pub(crate) struct Term {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Group {
-    pub(crate) kind: Kind,
-    pub(crate) children: Vec<Node>,
+pub(crate) struct RuleGroup {
+    pub(crate) kind: RuleGroupKind,
+    pub(crate) children: Vec<RuleNode>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Kind {
+pub(crate) enum RuleGroupKind {
     And,
     Or,
     WeakAnd {
         target_hits: u32,
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// The first child, a group, determines the match.
     Rank,
@@ -49,75 +49,75 @@ pub(crate) enum Kind {
     Not,
     Phrase {
         field: String,
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     Equiv {
-        annotations: Annotations,
+        annotations: ItemAnnotations,
     },
     /// Text typed by a user: one child, a group.
     Typed,
 }
 
 /// Builder of a tree; numbers its terms.
-pub(crate) struct Builder {
-    analyzer: Analyzer,
+pub(crate) struct RuleTreeBuilder {
+    analyzer: FieldAnalyzer,
     next: usize,
 }
 
-impl Builder {
-    pub(crate) fn new(analyzer: Analyzer) -> Self {
-        Builder { analyzer, next: 0 }
+impl RuleTreeBuilder {
+    pub(crate) fn new(analyzer: FieldAnalyzer) -> Self {
+        RuleTreeBuilder { analyzer, next: 0 }
     }
 
     /// Tree of an item; its root is a group.
-    pub(crate) fn tree(&mut self, item: &Item) -> Node {
+    pub(crate) fn tree(&mut self, item: &QueryItem) -> RuleNode {
         let node = self.node(item);
         grouped(node)
     }
 
-    fn node(&mut self, item: &Item) -> Node {
+    fn node(&mut self, item: &QueryItem) -> RuleNode {
         let kind = match item {
-            Item::And(_) => Kind::And,
-            Item::Or(_) => Kind::Or,
-            Item::Rank(_) => Kind::Rank,
-            Item::WeakAnd { target_hits, annotations, .. } => {
-                Kind::WeakAnd { target_hits: *target_hits, annotations: annotations.clone() }
+            QueryItem::And(_) => RuleGroupKind::And,
+            QueryItem::Or(_) => RuleGroupKind::Or,
+            QueryItem::Rank(_) => RuleGroupKind::Rank,
+            QueryItem::WeakAnd { target_hits, annotations, .. } => {
+                RuleGroupKind::WeakAnd { target_hits: *target_hits, annotations: annotations.clone() }
             }
-            Item::Not { positive, negatives } => {
+            QueryItem::Not { positive, negatives } => {
                 let mut children = vec![self.tree(positive)];
                 children.extend(negatives.iter().map(|negative| self.node(negative)));
-                return group(Kind::Not, children);
+                return group(RuleGroupKind::Not, children);
             }
-            Item::Phrase { field, words, annotations } if is_plain(words) && !annotations.filter => {
-                let word = |word: &PhraseWord| Item::Term {
+            QueryItem::Phrase { field, words, annotations } if is_plain(words) && !annotations.filter => {
+                let word = |word: &PhraseWord| QueryItem::Term {
                     field: field.clone(),
                     text: word.text.clone(),
-                    matching: Match::Word,
-                    annotations: Annotations::default(),
+                    matching: TermMatch::Word,
+                    annotations: ItemAnnotations::default(),
                 };
                 let children = words.iter().map(word).map(|item| self.term(item, None)).collect();
                 return group(
-                    Kind::Phrase { field: field.clone(), annotations: annotations.clone() },
+                    RuleGroupKind::Phrase { field: field.clone(), annotations: annotations.clone() },
                     children,
                 );
             }
-            Item::Equiv { annotations, .. } => Kind::Equiv { annotations: annotations.clone() },
-            Item::Typed(inner) => {
+            QueryItem::Equiv { annotations, .. } => RuleGroupKind::Equiv { annotations: annotations.clone() },
+            QueryItem::Typed(inner) => {
                 let inner = self.tree(inner);
-                return group(Kind::Typed, vec![inner]);
+                return group(RuleGroupKind::Typed, vec![inner]);
             }
-            Item::Term { matching: Match::Word, annotations, .. } if !annotations.filter => {
+            QueryItem::Term { matching: TermMatch::Word, annotations, .. } if !annotations.filter => {
                 return self.term(item.clone(), None);
             }
-            other => return Node::Other(other.clone()),
+            other => return RuleNode::Other(other.clone()),
         };
         let children = match item {
-            Item::And(items) | Item::Or(items) | Item::Rank(items) => items,
-            Item::WeakAnd { children, .. } | Item::Equiv { words: children, .. } => children,
-            _ => return Node::Other(item.clone()),
+            QueryItem::And(items) | QueryItem::Or(items) | QueryItem::Rank(items) => items,
+            QueryItem::WeakAnd { children, .. } | QueryItem::Equiv { words: children, .. } => children,
+            _ => return RuleNode::Other(item.clone()),
         };
-        let mut children: Vec<Node> = children.iter().map(|child| self.node(child)).collect();
-        if matches!(kind, Kind::Rank) && !children.is_empty() {
+        let mut children: Vec<RuleNode> = children.iter().map(|child| self.node(child)).collect();
+        if matches!(kind, RuleGroupKind::Rank) && !children.is_empty() {
             let first = children.remove(0);
             children.insert(0, grouped(first));
         }
@@ -125,39 +125,39 @@ impl Builder {
     }
 
     /// A new term.
-    pub(crate) fn term(&mut self, item: Item, by: Option<usize>) -> Node {
+    pub(crate) fn term(&mut self, item: QueryItem, by: Option<usize>) -> RuleNode {
         self.next += 1;
         let words = match &item {
-            Item::Term { text, .. } => words_of(&self.analyzer, &text.text),
+            QueryItem::Term { text, .. } => words_of(&self.analyzer, &text.text),
             _ => Vec::new(),
         };
-        Node::Term(Term { id: self.next, item, words, by })
+        RuleNode::Term(RuleTerm { id: self.next, item, words, by })
     }
 }
 
-pub(crate) fn group(kind: Kind, children: Vec<Node>) -> Node {
-    Node::Group(Group { kind, children })
+pub(crate) fn group(kind: RuleGroupKind, children: Vec<RuleNode>) -> RuleNode {
+    RuleNode::Group(RuleGroup { kind, children })
 }
 
 /// Wraps a node that is not a group into one.
-fn grouped(node: Node) -> Node {
+fn grouped(node: RuleNode) -> RuleNode {
     match node {
-        Node::Group(_) => node,
-        other => group(Kind::And, vec![other]),
+        RuleNode::Group(_) => node,
+        other => group(RuleGroupKind::And, vec![other]),
     }
 }
 
-impl Term {
+impl RuleTerm {
     pub(crate) fn field(&self) -> &str {
         match &self.item {
-            Item::Term { field, .. } => field,
+            QueryItem::Term { field, .. } => field,
             _ => "",
         }
     }
 
     pub(crate) fn text(&self) -> &str {
         match &self.item {
-            Item::Term { text, .. } => &text.text,
+            QueryItem::Term { text, .. } => &text.text,
             _ => "",
         }
     }
@@ -172,20 +172,20 @@ impl Term {
     }
 }
 
-impl Node {
+impl RuleNode {
     /// Converts to an item; `None` if nothing is left of it.
-    pub(crate) fn item(&self) -> Option<Item> {
+    pub(crate) fn item(&self) -> Option<QueryItem> {
         match self {
-            Node::Term(term) => Some(term.item.clone()),
-            Node::Other(item) => Some(item.clone()),
-            Node::Group(group) => group.item(),
+            RuleNode::Term(term) => Some(term.item.clone()),
+            RuleNode::Other(item) => Some(item.clone()),
+            RuleNode::Group(group) => group.item(),
         }
     }
 
     /// Number of its terms and of other leaves.
     pub(crate) fn size(&self) -> usize {
         match self {
-            Node::Group(group) => group.children.iter().map(Node::size).sum(),
+            RuleNode::Group(group) => group.children.iter().map(RuleNode::size).sum(),
             _ => 1,
         }
     }
@@ -193,26 +193,26 @@ impl Node {
     /// True if this rule produced all of its terms.
     pub(crate) fn is_by(&self, rule: usize) -> bool {
         match self {
-            Node::Term(term) => term.by == Some(rule),
-            Node::Group(group) => group.children.iter().all(|child| child.is_by(rule)),
-            Node::Other(_) => false,
+            RuleNode::Term(term) => term.by == Some(rule),
+            RuleNode::Group(group) => group.children.iter().all(|child| child.is_by(rule)),
+            RuleNode::Other(_) => false,
         }
     }
 
     /// Number of its first term.
     pub(crate) fn first_id(&self) -> Option<usize> {
         match self {
-            Node::Term(term) => Some(term.id),
-            Node::Group(group) => group.children.iter().find_map(Node::first_id),
-            Node::Other(_) => None,
+            RuleNode::Term(term) => Some(term.id),
+            RuleNode::Group(group) => group.children.iter().find_map(RuleNode::first_id),
+            RuleNode::Other(_) => None,
         }
     }
 
     /// Paths of all groups whose children conditions can match, outer ones first.
     pub(crate) fn places(&self) -> Vec<Vec<usize>> {
-        fn collect(node: &Node, way: &mut Vec<usize>, places: &mut Vec<Vec<usize>>) {
-            let Node::Group(group) = node else { return };
-            if !matches!(group.kind, Kind::Typed) {
+        fn collect(node: &RuleNode, way: &mut Vec<usize>, places: &mut Vec<Vec<usize>>) {
+            let RuleNode::Group(group) = node else { return };
+            if !matches!(group.kind, RuleGroupKind::Typed) {
                 places.push(way.clone());
             }
             for (at, child) in group.children.iter().enumerate() {
@@ -227,41 +227,41 @@ impl Node {
     }
 
     /// The node at a path.
-    pub(crate) fn at(&self, place: &[usize]) -> Option<&Node> {
+    pub(crate) fn at(&self, place: &[usize]) -> Option<&RuleNode> {
         match (place.split_first(), self) {
             (None, node) => Some(node),
-            (Some((first, rest)), Node::Group(group)) => group.children.get(*first)?.at(rest),
+            (Some((first, rest)), RuleNode::Group(group)) => group.children.get(*first)?.at(rest),
             _ => None,
         }
     }
 
     /// Mutable access to the node at a path.
-    pub(crate) fn at_mut(&mut self, place: &[usize]) -> Option<&mut Node> {
+    pub(crate) fn at_mut(&mut self, place: &[usize]) -> Option<&mut RuleNode> {
         match (place.split_first(), self) {
             (None, node) => Some(node),
-            (Some((first, rest)), Node::Group(group)) => group.children.get_mut(*first)?.at_mut(rest),
+            (Some((first, rest)), RuleNode::Group(group)) => group.children.get_mut(*first)?.at_mut(rest),
             _ => None,
         }
     }
 
     /// Combines both nodes in the way of a term type.
-    pub(crate) fn combined(self, term_type: TermType, other: Node) -> Node {
-        let is_empty = matches!(&self, Node::Group(group) if group.children.is_empty());
+    pub(crate) fn combined(self, term_type: TermType, other: RuleNode) -> RuleNode {
+        let is_empty = matches!(&self, RuleNode::Group(group) if group.children.is_empty());
         if is_empty && term_type != TermType::Not {
-            return group(Kind::And, vec![other]);
+            return group(RuleGroupKind::And, vec![other]);
         }
         match self {
-            Node::Group(Group { kind, mut children }) if kind.joins(term_type) => {
+            RuleNode::Group(RuleGroup { kind, mut children }) if kind.joins(term_type) => {
                 children.push(other);
                 group(kind, children)
             }
             node => {
                 let kind = match term_type {
-                    TermType::And | TermType::Context => Kind::And,
-                    TermType::Or => Kind::Or,
-                    TermType::Rank => Kind::Rank,
-                    TermType::Not => Kind::Not,
-                    TermType::Equiv => Kind::Equiv { annotations: Annotations::default() },
+                    TermType::And | TermType::Context => RuleGroupKind::And,
+                    TermType::Or => RuleGroupKind::Or,
+                    TermType::Rank => RuleGroupKind::Rank,
+                    TermType::Not => RuleGroupKind::Not,
+                    TermType::Equiv => RuleGroupKind::Equiv { annotations: ItemAnnotations::default() },
                 };
                 group(kind, vec![node, other])
             }
@@ -269,88 +269,90 @@ impl Node {
     }
 }
 
-impl Kind {
+impl RuleGroupKind {
     /// True if it combines its children in the way of a term type.
     pub(crate) fn joins(&self, term_type: TermType) -> bool {
         match term_type {
-            TermType::And => matches!(self, Kind::And),
-            TermType::Or => matches!(self, Kind::Or),
-            TermType::Rank => matches!(self, Kind::Rank),
-            TermType::Not => matches!(self, Kind::Not),
-            TermType::Equiv => matches!(self, Kind::Equiv { .. }),
+            TermType::And => matches!(self, RuleGroupKind::And),
+            TermType::Or => matches!(self, RuleGroupKind::Or),
+            TermType::Rank => matches!(self, RuleGroupKind::Rank),
+            TermType::Not => matches!(self, RuleGroupKind::Not),
+            TermType::Equiv => matches!(self, RuleGroupKind::Equiv { .. }),
             TermType::Context => true,
         }
     }
 }
 
-impl Group {
-    fn item(&self) -> Option<Item> {
-        let several = |mut items: Vec<Item>, many: fn(Vec<Item>) -> Item| match items.len() {
+impl RuleGroup {
+    fn item(&self) -> Option<QueryItem> {
+        let several = |mut items: Vec<QueryItem>, many: fn(Vec<QueryItem>) -> QueryItem| match items.len() {
             0 => None,
             1 => Some(items.remove(0)),
             _ => Some(many(items)),
         };
-        let all = |nodes: &[Node]| nodes.iter().filter_map(Node::item).collect::<Vec<_>>();
+        let all = |nodes: &[RuleNode]| nodes.iter().filter_map(RuleNode::item).collect::<Vec<_>>();
         match &self.kind {
-            Kind::And => several(all(&self.children), Item::And),
-            Kind::Or => several(all(&self.children), Item::Or),
-            Kind::WeakAnd { target_hits, annotations } => {
+            RuleGroupKind::And => several(all(&self.children), QueryItem::And),
+            RuleGroupKind::Or => several(all(&self.children), QueryItem::Or),
+            RuleGroupKind::WeakAnd { target_hits, annotations } => {
                 let children = all(&self.children);
-                (!children.is_empty()).then(|| Item::WeakAnd {
+                (!children.is_empty()).then(|| QueryItem::WeakAnd {
                     children,
                     target_hits: *target_hits,
                     annotations: annotations.clone(),
                 })
             }
-            Kind::Rank | Kind::Not => {
+            RuleGroupKind::Rank | RuleGroupKind::Not => {
                 let (first, rest) = self.children.split_first()?;
                 let (first, mut rest) = (first.item(), all(rest));
-                match (first, matches!(self.kind, Kind::Rank)) {
+                match (first, matches!(self.kind, RuleGroupKind::Rank)) {
                     (Some(first), _) if rest.is_empty() => Some(first),
                     (Some(first), true) => {
                         rest.insert(0, first);
-                        Some(Item::Rank(rest))
+                        Some(QueryItem::Rank(rest))
                     }
-                    (Some(first), false) => Some(Item::Not { positive: Box::new(first), negatives: rest }),
+                    (Some(first), false) => {
+                        Some(QueryItem::Not { positive: Box::new(first), negatives: rest })
+                    }
                     // Children that were only for ranking must match if no other child is left.
-                    (None, true) => several(rest, Item::Or),
+                    (None, true) => several(rest, QueryItem::Or),
                     (None, false) => None,
                 }
             }
-            Kind::Phrase { field, annotations } => phrase(field, annotations, &self.children),
-            Kind::Equiv { annotations } => equivalents(annotations, all(&self.children)),
-            Kind::Typed => Some(Item::Typed(Box::new(self.children.first()?.item()?))),
+            RuleGroupKind::Phrase { field, annotations } => phrase(field, annotations, &self.children),
+            RuleGroupKind::Equiv { annotations } => equivalents(annotations, all(&self.children)),
+            RuleGroupKind::Typed => Some(QueryItem::Typed(Box::new(self.children.first()?.item()?))),
         }
     }
 }
 
-fn phrase(field: &str, annotations: &Annotations, children: &[Node]) -> Option<Item> {
+fn phrase(field: &str, annotations: &ItemAnnotations, children: &[RuleNode]) -> Option<QueryItem> {
     let words = children.iter().filter_map(|child| match child.item()? {
-        Item::Term { text, .. } => Some(text),
+        QueryItem::Term { text, .. } => Some(text),
         _ => None,
     });
     let mut words: Vec<_> = words.collect();
     let (field, annotations) = (field.to_owned(), annotations.clone());
     match words.len() {
         0 => None,
-        1 => Some(Item::Term { field, text: words.remove(0), matching: Match::Word, annotations }),
+        1 => Some(QueryItem::Term { field, text: words.remove(0), matching: TermMatch::Word, annotations }),
         _ => {
             let words = words.into_iter().map(PhraseWord::from).collect();
-            Some(Item::Phrase { field, words, annotations })
+            Some(QueryItem::Phrase { field, words, annotations })
         }
     }
 }
 
 /// True if all of them match by their field's defaults.
 fn is_plain(words: &[PhraseWord]) -> bool {
-    words.iter().all(|word| word.matching == Match::Word)
+    words.iter().all(|word| word.matching == TermMatch::Word)
 }
 
 /// Equivalents have one field; terms of several fields are alternatives.
-fn equivalents(annotations: &Annotations, mut items: Vec<Item>) -> Option<Item> {
-    fn field(item: &Item) -> Option<&str> {
+fn equivalents(annotations: &ItemAnnotations, mut items: Vec<QueryItem>) -> Option<QueryItem> {
+    fn field(item: &QueryItem) -> Option<&str> {
         match item {
-            Item::Term { field, .. } | Item::Phrase { field, .. } => Some(field),
+            QueryItem::Term { field, .. } | QueryItem::Phrase { field, .. } => Some(field),
             _ => None,
         }
     }
@@ -359,9 +361,9 @@ fn equivalents(annotations: &Annotations, mut items: Vec<Item>) -> Option<Item> 
         1 => Some(items.remove(0)),
         _ => match field(&items[0]).map(str::to_owned) {
             Some(first) if items.iter().all(|item| field(item) == Some(&first)) => {
-                Some(Item::Equiv { field: first, words: items, annotations: annotations.clone() })
+                Some(QueryItem::Equiv { field: first, words: items, annotations: annotations.clone() })
             }
-            _ => Some(Item::Or(items)),
+            _ => Some(QueryItem::Or(items)),
         },
     }
 }

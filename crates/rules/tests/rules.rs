@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 
 use millrace_query::simple::{self, TermEnd};
-use millrace_query::{Brief, Composite, Grammar, Item, Syntax, UserText};
-use millrace_rules::{Rewriting, RuleBases, Step};
-use millrace_schema::{Findings, Mistakes};
+use millrace_query::{BriefItem, QueryGrammar, QueryItem, TextSyntax, UserText, WordComposite};
+use millrace_rules::{QueryRewriting, RewriteStep, RuleBases};
+use millrace_schema::{PackageFindings, PackageMistakes};
 
 const FIELDS: [&str; 7] = ["title", "brand", "company", "category", "name", "place", "artist"];
 
 /// Typed text whose words must all match.
-fn typed(text: &str) -> Item {
-    let grammar = Grammar { composite: Composite::And, syntax: Syntax::Simple, ..Grammar::default() };
+fn typed(text: &str) -> QueryItem {
+    let grammar =
+        QueryGrammar { composite: WordComposite::And, syntax: TextSyntax::Simple, ..QueryGrammar::default() };
     composed(text, grammar)
 }
 
-fn composed(text: &str, grammar: Grammar) -> Item {
+fn composed(text: &str, grammar: QueryGrammar) -> QueryItem {
     let text = UserText {
         field: "default".to_owned(),
         text: text.to_owned(),
@@ -27,7 +28,7 @@ fn composed(text: &str, grammar: Grammar) -> Item {
         annotations: Default::default(),
     };
     let fields = |name: &str| FIELDS.contains(&name).then_some(TermEnd::Word);
-    Item::Typed(Box::new(simple::parse(&text, &fields).expect("a query with a word")))
+    QueryItem::Typed(Box::new(simple::parse(&text, &fields).expect("a query with a word")))
 }
 
 fn package(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
@@ -35,8 +36,8 @@ fn package(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Rule bases of a package with its warnings, or all of its errors.
-fn read(files: &BTreeMap<String, Vec<u8>>) -> Result<(RuleBases, Vec<String>), Mistakes> {
-    let mut findings = Findings::default();
+fn read(files: &BTreeMap<String, Vec<u8>>) -> Result<(RuleBases, Vec<String>), PackageMistakes> {
+    let mut findings = PackageFindings::default();
     let bases = RuleBases::read(files, &mut findings);
     Ok((bases, findings.finish()?))
 }
@@ -47,20 +48,20 @@ fn bases(files: &[(&str, &str)]) -> RuleBases {
     bases
 }
 
-fn rewriting(rules: &str, query: &Item, parameters: &[(&str, &str)]) -> Option<Rewriting> {
+fn rewriting(rules: &str, query: &QueryItem, parameters: &[(&str, &str)]) -> Option<QueryRewriting> {
     let parameters =
         parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     bases(&[("x.sr", rules)]).get("x").expect("the rule base").rewrite(query, &parameters, true)
 }
 
 /// Short form of the query after the rules, with the parameters that they set; unchanged if no rule matches.
-fn rewritten(rules: &str, query: &Item, parameters: &[(&str, &str)]) -> String {
+fn rewritten(rules: &str, query: &QueryItem, parameters: &[(&str, &str)]) -> String {
     match rewriting(rules, query, parameters) {
-        Some(Rewriting { root, set, .. }) => {
+        Some(QueryRewriting { root, set, .. }) => {
             let set = set.iter().map(|(name, value)| format!(" {name}={value}")).collect::<String>();
-            format!("{}{set}", Brief(&root))
+            format!("{}{set}", BriefItem(&root))
         }
-        None => format!("{} unchanged", Brief(query)),
+        None => format!("{} unchanged", BriefItem(query)),
     }
 }
 
@@ -186,7 +187,7 @@ audi -> skoda;
     ] {
         let base = bases.get(base).expect("the rule base");
         let rewriting = base.rewrite(&typed(query), &BTreeMap::new(), true).expect("rules that hold");
-        assert_eq!(Brief(&rewriting.root).to_string(), expected, "{query}");
+        assert_eq!(BriefItem(&rewriting.root).to_string(), expected, "{query}");
     }
     let palmtop = bases.get("example").expect("it").rewrite(&typed("palmtop"), &BTreeMap::new(), true);
     assert_eq!(palmtop, None, "the included rule base stays as it is");
@@ -233,14 +234,14 @@ fn what_is_made_is_put_to_the_query_by_its_type() {
 
 #[test]
 fn the_context_of_typed_text_is_its_own() {
-    let weak = composed("see lotr", Grammar::default());
+    let weak = composed("see lotr", QueryGrammar::default());
     assert_eq!(rewritten("lotr -> lord rings;", &weak, &[]), "WEAKAND see lord rings");
-    let or = composed("see lotr", Grammar { composite: Composite::Or, ..Grammar::default() });
+    let or = composed("see lotr", QueryGrammar { composite: WordComposite::Or, ..QueryGrammar::default() });
     assert_eq!(rewritten("lotr -> lord rings;", &or, &[]), "OR see lord rings");
-    let within = Item::And(vec![composed("the", Grammar::default()), typed("title:fox")]);
+    let within = QueryItem::And(vec![composed("the", QueryGrammar::default()), typed("title:fox")]);
     assert_eq!(rewritten("the -> ;", &within, &[]), "title:fox");
     let root = rewriting("lotr +> ?rings;", &weak, &[]).expect("a rule that holds").root;
-    assert!(matches!(root, Item::Typed(_)), "it is still what a person typed: {root}");
+    assert!(matches!(root, QueryItem::Typed(_)), "it is still what a person typed: {root}");
 }
 
 #[test]
@@ -346,26 +347,31 @@ fn every_rule_comes_to_an_end() {
     check("a -> b; b -> a;", &[("a", "a")]);
     check("!nothing +> +x;", &[("a b", "AND a b x")]);
     let doubling: String = (0..40).map(|_| "a -> a a; ").collect();
-    let Rewriting { root, steps, .. } = rewriting(&doubling, &typed("a"), &[]).expect("rules that hold");
-    let Some(Step::Stopped { reason }) = steps.last() else { panic!("it goes on: {:?}", steps.last()) };
+    let QueryRewriting { root, steps, .. } = rewriting(&doubling, &typed("a"), &[]).expect("rules that hold");
+    let Some(RewriteStep::Stopped { reason }) = steps.last() else {
+        panic!("it goes on: {:?}", steps.last())
+    };
     assert!(reason.contains("terms") || reason.contains("conditions"), "{reason}");
-    assert!(Brief(&root).to_string().len() < 100_000);
+    assert!(BriefItem(&root).to_string().len() < 100_000);
     let hostile = format!("{} zz -> y;", "... ".repeat(30));
     let many = "a ".repeat(60);
-    let Rewriting { steps, .. } = rewriting(&hostile, &typed(&many), &[]).expect("it is told of");
-    assert_eq!(steps, [Step::Stopped { reason: "more than 1000000 conditions were tried".to_owned() }]);
+    let QueryRewriting { steps, .. } = rewriting(&hostile, &typed(&many), &[]).expect("it is told of");
+    assert_eq!(
+        steps,
+        [RewriteStep::Stopped { reason: "more than 1000000 conditions were tried".to_owned() }]
+    );
 }
 
 #[test]
 fn only_words_are_looked_at() {
-    let prefix = composed("lotr*", Grammar::default());
-    let before = Brief(&prefix).to_string();
+    let prefix = composed("lotr*", QueryGrammar::default());
+    let before = BriefItem(&prefix).to_string();
     assert_eq!(rewritten("lotr -> rings;", &prefix, &[]), format!("{before} unchanged"));
     assert_eq!(
-        rewritten("lotr -> rings;", &Item::And(vec![Item::True, typed("lotr")]), &[]),
+        rewritten("lotr -> rings;", &QueryItem::And(vec![QueryItem::True, typed("lotr")]), &[]),
         "AND TRUE rings"
     );
-    assert_eq!(rewritten("parameter.a -> rings;", &Item::True, &[("a", "1")]), "AND TRUE rings");
+    assert_eq!(rewritten("parameter.a -> rings;", &QueryItem::True, &[("a", "1")]), "AND TRUE rings");
 }
 
 #[test]

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::fs::File;
 use std::path::Path;
 
-use millrace_cluster::Configuration;
+use millrace_cluster::ClusterConfiguration;
 use millrace_tensor::TensorType;
 
 use crate::package::{self, Files};
-use crate::resolve::Declared;
+use crate::resolve::DeclaredSchemas;
 use crate::suggest::did_you_mean;
 use crate::{
-    Broken, Embedder, Error, Execution, Federation, FieldGenerator, Findings, InputDef, InputType,
-    LanguageModel, Mistakes, QueryProfiles, Schema, SearchChain, SignificanceModels, Source,
-    ValidationOverride,
+    EmbedderConfig, Error, FederationConfig, FieldGenerator, InputDef, InputType, LanguageModelConfig,
+    MistakenParts, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles, Schema, SearchChain,
+    SignificanceModels, SourceTarget, ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 
@@ -26,11 +26,11 @@ pub struct Application {
     pub content: Vec<ContentCluster>,
     /// Names other than schemas that queries may give as sources: local providers and their sources, each
     /// also as `source@provider`, and the content clusters that no provider represents.
-    pub sources: BTreeMap<String, Source>,
+    pub sources: BTreeMap<String, SourceTarget>,
     /// Search chains that list their own sources, by id.
-    pub federations: BTreeMap<String, Federation>,
+    pub federations: BTreeMap<String, FederationConfig>,
     /// The container cluster of services.xml that serves queries and feeds.
-    pub container: Container,
+    pub container: ContainerCluster,
     /// Word rarity in large collections, from the models named in services.xml.
     pub significance: SignificanceModels,
     /// Query profiles by id, with inherited values resolved.
@@ -48,18 +48,18 @@ pub struct Application {
 /// Invalid parts, and parts that depend on them, are omitted. Compiling the rest therefore only finds errors
 /// made by the user, which are reported together with the findings here.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Draft {
+pub struct ApplicationDraft {
     /// The valid part; without its warnings.
     pub application: Application,
     /// Findings so far.
-    pub findings: Findings,
+    pub findings: PackageFindings,
     /// True if the container clusters are valid, so that all embedders and language models are known.
     pub containers_known: bool,
     /// True if the content clusters are valid, so that all schemas with documents are known.
     pub content_known: bool,
 }
 
-impl Draft {
+impl ApplicationDraft {
     /// Reads a package in a zip archive.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Draft {
     /// Reads a package in a gzipped tar archive.
     ///
     /// # Errors
-    /// See [`Draft::from_zip`].
+    /// See [`ApplicationDraft::from_zip`].
     pub fn from_tar_gz(archive: &[u8]) -> Result<Self, Error> {
         Ok(Self::from_files(package::from_tar_gz(archive)?))
     }
@@ -79,7 +79,7 @@ impl Draft {
     /// Reads a package in a zip archive that is a file.
     ///
     /// # Errors
-    /// As [`Draft::from_zip`].
+    /// As [`ApplicationDraft::from_zip`].
     pub fn from_zip_file(archive: &File) -> Result<Self, Error> {
         Ok(Self::from_files(package::from_zip_file(archive)?))
     }
@@ -87,7 +87,7 @@ impl Draft {
     /// Reads a package in a tar archive that is a file, compressed by gzip.
     ///
     /// # Errors
-    /// As [`Draft::from_zip`].
+    /// As [`ApplicationDraft::from_zip`].
     pub fn from_tar_gz_file(archive: &File) -> Result<Self, Error> {
         Ok(Self::from_files(package::from_tar_gz_file(archive)?))
     }
@@ -102,7 +102,7 @@ impl Draft {
 
     /// Reads a package given as files by path.
     pub fn from_files(files: BTreeMap<String, Vec<u8>>) -> Self {
-        let mut findings = Findings::default();
+        let mut findings = PackageFindings::default();
         let (query_profiles, types_known) = QueryProfiles::read(&files, &mut findings);
         let mut schemas = resolve::schemas(&parse_schemas(&files, &mut findings), &files, &mut findings);
         let inputs = query_profiles.query_features(&mut findings).filter(|_| types_known);
@@ -138,25 +138,25 @@ impl Draft {
             warnings: Vec::new(),
             files,
         };
-        Draft { application, findings, containers_known, content_known }
+        ApplicationDraft { application, findings, containers_known, content_known }
     }
 
     /// Returns the application.
     ///
     /// # Errors
     /// All errors in the package.
-    pub fn finish(self) -> Result<Application, Mistakes> {
+    pub fn finish(self) -> Result<Application, PackageMistakes> {
         let warnings = self.findings.finish()?;
         Ok(Application { warnings, ..self.application })
     }
 }
 
 /// A valid application, as a draft without findings.
-impl From<Application> for Draft {
+impl From<Application> for ApplicationDraft {
     fn from(mut application: Application) -> Self {
-        let mut findings = Findings::default();
+        let mut findings = PackageFindings::default();
         findings.warnings.append(&mut application.warnings);
-        Draft { application, findings, containers_known: true, content_known: true }
+        ApplicationDraft { application, findings, containers_known: true, content_known: true }
     }
 }
 
@@ -165,41 +165,41 @@ impl Application {
     ///
     /// # Errors
     /// All errors with file, line and column.
-    pub fn from_zip(archive: &[u8]) -> Result<Self, Mistakes> {
-        Draft::from_zip(archive)?.finish()
+    pub fn from_zip(archive: &[u8]) -> Result<Self, PackageMistakes> {
+        ApplicationDraft::from_zip(archive)?.finish()
     }
 
     /// Reads and validates a package in a gzipped tar archive.
     ///
     /// # Errors
     /// See [`Application::from_zip`].
-    pub fn from_tar_gz(archive: &[u8]) -> Result<Self, Mistakes> {
-        Draft::from_tar_gz(archive)?.finish()
+    pub fn from_tar_gz(archive: &[u8]) -> Result<Self, PackageMistakes> {
+        ApplicationDraft::from_tar_gz(archive)?.finish()
     }
 
-    /// Reads and validates a package in a directory; see [`Draft::from_dir`].
+    /// Reads and validates a package in a directory; see [`ApplicationDraft::from_dir`].
     ///
     /// # Errors
     /// See [`Application::from_zip`].
-    pub fn from_dir(directory: &Path) -> Result<Self, Mistakes> {
-        Draft::from_dir(directory)?.finish()
+    pub fn from_dir(directory: &Path) -> Result<Self, PackageMistakes> {
+        ApplicationDraft::from_dir(directory)?.finish()
     }
 
     /// Validates a package given as files by path.
     ///
     /// # Errors
     /// See [`Application::from_zip`].
-    pub fn from_files(files: BTreeMap<String, Vec<u8>>) -> Result<Self, Mistakes> {
-        Draft::from_files(files).finish()
+    pub fn from_files(files: BTreeMap<String, Vec<u8>>) -> Result<Self, PackageMistakes> {
+        ApplicationDraft::from_files(files).finish()
     }
 
     /// Common nodes of all content clusters, which must be the same: those of the first cluster that lists
     /// any. The number of replicas is the highest of all clusters.
-    pub fn topology(&self) -> Configuration {
+    pub fn topology(&self) -> ClusterConfiguration {
         let listing = self.content.iter().find(|cluster| !cluster.topology.nodes.is_empty());
         let topology = listing.or(self.content.first()).map(|cluster| cluster.topology.clone());
         let redundancy = self.content.iter().map(|cluster| cluster.topology.redundancy).max();
-        Configuration { redundancy: redundancy.unwrap_or(1), ..topology.unwrap_or_default() }
+        ClusterConfiguration { redundancy: redundancy.unwrap_or(1), ..topology.unwrap_or_default() }
     }
 
     /// The cluster of a document type; the first one of several.
@@ -212,7 +212,7 @@ impl Application {
 /// declare them. If the types are unknown (`None`), rank profiles with query features cannot be validated.
 fn declare(schema: &mut Arc<Schema>, features: Option<&BTreeMap<&str, &TensorType>>) {
     let Some(features) = features else {
-        let mut unknown = Broken::default();
+        let mut unknown = MistakenParts::default();
         unknown.add("query");
         Arc::make_mut(schema).rank_profiles.retain(|_, profile| !profile.depends_on(&unknown));
         return;
@@ -232,7 +232,7 @@ fn declare(schema: &mut Arc<Schema>, features: Option<&BTreeMap<&str, &TensorTyp
 
 /// The container cluster of services.xml.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Container {
+pub struct ContainerCluster {
     /// Id; by default `default` or `container`.
     pub id: String,
     /// Port of its http server, if given.
@@ -254,15 +254,15 @@ pub struct Container {
     /// `max-document-size` of the document API in bytes.
     pub document_size_max: Option<u64>,
     /// Embedders of all container clusters.
-    pub embedders: Vec<Embedder>,
+    pub embedders: Vec<EmbedderConfig>,
     /// Language models of all container clusters.
-    pub language_models: Vec<LanguageModel>,
+    pub language_models: Vec<LanguageModelConfig>,
     /// Field generators of all container clusters.
     pub generators: Vec<FieldGenerator>,
     /// Search chains of all container clusters.
     pub chains: Vec<SearchChain>,
     /// Execution settings of models by name, if `<model-evaluation/>` is present.
-    pub model_evaluation: Option<BTreeMap<String, Execution>>,
+    pub model_evaluation: Option<BTreeMap<String, ModelExecution>>,
 }
 
 /// A content cluster of services.xml.
@@ -272,7 +272,7 @@ pub struct ContentCluster {
     pub id: Arc<str>,
     /// Number of replicas (the greater of `redundancy` and `min-redundancy`, at least 1), and the nodes and
     /// groups that hold them.
-    pub topology: Configuration,
+    pub topology: ClusterConfiguration,
     /// Document types of the cluster.
     pub documents: Vec<ClusterDocument>,
     /// `documents selection`: condition on every document of the cluster.
@@ -282,14 +282,14 @@ pub struct ContentCluster {
     /// `garbage-collection-interval` in seconds; 3600 by default.
     pub garbage_interval_s: u64,
     /// Limits that differ from the defaults.
-    pub tuning: Tuning,
+    pub tuning: ContentTuning,
     /// Size of dynamic summaries.
-    pub snippets: Snippets,
+    pub snippets: SnippetLengths,
 }
 
 /// Size of dynamic summaries, as far as services.xml sets it. Lengths are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Snippets {
+pub struct SnippetLengths {
     /// Maximum number of snippets per text.
     pub max_matches: Option<usize>,
     /// Target length of all snippets of a text together.
@@ -342,7 +342,7 @@ pub enum DocumentMode {
 
 /// Limits of a content cluster in services.xml; `None` if not set.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Tuning {
+pub struct ContentTuning {
     /// `max-document-size` in bytes.
     pub document_size_max: Option<u64>,
     /// `resource-limits`: share of used disk space at which writes are rejected.
@@ -376,8 +376,8 @@ fn find_services(files: &Files) -> Result<&str, Error> {
 }
 
 /// Parses the schemas of a package, and adds the rank profiles from separate files.
-fn parse_schemas(files: &Files, findings: &mut Findings) -> Declared {
-    let mut declared = Declared::default();
+fn parse_schemas(files: &Files, findings: &mut PackageFindings) -> DeclaredSchemas {
+    let mut declared = DeclaredSchemas::default();
     for (path, name, bytes) in
         files.iter().filter_map(|(path, bytes)| Some((path, schema_name(path)?, bytes)))
     {

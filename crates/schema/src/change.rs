@@ -11,34 +11,34 @@ use std::sync::Arc;
 
 use millrace_document::DataType;
 
-use crate::{Application, ContentCluster, Error, Findings, Schema, SchemaField, ValidationOverride};
+use crate::{Application, ContentCluster, Error, PackageFindings, Schema, SchemaField, ValidationOverride};
 
 /// Days ahead that a validation override may reach.
 const OVERRIDE_DAYS_MAX: i64 = 30;
 
 /// What changes for documents that are there already.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Changes {
+pub struct ApplicationChanges {
     /// By document type and field.
-    pub actions: Vec<Action>,
+    pub actions: Vec<ChangeAction>,
 }
 
 /// What a changed field needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Action {
+pub struct ChangeAction {
     /// The document type.
     pub document_type: Arc<str>,
     /// The field.
     pub field: Arc<str>,
     /// What is to be done.
-    pub effect: Effect,
+    pub effect: ChangeEffect,
     /// What changed, for people.
     pub reason: String,
 }
 
 /// What is to be done for documents that are there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effect {
+pub enum ChangeEffect {
     /// Columns derived from the field's values are made again; searches see the change at once.
     Derive,
     /// The indexing statements must run again over stored documents; until then the field has its old values.
@@ -51,9 +51,16 @@ pub enum Effect {
 ///
 /// Tells an [`Error::Override`] for each change that loses data and that validation-overrides.xml of the new version does not allow today, or
 /// an [`Error::Invalid`] for an override that reaches too far ahead.
-pub fn compare(old: &Application, new: &Application, today: i64, findings: &mut Findings) -> Changes {
-    let mut changes = Changes::default();
-    let Some(permissions) = findings.keep(Permissions::new(&new.overrides, today)) else { return changes };
+pub fn compare(
+    old: &Application,
+    new: &Application,
+    today: i64,
+    findings: &mut PackageFindings,
+) -> ApplicationChanges {
+    let mut changes = ApplicationChanges::default();
+    let Some(permissions) = findings.keep(ChangePermissions::new(&new.overrides, today)) else {
+        return changes;
+    };
     for cluster in &old.content {
         let after = new.content.iter().find(|other| other.id == cluster.id);
         compare_clusters(cluster, after, &permissions, findings);
@@ -67,11 +74,11 @@ pub fn compare(old: &Application, new: &Application, today: i64, findings: &mut 
 }
 
 /// What validation-overrides.xml allows on a day.
-struct Permissions<'a> {
+struct ChangePermissions<'a> {
     ids: Vec<&'a str>,
 }
 
-impl<'a> Permissions<'a> {
+impl<'a> ChangePermissions<'a> {
     fn new(overrides: &'a [ValidationOverride], today: i64) -> Result<Self, Error> {
         if let Some(far) =
             overrides.iter().find(|allow| allow.until_day > today.saturating_add(OVERRIDE_DAYS_MAX))
@@ -83,7 +90,7 @@ impl<'a> Permissions<'a> {
             return Err(Error::Invalid { place: far.place.clone(), reason });
         }
         let current = overrides.iter().filter(|allow| allow.until_day >= today);
-        Ok(Permissions { ids: current.map(|allow| allow.id.as_str()).collect() })
+        Ok(ChangePermissions { ids: current.map(|allow| allow.id.as_str()).collect() })
     }
 
     /// Passes if one of the ids is allowed; the first is the one to name.
@@ -99,8 +106,8 @@ impl<'a> Permissions<'a> {
 fn compare_clusters(
     old: &ContentCluster,
     new: Option<&ContentCluster>,
-    permissions: &Permissions<'_>,
-    findings: &mut Findings,
+    permissions: &ChangePermissions<'_>,
+    findings: &mut PackageFindings,
 ) {
     let Some(new) = new else {
         let reason = format!("content cluster '{}' is removed, which removes all documents in it", old.id);
@@ -132,18 +139,21 @@ fn compare_clusters(
 fn compare_schemas(
     old: &Schema,
     new: &Schema,
-    permissions: &Permissions<'_>,
-    changes: &mut Changes,
-    findings: &mut Findings,
+    permissions: &ChangePermissions<'_>,
+    changes: &mut ApplicationChanges,
+    findings: &mut PackageFindings,
 ) {
     for (name, field) in &new.fields {
         let mut needs = |effect, reason: String| {
             let (document_type, field) = (Arc::clone(&new.name), Arc::clone(name));
-            changes.actions.push(Action { document_type, field, effect, reason });
+            changes.actions.push(ChangeAction { document_type, field, effect, reason });
         };
         let Some(before) = old.fields.get(name) else {
             if field.synthetic {
-                needs(Effect::Reindex, "the field is new, and made by its indexing statements".to_owned());
+                needs(
+                    ChangeEffect::Reindex,
+                    "the field is new, and made by its indexing statements".to_owned(),
+                );
             }
             continue;
         };
@@ -157,11 +167,11 @@ fn compare_schemas(
                 _ => &["field-type-change"],
             };
             findings.keep(permissions.check(ids, reason.clone()));
-            needs(Effect::Refeed, reason);
+            needs(ChangeEffect::Refeed, reason);
         } else if transformation(before) != transformation(field) || before.synthetic != field.synthetic {
-            needs(Effect::Reindex, "the indexing statements change".to_owned());
+            needs(ChangeEffect::Reindex, "the indexing statements change".to_owned());
         } else if let Some(reason) = derivation_change(before, field) {
-            needs(Effect::Derive, reason);
+            needs(ChangeEffect::Derive, reason);
         }
     }
 }

@@ -1,21 +1,21 @@
 use std::fmt;
 
-use crate::Place;
+use crate::SourcePosition;
 
 /// An embedder of services.xml: a component that converts text to tensors.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Embedder {
+pub struct EmbedderConfig {
     /// Id of the embedder.
     pub id: String,
     /// Implementation of the embedder.
     pub means: EmbedderMeans,
     /// Prefix of a text.
-    pub prepend: Prepend,
+    pub prepend: PrependTexts,
     /// Location in services.xml.
-    pub place: Place,
+    pub place: SourcePosition,
 }
 
-impl Embedder {
+impl EmbedderConfig {
     /// Files of the embedder.
     pub fn files(&self) -> Vec<&ModelFile> {
         match &self.means {
@@ -30,7 +30,7 @@ impl Embedder {
 #[derive(Debug, Clone, PartialEq)]
 pub enum EmbedderMeans {
     /// A local model.
-    Transformer(Transformer),
+    Transformer(TransformerConfig),
     /// `hugging-face-tokenizer`, with its `tokenizer.json`: outputs the token ids.
     Tokenizer(ModelFile),
     /// `openai-embedder`, `voyage-ai-embedder`, `mistral-embedder`: an external service.
@@ -39,7 +39,7 @@ pub enum EmbedderMeans {
 
 /// A transformer and its tokenizer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Transformer {
+pub struct TransformerConfig {
     /// Conversion of tokens to a tensor, with the settings specific to it.
     pub kind: EmbedderKind,
     /// The ONNX file.
@@ -51,7 +51,7 @@ pub struct Transformer {
     /// Names of the transformer's inputs and output.
     pub names: TransformerNames,
     /// Execution settings of the transformer.
-    pub execution: Execution,
+    pub execution: ModelExecution,
 }
 
 /// A model of an external service.
@@ -70,7 +70,7 @@ pub struct RemoteModel {
     /// Maximum number of texts per request.
     pub batch_max: usize,
     /// Cell type of its vectors.
-    pub quantization: Quantization,
+    pub quantization: VectorQuantization,
 }
 
 /// Embeddings protocol of a service.
@@ -91,7 +91,7 @@ pub enum EmbeddingService {
 
 /// Cell type of a service's vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quantization {
+pub enum VectorQuantization {
     /// Determined by the type of the tensor.
     Auto,
     /// Floating-point numbers.
@@ -108,14 +108,14 @@ pub enum EmbedderKind {
     /// `hugging-face-embedder`: one vector.
     HuggingFace {
         /// Pooling of states to one vector.
-        pooling: Pooling,
+        pooling: TokenPooling,
         /// True to scale the vector to length 1.
         normalize: bool,
     },
     /// `bert-embedder`: one vector, with a word piece vocabulary.
     Bert {
         /// Pooling of states to one vector.
-        pooling: Pooling,
+        pooling: TokenPooling,
         /// Token at the start of a text.
         start_token: i64,
         /// Token at the end of a text.
@@ -132,7 +132,7 @@ pub enum EmbedderKind {
 
 /// Pooling of the states of a text's tokens to one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pooling {
+pub enum TokenPooling {
     /// Their mean.
     Mean,
     /// The state of the first token.
@@ -175,7 +175,7 @@ pub struct TransformerNames {
 
 /// Prefixes of texts, added without a space in between.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Prepend {
+pub struct PrependTexts {
     /// Prefix of a query.
     pub query: String,
     /// Prefix of a document.
@@ -222,7 +222,7 @@ impl fmt::Display for ModelFile {
 
 /// Execution settings of a model; the scheduler chooses settings that are not given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Execution {
+pub struct ModelExecution {
     /// Number of dedicated threads within an operation.
     pub intra_op_threads: Option<usize>,
     /// Number of dedicated threads for parallel operations.

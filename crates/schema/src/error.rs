@@ -2,7 +2,7 @@ use std::fmt;
 
 /// A location in a file of the application package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Place {
+pub struct SourcePosition {
     /// Path in the package.
     pub file: String,
     /// Line, from 1.
@@ -11,14 +11,14 @@ pub struct Place {
     pub column: usize,
 }
 
-impl Place {
+impl SourcePosition {
     /// First position of a file.
     pub fn start_of(file: &str) -> Self {
-        Place { file: file.to_owned(), line: 1, column: 1 }
+        SourcePosition { file: file.to_owned(), line: 1, column: 1 }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
@@ -32,7 +32,7 @@ pub enum Error {
     #[error("{place}: {reason}")]
     Syntax {
         /// Location of the error.
-        place: Place,
+        place: SourcePosition,
         /// Expected and actual text, with the correct form.
         reason: String,
     },
@@ -40,7 +40,7 @@ pub enum Error {
     #[error("{place}: {reason}")]
     Invalid {
         /// Location of the error.
-        place: Place,
+        place: SourcePosition,
         /// Cause and remedy.
         reason: String,
     },
@@ -67,7 +67,7 @@ pub enum Error {
 
 impl Error {
     /// Location in the package; `None` if it is not in a single file.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&SourcePosition> {
         match self {
             Error::Syntax { place, .. } | Error::Invalid { place, .. } => Some(place),
             Error::Parameter { .. } | Error::Package(_) | Error::Override { .. } => None,

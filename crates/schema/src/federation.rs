@@ -3,7 +3,7 @@ use std::time::Duration;
 
 /// Meaning of a source name in queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceTarget {
     /// The chain that answers by default.
     pub leader: SourceChain,
     /// Chains that a query may select instead, by their providers (`source.NAME.provider`).
@@ -44,7 +44,7 @@ impl FederationOptions {
 
 /// Sources of a search chain, and the form of their results.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Federation {
+pub struct FederationConfig {
     /// Its sources; queries may select among them.
     pub sources: Vec<FederatedSource>,
     /// True to merge all hits into one list; otherwise each source's hits stay separate, in a group.

@@ -2,7 +2,7 @@ use millrace_column::ColumnKey;
 use millrace_document::DataType;
 use std::sync::Arc;
 
-use crate::{Place, Sourced};
+use crate::{SourcePosition, SourcedText};
 
 /// Settings of one field in a schema, with defaults resolved.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,12 +14,12 @@ pub struct SchemaField {
     /// True for a field outside the document block: its value is created by its indexing statements.
     pub synthetic: bool,
     /// Indexing statements as text; `None` for a field that is only stored.
-    pub indexing: Option<Sourced<String>>,
+    pub indexing: Option<SourcedText<String>>,
     /// `indexing: … index`: text that is split into words (or a whole value, depending on
-    /// [`Matching::mode`]).
+    /// [`FieldMatching::mode`]).
     pub index: Option<IndexSettings>,
     /// `indexing: … attribute`: a value for ranking, sorting, grouping.
-    pub attribute: Option<Attribute>,
+    pub attribute: Option<AttributeSettings>,
     /// `indexing: … summary`: the field is part of the default summary.
     pub in_summary: bool,
     /// `bolding: on`.
@@ -27,7 +27,7 @@ pub struct SchemaField {
     /// Form of the field in its own `summary`.
     pub summary: SummaryMode,
     /// Matching of query terms.
-    pub matching: Matching,
+    pub matching: FieldMatching,
     /// `rank: filter`.
     pub rank_filter: bool,
     /// `rank-type`.
@@ -45,7 +45,7 @@ pub struct SchemaField {
     /// which inherit its settings.
     pub struct_fields: Vec<(String, SchemaField)>,
     /// Location of the declaration.
-    pub place: Place,
+    pub place: SourcePosition,
 }
 
 impl SchemaField {
@@ -106,7 +106,7 @@ pub(crate) fn holds_text(data_type: &DataType) -> bool {
 
 /// Matching of query terms in a field.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Matching {
+pub struct FieldMatching {
     /// Unit of matching.
     pub mode: MatchMode,
     /// `cased`: true if case matters.
@@ -122,12 +122,12 @@ pub struct Matching {
     /// `max-token-length`.
     pub max_token_length: Option<usize>,
     /// `stemming`.
-    pub stemming: Stemming,
+    pub stemming: FieldStemming,
     /// `normalizing`: true to drop accents.
     pub normalizing: bool,
 }
 
-impl Matching {
+impl FieldMatching {
     /// Text that ends a term of `match: exact` in query strings.
     pub fn terminator(&self) -> &str {
         self.exact_terminator.as_deref().unwrap_or("@@")
@@ -166,7 +166,7 @@ pub enum MatchMode {
 
 /// `stemming`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Stemming {
+pub enum FieldStemming {
     /// Unchanged words.
     None,
     /// The best stem. The default.
@@ -184,12 +184,12 @@ pub struct IndexSettings {
     /// `enable-bm25`; no effect, because bm25 is always available.
     pub enable_bm25: bool,
     /// `stemming` of the index, if given.
-    pub stemming: Option<Stemming>,
+    pub stemming: Option<FieldStemming>,
 }
 
 /// `attribute` settings.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Attribute {
+pub struct AttributeSettings {
     /// `fast-search`; this and others without effect are kept for reporting.
     pub fast_search: bool,
     /// `fast-access`.
@@ -201,14 +201,14 @@ pub struct Attribute {
     /// `distance-metric`.
     pub distance_metric: DistanceMetric,
     /// `dictionary`.
-    pub dictionary: Dictionary,
+    pub dictionary: DictionarySettings,
     /// `sorting` settings: order, function, strength, locale, missing.
     pub sorting: Vec<(String, String)>,
 }
 
 /// `dictionary` of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Dictionary {
+pub struct DictionarySettings {
     /// `cased`.
     pub cased: bool,
 }

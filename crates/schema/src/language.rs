@@ -1,9 +1,9 @@
-use crate::Place;
+use crate::SourcePosition;
 
 /// A language model of an external service with OpenAI's chat protocol. The service chooses settings that are
 /// not given.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LanguageModel {
+pub struct LanguageModelConfig {
     /// Id used by searchers.
     pub id: String,
     /// URL of the service.
@@ -21,7 +21,7 @@ pub struct LanguageModel {
     /// True to enforce a query's JSON schema exactly.
     pub strict_schema: bool,
     /// Location of its component.
-    pub place: Place,
+    pub place: SourcePosition,
 }
 
 /// A field generator of services.xml: a component that creates field values with a language model.
@@ -38,7 +38,7 @@ pub struct FieldGenerator {
     /// Handling of an answer that is not a value of the field's type.
     pub on_misfit: OnMisfit,
     /// Location of its component.
-    pub place: Place,
+    pub place: SourcePosition,
 }
 
 /// A prompt with placeholders for the input, `{input}`, and for the form of the answer, `{jsonSchema}`.
@@ -107,12 +107,12 @@ pub struct SearchChain {
     /// Id used by queries.
     pub id: String,
     /// Use of a language model, if any.
-    pub asks: Option<Asking>,
+    pub asks: Option<LanguageChain>,
 }
 
 /// Use of a language model by the queries of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asking {
+pub struct LanguageChain {
     /// Id of the model.
     pub model: String,
     /// Prefix of its parameter names.

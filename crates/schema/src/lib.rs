@@ -7,9 +7,9 @@
 //!
 //! A package passes three steps, each in its own folder: `parse` converts files to declarations with
 //! locations, `resolve` adds inherited settings and defaults, `services` reads the clusters. An error in a
-//! part ends the reading of that part: it is added to the [`Findings`], and everything that depends on the
-//! part is skipped. The rest is a [`Draft`], which other crates compile and report on in the same way, so
-//! that a package is rejected with all of its [`Mistakes`]. Finally, [`change::compare`] determines the
+//! part ends the reading of that part: it is added to the [`PackageFindings`], and everything that depends on the
+//! part is skipped. The rest is a [`ApplicationDraft`], which other crates compile and report on in the same way, so
+//! that a package is rejected with all of its [`PackageMistakes`]. Finally, [`change::compare`] determines the
 //! effects of a new version of an application.
 //!
 //! ```
@@ -46,24 +46,27 @@ mod suggest;
 mod xml;
 
 pub use application::{
-    Application, ClusterDocument, Container, ContentCluster, DocumentMode, Draft, Snippets, Tuning,
+    Application, ApplicationDraft, ClusterDocument, ContainerCluster, ContentCluster, ContentTuning,
+    DocumentMode, SnippetLengths,
 };
 pub use embedder::{
-    ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, EmbeddingService, Execution, ModelFile, Pooling,
-    Prepend, Quantization, RemoteModel, Transformer, TransformerNames,
+    ColbertTokens, EmbedderConfig, EmbedderKind, EmbedderMeans, EmbeddingService, ModelExecution, ModelFile,
+    PrependTexts, RemoteModel, TokenPooling, TransformerConfig, TransformerNames, VectorQuantization,
 };
-pub use error::{Error, Place};
-pub use federation::{FederatedSource, Federation, FederationOptions, Source, SourceChain};
+pub use error::{Error, SourcePosition};
+pub use federation::{FederatedSource, FederationConfig, FederationOptions, SourceChain, SourceTarget};
 pub use field::{
-    Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, LinguisticsProfile, MatchMode,
-    Matching, SchemaField, Stemming, SummaryMode,
+    AttributeSettings, DefaultTerm, DictionarySettings, DistanceMetric, FieldMatching, FieldStemming,
+    IndexSettings, LinguisticsProfile, MatchMode, SchemaField, SummaryMode,
 };
-pub use language::{Asking, FieldGenerator, LanguageModel, OnMisfit, PromptTemplate, SearchChain};
-pub use mistakes::{Broken, Findings, Mistake, Mistakes};
+pub use language::{
+    FieldGenerator, LanguageChain, LanguageModelConfig, OnMisfit, PromptTemplate, SearchChain,
+};
+pub use mistakes::{MistakenParts, PackageFindings, PackageMistake, PackageMistakes};
 pub use overrides::ValidationOverride;
 pub use package::FILES_MAX;
-pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
+pub use profile::{FunctionDef, InputDef, InputType, RankPhase, RankProfile, SourcedText};
 pub use query_profile::{ProfileValue, QueryProfiles};
-pub use schema::{Constant, DocumentSummary, Fieldset, OnnxModel, Schema, SummaryField};
+pub use schema::{DocumentSummary, Fieldset, OnnxModelConfig, Schema, SchemaConstant, SummaryField};
 pub use significance::{SignificanceModels, WordFrequencies};
 pub use suggest::did_you_mean;

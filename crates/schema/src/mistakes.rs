@@ -4,62 +4,65 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::{Error, Place};
+use crate::{Error, SourcePosition};
 
 /// Maximum number of reported errors; of the others only the number is reported.
 const TOLD_MAX: usize = 20;
 
 /// An error in an application package.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    place: Option<Place>,
+pub struct PackageMistake {
+    place: Option<SourcePosition>,
     text: String,
 }
 
-impl Mistake {
+impl PackageMistake {
     /// Creates an error; its text starts with the location, if there is one.
-    pub fn new(place: Option<&Place>, text: impl fmt::Display) -> Self {
-        Mistake { place: place.cloned(), text: text.to_string() }
+    pub fn new(place: Option<&SourcePosition>, text: impl fmt::Display) -> Self {
+        PackageMistake { place: place.cloned(), text: text.to_string() }
     }
 
     /// Creates an error for a whole file; it is reported before those with a line.
     pub fn in_file(file: &str, text: impl fmt::Display) -> Self {
-        Mistake::new(Some(&Place { file: file.to_owned(), ..Place::default() }), text)
+        PackageMistake::new(
+            Some(&SourcePosition { file: file.to_owned(), ..SourcePosition::default() }),
+            text,
+        )
     }
 
     /// True if both errors have the same location in a file.
-    fn is_at(&self, other: &Mistake) -> bool {
+    fn is_at(&self, other: &PackageMistake) -> bool {
         self.place == other.place && self.place.as_ref().is_some_and(|place| place.line > 0)
     }
 }
 
-impl From<Error> for Mistake {
+impl From<Error> for PackageMistake {
     fn from(error: Error) -> Self {
-        Mistake::new(error.place(), &error)
+        PackageMistake::new(error.place(), &error)
     }
 }
 
 /// The reasons for rejecting an application package: at least one error, ordered by file and line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistakes(Vec<Mistake>);
+pub struct PackageMistakes(Vec<PackageMistake>);
 
-impl Mistakes {
-    fn new(mut all: Vec<Mistake>) -> Self {
+impl PackageMistakes {
+    fn new(mut all: Vec<PackageMistake>) -> Self {
         all.sort_by(|a, b| a.place.cmp(&b.place));
         // The first report for a location is the error itself; later ones found it by another path.
         all.dedup_by(|later, first| later == first || later.is_at(first));
-        Mistakes(all)
+        PackageMistakes(all)
     }
 }
 
-impl From<Error> for Mistakes {
+impl From<Error> for PackageMistakes {
     fn from(error: Error) -> Self {
-        Mistakes(vec![error.into()])
+        PackageMistakes(vec![error.into()])
     }
 }
 
 /// Writes one line per error.
-impl fmt::Display for Mistakes {
+impl fmt::Display for PackageMistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, mistake) in self.0.iter().take(TOLD_MAX).enumerate() {
             let before = if at == 0 { "" } else { "\n" };
@@ -72,24 +75,24 @@ impl fmt::Display for Mistakes {
     }
 }
 
-impl std::error::Error for Mistakes {}
+impl std::error::Error for PackageMistakes {}
 
 /// Findings of reading a package, passed to all functions that read a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Findings {
+pub struct PackageFindings {
     /// Warnings about a valid package, each with its location.
     pub warnings: Vec<String>,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<PackageMistake>,
 }
 
-impl Findings {
+impl PackageFindings {
     /// Adds an error.
-    pub fn tell(&mut self, mistake: impl Into<Mistake>) {
+    pub fn tell(&mut self, mistake: impl Into<PackageMistake>) {
         self.mistakes.push(mistake.into());
     }
 
     /// Returns a part, or adds its error and returns `None`; dependent parts are then skipped.
-    pub fn keep<T>(&mut self, read: Result<T, impl Into<Mistake>>) -> Option<T> {
+    pub fn keep<T>(&mut self, read: Result<T, impl Into<PackageMistake>>) -> Option<T> {
         read.map_err(|mistake| self.tell(mistake)).ok()
     }
 
@@ -107,17 +110,17 @@ impl Findings {
     ///
     /// # Errors
     /// All errors, if there are any.
-    pub fn finish(self) -> Result<Vec<String>, Mistakes> {
-        if self.is_sound() { Ok(self.warnings) } else { Err(Mistakes::new(self.mistakes)) }
+    pub fn finish(self) -> Result<Vec<String>, PackageMistakes> {
+        if self.is_sound() { Ok(self.warnings) } else { Err(PackageMistakes::new(self.mistakes)) }
     }
 }
 
 /// Names of invalid parts. A part that refers to one of them depends on it and is skipped, so that
 /// consequential errors are not reported.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Broken(BTreeSet<String>);
+pub struct MistakenParts(BTreeSet<String>);
 
-impl Broken {
+impl MistakenParts {
     /// Adds the name of an invalid part.
     pub fn add(&mut self, name: impl Into<String>) {
         self.0.insert(name.into());
@@ -143,7 +146,7 @@ impl Broken {
     }
 
     /// Adds the names in `other`.
-    pub(crate) fn extend(&mut self, other: &Broken) {
+    pub(crate) fn extend(&mut self, other: &MistakenParts) {
         self.0.extend(other.0.iter().cloned());
     }
 }

@@ -1,6 +1,6 @@
 //! validation-overrides.xml: permissions for changes that lose data or results.
 
-use crate::{Error, Place, xml};
+use crate::{Error, SourcePosition, xml};
 
 /// A permission of validation-overrides.xml.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct ValidationOverride {
     /// Last day of validity, in days since 1970-01-01 (UTC).
     pub until_day: i64,
     /// Location in the file.
-    pub place: Place,
+    pub place: SourcePosition,
 }
 
 /// Path of the file.

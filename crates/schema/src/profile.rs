@@ -2,15 +2,15 @@ use std::collections::BTreeMap;
 
 use millrace_tensor::TensorType;
 
-use crate::{Broken, Constant, OnnxModel, Place};
+use crate::{MistakenParts, OnnxModelConfig, SchemaConstant, SourcePosition};
 
 /// Text of another language with its location.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sourced<T> {
+pub struct SourcedText<T> {
     /// The text.
     pub value: T,
     /// Location of its start.
-    pub place: Place,
+    pub place: SourcePosition,
 }
 
 /// A rank profile with inherited settings resolved.
@@ -25,19 +25,19 @@ pub struct RankProfile {
     /// Query features by name (without `query()`).
     pub inputs: BTreeMap<String, InputDef>,
     /// Constants by name, without those of the schema.
-    pub constants: BTreeMap<String, Constant>,
+    pub constants: BTreeMap<String, SchemaConstant>,
     /// `first-phase`.
-    pub first_phase: Phase,
+    pub first_phase: RankPhase,
     /// `second-phase`.
-    pub second_phase: Phase,
+    pub second_phase: RankPhase,
     /// `global-phase`.
-    pub global_phase: Phase,
+    pub global_phase: RankPhase,
     /// `match-features`, in order.
-    pub match_features: Vec<Sourced<String>>,
+    pub match_features: Vec<SourcedText<String>>,
     /// `summary-features`, in order.
-    pub summary_features: Vec<Sourced<String>>,
+    pub summary_features: Vec<SourcedText<String>>,
     /// `rank-features` to dump.
-    pub rank_features: Vec<Sourced<String>>,
+    pub rank_features: Vec<SourcedText<String>>,
     /// `rank-properties`.
     pub properties: Vec<(String, String)>,
     /// Fields of `rank <field> { filter }` or `rank <field>: filter`.
@@ -53,18 +53,18 @@ pub struct RankProfile {
     /// `use-significance-model`.
     pub use_significance_model: bool,
     /// `onnx-model` blocks by name, without those of the schema.
-    pub onnx_models: BTreeMap<String, OnnxModel>,
+    pub onnx_models: BTreeMap<String, OnnxModelConfig>,
     /// `rank <field> { element-gap: … }`; fields without one have an infinite gap.
     pub element_gaps: BTreeMap<String, u32>,
     /// `ignore-default-rank-features`.
     pub ignore_default_rank_features: bool,
     /// Location of the declaration.
-    pub place: Place,
+    pub place: SourcePosition,
 }
 
 impl RankProfile {
     /// True if one of its expressions refers to an invalid part.
-    pub fn depends_on(&self, broken: &Broken) -> bool {
+    pub fn depends_on(&self, broken: &MistakenParts) -> bool {
         let functions = self.functions.values().map(|function| &function.body);
         let phases = [&self.first_phase, &self.second_phase, &self.global_phase];
         let phases = phases.into_iter().filter_map(|phase| phase.expression.as_ref());
@@ -78,9 +78,9 @@ impl RankProfile {
 
 /// One ranking phase.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Phase {
+pub struct RankPhase {
     /// The expression; `None` for the phase's default.
-    pub expression: Option<Sourced<String>>,
+    pub expression: Option<SourcedText<String>>,
     /// `total-rerank-count` or `rerank-count`.
     pub rerank_count: Option<usize>,
     /// `rank-score-drop-limit`.
@@ -95,7 +95,7 @@ pub struct FunctionDef {
     /// Parameter names.
     pub parameters: Vec<String>,
     /// The expression.
-    pub body: Sourced<String>,
+    pub body: SourcedText<String>,
     /// True if declared `inline`.
     pub inline: bool,
 }
@@ -106,7 +106,7 @@ pub struct InputDef {
     /// Declared type.
     pub input_type: InputType,
     /// Default as text (a number or tensor literal).
-    pub default: Option<Sourced<String>>,
+    pub default: Option<SourcedText<String>>,
 }
 
 /// The type of an input or constant.

@@ -5,8 +5,8 @@ use millrace_column::ColumnKey;
 use millrace_document::DocumentType;
 
 use crate::{
-    Execution, InputType, Matching, ModelFile, Place, RankProfile, SchemaField, Sourced, Stemming,
-    SummaryMode,
+    FieldMatching, FieldStemming, InputType, ModelExecution, ModelFile, RankProfile, SchemaField,
+    SourcePosition, SourcedText, SummaryMode,
 };
 
 /// A validated schema with inheritance resolved.
@@ -25,9 +25,9 @@ pub struct Schema {
     /// Rank profiles by name; `default` and `unranked` always exist.
     pub rank_profiles: BTreeMap<String, RankProfile>,
     /// Constants by name.
-    pub constants: BTreeMap<String, Constant>,
+    pub constants: BTreeMap<String, SchemaConstant>,
     /// `onnx-model` blocks by name.
-    pub onnx_models: BTreeMap<String, OnnxModel>,
+    pub onnx_models: BTreeMap<String, OnnxModelConfig>,
     /// Text files in `models/`, by path below it: input of `xgboost` and `lightgbm`.
     pub models: Arc<BTreeMap<String, String>>,
     /// Inherited document types, nearest first, including indirect ones.
@@ -35,9 +35,9 @@ pub struct Schema {
     /// `raw-as-base64-in-summary`; true by default.
     pub raw_as_base64: bool,
     /// Default of `stemming`.
-    pub stemming: Stemming,
+    pub stemming: FieldStemming,
     /// Location of the declaration.
-    pub place: Place,
+    pub place: SourcePosition,
 }
 
 impl Schema {
@@ -67,7 +67,7 @@ pub struct Fieldset {
     /// Names of the fields.
     pub fields: Vec<String>,
     /// Processing of query text; by default that of the first field.
-    pub matching: Option<Matching>,
+    pub matching: Option<FieldMatching>,
 }
 
 /// A document summary.
@@ -98,22 +98,22 @@ pub struct SummaryField {
 
 /// A constant of a schema.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Constant {
+pub struct SchemaConstant {
     /// Its type.
     pub constant_type: InputType,
     /// Value as text: a literal, or the JSON of the constant's file.
-    pub value: Sourced<String>,
+    pub value: SourcedText<String>,
 }
 
 /// An `onnx-model` block.
 #[derive(Debug, Clone, PartialEq)]
-pub struct OnnxModel {
+pub struct OnnxModelConfig {
     /// Source of the model.
-    pub file: Sourced<ModelFile>,
+    pub file: SourcedText<ModelFile>,
     /// ONNX input names with the ranking expressions of their values.
-    pub inputs: Vec<(String, Sourced<String>)>,
+    pub inputs: Vec<(String, SourcedText<String>)>,
     /// ONNX output names with their names in expressions.
     pub outputs: Vec<(String, String)>,
     /// Execution settings.
-    pub execution: Execution,
+    pub execution: ModelExecution,
 }

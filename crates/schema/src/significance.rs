@@ -22,7 +22,7 @@ pub struct WordFrequencies {
 
 /// A model file.
 #[derive(Deserialize)]
-struct Model {
+struct SignificanceFile {
     version: u64,
     languages: BTreeMap<String, WordFrequencies>,
 }
@@ -43,7 +43,7 @@ impl SignificanceModels {
         if file.starts_with(COMPRESSED) {
             return Err("compressed models are not read: put what 'zstd -d' makes of it here".to_owned());
         }
-        let model: Model = serde_json::from_slice(file).map_err(|error| {
+        let model: SignificanceFile = serde_json::from_slice(file).map_err(|error| {
             format!(
                 "{error}; a model has version, and languages with document-count and document-frequencies"
             )

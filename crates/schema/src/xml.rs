@@ -2,7 +2,7 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use crate::{Error, Place};
+use crate::{Error, SourcePosition};
 
 /// Maximum size of an XML file in bytes, and maximum number of elements.
 const SIZE_MAX: usize = 4 << 20;
@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 64;
 
 /// Parses a file of the package.
 pub(crate) fn parse<'a>(file: &str, text: &'a str) -> Result<Document<'a>, Error> {
-    let start = |line, column| Place { file: file.to_owned(), line, column };
+    let start = |line, column| SourcePosition { file: file.to_owned(), line, column };
     if text.len() > SIZE_MAX {
         let reason = format!("larger than {SIZE_MAX} bytes");
         return Err(Error::Syntax { place: start(1, 1), reason });
@@ -61,15 +61,15 @@ fn too_deep(text: &str) -> Option<usize> {
 /// The text of a file of the package.
 pub(crate) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::Syntax {
-        place: Place { file: file.to_owned(), line: 1, column: 1 },
+        place: SourcePosition { file: file.to_owned(), line: 1, column: 1 },
         reason: "not UTF-8 text".to_owned(),
     })
 }
 
 /// Start of a node.
-pub(crate) fn place(file: &str, node: Node<'_, '_>) -> Place {
+pub(crate) fn place(file: &str, node: Node<'_, '_>) -> SourcePosition {
     let position = node.document().text_pos_at(node.range().start);
-    Place { file: file.to_owned(), line: position.row as usize, column: position.col as usize }
+    SourcePosition { file: file.to_owned(), line: position.row as usize, column: position.col as usize }
 }
 
 /// An error at a node.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_schema::change::compare;
-use millrace_schema::{Application, Findings};
+use millrace_schema::{Application, PackageFindings};
 
 /// 2026-11-21.
 const TODAY: i64 = 20_778;
@@ -33,7 +33,7 @@ fn check(old: &str, new: &str, expected: &str) {
 }
 
 fn check_all(old: (&str, &str), new: (&str, &str, &str), expected: &str) {
-    let mut findings = Findings::default();
+    let mut findings = PackageFindings::default();
     let (old, new) = (application(old.0, old.1, ""), application(new.0, new.1, new.2));
     let changes = compare(&old, &new, TODAY, &mut findings);
     let text = match findings.finish() {

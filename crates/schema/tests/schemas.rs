@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use millrace_schema::{Application, MatchMode, Mistakes, Schema, SummaryMode};
+use millrace_schema::{Application, MatchMode, PackageMistakes, Schema, SummaryMode};
 
 const SERVICES: &str = "<services><container id='c'><search/></container><content id='mail'><documents>\
                         <document type='x' mode='streaming'/></documents></content></services>";
 
 /// An application with the schema `x`, and further files.
-fn application(schema: &str, files: &[(&str, &str)]) -> Result<Application, Mistakes> {
+fn application(schema: &str, files: &[(&str, &str)]) -> Result<Application, PackageMistakes> {
     let mut all: BTreeMap<String, Vec<u8>> =
         files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
     all.insert("services.xml".to_owned(), SERVICES.as_bytes().to_vec());

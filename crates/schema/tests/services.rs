@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use millrace_schema::{
-    Application, DocumentMode, EmbedderKind, EmbedderMeans, EmbeddingService, Federation, FederationOptions,
-    Mistakes, ModelFile, OnMisfit, Pooling, Quantization, Source,
+    Application, DocumentMode, EmbedderKind, EmbedderMeans, EmbeddingService, FederationConfig,
+    FederationOptions, ModelFile, OnMisfit, PackageMistakes, SourceTarget, TokenPooling, VectorQuantization,
 };
 
-fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Mistakes> {
+fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, PackageMistakes> {
     let mut all: BTreeMap<String, Vec<u8>> =
         files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
     all.insert("services.xml".to_owned(), services.as_bytes().to_vec());
@@ -95,7 +95,7 @@ fn clusters_are_read() {
     assert_eq!((e5.id.as_str(), transformer.max_tokens), ("e5", 512));
     assert_eq!(transformer.model, path("models/e5.onnx"));
     assert_eq!(transformer.tokenizer, path("models/tokenizer.json"));
-    assert_eq!(transformer.kind, EmbedderKind::HuggingFace { pooling: Pooling::Cls, normalize: true });
+    assert_eq!(transformer.kind, EmbedderKind::HuggingFace { pooling: TokenPooling::Cls, normalize: true });
     let names = &transformer.names;
     assert_eq!((names.types.as_deref(), names.output.as_str()), (None, "last_hidden_state"));
     assert_eq!(transformer.execution.intra_op_threads, Some(2));
@@ -162,7 +162,7 @@ fn a_type_may_be_in_several_clusters_and_clusters_have_names() {
 /// One line per source: its name, the clusters that answer for it (with their providers, if others can be
 /// selected), its wait options; in parentheses if only queries that name it use it.
 fn sources(application: &Application) -> Vec<String> {
-    let of = |(name, source): (&String, &Source)| {
+    let of = |(name, source): (&String, &SourceTarget)| {
         let mut line = format!("{name} {}", source.leader.cluster);
         for chain in &source.participants {
             line += &format!(" or {} {}", chain.provider, chain.cluster);
@@ -181,7 +181,7 @@ fn waited_for(options: FederationOptions) -> String {
 
 /// Each chain that lists its sources, with its wait options.
 fn federations(application: &Application) -> Vec<String> {
-    let of = |(id, federation): (&String, &Federation)| {
+    let of = |(id, federation): (&String, &FederationConfig)| {
         let asked: Vec<String> = federation
             .sources
             .iter()
@@ -474,7 +474,7 @@ fn embedders_of_other_services_are_read() {
         )
     };
     let check =
-        |kind: &str, settings: &str, service: EmbeddingService, endpoint: &str, cells: Quantization| {
+        |kind: &str, settings: &str, service: EmbeddingService, endpoint: &str, cells: VectorQuantization| {
             let application = application(&component(kind, settings), &[]).expect(settings);
             let EmbedderMeans::Remote(remote) = &application.container.embedders[0].means else {
                 panic!("another service")
@@ -488,24 +488,24 @@ fn embedders_of_other_services_are_read() {
     };
     let voyage = |truncates, in_context| EmbeddingService::Voyage { truncates, in_context };
     let at = "https://api.voyageai.com/v1/embeddings";
-    check("voyage-ai-embedder", &settings("voyage-4", ""), voyage(true, false), at, Quantization::Auto);
+    check("voyage-ai-embedder", &settings("voyage-4", ""), voyage(true, false), at, VectorQuantization::Auto);
     let more =
         "<truncate>false</truncate><quantization>binary</quantization><endpoint>http://h/v1</endpoint>";
     let all = settings("voyage-law-2", &format!("{more}<batching max-size='16' max-delay='200ms'/>"));
-    check("voyage-ai-embedder", &all, voyage(false, false), "http://h/v1", Quantization::Binary);
+    check("voyage-ai-embedder", &all, voyage(false, false), "http://h/v1", VectorQuantization::Binary);
     let at = "https://api.voyageai.com/v1/contextualizedembeddings";
     check(
         "voyage-ai-embedder",
         &settings("voyage-context-3", ""),
         voyage(true, true),
         at,
-        Quantization::Auto,
+        VectorQuantization::Auto,
     );
     let (mistral, at) = (EmbeddingService::Mistral, "https://api.mistral.ai/v1/embeddings");
     let int8 = settings("codestral-embed", "<quantization>int8</quantization>");
-    check("mistral-embedder", &int8, mistral, at, Quantization::Int8);
+    check("mistral-embedder", &int8, mistral, at, VectorQuantization::Int8);
     let auto = settings("mistral-embed", "<quantization>auto</quantization>");
-    check("mistral-embedder", &auto, mistral, at, Quantization::Auto);
+    check("mistral-embedder", &auto, mistral, at, VectorQuantization::Auto);
     for (kind, settings, expected) in [
         (
             "mistral-embedder",

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use millrace_cluster::{Configuration, Layout};
-use millrace_schema::{Application, Mistakes};
+use millrace_cluster::{ClusterConfiguration, NodeHierarchy};
+use millrace_schema::{Application, PackageMistakes};
 
-fn read(content: &str) -> Result<Application, Mistakes> {
+fn read(content: &str) -> Result<Application, PackageMistakes> {
     let services = format!(
         "<services><content id='c' version='1.0'>
 <documents><document type='mail' mode='streaming'/></documents>{content}</content></services>"
@@ -17,16 +17,16 @@ fn read(content: &str) -> Result<Application, Mistakes> {
     )
 }
 
-fn topology(content: &str) -> Configuration {
+fn topology(content: &str) -> ClusterConfiguration {
     read(content).unwrap_or_else(|error| panic!("{content}: {error}")).topology()
 }
 
 /// Nodes as `key:name`, with `*capacity` if it is not 1, and groups in parentheses with their keys and
 /// partitions.
-fn shown(configuration: &Configuration) -> String {
-    fn layout(configuration: &Configuration, shown: &Layout) -> String {
+fn shown(configuration: &ClusterConfiguration) -> String {
+    fn layout(configuration: &ClusterConfiguration, shown: &NodeHierarchy) -> String {
         match shown {
-            Layout::Nodes(keys) => {
+            NodeHierarchy::Nodes(keys) => {
                 let node = |key| {
                     let node = &configuration.nodes[key];
                     let capacity =
@@ -35,7 +35,7 @@ fn shown(configuration: &Configuration) -> String {
                 };
                 keys.iter().map(node).collect::<Vec<_>>().join(" ")
             }
-            Layout::Groups { partitions, groups } => {
+            NodeHierarchy::Groups { partitions, groups } => {
                 let groups =
                     groups.iter().map(|(key, group)| format!("{key}({})", layout(configuration, group)));
                 format!("{partitions} {}", groups.collect::<Vec<_>>().join(" "))

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::json;
 use millrace_plan::Plan;
-use millrace_query::Collapse;
+use millrace_query::CollapseOptions;
 use millrace_schema::SchemaField;
-use millrace_tensor::json::Format;
+use millrace_tensor::json::TensorFormat;
 
 use crate::{Error, SortedHit};
 
@@ -18,17 +18,17 @@ pub type CollapseKeys = Vec<Option<String>>;
 
 /// Filter of collapsed hits, which are passed in order.
 #[derive(Debug)]
-pub struct Collapsing {
+pub struct HitCollapsing {
     sizes: Vec<usize>,
     /// Number of remaining hits of each value so far, for each field.
     kept: Vec<HashMap<String, usize>>,
 }
 
-impl Collapsing {
+impl HitCollapsing {
     /// Creates the filter of one result.
-    pub fn new(collapse: &Collapse) -> Self {
+    pub fn new(collapse: &CollapseOptions) -> Self {
         let sizes: Vec<usize> = collapse.fields.iter().map(|(_, size)| *size).collect();
-        Collapsing { kept: vec![HashMap::new(); sizes.len()], sizes }
+        HitCollapsing { kept: vec![HashMap::new(); sizes.len()], sizes }
     }
 
     /// True if the next hit stays. A hit without a value is equal to no other.
@@ -44,18 +44,18 @@ impl Collapsing {
 }
 
 /// Fields of a schema by which a request collapses.
-pub(crate) struct Fields<'p>(Vec<Option<&'p SchemaField>>);
+pub(crate) struct CollapseFields<'p>(Vec<Option<&'p SchemaField>>);
 
-impl<'p> Fields<'p> {
+impl<'p> CollapseFields<'p> {
     /// Resolves the names: each is that of a field of the document summary which the request names for this,
     /// or of the schema.
-    pub(crate) fn of(plan: &'p Plan, collapse: &Collapse) -> Self {
+    pub(crate) fn of(plan: &'p Plan, collapse: &CollapseOptions) -> Self {
         let summary = collapse.summary.as_deref().and_then(|name| plan.schema.summaries.get(name));
         let field = |(name, _): &(String, usize)| {
             let shown = summary.and_then(|summary| summary.fields.iter().find(|shown| *shown.name == **name));
             plan.schema.fields.get(shown.map_or(name.as_str(), |shown| &*shown.source))
         };
-        Fields(collapse.fields.iter().map(field).collect())
+        CollapseFields(collapse.fields.iter().map(field).collect())
     }
 
     /// Keys of hits, in their order.
@@ -70,7 +70,7 @@ impl<'p> Fields<'p> {
             let key = |(field, column): (&Option<&SchemaField>, &Option<Column>)| {
                 let document = usize::from(hit.document);
                 let value = millrace_column::value(column.as_ref()?, &field.as_ref()?.data_type, document)?;
-                serde_json::to_string(&json::value(&value, Format::default())).ok()
+                serde_json::to_string(&json::value(&value, TensorFormat::default())).ok()
             };
             keys.push(self.0.iter().zip(&*columns).map(key).collect());
         }

@@ -7,7 +7,7 @@ const PUT_TOGETHER: Duration = Duration::from_millis(100);
 
 /// When to stop: looking at documents first, and each later step somewhat later, so that something is made of what was found.
 #[derive(Debug, Clone)]
-pub struct Deadline {
+pub struct SearchDeadline {
     looking: Instant,
     /// From then on, for the later steps together.
     rest: Duration,
@@ -21,7 +21,7 @@ pub type Pause = fn(Instant) -> bool;
 
 /// A step of a search that can take long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum SearchStep {
     /// Looking at documents: whether they are seen, or where all are, whether they match.
     Look,
     /// Matching those that are seen.
@@ -32,35 +32,35 @@ pub(crate) enum Step {
     PutTogether,
 }
 
-impl Deadline {
+impl SearchDeadline {
     /// Documents are looked at until an instant.
     pub fn at(looking: Instant) -> Self {
-        Deadline { looking, rest: PUT_TOGETHER, lost: None, pause: None }
+        SearchDeadline { looking, rest: PUT_TOGETHER, lost: None, pause: None }
     }
 
     /// The later steps take no longer than this together.
     pub fn with_rest(self, rest: Duration) -> Self {
-        Deadline { rest, ..self }
+        SearchDeadline { rest, ..self }
     }
 
     /// Also as soon as `lost` is set, because nobody waits for the answer any more.
     pub fn or_when(self, lost: Arc<AtomicBool>) -> Self {
-        Deadline { lost: Some(lost), ..self }
+        SearchDeadline { lost: Some(lost), ..self }
     }
 
     /// Calls `pause` between chunks of documents, in every step of a search.
     pub fn pausing_with(self, pause: Pause) -> Self {
-        Deadline { pause: Some(pause), ..self }
+        SearchDeadline { pause: Some(pause), ..self }
     }
 
     /// Pauses, where that is asked for; then says if it is time to stop with a step. Called between chunks,
     /// with nothing locked.
-    pub(crate) fn ends(&self, step: Step) -> bool {
+    pub(crate) fn ends(&self, step: SearchStep) -> bool {
         let later = match step {
-            Step::Look => Duration::ZERO,
-            Step::Match => self.rest / 3,
-            Step::Rank => self.rest * 2 / 3,
-            Step::PutTogether => self.rest,
+            SearchStep::Look => Duration::ZERO,
+            SearchStep::Match => self.rest / 3,
+            SearchStep::Rank => self.rest * 2 / 3,
+            SearchStep::PutTogether => self.rest,
         };
         let is_lost = || self.lost.as_ref().is_some_and(|lost| lost.load(Ordering::Relaxed));
         let mut now = Instant::now();

@@ -2,7 +2,7 @@
 //! given.
 //!
 //! 1. Where a rank profile uses statistics of words, every node tells those of its documents, and is told those of all.
-//! 2. Every node gives its [`Share`](crate::share::Share): best hits, groups, counts. Where no later phase ranks them again, that is all.
+//! 2. Every node gives its [`NodeShare`](crate::share::Share): best hits, groups, counts. Where no later phase ranks them again, that is all.
 //! 3. Later phases rank the best hits of all nodes: each node scores its own of them, what is normalised is normalised over all.
 //! 4. The hits that are returned are filled, each where it lies.
 
@@ -10,35 +10,35 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_column::View;
-use millrace_grouping::{Execution, HitRef};
-use millrace_matching::Statistics;
-use millrace_ranking::{Rerank, Reranking, Standing};
-use millrace_result::{Coverage, GroupingResult, Hit, PartialResult};
+use millrace_grouping::{GroupingExecution, HitRef};
+use millrace_matching::TermStatistics;
+use millrace_ranking::{PhaseRerank, PhaseReranking, RankedList};
+use millrace_result::{GroupingResult, PartialResult, ResultHit, SearchCoverage};
 
-use crate::collapse::{CollapseKeys, Collapsing};
-use crate::share::{Again, Ask, Groups, OfSchema, Reply, Session, Share};
-use crate::{Deadline, Error, Outcome, Search, Trace};
+use crate::collapse::{CollapseKeys, HitCollapsing};
+use crate::share::{NodeShare, OfSchema, RerankRequest, ShareGroups, ShareReply, ShareRequest, ShareSession};
+use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SearchTrace};
 
 /// What is to be done next.
 #[derive(Debug)]
-pub enum Next {
+pub enum GatheringNext {
     /// Ask each node this, in order.
-    Ask(Vec<Ask>),
+    Ask(Vec<ShareRequest>),
     /// That is it: an outcome for each search, in order, the groups of all in the first.
-    Found(Vec<Outcome>),
+    Found(Vec<PassOutcome>),
 }
 
 /// A query on its way over several nodes, which are numbered.
-pub struct Gathering {
-    searches: Vec<Arc<Search>>,
+pub struct SearchGathering {
+    searches: Vec<Arc<PreparedSearch>>,
     nodes: usize,
-    step: Step,
-    schemas: Vec<Merged>,
+    step: GatheringStep,
+    schemas: Vec<MergedHits>,
     groupings: Vec<GroupingResult>,
 }
 
 /// What the last question was.
-enum Step {
+enum GatheringStep {
     Begin,
     Statistics,
     Share,
@@ -51,18 +51,19 @@ enum Step {
 /// Runs searches over one node's documents as if there were several nodes: the plain way to what [`run_all`](crate::run_all) finds.
 ///
 /// # Errors
-/// As [`Search::run`].
+/// As [`PreparedSearch::run`].
 pub fn run_gathered(
-    searches: Vec<(Arc<Search>, Arc<dyn View>)>,
-    deadline: &Deadline,
-) -> Result<Vec<Outcome>, Error> {
-    let mut gathering = Gathering::new(searches.iter().map(|(search, _)| Arc::clone(search)).collect(), 1);
-    let mut session = Session::new(searches, deadline)?;
+    searches: Vec<(Arc<PreparedSearch>, Arc<dyn View>)>,
+    deadline: &SearchDeadline,
+) -> Result<Vec<PassOutcome>, Error> {
+    let mut gathering =
+        SearchGathering::new(searches.iter().map(|(search, _)| Arc::clone(search)).collect(), 1);
+    let mut session = ShareSession::new(searches, deadline)?;
     let mut replies = Vec::new();
     loop {
         match gathering.next(replies)? {
-            Next::Found(outcomes) => return Ok(outcomes),
-            Next::Ask(asks) => {
+            GatheringNext::Found(outcomes) => return Ok(outcomes),
+            GatheringNext::Ask(asks) => {
                 let answers = asks.into_iter().map(|ask| session.answer(ask, deadline));
                 replies = answers.collect::<Result<_, _>>()?;
             }
@@ -73,11 +74,11 @@ pub fn run_gathered(
 /// A hit of some node: the node's number, chunk, document.
 type PlaceOfHit = (u32, usize, u16);
 
-impl Gathering {
+impl SearchGathering {
     /// Begins: the first answers are none.
-    pub fn new(searches: Vec<Arc<Search>>, nodes: usize) -> Self {
-        let schemas = searches.iter().map(|_| Merged::default()).collect();
-        Gathering { searches, nodes, step: Step::Begin, schemas, groupings: Vec::new() }
+    pub fn new(searches: Vec<Arc<PreparedSearch>>, nodes: usize) -> Self {
+        let schemas = searches.iter().map(|_| MergedHits::default()).collect();
+        SearchGathering { searches, nodes, step: GatheringStep::Begin, schemas, groupings: Vec::new() }
     }
 
     /// How many schemas are asked.
@@ -89,75 +90,77 @@ impl Gathering {
     ///
     /// # Errors
     /// An answer is not to the question, or not to this query.
-    pub fn next(&mut self, replies: Vec<Reply>) -> Result<Next, Error> {
-        let expected = if matches!(self.step, Step::Begin) { 0 } else { self.nodes };
+    pub fn next(&mut self, replies: Vec<ShareReply>) -> Result<GatheringNext, Error> {
+        let expected = if matches!(self.step, GatheringStep::Begin) { 0 } else { self.nodes };
         if replies.len() != expected {
             return Err(Error::Share);
         }
         match self.step {
-            Step::Begin if self.nodes > 0 && self.needs_statistics() => {
-                Ok(self.ask(Step::Statistics, vec![Ask::Statistics; self.nodes]))
+            GatheringStep::Begin if self.nodes > 0 && self.needs_statistics() => {
+                Ok(self.ask(GatheringStep::Statistics, vec![ShareRequest::Statistics; self.nodes]))
             }
-            Step::Begin => Ok(self.ask(Step::Share, vec![Ask::Share(None); self.nodes])),
-            Step::Statistics => {
+            GatheringStep::Begin => {
+                Ok(self.ask(GatheringStep::Share, vec![ShareRequest::Share(None); self.nodes]))
+            }
+            GatheringStep::Statistics => {
                 let all = self.sum(replies)?;
-                Ok(self.ask(Step::Share, vec![Ask::Share(Some(all)); self.nodes]))
+                Ok(self.ask(GatheringStep::Share, vec![ShareRequest::Share(Some(all)); self.nodes]))
             }
-            Step::Share => {
+            GatheringStep::Share => {
                 self.merge(replies)?;
-                self.after(Step::Share)
+                self.after(GatheringStep::Share)
             }
-            Step::Second => {
+            GatheringStep::Second => {
                 self.rescore(replies, |merged| merged.reranking.second)?;
-                self.after(Step::Second)
+                self.after(GatheringStep::Second)
             }
-            Step::ToNormalize => {
+            GatheringStep::ToNormalize => {
                 let asks = self.normalize(replies)?;
-                Ok(self.ask(Step::Global, asks))
+                Ok(self.ask(GatheringStep::Global, asks))
             }
-            Step::Global => {
+            GatheringStep::Global => {
                 self.rescore(replies, |merged| merged.reranking.global)?;
-                self.after(Step::Global)
+                self.after(GatheringStep::Global)
             }
-            Step::Fill => {
+            GatheringStep::Fill => {
                 self.fill(replies)?;
                 Ok(self.found())
             }
         }
     }
 
-    fn ask(&mut self, step: Step, asks: Vec<Ask>) -> Next {
+    fn ask(&mut self, step: GatheringStep, asks: Vec<ShareRequest>) -> GatheringNext {
         self.step = step;
         match asks.is_empty() {
             true => self.found(),
-            false => Next::Ask(asks),
+            false => GatheringNext::Ask(asks),
         }
     }
 
     /// What follows after a step that has put the hits in order.
-    fn after(&mut self, step: Step) -> Result<Next, Error> {
-        let has = |phase: fn(&Merged) -> Option<Rerank>, of: &Self| {
+    fn after(&mut self, step: GatheringStep) -> Result<GatheringNext, Error> {
+        let has = |phase: fn(&MergedHits) -> Option<PhaseRerank>, of: &Self| {
             of.schemas.iter().any(|merged| phase(merged).is_some())
         };
-        let second: fn(&Merged) -> Option<Rerank> = |merged| merged.phase(merged.reranking.second);
-        let global: fn(&Merged) -> Option<Rerank> = |merged| merged.phase(merged.reranking.global);
+        let second: fn(&MergedHits) -> Option<PhaseRerank> = |merged| merged.phase(merged.reranking.second);
+        let global: fn(&MergedHits) -> Option<PhaseRerank> = |merged| merged.phase(merged.reranking.global);
         Ok(match step {
-            Step::Share if has(second, self) => {
-                let asks = self.agains(second).into_iter().map(Ask::Second).collect();
-                self.ask(Step::Second, asks)
+            GatheringStep::Share if has(second, self) => {
+                let asks = self.agains(second).into_iter().map(ShareRequest::Second).collect();
+                self.ask(GatheringStep::Second, asks)
             }
-            Step::Share | Step::Second if has(global, self) => {
-                let asks = self.agains(global).into_iter().map(Ask::ToNormalize).collect();
-                self.ask(Step::ToNormalize, asks)
+            GatheringStep::Share | GatheringStep::Second if has(global, self) => {
+                let asks = self.agains(global).into_iter().map(ShareRequest::ToNormalize).collect();
+                self.ask(GatheringStep::ToNormalize, asks)
             }
             _ if self.schemas.iter().any(|merged| merged.is_ranked_later) => {
                 for (merged, search) in self.schemas.iter_mut().zip(&self.searches) {
                     merged.wanted = search.wanted();
                 }
-                let all: fn(&Merged) -> Option<Rerank> =
-                    |merged| Some(Rerank { count: merged.wanted, drop_limit: None });
-                let asks = self.agains(all).into_iter().map(Ask::Fill).collect();
-                self.ask(Step::Fill, asks)
+                let all: fn(&MergedHits) -> Option<PhaseRerank> =
+                    |merged| Some(PhaseRerank { count: merged.wanted, drop_limit: None });
+                let asks = self.agains(all).into_iter().map(ShareRequest::Fill).collect();
+                self.ask(GatheringStep::Fill, asks)
             }
             _ => self.found(),
         })
@@ -168,19 +171,19 @@ impl Gathering {
     }
 
     /// The statistics of all nodes together.
-    fn sum(&self, replies: Vec<Reply>) -> Result<Vec<Statistics>, Error> {
-        let mut all = vec![Statistics::default(); self.searches.len()];
+    fn sum(&self, replies: Vec<ShareReply>) -> Result<Vec<TermStatistics>, Error> {
+        let mut all = vec![TermStatistics::default(); self.searches.len()];
         for reply in replies {
-            let Reply::Statistics(of_node) = reply else { return Err(Error::Share) };
+            let ShareReply::Statistics(of_node) = reply else { return Err(Error::Share) };
             all.iter_mut().zip(&of_node).for_each(|(sum, one)| sum.add(one));
         }
         Ok(all)
     }
 
-    fn merge(&mut self, replies: Vec<Reply>) -> Result<(), Error> {
-        let mut groupings = Groupings::new(&self.searches);
+    fn merge(&mut self, replies: Vec<ShareReply>) -> Result<(), Error> {
+        let mut groupings = MergedGroupings::new(&self.searches);
         for (node, reply) in (0u32..).zip(replies) {
-            let Reply::Share(Share { schemas }) = reply else { return Err(Error::Share) };
+            let ShareReply::Share(NodeShare { schemas }) = reply else { return Err(Error::Share) };
             if schemas.len() != self.searches.len() {
                 return Err(Error::Share);
             }
@@ -200,8 +203,8 @@ impl Gathering {
     }
 
     /// The best hits of a phase, by node and schema.
-    fn agains(&self, phase: fn(&Merged) -> Option<Rerank>) -> Vec<Vec<Again>> {
-        let mut nodes = vec![vec![Again::default(); self.schemas.len()]; self.nodes];
+    fn agains(&self, phase: fn(&MergedHits) -> Option<PhaseRerank>) -> Vec<Vec<RerankRequest>> {
+        let mut nodes = vec![vec![RerankRequest::default(); self.schemas.len()]; self.nodes];
         for (at, merged) in self.schemas.iter().enumerate() {
             nodes.iter_mut().for_each(|schemas| schemas[at].max = merged.max);
             let Some(phase) = phase(merged) else { continue };
@@ -214,10 +217,14 @@ impl Gathering {
     }
 
     /// Gives hits the scores that their nodes have given them.
-    fn rescore(&mut self, replies: Vec<Reply>, phase: fn(&Merged) -> Option<Rerank>) -> Result<(), Error> {
+    fn rescore(
+        &mut self,
+        replies: Vec<ShareReply>,
+        phase: fn(&MergedHits) -> Option<PhaseRerank>,
+    ) -> Result<(), Error> {
         let mut nodes = Vec::with_capacity(replies.len());
         for reply in replies {
-            let Reply::Scores(schemas) = reply else { return Err(Error::Share) };
+            let ShareReply::Scores(schemas) = reply else { return Err(Error::Share) };
             nodes.push(schemas);
         }
         for (at, merged) in self.schemas.iter_mut().enumerate() {
@@ -231,13 +238,13 @@ impl Gathering {
     }
 
     /// What the global phase is asked, with the numbers normalised over all nodes.
-    fn normalize(&mut self, replies: Vec<Reply>) -> Result<Vec<Ask>, Error> {
+    fn normalize(&mut self, replies: Vec<ShareReply>) -> Result<Vec<ShareRequest>, Error> {
         let mut nodes = Vec::with_capacity(replies.len());
         for reply in replies {
-            let Reply::Numbers(schemas) = reply else { return Err(Error::Share) };
+            let ShareReply::Numbers(schemas) = reply else { return Err(Error::Share) };
             nodes.push(schemas);
         }
-        let global: fn(&Merged) -> Option<Rerank> = |merged| merged.phase(merged.reranking.global);
+        let global: fn(&MergedHits) -> Option<PhaseRerank> = |merged| merged.phase(merged.reranking.global);
         let mut normalized = vec![vec![Vec::new(); self.schemas.len()]; self.nodes];
         for (at, (merged, search)) in self.schemas.iter_mut().zip(&self.searches).enumerate() {
             let Some(phase) = global(merged) else { continue };
@@ -267,14 +274,14 @@ impl Gathering {
         }
         let agains = self.agains(global).into_iter().zip(normalized);
         Ok(agains
-            .map(|(agains, normalized)| Ask::Global(agains.into_iter().zip(normalized).collect()))
+            .map(|(agains, normalized)| ShareRequest::Global(agains.into_iter().zip(normalized).collect()))
             .collect())
     }
 
-    fn fill(&mut self, replies: Vec<Reply>) -> Result<(), Error> {
+    fn fill(&mut self, replies: Vec<ShareReply>) -> Result<(), Error> {
         let mut nodes = Vec::with_capacity(replies.len());
         for reply in replies {
-            let Reply::Hits(schemas) = reply else { return Err(Error::Share) };
+            let ShareReply::Hits(schemas) = reply else { return Err(Error::Share) };
             nodes.push(schemas.into_iter().map(Vec::into_iter).collect::<Vec<_>>());
         }
         for (at, merged) in self.schemas.iter_mut().enumerate() {
@@ -290,37 +297,37 @@ impl Gathering {
         Ok(())
     }
 
-    fn found(&mut self) -> Next {
+    fn found(&mut self) -> GatheringNext {
         let schemas = std::mem::take(&mut self.schemas).into_iter().zip(&self.searches);
-        let mut outcomes: Vec<Outcome> = schemas.map(|(merged, search)| merged.finish(search)).collect();
+        let mut outcomes: Vec<PassOutcome> = schemas.map(|(merged, search)| merged.finish(search)).collect();
         if let Some(first) = outcomes.first_mut() {
             first.result.groupings = std::mem::take(&mut self.groupings);
         }
-        Next::Found(outcomes)
+        GatheringNext::Found(outcomes)
     }
 }
 
 /// The hits of one schema, of all nodes.
 #[derive(Default)]
-struct Merged {
+struct MergedHits {
     total_count: u64,
-    coverage: Coverage,
-    hits: Vec<(Hit, CollapseKeys)>,
+    coverage: SearchCoverage,
+    hits: Vec<(ResultHit, CollapseKeys)>,
     wanted: usize,
     /// Later phases give the hits their order.
     is_ranked_later: bool,
-    reranking: Reranking,
+    reranking: PhaseReranking,
     best: Vec<(PlaceOfHit, f64)>,
     max: Option<f64>,
-    standing: Standing<PlaceOfHit>,
+    standing: RankedList<PlaceOfHit>,
     ranks: HashMap<PlaceOfHit, u32>,
     /// There was no time for a phase: the hits keep the scores that they have.
     stopped: bool,
 }
 
-impl Merged {
+impl MergedHits {
     /// Adds what a node has; its groups are handed back.
-    fn add(&mut self, node: u32, of_schema: OfSchema) -> Vec<Option<Groups>> {
+    fn add(&mut self, node: u32, of_schema: OfSchema) -> Vec<Option<ShareGroups>> {
         self.total_count += of_schema.total_count;
         self.coverage.merge(&of_schema.coverage);
         let keys = of_schema.collapse_keys.into_iter().chain(std::iter::repeat_with(Vec::new));
@@ -333,15 +340,15 @@ impl Merged {
         of_schema.groups
     }
 
-    fn begin_ranking(&mut self, reranking: Reranking, wanted: usize) {
-        let all = Standing::new(std::mem::take(&mut self.best));
-        self.standing = Standing::new(all.best(reranking.depth(wanted)).to_vec());
+    fn begin_ranking(&mut self, reranking: PhaseReranking, wanted: usize) {
+        let all = RankedList::new(std::mem::take(&mut self.best));
+        self.standing = RankedList::new(all.best(reranking.depth(wanted)).to_vec());
         self.ranks = self.standing.best(usize::MAX).iter().map(|(place, _)| *place).zip(1..).collect();
         (self.is_ranked_later, self.reranking) = (true, reranking);
     }
 
     /// A phase, if it is to be run.
-    fn phase(&self, phase: Option<Rerank>) -> Option<Rerank> {
+    fn phase(&self, phase: Option<PhaseRerank>) -> Option<PhaseRerank> {
         phase.filter(|phase| self.is_ranked_later && !self.stopped && phase.count > 0)
     }
 
@@ -353,7 +360,7 @@ impl Merged {
     /// What the nodes have given for the hits of a phase, in the order of the hits; none where a node had no time.
     fn in_order(
         &self,
-        phase: Rerank,
+        phase: PhaseRerank,
         nodes: &[Vec<Option<Vec<f64>>>],
         at: usize,
     ) -> Result<Option<Vec<f64>>, Error> {
@@ -372,49 +379,52 @@ impl Merged {
         Ok(Some(numbers))
     }
 
-    fn finish(self, search: &Search) -> Outcome {
+    fn finish(self, search: &PreparedSearch) -> PassOutcome {
         let plan = search.plan();
         let mut hits = self.hits;
         if !self.is_ranked_later {
             hits.sort_by(|(one, _), (other, _)| one.order(other));
         }
         if let Some(collapse) = &plan.query.collapse {
-            let mut collapsing = Collapsing::new(collapse);
+            let mut collapsing = HitCollapsing::new(collapse);
             hits.retain(|(_, keys)| collapsing.keeps(keys));
         }
         hits.truncate(plan.offset.saturating_add(plan.hits));
-        let (hits, mut collapse_keys): (Vec<Hit>, Vec<CollapseKeys>) = hits.into_iter().unzip();
+        let (hits, mut collapse_keys): (Vec<ResultHit>, Vec<CollapseKeys>) = hits.into_iter().unzip();
         if plan.query.collapse.is_none() {
             collapse_keys.clear();
         }
-        let trace =
-            Trace { documents: self.coverage.documents, matched: self.total_count, ..Trace::default() };
+        let trace = SearchTrace {
+            documents: self.coverage.documents,
+            matched: self.total_count,
+            ..SearchTrace::default()
+        };
         let result = PartialResult {
             total_count: self.total_count,
             hits,
             groupings: Vec::new(),
             coverage: self.coverage,
         };
-        Outcome { result, trace, collapse_keys }
+        PassOutcome { result, trace, collapse_keys }
     }
 }
 
 /// The groups of each request, of all schemas and nodes so far.
-struct Groupings<'s> {
-    searches: &'s [Arc<Search>],
-    requests: Vec<(Option<Execution>, GroupHits)>,
+struct MergedGroupings<'s> {
+    searches: &'s [Arc<PreparedSearch>],
+    requests: Vec<(Option<GroupingExecution>, GroupHits)>,
 }
 
 /// Filled hits by what refers to them. A hit can be in several groups.
-type GroupHits = HashMap<(Option<String>, (u32, usize, u16)), Hit>;
+type GroupHits = HashMap<(Option<String>, (u32, usize, u16)), ResultHit>;
 
-impl<'s> Groupings<'s> {
-    fn new(searches: &'s [Arc<Search>]) -> Self {
+impl<'s> MergedGroupings<'s> {
+    fn new(searches: &'s [Arc<PreparedSearch>]) -> Self {
         let requests = searches.iter().map(|search| search.grouping_requests()).max().unwrap_or(0);
-        Groupings { searches, requests: (0..requests).map(|_| (None, HashMap::new())).collect() }
+        MergedGroupings { searches, requests: (0..requests).map(|_| (None, HashMap::new())).collect() }
     }
 
-    fn add(&mut self, schema: usize, groups: Vec<Option<Groups>>, first_part: u32) -> Result<(), Error> {
+    fn add(&mut self, schema: usize, groups: Vec<Option<ShareGroups>>, first_part: u32) -> Result<(), Error> {
         for (request, groups) in groups.into_iter().enumerate() {
             let Some(groups) = groups else { continue };
             let grouping = self.searches[schema].grouping(request).ok_or(Error::Share)?;
@@ -433,7 +443,7 @@ impl<'s> Groupings<'s> {
     }
 
     fn finish(self) -> Result<Vec<GroupingResult>, Error> {
-        let finish = |(number, (execution, hits)): (usize, (Option<Execution>, GroupHits))| {
+        let finish = |(number, (execution, hits)): (usize, (Option<GroupingExecution>, GroupHits))| {
             let fill = &mut |summary: Option<&str>, references: &[HitRef]| {
                 let summary = summary.map(str::to_owned);
                 let filled = references.iter().map(|hit| {

@@ -1,22 +1,22 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_column::{Chunk, Column, ColumnKey, PathChoice, ReadError, View};
+use millrace_column::{Column, ColumnKey, PathChoice, ReadError, View, ViewChunk};
 use millrace_document::{Document, DocumentId};
 use millrace_schema::Schema;
-use millrace_selection::Selection;
+use millrace_selection::DocumentSelection;
 
-use crate::Deadline;
-use crate::deadline::Step;
+use crate::SearchDeadline;
+use crate::deadline::SearchStep;
 
 /// A view of those documents of another view that document selections mean.
-pub struct Narrowed<V> {
+pub struct SelectedView<V> {
     view: V,
-    chunks: Vec<Chunk>,
+    chunks: Vec<ViewChunk>,
     complete: bool,
 }
 
-impl<V: View> Narrowed<V> {
+impl<V: View> SelectedView<V> {
     /// Tests the live documents of a view: of each list, one selection must match. `now()` in selections is `now_s`. Documents that
     /// the deadline leaves no time for do not pass.
     ///
@@ -25,9 +25,9 @@ impl<V: View> Narrowed<V> {
     pub fn new(
         view: V,
         schema: &Schema,
-        selections: &[Vec<&Selection>],
+        selections: &[Vec<&DocumentSelection>],
         now_s: i64,
-        deadline: &Deadline,
+        deadline: &SearchDeadline,
     ) -> Result<Self, ReadError> {
         let mut fields: Vec<&str> =
             selections.iter().flatten().flat_map(|selection| selection.fields(&schema.name)).collect();
@@ -36,14 +36,14 @@ impl<V: View> Narrowed<V> {
         let matches = |document: &Document| {
             selections.iter().all(|any| any.iter().any(|selection| selection.matches(document, now_s)))
         };
-        let mut narrowed = Narrowed { chunks: view.chunks().to_vec(), view, complete: true };
+        let mut narrowed = SelectedView { chunks: view.chunks().to_vec(), view, complete: true };
         for number in 0..narrowed.chunks.len() {
             let chunk = &mut narrowed.chunks[number];
             let mut live = vec![0u64; chunk.documents.div_ceil(64)];
-            if deadline.ends(Step::Look) {
+            if deadline.ends(SearchStep::Look) {
                 narrowed.complete = false;
             } else {
-                let documents = Documents::read(&narrowed.view, schema, &fields, number)?;
+                let documents = SelectedDocuments::read(&narrowed.view, schema, &fields, number)?;
                 for place in (0..chunk.documents).filter(|place| is_live(chunk, *place)) {
                     let passes = documents.at(place).is_some_and(|document| matches(&document));
                     live[place / 64] |= u64::from(passes) << (place % 64);
@@ -60,8 +60,8 @@ impl<V: View> Narrowed<V> {
     }
 }
 
-impl<V: View> View for Narrowed<V> {
-    fn chunks(&self) -> &[Chunk] {
+impl<V: View> View for SelectedView<V> {
+    fn chunks(&self) -> &[ViewChunk] {
         &self.chunks
     }
 
@@ -82,7 +82,7 @@ impl<V: View> View for Narrowed<V> {
     }
 }
 
-pub(crate) fn is_live(chunk: &Chunk, place: usize) -> bool {
+pub(crate) fn is_live(chunk: &ViewChunk, place: usize) -> bool {
     chunk
         .live
         .as_ref()
@@ -90,12 +90,12 @@ pub(crate) fn is_live(chunk: &Chunk, place: usize) -> bool {
 }
 
 /// The documents of a chunk, as far as a selection looks at them.
-struct Documents<'s> {
+struct SelectedDocuments<'s> {
     ids: Option<Column>,
     fields: Vec<(&'s Arc<str>, &'s millrace_document::DataType, Column)>,
 }
 
-impl<'s> Documents<'s> {
+impl<'s> SelectedDocuments<'s> {
     fn read(view: &dyn View, schema: &'s Schema, names: &[&str], chunk: usize) -> Result<Self, ReadError> {
         let column = |key: &ColumnKey| -> Result<Option<Column>, ReadError> {
             Ok(view.columns(key, chunk..chunk + 1)?.into_iter().next().flatten())
@@ -108,7 +108,7 @@ impl<'s> Documents<'s> {
                 fields.push((name, &field.data_type, values));
             }
         }
-        Ok(Documents { ids: column(&ColumnKey::id())?, fields })
+        Ok(SelectedDocuments { ids: column(&ColumnKey::id())?, fields })
     }
 
     fn at(&self, place: usize) -> Option<Document> {

@@ -1,17 +1,17 @@
 use std::ops::Deref;
 
 use millrace_column::{ColumnKey, View};
-use millrace_grouping::{Execution, HitRef};
-use millrace_matching::{Matches, match_plan};
-use millrace_ranking::Documents;
-use millrace_result::{Coverage, Hit, PartialResult};
-use millrace_selection::Selection;
+use millrace_grouping::{GroupingExecution, HitRef};
+use millrace_matching::{MatchedDocuments, match_plan};
+use millrace_ranking::RankedDocuments;
+use millrace_result::{PartialResult, ResultHit, SearchCoverage};
+use millrace_selection::DocumentSelection;
 
 use crate::collapse::CollapseKeys;
-use crate::deadline::Step;
+use crate::deadline::SearchStep;
 use crate::narrowed::is_live;
-use crate::trace::Watch;
-use crate::{Deadline, Error, Narrowed, Search, SortedHit, Trace};
+use crate::trace::PartWatch;
+use crate::{Error, PreparedSearch, SearchDeadline, SearchTrace, SelectedView, SortedHit};
 
 /// Maximum number of chunks of a group for which the ids of hits are read ahead while documents are matched:
 /// hits will be in most of its chunks.
@@ -19,11 +19,11 @@ const ANNOUNCED_CHUNKS: usize = 4;
 
 /// Result of a search, with its timing.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct PassOutcome {
     /// Hits and groups.
     pub result: PartialResult,
     /// Timing.
-    pub trace: Trace,
+    pub trace: SearchTrace,
     /// Keys of each hit, if the request collapses hits.
     pub collapse_keys: Vec<CollapseKeys>,
 }
@@ -32,23 +32,26 @@ pub struct Outcome {
 /// from all of them together, and are in the first outcome.
 ///
 /// # Errors
-/// Those of [`Search::run`].
-pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result<Vec<Outcome>, Error> {
+/// Those of [`PreparedSearch::run`].
+pub fn run_all(
+    searches: &[(&PreparedSearch, &dyn View)],
+    deadline: &SearchDeadline,
+) -> Result<Vec<PassOutcome>, Error> {
     check_groupings(searches.iter().map(|(search, _)| *search))?;
     let mut passes = Vec::with_capacity(searches.len());
     let (mut outcomes, mut executions) = (Vec::new(), Vec::new());
     for (part, (search, view)) in (0..).zip(searches) {
-        let mut pass = Pass::new(*search, *view, deadline)?;
+        let mut pass = SearchPass::new(*search, *view, deadline)?;
         let mut outcome = pass.found(part, deadline)?;
         executions.push(std::mem::take(&mut outcome.executions));
         outcomes.push(outcome.outcome);
         passes.push(pass);
     }
     let requests = searches.iter().map(|(search, _)| search.grouping_requests()).max().unwrap_or(0);
-    let mut watch = Watch::start();
+    let mut watch = PartWatch::start();
     let mut groupings = Vec::with_capacity(requests);
     for request in 0..requests {
-        let mut merged: Option<Execution> = None;
+        let mut merged: Option<GroupingExecution> = None;
         for execution in executions.iter_mut().filter_map(|of_pass| of_pass[request].take()) {
             match &mut merged {
                 None => merged = Some(execution),
@@ -67,8 +70,10 @@ pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result
 }
 
 /// Checks that each grouping request is valid for some schema.
-pub(crate) fn check_groupings<'s>(searches: impl Iterator<Item = &'s Search> + Clone) -> Result<(), Error> {
-    let requests = searches.clone().map(Search::grouping_requests).max().unwrap_or(0);
+pub(crate) fn check_groupings<'s>(
+    searches: impl Iterator<Item = &'s PreparedSearch> + Clone,
+) -> Result<(), Error> {
+    let requests = searches.clone().map(PreparedSearch::grouping_requests).max().unwrap_or(0);
     for request in 0..requests {
         let mut checked = searches.clone().map(|search| search.checked_grouping(request));
         if let Some(Err(error)) = checked.clone().next()
@@ -81,13 +86,13 @@ pub(crate) fn check_groupings<'s>(searches: impl Iterator<Item = &'s Search> + C
 }
 
 /// Fills the hits of groups, each by the pass that found it.
-pub(crate) fn fill<S: Deref<Target = Search>, V: View + Clone>(
-    passes: &[Pass<S, V>],
+pub(crate) fn fill<S: Deref<Target = PreparedSearch>, V: View + Clone>(
+    passes: &[SearchPass<S, V>],
     summary: Option<&str>,
     references: &[HitRef],
-    deadline: &Deadline,
-) -> Result<Vec<Hit>, Error> {
-    let mut filled: Vec<Option<Hit>> = vec![None; references.len()];
+    deadline: &SearchDeadline,
+) -> Result<Vec<ResultHit>, Error> {
+    let mut filled: Vec<Option<ResultHit>> = vec![None; references.len()];
     for (part, pass) in (0u32..).zip(passes) {
         let own: Vec<usize> = (0..references.len()).filter(|at| references[*at].part == part).collect();
         let hits: Vec<SortedHit> = own
@@ -108,19 +113,19 @@ pub(crate) fn fill<S: Deref<Target = Search>, V: View + Clone>(
 }
 
 /// A search, and the documents of a view that it matches.
-pub(crate) struct Pass<S, V> {
+pub(crate) struct SearchPass<S, V> {
     pub search: S,
     view: V,
-    narrowed: Option<Narrowed<V>>,
-    pub matches: Matches,
-    trace: Trace,
+    narrowed: Option<SelectedView<V>>,
+    pub matches: MatchedDocuments,
+    trace: SearchTrace,
 }
 
 /// Result of a pass, with its groups as they were collected.
-pub(crate) struct Passed {
+pub(crate) struct PassResult {
     /// One for each grouping request; `None` if this schema has no part in it.
-    pub executions: Vec<Option<Execution>>,
-    pub outcome: Outcome,
+    pub executions: Vec<Option<GroupingExecution>>,
+    pub outcome: PassOutcome,
     /// Best hits of the first phase, if later phases rank the hits together with those of others; the outcome
     /// then has none.
     pub best: Option<BestOfPass>,
@@ -135,55 +140,56 @@ pub(crate) struct BestOfPass {
     pub max: Option<f64>,
 }
 
-impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
+impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
     /// Matches the documents of a view.
-    pub fn new(search: S, view: V, deadline: &Deadline) -> Result<Self, Error> {
-        let mut trace = Trace::default();
-        let mut watch = Watch::start();
+    pub fn new(search: S, view: V, deadline: &SearchDeadline) -> Result<Self, Error> {
+        let mut trace = SearchTrace::default();
+        let mut watch = PartWatch::start();
         let plan = &*search.plan;
-        let within: Vec<&Selection> = search.within.iter().map(|selection| &**selection).collect();
+        let within: Vec<&DocumentSelection> = search.within.iter().map(|selection| &**selection).collect();
         let seen = [within, search.selection.iter().collect()];
-        let seen: Vec<Vec<&Selection>> = seen.into_iter().filter(|any| !any.is_empty()).collect();
+        let seen: Vec<Vec<&DocumentSelection>> = seen.into_iter().filter(|any| !any.is_empty()).collect();
         if plan.hits > 0 && view.chunks().len() <= plan.hits.min(ANNOUNCED_CHUNKS) {
             view.will_read(&ColumnKey::id(), 0..view.chunks().len());
         }
-        let narrow = || Narrowed::new(view.clone(), &plan.schema, &seen, plan.now, deadline);
+        let narrow = || SelectedView::new(view.clone(), &plan.schema, &seen, plan.now, deadline);
         let narrowed = (!seen.is_empty()).then(narrow).transpose()?;
         trace.select = watch.lap();
         let documents: &dyn View = narrowed.as_ref().map_or(&view, |narrowed| narrowed);
-        let step = if narrowed.is_some() { Step::Match } else { Step::Look };
+        let step = if narrowed.is_some() { SearchStep::Match } else { SearchStep::Look };
         let matches = match_plan(plan, documents, search.profile.demands(plan), &|| deadline.ends(step))?;
         trace.matching = watch.lap();
-        Ok(Pass { search, view, narrowed, matches, trace })
+        Ok(SearchPass { search, view, narrowed, matches, trace })
     }
 
     /// Ranks or sorts, groups and fills.
-    pub fn found(&mut self, part: u32, deadline: &Deadline) -> Result<Passed, Error> {
+    pub fn found(&mut self, part: u32, deadline: &SearchDeadline) -> Result<PassResult, Error> {
         self.pass(part, false, deadline)
     }
 
     /// Does the same, but if later phases rank hits again, only by the first phase: the rest is decided
     /// together with the hits of others.
-    pub fn found_of_several(&mut self, part: u32, deadline: &Deadline) -> Result<Passed, Error> {
+    pub fn found_of_several(&mut self, part: u32, deadline: &SearchDeadline) -> Result<PassResult, Error> {
         self.pass(part, true, deadline)
     }
 
-    fn pass(&mut self, part: u32, of_several: bool, deadline: &Deadline) -> Result<Passed, Error> {
+    fn pass(&mut self, part: u32, of_several: bool, deadline: &SearchDeadline) -> Result<PassResult, Error> {
         let mut trace = self.trace;
-        let mut watch = Watch::start();
+        let mut watch = PartWatch::start();
         let (search, view, matches) = (&*self.search, self.view(), &self.matches);
         let first = search.first_phase(view, matches, deadline)?;
         let mut best = None;
         let (ordered, collapse_keys) = match search.reranking().filter(|_| of_several) {
             None => search.ordered(view, matches, first.as_ref(), deadline)?,
             Some(reranking) => {
-                let over = Documents { plan: &search.plan, view, matches };
+                let over = RankedDocuments { plan: &search.plan, view, matches };
                 let depth = reranking.depth(search.wanted());
-                let found = search.profile.best(&over, first.as_ref(), depth, &|| deadline.ends(Step::Rank));
+                let found =
+                    search.profile.best(&over, first.as_ref(), depth, &|| deadline.ends(SearchStep::Rank));
                 let found = found?;
                 let hits = found.hits.iter().map(|hit| (hit.chunk, hit.document, hit.score)).collect();
                 best = Some(BestOfPass { hits, max: found.max });
-                let ordered = crate::search::Ordered {
+                let ordered = crate::search::OrderedHits {
                     total: found.total,
                     timed_out: found.timed_out,
                     ..Default::default()
@@ -200,16 +206,23 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         trace.matched = ordered.total;
         let target = live_documents(&self.view);
         let timed_out = matches.timed_out || ordered.timed_out || !all_grouped;
-        let whole =
-            Coverage { documents: matches.documents, target, timed_out, nodes: 1, ..Coverage::default() };
+        let whole = SearchCoverage {
+            documents: matches.documents,
+            target,
+            timed_out,
+            nodes: 1,
+            ..SearchCoverage::default()
+        };
         let coverage = match &self.narrowed {
             // Documents that the selection excludes count as searched.
-            Some(narrowed) if narrowed.is_complete() && !timed_out => Coverage { documents: target, ..whole },
-            Some(_) => Coverage { timed_out: true, ..whole },
+            Some(narrowed) if narrowed.is_complete() && !timed_out => {
+                SearchCoverage { documents: target, ..whole }
+            }
+            Some(_) => SearchCoverage { timed_out: true, ..whole },
             None => whole,
         };
         let result = PartialResult { total_count: ordered.total, hits, groupings: Vec::new(), coverage };
-        Ok(Passed { executions, outcome: Outcome { result, trace, collapse_keys }, best })
+        Ok(PassResult { executions, outcome: PassOutcome { result, trace, collapse_keys }, best })
     }
 
     /// Fills hits with the fields of a document summary; the default is the plan's own.
@@ -217,8 +230,8 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         &self,
         summary: Option<&str>,
         hits: &[SortedHit],
-        deadline: &Deadline,
-    ) -> Result<Vec<Hit>, Error> {
+        deadline: &SearchDeadline,
+    ) -> Result<Vec<ResultHit>, Error> {
         self.search.fill(self.view(), &self.matches, summary, hits, deadline)
     }
 
@@ -229,9 +242,10 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
 }
 
 fn live_documents(view: &dyn View) -> u64 {
-    let live =
-        |chunk: &millrace_column::Chunk| (0..chunk.documents).filter(|place| is_live(chunk, *place)).count();
-    let count = |chunk: &millrace_column::Chunk| match &chunk.live {
+    let live = |chunk: &millrace_column::ViewChunk| {
+        (0..chunk.documents).filter(|place| is_live(chunk, *place)).count()
+    };
+    let count = |chunk: &millrace_column::ViewChunk| match &chunk.live {
         None => chunk.documents,
         Some(_) => live(chunk),
     };

@@ -2,66 +2,66 @@ use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::DocumentId;
-use millrace_grouping::{Execution, Grouping, Request, Settings};
-use millrace_matching::Matches;
-use millrace_plan::{Plan, Scope};
-use millrace_ranking::{Features, FirstPhase, Profile, RankedHit, Reranking, Shown};
-use millrace_result::{Feature, FieldValue, Hit};
-use millrace_schema::Snippets;
-use millrace_selection::Selection;
-use millrace_summary::{Filler, Style};
+use millrace_grouping::{CheckedGrouping, GroupingExecution, GroupingRequest, Settings};
+use millrace_matching::MatchedDocuments;
+use millrace_plan::{Plan, StreamedScope};
+use millrace_ranking::{CompiledProfile, Features, FirstPhase, PhaseReranking, RankedHit, ShownFeatures};
+use millrace_result::{FeatureValue, FieldValue, ResultHit};
+use millrace_schema::SnippetLengths;
+use millrace_selection::DocumentSelection;
+use millrace_summary::{HighlightStyle, SummaryFiller};
 
-use crate::collapse::{CollapseKeys, Collapsing, Fields};
-use crate::deadline::Step;
+use crate::collapse::{CollapseFields, CollapseKeys, HitCollapsing};
+use crate::deadline::SearchStep;
 use crate::narrowed::is_live;
-use crate::{Deadline, Error, Outcome, SortedHit, Sorting};
+use crate::{Error, PassOutcome, PreparedOrder, SearchDeadline, SortedHit};
 
 /// A plan with everything ready to run it.
-pub struct Search {
+pub struct PreparedSearch {
     pub(crate) plan: Arc<Plan>,
-    pub(crate) profile: Arc<Profile>,
-    pub(crate) selection: Option<Selection>,
+    pub(crate) profile: Arc<CompiledProfile>,
+    pub(crate) selection: Option<DocumentSelection>,
     /// A document must match one of these to be seen; all are where there are none.
-    pub(crate) within: Vec<Arc<Selection>>,
-    style: Style,
-    sorting: Option<Sorting>,
+    pub(crate) within: Vec<Arc<DocumentSelection>>,
+    style: HighlightStyle,
+    sorting: Option<PreparedOrder>,
     /// For each request, in order: what it is over this schema, or why it cannot be.
-    groupings: Vec<Result<Arc<Grouping>, millrace_grouping::Error>>,
+    groupings: Vec<Result<Arc<CheckedGrouping>, millrace_grouping::Error>>,
     cluster: Arc<str>,
 }
 
-impl Search {
+impl PreparedSearch {
     /// Makes a plan ready. `profile` is its rank profile, compiled; `cluster` is what hits name as their source.
     ///
     /// # Errors
     /// What is wrong with the order or with what the selection says of documents of this schema, and what grouping requests are no requests at all. One that asks this schema
     /// for what it has not is an error of [`run_all`](crate::run_all), where no other schema has it either.
-    pub fn new(plan: Arc<Plan>, profile: Arc<Profile>, cluster: Arc<str>) -> Result<Self, Error> {
+    pub fn new(plan: Arc<Plan>, profile: Arc<CompiledProfile>, cluster: Arc<str>) -> Result<Self, Error> {
         let selection = match &plan.scope {
-            Scope::All { selection: Some(text) } => {
-                let selection = Selection::parse(text)?;
+            StreamedScope::All { selection: Some(text) } => {
+                let selection = DocumentSelection::parse(text)?;
                 selection.check_of(&plan.schema.document_type)?;
                 Some(selection)
             }
-            Scope::All { selection: None } | Scope::Groups(_) => None,
+            StreamedScope::All { selection: None } | StreamedScope::Groups(_) => None,
         };
         let settings = Settings::new(&plan.query.grouping_defaults, plan.now)?;
         let mut groupings = Vec::new();
         for text in &plan.query.grouping {
-            for request in Request::parse(text)? {
+            for request in GroupingRequest::parse(text)? {
                 groupings.push(request.check(&plan.schema, &settings).map(Arc::new));
             }
         }
-        let sorting = (!plan.sorting.is_empty()).then(|| Sorting::new(&plan)).transpose()?;
+        let sorting = (!plan.sorting.is_empty()).then(|| PreparedOrder::new(&plan)).transpose()?;
         if profile.has_global_phase() && sorting.is_some() {
             return Err(Error::SortedGlobalPhase { profile: plan.profile.clone() });
         }
-        Ok(Search {
+        Ok(PreparedSearch {
             plan,
             profile,
             selection,
             within: Vec::new(),
-            style: Style::default(),
+            style: HighlightStyle::default(),
             sorting,
             groupings,
             cluster,
@@ -69,14 +69,14 @@ impl Search {
     }
 
     /// Shows dynamic summaries as an application says.
-    pub fn with_snippets(mut self, snippets: &Snippets) -> Self {
-        self.style = Style::of(snippets);
+    pub fn with_snippets(mut self, snippets: &SnippetLengths) -> Self {
+        self.style = HighlightStyle::of(snippets);
         self
     }
 
     /// Sees only documents that match one of these selections; all where there are none.
     #[must_use]
-    pub fn within(mut self, selections: Vec<Arc<Selection>>) -> Self {
+    pub fn within(mut self, selections: Vec<Arc<DocumentSelection>>) -> Self {
         self.within = selections;
         self
     }
@@ -85,12 +85,12 @@ impl Search {
     pub(crate) fn checked_grouping(
         &self,
         request: usize,
-    ) -> &Result<Arc<Grouping>, millrace_grouping::Error> {
+    ) -> &Result<Arc<CheckedGrouping>, millrace_grouping::Error> {
         &self.groupings[request]
     }
 
     /// A grouping request over this schema; none where this schema has no part in it.
-    pub(crate) fn grouping(&self, request: usize) -> Option<&Arc<Grouping>> {
+    pub(crate) fn grouping(&self, request: usize) -> Option<&Arc<CheckedGrouping>> {
         self.groupings.get(request)?.as_ref().ok()
     }
 
@@ -102,7 +102,7 @@ impl Search {
 
     /// What later phases rank again, where they give the hits their order and it can be told which of several nodes' hits those are.
     /// Where hits are collapsed, or chosen so that they are diverse, each node ranks its own.
-    pub(crate) fn reranking(&self) -> Option<Reranking> {
+    pub(crate) fn reranking(&self) -> Option<PhaseReranking> {
         let own = self.plan.query.collapse.is_some() || self.profile.is_diverse();
         let ranked = self.sorting.is_none() && !own && self.wanted() > 0;
         let reranking = self.profile.reranking(&self.plan);
@@ -137,7 +137,7 @@ impl Search {
     ///
     /// # Errors
     /// A column cannot be read, or a grouping request cannot be done.
-    pub fn run(&self, view: &dyn View, deadline: &Deadline) -> Result<Outcome, Error> {
+    pub fn run(&self, view: &dyn View, deadline: &SearchDeadline) -> Result<PassOutcome, Error> {
         let mut outcomes = crate::run_all(&[(self, view)], deadline)?;
         Ok(outcomes.pop().unwrap_or_default())
     }
@@ -146,17 +146,17 @@ impl Search {
     pub(crate) fn first_phase(
         &self,
         view: &dyn View,
-        matches: &Matches,
-        deadline: &Deadline,
+        matches: &MatchedDocuments,
+        deadline: &SearchDeadline,
     ) -> Result<Option<FirstPhase>, Error> {
-        let sorted_by_score = self.sorting.as_ref().is_some_and(Sorting::needs_scores);
+        let sorted_by_score = self.sorting.as_ref().is_some_and(PreparedOrder::needs_scores);
         let collapsed = self.plan.query.collapse.is_some() && self.sorting.is_none();
         // Else, ranking runs it chunk by chunk and keeps the best.
         let is_needed = sorted_by_score || collapsed || !self.groupings.is_empty();
         if !is_needed && view.paths().is_fast() {
             return Ok(None);
         }
-        let stop = &|| deadline.ends(Step::Rank);
+        let stop = &|| deadline.ends(SearchStep::Rank);
         Ok(Some(self.profile.first_phase(&self.plan, view, matches, stop)?))
     }
 
@@ -164,21 +164,21 @@ impl Search {
     pub(crate) fn ordered(
         &self,
         view: &dyn View,
-        matches: &Matches,
+        matches: &MatchedDocuments,
         first: Option<&FirstPhase>,
-        deadline: &Deadline,
-    ) -> Result<(Ordered, Vec<CollapseKeys>), Error> {
+        deadline: &SearchDeadline,
+    ) -> Result<(OrderedHits, Vec<CollapseKeys>), Error> {
         let plan = &*self.plan;
         let wanted = self.wanted();
         let Some(collapse) = plan.query.collapse.as_ref().filter(|_| wanted > 0) else {
             return Ok((self.order(view, matches, first, wanted, deadline)?, Vec::new()));
         };
-        let fields = Fields::of(plan, collapse);
+        let fields = CollapseFields::of(plan, collapse);
         let mut looked_at = wanted.saturating_mul(2);
         loop {
             let mut ordered = self.order(view, matches, first, looked_at, deadline)?;
             let are_all = ordered.hits.len() < looked_at;
-            let mut collapsing = Collapsing::new(collapse);
+            let mut collapsing = HitCollapsing::new(collapse);
             let keys = fields.keys(view, &ordered.hits)?;
             let hits = std::mem::take(&mut ordered.hits);
             let kept = hits.into_iter().zip(keys).filter(|(_, keys)| collapsing.keeps(keys)).take(wanted);
@@ -195,13 +195,13 @@ impl Search {
     fn order(
         &self,
         view: &dyn View,
-        matches: &Matches,
+        matches: &MatchedDocuments,
         first: Option<&FirstPhase>,
         wanted: usize,
-        deadline: &Deadline,
-    ) -> Result<Ordered, Error> {
+        deadline: &SearchDeadline,
+    ) -> Result<OrderedHits, Error> {
         let Some(sorting) = &self.sorting else {
-            let stop = &|| deadline.ends(Step::Rank);
+            let stop = &|| deadline.ends(SearchStep::Rank);
             let ranked = self.profile.rank(&self.plan, view, matches, first, wanted, stop)?;
             let hit = |hit: RankedHit| SortedHit {
                 keys: Vec::new(),
@@ -210,34 +210,34 @@ impl Search {
                 document: hit.document,
             };
             let hits = ranked.hits.into_iter().map(hit).collect();
-            return Ok(Ordered { hits, total: ranked.total, timed_out: ranked.timed_out });
+            return Ok(OrderedHits { hits, total: ranked.total, timed_out: ranked.timed_out });
         };
         let scores = first.filter(|_| sorting.needs_scores()).map_or(&[][..], |first| &first.scores);
         let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
-        let stop = &|| deadline.ends(Step::PutTogether);
+        let stop = &|| deadline.ends(SearchStep::PutTogether);
         let (hits, complete) = sorting.first(view, matches, scores, wanted, stop)?;
-        Ok(Ordered { hits, total, timed_out: !complete })
+        Ok(OrderedHits { hits, total, timed_out: !complete })
     }
 
     /// Collects the groups of each request; and whether there was time to put all that matched into them.
     pub(crate) fn group(
         &self,
         view: &dyn View,
-        matches: &Matches,
+        matches: &MatchedDocuments,
         first: Option<&FirstPhase>,
         part: u32,
-        deadline: &Deadline,
-    ) -> Result<(Vec<Option<Execution>>, bool), Error> {
+        deadline: &SearchDeadline,
+    ) -> Result<(Vec<Option<GroupingExecution>>, bool), Error> {
         if self.groupings.is_empty() {
             return Ok((Vec::new(), true));
         }
         let mut complete = first.is_none_or(|first| !first.timed_out);
         let scores = first.map_or(&[][..], |first| &first.scores);
-        let mut of_one = |grouping: &Arc<Grouping>| -> Result<Execution, Error> {
-            let mut execution = Execution::new(Arc::clone(grouping), part);
+        let mut of_one = |grouping: &Arc<CheckedGrouping>| -> Result<GroupingExecution, Error> {
+            let mut execution = GroupingExecution::new(Arc::clone(grouping), part);
             if grouping.all_documents() {
                 for (number, chunk) in view.chunks().iter().enumerate() {
-                    if deadline.ends(Step::PutTogether) {
+                    if deadline.ends(SearchStep::PutTogether) {
                         complete = false;
                         break;
                     }
@@ -249,7 +249,7 @@ impl Search {
                 }
             } else {
                 for (chunk, scores) in matches.chunks.iter().zip(scores) {
-                    if deadline.ends(Step::PutTogether) {
+                    if deadline.ends(SearchStep::PutTogether) {
                         complete = false;
                         break;
                     }
@@ -260,7 +260,7 @@ impl Search {
             Ok(execution)
         };
         let of_known =
-            |grouping: &Result<Arc<Grouping>, _>| grouping.as_ref().ok().map(&mut of_one).transpose();
+            |grouping: &Result<Arc<CheckedGrouping>, _>| grouping.as_ref().ok().map(&mut of_one).transpose();
         let executions = self.groupings.iter().map(of_known).collect::<Result<_, _>>()?;
         Ok((executions, complete))
     }
@@ -269,15 +269,15 @@ impl Search {
     pub(crate) fn fill(
         &self,
         view: &dyn View,
-        matches: &Matches,
+        matches: &MatchedDocuments,
         summary: Option<&str>,
         hits: &[SortedHit],
-        deadline: &Deadline,
-    ) -> Result<Vec<Hit>, Error> {
+        deadline: &SearchDeadline,
+    ) -> Result<Vec<ResultHit>, Error> {
         if hits.is_empty() {
             return Ok(Vec::new());
         }
-        let filler = Filler::new(&self.plan, summary, &self.style)?;
+        let filler = SummaryFiller::new(&self.plan, summary, &self.style)?;
         let places: Vec<(usize, u16)> = hits.iter().map(|hit| (hit.chunk, hit.document)).collect();
         let ranked: Vec<RankedHit> = hits
             .iter()
@@ -290,14 +290,14 @@ impl Search {
             if let Some((_, features)) = shown.iter().find(|(name, _)| *name == SUMMARY_FEATURES) {
                 filler.select_elements(&mut fields, |name| {
                     features.iter().find_map(|(feature, value)| match value {
-                        Feature::Tensor(tensor) if **feature == *name => Some(tensor),
+                        FeatureValue::Tensor(tensor) if **feature == *name => Some(tensor),
                         _ => None,
                     })
                 });
             }
             let shown = shown.into_iter().filter(|(_, features)| !features.is_empty());
             fields.extend(shown.map(|(name, features)| (name.into(), FieldValue::Features(features))));
-            Hit {
+            ResultHit {
                 document_type: id.document_type().into(),
                 id,
                 relevance: hit.score,
@@ -313,24 +313,27 @@ impl Search {
     fn features(
         &self,
         view: &dyn View,
-        matches: &Matches,
+        matches: &MatchedDocuments,
         summary: Option<&str>,
         hits: &[RankedHit],
-        deadline: &Deadline,
+        deadline: &SearchDeadline,
     ) -> Result<Vec<Vec<UnderName>>, Error> {
-        let stop = || deadline.ends(Step::PutTogether);
+        let stop = || deadline.ends(SearchStep::PutTogether);
         let plan = &*self.plan;
         let summary = summary.and_then(|name| plan.schema.summaries.get(name)).unwrap_or(&plan.summary);
         let mut shown: Vec<Vec<UnderName>> = vec![Vec::new(); hits.len()];
         let mut show = |name, features: Vec<Features>| {
             shown.iter_mut().zip(features).for_each(|(shown, features)| shown.push((name, features)));
         };
-        show(MATCH_FEATURES, self.profile.shown(Shown::Match, plan, view, matches, hits, &stop)?);
+        show(MATCH_FEATURES, self.profile.shown(ShownFeatures::Match, plan, view, matches, hits, &stop)?);
         if !summary.omit_summary_features {
-            show(SUMMARY_FEATURES, self.profile.shown(Shown::Summary, plan, view, matches, hits, &stop)?);
+            show(
+                SUMMARY_FEATURES,
+                self.profile.shown(ShownFeatures::Summary, plan, view, matches, hits, &stop)?,
+            );
         }
         if plan.query.ranking.list_features {
-            show(RANK_FEATURES, self.profile.shown(Shown::All, plan, view, matches, hits, &stop)?);
+            show(RANK_FEATURES, self.profile.shown(ShownFeatures::All, plan, view, matches, hits, &stop)?);
         }
         Ok(shown)
     }
@@ -346,7 +349,7 @@ type UnderName = (&'static str, Features);
 
 /// The hits to return, and how many there are in all.
 #[derive(Default)]
-pub(crate) struct Ordered {
+pub(crate) struct OrderedHits {
     pub hits: Vec<SortedHit>,
     pub total: u64,
     pub timed_out: bool,

@@ -4,83 +4,91 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_column::View;
-use millrace_grouping::{Collected, Execution, HitRef};
-use millrace_matching::Statistics;
-use millrace_ranking::{Documents, Known, Profile, RankedHit};
-use millrace_result::{Coverage, Hit, PartialResult};
+use millrace_grouping::{CollectedGroups, GroupingExecution, HitRef};
+use millrace_matching::TermStatistics;
+use millrace_ranking::{CompiledProfile, KnownHits, RankedDocuments, RankedHit};
+use millrace_result::{PartialResult, ResultHit, SearchCoverage};
 use serde::{Deserialize, Serialize};
 
 use crate::collapse::CollapseKeys;
-use crate::deadline::Step;
-use crate::pass::{BestOfPass, Pass, check_groupings, fill};
-use crate::{Deadline, Error, Outcome, Search, SortedHit};
+use crate::deadline::SearchStep;
+use crate::pass::{BestOfPass, SearchPass, check_groupings, fill};
+use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SortedHit};
 
 /// Question to a node while a query runs over several. Each asks for results of every schema, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum ShareRequest {
     /// Statistics of words over its documents.
     Statistics,
     /// Its hits and groups, ranked by these statistics, if any were requested.
-    Share(Option<Vec<Statistics>>),
+    Share(Option<Vec<TermStatistics>>),
     /// Scores of the second phase.
-    Second(Vec<Again>),
+    Second(Vec<RerankRequest>),
     /// Values that the global phase normalizes.
-    ToNormalize(Vec<Again>),
+    ToNormalize(Vec<RerankRequest>),
     /// Scores of the global phase, with the normalized values of its hits.
-    Global(Vec<(Again, Vec<Vec<f64>>)>),
+    Global(Vec<(RerankRequest, Vec<Vec<f64>>)>),
     /// Hits with their fields.
-    Fill(Vec<Again>),
+    Fill(Vec<RerankRequest>),
 }
 
 /// Hits of one node and schema, best first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Again {
+pub struct RerankRequest {
     /// Chunk, document and score, and the rank in the first phase among the hits of all nodes.
     pub(crate) hits: Vec<(usize, u16, f64, u32)>,
     /// Highest score of the first phase on any node.
     pub(crate) max: Option<f64>,
 }
 
-/// Answer of a node to an [`Ask`], for each schema in order.
+/// Answer of a node to an [`ShareRequest`], for each schema in order.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Reply {
-    /// Answer to [`Ask::Statistics`].
-    Statistics(Vec<Statistics>),
-    /// Answer to [`Ask::Share`].
-    Share(Share),
-    /// Answer to [`Ask::Second`] and [`Ask::Global`]; `None` if there was no time for models.
+pub enum ShareReply {
+    /// Answer to [`ShareRequest::Statistics`].
+    Statistics(Vec<TermStatistics>),
+    /// Answer to [`ShareRequest::Share`].
+    Share(NodeShare),
+    /// Answer to [`ShareRequest::Second`] and [`ShareRequest::Global`]; `None` if there was no time for models.
     Scores(Vec<Option<Vec<f64>>>),
-    /// Answer to [`Ask::ToNormalize`]; `None` if there was no time for models.
+    /// Answer to [`ShareRequest::ToNormalize`]; `None` if there was no time for models.
     Numbers(Vec<Option<Vec<Vec<f64>>>>),
-    /// Answer to [`Ask::Fill`].
-    Hits(Vec<Vec<Hit>>),
+    /// Answer to [`ShareRequest::Fill`].
+    Hits(Vec<Vec<ResultHit>>),
 }
 
-impl Reply {
+impl ShareReply {
     /// Substitute for the answer of a node that does not answer in time, for `schemas` schemas: it has no
     /// documents, and coverage says so. `None` if the question was about hits of that node.
-    pub fn of_nobody(ask: &Ask, schemas: usize) -> Option<Reply> {
-        let has_none = |agains: &[Again]| agains.iter().all(|again| again.hits.is_empty());
+    pub fn of_nobody(ask: &ShareRequest, schemas: usize) -> Option<ShareReply> {
+        let has_none = |agains: &[RerankRequest]| agains.iter().all(|again| again.hits.is_empty());
         let nothing = || OfSchema {
             total_count: 0,
             hits: Vec::new(),
             collapse_keys: Vec::new(),
             best: None,
-            coverage: Coverage { timed_out: true, ..Coverage::default() },
+            coverage: SearchCoverage { timed_out: true, ..SearchCoverage::default() },
             groups: Vec::new(),
         };
         match ask {
-            Ask::Statistics => Some(Reply::Statistics(vec![Statistics::default(); schemas])),
-            Ask::Share(_) => Some(Reply::Share(Share { schemas: (0..schemas).map(|_| nothing()).collect() })),
-            Ask::Second(agains) => has_none(agains).then(|| Reply::Scores(vec![Some(Vec::new()); schemas])),
-            Ask::ToNormalize(agains) => {
-                has_none(agains).then(|| Reply::Numbers(vec![Some(Vec::new()); schemas]))
+            ShareRequest::Statistics => {
+                Some(ShareReply::Statistics(vec![TermStatistics::default(); schemas]))
             }
-            Ask::Global(agains) => {
+            ShareRequest::Share(_) => {
+                Some(ShareReply::Share(NodeShare { schemas: (0..schemas).map(|_| nothing()).collect() }))
+            }
+            ShareRequest::Second(agains) => {
+                has_none(agains).then(|| ShareReply::Scores(vec![Some(Vec::new()); schemas]))
+            }
+            ShareRequest::ToNormalize(agains) => {
+                has_none(agains).then(|| ShareReply::Numbers(vec![Some(Vec::new()); schemas]))
+            }
+            ShareRequest::Global(agains) => {
                 let has_none = agains.iter().all(|(again, _)| again.hits.is_empty());
-                has_none.then(|| Reply::Scores(vec![Some(Vec::new()); schemas]))
+                has_none.then(|| ShareReply::Scores(vec![Some(Vec::new()); schemas]))
             }
-            Ask::Fill(agains) => has_none(agains).then(|| Reply::Hits(vec![Vec::new(); schemas])),
+            ShareRequest::Fill(agains) => {
+                has_none(agains).then(|| ShareReply::Hits(vec![Vec::new(); schemas]))
+            }
         }
     }
 }
@@ -88,7 +96,7 @@ impl Reply {
 /// Contribution of one node's documents to a query: everything that is needed to merge it with those of other
 /// nodes. Serialized by `serde`.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Share {
+pub struct NodeShare {
     /// One for each schema, in order.
     pub(crate) schemas: Vec<OfSchema>,
 }
@@ -97,83 +105,87 @@ pub struct Share {
 pub(crate) struct OfSchema {
     pub total_count: u64,
     /// Best hits of this node, filled.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<ResultHit>,
     /// Keys of each hit, if the request collapses hits.
     pub collapse_keys: Vec<CollapseKeys>,
     /// Best hits of the first phase, if later phases rank the hits again; there are no hits then.
     pub best: Option<BestOfPass>,
-    pub coverage: Coverage,
+    pub coverage: SearchCoverage,
     /// One for each grouping request; `None` if this schema has no part in it.
-    pub groups: Vec<Option<Groups>>,
+    pub groups: Vec<Option<ShareGroups>>,
 }
 
 /// Groups as they were collected, and the hits in them that may be shown.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Groups {
-    pub collected: Collected,
-    pub hits: Vec<(Option<String>, HitRef, Hit)>,
+pub(crate) struct ShareGroups {
+    pub collected: CollectedGroups,
+    pub hits: Vec<(Option<String>, HitRef, ResultHit)>,
 }
 
 /// Searches of one query over the documents of one node, one for each schema, for the duration of the query:
 /// every answer is about the same documents.
-pub struct Session {
-    passes: Vec<Pass<Arc<Search>, Arc<dyn View>>>,
-    known: Vec<Known>,
+pub struct ShareSession {
+    passes: Vec<SearchPass<Arc<PreparedSearch>, Arc<dyn View>>>,
+    known: Vec<KnownHits>,
 }
 
 /// Input of a later phase: the hits of one schema.
-struct Later<'a> {
+struct LaterPhaseHits<'a> {
     /// Index of the schema in the query.
     schema: usize,
-    profile: &'a Profile,
-    over: Documents<'a>,
+    profile: &'a CompiledProfile,
+    over: RankedDocuments<'a>,
     hits: Vec<RankedHit>,
-    known: &'a mut Known,
+    known: &'a mut KnownHits,
 }
 
-impl Session {
+impl ShareSession {
     /// Matches the documents.
     ///
     /// # Errors
-    /// Those of [`Search::run`].
-    pub fn new(searches: Vec<(Arc<Search>, Arc<dyn View>)>, deadline: &Deadline) -> Result<Self, Error> {
+    /// Those of [`PreparedSearch::run`].
+    pub fn new(
+        searches: Vec<(Arc<PreparedSearch>, Arc<dyn View>)>,
+        deadline: &SearchDeadline,
+    ) -> Result<Self, Error> {
         check_groupings(searches.iter().map(|(search, _)| &**search))?;
-        let pass = |(search, view)| Pass::new(search, view, deadline);
+        let pass = |(search, view)| SearchPass::new(search, view, deadline);
         let passes: Vec<_> = searches.into_iter().map(pass).collect::<Result<_, Error>>()?;
-        let known = passes.iter().map(|_| Known::default()).collect();
-        Ok(Session { passes, known })
+        let known = passes.iter().map(|_| KnownHits::default()).collect();
+        Ok(ShareSession { passes, known })
     }
 
     /// Answers a question.
     ///
     /// # Errors
-    /// Those of [`Search::run`]; [`Error::Share`] for questions that do not belong to the query.
-    pub fn answer(&mut self, ask: Ask, deadline: &Deadline) -> Result<Reply, Error> {
-        let stop = &|| deadline.ends(Step::Rank);
+    /// Those of [`PreparedSearch::run`]; [`Error::Share`] for questions that do not belong to the query.
+    pub fn answer(&mut self, ask: ShareRequest, deadline: &SearchDeadline) -> Result<ShareReply, Error> {
+        let stop = &|| deadline.ends(SearchStep::Rank);
         Ok(match ask {
-            Ask::Statistics => {
-                Reply::Statistics(self.passes.iter().map(|pass| pass.matches.statistics.clone()).collect())
-            }
-            Ask::Share(statistics) => {
+            ShareRequest::Statistics => ShareReply::Statistics(
+                self.passes.iter().map(|pass| pass.matches.statistics.clone()).collect(),
+            ),
+            ShareRequest::Share(statistics) => {
                 for (pass, statistics) in self.passes.iter_mut().zip(statistics.into_iter().flatten()) {
                     pass.matches.statistics = statistics;
                 }
-                Reply::Share(self.share(deadline)?)
+                ShareReply::Share(self.share(deadline)?)
             }
-            Ask::Second(schemas) => Reply::Scores(self.each(&schemas, |later| {
+            ShareRequest::Second(schemas) => ShareReply::Scores(self.each(&schemas, |later| {
                 later.profile.second_phase(&later.over, &later.hits, later.known, stop)
             })?),
-            Ask::ToNormalize(schemas) => Reply::Numbers(self.each(&schemas, |later| {
+            ShareRequest::ToNormalize(schemas) => ShareReply::Numbers(self.each(&schemas, |later| {
                 later.profile.to_normalize(&later.over, &later.hits, later.known, stop)
             })?),
-            Ask::Global(schemas) => {
-                let (schemas, normalized): (Vec<Again>, Vec<Vec<Vec<f64>>>) = schemas.into_iter().unzip();
-                Reply::Scores(self.each_known(&schemas, |later| {
+            ShareRequest::Global(schemas) => {
+                let (schemas, normalized): (Vec<RerankRequest>, Vec<Vec<Vec<f64>>>) =
+                    schemas.into_iter().unzip();
+                ShareReply::Scores(self.each_known(&schemas, |later| {
                     let normalized = &normalized[later.schema];
                     later.profile.global_phase(&later.over, &later.hits, normalized, later.known).map(Some)
                 })?)
             }
-            Ask::Fill(schemas) => {
+            ShareRequest::Fill(schemas) => {
                 let mut all = Vec::with_capacity(schemas.len());
                 for (pass, again) in self.passes.iter().zip(&schemas) {
                     let sorted = |hit: RankedHit| SortedHit {
@@ -185,7 +197,7 @@ impl Session {
                     let hits: Vec<SortedHit> = again.hits(pass.view())?.into_iter().map(sorted).collect();
                     all.push(pass.fill(None, &hits, deadline)?);
                 }
-                Reply::Hits(all)
+                ShareReply::Hits(all)
             }
         })
     }
@@ -193,12 +205,12 @@ impl Session {
     /// Ranks each schema's hits, without results of earlier phases.
     fn each<T>(
         &mut self,
-        schemas: &[Again],
-        rank: impl FnMut(Later<'_>) -> Result<T, millrace_ranking::Error>,
+        schemas: &[RerankRequest],
+        rank: impl FnMut(LaterPhaseHits<'_>) -> Result<T, millrace_ranking::Error>,
     ) -> Result<Vec<T>, Error> {
         for ((pass, known), again) in self.passes.iter().zip(&mut self.known).zip(schemas) {
             let ranks = again.hits.iter().map(|hit| hit.3);
-            *known = Known::new(again.hits(pass.view())?.into_iter().zip(ranks), again.max);
+            *known = KnownHits::new(again.hits(pass.view())?.into_iter().zip(ranks), again.max);
         }
         self.each_known(schemas, rank)
     }
@@ -206,18 +218,18 @@ impl Session {
     /// Ranks each schema's hits, with results of earlier phases.
     fn each_known<T>(
         &mut self,
-        schemas: &[Again],
-        mut rank: impl FnMut(Later<'_>) -> Result<T, millrace_ranking::Error>,
+        schemas: &[RerankRequest],
+        mut rank: impl FnMut(LaterPhaseHits<'_>) -> Result<T, millrace_ranking::Error>,
     ) -> Result<Vec<T>, Error> {
         if schemas.len() != self.passes.len() {
             return Err(Error::Share);
         }
         let mut all = Vec::with_capacity(schemas.len());
         for (schema, (pass, known)) in self.passes.iter().zip(&mut self.known).enumerate() {
-            all.push(rank(Later {
+            all.push(rank(LaterPhaseHits {
                 schema,
                 profile: &pass.search.profile,
-                over: Documents { plan: &pass.search.plan, view: pass.view(), matches: &pass.matches },
+                over: RankedDocuments { plan: &pass.search.plan, view: pass.view(), matches: &pass.matches },
                 hits: schemas[schema].hits(pass.view())?,
                 known,
             })?);
@@ -227,12 +239,12 @@ impl Session {
 
     /// Builds the share. Hits of groups are filled at once, to avoid another round trip: a request for all
     /// hits of all groups costs as much as it shows.
-    fn share(&mut self, deadline: &Deadline) -> Result<Share, Error> {
+    fn share(&mut self, deadline: &SearchDeadline) -> Result<NodeShare, Error> {
         let mut passed = Vec::with_capacity(self.passes.len());
         for (part, pass) in (0..).zip(&mut self.passes) {
             passed.push(pass.found_of_several(part, deadline)?);
         }
-        let groups = |execution: Execution| -> Result<Groups, Error> {
+        let groups = |execution: GroupingExecution| -> Result<ShareGroups, Error> {
             let mut by_summary: HashMap<Option<&str>, Vec<HitRef>> = HashMap::new();
             for (summary, hit) in execution.hits() {
                 by_summary.entry(summary).or_default().push(hit);
@@ -243,22 +255,22 @@ impl Session {
                 let filled = references.into_iter().zip(filled);
                 hits.extend(filled.map(|(reference, hit)| (summary.map(str::to_owned), reference, hit)));
             }
-            Ok(Groups { hits, collected: execution.collected() })
+            Ok(ShareGroups { hits, collected: execution.collected() })
         };
         let mut schemas = Vec::with_capacity(passed.len());
         for passed in passed {
             let of_requests = passed.executions.into_iter();
             let groups = of_requests.map(|execution| execution.map(groups).transpose());
-            let groups = groups.collect::<Result<Vec<Option<Groups>>, Error>>()?;
-            let Outcome { result, collapse_keys, .. } = passed.outcome;
+            let groups = groups.collect::<Result<Vec<Option<ShareGroups>>, Error>>()?;
+            let PassOutcome { result, collapse_keys, .. } = passed.outcome;
             let PartialResult { total_count, hits, coverage, .. } = result;
             schemas.push(OfSchema { total_count, hits, collapse_keys, best: passed.best, coverage, groups });
         }
-        Ok(Share { schemas })
+        Ok(NodeShare { schemas })
     }
 }
 
-impl Again {
+impl RerankRequest {
     /// Returns the hits, if they are documents of this view.
     fn hits(&self, view: &dyn View) -> Result<Vec<RankedHit>, Error> {
         let chunks = view.chunks();

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use millrace_column::{Column, ColumnKey, View};
-use millrace_document::{DataType, Value};
-use millrace_matching::Matches;
-use millrace_plan::{Missing, Plan, SortBy, SortColumn};
+use millrace_document::{DataType, DocumentValue};
+use millrace_matching::MatchedDocuments;
+use millrace_plan::{MissingOrder, Plan, SortBy, SortColumn};
 use millrace_result::SortValue;
 
 use crate::Error;
@@ -39,23 +39,24 @@ impl SortedHit {
 }
 
 /// A plan's order, made ready.
-pub struct Sorting {
-    keys: Vec<Key>,
+pub struct PreparedOrder {
+    keys: Vec<OrderKeyColumn>,
 }
 
-impl Sorting {
+impl PreparedOrder {
     /// The order of a plan that has one.
     ///
     /// # Errors
     /// [`Error::Collation`] for rules that cannot be had.
     pub fn new(plan: &Plan) -> Result<Self, Error> {
-        let keys = plan.sorting.iter().map(|column| Key::new(plan, column)).collect::<Result<_, _>>()?;
-        Ok(Sorting { keys })
+        let keys =
+            plan.sorting.iter().map(|column| OrderKeyColumn::new(plan, column)).collect::<Result<_, _>>()?;
+        Ok(PreparedOrder { keys })
     }
 
     /// Whether scores are asked for.
     pub fn needs_scores(&self) -> bool {
-        self.keys.iter().any(|key| matches!(key.by, By::Score))
+        self.keys.iter().any(|key| matches!(key.by, OrderBy::Score))
     }
 
     /// The first `wanted` of what matched, and whether there was time to look at all of it. `scores` has one list for each chunk of `matches`, or none where nobody needs scores.
@@ -67,7 +68,7 @@ impl Sorting {
     pub fn first(
         &self,
         view: &dyn View,
-        matches: &Matches,
+        matches: &MatchedDocuments,
         scores: &[Vec<f64>],
         wanted: usize,
         stop: &dyn Fn() -> bool,
@@ -75,7 +76,7 @@ impl Sorting {
         if wanted == 0 {
             return Ok((Vec::new(), true));
         }
-        let mut first = First { wanted, best: BinaryHeap::new() };
+        let mut first = FirstDocuments { wanted, best: BinaryHeap::new() };
         let keys = vec![SortValue::First; self.keys.len()];
         let mut candidate = SortedHit { keys, score: 0.0, chunk: 0, document: 0 };
         let mut scores = scores.iter();
@@ -109,7 +110,7 @@ impl Sorting {
     fn complete<'c>(
         &self,
         candidate: &mut SortedHit,
-        first: &First,
+        first: &FirstDocuments,
         column: impl Fn(usize) -> Option<&'c Column>,
     ) -> bool {
         let mut last = first.last();
@@ -126,12 +127,12 @@ impl Sorting {
 }
 
 /// The first documents so far.
-struct First {
+struct FirstDocuments {
     wanted: usize,
     best: BinaryHeap<LastFirst>,
 }
 
-impl First {
+impl FirstDocuments {
     /// The one that goes when another comes in.
     fn last(&self) -> Option<&SortedHit> {
         self.best.peek().filter(|_| self.best.len() >= self.wanted).map(|last| &last.0)
@@ -176,8 +177,8 @@ impl Ord for LastFirst {
 }
 
 /// One key of the order.
-struct Key {
-    by: By,
+struct OrderKeyColumn {
+    by: OrderBy,
     column: Option<ColumnKey>,
     /// The way from the column's values to those that are compared: members of structs and maps.
     path: Vec<String>,
@@ -188,7 +189,7 @@ struct Key {
     missing: SortValue,
 }
 
-enum By {
+enum OrderBy {
     Score,
     /// The same for all documents of a cluster.
     Source,
@@ -199,7 +200,7 @@ enum By {
     Nothing,
 }
 
-impl Key {
+impl OrderKeyColumn {
     fn new(plan: &Plan, sort: &SortColumn) -> Result<Self, Error> {
         let (field, path) = match &sort.by {
             SortBy::Number(path) | SortBy::Text(path, _) => path.split_once('.').unwrap_or((path, "")),
@@ -209,21 +210,22 @@ impl Key {
             plan.schema.fields.get(field).map_or(DataType::String, |field| field.data_type.clone());
         let of = millrace_plan::value_type(&data_type, path).cloned().unwrap_or(DataType::String);
         let (by, column) = match &sort.by {
-            SortBy::Relevance => (By::Score, None),
-            SortBy::Source => (By::Source, None),
-            SortBy::Elsewhere(_) => (By::Nothing, None),
-            SortBy::DocumentId => (By::Id, Some(ColumnKey::id())),
-            SortBy::Number(_) => (By::Number(data_type), Some(ColumnKey::value(field))),
+            SortBy::Relevance => (OrderBy::Score, None),
+            SortBy::Source => (OrderBy::Source, None),
+            SortBy::Elsewhere(_) => (OrderBy::Nothing, None),
+            SortBy::DocumentId => (OrderBy::Id, Some(ColumnKey::id())),
+            SortBy::Number(_) => (OrderBy::Number(data_type), Some(ColumnKey::value(field))),
             SortBy::Text(_, order) => {
-                (By::Text(data_type, TextKey::new(order)?), Some(ColumnKey::value(field)))
+                (OrderBy::Text(data_type, TextKey::new(order)?), Some(ColumnKey::value(field)))
             }
         };
         let path = path.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-        let mut key = Key { by, column, path, of, descending: sort.descending, missing: SortValue::First };
+        let mut key =
+            OrderKeyColumn { by, column, path, of, descending: sort.descending, missing: SortValue::First };
         key.missing = match &sort.missing {
-            Some(Missing::First) => SortValue::First,
-            Some(Missing::Last) => SortValue::Last,
-            Some(Missing::As(text)) => key.of_text(text),
+            Some(MissingOrder::First) => SortValue::First,
+            Some(MissingOrder::Last) => SortValue::Last,
+            Some(MissingOrder::As(text)) => key.of_text(text),
             // No value is smaller than the smallest; but of several values none is no smallest one.
             None if sort.descending || key.is_multivalued() => SortValue::Last,
             None => SortValue::First,
@@ -233,10 +235,10 @@ impl Key {
 
     fn is_multivalued(&self) -> bool {
         match &self.by {
-            By::Number(data_type) | By::Text(data_type, _) => {
+            OrderBy::Number(data_type) | OrderBy::Text(data_type, _) => {
                 matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
             }
-            By::Score | By::Source | By::Id | By::Nothing => false,
+            OrderBy::Score | OrderBy::Source | OrderBy::Id | OrderBy::Nothing => false,
         }
     }
 
@@ -244,14 +246,14 @@ impl Key {
     fn of_text(&self, text: &str) -> SortValue {
         let mut bytes = Vec::new();
         match &self.by {
-            By::Number(_) if is_float(&self.of) => {
+            OrderBy::Number(_) if is_float(&self.of) => {
                 sort_key::float(text.trim().parse().unwrap_or(f64::NAN), &mut bytes);
             }
-            By::Number(_) | By::Score | By::Source => {
+            OrderBy::Number(_) | OrderBy::Score | OrderBy::Source => {
                 sort_key::integer(text.trim().parse().unwrap_or(i64::MIN), &mut bytes);
             }
-            By::Text(_, text_key) => text_key.write(text, &mut bytes),
-            By::Id | By::Nothing => TextKey::Raw.write(text, &mut bytes),
+            OrderBy::Text(_, text_key) => text_key.write(text, &mut bytes),
+            OrderBy::Id | OrderBy::Nothing => TextKey::Raw.write(text, &mut bytes),
         }
         if self.descending {
             sort_key::reverse(&mut bytes);
@@ -281,13 +283,14 @@ impl Key {
     /// Appends the key of a document, as for ascending order. False where it has no value.
     fn append(&self, column: Option<&Column>, document: usize, score: f64, key: &mut Vec<u8>) -> bool {
         match (&self.by, column) {
-            (By::Score, _) => sort_key::float(score, key),
-            (By::Source, _) => {}
-            (By::Id, Some(Column::Bytes(column))) => match column.get(document).map(std::str::from_utf8) {
+            (OrderBy::Score, _) => sort_key::float(score, key),
+            (OrderBy::Source, _) => {}
+            (OrderBy::Id, Some(Column::Bytes(column))) => match column.get(document).map(std::str::from_utf8)
+            {
                 Some(Ok(id)) => TextKey::Raw.write(id, key),
                 _ => return false,
             },
-            (By::Number(data_type), Some(Column::Fixed(column))) if column.width() == 1 => {
+            (OrderBy::Number(data_type), Some(Column::Fixed(column))) if column.width() == 1 => {
                 if is_float(data_type) {
                     let Some(number) = column.number(document) else { return false };
                     sort_key::float(number, key);
@@ -296,17 +299,19 @@ impl Key {
                     sort_key::integer(number, key);
                 }
             }
-            (By::Text(DataType::String, text), Some(Column::Bytes(column))) => {
+            (OrderBy::Text(DataType::String, text), Some(Column::Bytes(column))) => {
                 match column.get(document).map(std::str::from_utf8) {
                     Some(Ok(value)) => text.write(value, key),
                     _ => return false,
                 }
             }
-            (By::Number(data_type) | By::Text(data_type, _), Some(column)) => {
+            (OrderBy::Number(data_type) | OrderBy::Text(data_type, _), Some(column)) => {
                 let Some(value) = millrace_column::value(column, data_type, document) else { return false };
                 return self.append_value(&value, key);
             }
-            (By::Id | By::Number(_) | By::Text(..), None) | (By::Id, Some(_)) | (By::Nothing, _) => {
+            (OrderBy::Id | OrderBy::Number(_) | OrderBy::Text(..), None)
+            | (OrderBy::Id, Some(_))
+            | (OrderBy::Nothing, _) => {
                 return false;
             }
         }
@@ -314,20 +319,20 @@ impl Key {
     }
 
     /// Of several values the first in the order stands for the document.
-    fn append_value(&self, value: &Value, key: &mut Vec<u8>) -> bool {
+    fn append_value(&self, value: &DocumentValue, key: &mut Vec<u8>) -> bool {
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        let mut several: Vec<&Value> = Vec::new();
+        let mut several: Vec<&DocumentValue> = Vec::new();
         millrace_matching::values_at(value, &path, &mut |value| several.push(value));
         let keys = several.into_iter().filter_map(|value| {
             let mut key = Vec::new();
             match (value, &self.by) {
-                (Value::Bool(value), _) => sort_key::integer(i64::from(*value), &mut key),
-                (Value::Byte(number), _) => sort_key::integer(i64::from(*number), &mut key),
-                (Value::Int(number), _) => sort_key::integer(i64::from(*number), &mut key),
-                (Value::Long(number), _) => sort_key::integer(*number, &mut key),
-                (Value::Float(number), _) => sort_key::float(f64::from(*number), &mut key),
-                (Value::Double(number), _) => sort_key::float(*number, &mut key),
-                (Value::String(value), By::Text(_, text)) => text.write(value, &mut key),
+                (DocumentValue::Bool(value), _) => sort_key::integer(i64::from(*value), &mut key),
+                (DocumentValue::Byte(number), _) => sort_key::integer(i64::from(*number), &mut key),
+                (DocumentValue::Int(number), _) => sort_key::integer(i64::from(*number), &mut key),
+                (DocumentValue::Long(number), _) => sort_key::integer(*number, &mut key),
+                (DocumentValue::Float(number), _) => sort_key::float(f64::from(*number), &mut key),
+                (DocumentValue::Double(number), _) => sort_key::float(*number, &mut key),
+                (DocumentValue::String(value), OrderBy::Text(_, text)) => text.write(value, &mut key),
                 _ => return None,
             }
             Some(key)

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 /// Timing of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Trace {
+pub struct SearchTrace {
     /// Evaluation of the selection.
     pub select: Duration,
     /// Matching.
@@ -20,11 +20,11 @@ pub struct Trace {
 }
 
 /// Stopwatch that is read at the end of each part.
-pub(crate) struct Watch(Instant);
+pub(crate) struct PartWatch(Instant);
 
-impl Watch {
+impl PartWatch {
     pub(crate) fn start() -> Self {
-        Watch(Instant::now())
+        PartWatch(Instant::now())
     }
 
     /// Time since the last reading.

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_column::View;
-use millrace_document::{DataType, Value};
-use millrace_fixtures::{Chunks, Fields, field, plan, schema, view};
-use millrace_plan::{LeafId, Node, Plan, Predicate, SortBy, SortColumn, WordPattern};
-use millrace_query::Collapse;
-use millrace_ranking::Profile;
-use millrace_schema::{Phase, Place, RankProfile, Schema, Sourced};
-use millrace_search::{Ask, Deadline, Gathering, Next, Reply, Search, Session};
+use millrace_document::{DataType, DocumentValue};
+use millrace_fixtures::{ChunkSubset, Fields, field, plan, schema, view};
+use millrace_plan::{LeafId, Plan, PlanNode, Predicate, SortBy, SortColumn, WordPattern};
+use millrace_query::CollapseOptions;
+use millrace_ranking::CompiledProfile;
+use millrace_schema::{RankPhase, RankProfile, Schema, SourcePosition, SourcedText};
+use millrace_search::{
+    GatheringNext, PreparedSearch, SearchDeadline, SearchGathering, ShareReply, ShareRequest, ShareSession,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -24,12 +26,12 @@ const KEPT: &str = include_str!("protocol-1.txt");
 const MAILS: [(&str, Option<i64>, f64); 4] =
     [("inbox", Some(30), 1.5), ("work", Some(10), -2.0), ("inbox", None, 0.0), ("archive", Some(20), 9.0)];
 
-fn sourced(text: &str) -> Sourced<String> {
-    Sourced { value: text.to_owned(), place: Place::default() }
+fn sourced(text: &str) -> SourcedText<String> {
+    SourcedText { value: text.to_owned(), place: SourcePosition::default() }
 }
 
-fn phase(expression: &str) -> Phase {
-    Phase { expression: Some(sourced(expression)), ..Phase::default() }
+fn phase(expression: &str) -> RankPhase {
+    RankPhase { expression: Some(sourced(expression)), ..RankPhase::default() }
 }
 
 /// A search for all mails, ranked by their price.
@@ -45,7 +47,7 @@ fn everything(change: impl FnOnce(&mut RankProfile)) -> Plan {
     profile.match_features = vec![sourced("attribute(date)")];
     change(&mut profile);
     let rank_profiles = [(profile.name.clone(), profile)].into();
-    plan(&Arc::new(Schema { rank_profiles, ..schema("test", fields) }), Node::True, Vec::new())
+    plan(&Arc::new(Schema { rank_profiles, ..schema("test", fields) }), PlanNode::True, Vec::new())
 }
 
 fn groups() -> Plan {
@@ -73,13 +75,13 @@ fn words() -> Plan {
     let schema =
         everything(|profile| profile.first_phase = phase("attribute(price) + 0 * bm25(title)")).schema;
     let words = Predicate::Words(vec![WordPattern::Exact("mail".into())]);
-    plan(&schema, Node::Leaf(LeafId(0)), vec![("title", words)])
+    plan(&schema, PlanNode::Leaf(LeafId(0)), vec![("title", words)])
 }
 
 fn order() -> Plan {
     let mut plan = everything(|_| ());
     let query = Arc::get_mut(&mut plan.query).expect("nobody else has it");
-    query.collapse = Some(Collapse { fields: vec![("folder".into(), 1)], summary: None });
+    query.collapse = Some(CollapseOptions { fields: vec![("folder".into(), 1)], summary: None });
     let by = |by, descending| SortColumn { by, descending, missing: None };
     plan.sorting = vec![by(SortBy::Number("date".into()), true), by(SortBy::DocumentId, false)];
     plan
@@ -98,43 +100,44 @@ fn said<T: Serialize + DeserializeOwned>(lines: &mut String, what: &str, message
 fn run(lines: &mut String, name: &str, plan: Plan) {
     let document = |(folder, date, price): &(&str, Option<i64>, f64)| {
         let mut fields = Fields::from([
-            ("title", Value::String("a mail".to_owned())),
-            ("folder", Value::String((*folder).to_owned())),
-            ("price", Value::Double(*price)),
+            ("title", DocumentValue::String("a mail".to_owned())),
+            ("folder", DocumentValue::String((*folder).to_owned())),
+            ("price", DocumentValue::Double(*price)),
         ]);
-        fields.extend(date.map(|date| ("date", Value::Long(date))));
+        fields.extend(date.map(|date| ("date", DocumentValue::Long(date))));
         (fields, true)
     };
     let documents: Vec<(Fields, bool)> = MAILS.iter().map(document).collect();
     let view = view(&plan.schema, &documents, 2);
-    let profile = Arc::new(Profile::compile(&plan.schema, "default").expect("it compiles"));
-    let search = Arc::new(Search::new(Arc::new(plan), profile, "mails".into()).expect("it can be run"));
-    let deadline = Deadline::at(Instant::now() + Duration::from_secs(600));
+    let profile = Arc::new(CompiledProfile::compile(&plan.schema, "default").expect("it compiles"));
+    let search =
+        Arc::new(PreparedSearch::new(Arc::new(plan), profile, "mails".into()).expect("it can be run"));
+    let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(600));
     let session = |chunk| {
-        let part: Arc<dyn View> = Arc::new(Chunks(view.clone(), chunk..chunk + 1));
-        Session::new(vec![(Arc::clone(&search), part)], &deadline).expect("it can be searched")
+        let part: Arc<dyn View> = Arc::new(ChunkSubset(view.clone(), chunk..chunk + 1));
+        ShareSession::new(vec![(Arc::clone(&search), part)], &deadline).expect("it can be searched")
     };
     let mut sessions = [session(0), session(1)];
-    let mut gathering = Gathering::new(vec![Arc::clone(&search)], sessions.len());
+    let mut gathering = SearchGathering::new(vec![Arc::clone(&search)], sessions.len());
     let mut replies = Vec::new();
     loop {
         let asks = match gathering.next(replies).expect("the answers fit") {
-            Next::Found(_) => return,
-            Next::Ask(asks) => asks,
+            GatheringNext::Found(_) => return,
+            GatheringNext::Ask(asks) => asks,
         };
         replies = Vec::new();
         for ((node, session), ask) in sessions.iter_mut().enumerate().zip(&asks) {
             // A new variant needs a line in the file of the protocol that introduces it.
             let step = match ask {
-                Ask::Statistics => "statistics",
-                Ask::Share(_) => "share",
-                Ask::Second(_) => "second",
-                Ask::ToNormalize(_) => "to-normalize",
-                Ask::Global(_) => "global",
-                Ask::Fill(_) => "fill",
+                ShareRequest::Statistics => "statistics",
+                ShareRequest::Share(_) => "share",
+                ShareRequest::Second(_) => "second",
+                ShareRequest::ToNormalize(_) => "to-normalize",
+                ShareRequest::Global(_) => "global",
+                ShareRequest::Fill(_) => "fill",
             };
             let ask = said(lines, &format!("ask {name} {step} {node}"), ask);
-            let reply: Reply = session.answer(ask, &deadline).expect("it can be answered");
+            let reply: ShareReply = session.answer(ask, &deadline).expect("it can be answered");
             replies.push(said(lines, &format!("reply {name} {step} {node}"), &reply));
         }
     }

@@ -4,19 +4,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_column::{Chunk, Column, ColumnKey, MemoryView, ReadError, View};
-use millrace_document::{DataType, Value};
-use millrace_fixtures::{Chunks, Fields, field, plan, schema};
+use millrace_column::{Column, ColumnKey, MemoryView, ReadError, View, ViewChunk};
+use millrace_document::{DataType, DocumentValue};
+use millrace_fixtures::{ChunkSubset, Fields, field, plan, schema};
 use millrace_plan::{
-    LeafId, Missing, Node, NumberRange, Plan, Predicate, Scope, SortBy, SortColumn, TextOrder, WordPattern,
+    LeafId, MissingOrder, NumberRange, Plan, PlanNode, Predicate, SortBy, SortColumn, StreamedScope,
+    TextOrder, WordPattern,
 };
-use millrace_ranking::Profile;
-use millrace_result::{Feature, FieldValue, GroupId, GroupList, GroupValue};
+use millrace_ranking::CompiledProfile;
+use millrace_result::{FeatureValue, FieldValue, GroupId, GroupList, GroupValue};
 use millrace_schema::{
-    DocumentSummary, Phase, Place, RankProfile, Schema, Sourced, SummaryField, SummaryMode,
+    DocumentSummary, RankPhase, RankProfile, Schema, SourcePosition, SourcedText, SummaryField, SummaryMode,
 };
-use millrace_search::{Ask, Deadline, Error, Gathering, Next, Outcome, Reply, Search, Session, run_all};
-use millrace_selection::Selection;
+use millrace_search::{
+    Error, GatheringNext, PassOutcome, PreparedSearch, SearchDeadline, SearchGathering, ShareReply,
+    ShareRequest, ShareSession, run_all,
+};
+use millrace_selection::DocumentSelection;
 
 /// Title, folder, date and price of documents `d0`, `d1`, …; in chunks of two.
 const MAILS: [(&str, &str, Option<i64>, f64); 6] = [
@@ -43,11 +47,11 @@ fn test_schema() -> Arc<Schema> {
 fn view(schema: &Schema) -> MemoryView {
     let document = |(title, folder, date, price): &(&str, &str, Option<i64>, f64)| {
         let mut fields = Fields::from([
-            ("title", Value::String((*title).to_owned())),
-            ("folder", Value::String((*folder).to_owned())),
-            ("price", Value::Double(*price)),
+            ("title", DocumentValue::String((*title).to_owned())),
+            ("folder", DocumentValue::String((*folder).to_owned())),
+            ("price", DocumentValue::Double(*price)),
         ]);
-        fields.extend(date.map(|date| ("date", Value::Long(date))));
+        fields.extend(date.map(|date| ("date", DocumentValue::Long(date))));
         (fields, true)
     };
     let documents: Vec<(Fields, bool)> = MAILS.iter().map(document).collect();
@@ -56,22 +60,22 @@ fn view(schema: &Schema) -> MemoryView {
 
 fn quick(schema: &Arc<Schema>) -> Plan {
     let words = Predicate::Words(vec![WordPattern::Exact("quick".into())]);
-    plan(schema, Node::Leaf(LeafId(0)), vec![("title", words)])
+    plan(schema, PlanNode::Leaf(LeafId(0)), vec![("title", words)])
 }
 
 fn everything(schema: &Arc<Schema>) -> Plan {
-    plan(schema, Node::True, Vec::new())
+    plan(schema, PlanNode::True, Vec::new())
 }
 
 fn by(by: SortBy, descending: bool) -> SortColumn {
     SortColumn { by, descending, missing: None }
 }
 
-fn run(plan: Plan) -> Result<Outcome, Error> {
-    let profile = Arc::new(Profile::compile(&plan.schema, "default").unwrap());
+fn run(plan: Plan) -> Result<PassOutcome, Error> {
+    let profile = Arc::new(CompiledProfile::compile(&plan.schema, "default").unwrap());
     let view = view(&plan.schema);
-    let search = Arc::new(Search::new(Arc::new(plan), profile, "mails".into())?);
-    let deadline = Deadline::at(Instant::now() + Duration::from_secs(60));
+    let search = Arc::new(PreparedSearch::new(Arc::new(plan), profile, "mails".into())?);
+    let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(60));
     let outcome = search.run(&view, &deadline)?;
     let together = spread(&search, &view, &deadline);
     assert_eq!(shown(&together), shown(&outcome));
@@ -79,21 +83,21 @@ fn run(plan: Plan) -> Result<Outcome, Error> {
 }
 
 /// The same search, each chunk on a node of its own; what the nodes say has travelled.
-fn spread(search: &Arc<Search>, view: &MemoryView, deadline: &Deadline) -> Outcome {
+fn spread(search: &Arc<PreparedSearch>, view: &MemoryView, deadline: &SearchDeadline) -> PassOutcome {
     let session = |chunk| {
-        let part: Arc<dyn View> = Arc::new(Chunks(view.clone(), chunk..chunk + 1));
-        Session::new(vec![(Arc::clone(search), part)], deadline).unwrap()
+        let part: Arc<dyn View> = Arc::new(ChunkSubset(view.clone(), chunk..chunk + 1));
+        ShareSession::new(vec![(Arc::clone(search), part)], deadline).unwrap()
     };
-    let mut sessions: Vec<Session> = (0..view.chunks().len()).map(session).collect();
-    let mut gathering = Gathering::new(vec![Arc::clone(search)], sessions.len());
+    let mut sessions: Vec<ShareSession> = (0..view.chunks().len()).map(session).collect();
+    let mut gathering = SearchGathering::new(vec![Arc::clone(search)], sessions.len());
     let mut replies = Vec::new();
     loop {
         let asks = match gathering.next(replies).unwrap() {
-            Next::Found(mut outcomes) => return outcomes.remove(0),
-            Next::Ask(asks) => asks,
+            GatheringNext::Found(mut outcomes) => return outcomes.remove(0),
+            GatheringNext::Ask(asks) => asks,
         };
-        let answer = |(session, ask): (&mut Session, &Ask)| {
-            travelled::<Reply>(&session.answer(travelled(ask), deadline).unwrap())
+        let answer = |(session, ask): (&mut ShareSession, &ShareRequest)| {
+            travelled::<ShareReply>(&session.answer(travelled(ask), deadline).unwrap())
         };
         replies = sessions.iter_mut().zip(&asks).map(answer).collect();
     }
@@ -106,13 +110,13 @@ fn travelled<T: serde::de::DeserializeOwned>(value: &impl serde::Serialize) -> T
 }
 
 /// All of an outcome but what it took.
-fn shown(outcome: &Outcome) -> String {
+fn shown(outcome: &PassOutcome) -> String {
     let mut result = outcome.result.clone();
     result.coverage.nodes = 1;
     format!("{result:?} {:?} {}", outcome.collapse_keys, outcome.trace.matched)
 }
 
-fn names(outcome: &Outcome) -> String {
+fn names(outcome: &PassOutcome) -> String {
     outcome.result.hits.iter().map(|hit| hit.id.name()).collect::<Vec<_>>().join(" ")
 }
 
@@ -132,10 +136,10 @@ fn hits_come_in_the_order_asked_for() {
     check(vec![by(date(), true)], "d5 d0 d3 d1 d4 d2");
     check(vec![by(date(), false), by(SortBy::DocumentId, true)], "d2 d4 d1 d3 d0 d5");
     check(vec![by(SortBy::Number("price".into()), false)], "d1 d2 d0 d5 d4 d3");
-    check(vec![SortColumn { missing: Some(Missing::Last), ..by(date(), false) }], "d1 d4 d3 d0 d5 d2");
-    check(vec![SortColumn { missing: Some(Missing::First), ..by(date(), true) }], "d2 d5 d0 d3 d1 d4");
+    check(vec![SortColumn { missing: Some(MissingOrder::Last), ..by(date(), false) }], "d1 d4 d3 d0 d5 d2");
+    check(vec![SortColumn { missing: Some(MissingOrder::First), ..by(date(), true) }], "d2 d5 d0 d3 d1 d4");
     check(
-        vec![SortColumn { missing: Some(Missing::As("25".into())), ..by(date(), true) }],
+        vec![SortColumn { missing: Some(MissingOrder::As("25".into())), ..by(date(), true) }],
         "d5 d0 d2 d3 d1 d4",
     );
     check(vec![by(title(TextOrder::Raw), false)], "d4 d2 d5 d0 d3 d1");
@@ -167,9 +171,9 @@ fn a_page_is_the_beginning_of_the_whole_order() {
 fn hits_without_an_order_come_by_score() {
     let by_score = |expression: &str, plan: fn(&Arc<Schema>) -> Plan| {
         let mut schema = Arc::unwrap_or_clone(test_schema());
-        let sourced = |text: &str| Sourced { value: text.to_owned(), place: Place::default() };
+        let sourced = |text: &str| SourcedText { value: text.to_owned(), place: SourcePosition::default() };
         let profile = schema.rank_profiles.get_mut("default").unwrap();
-        profile.first_phase = Phase { expression: Some(sourced(expression)), ..Phase::default() };
+        profile.first_phase = RankPhase { expression: Some(sourced(expression)), ..RankPhase::default() };
         profile.match_features = vec![sourced("attribute(price)")];
         run(plan(&Arc::new(schema))).unwrap()
     };
@@ -181,7 +185,7 @@ fn hits_without_an_order_come_by_score() {
     let scores: Vec<f64> = outcome.result.hits.iter().map(|hit| hit.relevance).collect();
     assert!(scores.is_sorted_by(|a, b| a > b) && scores[3] > 0.0, "{scores:?}");
     let features = outcome.result.hits[0].fields.iter().find(|(name, _)| &**name == "matchfeatures");
-    let expected = FieldValue::Features(vec![("attribute(price)".into(), Feature::Number(2.0))]);
+    let expected = FieldValue::Features(vec![("attribute(price)".into(), FeatureValue::Number(2.0))]);
     assert_eq!(features.map(|(_, value)| value), Some(&expected));
 }
 
@@ -205,10 +209,10 @@ fn hits_are_filled_with_the_summary() {
         let fields = &outcome.result.hits[hit].fields;
         fields.iter().find(|(name, _)| &**name == "subject").map(|(_, value)| value.clone())
     };
-    assert_eq!(subject(0), Some(FieldValue::Value(Value::String("<hi>quick</hi>".into()))));
+    assert_eq!(subject(0), Some(FieldValue::Value(DocumentValue::String("<hi>quick</hi>".into()))));
     assert_eq!(
         subject(2),
-        Some(FieldValue::Value(Value::String("zebra <hi>quick</hi> <hi>quick</hi>".into())))
+        Some(FieldValue::Value(DocumentValue::String("zebra <hi>quick</hi> <hi>quick</hi>".into())))
     );
     assert_eq!(&*outcome.result.hits[0].source, "mails");
 }
@@ -252,10 +256,10 @@ fn what_another_request_has_collected_is_refused() {
     let with = |request: &str| {
         let mut plan = everything(&test_schema());
         Arc::get_mut(&mut plan.query).unwrap().grouping = vec![request.to_owned()];
-        let profile = Arc::new(Profile::compile(&plan.schema, "default").unwrap());
-        Search::new(Arc::new(plan), profile, "mails".into()).unwrap()
+        let profile = Arc::new(CompiledProfile::compile(&plan.schema, "default").unwrap());
+        PreparedSearch::new(Arc::new(plan), profile, "mails".into()).unwrap()
     };
-    let deadline = Deadline::at(Instant::now() + Duration::from_secs(60));
+    let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(60));
     let asked = Arc::new(with("all(group(folder) each(output(count())))"));
     for other in [
         "all(group(folder) each(output(sum(price))))",
@@ -264,9 +268,9 @@ fn what_another_request_has_collected_is_refused() {
     ] {
         let other = with(other);
         let documents: Arc<dyn View> = Arc::new(view(&test_schema()));
-        let mut session = Session::new(vec![(Arc::new(other), documents)], &deadline).unwrap();
-        let found = session.answer(Ask::Share(None), &deadline).unwrap();
-        let mut gathering = Gathering::new(vec![Arc::clone(&asked)], 1);
+        let mut session = ShareSession::new(vec![(Arc::new(other), documents)], &deadline).unwrap();
+        let found = session.answer(ShareRequest::Share(None), &deadline).unwrap();
+        let mut gathering = SearchGathering::new(vec![Arc::clone(&asked)], 1);
         gathering.next(Vec::new()).unwrap();
         let error = gathering.next(vec![found]).unwrap_err().to_string();
         assert!(error.contains("do all nodes run the same version"), "{error}");
@@ -277,7 +281,7 @@ fn what_another_request_has_collected_is_refused() {
 fn a_selection_decides_what_there_is() {
     let mut plan = everything(&test_schema());
     plan.sorting = vec![by(SortBy::DocumentId, false)];
-    plan.scope = Scope::All { selection: Some("test.date > 15".into()) };
+    plan.scope = StreamedScope::All { selection: Some("test.date > 15".into()) };
     let outcome = run(plan).unwrap();
     assert_eq!(names(&outcome), "d0 d3 d5");
     assert_eq!(outcome.result.coverage.documents, 6);
@@ -296,7 +300,7 @@ fn what_is_wrong_is_known_before_a_document_is_read() {
     assert!(with_grouping("all(group(folder)").contains("expected"));
     assert!(with_grouping("all(group(nothing) each(output(count())))").contains("nothing"));
     let mut plan = everything(&schema);
-    plan.scope = Scope::All { selection: Some("test.weight > 15".into()) };
+    plan.scope = StreamedScope::All { selection: Some("test.weight > 15".into()) };
     assert!(run(plan).unwrap_err().to_string().contains("weight"));
     let mut plan = everything(&schema);
     plan.sorting = vec![by(
@@ -310,10 +314,10 @@ fn what_is_wrong_is_known_before_a_document_is_read() {
 fn a_deadline_that_has_passed_is_told() {
     let mut plan = everything(&test_schema());
     plan.sorting = vec![by(SortBy::DocumentId, false)];
-    let profile = Arc::new(Profile::compile(&plan.schema, "default").unwrap());
+    let profile = Arc::new(CompiledProfile::compile(&plan.schema, "default").unwrap());
     let view = view(&plan.schema);
-    let search = Search::new(Arc::new(plan), profile, "mails".into()).unwrap();
-    let deadline = Deadline::at(Instant::now()).with_rest(Duration::ZERO);
+    let search = PreparedSearch::new(Arc::new(plan), profile, "mails".into()).unwrap();
+    let deadline = SearchDeadline::at(Instant::now()).with_rest(Duration::ZERO);
     let outcome = search.run(&view, &deadline).unwrap();
     assert!(outcome.result.hits.is_empty());
     let coverage = outcome.result.coverage;
@@ -331,16 +335,16 @@ fn every_step_pauses_between_chunks() {
     #[track_caller]
     fn check(step: &str, plan: Plan, seen: Option<&str>, least: usize) {
         let schema = Arc::clone(&plan.schema);
-        let profile = Arc::new(Profile::compile(&schema, "default").unwrap());
-        let mut search = Search::new(Arc::new(plan), profile, "mails".into()).unwrap();
+        let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
+        let mut search = PreparedSearch::new(Arc::new(plan), profile, "mails".into()).unwrap();
         if let Some(text) = seen {
-            search = search.within(vec![Arc::new(Selection::parse(text).unwrap())]);
+            search = search.within(vec![Arc::new(DocumentSelection::parse(text).unwrap())]);
         }
         let counting = |_| {
             PAUSES.set(PAUSES.get() + 1);
             false
         };
-        let deadline = Deadline::at(Instant::now() + Duration::from_secs(60)).pausing_with(counting);
+        let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(60)).pausing_with(counting);
         PAUSES.set(0);
         search.run(&view(&schema), &deadline).unwrap();
         assert!(PAUSES.get() >= least, "{step}: {} pauses", PAUSES.get());
@@ -362,26 +366,26 @@ fn every_step_pauses_between_chunks() {
 fn a_deadline_that_passes_during_a_pause_is_noticed() {
     let plan = everything(&test_schema());
     let schema = Arc::clone(&plan.schema);
-    let profile = Arc::new(Profile::compile(&schema, "default").unwrap());
-    let search = Search::new(Arc::new(plan), profile, "mails".into()).unwrap();
+    let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
+    let search = PreparedSearch::new(Arc::new(plan), profile, "mails".into()).unwrap();
     let sleeping = |_| {
         std::thread::sleep(Duration::from_millis(60));
         true
     };
     let looking = Instant::now() + Duration::from_millis(50);
-    let outcome = search.run(&view(&schema), &Deadline::at(looking).pausing_with(sleeping)).unwrap();
+    let outcome = search.run(&view(&schema), &SearchDeadline::at(looking).pausing_with(sleeping)).unwrap();
     let coverage = outcome.result.coverage;
     assert!(coverage.timed_out && coverage.documents == 0, "{coverage:?}");
 }
 
 /// A view whose first column comes as soon as there is no more time to look at documents.
-struct Slow {
+struct SlowView {
     view: MemoryView,
     looking: Instant,
 }
 
-impl View for Slow {
-    fn chunks(&self) -> &[Chunk] {
+impl View for SlowView {
+    fn chunks(&self) -> &[ViewChunk] {
         self.view.chunks()
     }
 
@@ -397,14 +401,14 @@ impl View for Slow {
 fn what_was_found_before_the_deadline_is_the_result() {
     let schema = test_schema();
     let range = Predicate::Number(NumberRange::Integer { low: 10, high: 40 });
-    let ranked = plan(&schema, Node::Leaf(LeafId(0)), vec![("date", range)]);
+    let ranked = plan(&schema, PlanNode::Leaf(LeafId(0)), vec![("date", range)]);
     let sorted = Plan { sorting: vec![by(SortBy::DocumentId, false)], ..ranked.clone() };
     for plan in [ranked, sorted] {
-        let profile = Arc::new(Profile::compile(&schema, "default").unwrap());
-        let search = Search::new(Arc::new(plan), profile, "mails".into()).unwrap();
+        let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
+        let search = PreparedSearch::new(Arc::new(plan), profile, "mails".into()).unwrap();
         let looking = Instant::now() + Duration::from_millis(50);
-        let deadline = Deadline::at(looking).with_rest(Duration::from_secs(600));
-        let outcome = search.run(&Slow { view: view(&schema), looking }, &deadline).unwrap();
+        let deadline = SearchDeadline::at(looking).with_rest(Duration::from_secs(600));
+        let outcome = search.run(&SlowView { view: view(&schema), looking }, &deadline).unwrap();
         assert_eq!(names(&outcome), "d0 d1");
         assert_eq!(outcome.result.total_count, 2);
         let coverage = outcome.result.coverage;
@@ -416,7 +420,7 @@ fn what_was_found_before_the_deadline_is_the_result() {
 fn a_range_of_numbers() {
     let schema = test_schema();
     let range = Predicate::Number(NumberRange::Integer { low: 10, high: 20 });
-    let mut plan = plan(&schema, Node::Leaf(LeafId(0)), vec![("date", range)]);
+    let mut plan = plan(&schema, PlanNode::Leaf(LeafId(0)), vec![("date", range)]);
     plan.sorting = vec![by(SortBy::DocumentId, false)];
     assert_eq!(names(&run(plan).unwrap()), "d1 d3 d4");
 }
@@ -424,17 +428,17 @@ fn a_range_of_numbers() {
 #[test]
 fn groups_are_made_of_the_documents_of_all_searches() {
     let schema = test_schema();
-    let profile = Arc::new(Profile::compile(&schema, "default").unwrap());
-    let deadline = Deadline::at(Instant::now() + Duration::from_secs(60));
+    let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
+    let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(60));
     let view = view(&schema);
     let search = |grouping: &str| {
         let mut plan = everything(&schema);
         let mut query = (*plan.query).clone();
         query.grouping = vec![grouping.to_owned()];
         plan.query = Arc::new(query);
-        Search::new(Arc::new(plan), Arc::clone(&profile), "mails".into()).unwrap()
+        PreparedSearch::new(Arc::new(plan), Arc::clone(&profile), "mails".into()).unwrap()
     };
-    let counts = |outcomes: &[Outcome]| -> Vec<(GroupId, usize)> {
+    let counts = |outcomes: &[PassOutcome]| -> Vec<(GroupId, usize)> {
         let [result] = outcomes[0].result.groupings.as_slice() else { panic!("one result of groups") };
         let lists = result.root.lists.iter().filter_map(|list| match list {
             GroupList::Groups { groups, .. } => Some(groups),
@@ -468,13 +472,14 @@ fn groups_are_made_of_the_documents_of_all_searches() {
 #[test]
 fn only_documents_of_the_clusters_asked_are_seen() {
     let schema = test_schema();
-    let profile = Arc::new(Profile::compile(&schema, "default").unwrap());
+    let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
     let view = view(&schema);
-    let deadline = Deadline::at(Instant::now() + Duration::from_secs(60));
+    let deadline = SearchDeadline::at(Instant::now() + Duration::from_secs(60));
     let seen = |selections: &[&str]| {
-        let selections = selections.iter().map(|text| Arc::new(Selection::parse(text).unwrap())).collect();
+        let selections =
+            selections.iter().map(|text| Arc::new(DocumentSelection::parse(text).unwrap())).collect();
         let search =
-            Search::new(Arc::new(everything(&schema)), Arc::clone(&profile), "mails".into()).unwrap();
+            PreparedSearch::new(Arc::new(everything(&schema)), Arc::clone(&profile), "mails".into()).unwrap();
         names(&search.within(selections).run(&view, &deadline).unwrap())
     };
     assert_eq!(seen(&[]), "d0 d1 d2 d3 d4 d5");
@@ -485,9 +490,10 @@ fn only_documents_of_the_clusters_asked_are_seen() {
 #[test]
 fn a_global_phase_takes_no_other_order() {
     let mut schema = Arc::unwrap_or_clone(test_schema());
-    let place = Place::default();
-    let expression = Some(Sourced { value: "1".to_owned(), place });
-    schema.rank_profiles.get_mut("default").unwrap().global_phase = Phase { expression, ..Phase::default() };
+    let place = SourcePosition::default();
+    let expression = Some(SourcedText { value: "1".to_owned(), place });
+    schema.rank_profiles.get_mut("default").unwrap().global_phase =
+        RankPhase { expression, ..RankPhase::default() };
     let mut plan = everything(&Arc::new(schema));
     assert!(run(plan.clone()).is_ok());
     plan.sorting = vec![by(SortBy::DocumentId, false)];

@@ -1,13 +1,13 @@
-use millrace_column::{Buffer, Column};
+use millrace_column::{AlignedBuffer, Column};
 use quick_cache::Weighter;
 
 /// Cache of recent reads from segments: decoded columns and directory pages, up to a number of bytes. Shared
 /// by all segments.
-pub struct Cache {
-    entries: quick_cache::sync::Cache<Key, Entry, ByBytes>,
+pub struct SegmentCache {
+    entries: quick_cache::sync::Cache<CacheKey, CacheEntry, CacheWeigher>,
 }
 
-/// Statistics of a [`Cache`].
+/// Statistics of a [`SegmentCache`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStatistics {
     /// Bytes currently held.
@@ -20,14 +20,14 @@ pub struct CacheStatistics {
 
 /// Identifies a part of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct CacheKey {
     pub segment: u64,
     pub section: u16,
-    pub part: Part,
+    pub part: CachedPart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Part {
+pub(crate) enum CachedPart {
     Column { column: u16, chunk: u32 },
     ChunkPage(u32),
     GroupPage(u32),
@@ -35,35 +35,35 @@ pub(crate) enum Part {
 }
 
 #[derive(Clone)]
-pub(crate) enum Entry {
+pub(crate) enum CacheEntry {
     /// `None`: the chunk has no such column.
     Column(Option<Column>),
-    Page(Buffer),
+    Page(AlignedBuffer),
 }
 
 #[derive(Clone)]
-struct ByBytes;
+struct CacheWeigher;
 
 /// Approximate overhead of an entry in addition to its buffer, in bytes.
 const ENTRY_BYTES: u64 = 128;
 
-impl Weighter<Key, Entry> for ByBytes {
-    fn weight(&self, _: &Key, entry: &Entry) -> u64 {
+impl Weighter<CacheKey, CacheEntry> for CacheWeigher {
+    fn weight(&self, _: &CacheKey, entry: &CacheEntry) -> u64 {
         let bytes = match entry {
-            Entry::Column(Some(column)) => column.encoded().capacity(),
-            Entry::Column(None) => 0,
-            Entry::Page(page) => page.capacity(),
+            CacheEntry::Column(Some(column)) => column.encoded().capacity(),
+            CacheEntry::Column(None) => 0,
+            CacheEntry::Page(page) => page.capacity(),
         };
         bytes as u64 + ENTRY_BYTES
     }
 }
 
-impl Cache {
+impl SegmentCache {
     /// Creates a cache of at most this many bytes.
     pub fn new(bytes: u64) -> Self {
         // The number of entries is only an estimate of the size of its tables, which grow when they must.
         let entries = (bytes / 32_768).clamp(64, 1 << 16) as usize;
-        Cache { entries: quick_cache::sync::Cache::with_weighter(entries, bytes, ByBytes) }
+        SegmentCache { entries: quick_cache::sync::Cache::with_weighter(entries, bytes, CacheWeigher) }
     }
 
     /// Statistics since its creation.
@@ -80,16 +80,16 @@ impl Cache {
         self.entries.clear();
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<Entry> {
+    pub(crate) fn get(&self, key: &CacheKey) -> Option<CacheEntry> {
         self.entries.get(key)
     }
 
-    pub(crate) fn insert(&self, key: Key, entry: Entry) {
+    pub(crate) fn insert(&self, key: CacheKey, entry: CacheEntry) {
         self.entries.insert(key, entry);
     }
 }
 
-impl std::fmt::Debug for Cache {
+impl std::fmt::Debug for SegmentCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Cache({:?})", self.statistics())
     }

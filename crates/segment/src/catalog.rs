@@ -1,13 +1,13 @@
 //! Catalog: contents of a file by document type. The only part that an open segment keeps in memory.
 
-use millrace_column::{ColumnKey, Form};
+use millrace_column::{ColumnForm, ColumnKey};
 
 use crate::chunk::RowLayout;
-use crate::format::{Reader, write_text};
+use crate::format::{FormatReader, write_text};
 
 /// The documents of one type in a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Section {
+pub struct TypeSection {
     /// The document type.
     pub document_type: String,
     /// Columns of the chunks, sorted; a single chunk may lack some.
@@ -32,35 +32,42 @@ pub struct Section {
     pub(crate) fence_checksum: u64,
 }
 
-impl Section {
+impl TypeSection {
     pub(crate) fn rows(&self) -> RowLayout {
         RowLayout::new(self.columns.len())
     }
 
-    /// Index of a column in [`Section::columns`].
+    /// Index of a column in [`TypeSection::columns`].
     pub(crate) fn column(&self, key: &ColumnKey) -> Option<usize> {
         self.columns.binary_search(key).ok()
     }
 }
 
-fn form_code(form: Form) -> u8 {
+fn form_code(form: ColumnForm) -> u8 {
     match form {
-        Form::Value => 0,
-        Form::Tokens => 1,
-        Form::Id => 2,
-        Form::Timestamp => 3,
-        Form::Removed => 4,
-        Form::Rest => 5,
+        ColumnForm::Value => 0,
+        ColumnForm::Tokens => 1,
+        ColumnForm::Id => 2,
+        ColumnForm::Timestamp => 3,
+        ColumnForm::Removed => 4,
+        ColumnForm::Rest => 5,
     }
 }
 
-fn form(code: u8) -> Option<Form> {
-    [Form::Value, Form::Tokens, Form::Id, Form::Timestamp, Form::Removed, Form::Rest]
-        .into_iter()
-        .find(|form| form_code(*form) == code)
+fn form(code: u8) -> Option<ColumnForm> {
+    [
+        ColumnForm::Value,
+        ColumnForm::Tokens,
+        ColumnForm::Id,
+        ColumnForm::Timestamp,
+        ColumnForm::Removed,
+        ColumnForm::Rest,
+    ]
+    .into_iter()
+    .find(|form| form_code(*form) == code)
 }
 
-pub(crate) fn encode(sections: &[Section]) -> Vec<u8> {
+pub(crate) fn encode(sections: &[TypeSection]) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend((sections.len() as u32).to_le_bytes());
     for section in sections {
@@ -85,8 +92,8 @@ pub(crate) fn encode(sections: &[Section]) -> Vec<u8> {
 }
 
 /// Decodes a catalog; `None` if the bytes are not one.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Section>> {
-    let mut reader = Reader::new(bytes);
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<TypeSection>> {
+    let mut reader = FormatReader::new(bytes);
     let mut sections = Vec::new();
     for _ in 0..reader.u32()? {
         let document_type = reader.text()?.to_owned();
@@ -95,7 +102,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Section>> {
             let form = form(reader.u8()?)?;
             columns.push(ColumnKey { field: reader.text()?.to_owned(), form });
         }
-        sections.push(Section {
+        sections.push(TypeSection {
             document_type,
             columns,
             documents: reader.u64()?,

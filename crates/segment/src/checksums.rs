@@ -3,7 +3,7 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 /// Checksums of the parts of a file, computed while it is written:
 /// [`Segment::verify_with`](crate::Segment::verify_with) does not read these parts again. The offsets of the
 /// parts are only a hint. Parts without a checksum are read.
-pub struct Checksums {
+pub struct FileChecksums {
     /// Lengths of the consecutive parts, from the beginning of the file.
     outline: Vec<u32>,
     /// Index of the current part.
@@ -16,10 +16,10 @@ pub struct Checksums {
     known: Vec<(u64, u32, u64)>,
 }
 
-impl Checksums {
+impl FileChecksums {
     /// Creates the checksums of a file whose parts have these lengths.
     pub fn new(outline: Vec<u32>) -> Self {
-        Checksums { outline, part: 0, begin: 0, taken: 0, hash: Xxh3Default::new(), known: Vec::new() }
+        FileChecksums { outline, part: 0, begin: 0, taken: 0, hash: Xxh3Default::new(), known: Vec::new() }
     }
 
     /// Adds the next bytes of the file.
@@ -73,7 +73,7 @@ mod tests {
         let bytes: Vec<u8> = (0..1000_u32).map(|number| number as u8).collect();
         let outline = [64, 100, 0, 700, 36];
         for step in [1, 7, 64, 163, 164, 1000] {
-            let mut checksums = Checksums::new(outline.to_vec());
+            let mut checksums = FileChecksums::new(outline.to_vec());
             bytes.chunks(step).for_each(|piece| checksums.add(piece));
             assert_eq!(checksums.of(0, 64), Some(xxh3_64(&bytes[..64])), "{step}");
             assert_eq!(checksums.of(164, 700), Some(xxh3_64(&bytes[164..864])), "{step}");

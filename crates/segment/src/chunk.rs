@@ -1,7 +1,7 @@
 //! Chunk directory: contents of each chunk of a type, and the offsets of its columns. Rows of fixed size in
 //! checked pages.
 
-use crate::format::{ALIGN, Reader};
+use crate::format::{ALIGN, FormatReader};
 
 /// Contents of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct ChunkInfo {
 
 /// Position of a chunk's column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Place {
+pub(crate) struct ColumnLocation {
     pub offset: u64,
     /// Bytes of the encoded column; the file has zeros after it up to the next multiple of 64. 0: the chunk
     /// has no such column.
@@ -29,7 +29,7 @@ pub(crate) struct Place {
     pub checksum: u64,
 }
 
-impl Place {
+impl ColumnLocation {
     /// Bytes in the file, including the zeros after the column.
     pub fn padded(&self) -> u64 {
         u64::from(self.length).next_multiple_of(ALIGN as u64)
@@ -83,7 +83,7 @@ impl RowLayout {
     }
 
     pub fn info(row: &[u8]) -> ChunkInfo {
-        let mut reader = Reader::new(row);
+        let mut reader = FormatReader::new(row);
         let fields = (|| {
             Some(ChunkInfo {
                 documents: reader.u32()?,
@@ -96,14 +96,15 @@ impl RowLayout {
         fields.expect("a row has room for its info")
     }
 
-    pub fn place(row: &[u8], column: usize) -> Place {
-        let mut reader = Reader::new(&row[INFO_BYTES + column * PLACE_BYTES..]);
-        let fields =
-            (|| Some(Place { offset: reader.u64()?, length: reader.u32()?, checksum: reader.u64()? }))();
+    pub fn place(row: &[u8], column: usize) -> ColumnLocation {
+        let mut reader = FormatReader::new(&row[INFO_BYTES + column * PLACE_BYTES..]);
+        let fields = (|| {
+            Some(ColumnLocation { offset: reader.u64()?, length: reader.u32()?, checksum: reader.u64()? })
+        })();
         fields.expect("a row has room for a place for each column")
     }
 
-    pub fn encode(info: &ChunkInfo, places: &[Place]) -> Vec<u8> {
+    pub fn encode(info: &ChunkInfo, places: &[ColumnLocation]) -> Vec<u8> {
         let mut row = Vec::with_capacity(INFO_BYTES + places.len() * PLACE_BYTES);
         row.extend(info.documents.to_le_bytes());
         row.extend(info.removed.to_le_bytes());

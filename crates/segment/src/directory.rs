@@ -4,24 +4,24 @@ use millrace_column::ColumnKey;
 use millrace_env::{AppendFile, pace};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::chunk::{Place, RowLayout};
-use crate::format::Trailer;
-use crate::groups::{Fence, GroupsBuilder};
-use crate::{ChunkInfo, Error, Section, catalog};
+use crate::chunk::{ColumnLocation, RowLayout};
+use crate::format::FileTrailer;
+use crate::groups::{FencePage, GroupsBuilder};
+use crate::{ChunkInfo, Error, TypeSection, catalog};
 
 /// The directories of one type's chunks and groups.
-pub(crate) struct Directory {
-    pub section: Section,
+pub(crate) struct ChunkDirectory {
+    pub section: TypeSection,
     infos: Vec<ChunkInfo>,
     /// The places of all columns of all chunks, chunk by chunk.
-    pub places: Vec<Place>,
+    pub places: Vec<ColumnLocation>,
     groups: GroupsBuilder,
 }
 
-impl Directory {
+impl ChunkDirectory {
     /// Of a type with these columns, which are sorted.
     pub fn new(document_type: &str, columns: Vec<ColumnKey>) -> Self {
-        let section = Section {
+        let section = TypeSection {
             document_type: document_type.to_owned(),
             columns,
             documents: 0,
@@ -35,7 +35,7 @@ impl Directory {
             fence_length: 0,
             fence_checksum: 0,
         };
-        Directory { section, infos: Vec::new(), places: Vec::new(), groups: GroupsBuilder::default() }
+        ChunkDirectory { section, infos: Vec::new(), places: Vec::new(), groups: GroupsBuilder::default() }
     }
 
     /// Adds the next chunk; its places are the caller's to add. Returns whether it is of another group than the one before.
@@ -55,7 +55,7 @@ impl Directory {
     }
 
     /// Writes what is known by now of all chunks and groups; returns what the catalog says of them.
-    pub fn write(mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<Section, Error> {
+    pub fn write(mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<TypeSection, Error> {
         self.write_rows(file, offset)?;
         self.write_groups(file, offset)
     }
@@ -82,11 +82,11 @@ impl Directory {
         Ok(())
     }
 
-    fn write_groups(mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<Section, Error> {
+    fn write_groups(mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<TypeSection, Error> {
         self.section.groups = self.groups.count;
         let mut fences = Vec::new();
         for (first_location, page) in self.groups.finish() {
-            let fence = Fence {
+            let fence = FencePage {
                 first_location,
                 offset: *offset,
                 length: u32::try_from(page.len())
@@ -107,12 +107,12 @@ impl Directory {
 
 /// Writes catalog and trailer.
 pub(crate) fn write_end(
-    sections: &[Section],
+    sections: &[TypeSection],
     file: &mut dyn AppendFile,
     offset: &mut u64,
 ) -> Result<(), Error> {
     let catalog = catalog::encode(sections);
-    let trailer = Trailer {
+    let trailer = FileTrailer {
         catalog_offset: *offset,
         catalog_length: catalog.len() as u64,
         catalog_checksum: xxh3_64(&catalog),

@@ -23,13 +23,13 @@ pub(crate) fn header() -> [u8; BLOCK] {
 
 /// Last bytes of every file: the position of the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Trailer {
+pub(crate) struct FileTrailer {
     pub catalog_offset: u64,
     pub catalog_length: u64,
     pub catalog_checksum: u64,
 }
 
-impl Trailer {
+impl FileTrailer {
     pub fn encode(&self) -> [u8; BLOCK] {
         let mut bytes = [0; BLOCK];
         bytes[..8].copy_from_slice(&TRAILER_MAGIC);
@@ -44,7 +44,7 @@ impl Trailer {
 
     /// Decodes a trailer; `Err` contains the reason.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, &'static str> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = FormatReader::new(bytes);
         if reader.array() != Some(TRAILER_MAGIC) {
             return Err("the file does not end as a segment does; it may have been cut");
         }
@@ -55,7 +55,7 @@ impl Trailer {
         }
         let fields = (|| {
             reader.u64()?;
-            Some(Trailer {
+            Some(FileTrailer {
                 catalog_offset: reader.u64()?,
                 catalog_length: reader.u64()?,
                 catalog_checksum: reader.u64()?,
@@ -66,13 +66,13 @@ impl Trailer {
 }
 
 /// Reads numbers and text; `None` at the end of the bytes.
-pub(crate) struct Reader<'a> {
+pub(crate) struct FormatReader<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FormatReader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes }
+        FormatReader { bytes }
     }
 
     pub fn is_empty(&self) -> bool {

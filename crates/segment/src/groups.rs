@@ -1,6 +1,6 @@
 //! The group directory: sorted entries in pages of a few KB, and above them a fence with the first location of each page.
 
-use crate::format::{Reader, write_text};
+use crate::format::{FormatReader, write_text};
 
 /// The chunks of one group of one type. Documents without a group that lie next to each other make one entry together, whose
 /// location is that of the first.
@@ -8,7 +8,7 @@ use crate::format::{Reader, write_text};
 pub struct GroupEntry {
     /// The low 32 bits of the location, reversed.
     pub location: u32,
-    /// [`millrace_document::Group::key`]; empty for documents without a group.
+    /// [`millrace_document::DocumentGroup::key`]; empty for documents without a group.
     pub group: String,
     /// Its first chunk.
     pub first_chunk: u32,
@@ -30,14 +30,14 @@ pub(crate) const FENCE_BYTES: usize = 24;
 
 /// A page of the directory, as the fence has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fence {
+pub(crate) struct FencePage {
     pub first_location: u32,
     pub offset: u64,
     pub length: u32,
     pub checksum: u64,
 }
 
-impl Fence {
+impl FencePage {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.first_location.to_le_bytes());
         out.extend(self.offset.to_le_bytes());
@@ -47,9 +47,9 @@ impl Fence {
 
     /// The fence of page `page`.
     pub fn at(fences: &[u8], page: usize) -> Self {
-        let mut reader = Reader::new(&fences[page * FENCE_BYTES..]);
+        let mut reader = FormatReader::new(&fences[page * FENCE_BYTES..]);
         let fields = (|| {
-            Some(Fence {
+            Some(FencePage {
                 first_location: reader.u32()?,
                 offset: reader.u64()?,
                 length: reader.u32()?,
@@ -65,7 +65,7 @@ pub(crate) fn page_before(fences: &[u8], location: u32) -> usize {
     let (mut low, mut high) = (0, fences.len() / FENCE_BYTES);
     while low < high {
         let middle = low + (high - low) / 2;
-        if Fence::at(fences, middle).first_location < location {
+        if FencePage::at(fences, middle).first_location < location {
             low = middle + 1;
         } else {
             high = middle;
@@ -76,7 +76,7 @@ pub(crate) fn page_before(fences: &[u8], location: u32) -> usize {
 
 /// The entries of a page; `None` when its bytes are none.
 pub(crate) fn decode_page(bytes: &[u8]) -> Option<Vec<GroupEntry>> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = FormatReader::new(bytes);
     let mut entries = Vec::new();
     while !reader.is_empty() {
         entries.push(GroupEntry {

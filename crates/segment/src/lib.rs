@@ -1,19 +1,19 @@
 //! Immutable file of one bucket: written, read, merged, verified.
 //!
-//! A [`Segment`] holds versions of documents, sorted by document type and then by
-//! [`millrace_bucket::SortKey`]. It stores columns in chunks: a chunk covers at most
+//! A [`SegmentFile`] holds versions of documents, sorted by document type and then by
+//! [`millrace_bucket::DocumentSortKey`]. It stores columns in chunks: a chunk covers at most
 //! [`millrace_column::CHUNK_DOCS`] documents of one type and one group, and a column of a chunk is one piece
 //! of the file with a checksum. The pieces of one column of a group are contiguous, so that a query reads
 //! only the columns it uses, sequentially.
 //!
-//! - [`Writer`] writes a file, chunk by chunk, in order.
-//! - [`Segment`] finds groups and reads columns. An open one takes memory for its catalog alone; directory
-//!   pages and columns are in a [`Cache`] that all segments share.
+//! - [`SegmentWriter`] writes a file, chunk by chunk, in order.
+//! - [`SegmentFile`] finds groups and reads columns. An open one takes memory for its catalog alone; directory
+//!   pages and columns are in a [`SegmentCache`] that all segments share.
 //! - [`merge`] makes one file of several; it concatenates columns and parses no documents.
-//! - [`Cut`] is a part of a segment as one of its own: its columns are copied as they are.
+//! - [`SegmentCut`] is a part of a segment as one of its own: its columns are copied as they are.
 //! - [`measure`] computes the amount of a segment's data in ranges of locations.
-//! - [`Segment::verify`] reads everything and compares checksums; for a file that has just arrived,
-//!   [`Checksums`] avoid a second reading.
+//! - [`SegmentFile::verify`] reads everything and compares checksums; for a file that has just arrived,
+//!   [`FileChecksums`] avoid a second reading.
 //!
 //! `docs/format.md` describes the file byte by byte. This crate knows neither the tail, nor schemas, nor
 //! other nodes.
@@ -35,15 +35,15 @@ mod segment;
 mod verify;
 mod writer;
 
-pub use cache::{Cache, CacheStatistics};
-pub use catalog::Section;
-pub use checksums::Checksums;
+pub use cache::{CacheStatistics, SegmentCache};
+pub use catalog::TypeSection;
+pub use checksums::FileChecksums;
 pub use chunk::ChunkInfo;
-pub use cut::{Cut, reaches};
+pub use cut::{SegmentCut, reaches};
 pub use error::Error;
 pub use groups::GroupEntry;
-pub use measure::{Measured, measure};
+pub use measure::{RangeMeasure, measure};
 pub use merge::{MergeInput, MergePolicy, merge};
-pub use segment::Segment;
-pub use verify::Verified;
-pub use writer::{NewChunk, Summary, Writer};
+pub use segment::SegmentFile;
+pub use verify::VerifiedBytes;
+pub use writer::{NewChunk, SegmentSummary, SegmentWriter};

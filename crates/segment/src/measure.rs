@@ -3,12 +3,12 @@
 use millrace_column::{Column, ColumnKey};
 use millrace_document::DocumentId;
 
-use crate::cut::{Chunk, places_of, visit_chunks};
-use crate::{Error, Segment};
+use crate::cut::{CutChunk, places_of, visit_chunks};
+use crate::{Error, SegmentFile};
 
 /// Contents of a segment in a range of locations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Measured {
+pub struct RangeMeasure {
     /// Bytes of columns. A chunk that overlaps several ranges counts for each in proportion to its documents;
     /// 0: there is nothing of the range.
     pub bytes: u64,
@@ -16,7 +16,7 @@ pub struct Measured {
     pub documents: u64,
 }
 
-impl Measured {
+impl RangeMeasure {
     fn add(&mut self, bytes: u64, documents: u32) {
         self.bytes += bytes.max(1);
         self.documents += u64::from(documents);
@@ -31,12 +31,12 @@ impl Measured {
 ///
 /// # Errors
 /// The segment cannot be read or is damaged.
-pub fn measure(segment: &Segment, ranges: &[(u64, u64)]) -> Result<Vec<Measured>, Error> {
-    let mut measured = vec![Measured::default(); ranges.len()];
+pub fn measure(segment: &SegmentFile, ranges: &[(u64, u64)]) -> Result<Vec<RangeMeasure>, Error> {
+    let mut measured = vec![RangeMeasure::default(); ranges.len()];
     let (Some((first, _)), Some((_, last))) = (ranges.first(), ranges.last()) else { return Ok(measured) };
     for (section, of_section) in segment.sections().iter().enumerate() {
         let mut across = Vec::new();
-        visit_chunks(segment, section, (*first, *last), |Chunk { number, info, locations, .. }, row| {
+        visit_chunks(segment, section, (*first, *last), |CutChunk { number, info, locations, .. }, row| {
             let bytes = places_of(row, of_section.columns.len()).map(|place| u64::from(place.length)).sum();
             let range = ranges.partition_point(|(_, end)| *end < locations.0);
             match ranges.get(range).filter(|(begin, _)| *begin <= locations.1) {
@@ -56,11 +56,11 @@ pub fn measure(segment: &Segment, ranges: &[(u64, u64)]) -> Result<Vec<Measured>
 
 /// Adds the documents of a chunk one by one.
 fn add_rows(
-    segment: &Segment,
+    segment: &SegmentFile,
     (section, chunk): (usize, u32),
     bytes: u64,
     ranges: &[(u64, u64)],
-    measured: &mut [Measured],
+    measured: &mut [RangeMeasure],
 ) -> Result<(), Error> {
     let column = |key: &ColumnKey| -> Result<Option<Column>, Error> {
         Ok(segment.columns_uncached(section, key, chunk..chunk + 1)?.pop().flatten())

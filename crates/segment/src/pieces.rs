@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use millrace_column::{Buffer, Column, ColumnKey};
+use millrace_column::{AlignedBuffer, Column, ColumnKey};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::chunk::{Place, RowLayout};
-use crate::{Error, Segment};
+use crate::chunk::{ColumnLocation, RowLayout};
+use crate::{Error, SegmentFile};
 
 /// Maximum number of bytes of one read of the disk: while they are checked, the system fetches those after
 /// them.
@@ -20,9 +20,9 @@ const ALONE_BYTES: u32 = 128 << 10;
 const ANNOUNCED_BYTES: u64 = 8 << 20;
 
 /// A piece of a chunk, with the chunk's number of documents.
-type Piece = (Place, u32);
+type Piece = (ColumnLocation, u32);
 
-impl Segment {
+impl SegmentFile {
     /// Reads a column of the chunks in `range` from the file; `None` if a chunk lacks it.
     pub(crate) fn read_columns(
         &self,
@@ -85,12 +85,13 @@ impl Segment {
             return Ok(vec![Some(self.decode(self.read_alone(first)?, first, *documents)?)]);
         }
         let buffers = self.read_together(pieces)?;
-        let decode =
-            |(buffer, (place, documents)): (Buffer, &Piece)| self.decode(buffer, place, *documents).map(Some);
+        let decode = |(buffer, (place, documents)): (AlignedBuffer, &Piece)| {
+            self.decode(buffer, place, *documents).map(Some)
+        };
         buffers.into_iter().zip(pieces).map(decode).collect()
     }
 
-    fn decode(&self, buffer: Buffer, place: &Place, documents: u32) -> Result<Column, Error> {
+    fn decode(&self, buffer: AlignedBuffer, place: &ColumnLocation, documents: u32) -> Result<Column, Error> {
         let column = Column::decode(buffer)
             .map_err(|_| self.corrupt(place.offset, "a column's bytes are not those of a column"))?;
         if column.len() != documents as usize {
@@ -100,20 +101,20 @@ impl Segment {
     }
 
     /// Reads a large piece into uninitialized memory.
-    pub(crate) fn read_alone(&self, place: &Place) -> Result<Buffer, Error> {
+    pub(crate) fn read_alone(&self, place: &ColumnLocation) -> Result<AlignedBuffer, Error> {
         self.within(place.offset, place.padded())?;
         let read = |length, bytes: &mut Vec<u8>| self.read_onto(place.offset, length, bytes);
-        let buffer = Buffer::read_with(place.length as usize, read)?;
+        let buffer = AlignedBuffer::read_with(place.length as usize, read)?;
         self.checked(buffer.padded(), place)?;
         Ok(buffer)
     }
 
     /// Reads contiguous pieces.
-    fn read_together(&self, pieces: &[Piece]) -> Result<Vec<Buffer>, Error> {
+    fn read_together(&self, pieces: &[Piece]) -> Result<Vec<AlignedBuffer>, Error> {
         let first = pieces[0].0.offset;
         self.within(first, pieces.iter().map(|(place, _)| place.padded()).sum())?;
         let lengths: Vec<usize> = pieces.iter().map(|(place, _)| place.length as usize).collect();
-        Buffer::fill_many(&lengths, |slices| {
+        AlignedBuffer::fill_many(&lengths, |slices| {
             self.read_into(first, slices)?;
             slices.iter().zip(pieces).try_for_each(|(slice, (place, _))| self.checked(slice, place))
         })
@@ -126,7 +127,7 @@ impl Segment {
         }
     }
 
-    fn checked(&self, bytes: &[u8], place: &Place) -> Result<(), Error> {
+    fn checked(&self, bytes: &[u8], place: &ColumnLocation) -> Result<(), Error> {
         if xxh3_64(bytes) == place.checksum {
             Ok(())
         } else {

@@ -3,38 +3,38 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_column::{Buffer, Column, ColumnKey};
+use millrace_column::{AlignedBuffer, Column, ColumnKey};
 use millrace_env::{Disk, ReadFile};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::cache::{Entry, Key, Part};
+use crate::cache::{CacheEntry, CacheKey, CachedPart};
 use crate::chunk::RowLayout;
-use crate::format::{BLOCK, Trailer, header};
-use crate::groups::{FENCE_BYTES, Fence, decode_page, page_before};
-use crate::{Cache, ChunkInfo, Error, GroupEntry, Section, catalog};
+use crate::format::{BLOCK, FileTrailer, header};
+use crate::groups::{FENCE_BYTES, FencePage, decode_page, page_before};
+use crate::{ChunkInfo, Error, GroupEntry, SegmentCache, TypeSection, catalog};
 
 /// An open segment file. Dropping it closes the file, which may have been unlinked by then.
-pub struct Segment {
+pub struct SegmentFile {
     file: Arc<dyn ReadFile>,
     path: PathBuf,
     number: u64,
     bytes: u64,
     catalog_offset: u64,
-    cache: Arc<Cache>,
-    sections: Vec<Section>,
+    cache: Arc<SegmentCache>,
+    sections: Vec<TypeSection>,
 }
 
 /// Maximum number of chunks of a column in one read.
 const READ_CHUNKS: usize = 256;
 
-impl Segment {
+impl SegmentFile {
     /// Opens a file. `number` identifies it in the cache, so it must be unique among all segments that ever
     /// use the cache.
     ///
     /// # Errors
     /// It cannot be read, or header, trailer or catalog are damaged. Other parts are checked when they are
     /// read.
-    pub fn open(disk: &dyn Disk, path: &Path, number: u64, cache: Arc<Cache>) -> Result<Self, Error> {
+    pub fn open(disk: &dyn Disk, path: &Path, number: u64, cache: Arc<SegmentCache>) -> Result<Self, Error> {
         let file = disk.open(path)?;
         let bytes = file.len()?;
         if bytes < 2 * BLOCK as u64 {
@@ -56,11 +56,12 @@ impl Segment {
             return Err(Error::corrupt(path, 0, "the file does not begin as a segment does"));
         }
         let trailer_at = bytes - BLOCK as u64;
-        let trailer = Trailer::decode(&last).map_err(|reason| Error::corrupt(path, trailer_at, reason))?;
+        let trailer =
+            FileTrailer::decode(&last).map_err(|reason| Error::corrupt(path, trailer_at, reason))?;
         if trailer.catalog_offset.checked_add(trailer.catalog_length) != Some(trailer_at) {
             return Err(Error::corrupt(path, trailer_at, "the file is not as long as its trailer says"));
         }
-        let catalog = Buffer::fill_with(trailer.catalog_length as usize, |bytes| {
+        let catalog = AlignedBuffer::fill_with(trailer.catalog_length as usize, |bytes| {
             file.read_at(trailer.catalog_offset, &mut [bytes])
         })?;
         if xxh3_64(&catalog) != trailer.catalog_checksum {
@@ -73,7 +74,7 @@ impl Segment {
         let sections = catalog::decode(&catalog)
             .ok_or_else(|| Error::corrupt(path, trailer.catalog_offset, "the catalog is not one"))?;
         let catalog_offset = trailer.catalog_offset;
-        Ok(Segment { file, path: path.to_owned(), number, bytes, catalog_offset, cache, sections })
+        Ok(SegmentFile { file, path: path.to_owned(), number, bytes, catalog_offset, cache, sections })
     }
 
     /// Its number, which identifies it in the cache.
@@ -92,7 +93,7 @@ impl Segment {
     }
 
     /// Contents by document type, sorted.
-    pub fn sections(&self) -> &[Section] {
+    pub fn sections(&self) -> &[TypeSection] {
         &self.sections
     }
 
@@ -120,7 +121,7 @@ impl Segment {
     }
 
     /// Returns the entry of a group. For documents without a group, which can have several entries, use
-    /// [`Segment::groups`].
+    /// [`SegmentFile::groups`].
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.
@@ -153,9 +154,14 @@ impl Segment {
         let pages = fences.len() / FENCE_BYTES;
         let mut before = None;
         for page in page_before(&fences, location)..pages {
-            let fence = Fence::at(&fences, page);
-            let bytes =
-                self.page(section, Part::GroupPage(page as u32), fence.offset, fence.length, fence.checksum)?;
+            let fence = FencePage::at(&fences, page);
+            let bytes = self.page(
+                section,
+                CachedPart::GroupPage(page as u32),
+                fence.offset,
+                fence.length,
+                fence.checksum,
+            )?;
             let entries = decode_page(&bytes)
                 .ok_or_else(|| self.corrupt(fence.offset, "a page of the group directory is not one"))?;
             for entry in entries {
@@ -212,7 +218,7 @@ impl Segment {
         Ok(found)
     }
 
-    /// Like [`Segment::columns`], for as many of the first chunks as are available at once, at least one:
+    /// Like [`SegmentFile::columns`], for as many of the first chunks as are available at once, at least one:
     /// those in the cache, or those of one read. For columns that are used piece by piece, while they are in
     /// the processor's cache.
     ///
@@ -236,21 +242,21 @@ impl Segment {
         let missing = range.start..last;
         let read = self.read_first_columns(section, column, missing)?;
         for (chunk, column_of) in range.zip(&read) {
-            let name = self.key(section, Part::Column { column: column as u16, chunk });
-            self.cache.insert(name, Entry::Column(column_of.clone()));
+            let name = self.key(section, CachedPart::Column { column: column as u16, chunk });
+            self.cache.insert(name, CacheEntry::Column(column_of.clone()));
         }
         Ok(read)
     }
 
     /// A column of a chunk, if it is in the cache; the inner `None` means that the chunk lacks it.
     pub(crate) fn cached(&self, section: usize, column: usize, chunk: u32) -> Option<Option<Column>> {
-        match self.cache.get(&self.key(section, Part::Column { column: column as u16, chunk })) {
-            Some(Entry::Column(column)) => Some(column),
+        match self.cache.get(&self.key(section, CachedPart::Column { column: column as u16, chunk })) {
+            Some(CacheEntry::Column(column)) => Some(column),
             _ => None,
         }
     }
 
-    /// Like [`Segment::columns`], for background work: it does not displace entries of the cache.
+    /// Like [`SegmentFile::columns`], for background work: it does not displace entries of the cache.
     ///
     /// # Errors
     /// It cannot be read or is damaged.
@@ -314,9 +320,9 @@ impl Segment {
         Ok(())
     }
 
-    fn chunk_page(&self, section: usize, page: u32) -> Result<Buffer, Error> {
-        let key = self.key(section, Part::ChunkPage(page));
-        if let Some(Entry::Page(page)) = self.cache.get(&key) {
+    fn chunk_page(&self, section: usize, page: u32) -> Result<AlignedBuffer, Error> {
+        let key = self.key(section, CachedPart::ChunkPage(page));
+        if let Some(CacheEntry::Page(page)) = self.cache.get(&key) {
             return Ok(page);
         }
         let catalog = &self.sections[section];
@@ -327,49 +333,55 @@ impl Segment {
         if checksum != xxh3_64(rows).to_le_bytes() {
             return Err(self.corrupt(offset, "a page of the chunk directory does not fit its checksum"));
         }
-        self.cache.insert(key, Entry::Page(buffer.clone()));
+        self.cache.insert(key, CacheEntry::Page(buffer.clone()));
         Ok(buffer)
     }
 
-    pub(crate) fn fences(&self, section: usize) -> Result<Buffer, Error> {
+    pub(crate) fn fences(&self, section: usize) -> Result<AlignedBuffer, Error> {
         let catalog = &self.sections[section];
-        self.page(section, Part::Fence, catalog.fence_offset, catalog.fence_length, catalog.fence_checksum)
+        self.page(
+            section,
+            CachedPart::Fence,
+            catalog.fence_offset,
+            catalog.fence_length,
+            catalog.fence_checksum,
+        )
     }
 
     fn page(
         &self,
         section: usize,
-        part: Part,
+        part: CachedPart,
         offset: u64,
         length: u32,
         checksum: u64,
-    ) -> Result<Buffer, Error> {
+    ) -> Result<AlignedBuffer, Error> {
         let key = self.key(section, part);
-        if let Some(Entry::Page(page)) = self.cache.get(&key) {
+        if let Some(CacheEntry::Page(page)) = self.cache.get(&key) {
             return Ok(page);
         }
         let page = self.read(offset, length as usize)?;
         if xxh3_64(&page) != checksum {
             return Err(self.corrupt(offset, "a page of the group directory does not fit its checksum"));
         }
-        self.cache.insert(key, Entry::Page(page.clone()));
+        self.cache.insert(key, CacheEntry::Page(page.clone()));
         Ok(page)
     }
 
     /// Reads bytes of the file. The length comes from a checked part, so it does not exceed the file.
-    pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Buffer, Error> {
+    pub(crate) fn read(&self, offset: u64, length: usize) -> Result<AlignedBuffer, Error> {
         if offset.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
             return Err(self.corrupt(offset, "a part lies past the end of the file"));
         }
-        Ok(Buffer::fill_with(length, |bytes| self.file.read_at(offset, &mut [bytes]))?)
+        Ok(AlignedBuffer::fill_with(length, |bytes| self.file.read_at(offset, &mut [bytes]))?)
     }
 
     pub(crate) fn catalog_offset(&self) -> u64 {
         self.catalog_offset
     }
 
-    fn key(&self, section: usize, part: Part) -> Key {
-        Key { segment: self.number, section: section as u16, part }
+    fn key(&self, section: usize, part: CachedPart) -> CacheKey {
+        CacheKey { segment: self.number, section: section as u16, part }
     }
 
     pub(crate) fn corrupt(&self, offset: u64, reason: &'static str) -> Error {
@@ -377,7 +389,7 @@ impl Segment {
     }
 }
 
-impl fmt::Debug for Segment {
+impl fmt::Debug for SegmentFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Segment({})", self.path.display())
     }

@@ -2,33 +2,33 @@ use std::ops::Range;
 
 use crate::chunk::RowLayout;
 use crate::format::BLOCK;
-use crate::groups::{FENCE_BYTES, Fence, decode_page};
-use crate::{Checksums, Error, Segment};
+use crate::groups::{FENCE_BYTES, FencePage, decode_page};
+use crate::{Error, FileChecksums, SegmentFile};
 
-/// Amount that [`Segment::verify`] read.
+/// Amount that [`SegmentFile::verify`] read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedBytes {
     /// Bytes of the file.
     pub bytes: u64,
     /// Number of document versions.
     pub documents: u64,
 }
 
-impl Segment {
+impl SegmentFile {
     /// Reads every byte of the file and compares it with its checksum; also checks that every byte belongs to
     /// a part, and that counts agree. Adds nothing to the cache.
     ///
     /// # Errors
     /// The first damage.
-    pub fn verify(&self) -> Result<Verified, Error> {
-        self.verify_with(&Checksums::new(Vec::new()))
+    pub fn verify(&self) -> Result<VerifiedBytes, Error> {
+        self.verify_with(&FileChecksums::new(Vec::new()))
     }
 
-    /// Like [`Segment::verify`], but columns with known checksums are not read.
+    /// Like [`SegmentFile::verify`], but columns with known checksums are not read.
     ///
     /// # Errors
     /// The first damage.
-    pub fn verify_with(&self, known: &Checksums) -> Result<Verified, Error> {
+    pub fn verify_with(&self, known: &FileChecksums) -> Result<VerifiedBytes, Error> {
         let mut parts: Vec<Range<u64>> = Vec::new();
         let mut documents = 0;
         for (number, section) in self.sections().iter().enumerate() {
@@ -44,13 +44,13 @@ impl Segment {
             self.verify_groups(number, &mut parts)?;
         }
         self.verify_cover(parts)?;
-        Ok(Verified { bytes: self.bytes(), documents })
+        Ok(VerifiedBytes { bytes: self.bytes(), documents })
     }
 
     fn verify_chunks(
         &self,
         section: usize,
-        known: &Checksums,
+        known: &FileChecksums,
         parts: &mut Vec<Range<u64>>,
     ) -> Result<u64, Error> {
         let catalog = &self.sections()[section];
@@ -93,7 +93,7 @@ impl Segment {
         parts.push(catalog.fence_offset..catalog.fence_offset + fences.len() as u64);
         let mut chunks = 0;
         for page in 0..fences.len() / FENCE_BYTES {
-            let fence = Fence::at(&fences, page);
+            let fence = FencePage::at(&fences, page);
             parts.push(fence.offset..fence.offset + u64::from(fence.length));
             let bytes = self.read(fence.offset, fence.length as usize)?;
             let damaged = |reason| self.corrupt(fence.offset, reason);

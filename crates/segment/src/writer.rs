@@ -1,25 +1,25 @@
 use std::path::{Path, PathBuf};
 
-use millrace_column::{Column, ColumnKey, Form};
+use millrace_column::{Column, ColumnForm, ColumnKey};
 use millrace_env::{AppendFile, Disk};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::chunk::Place;
-use crate::directory::{Directory, append, write_end};
+use crate::chunk::ColumnLocation;
+use crate::directory::{ChunkDirectory, append, write_end};
 use crate::format::{BLOCK, header};
-use crate::{ChunkInfo, Error, Section};
+use crate::{ChunkInfo, Error, TypeSection};
 
 /// Writes a segment: types in order, in each type the chunks in the order of their keys.
 ///
-/// The file of [`Writer::create`] has a temporary name until [`Writer::finish`]. A writer that is dropped before, or fails to finish, takes its file away,
+/// The file of [`SegmentWriter::create`] has a temporary name until [`SegmentWriter::finish`]. A writer that is dropped before, or fails to finish, takes its file away,
 /// and with it the space; only a crash leaves one, for the next start to delete. Columns are gathered and written column by column: a
 /// whole group's, and more groups' until there are some MB.
-pub struct Writer<'a> {
+pub struct SegmentWriter<'a> {
     /// `None`: it is no file.
     name: Option<FileName<'a>>,
     file: Box<dyn AppendFile + 'a>,
     offset: u64,
-    sections: Vec<Section>,
+    sections: Vec<TypeSection>,
     open: Option<OpenSection>,
 }
 
@@ -28,7 +28,7 @@ pub struct Writer<'a> {
 pub struct NewChunk<'a> {
     /// The low 32 bits of the location of its first document, reversed.
     pub location: u32,
-    /// [`millrace_document::Group::key`].
+    /// [`millrace_document::DocumentGroup::key`].
     pub group: &'a str,
     /// What it holds.
     pub info: ChunkInfo,
@@ -38,7 +38,7 @@ pub struct NewChunk<'a> {
 
 /// What was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct SegmentSummary {
     /// Bytes of the file.
     pub bytes: u64,
     /// Versions of documents.
@@ -87,7 +87,7 @@ impl Drop for FileName<'_> {
 }
 
 struct OpenSection {
-    directory: Directory,
+    directory: ChunkDirectory,
     /// Chunks whose columns are not written yet: the last ones.
     slab: Vec<Vec<Option<Column>>>,
     slab_bytes: usize,
@@ -98,7 +98,7 @@ const SLAB_BYTES: usize = 16 << 20;
 /// And when so much is gathered in the middle of a group.
 const SLAB_BYTES_MAX: usize = 64 << 20;
 
-impl<'a> Writer<'a> {
+impl<'a> SegmentWriter<'a> {
     /// Begins a file that is to have this path.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
         Self::begin(Some(name), file)
     }
 
-    /// Writes to wherever this leads: [`Writer::finish`] syncs it and gives it no name.
+    /// Writes to wherever this leads: [`SegmentWriter::finish`] syncs it and gives it no name.
     ///
     /// # Errors
     /// It cannot be written.
@@ -120,7 +120,7 @@ impl<'a> Writer<'a> {
 
     fn begin(name: Option<FileName<'a>>, mut file: Box<dyn AppendFile + 'a>) -> Result<Self, Error> {
         file.append(&header())?;
-        Ok(Writer { name, file, offset: BLOCK as u64, sections: Vec::new(), open: None })
+        Ok(SegmentWriter { name, file, offset: BLOCK as u64, sections: Vec::new(), open: None })
     }
 
     /// Begins the documents of a type, whose name comes after those before, with these columns, which are sorted.
@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
     pub fn begin_section(&mut self, document_type: &str, columns: Vec<ColumnKey>) -> Result<(), Error> {
         self.end_section()?;
         assert!(columns.is_sorted(), "the columns of a section are sorted: they are looked up by that order");
-        let directory = Directory::new(document_type, columns);
+        let directory = ChunkDirectory::new(document_type, columns);
         self.open = Some(OpenSection { directory, slab: Vec::new(), slab_bytes: 0 });
         Ok(())
     }
@@ -168,14 +168,14 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// It cannot be written or made durable.
-    pub fn finish(mut self) -> Result<Summary, Error> {
+    pub fn finish(mut self) -> Result<SegmentSummary, Error> {
         self.end_section()?;
         write_end(&self.sections, &mut *self.file, &mut self.offset)?;
         self.file.sync()?;
         if let Some(name) = &mut self.name {
             name.keep()?;
         }
-        Ok(Summary {
+        Ok(SegmentSummary {
             bytes: self.offset,
             documents: self.sections.iter().map(|section| section.documents).sum(),
             removed: self.sections.iter().map(|section| section.removed).sum(),
@@ -213,14 +213,14 @@ impl OpenSection {
         let places = &mut self.directory.places;
         let first = places.len();
         let columns = self.directory.section.columns.len();
-        places.resize(first + self.slab.len() * columns, Place::default());
+        places.resize(first + self.slab.len() * columns, ColumnLocation::default());
         for column in 0..columns {
             for (chunk, slab) in self.slab.iter().enumerate() {
                 let Some(column_of_chunk) = &slab[column] else { continue };
                 let bytes = column_of_chunk.encoded();
                 let length =
                     u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB");
-                let place = Place { offset: *offset, length, checksum: xxh3_64(bytes.padded()) };
+                let place = ColumnLocation { offset: *offset, length, checksum: xxh3_64(bytes.padded()) };
                 assert!(
                     place.padded() == bytes.padded().len() as u64,
                     "the buffers of columns are whole lines"
@@ -237,5 +237,5 @@ impl OpenSection {
 
 /// The columns that every chunk has, whatever the schema says.
 pub(crate) fn is_key_column(key: &ColumnKey) -> bool {
-    matches!(key.form, Form::Id | Form::Timestamp)
+    matches!(key.form, ColumnForm::Id | ColumnForm::Timestamp)
 }

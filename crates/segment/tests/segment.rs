@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_bucket::SortKey;
-use millrace_column::{Bytes, BytesBuilder, Cell, Column, ColumnKey, FixedBuilder, Layout};
+use millrace_bucket::DocumentSortKey;
+use millrace_column::{BytesBuilder, BytesColumn, CellKind, Column, ColumnKey, FixedBuilder, ValueLayout};
 use millrace_document::DocumentId;
 use millrace_env::{AppendFile, RealDisk};
 use millrace_segment::{
-    Cache, Checksums, ChunkInfo, Cut, MergeInput, MergePolicy, NewChunk, Segment, Summary, Writer, merge,
-    reaches,
+    ChunkInfo, FileChecksums, MergeInput, MergePolicy, NewChunk, SegmentCache, SegmentCut, SegmentFile,
+    SegmentSummary, SegmentWriter, merge, reaches,
 };
 use proptest::prelude::*;
 
@@ -21,12 +21,12 @@ type Version = (String, u64, bool);
 type Versions = BTreeMap<Vec<u8>, Version>;
 
 fn key(id: &str) -> Vec<u8> {
-    SortKey::new(&DocumentId::parse(id).expect("the test's id is one")).as_bytes().to_vec()
+    DocumentSortKey::new(&DocumentId::parse(id).expect("the test's id is one")).as_bytes().to_vec()
 }
 
 /// Writes versions of one type, in chunks of at most `chunk` documents.
-fn write(path: &Path, versions: &Versions, chunk: usize, texts: bool) -> Summary {
-    let mut writer = Writer::create(&RealDisk, path).expect("created");
+fn write(path: &Path, versions: &Versions, chunk: usize, texts: bool) -> SegmentSummary {
+    let mut writer = SegmentWriter::create(&RealDisk, path).expect("created");
     let mut columns = vec![ColumnKey::id(), ColumnKey::timestamp(), ColumnKey::removed()];
     if texts {
         columns.push(ColumnKey::value("text"));
@@ -69,7 +69,7 @@ fn column(key: &ColumnKey, rows: &[(DocumentId, &Version)]) -> Column {
         rows.iter().for_each(|(_, version)| builder.push(Some(text(version).as_bytes())));
         Column::Bytes(builder.finish())
     };
-    let numbers = |cell: Cell, bytes: &dyn Fn(&Version) -> Vec<u8>| {
+    let numbers = |cell: CellKind, bytes: &dyn Fn(&Version) -> Vec<u8>| {
         let mut builder = FixedBuilder::new(cell, 1);
         rows.iter().for_each(|(_, version)| builder.push(&bytes(version)));
         Column::Fixed(builder.finish())
@@ -77,20 +77,20 @@ fn column(key: &ColumnKey, rows: &[(DocumentId, &Version)]) -> Column {
     if *key == ColumnKey::id() {
         texts(&|version| version.0.clone())
     } else if *key == ColumnKey::timestamp() {
-        numbers(Cell::U64, &|version| version.1.to_le_bytes().to_vec())
+        numbers(CellKind::U64, &|version| version.1.to_le_bytes().to_vec())
     } else if *key == ColumnKey::removed() {
-        numbers(Cell::Bool, &|version| vec![u8::from(version.2)])
+        numbers(CellKind::Bool, &|version| vec![u8::from(version.2)])
     } else {
         texts(&text_of)
     }
 }
 
-fn open(path: &Path, number: u64) -> Result<Arc<Segment>, millrace_segment::Error> {
-    Segment::open(&RealDisk, path, number, Arc::new(Cache::new(1 << 20))).map(Arc::new)
+fn open(path: &Path, number: u64) -> Result<Arc<SegmentFile>, millrace_segment::Error> {
+    SegmentFile::open(&RealDisk, path, number, Arc::new(SegmentCache::new(1 << 20))).map(Arc::new)
 }
 
 /// All versions of a segment in its order; texts, where there are some, are compared.
-fn read(segment: &Segment) -> Vec<Version> {
+fn read(segment: &SegmentFile) -> Vec<Version> {
     let Some(section) = segment.section("mail") else { return Vec::new() };
     let chunks = segment.sections()[section].chunks;
     let column = |key: ColumnKey| segment.columns(section, &key, 0..chunks).expect("read");
@@ -117,7 +117,7 @@ fn read(segment: &Segment) -> Vec<Version> {
     versions
 }
 
-fn text(column: &Bytes, row: usize) -> String {
+fn text(column: &BytesColumn, row: usize) -> String {
     String::from_utf8(column.get(row).unwrap_or_default().to_vec()).expect("text")
 }
 
@@ -194,12 +194,12 @@ fn much_is_read_in_order_and_checked() {
     let vectors = ColumnKey::value("vector");
     let chunk_of = |number: usize| {
         let rows = if number.is_multiple_of(2) { 100 } else { 400 };
-        let mut column = FixedBuilder::new(Cell::I8, 1024);
+        let mut column = FixedBuilder::new(CellKind::I8, 1024);
         (0..rows).for_each(|_| column.push(&vec![number as u8; 1024]));
         let column = (!number.is_multiple_of(3)).then(|| Column::Fixed(column.finish()));
         (rows as u32, column)
     };
-    let mut writer = Writer::create(&RealDisk, &path).expect("created");
+    let mut writer = SegmentWriter::create(&RealDisk, &path).expect("created");
     writer.begin_section("mail", vec![vectors.clone()]).expect("begun");
     for number in 0..36 {
         let (documents, column) = chunk_of(number);
@@ -209,7 +209,7 @@ fn much_is_read_in_order_and_checked() {
     }
     writer.finish().expect("finished");
 
-    let values = |segment: &Segment| {
+    let values = |segment: &SegmentFile| {
         let read = segment.columns_uncached(0, &vectors, 0..36)?;
         let value = |column: &Column| match column {
             Column::Fixed(column) => (column.len(), column.cells::<u8>()[0], column.cells::<u8>()[1023]),
@@ -255,18 +255,18 @@ fn no_flipped_bit_goes_unnoticed() {
     }
 }
 
-struct Policy {
+struct TestPolicy {
     dropped: u64,
     forget: u64,
 }
 
-impl MergePolicy for Policy {
+impl MergePolicy for TestPolicy {
     fn columns(&self, _: &str, present: &[ColumnKey]) -> Vec<ColumnKey> {
         present.to_vec()
     }
 
-    fn layout(&self, _: &str, field: &str) -> Option<Layout> {
-        (field == "text").then_some(Layout::Text)
+    fn layout(&self, _: &str, field: &str) -> Option<ValueLayout> {
+        (field == "text").then_some(ValueLayout::Text)
     }
 
     fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
@@ -330,8 +330,8 @@ fn check_merge(
         inside && !is_dropped && !(*removed && *timestamp < forget)
     });
     let path = directory.path().join("merged.seg");
-    let mut writer = Writer::create(&RealDisk, &path).expect("created");
-    assert!(merge(&inputs, &mut writer, &Policy { dropped, forget }).expect("merged"));
+    let mut writer = SegmentWriter::create(&RealDisk, &path).expect("created");
+    assert!(merge(&inputs, &mut writer, &TestPolicy { dropped, forget }).expect("merged"));
     writer.finish().expect("finished");
     let merged = open(&path, 99).expect("opened");
     merged.verify().expect("whole");
@@ -365,14 +365,14 @@ impl AppendFile for InMemory {
     }
 }
 
-fn bytes_of(cut: &Cut, from: u64) -> Vec<u8> {
+fn bytes_of(cut: &SegmentCut, from: u64) -> Vec<u8> {
     let mut bytes = InMemory::default();
     cut.write_to(from, &mut bytes).expect("read");
     bytes.0
 }
 
 /// Opens a cut as a file, checked by the checksums that were taken as it came.
-fn arrived(cut: &Cut, path: &Path) -> (Vec<u8>, Arc<Segment>) {
+fn arrived(cut: &SegmentCut, path: &Path) -> (Vec<u8>, Arc<SegmentFile>) {
     let whole = bytes_of(cut, 0);
     assert_eq!(cut.bytes(), whole.len() as u64);
     assert_eq!(cut.outline().iter().map(|length| u64::from(*length)).sum::<u64>(), cut.bytes());
@@ -381,7 +381,7 @@ fn arrived(cut: &Cut, path: &Path) -> (Vec<u8>, Arc<Segment>) {
     }
     std::fs::write(path, &whole).expect("written");
     let segment = open(path, 7).expect("opened");
-    let mut checksums = Checksums::new(cut.outline());
+    let mut checksums = FileChecksums::new(cut.outline());
     whole.chunks(1000).for_each(|piece| checksums.add(piece));
     segment.verify_with(&checksums).expect("what came is whole");
     segment.verify().expect("what was written is whole");
@@ -399,7 +399,7 @@ fn a_cut_has_the_chunks_of_its_locations() {
     write(&path, &all, 20, true);
     let segment = open(&path, 1).expect("opened");
     let (whole, copy) =
-        arrived(&Cut::whole(&segment, &[]).expect("read"), &directory.path().join("whole.seg"));
+        arrived(&SegmentCut::whole(&segment, &[]).expect("read"), &directory.path().join("whole.seg"));
     assert!(whole == std::fs::read(&path).expect("read"), "a whole file is sent as it is");
     assert_eq!(read(&copy), all.values().cloned().collect::<Vec<_>>());
 
@@ -407,7 +407,7 @@ fn a_cut_has_the_chunks_of_its_locations() {
     let eighth = |number: u32| (number << 29, (number << 29) | (u32::MAX >> 3));
     for ranges in [vec![eighth(0)], vec![eighth(1), eighth(4), eighth(6)], vec![(0, 1 << 31), eighth(7)]] {
         let inside = |location: u32| ranges.iter().any(|(first, last)| (*first..=*last).contains(&location));
-        let Some(cut) = Cut::of(&segment, &spans(&ranges)).expect("read") else {
+        let Some(cut) = SegmentCut::of(&segment, &spans(&ranges)).expect("read") else {
             panic!("{ranges:x?} have documents")
         };
         let (_, part) = arrived(&cut, &directory.path().join("part.seg"));
@@ -426,7 +426,7 @@ fn a_cut_has_the_chunks_of_its_locations() {
         let first = place("id:x:mail:n=1:1") >> 32 << 32 | part << 29;
         let range = (first, first | u64::from(u32::MAX >> 3));
         let inside = |(id, ..): &Version| (range.0..=range.1).contains(&place(id));
-        let cut = Cut::of(&segment, &[range]).expect("read").expect("two groups have something there");
+        let cut = SegmentCut::of(&segment, &[range]).expect("read").expect("two groups have something there");
         let (_, copy) = arrived(&cut, &directory.path().join("part.seg"));
         let found: Vec<Version> = read(&copy).into_iter().filter(inside).collect();
         assert_eq!(found, all.values().filter(|version| inside(version)).cloned().collect::<Vec<_>>());
@@ -437,7 +437,7 @@ fn a_cut_has_the_chunks_of_its_locations() {
     let alone = versions((0..50u64).map(|n| (format!("id:x:mail:g=bob:{n}"), n + 1, false)));
     write(&path, &alone, 20, true);
     let segment = open(&path, 2).expect("opened");
-    assert!(Cut::of(&segment, &spans(&[(0, bob - 1), (bob + 1, u32::MAX)])).expect("read").is_none());
+    assert!(SegmentCut::of(&segment, &spans(&[(0, bob - 1), (bob + 1, u32::MAX)])).expect("read").is_none());
     for (locations, expected) in [((0, bob - 1), false), ((bob, bob), true), ((bob + 1, u32::MAX), false)] {
         assert_eq!(reaches(&segment, spans(&[locations])[0]).expect("read"), expected, "{locations:x?}");
     }
@@ -450,14 +450,14 @@ fn what_comes_damaged_is_seen_as_it_comes() {
     let all = versions((0..60u64).map(|n| (format!("id:x:mail:n={}:{n}", n % 4), n + 1, n % 7 == 0)));
     write(&path, &all, 10, true);
     let segment = open(&path, 1).expect("opened");
-    let cut = Cut::of(&segment, &[(0, u64::MAX >> 1)]).expect("read").expect("half of the groups");
+    let cut = SegmentCut::of(&segment, &[(0, u64::MAX >> 1)]).expect("read").expect("half of the groups");
     let whole = bytes_of(&cut, 0);
     let part = directory.path().join("part.seg");
     let mut misses = Vec::new();
     for at in (0..whole.len()).step_by(5) {
         let mut damaged = whole.clone();
         damaged[at] ^= 1 << (at % 8);
-        let mut checksums = Checksums::new(cut.outline());
+        let mut checksums = FileChecksums::new(cut.outline());
         checksums.add(&damaged);
         std::fs::write(&part, &damaged).expect("written");
         if open(&part, 1).and_then(|segment| segment.verify_with(&checksums)).is_ok() {
@@ -468,7 +468,7 @@ fn what_comes_damaged_is_seen_as_it_comes() {
     // An outline that fits nothing costs a second reading, no more.
     std::fs::write(&part, &whole).expect("written");
     for outline in [vec![100; 7], vec![64, 1, 63], vec![u32::MAX]] {
-        let mut checksums = Checksums::new(outline);
+        let mut checksums = FileChecksums::new(outline);
         checksums.add(&whole);
         open(&part, 1).and_then(|segment| segment.verify_with(&checksums)).expect("whole");
     }

@@ -1,9 +1,9 @@
 use millrace_document::{DataType, DocumentType};
 
-use crate::expression::{FieldReference, Operand, Step};
-use crate::{Error, Selection};
+use crate::expression::{FieldReference, SelectionOperand, SelectionStep};
+use crate::{DocumentSelection, Error};
 
-impl Selection {
+impl DocumentSelection {
     /// Checks that the document types, fields and paths in the selection exist; `document_type` finds a type
     /// by name.
     ///
@@ -19,11 +19,11 @@ impl Selection {
         });
         self.root.visit_operands(&mut |operand| {
             let checked = match operand {
-                Operand::Field(field) => match document_type(&field.document_type) {
+                SelectionOperand::Field(field) => match document_type(&field.document_type) {
                     Some(of) => field.check(of),
                     None => Err(unknown(&field.document_type)),
                 },
-                Operand::Version(name) if document_type(name).is_none() => Err(unknown(name)),
+                SelectionOperand::Version(name) if document_type(name).is_none() => Err(unknown(name)),
                 _ => Ok(()),
             };
             if let Err(reason) = checked {
@@ -44,7 +44,7 @@ impl Selection {
     pub fn check_of(&self, document_type: &DocumentType) -> Result<(), Error> {
         let mut wrong: Option<String> = None;
         self.root.visit_operands(&mut |operand| {
-            if let Operand::Field(field) = operand
+            if let SelectionOperand::Field(field) = operand
                 && field.document_type == **document_type.name()
                 && let Err(reason) = field.check(document_type)
             {
@@ -58,7 +58,7 @@ impl Selection {
     pub fn fields(&self, document_type: &str) -> Vec<&str> {
         let mut fields = Vec::new();
         self.root.visit_operands(&mut |operand| match operand {
-            Operand::Field(field) if field.document_type == document_type => {
+            SelectionOperand::Field(field) if field.document_type == document_type => {
                 fields.push(field.field.as_str())
             }
             _ => {}
@@ -83,29 +83,33 @@ impl FieldReference {
     }
 }
 
-fn inner_type<'t>(data_type: &'t DataType, step: &Step) -> Option<&'t DataType> {
+fn inner_type<'t>(data_type: &'t DataType, step: &SelectionStep) -> Option<&'t DataType> {
     match (data_type, step) {
-        (DataType::Array(element), Step::Index(_)) => Some(element),
-        (DataType::Array(element), Step::Member(_)) => inner_type(element, step),
-        (DataType::Map(_, value), Step::Key(_)) => Some(value),
-        (DataType::Map(key, _), Step::Member(name)) if name == "key" => Some(key),
-        (DataType::Map(_, value), Step::Member(name)) if name == "value" => Some(value),
-        (DataType::WeightedSet { .. }, Step::Key(_)) => Some(&DataType::Int),
-        (DataType::WeightedSet { element, .. }, Step::Member(name)) if name == "key" => Some(element),
-        (DataType::WeightedSet { .. }, Step::Member(name)) if name == "value" => Some(&DataType::Int),
-        (DataType::Struct(struct_type), Step::Member(name)) => {
+        (DataType::Array(element), SelectionStep::Index(_)) => Some(element),
+        (DataType::Array(element), SelectionStep::Member(_)) => inner_type(element, step),
+        (DataType::Map(_, value), SelectionStep::Key(_)) => Some(value),
+        (DataType::Map(key, _), SelectionStep::Member(name)) if name == "key" => Some(key),
+        (DataType::Map(_, value), SelectionStep::Member(name)) if name == "value" => Some(value),
+        (DataType::WeightedSet { .. }, SelectionStep::Key(_)) => Some(&DataType::Int),
+        (DataType::WeightedSet { element, .. }, SelectionStep::Member(name)) if name == "key" => {
+            Some(element)
+        }
+        (DataType::WeightedSet { .. }, SelectionStep::Member(name)) if name == "value" => {
+            Some(&DataType::Int)
+        }
+        (DataType::Struct(struct_type), SelectionStep::Member(name)) => {
             struct_type.field(name).map(|member| &member.data_type)
         }
         _ => None,
     }
 }
 
-impl Step {
+impl SelectionStep {
     fn describe(&self) -> String {
         match self {
-            Step::Member(name) => format!(".{name}"),
-            Step::Key(key) => format!("{{{key}}}"),
-            Step::Index(index) => format!("[{index}]"),
+            SelectionStep::Member(name) => format!(".{name}"),
+            SelectionStep::Key(key) => format!("{{{key}}}"),
+            SelectionStep::Index(index) => format!("[{index}]"),
         }
     }
 }

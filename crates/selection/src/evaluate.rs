@@ -3,13 +3,13 @@ use std::cmp::Ordering;
 use millrace_document::Document;
 use regex::Regex;
 
-use crate::expression::{Comparison, Condition, Operator};
-use crate::operand::Found;
-use crate::{Selection, glob};
+use crate::expression::{SelectionComparison, SelectionCondition, SelectionOperator};
+use crate::operand::OperandValue;
+use crate::{DocumentSelection, glob};
 
 /// Result of a selection for a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SelectionOutcome {
     /// The document is selected.
     True,
     /// The document is not selected.
@@ -19,37 +19,37 @@ pub enum Outcome {
     Invalid,
 }
 
-impl From<bool> for Outcome {
+impl From<bool> for SelectionOutcome {
     fn from(value: bool) -> Self {
-        if value { Outcome::True } else { Outcome::False }
+        if value { SelectionOutcome::True } else { SelectionOutcome::False }
     }
 }
 
-impl Selection {
+impl DocumentSelection {
     /// Evaluates the selection for a document; `now()` is `now_s`, in seconds since 1970.
-    pub fn evaluate(&self, document: &Document, now_s: i64) -> Outcome {
+    pub fn evaluate(&self, document: &Document, now_s: i64) -> SelectionOutcome {
         self.root.evaluate(document, now_s)
     }
 
     /// True if the document is selected.
     pub fn matches(&self, document: &Document, now_s: i64) -> bool {
-        self.evaluate(document, now_s) == Outcome::True
+        self.evaluate(document, now_s) == SelectionOutcome::True
     }
 }
 
-impl Condition {
-    fn evaluate(&self, document: &Document, now_s: i64) -> Outcome {
+impl SelectionCondition {
+    fn evaluate(&self, document: &Document, now_s: i64) -> SelectionOutcome {
         match self {
-            Condition::Constant(value) => Outcome::from(*value),
-            Condition::Type(name) => Outcome::from(document.id.document_type() == name),
-            Condition::Not(inner) => match inner.evaluate(document, now_s) {
-                Outcome::True => Outcome::False,
-                Outcome::False => Outcome::True,
-                Outcome::Invalid => Outcome::Invalid,
+            SelectionCondition::Constant(value) => SelectionOutcome::from(*value),
+            SelectionCondition::Type(name) => SelectionOutcome::from(document.id.document_type() == name),
+            SelectionCondition::Not(inner) => match inner.evaluate(document, now_s) {
+                SelectionOutcome::True => SelectionOutcome::False,
+                SelectionOutcome::False => SelectionOutcome::True,
+                SelectionOutcome::Invalid => SelectionOutcome::Invalid,
             },
-            Condition::And(parts) => junction(parts, Outcome::False, document, now_s),
-            Condition::Or(parts) => junction(parts, Outcome::True, document, now_s),
-            Condition::Compare(comparison) => {
+            SelectionCondition::And(parts) => junction(parts, SelectionOutcome::False, document, now_s),
+            SelectionCondition::Or(parts) => junction(parts, SelectionOutcome::True, document, now_s),
+            SelectionCondition::Compare(comparison) => {
                 let left = comparison.left.find(document, now_s);
                 let right = comparison.right.find(document, now_s);
                 comparison.compare(&left, &right)
@@ -59,11 +59,16 @@ impl Condition {
 }
 
 /// Combines conditions: `decisive` if one part is; else invalid if one part is; else the opposite.
-fn junction(parts: &[Condition], decisive: Outcome, document: &Document, now_s: i64) -> Outcome {
-    let mut outcome = Outcome::from(decisive != Outcome::True);
+fn junction(
+    parts: &[SelectionCondition],
+    decisive: SelectionOutcome,
+    document: &Document,
+    now_s: i64,
+) -> SelectionOutcome {
+    let mut outcome = SelectionOutcome::from(decisive != SelectionOutcome::True);
     for part in parts {
         match part.evaluate(document, now_s) {
-            Outcome::Invalid => outcome = Outcome::Invalid,
+            SelectionOutcome::Invalid => outcome = SelectionOutcome::Invalid,
             found if found == decisive => return decisive,
             _ => {}
         }
@@ -71,85 +76,93 @@ fn junction(parts: &[Condition], decisive: Outcome, document: &Document, now_s: 
     outcome
 }
 
-impl Comparison {
-    fn compare(&self, left: &Found<'_>, right: &Found<'_>) -> Outcome {
-        let equality = matches!(self.operator, Operator::Equal | Operator::NotEqual);
+impl SelectionComparison {
+    fn compare(&self, left: &OperandValue<'_>, right: &OperandValue<'_>) -> SelectionOutcome {
+        let equality = matches!(self.operator, SelectionOperator::Equal | SelectionOperator::NotEqual);
         match (left, right) {
-            (Found::Invalid, _) | (_, Found::Invalid) => Outcome::Invalid,
-            (Found::Null, Found::Null) if equality => Outcome::from(self.operator == Operator::Equal),
-            (Found::Null, _) | (_, Found::Null) if equality => {
-                Outcome::from(self.operator == Operator::NotEqual)
+            (OperandValue::Invalid, _) | (_, OperandValue::Invalid) => SelectionOutcome::Invalid,
+            (OperandValue::Null, OperandValue::Null) if equality => {
+                SelectionOutcome::from(self.operator == SelectionOperator::Equal)
             }
-            (Found::Null, _) | (_, Found::Null) => Outcome::Invalid,
+            (OperandValue::Null, _) | (_, OperandValue::Null) if equality => {
+                SelectionOutcome::from(self.operator == SelectionOperator::NotEqual)
+            }
+            (OperandValue::Null, _) | (_, OperandValue::Null) => SelectionOutcome::Invalid,
             // "Not equal" means equal to no element; other comparisons hold if they hold for one element.
-            (Found::Any(_), _) | (_, Found::Any(_)) if self.operator == Operator::NotEqual => {
-                let equal = Comparison { operator: Operator::Equal, pattern: None, ..self.clone() };
+            (OperandValue::Any(_), _) | (_, OperandValue::Any(_))
+                if self.operator == SelectionOperator::NotEqual =>
+            {
+                let equal =
+                    SelectionComparison { operator: SelectionOperator::Equal, pattern: None, ..self.clone() };
                 match equal.compare(left, right) {
-                    Outcome::True => Outcome::False,
-                    Outcome::False => Outcome::True,
-                    Outcome::Invalid => Outcome::Invalid,
+                    SelectionOutcome::True => SelectionOutcome::False,
+                    SelectionOutcome::False => SelectionOutcome::True,
+                    SelectionOutcome::Invalid => SelectionOutcome::Invalid,
                 }
             }
-            (Found::Any(elements), _) => {
-                Outcome::from(elements.iter().any(|element| self.compare(element, right) == Outcome::True))
-            }
-            (_, Found::Any(elements)) => {
-                Outcome::from(elements.iter().any(|element| self.compare(left, element) == Outcome::True))
-            }
-            (Found::Opaque, _) | (_, Found::Opaque) => Outcome::Invalid,
-            (Found::Text(left), Found::Text(right)) => self.compare_text(left, right),
+            (OperandValue::Any(elements), _) => SelectionOutcome::from(
+                elements.iter().any(|element| self.compare(element, right) == SelectionOutcome::True),
+            ),
+            (_, OperandValue::Any(elements)) => SelectionOutcome::from(
+                elements.iter().any(|element| self.compare(left, element) == SelectionOutcome::True),
+            ),
+            (OperandValue::Opaque, _) | (_, OperandValue::Opaque) => SelectionOutcome::Invalid,
+            (OperandValue::Text(left), OperandValue::Text(right)) => self.compare_text(left, right),
             _ => self.compare_numbers(left, right),
         }
     }
 
-    fn compare_text(&self, left: &str, right: &str) -> Outcome {
+    fn compare_text(&self, left: &str, right: &str) -> SelectionOutcome {
         match self.operator {
-            Operator::Glob => Outcome::from(glob::matches(right, left)),
-            Operator::Regex => match &self.pattern {
-                Some(pattern) => Outcome::from(pattern.is_match(left)),
+            SelectionOperator::Glob => SelectionOutcome::from(glob::matches(right, left)),
+            SelectionOperator::Regex => match &self.pattern {
+                Some(pattern) => SelectionOutcome::from(pattern.is_match(left)),
                 // The pattern differs between documents.
-                None => Regex::new(right)
-                    .map_or(Outcome::Invalid, |pattern| Outcome::from(pattern.is_match(left))),
+                None => Regex::new(right).map_or(SelectionOutcome::Invalid, |pattern| {
+                    SelectionOutcome::from(pattern.is_match(left))
+                }),
             },
-            operator => Outcome::from(operator.holds(left.as_bytes().cmp(right.as_bytes()))),
+            operator => SelectionOutcome::from(operator.holds(left.as_bytes().cmp(right.as_bytes()))),
         }
     }
 
     /// Compares two numbers, or a number and a text, which are never equal and have no order.
-    fn compare_numbers(&self, left: &Found<'_>, right: &Found<'_>) -> Outcome {
+    fn compare_numbers(&self, left: &OperandValue<'_>, right: &OperandValue<'_>) -> SelectionOutcome {
         let order = match (left, right) {
-            (Found::Integer(left), Found::Integer(right)) => Some(left.cmp(right)),
-            (Found::Integer(left), Found::Float(right)) => (*left as f64).partial_cmp(right),
-            (Found::Float(left), Found::Integer(right)) => left.partial_cmp(&(*right as f64)),
-            (Found::Float(left), Found::Float(right)) => left.partial_cmp(right),
+            (OperandValue::Integer(left), OperandValue::Integer(right)) => Some(left.cmp(right)),
+            (OperandValue::Integer(left), OperandValue::Float(right)) => (*left as f64).partial_cmp(right),
+            (OperandValue::Float(left), OperandValue::Integer(right)) => left.partial_cmp(&(*right as f64)),
+            (OperandValue::Float(left), OperandValue::Float(right)) => left.partial_cmp(right),
             _ => {
                 return match self.operator {
-                    Operator::Equal | Operator::Glob | Operator::Regex => Outcome::False,
-                    Operator::NotEqual => Outcome::True,
-                    _ => Outcome::Invalid,
+                    SelectionOperator::Equal | SelectionOperator::Glob | SelectionOperator::Regex => {
+                        SelectionOutcome::False
+                    }
+                    SelectionOperator::NotEqual => SelectionOutcome::True,
+                    _ => SelectionOutcome::Invalid,
                 };
             }
         };
         match (self.operator, order) {
-            (Operator::Regex, _) => Outcome::False,
-            (operator, Some(order)) => Outcome::from(operator.holds(order)),
+            (SelectionOperator::Regex, _) => SelectionOutcome::False,
+            (operator, Some(order)) => SelectionOutcome::from(operator.holds(order)),
             // NaN is equal to nothing and has no order.
-            (operator, None) => Outcome::from(operator == Operator::NotEqual),
+            (operator, None) => SelectionOutcome::from(operator == SelectionOperator::NotEqual),
         }
     }
 }
 
-impl Operator {
+impl SelectionOperator {
     const fn holds(self, order: Ordering) -> bool {
         match self {
-            Operator::Equal | Operator::Glob => order.is_eq(),
-            Operator::NotEqual => order.is_ne(),
-            Operator::Less => order.is_lt(),
-            Operator::LessOrEqual => order.is_le(),
-            Operator::Greater => order.is_gt(),
-            Operator::GreaterOrEqual => order.is_ge(),
+            SelectionOperator::Equal | SelectionOperator::Glob => order.is_eq(),
+            SelectionOperator::NotEqual => order.is_ne(),
+            SelectionOperator::Less => order.is_lt(),
+            SelectionOperator::LessOrEqual => order.is_le(),
+            SelectionOperator::Greater => order.is_gt(),
+            SelectionOperator::GreaterOrEqual => order.is_ge(),
             // Patterns are matched, not ordered.
-            Operator::Regex => false,
+            SelectionOperator::Regex => false,
         }
     }
 }

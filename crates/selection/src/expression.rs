@@ -2,34 +2,34 @@ use regex::Regex;
 
 /// A parsed document selection.
 #[derive(Debug, Clone)]
-pub struct Selection {
+pub struct DocumentSelection {
     pub(crate) text: String,
-    pub(crate) root: Condition,
+    pub(crate) root: SelectionCondition,
 }
 
 /// A condition on a document: true, false or invalid.
 #[derive(Debug, Clone)]
-pub(crate) enum Condition {
+pub(crate) enum SelectionCondition {
     Constant(bool),
     /// The document has this type.
     Type(String),
-    Not(Box<Condition>),
-    And(Vec<Condition>),
-    Or(Vec<Condition>),
-    Compare(Box<Comparison>),
+    Not(Box<SelectionCondition>),
+    And(Vec<SelectionCondition>),
+    Or(Vec<SelectionCondition>),
+    Compare(Box<SelectionComparison>),
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Comparison {
-    pub left: Operand,
-    pub operator: Operator,
-    pub right: Operand,
+pub(crate) struct SelectionComparison {
+    pub left: SelectionOperand,
+    pub operator: SelectionOperator,
+    pub right: SelectionOperand,
     /// Pattern of `=~`, if it is the same for all documents.
     pub pattern: Option<Regex>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operator {
+pub(crate) enum SelectionOperator {
     Equal,
     NotEqual,
     Less,
@@ -42,7 +42,7 @@ pub(crate) enum Operator {
 
 /// An operand with a value.
 #[derive(Debug, Clone)]
-pub(crate) enum Operand {
+pub(crate) enum SelectionOperand {
     Null,
     Bool(bool),
     Integer(i128),
@@ -54,8 +54,8 @@ pub(crate) enum Operand {
     Type(String),
     Version(String),
     Id(IdPart),
-    Arithmetic(Arithmetic, Box<Operand>, Box<Operand>),
-    Call(Function, Box<Operand>),
+    Arithmetic(SelectionArithmetic, Box<SelectionOperand>, Box<SelectionOperand>),
+    Call(SelectionFunction, Box<SelectionOperand>),
 }
 
 /// A field of documents of one type, and the path inside its value.
@@ -63,11 +63,11 @@ pub(crate) enum Operand {
 pub(crate) struct FieldReference {
     pub document_type: String,
     pub field: String,
-    pub steps: Vec<Step>,
+    pub steps: Vec<SelectionStep>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Step {
+pub(crate) enum SelectionStep {
     Member(String),
     Key(String),
     Index(usize),
@@ -85,7 +85,7 @@ pub(crate) enum IdPart {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arithmetic {
+pub(crate) enum SelectionArithmetic {
     Add,
     Subtract,
     Multiply,
@@ -94,22 +94,22 @@ pub(crate) enum Arithmetic {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Function {
+pub(crate) enum SelectionFunction {
     Abs,
     Hash,
     Lowercase,
 }
 
-impl Condition {
+impl SelectionCondition {
     /// Calls `visit` with every operand, outermost first.
-    pub fn visit_operands<'c>(&'c self, visit: &mut impl FnMut(&'c Operand)) {
+    pub fn visit_operands<'c>(&'c self, visit: &mut impl FnMut(&'c SelectionOperand)) {
         match self {
-            Condition::Constant(_) | Condition::Type(_) => {}
-            Condition::Not(inner) => inner.visit_operands(visit),
-            Condition::And(parts) | Condition::Or(parts) => {
+            SelectionCondition::Constant(_) | SelectionCondition::Type(_) => {}
+            SelectionCondition::Not(inner) => inner.visit_operands(visit),
+            SelectionCondition::And(parts) | SelectionCondition::Or(parts) => {
                 parts.iter().for_each(|part| part.visit_operands(visit));
             }
-            Condition::Compare(comparison) => {
+            SelectionCondition::Compare(comparison) => {
                 comparison.left.visit(visit);
                 comparison.right.visit(visit);
             }
@@ -119,25 +119,25 @@ impl Condition {
     /// Calls `visit` with every document type used as a condition.
     pub fn visit_types<'c>(&'c self, visit: &mut impl FnMut(&'c str)) {
         match self {
-            Condition::Type(name) => visit(name),
-            Condition::Not(inner) => inner.visit_types(visit),
-            Condition::And(parts) | Condition::Or(parts) => {
+            SelectionCondition::Type(name) => visit(name),
+            SelectionCondition::Not(inner) => inner.visit_types(visit),
+            SelectionCondition::And(parts) | SelectionCondition::Or(parts) => {
                 parts.iter().for_each(|part| part.visit_types(visit))
             }
-            Condition::Constant(_) | Condition::Compare(_) => {}
+            SelectionCondition::Constant(_) | SelectionCondition::Compare(_) => {}
         }
     }
 }
 
-impl Operand {
-    fn visit<'c>(&'c self, visit: &mut impl FnMut(&'c Operand)) {
+impl SelectionOperand {
+    fn visit<'c>(&'c self, visit: &mut impl FnMut(&'c SelectionOperand)) {
         visit(self);
         match self {
-            Operand::Arithmetic(_, left, right) => {
+            SelectionOperand::Arithmetic(_, left, right) => {
                 left.visit(visit);
                 right.visit(visit);
             }
-            Operand::Call(_, inner) => inner.visit(visit),
+            SelectionOperand::Call(_, inner) => inner.visit(visit),
             _ => {}
         }
     }

@@ -1,63 +1,71 @@
 use std::collections::BTreeSet;
 
-use millrace_document::{DocumentId, Group};
+use millrace_document::{DocumentGroup, DocumentId};
 
-use crate::Selection;
-use crate::expression::{Comparison, Condition, IdPart, Operand, Operator};
+use crate::DocumentSelection;
+use crate::expression::{
+    IdPart, SelectionComparison, SelectionCondition, SelectionOperand, SelectionOperator,
+};
 
-impl Selection {
+impl DocumentSelection {
     /// Groups that selected documents can be in; `None` if the selection does not restrict them. Empty if it
     /// selects nothing.
     ///
     /// A visit need not read other groups: no document outside of these groups is selected.
-    pub fn groups(&self) -> Option<BTreeSet<Group>> {
+    pub fn groups(&self) -> Option<BTreeSet<DocumentGroup>> {
         self.root.groups()
     }
 
     /// Whether it is `true`, and so selects every document. Other selections may do so as well: they are not looked through.
     pub fn selects_all(&self) -> bool {
-        matches!(self.root, Condition::Constant(true))
+        matches!(self.root, SelectionCondition::Constant(true))
     }
 }
 
-impl Condition {
-    fn groups(&self) -> Option<BTreeSet<Group>> {
+impl SelectionCondition {
+    fn groups(&self) -> Option<BTreeSet<DocumentGroup>> {
         match self {
-            Condition::Constant(false) => Some(BTreeSet::new()),
-            Condition::Constant(true) | Condition::Type(_) | Condition::Not(_) => None,
-            Condition::And(parts) => parts
+            SelectionCondition::Constant(false) => Some(BTreeSet::new()),
+            SelectionCondition::Constant(true) | SelectionCondition::Type(_) | SelectionCondition::Not(_) => {
+                None
+            }
+            SelectionCondition::And(parts) => parts
                 .iter()
-                .filter_map(Condition::groups)
+                .filter_map(SelectionCondition::groups)
                 .reduce(|one, other| one.intersection(&other).cloned().collect()),
-            Condition::Or(parts) => {
-                parts.iter().map(Condition::groups).try_fold(BTreeSet::new(), |mut all, of| {
+            SelectionCondition::Or(parts) => {
+                parts.iter().map(SelectionCondition::groups).try_fold(BTreeSet::new(), |mut all, of| {
                     all.extend(of?);
                     Some(all)
                 })
             }
-            Condition::Compare(comparison) => comparison.groups(),
+            SelectionCondition::Compare(comparison) => comparison.groups(),
         }
     }
 }
 
-impl Comparison {
-    fn groups(&self) -> Option<BTreeSet<Group>> {
+impl SelectionComparison {
+    fn groups(&self) -> Option<BTreeSet<DocumentGroup>> {
         let (part, value) = match (&self.left, &self.right) {
-            (Operand::Id(part), value) => (part, value),
-            (value, Operand::Id(part)) if self.operator == Operator::Equal => (part, value),
+            (SelectionOperand::Id(part), value) => (part, value),
+            (value, SelectionOperand::Id(part)) if self.operator == SelectionOperator::Equal => (part, value),
             _ => return None,
         };
         let exact = match (self.operator, value) {
-            (Operator::Equal, _) => true,
-            (Operator::Glob, Operand::Text(pattern)) => !pattern.contains(['*', '?']),
-            (Operator::Glob, _) => true,
+            (SelectionOperator::Equal, _) => true,
+            (SelectionOperator::Glob, SelectionOperand::Text(pattern)) => !pattern.contains(['*', '?']),
+            (SelectionOperator::Glob, _) => true,
             _ => false,
         };
         let group = match (part, value) {
             _ if !exact => return None,
-            (IdPart::User, Operand::Integer(number)) => u64::try_from(*number).ok().map(Group::Number),
-            (IdPart::Group, Operand::Text(name)) => Some(Group::Name(name.clone())),
-            (IdPart::Whole, Operand::Text(id)) => DocumentId::parse(id).ok().map(|id| id.group().clone()),
+            (IdPart::User, SelectionOperand::Integer(number)) => {
+                u64::try_from(*number).ok().map(DocumentGroup::Number)
+            }
+            (IdPart::Group, SelectionOperand::Text(name)) => Some(DocumentGroup::Name(name.clone())),
+            (IdPart::Whole, SelectionOperand::Text(id)) => {
+                DocumentId::parse(id).ok().map(|id| id.group().clone())
+            }
             _ => return None,
         };
         Some(group.into_iter().collect())

@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 
 use md5::{Digest, Md5};
-use millrace_document::{Document, Group, Value, scalar};
+use millrace_document::{Document, DocumentGroup, DocumentValue, scalar};
 
-use crate::expression::{Arithmetic, FieldReference, Function, IdPart, Operand, Step};
+use crate::expression::{
+    FieldReference, IdPart, SelectionArithmetic, SelectionFunction, SelectionOperand, SelectionStep,
+};
 
 /// Value of an operand on a document.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Found<'d> {
+pub(crate) enum OperandValue<'d> {
     /// Depends on something missing, so there is no value.
     Invalid,
     /// A field without a value, or `null` itself.
@@ -20,173 +22,182 @@ pub(crate) enum Found<'d> {
     /// An existing value that cannot be compared: a tensor, bytes, a position.
     Opaque,
     /// Elements of a collection, or keys of a map: a comparison holds if it holds for one of them.
-    Any(Vec<Found<'d>>),
+    Any(Vec<OperandValue<'d>>),
 }
 
-impl Operand {
-    pub fn find<'d>(&'d self, document: &'d Document, now_s: i64) -> Found<'d> {
+impl SelectionOperand {
+    pub fn find<'d>(&'d self, document: &'d Document, now_s: i64) -> OperandValue<'d> {
         match self {
-            Operand::Null => Found::Null,
-            Operand::Bool(value) => Found::Integer(i128::from(*value)),
-            Operand::Integer(number) => Found::Integer(*number),
-            Operand::Float(number) => Found::Float(*number),
-            Operand::Text(text) => Found::Text(Cow::Borrowed(text)),
-            Operand::Now => Found::Integer(i128::from(now_s)),
-            Operand::Field(field) => field.find(document),
+            SelectionOperand::Null => OperandValue::Null,
+            SelectionOperand::Bool(value) => OperandValue::Integer(i128::from(*value)),
+            SelectionOperand::Integer(number) => OperandValue::Integer(*number),
+            SelectionOperand::Float(number) => OperandValue::Float(*number),
+            SelectionOperand::Text(text) => OperandValue::Text(Cow::Borrowed(text)),
+            SelectionOperand::Now => OperandValue::Integer(i128::from(now_s)),
+            SelectionOperand::Field(field) => field.find(document),
             // Only the first version was ever used.
-            Operand::Version(name) if name == document.id.document_type() => Found::Integer(0),
-            Operand::Version(_) | Operand::Type(_) => Found::Invalid,
-            Operand::Id(part) => part.find(document),
-            Operand::Arithmetic(operator, left, right) => {
+            SelectionOperand::Version(name) if name == document.id.document_type() => {
+                OperandValue::Integer(0)
+            }
+            SelectionOperand::Version(_) | SelectionOperand::Type(_) => OperandValue::Invalid,
+            SelectionOperand::Id(part) => part.find(document),
+            SelectionOperand::Arithmetic(operator, left, right) => {
                 operator.apply(left.find(document, now_s), right.find(document, now_s))
             }
-            Operand::Call(function, inner) => function.apply(inner.find(document, now_s)),
+            SelectionOperand::Call(function, inner) => function.apply(inner.find(document, now_s)),
         }
     }
 }
 
 impl FieldReference {
-    fn find<'d>(&self, document: &'d Document) -> Found<'d> {
+    fn find<'d>(&self, document: &'d Document) -> OperandValue<'d> {
         if document.id.document_type() != self.document_type {
-            return Found::Invalid;
+            return OperandValue::Invalid;
         }
         match document.get(&self.field) {
             Some(value) => walk(value, &self.steps),
-            None => Found::Null,
+            None => OperandValue::Null,
         }
     }
 }
 
-fn walk<'d>(value: &'d Value, steps: &[Step]) -> Found<'d> {
+fn walk<'d>(value: &'d DocumentValue, steps: &[SelectionStep]) -> OperandValue<'d> {
     let Some((step, rest)) = steps.split_first() else { return comparable(value) };
     let inner = match (step, value) {
-        (Step::Index(index), Value::Array(elements)) => elements.get(*index),
-        (Step::Key(key), Value::Map(entries)) => {
+        (SelectionStep::Index(index), DocumentValue::Array(elements)) => elements.get(*index),
+        (SelectionStep::Key(key), DocumentValue::Map(entries)) => {
             entries.iter().find(|(name, _)| is_key(name, key)).map(|(_, value)| value)
         }
-        (Step::Key(key), Value::WeightedSet(elements)) => {
+        (SelectionStep::Key(key), DocumentValue::WeightedSet(elements)) => {
             let found = elements.iter().find(|(element, _)| is_key(element, key));
-            return found.map_or(Found::Null, |(_, weight)| Found::Integer(i128::from(*weight)));
+            return found
+                .map_or(OperandValue::Null, |(_, weight)| OperandValue::Integer(i128::from(*weight)));
         }
-        (Step::Member(name), Value::Struct(members)) => {
+        (SelectionStep::Member(name), DocumentValue::Struct(members)) => {
             members.iter().find(|(member, _)| **member == **name).map(|(_, value)| value)
         }
-        (Step::Member(_), Value::Array(elements)) => {
+        (SelectionStep::Member(_), DocumentValue::Array(elements)) => {
             return any(elements.iter().map(|element| walk(element, steps)));
         }
-        (Step::Member(name), Value::WeightedSet(elements)) if name == "key" => {
+        (SelectionStep::Member(name), DocumentValue::WeightedSet(elements)) if name == "key" => {
             return any(elements.iter().map(|(element, _)| walk(element, rest)));
         }
-        (Step::Member(name), Value::WeightedSet(elements)) if name == "value" => {
-            let weight = |(_, weight): &(Value, i32)| Found::Integer(i128::from(*weight));
+        (SelectionStep::Member(name), DocumentValue::WeightedSet(elements)) if name == "value" => {
+            let weight = |(_, weight): &(DocumentValue, i32)| OperandValue::Integer(i128::from(*weight));
             return any(elements.iter().map(weight));
         }
-        (Step::Member(name), Value::Map(entries)) if name == "key" => {
+        (SelectionStep::Member(name), DocumentValue::Map(entries)) if name == "key" => {
             return any(entries.iter().map(|(key, _)| walk(key, rest)));
         }
-        (Step::Member(name), Value::Map(entries)) if name == "value" => {
+        (SelectionStep::Member(name), DocumentValue::Map(entries)) if name == "value" => {
             return any(entries.iter().map(|(_, value)| walk(value, rest)));
         }
-        _ => return Found::Invalid,
+        _ => return OperandValue::Invalid,
     };
-    inner.map_or(Found::Null, |inner| walk(inner, rest))
+    inner.map_or(OperandValue::Null, |inner| walk(inner, rest))
 }
 
-fn is_key(value: &Value, key: &str) -> bool {
+fn is_key(value: &DocumentValue, key: &str) -> bool {
     match value {
-        Value::String(text) => text == key,
+        DocumentValue::String(text) => text == key,
         other => scalar::to_text(other).is_some_and(|text| text == key),
     }
 }
 
-fn any<'d>(found: impl Iterator<Item = Found<'d>>) -> Found<'d> {
-    Found::Any(found.filter(|found| *found != Found::Null).collect())
+fn any<'d>(found: impl Iterator<Item = OperandValue<'d>>) -> OperandValue<'d> {
+    OperandValue::Any(found.filter(|found| *found != OperandValue::Null).collect())
 }
 
-fn comparable(value: &Value) -> Found<'_> {
+fn comparable(value: &DocumentValue) -> OperandValue<'_> {
     match value {
-        Value::Bool(value) => Found::Integer(i128::from(*value)),
-        Value::Byte(value) => Found::Integer(i128::from(*value)),
-        Value::Int(value) => Found::Integer(i128::from(*value)),
-        Value::Long(value) => Found::Integer(i128::from(*value)),
-        Value::Float(value) => Found::Float(f64::from(*value)),
-        Value::Double(value) => Found::Float(*value),
-        Value::String(text) => Found::Text(Cow::Borrowed(text)),
-        Value::Raw(_) | Value::Position { .. } | Value::Tensor(_) => Found::Opaque,
-        Value::Array(elements) => any(elements.iter().map(comparable)),
-        Value::WeightedSet(elements) => any(elements.iter().map(|(element, _)| comparable(element))),
-        Value::Map(entries) => any(entries.iter().map(|(key, _)| comparable(key))),
-        Value::Struct(members) => any(members.iter().map(|(_, value)| comparable(value))),
+        DocumentValue::Bool(value) => OperandValue::Integer(i128::from(*value)),
+        DocumentValue::Byte(value) => OperandValue::Integer(i128::from(*value)),
+        DocumentValue::Int(value) => OperandValue::Integer(i128::from(*value)),
+        DocumentValue::Long(value) => OperandValue::Integer(i128::from(*value)),
+        DocumentValue::Float(value) => OperandValue::Float(f64::from(*value)),
+        DocumentValue::Double(value) => OperandValue::Float(*value),
+        DocumentValue::String(text) => OperandValue::Text(Cow::Borrowed(text)),
+        DocumentValue::Raw(_) | DocumentValue::Position { .. } | DocumentValue::Tensor(_) => {
+            OperandValue::Opaque
+        }
+        DocumentValue::Array(elements) => any(elements.iter().map(comparable)),
+        DocumentValue::WeightedSet(elements) => any(elements.iter().map(|(element, _)| comparable(element))),
+        DocumentValue::Map(entries) => any(entries.iter().map(|(key, _)| comparable(key))),
+        DocumentValue::Struct(members) => any(members.iter().map(|(_, value)| comparable(value))),
     }
 }
 
 impl IdPart {
-    fn find(self, document: &Document) -> Found<'_> {
+    fn find(self, document: &Document) -> OperandValue<'_> {
         let id = &document.id;
-        let text = |text| Found::Text(Cow::Borrowed(text));
+        let text = |text| OperandValue::Text(Cow::Borrowed(text));
         match (self, id.group()) {
             (IdPart::Whole, _) => text(id.as_str()),
             (IdPart::Scheme, _) => text("id"),
             (IdPart::Namespace, _) => text(id.namespace()),
             (IdPart::Type, _) => text(id.document_type()),
             (IdPart::Specific, _) => text(id.name()),
-            (IdPart::User, Group::Number(number)) => Found::Integer(i128::from(*number)),
-            (IdPart::Group, Group::Name(name)) => text(name),
-            (IdPart::User | IdPart::Group, _) => Found::Null,
+            (IdPart::User, DocumentGroup::Number(number)) => OperandValue::Integer(i128::from(*number)),
+            (IdPart::Group, DocumentGroup::Name(name)) => text(name),
+            (IdPart::User | IdPart::Group, _) => OperandValue::Null,
         }
     }
 }
 
-impl Arithmetic {
+impl SelectionArithmetic {
     /// Applies an operator: arithmetic on numbers, `+` concatenates texts; everything else is invalid.
-    fn apply<'d>(self, left: Found<'d>, right: Found<'d>) -> Found<'d> {
+    fn apply<'d>(self, left: OperandValue<'d>, right: OperandValue<'d>) -> OperandValue<'d> {
         let (left, right) = match (left, right) {
-            (Found::Integer(left), Found::Integer(right)) => {
+            (OperandValue::Integer(left), OperandValue::Integer(right)) => {
                 let result = match self {
-                    Arithmetic::Add => left.checked_add(right),
-                    Arithmetic::Subtract => left.checked_sub(right),
-                    Arithmetic::Multiply => left.checked_mul(right),
-                    Arithmetic::Divide => left.checked_div(right),
-                    Arithmetic::Remainder => left.checked_rem(right),
+                    SelectionArithmetic::Add => left.checked_add(right),
+                    SelectionArithmetic::Subtract => left.checked_sub(right),
+                    SelectionArithmetic::Multiply => left.checked_mul(right),
+                    SelectionArithmetic::Divide => left.checked_div(right),
+                    SelectionArithmetic::Remainder => left.checked_rem(right),
                 };
-                return result.map_or(Found::Invalid, Found::Integer);
+                return result.map_or(OperandValue::Invalid, OperandValue::Integer);
             }
-            (Found::Text(left), Found::Text(right)) if self == Arithmetic::Add => {
-                return Found::Text(left + right);
+            (OperandValue::Text(left), OperandValue::Text(right)) if self == SelectionArithmetic::Add => {
+                return OperandValue::Text(left + right);
             }
-            (Found::Integer(left), Found::Float(right)) => (left as f64, right),
-            (Found::Float(left), Found::Integer(right)) => (left, right as f64),
-            (Found::Float(left), Found::Float(right)) => (left, right),
-            _ => return Found::Invalid,
+            (OperandValue::Integer(left), OperandValue::Float(right)) => (left as f64, right),
+            (OperandValue::Float(left), OperandValue::Integer(right)) => (left, right as f64),
+            (OperandValue::Float(left), OperandValue::Float(right)) => (left, right),
+            _ => return OperandValue::Invalid,
         };
         match self {
-            Arithmetic::Add => Found::Float(left + right),
-            Arithmetic::Subtract => Found::Float(left - right),
-            Arithmetic::Multiply => Found::Float(left * right),
-            Arithmetic::Divide if right == 0.0 => Found::Invalid,
-            Arithmetic::Divide => Found::Float(left / right),
-            Arithmetic::Remainder => Found::Invalid,
+            SelectionArithmetic::Add => OperandValue::Float(left + right),
+            SelectionArithmetic::Subtract => OperandValue::Float(left - right),
+            SelectionArithmetic::Multiply => OperandValue::Float(left * right),
+            SelectionArithmetic::Divide if right == 0.0 => OperandValue::Invalid,
+            SelectionArithmetic::Divide => OperandValue::Float(left / right),
+            SelectionArithmetic::Remainder => OperandValue::Invalid,
         }
     }
 }
 
-impl Function {
-    fn apply(self, inner: Found<'_>) -> Found<'_> {
+impl SelectionFunction {
+    fn apply(self, inner: OperandValue<'_>) -> OperandValue<'_> {
         match (self, inner) {
-            (Function::Abs, Found::Integer(number)) => Found::Integer(number.saturating_abs()),
-            (Function::Abs, Found::Float(number)) => Found::Float(number.abs()),
-            (Function::Lowercase, Found::Text(text)) => Found::Text(Cow::Owned(text.to_ascii_lowercase())),
-            (Function::Hash, Found::Text(text)) => hash(text.as_bytes()),
-            (Function::Hash, Found::Integer(number)) => hash(number.to_string().as_bytes()),
-            (Function::Hash, Found::Float(number)) => hash(number.to_string().as_bytes()),
-            _ => Found::Invalid,
+            (SelectionFunction::Abs, OperandValue::Integer(number)) => {
+                OperandValue::Integer(number.saturating_abs())
+            }
+            (SelectionFunction::Abs, OperandValue::Float(number)) => OperandValue::Float(number.abs()),
+            (SelectionFunction::Lowercase, OperandValue::Text(text)) => {
+                OperandValue::Text(Cow::Owned(text.to_ascii_lowercase()))
+            }
+            (SelectionFunction::Hash, OperandValue::Text(text)) => hash(text.as_bytes()),
+            (SelectionFunction::Hash, OperandValue::Integer(number)) => hash(number.to_string().as_bytes()),
+            (SelectionFunction::Hash, OperandValue::Float(number)) => hash(number.to_string().as_bytes()),
+            _ => OperandValue::Invalid,
         }
     }
 }
 
 /// First eight bytes of the MD5, lowest first, as a signed number.
-fn hash<'d>(bytes: &[u8]) -> Found<'d> {
+fn hash<'d>(bytes: &[u8]) -> OperandValue<'d> {
     let digest = Md5::digest(bytes);
     let low = digest.iter().take(8).rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
-    Found::Integer(i128::from(low as i64))
+    OperandValue::Integer(i128::from(low as i64))
 }

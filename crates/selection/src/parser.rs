@@ -15,9 +15,10 @@
 use regex::RegexBuilder;
 
 use crate::expression::{
-    Arithmetic, Comparison, Condition, FieldReference, Function, IdPart, Operand, Operator, Step,
+    FieldReference, IdPart, SelectionArithmetic, SelectionComparison, SelectionCondition, SelectionFunction,
+    SelectionOperand, SelectionOperator, SelectionStep,
 };
-use crate::{Error, Selection};
+use crate::{DocumentSelection, Error};
 
 /// Maximum nesting of parentheses and `not`, and maximum number of value operators in one selection: each
 /// nests the operands before it.
@@ -27,16 +28,16 @@ const OPERATORS: usize = 256;
 /// Size limit of a compiled pattern, so that a hostile one cannot use much memory.
 const PATTERN_BYTES: usize = 1 << 20;
 
-impl Selection {
+impl DocumentSelection {
     /// Parses a selection. An empty text selects everything.
     ///
     /// # Errors
     /// [`Error::Syntax`] with the position of the first invalid character.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let mut parser = Parser { text, at: 0, depth: 0, operators: 0 };
+        let mut parser = SelectionParser { text, at: 0, depth: 0, operators: 0 };
         parser.skip_space();
         let root = if parser.at == text.len() {
-            Condition::Constant(true)
+            SelectionCondition::Constant(true)
         } else {
             let parsed = parser.or()?;
             parser.condition(parsed)?
@@ -45,38 +46,38 @@ impl Selection {
         if parser.at < text.len() {
             return Err(parser.fail("expected 'and', 'or' or the end"));
         }
-        Ok(Selection { text: text.to_owned(), root })
+        Ok(DocumentSelection { text: text.to_owned(), root })
     }
 }
 
 /// A parsed condition, or a value with its start.
-enum Parsed {
-    Condition(Condition),
-    Operand(Operand, usize),
+enum ParsedPart {
+    Condition(SelectionCondition),
+    Operand(SelectionOperand, usize),
 }
 
-struct Parser<'t> {
+struct SelectionParser<'t> {
     text: &'t str,
     at: usize,
     depth: usize,
     operators: usize,
 }
 
-impl<'t> Parser<'t> {
-    fn or(&mut self) -> Result<Parsed, Error> {
-        self.junction("or", Self::and, Condition::Or)
+impl<'t> SelectionParser<'t> {
+    fn or(&mut self) -> Result<ParsedPart, Error> {
+        self.junction("or", Self::and, SelectionCondition::Or)
     }
 
-    fn and(&mut self) -> Result<Parsed, Error> {
-        self.junction("and", Self::not, Condition::And)
+    fn and(&mut self) -> Result<ParsedPart, Error> {
+        self.junction("and", Self::not, SelectionCondition::And)
     }
 
     fn junction(
         &mut self,
         keyword: &str,
-        part: fn(&mut Self) -> Result<Parsed, Error>,
-        join: fn(Vec<Condition>) -> Condition,
-    ) -> Result<Parsed, Error> {
+        part: fn(&mut Self) -> Result<ParsedPart, Error>,
+        join: fn(Vec<SelectionCondition>) -> SelectionCondition,
+    ) -> Result<ParsedPart, Error> {
         let first = part(self)?;
         if !self.sees_keyword(keyword) {
             return Ok(first);
@@ -86,34 +87,34 @@ impl<'t> Parser<'t> {
             let next = part(self)?;
             parts.push(self.condition(next)?);
         }
-        Ok(Parsed::Condition(join(parts)))
+        Ok(ParsedPart::Condition(join(parts)))
     }
 
-    fn not(&mut self) -> Result<Parsed, Error> {
+    fn not(&mut self) -> Result<ParsedPart, Error> {
         if !self.eat_keyword("not") {
             return self.comparison();
         }
         self.deeper()?;
         let inner = self.not()?;
         self.depth -= 1;
-        Ok(Parsed::Condition(Condition::Not(Box::new(self.condition(inner)?))))
+        Ok(ParsedPart::Condition(SelectionCondition::Not(Box::new(self.condition(inner)?))))
     }
 
-    fn comparison(&mut self) -> Result<Parsed, Error> {
+    fn comparison(&mut self) -> Result<ParsedPart, Error> {
         let left = self.sum()?;
         if self.eat_keyword("in") {
             return self.membership(left);
         }
         // Longest first, so that `==` is not parsed as `=`.
         let operators = [
-            ("==", Operator::Equal),
-            ("!=", Operator::NotEqual),
-            ("<=", Operator::LessOrEqual),
-            (">=", Operator::GreaterOrEqual),
-            ("=~", Operator::Regex),
-            ("<", Operator::Less),
-            (">", Operator::Greater),
-            ("=", Operator::Glob),
+            ("==", SelectionOperator::Equal),
+            ("!=", SelectionOperator::NotEqual),
+            ("<=", SelectionOperator::LessOrEqual),
+            (">=", SelectionOperator::GreaterOrEqual),
+            ("=~", SelectionOperator::Regex),
+            ("<", SelectionOperator::Less),
+            (">", SelectionOperator::Greater),
+            ("=", SelectionOperator::Glob),
         ];
         let Some((_, operator)) = operators.into_iter().find(|(symbol, _)| self.eat(symbol)) else {
             return Ok(left);
@@ -123,7 +124,7 @@ impl<'t> Parser<'t> {
         let right = self.sum()?;
         let right = self.operand(right)?;
         let pattern = match (operator, &right) {
-            (Operator::Regex, Operand::Text(pattern)) => {
+            (SelectionOperator::Regex, SelectionOperand::Text(pattern)) => {
                 let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
                 Some(built.map_err(|error| {
                     // The last line holds the reason, below a drawing of the position.
@@ -134,56 +135,71 @@ impl<'t> Parser<'t> {
             }
             _ => None,
         };
-        Ok(Parsed::Condition(Condition::Compare(Box::new(Comparison { left, operator, right, pattern }))))
+        Ok(ParsedPart::Condition(SelectionCondition::Compare(Box::new(SelectionComparison {
+            left,
+            operator,
+            right,
+            pattern,
+        }))))
     }
 
     /// Parses `(value, value)` after `in`: equal to one of them.
-    fn membership(&mut self, left: Parsed) -> Result<Parsed, Error> {
+    fn membership(&mut self, left: ParsedPart) -> Result<ParsedPart, Error> {
         let left = self.operand(left)?;
         self.expect("(")?;
         let mut parts = Vec::new();
         loop {
             let right = self.sum()?;
             let right = self.operand(right)?;
-            let comparison =
-                Comparison { left: left.clone(), operator: Operator::Equal, right, pattern: None };
-            parts.push(Condition::Compare(Box::new(comparison)));
+            let comparison = SelectionComparison {
+                left: left.clone(),
+                operator: SelectionOperator::Equal,
+                right,
+                pattern: None,
+            };
+            parts.push(SelectionCondition::Compare(Box::new(comparison)));
             if self.eat(")") {
-                return Ok(Parsed::Condition(Condition::Or(parts)));
+                return Ok(ParsedPart::Condition(SelectionCondition::Or(parts)));
             }
             self.expect(",")?;
         }
     }
 
-    fn sum(&mut self) -> Result<Parsed, Error> {
-        self.chain(Self::product, &[("+", Arithmetic::Add), ("-", Arithmetic::Subtract)])
+    fn sum(&mut self) -> Result<ParsedPart, Error> {
+        self.chain(Self::product, &[("+", SelectionArithmetic::Add), ("-", SelectionArithmetic::Subtract)])
     }
 
-    fn product(&mut self) -> Result<Parsed, Error> {
-        self.chain(Self::remainder, &[("*", Arithmetic::Multiply), ("/", Arithmetic::Divide)])
+    fn product(&mut self) -> Result<ParsedPart, Error> {
+        self.chain(
+            Self::remainder,
+            &[("*", SelectionArithmetic::Multiply), ("/", SelectionArithmetic::Divide)],
+        )
     }
 
-    fn remainder(&mut self) -> Result<Parsed, Error> {
-        self.chain(Self::value, &[("%", Arithmetic::Remainder)])
+    fn remainder(&mut self) -> Result<ParsedPart, Error> {
+        self.chain(Self::value, &[("%", SelectionArithmetic::Remainder)])
     }
 
     fn chain(
         &mut self,
-        part: fn(&mut Self) -> Result<Parsed, Error>,
-        operators: &[(&str, Arithmetic)],
-    ) -> Result<Parsed, Error> {
+        part: fn(&mut Self) -> Result<ParsedPart, Error>,
+        operators: &[(&str, SelectionArithmetic)],
+    ) -> Result<ParsedPart, Error> {
         let place = self.at;
         let mut left = part(self)?;
         while let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.eat(symbol)) {
             self.count_operator()?;
             let (first, right) = (self.operand(left)?, part(self)?);
             let right = self.operand(right)?;
-            left = Parsed::Operand(Operand::Arithmetic(*operator, Box::new(first), Box::new(right)), place);
+            left = ParsedPart::Operand(
+                SelectionOperand::Arithmetic(*operator, Box::new(first), Box::new(right)),
+                place,
+            );
         }
         Ok(left)
     }
 
-    fn value(&mut self) -> Result<Parsed, Error> {
+    fn value(&mut self) -> Result<ParsedPart, Error> {
         self.skip_space();
         let place = self.at;
         let mut parsed = if self.eat("(") {
@@ -193,19 +209,19 @@ impl<'t> Parser<'t> {
             self.expect(")")?;
             inner
         } else {
-            Parsed::Operand(self.plain_value()?, place)
+            ParsedPart::Operand(self.plain_value()?, place)
         };
         while let Some(function) = self.function()? {
             self.count_operator()?;
             let inner = self.operand(parsed)?;
-            parsed = Parsed::Operand(Operand::Call(function, Box::new(inner)), place);
+            parsed = ParsedPart::Operand(SelectionOperand::Call(function, Box::new(inner)), place);
         }
         Ok(parsed)
     }
 
-    fn plain_value(&mut self) -> Result<Operand, Error> {
+    fn plain_value(&mut self) -> Result<SelectionOperand, Error> {
         match self.rest().chars().next() {
-            Some('"' | '\'') => self.text_literal().map(Operand::Text),
+            Some('"' | '\'') => self.text_literal().map(SelectionOperand::Text),
             Some(c) if c.is_ascii_digit() || c == '-' || c == '+' || c == '.' => self.number(),
             Some(c) if c.is_alphabetic() || c == '_' => self.named_value(),
             Some(c) => Err(self.fail(&format!("expected a value, got '{c}'"))),
@@ -213,25 +229,25 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn named_value(&mut self) -> Result<Operand, Error> {
+    fn named_value(&mut self) -> Result<SelectionOperand, Error> {
         let name = self.name();
         match name.to_ascii_lowercase().as_str() {
-            "null" => return Ok(Operand::Null),
-            "true" => return Ok(Operand::Bool(true)),
-            "false" => return Ok(Operand::Bool(false)),
-            "id" => return self.id_part().map(Operand::Id),
+            "null" => return Ok(SelectionOperand::Null),
+            "true" => return Ok(SelectionOperand::Bool(true)),
+            "false" => return Ok(SelectionOperand::Bool(false)),
+            "id" => return self.id_part().map(SelectionOperand::Id),
             "and" | "or" | "not" | "in" => {
                 self.at -= name.len();
                 return Err(self.fail(&format!("expected a value, got '{name}'")));
             }
             "now" if self.eat("(") => {
                 self.expect(")")?;
-                return Ok(Operand::Now);
+                return Ok(SelectionOperand::Now);
             }
             _ => {}
         }
         if !self.rest().starts_with('.') {
-            return Ok(Operand::Type(name.to_owned()));
+            return Ok(SelectionOperand::Type(name.to_owned()));
         }
         self.at += 1;
         let field = self.name();
@@ -240,17 +256,21 @@ impl<'t> Parser<'t> {
         }
         if self.eat_here("()") {
             if field == "version" {
-                return Ok(Operand::Version(name.to_owned()));
+                return Ok(SelectionOperand::Version(name.to_owned()));
             }
             self.at -= field.len() + 2;
             return Err(self.fail(&format!("a document type has version(), not {field}()")));
         }
         let steps = self.steps()?;
-        Ok(Operand::Field(FieldReference { document_type: name.to_owned(), field: field.to_owned(), steps }))
+        Ok(SelectionOperand::Field(FieldReference {
+            document_type: name.to_owned(),
+            field: field.to_owned(),
+            steps,
+        }))
     }
 
     /// Parses any number of `.member`, `{key}` and `[index]`.
-    fn steps(&mut self) -> Result<Vec<Step>, Error> {
+    fn steps(&mut self) -> Result<Vec<SelectionStep>, Error> {
         let mut steps = Vec::new();
         loop {
             if steps.len() > DEPTH {
@@ -266,11 +286,11 @@ impl<'t> Parser<'t> {
                         self.at = start;
                         return Ok(steps);
                     }
-                    steps.push(Step::Member(member.to_owned()));
+                    steps.push(SelectionStep::Member(member.to_owned()));
                 }
                 Some('{') => {
                     self.at += 1;
-                    steps.push(Step::Key(self.key()?));
+                    steps.push(SelectionStep::Key(self.key()?));
                 }
                 Some('[') => {
                     self.at += 1;
@@ -280,7 +300,7 @@ impl<'t> Parser<'t> {
                     }
                     let index =
                         inner.trim().parse().map_err(|_| self.fail(&format!("'{inner}' is no index")))?;
-                    steps.push(Step::Index(index));
+                    steps.push(SelectionStep::Index(index));
                 }
                 _ => return Ok(steps),
             }
@@ -334,16 +354,16 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses `.name()` after a value.
-    fn function(&mut self) -> Result<Option<Function>, Error> {
+    fn function(&mut self) -> Result<Option<SelectionFunction>, Error> {
         if !self.rest().starts_with('.') {
             return Ok(None);
         }
         let start = self.at;
         self.at += 1;
         let function = match self.name().to_ascii_lowercase().as_str() {
-            "abs" => Function::Abs,
-            "hash" => Function::Hash,
-            "lowercase" => Function::Lowercase,
+            "abs" => SelectionFunction::Abs,
+            "hash" => SelectionFunction::Hash,
+            "lowercase" => SelectionFunction::Lowercase,
             _ => {
                 self.at = start;
                 return Err(self.fail("a value has the functions abs(), hash() and lowercase()"));
@@ -354,7 +374,7 @@ impl<'t> Parser<'t> {
         Ok(Some(function))
     }
 
-    fn number(&mut self) -> Result<Operand, Error> {
+    fn number(&mut self) -> Result<SelectionOperand, Error> {
         let rest = self.rest();
         let mut end = usize::from(rest.starts_with(['-', '+']));
         let mut exponent = false;
@@ -370,8 +390,10 @@ impl<'t> Parser<'t> {
         }
         let written = &rest[..end];
         let parsed = match written.parse::<i128>() {
-            Ok(number) if written.bytes().any(|byte| byte.is_ascii_digit()) => Some(Operand::Integer(number)),
-            _ => written.parse::<f64>().ok().filter(|number| number.is_finite()).map(Operand::Float),
+            Ok(number) if written.bytes().any(|byte| byte.is_ascii_digit()) => {
+                Some(SelectionOperand::Integer(number))
+            }
+            _ => written.parse::<f64>().ok().filter(|number| number.is_finite()).map(SelectionOperand::Float),
         };
         match parsed {
             Some(number) => {
@@ -417,27 +439,31 @@ impl<'t> Parser<'t> {
         Err(self.fail("the quotes are not closed"))
     }
 
-    fn condition(&self, parsed: Parsed) -> Result<Condition, Error> {
+    fn condition(&self, parsed: ParsedPart) -> Result<SelectionCondition, Error> {
         match parsed {
-            Parsed::Condition(condition) => Ok(condition),
-            Parsed::Operand(Operand::Bool(value), _) => Ok(Condition::Constant(value)),
-            Parsed::Operand(Operand::Type(name), _) => Ok(Condition::Type(name)),
-            Parsed::Operand(field @ Operand::Field(_), _) => Ok(Condition::Compare(Box::new(Comparison {
-                left: field,
-                operator: Operator::NotEqual,
-                right: Operand::Null,
-                pattern: None,
-            }))),
-            Parsed::Operand(_, place) => Err(self.fail_at(place, "expected a comparison, got a value alone")),
+            ParsedPart::Condition(condition) => Ok(condition),
+            ParsedPart::Operand(SelectionOperand::Bool(value), _) => Ok(SelectionCondition::Constant(value)),
+            ParsedPart::Operand(SelectionOperand::Type(name), _) => Ok(SelectionCondition::Type(name)),
+            ParsedPart::Operand(field @ SelectionOperand::Field(_), _) => {
+                Ok(SelectionCondition::Compare(Box::new(SelectionComparison {
+                    left: field,
+                    operator: SelectionOperator::NotEqual,
+                    right: SelectionOperand::Null,
+                    pattern: None,
+                })))
+            }
+            ParsedPart::Operand(_, place) => {
+                Err(self.fail_at(place, "expected a comparison, got a value alone"))
+            }
         }
     }
 
-    fn operand(&self, parsed: Parsed) -> Result<Operand, Error> {
+    fn operand(&self, parsed: ParsedPart) -> Result<SelectionOperand, Error> {
         match parsed {
-            Parsed::Operand(Operand::Type(name), place) => Err(self
+            ParsedPart::Operand(SelectionOperand::Type(name), place) => Err(self
                 .fail_at(place, &format!("expected a value; write {name}.field, or \"{name}\" for a text"))),
-            Parsed::Operand(operand, _) => Ok(operand),
-            Parsed::Condition(_) => Err(self.fail("expected a value, got a condition")),
+            ParsedPart::Operand(operand, _) => Ok(operand),
+            ParsedPart::Condition(_) => Err(self.fail("expected a value, got a condition")),
         }
     }
 

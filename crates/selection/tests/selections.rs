@@ -2,40 +2,43 @@
 
 use std::sync::Arc;
 
-use millrace_document::{DataType, Document, DocumentId, DocumentType, Field, Group, StructType, Value};
-use millrace_selection::{Outcome, Selection};
+use millrace_document::{
+    DataType, Document, DocumentField, DocumentGroup, DocumentId, DocumentType, DocumentValue, StructType,
+};
+use millrace_selection::{DocumentSelection, SelectionOutcome};
 use proptest::prelude::*;
 
 const NOW: i64 = 10_000;
 
-fn text(text: &str) -> Value {
-    Value::String(text.to_owned())
+fn text(text: &str) -> DocumentValue {
+    DocumentValue::String(text.to_owned())
 }
 
 fn document(id: &str) -> Document {
-    let person =
-        |name: &str, age| Value::Struct(vec![("name".into(), text(name)), ("age".into(), Value::Int(age))]);
+    let person = |name: &str, age| {
+        DocumentValue::Struct(vec![("name".into(), text(name)), ("age".into(), DocumentValue::Int(age))])
+    };
     let fields = vec![
         ("title", text("Best of Bob")),
-        ("year", Value::Int(1999)),
-        ("price", Value::Double(1.5)),
-        ("live", Value::Bool(true)),
-        ("expire", Value::Long(9_000)),
-        ("tags", Value::Array(vec![text("rock"), text("folk")])),
-        ("codes", Value::WeightedSet(vec![(Value::Int(7), 3)])),
-        ("names", Value::Map(vec![(text("a"), text("x")), (text("b c"), text("y"))])),
-        ("people", Value::Array(vec![person("Ann", 30), person("Bo", 40)])),
-        ("raw", Value::Raw(vec![1])),
+        ("year", DocumentValue::Int(1999)),
+        ("price", DocumentValue::Double(1.5)),
+        ("live", DocumentValue::Bool(true)),
+        ("expire", DocumentValue::Long(9_000)),
+        ("tags", DocumentValue::Array(vec![text("rock"), text("folk")])),
+        ("codes", DocumentValue::WeightedSet(vec![(DocumentValue::Int(7), 3)])),
+        ("names", DocumentValue::Map(vec![(text("a"), text("x")), (text("b c"), text("y"))])),
+        ("people", DocumentValue::Array(vec![person("Ann", 30), person("Bo", 40)])),
+        ("raw", DocumentValue::Raw(vec![1])),
     ];
     let fields = fields.into_iter().map(|(name, value)| (name.into(), value)).collect();
     Document { id: DocumentId::parse(id).unwrap(), fields }
 }
 
-fn evaluate(selection: &str) -> Outcome {
-    Selection::parse(selection).unwrap().evaluate(&document("id:mine:music:g=me:n1"), NOW)
+fn evaluate(selection: &str) -> SelectionOutcome {
+    DocumentSelection::parse(selection).unwrap().evaluate(&document("id:mine:music:g=me:n1"), NOW)
 }
 
-fn check(expected: Outcome, selections: &[&str]) {
+fn check(expected: SelectionOutcome, selections: &[&str]) {
     for selection in selections {
         assert_eq!(evaluate(selection), expected, "{selection}");
     }
@@ -44,7 +47,7 @@ fn check(expected: Outcome, selections: &[&str]) {
 #[test]
 fn what_holds_is_selected() {
     check(
-        Outcome::True,
+        SelectionOutcome::True,
         &[
             "",
             "music",
@@ -100,7 +103,7 @@ fn what_holds_is_selected() {
 #[test]
 fn what_does_not_hold_is_not() {
     check(
-        Outcome::False,
+        SelectionOutcome::False,
         &[
             "false",
             "book",
@@ -123,7 +126,7 @@ fn what_does_not_hold_is_not() {
 #[test]
 fn what_depends_on_what_is_not_there_is_invalid() {
     check(
-        Outcome::Invalid,
+        SelectionOutcome::Invalid,
         &[
             "music.absent > 3",
             "not music.absent > 3",
@@ -159,32 +162,32 @@ fn wrong_text_is_refused_with_its_place() {
         ("music.x[a] == 1", "'a' is no index"),
         ("@", "expected a value, got '@'"),
     ] {
-        let error = Selection::parse(selection).map(drop).unwrap_err().to_string();
+        let error = DocumentSelection::parse(selection).map(drop).unwrap_err().to_string();
         assert!(error.contains(reason), "{selection}: {error}");
     }
     for deep in ["(".repeat(100_000), "not ".repeat(100_000), format!("1{}", "+1".repeat(100_000))] {
-        assert!(Selection::parse(&deep).is_err());
+        assert!(DocumentSelection::parse(&deep).is_err());
     }
     let wide = format!("music{}", " or music".repeat(10_000));
-    assert!(Selection::parse(&wide).is_ok());
+    assert!(DocumentSelection::parse(&wide).is_ok());
 }
 
 #[test]
 fn fields_are_checked_against_types() {
     let person = Arc::new(StructType {
         name: "person".to_owned(),
-        fields: vec![Field { name: "age".into(), data_type: DataType::Int }],
+        fields: vec![DocumentField { name: "age".into(), data_type: DataType::Int }],
     });
     let people = DataType::Array(Box::new(DataType::Struct(person)));
     let music = DocumentType::new(
         "music",
         vec![
-            Field { name: "year".into(), data_type: DataType::Int },
-            Field { name: "people".into(), data_type: people },
+            DocumentField { name: "year".into(), data_type: DataType::Int },
+            DocumentField { name: "people".into(), data_type: people },
         ],
     );
     let check = |selection: &str| {
-        let selection = Selection::parse(selection).unwrap();
+        let selection = DocumentSelection::parse(selection).unwrap();
         selection.check(|name| (name == "music").then_some(&music)).map_err(|error| error.to_string())
     };
     assert_eq!(
@@ -200,19 +203,20 @@ fn fields_are_checked_against_types() {
     ] {
         assert!(check(selection).unwrap_err().contains(reason), "{selection}");
     }
-    let selection = Selection::parse("music.year > 1 and (music.people.age == 1 or music.year < 3)").unwrap();
+    let selection =
+        DocumentSelection::parse("music.year > 1 and (music.people.age == 1 or music.year < 3)").unwrap();
     assert_eq!(selection.fields("music"), ["people", "year"]);
 }
 
 #[test]
 fn groups_are_told() {
-    let name = |name: &str| Group::Name(name.to_owned());
+    let name = |name: &str| DocumentGroup::Name(name.to_owned());
     for (selection, expected) in [
         ("id.group == \"x\"", Some(vec![name("x")])),
         ("\"x\" == id.group and music", Some(vec![name("x")])),
         (
             "id.user == 3 or id.user == 18446744073709551615",
-            Some(vec![Group::Number(3), Group::Number(u64::MAX)]),
+            Some(vec![DocumentGroup::Number(3), DocumentGroup::Number(u64::MAX)]),
         ),
         ("id.group in (\"a\", \"b\")", Some(vec![name("a"), name("b")])),
         ("id.group == \"x\" and id.group == \"y\"", Some(vec![])),
@@ -225,7 +229,7 @@ fn groups_are_told() {
         ("id.user == 3.5", None),
         ("true", None),
     ] {
-        let groups = Selection::parse(selection).unwrap().groups();
+        let groups = DocumentSelection::parse(selection).unwrap().groups();
         assert_eq!(groups.map(|groups| groups.into_iter().collect::<Vec<_>>()), expected, "{selection}");
     }
 }
@@ -255,7 +259,7 @@ proptest! {
 
     #[test]
     fn no_selected_document_is_outside_the_groups(selection in selections()) {
-        let selection = Selection::parse(&selection).unwrap();
+        let selection = DocumentSelection::parse(&selection).unwrap();
         if let Some(groups) = selection.groups() {
             for id in ["id:a:music:g=me:1", "id:a:music:g=you:1", "id:a:music:n=5:1", "id:a:music::1"] {
                 let document = document(id);
@@ -270,7 +274,7 @@ proptest! {
         Just("\\x4"), Just("id"), Just(" not "), Just(" and "), Just(" or "), Just(" in "), Just("=="), Just("=~"), Just("1e5"), Just("-"),
         Just("%"), Just("é"), Just("now()"), Just(".hash()"), Just(","), Just("$x"), Just("null"),
     ], 0..12)) {
-        if let Ok(selection) = Selection::parse(&pieces.concat()) {
+        if let Ok(selection) = DocumentSelection::parse(&pieces.concat()) {
             selection.evaluate(&document("id:a:music::1"), NOW);
             selection.groups();
         }
@@ -281,6 +285,6 @@ proptest! {
         let regex = format!("^{}$", pattern.replace('*', ".*").replace('?', "."));
         let selection = format!("\"{text}\" = \"{pattern}\"");
         let expected = regex::Regex::new(&regex).unwrap().is_match(&text);
-        prop_assert_eq!(evaluate(&selection) == Outcome::True, expected, "{}", selection);
+        prop_assert_eq!(evaluate(&selection) == SelectionOutcome::True, expected, "{}", selection);
     }
 }

@@ -12,26 +12,28 @@ use crate::settings::ServeArguments;
 /// Personal search at massive scale: one person's documents per query, all of them, exactly.
 #[derive(Parser)]
 #[command(name = "millrace", version, max_term_width = 110, after_help = EXAMPLES)]
-pub struct Cli {
+pub struct CommandLine {
     #[command(flatten)]
     pub node: NodeArguments,
     /// How results are written.
-    #[arg(long, global = true, help_heading = EVERY_COMMAND, value_enum, default_value_t = Format::Text, env = "MILLRACE_FORMAT")]
-    pub format: Format,
+    #[arg(long, global = true, help_heading = EVERY_COMMAND, value_enum, default_value_t = OutputFormat::Text, env = "MILLRACE_FORMAT")]
+    pub format: OutputFormat,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: MillraceCommand,
 }
 
-impl Cli {
+impl CommandLine {
     /// What the process was started with. Ends it where that makes no sense, or asks for help.
     pub fn of_arguments() -> Self {
-        let parsed = Cli::whole().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+        let parsed = CommandLine::whole()
+            .try_get_matches()
+            .and_then(|matches| CommandLine::from_arg_matches(&matches));
         parsed.unwrap_or_else(|error| with_plain_usage(error).exit())
     }
 
     /// All commands, each with the options that its help shows.
     pub fn whole() -> clap::Command {
-        let mut whole = Cli::command();
+        let mut whole = CommandLine::command();
         // From here on every command has the options that all have.
         whole.build();
         ALONE.into_iter().fold(whole, |whole, name| {
@@ -54,7 +56,7 @@ fn with_plain_usage(mut error: clap::Error) -> clap::Error {
     if error.get(ContextKind::Usage).is_none() {
         return error;
     }
-    let usage = usage_of(&mut Cli::whole(), &mut std::env::args().skip(1));
+    let usage = usage_of(&mut CommandLine::whole(), &mut std::env::args().skip(1));
     error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
     error
 }
@@ -97,7 +99,7 @@ pub struct NodeArguments {
 
 /// How long a node may take.
 #[derive(Args)]
-pub struct Patience {
+pub struct PatienceArguments {
     /// Seconds that the node has for its answer.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
@@ -112,7 +114,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// How results are written.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     /// For people.
     Text,
     /// For programs.
@@ -121,7 +123,7 @@ pub enum Format {
 
 /// What to do.
 #[derive(Subcommand)]
-pub enum Command {
+pub enum MillraceCommand {
     /// Start a server.
     #[command(after_help = "\
 Examples:
@@ -137,7 +139,7 @@ an environment variable (MILLRACE_DATA_DIR). A flag counts more than a variable,
 Examples:
   millrace deploy examples/mail
   millrace --config-url http://search.example.com:19071 deploy my-app")]
-    Deploy(Deploy),
+    Deploy(DeployArguments),
     /// Feed documents: JSON lines, or a JSON list of operations.
     #[command(after_help = "\
 Examples:
@@ -152,7 +154,7 @@ An operation is one of
   {\"remove\": \"id:mail:mail:g=me:1\"}
 and may have \"condition\" and \"create\". A line that is no operation fails by itself; a JSON list is not read on from there. \
 Documents that the selections of services.xml do not take are counted as ignored. The exit status is 1 when any operation failed.")]
-    Feed(Feed),
+    Feed(FeedArguments),
     /// Search.
     #[command(after_help = "\
 Examples:
@@ -168,7 +170,7 @@ Examples:
       'query=when does the ferry leave'      # ask a model (docs/rag.md)
 
 The exit status is 1 when the answer has errors. With format=sse, xml or cbor the answer is written as it comes.")]
-    Query(Query),
+    Query(QueryArguments),
     /// Show a document.
     #[command(after_help = "\
 Examples:
@@ -176,7 +178,7 @@ Examples:
   millrace get id:mail:mail:g=me:1 --fields mail:subject,date
 
 The exit status is 1 when there is no such document.")]
-    Get(Get),
+    Get(GetArguments),
     /// Write a document.
     #[command(
         override_usage = "millrace put [OPTIONS] <ID> <JSON|--file <FILE>>",
@@ -185,7 +187,7 @@ Examples:
   millrace put id:mail:mail:g=me:1 '{\"fields\": {\"subject\": \"Hello\"}}'
   millrace put id:mail:mail:g=me:1 --file document.json"
     )]
-    Put(Write),
+    Put(WriteArguments),
     /// Change fields of a document.
     #[command(
         override_usage = "millrace update [OPTIONS] <ID> <JSON|--file <FILE>>",
@@ -198,7 +200,7 @@ Examples:
 
 An update of a document that is not there is done without effect, unless --create makes it."
     )]
-    Update(Write),
+    Update(WriteArguments),
     /// Remove a document.
     #[command(after_help = "\
 Examples:
@@ -206,14 +208,14 @@ Examples:
   millrace remove id:mail:mail:g=me:1 --condition 'mail.folder == \"spam\"'
 
 To remove what is not there is done without effect.")]
-    Remove(Remove),
+    Remove(RemoveArguments),
     /// Write documents as JSON lines, in the form that feed reads.
     #[command(after_help = "\
 Examples:
   millrace visit > all.jsonl
   millrace visit --selection 'mail.date > 1700000000' --fields mail:subject,date
   millrace visit --group me")]
-    Visit(Visit),
+    Visit(VisitArguments),
     /// Tell how a node is, and the cluster that it is in.
     #[command(after_help = "\
 Examples:
@@ -221,7 +223,7 @@ Examples:
   millrace --format json status     # all metrics, for programs
 
 The exit status is 1 when no application is deployed.")]
-    Status(Patience),
+    Status(PatienceArguments),
     /// Say what a node of the cluster should be.
     #[command(
         subcommand,
@@ -250,7 +252,7 @@ Example:
 
 Every file is read and its checksums are compared; nothing is changed, unless --repair-tail is given. The exit status is 1 when something is
 wrong.")]
-    Doctor(Doctor),
+    Doctor(DoctorArguments),
     /// Import mail: an mbox file or a maildir, for the application in examples/mail.
     #[command(after_help = "\
 Examples:
@@ -260,10 +262,10 @@ Examples:
     Import(ImportMail),
     /// Write a made-up mail corpus to standard output, as JSON lines for feed.
     #[command(after_help = "Example:\n  millrace corpus --mails 100000 | millrace feed -")]
-    Corpus(Corpus),
+    Corpus(CorpusArguments),
     /// Start a node, feed it a mail corpus, and run seven queries.
     #[command(after_help = "Example:\n  millrace demo --mails 2000 --mailboxes 30")]
-    Demo(Demo),
+    Demo(DemoArguments),
     /// Measure, each figure beside its limit.
     #[command(after_help = "\
 Examples:
@@ -286,7 +288,7 @@ The exit status is 1 when a figure misses its goal. docs/benchmarks.md tells mor
     #[command(
         after_help = "Examples:\n  millrace completions zsh > ~/.zfunc/_millrace\n  source <(millrace completions bash)"
     )]
-    Completions(Completions),
+    Completions(CompletionsArguments),
 }
 
 /// What to do to a node.
@@ -317,20 +319,20 @@ pub struct NodeChange {
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
-    pub patience: Patience,
+    pub patience: PatienceArguments,
 }
 
 /// What to do with the whole cluster.
 #[derive(Subcommand)]
 pub enum ClusterCommand {
     /// Show the nodes, their states, and what moves between them.
-    Show(Patience),
+    Show(PatienceArguments),
     /// Wait until it is up and every node that is expected back is there. The exit status is 1 when the time is over before that.
-    Wait(Wait),
+    Wait(WaitArguments),
 }
 
 #[derive(Args)]
-pub struct Wait {
+pub struct WaitArguments {
     /// Wait until every replica is where it should be, and no node is under maintenance.
     #[arg(long)]
     pub ideal: bool,
@@ -340,7 +342,7 @@ pub struct Wait {
 }
 
 #[derive(Args)]
-pub struct Deploy {
+pub struct DeployArguments {
     /// A directory with services.xml and schemas.
     pub application: PathBuf,
     /// Seconds that the node has for its answer: it may fetch and load models first.
@@ -349,7 +351,7 @@ pub struct Deploy {
 }
 
 #[derive(Args)]
-pub struct Feed {
+pub struct FeedArguments {
     /// Files, or - for standard input; either may be compressed by gzip.
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
@@ -377,28 +379,28 @@ pub struct Feed {
 }
 
 #[derive(Args)]
-pub struct Query {
+pub struct QueryArguments {
     /// Parameters as NAME=VALUE; text that begins with 'select' is the parameter yql.
     #[arg(required = true)]
     pub parameters: Vec<String>,
     #[command(flatten)]
-    pub patience: Patience,
+    pub patience: PatienceArguments,
 }
 
 #[derive(Args)]
-pub struct Get {
+pub struct GetArguments {
     /// The document's id.
     pub id: String,
     /// Which fields: `[all]`, `[document]`, or `TYPE:FIELD,FIELD`.
     #[arg(long)]
     pub fields: Option<String>,
     #[command(flatten)]
-    pub patience: Patience,
+    pub patience: PatienceArguments,
 }
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("content").required(true)))]
-pub struct Write {
+pub struct WriteArguments {
     /// The document's id.
     pub id: String,
     /// The JSON: {"fields": {…}}.
@@ -414,22 +416,22 @@ pub struct Write {
     #[arg(long)]
     pub create: bool,
     #[command(flatten)]
-    pub patience: Patience,
+    pub patience: PatienceArguments,
 }
 
 #[derive(Args)]
-pub struct Remove {
+pub struct RemoveArguments {
     /// The document's id.
     pub id: String,
     /// Only if the stored document matches this selection.
     #[arg(long)]
     pub condition: Option<String>,
     #[command(flatten)]
-    pub patience: Patience,
+    pub patience: PatienceArguments,
 }
 
 #[derive(Args)]
-pub struct Visit {
+pub struct VisitArguments {
     /// Only documents that match, such as 'mail.folder == "inbox"'.
     #[arg(long)]
     pub selection: Option<String>,
@@ -457,7 +459,7 @@ pub struct Visit {
 }
 
 #[derive(Args)]
-pub struct Doctor {
+pub struct DoctorArguments {
     /// The data directory.
     pub data_dir: PathBuf,
     /// Cut damaged logs of the tail off where the damage begins, so that the node starts again. Loses the acknowledged writes from
@@ -468,7 +470,7 @@ pub struct Doctor {
 
 /// The form of a mail archive.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Archive {
+pub enum ArchiveKind {
     /// One file of many messages.
     Mbox,
     /// A directory with a file for each message.
@@ -479,7 +481,7 @@ pub enum Archive {
 pub struct ImportMail {
     /// What the archive is.
     #[arg(value_enum)]
-    pub archive: Archive,
+    pub archive: ArchiveKind,
     /// Where it is; - reads an mbox file from standard input.
     pub path: PathBuf,
     /// Whose mail it is: the group that is searched.
@@ -491,7 +493,7 @@ pub struct ImportMail {
 }
 
 #[derive(Args)]
-pub struct Corpus {
+pub struct CorpusArguments {
     /// How many mails.
     #[arg(long, default_value_t = 20_000)]
     pub mails: usize,
@@ -504,7 +506,7 @@ pub struct Corpus {
 }
 
 #[derive(Args)]
-pub struct Demo {
+pub struct DemoArguments {
     /// How many mails.
     #[arg(long, default_value_t = 20_000)]
     pub mails: usize,
@@ -599,7 +601,7 @@ impl BenchArguments {
 }
 
 #[derive(Args)]
-pub struct Completions {
+pub struct CompletionsArguments {
     /// The shell.
     pub shell: clap_complete::Shell,
 }
@@ -618,6 +620,6 @@ mod tests {
             }
             command.get_subcommands().for_each(check);
         }
-        check(&Cli::whole());
+        check(&CommandLine::whole());
     }
 }

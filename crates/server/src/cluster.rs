@@ -8,13 +8,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use millrace_content::{ContentNode, Joining, Pace, PeerPort};
-use millrace_coordination::Etcd;
-use millrace_gateway::{Intake, Node, PublishedApplication};
-use millrace_membership::rest::{self, Shown};
-use millrace_membership::{Membership, NodeFigures, Publication, Role, Settings};
-use millrace_schema::Draft;
-use millrace_trust::{ServiceFiles, Trust, TrustFiles};
+use millrace_content::{ContentNode, JoiningCluster, PeerPort, TransferPace};
+use millrace_coordination::EtcdCoordination;
+use millrace_gateway::{ForwardIntake, Node, PublishedApplication};
+use millrace_membership::rest::{self, ShownMembership};
+use millrace_membership::{ClusterMembership, NodeFigures, NodeRole, PackagePublication, Settings};
+use millrace_schema::ApplicationDraft;
+use millrace_trust::{NodeTrust, ServiceFiles, TrustFiles};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -37,7 +37,7 @@ pub struct ClusterSettings {
     /// The node's name.
     pub name: String,
     /// What it does.
-    pub roles: Vec<Role>,
+    pub roles: Vec<NodeRole>,
     /// The port that other nodes speak to.
     pub peer_port: u16,
     /// The host by which others reach this node; `None`: by the address that it listens at.
@@ -79,8 +79,8 @@ impl ClusterSettings {
     ///
     /// # Errors
     /// The certificates do not work.
-    pub fn trust(&self) -> Result<Option<Arc<Trust>>, Error> {
-        let load = |files: &TrustFiles| Trust::load(files.clone(), &self.host()).map(Arc::new);
+    pub fn trust(&self) -> Result<Option<Arc<NodeTrust>>, Error> {
+        let load = |files: &TrustFiles| NodeTrust::load(files.clone(), &self.host()).map(Arc::new);
         let trust = self.nodes_tls.as_ref().map(load).transpose();
         trust.map_err(|error| Error::Cluster(format!("TLS between nodes: {error}")))
     }
@@ -97,8 +97,8 @@ const RENEW: Duration = Duration::from_secs(30);
 
 /// A node's part in a cluster, while the server runs.
 pub struct ClusterNode {
-    membership: Membership,
-    joining: Arc<Joining>,
+    membership: ClusterMembership,
+    joining: Arc<JoiningCluster>,
     /// What an operator should change.
     warnings: Arc<[String]>,
     tasks: Vec<JoinHandle<()>>,
@@ -113,7 +113,7 @@ impl ClusterNode {
         node: &Arc<Node>,
         settings: &ClusterSettings,
         data: SocketAddr,
-        intake: Intake,
+        intake: ForwardIntake,
     ) -> Result<Self, Error> {
         let status = node.store().status();
         if millrace_membership::resident(&settings.directory).is_ok_and(|resident| resident.is_none())
@@ -129,8 +129,8 @@ impl ClusterNode {
         warnings.iter().for_each(|warning| tracing::warn!(node = settings.name, "{warning}"));
         let etcd_tls = settings.etcd_tls.as_ref().map(ServiceFiles::load).transpose();
         let etcd_tls = etcd_tls.map_err(|error| Error::Cluster(format!("TLS to etcd: {error}")))?;
-        let etcd =
-            Etcd::new(&settings.coordination, etcd_tls).map_err(|error| Error::Cluster(error.to_string()))?;
+        let etcd = EtcdCoordination::new(&settings.coordination, etcd_tls)
+            .map_err(|error| Error::Cluster(error.to_string()))?;
         let listener = TcpListener::bind((settings.listen, settings.peer_port))
             .await
             .map_err(|error| Error::Cluster(format!("peer port {}: {error}", settings.peer_port)))?;
@@ -143,10 +143,11 @@ impl ClusterNode {
             url: format!("{scheme}://{}:{}", settings.host(), data.port()),
             ..Settings::new(&settings.name, format!("{}:{peer_port}", settings.host()), &settings.directory)
         };
-        let membership =
-            Membership::join(Arc::new(etcd), own).await.map_err(|error| Error::Cluster(error.to_string()))?;
-        let joining = Arc::new(Joining::new(membership.clone()));
-        node.join(Arc::clone(&joining) as Arc<dyn millrace_gateway::cluster::Cluster>);
+        let membership = ClusterMembership::join(Arc::new(etcd), own)
+            .await
+            .map_err(|error| Error::Cluster(error.to_string()))?;
+        let joining = Arc::new(JoiningCluster::new(membership.clone()));
+        node.join(Arc::clone(&joining) as Arc<dyn millrace_gateway::cluster::ClusterView>);
         let trust = node.settings().trust.clone();
         let port = PeerPort {
             listener,
@@ -184,7 +185,7 @@ impl ClusterNode {
         let own = Arc::clone(&figures);
         let own_key = self.membership.clone();
         let clusters = Arc::clone(node);
-        let shown = Shown {
+        let shown = ShownMembership {
             membership: self.membership.clone(),
             clusters: move || clusters.content_clusters(),
             figures: move |key| (own_key.key() == Some(key)).then(|| own()),
@@ -202,7 +203,12 @@ impl ClusterNode {
     ///
     /// # Errors
     /// Coordination cannot be reached; the application is refused.
-    pub async fn publish_first(&self, node: &Arc<Node>, path: PathBuf, draft: Draft) -> Result<(), Error> {
+    pub async fn publish_first(
+        &self,
+        node: &Arc<Node>,
+        path: PathBuf,
+        draft: ApplicationDraft,
+    ) -> Result<(), Error> {
         // What coordination says first is all that there is.
         let mut pictures = self.membership.pictures();
         let known = tokio::time::timeout(PATIENCE, pictures.changed()).await;
@@ -222,7 +228,7 @@ impl ClusterNode {
         let checked = tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| Err(error.to_string()));
         checked.map_err(|reason| Error::Application { path, reason })?;
         let archive = millrace_gateway::pack(&files).map_err(|error| Error::Cluster(error.to_string()))?;
-        let publication = Publication {
+        let publication = PackagePublication {
             archive: &archive,
             configuration: &topology,
             generation: 1,
@@ -252,7 +258,7 @@ impl ClusterNode {
 }
 
 /// That coordination cannot be reached, for operators.
-fn unreachable(membership: &Membership) -> Option<String> {
+fn unreachable(membership: &ClusterMembership) -> Option<String> {
     let lost = membership.coordination_lost_for()?;
     Some(format!(
         "coordination (etcd) cannot be reached since {} s; the cluster goes on as it is, but no node is taken in or out, nothing is made \
@@ -262,7 +268,7 @@ fn unreachable(membership: &Membership) -> Option<String> {
 }
 
 /// That coordination has an older application than this node, for operators.
-fn set_back(node: &Node, membership: &Membership) -> Option<String> {
+fn set_back(node: &Node, membership: &ClusterMembership) -> Option<String> {
     let (own, published) = (node.generation(), membership.package()?.generation);
     (published < own).then(|| {
         format!(
@@ -274,13 +280,13 @@ fn set_back(node: &Node, membership: &Membership) -> Option<String> {
 
 async fn take_part(
     node: Arc<Node>,
-    membership: Membership,
-    joining: Arc<Joining>,
+    membership: ClusterMembership,
+    joining: Arc<JoiningCluster>,
     port: PeerPort,
     cap: Option<u64>,
 ) {
     let store = node.store().clone();
-    let pace = Pace { cap, slowest: Box::new(move || node.take_slowest().to_vec()) };
+    let pace = TransferPace { cap, slowest: Box::new(move || node.take_slowest().to_vec()) };
     match ContentNode::start(store, membership, port, pace).await {
         Ok(part) => joining.joined(part),
         Err(error) => tracing::error!(%error, "the node cannot take part in the cluster"),
@@ -288,7 +294,7 @@ async fn take_part(
 }
 
 /// Goes by renewed certificates as soon as they are there.
-async fn renew(trust: Arc<Trust>) {
+async fn renew(trust: Arc<NodeTrust>) {
     loop {
         tokio::time::sleep(RENEW).await;
         let trust = Arc::clone(&trust);
@@ -303,7 +309,7 @@ async fn renew(trust: Arc<Trust>) {
 }
 
 /// Activates every package that is published.
-async fn follow_packages(node: Arc<Node>, membership: Membership, joining: Arc<Joining>) {
+async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, joining: Arc<JoiningCluster>) {
     let mut pictures = membership.pictures();
     // What was active before the node stopped.
     let mut activated = node.generation();
@@ -335,9 +341,9 @@ async fn follow_packages(node: Arc<Node>, membership: Membership, joining: Arc<J
 
 async fn activate(
     node: &Arc<Node>,
-    membership: &Membership,
-    joining: &Joining,
-    package: &millrace_membership::Package,
+    membership: &ClusterMembership,
+    joining: &JoiningCluster,
+    package: &millrace_membership::PublishedPackage,
 ) -> Result<(), String> {
     // As soon as they are heard of: the package may take minutes to come and to be compiled.
     let (dropping, dropped) = (Arc::clone(node), package.dropped.clone());
@@ -351,7 +357,7 @@ async fn activate(
     let archive = membership.fetch(package).await.map_err(|error| error.to_string())?;
     let (node, generation, dropped) = (Arc::clone(node), package.generation, package.dropped.clone());
     let deploy = move || {
-        let draft = Draft::from_zip(&archive).map_err(|error| error.to_string())?;
+        let draft = ApplicationDraft::from_zip(&archive).map_err(|error| error.to_string())?;
         let published = PublishedApplication { draft, generation, dropped };
         node.deploy_as(published).map_err(|error| error.to_string())
     };

@@ -1,18 +1,19 @@
 //! A node's figures about its part in a cluster.
 
-use millrace_cluster::distributor::{OperationView, Progress};
+use millrace_cluster::distributor::{OperationProgress, OperationView};
 use millrace_cluster::{ClusterState, NodeKey};
-use millrace_content::{ContentNode, Joining, Transfer};
+use millrace_content::{ContentNode, IncomingTransfer, JoiningCluster};
 use millrace_gateway::Node;
 use millrace_membership::{
-    BucketFigures, IdealFigures, Membership, NodeFigures, OperationFigures, PaceFigures, TransferFigures,
+    BucketFigures, ClusterMembership, IdealFigures, NodeFigures, OperationFigures, PaceFigures,
+    TransferFigures,
 };
 
 /// Maximum number of operations that are listed individually.
 const OPERATIONS: usize = 20;
 
 /// Collects the state of the node's data and its transfers.
-pub fn figures(node: &Node, membership: &Membership, joining: &Joining) -> NodeFigures {
+pub fn figures(node: &Node, membership: &ClusterMembership, joining: &JoiningCluster) -> NodeFigures {
     let status = node.store().status();
     let mut figures = NodeFigures {
         name: membership.settings().name.clone(),
@@ -56,8 +57,8 @@ fn add_part(figures: &mut NodeFigures, part: &ContentNode) {
     figures.operations_count = operations.len() as u64;
     // Running operations first, then failed ones, then waiting ones.
     operations.sort_by_key(|operation| match operation.progress {
-        Progress::Pending => 2,
-        Progress::Delayed => 1,
+        OperationProgress::Pending => 2,
+        OperationProgress::Delayed => 1,
         _ => 0,
     });
     figures.operations = operations.into_iter().take(OPERATIONS).map(operation).collect();
@@ -65,13 +66,13 @@ fn add_part(figures: &mut NodeFigures, part: &ContentNode) {
 
 fn operation(view: OperationView) -> OperationFigures {
     let progress = match view.progress {
-        Progress::Pending => "pending",
-        Progress::Delayed => "delayed",
-        Progress::Creating => "creating",
-        Progress::Comparing => "comparing",
-        Progress::Pulling => "pulling",
-        Progress::Completing => "completing",
-        Progress::Deleting => "deleting",
+        OperationProgress::Pending => "pending",
+        OperationProgress::Delayed => "delayed",
+        OperationProgress::Creating => "creating",
+        OperationProgress::Comparing => "comparing",
+        OperationProgress::Pulling => "pulling",
+        OperationProgress::Completing => "completing",
+        OperationProgress::Deleting => "deleting",
     };
     OperationFigures {
         bucket: view.bucket.to_string(),
@@ -81,7 +82,7 @@ fn operation(view: OperationView) -> OperationFigures {
     }
 }
 
-fn transfer(transfer: &Transfer, to: &str, state: Option<&ClusterState>) -> TransferFigures {
+fn transfer(transfer: &IncomingTransfer, to: &str, state: Option<&ClusterState>) -> TransferFigures {
     let name = |key: NodeKey| {
         let known = state.and_then(|state| state.nodes().get(&key)).map(|node| node.name.clone());
         known.unwrap_or_else(|| key.to_string())

@@ -12,7 +12,7 @@ use crate::error::Error;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// A file or standard input, decompressed if it is gzip.
-pub struct Input {
+pub struct CommandInput {
     /// Name in messages.
     pub name: String,
     /// Number of bytes to read, if known.
@@ -21,7 +21,7 @@ pub struct Input {
     pub stream: Box<dyn Read + Send>,
 }
 
-impl Input {
+impl CommandInput {
     /// Opens a file, or standard input for `-`.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Input {
         let fail = |source| Error::File { path: path.to_owned(), source };
         if path.as_os_str() == "-" {
             let stream = unpacked(io::stdin()).map_err(fail)?.0;
-            return Ok(Input { name: "standard input".to_owned(), size: None, stream });
+            return Ok(CommandInput { name: "standard input".to_owned(), size: None, stream });
         }
         let file = File::open(path).map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
@@ -39,7 +39,7 @@ impl Input {
         }
         let size = metadata.len();
         let (stream, packed) = unpacked(file).map_err(fail)?;
-        Ok(Input { name: path.display().to_string(), size: (!packed).then_some(size), stream })
+        Ok(CommandInput { name: path.display().to_string(), size: (!packed).then_some(size), stream })
     }
 }
 

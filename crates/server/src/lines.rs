@@ -3,20 +3,20 @@
 use std::io::{self, Read};
 
 /// Reads the lines of an iterator, each ended by a newline. Only one line is in memory.
-pub struct Lines<I> {
+pub struct LineReader<I> {
     lines: I,
     line: Vec<u8>,
     read: usize,
 }
 
-impl<I: Iterator<Item = String>> Lines<I> {
+impl<I: Iterator<Item = String>> LineReader<I> {
     /// Creates the reader; the iterator is not advanced yet.
     pub fn new(lines: I) -> Self {
-        Lines { lines, line: Vec::new(), read: 0 }
+        LineReader { lines, line: Vec::new(), read: 0 }
     }
 }
 
-impl<I: Iterator<Item = String>> Read for Lines<I> {
+impl<I: Iterator<Item = String>> Read for LineReader<I> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read == self.line.len() {
             let Some(next) = self.lines.next() else { return Ok(0) };
@@ -39,7 +39,7 @@ mod tests {
     fn lines_become_bytes() {
         let mut text = String::new();
         let lines = ["one", "", "three"].map(str::to_owned).into_iter();
-        Lines::new(lines).read_to_string(&mut text).expect("memory can be read");
+        LineReader::new(lines).read_to_string(&mut text).expect("memory can be read");
         assert_eq!(text, "one\n\nthree\n");
     }
 }

@@ -16,16 +16,16 @@ mod standing;
 
 use std::process::ExitCode;
 
-use cli::{Cli, Command};
+use cli::{CommandLine, MillraceCommand};
 use error::Error;
-use output::Output;
+use output::CommandOutput;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::of_arguments();
-    let output = Output::new(cli.format);
+    let cli = CommandLine::of_arguments();
+    let output = CommandOutput::new(cli.format);
     match run(cli, &output) {
         Ok(code) => code,
         Err(error) => {
@@ -35,27 +35,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli, output: &Output) -> Result<ExitCode, Error> {
+fn run(cli: CommandLine, output: &CommandOutput) -> Result<ExitCode, Error> {
     let node = cli.node;
     match cli.command {
-        Command::Serve(arguments) => commands::serve::run(&arguments),
-        Command::Doctor(arguments) => commands::doctor::run(&arguments, output),
-        Command::Completions(arguments) => Ok(commands::completions::run(&arguments)),
-        Command::Corpus(arguments) => Ok(commands::corpus::run(&arguments)),
-        Command::Bench(arguments) => commands::bench::run(&arguments, output),
-        Command::Demo(arguments) => wait(commands::demo::run(&arguments, output)),
-        Command::Import(arguments) => wait(commands::import::run(&node, &arguments, output)),
-        Command::Deploy(arguments) => wait(commands::deploy::run(&node, &arguments, output)),
-        Command::Status(patience) => wait(commands::status::run(&node, &patience, output)),
-        Command::Node(command) => wait(commands::cluster::node(&node, &command, output)),
-        Command::Cluster(command) => wait(commands::cluster::cluster(&node, &command, output)),
-        Command::Feed(arguments) => wait(commands::feed::run(&node, &arguments, output)),
-        Command::Query(arguments) => wait(commands::query::run(&node, &arguments, output)),
-        Command::Get(arguments) => wait(commands::document::get(&node, &arguments, output)),
-        Command::Put(arguments) => wait(commands::document::put(&node, &arguments, output)),
-        Command::Update(arguments) => wait(commands::document::update(&node, &arguments, output)),
-        Command::Remove(arguments) => wait(commands::document::remove(&node, &arguments, output)),
-        Command::Visit(arguments) => wait(commands::visit::run(&node, &arguments)),
+        MillraceCommand::Serve(arguments) => commands::serve::run(&arguments),
+        MillraceCommand::Doctor(arguments) => commands::doctor::run(&arguments, output),
+        MillraceCommand::Completions(arguments) => Ok(commands::completions::run(&arguments)),
+        MillraceCommand::Corpus(arguments) => Ok(commands::corpus::run(&arguments)),
+        MillraceCommand::Bench(arguments) => commands::bench::run(&arguments, output),
+        MillraceCommand::Demo(arguments) => wait(commands::demo::run(&arguments, output)),
+        MillraceCommand::Import(arguments) => wait(commands::import::run(&node, &arguments, output)),
+        MillraceCommand::Deploy(arguments) => wait(commands::deploy::run(&node, &arguments, output)),
+        MillraceCommand::Status(patience) => wait(commands::status::run(&node, &patience, output)),
+        MillraceCommand::Node(command) => wait(commands::cluster::node(&node, &command, output)),
+        MillraceCommand::Cluster(command) => wait(commands::cluster::cluster(&node, &command, output)),
+        MillraceCommand::Feed(arguments) => wait(commands::feed::run(&node, &arguments, output)),
+        MillraceCommand::Query(arguments) => wait(commands::query::run(&node, &arguments, output)),
+        MillraceCommand::Get(arguments) => wait(commands::document::get(&node, &arguments, output)),
+        MillraceCommand::Put(arguments) => wait(commands::document::put(&node, &arguments, output)),
+        MillraceCommand::Update(arguments) => wait(commands::document::update(&node, &arguments, output)),
+        MillraceCommand::Remove(arguments) => wait(commands::document::remove(&node, &arguments, output)),
+        MillraceCommand::Visit(arguments) => wait(commands::visit::run(&node, &arguments)),
     }
 }
 

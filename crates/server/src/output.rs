@@ -4,23 +4,23 @@ use std::io::{self, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::cli::Format;
+use crate::cli::OutputFormat;
 use crate::error::Error;
 
 /// Destination and format of results.
-pub struct Output {
-    format: Format,
+pub struct CommandOutput {
+    format: OutputFormat,
 }
 
-impl Output {
+impl CommandOutput {
     /// Creates an output of this format.
-    pub fn new(format: Format) -> Self {
-        Output { format }
+    pub fn new(format: OutputFormat) -> Self {
+        CommandOutput { format }
     }
 
     /// True if the output is for programs.
     pub fn is_json(&self) -> bool {
-        self.format == Format::Json
+        self.format == OutputFormat::Json
     }
 
     /// Prints a result: `text` for people, `value` for programs.
@@ -32,8 +32,8 @@ impl Output {
     /// Prints the error of a failed command.
     pub fn error(&self, error: &Error) {
         match self.format {
-            Format::Json => eprintln!("{}", json!({ "error": error.to_string() })),
-            Format::Text => eprintln!("error: {error}"),
+            OutputFormat::Json => eprintln!("{}", json!({ "error": error.to_string() })),
+            OutputFormat::Text => eprintln!("error: {error}"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use indicatif::{HumanBytes, HumanCount};
-use millrace_client::{Client, Protocol, Request};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_membership::NodeFigures;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Nodes of a cluster and their states.
-pub struct Overview {
+pub struct ClusterOverview {
     /// Name of a content cluster, by which the nodes can be addressed.
     cluster: String,
     version: u64,
@@ -40,10 +40,10 @@ pub struct NodeView {
     told: Option<Result<NodeFigures, String>>,
 }
 
-impl Overview {
+impl ClusterOverview {
     /// Reads the cluster from any node.
-    pub async fn read(client: &Client) -> Result<Self, Error> {
-        let request = Request::new(Method::GET, "/cluster/v2/").parameter("recursive", "true");
+    pub async fn read(client: &NodeClient) -> Result<Self, Error> {
+        let request = OutgoingRequest::new(Method::GET, "/cluster/v2/").parameter("recursive", "true");
         let answer = client.send(request).await?;
         let tree = answer.checked()?.json();
         let clusters = || tree["cluster"].as_object().into_iter().flat_map(|clusters| clusters.values());
@@ -77,7 +77,7 @@ impl Overview {
         });
         let mut nodes: Vec<NodeView> = nodes.collect();
         nodes.sort_by_key(|node| node.key);
-        Some(Overview {
+        Some(ClusterOverview {
             cluster: cluster.clone(),
             version: content["version"].as_u64().unwrap_or(0),
             leader: content["leader"].as_str().map(str::to_owned),
@@ -233,9 +233,9 @@ impl NodeView {
     /// Queries the node for its figures.
     pub async fn figures(&self) -> Result<NodeFigures, String> {
         let url = self.url.as_deref().ok_or("it has not told where it is")?;
-        let client = Client::new(url, Protocol::Http1).map_err(|error| error.to_string())?;
-        let request = Request::new(Method::GET, "/state/v1/cluster").timeout(PATIENCE);
-        let answer = client.send(request).await.and_then(millrace_client::Answer::checked);
+        let client = NodeClient::new(url, HttpProtocol::Http1).map_err(|error| error.to_string())?;
+        let request = OutgoingRequest::new(Method::GET, "/state/v1/cluster").timeout(PATIENCE);
+        let answer = client.send(request).await.and_then(millrace_client::ClientAnswer::checked);
         let body = answer.map_err(|error| error.to_string())?.body;
         let figures: NodeFigures =
             serde_json::from_slice(&body).map_err(|error| format!("{url}: {error}"))?;

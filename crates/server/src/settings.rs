@@ -9,7 +9,7 @@ use clap::Args;
 use millrace_gateway::{
     HostNames, LogDetails, OutboundPolicy, RequestLimits, Settings, TlsFiles, WebOrigins,
 };
-use millrace_membership::Role;
+use millrace_membership::NodeRole;
 use millrace_trust::{ServiceFiles, TrustFiles};
 use serde::Deserialize;
 
@@ -199,7 +199,7 @@ pub struct ServeArguments {
 }
 
 /// What a server is started with.
-pub struct Resolved {
+pub struct ResolvedSettings {
     /// For the node.
     pub settings: Settings,
     /// The application to deploy first.
@@ -217,7 +217,7 @@ impl ServeArguments {
     ///
     /// # Errors
     /// The file cannot be read, or has something in it that is no setting.
-    pub fn resolve(&self) -> Result<Resolved, Error> {
+    pub fn resolve(&self) -> Result<ResolvedSettings, Error> {
         let file = match &self.config {
             Some(path) => read(path)?,
             None => ServeArguments::default(),
@@ -243,7 +243,7 @@ impl ServeArguments {
                 )));
             }
         }
-        let listening = Listening {
+        let listening = ListenSettings {
             listen: given.listen.unwrap_or(defaults.listen),
             config_listen: given.config_listen.unwrap_or(defaults.config_listen),
             insecure: given.insecure.unwrap_or(false),
@@ -302,7 +302,7 @@ impl ServeArguments {
                 ));
             }
             let roles =
-                given.roles.map_or(Ok(Role::ALL.to_vec()), |roles| roles.split(',').map(role).collect())?;
+                given.roles.map_or(Ok(NodeRole::ALL.to_vec()), |roles| roles.split(',').map(role).collect())?;
             Ok(ClusterSettings {
                 coordination,
                 etcd_tls,
@@ -317,7 +317,7 @@ impl ServeArguments {
             })
         });
         let cluster = cluster.transpose()?;
-        Ok(Resolved {
+        Ok(ResolvedSettings {
             passed_over: if cluster.is_none() { of_clusters } else { Vec::new() },
             cluster,
             settings,
@@ -429,13 +429,13 @@ impl ServeArguments {
 }
 
 /// The addresses that the ports listen at, and whether the operator has said that this is safe.
-struct Listening {
+struct ListenSettings {
     listen: IpAddr,
     config_listen: IpAddr,
     insecure: bool,
 }
 
-impl Listening {
+impl ListenSettings {
     /// Refuses to let other machines in while clients need no credentials. Certificates of nodes are none:
     /// they say who is a node of the cluster, not who may use it.
     fn check(&self) -> Result<(), Error> {
@@ -511,7 +511,7 @@ fn etcd_tls(
     }
 }
 
-fn role(text: &str) -> Result<Role, Error> {
+fn role(text: &str) -> Result<NodeRole, Error> {
     text.trim().parse().map_err(|error: millrace_membership::Error| Error::Argument(error.to_string()))
 }
 
@@ -538,7 +538,7 @@ fn read(path: &Path) -> Result<ServeArguments, Error> {
 mod tests {
     use super::*;
 
-    fn resolve(file: &str, flags: ServeArguments) -> Result<Resolved, Error> {
+    fn resolve(file: &str, flags: ServeArguments) -> Result<ResolvedSettings, Error> {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("millrace.toml");
         std::fs::write(&path, file).expect("the directory can be written");

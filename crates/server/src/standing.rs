@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_content::Joining;
-use millrace_gateway::{Node, Unfit};
-use millrace_membership::Membership;
+use millrace_content::JoiningCluster;
+use millrace_gateway::{Node, UnfitReason};
+use millrace_membership::ClusterMembership;
 
 /// How often it looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const GIVING_UP_MAX: Duration = Duration::from_secs(10);
 const EXIT_STATUS: i32 = 70;
 
 /// Watches the node until the task is aborted.
-pub async fn watch(node: Arc<Node>, membership: Membership, joining: Arc<Joining>) {
+pub async fn watch(node: Arc<Node>, membership: ClusterMembership, joining: Arc<JoiningCluster>) {
     let (mut told, mut last) = (None, None);
     loop {
         tokio::time::sleep(INTERVAL).await;
@@ -35,8 +35,8 @@ pub async fn watch(node: Arc<Node>, membership: Membership, joining: Arc<Joining
         let Ok(unfit) = tokio::task::spawn_blocking(move || looking.unfit()).await else { continue };
         match unfit {
             None => {}
-            Some(Unfit::OutOfSpace { .. }) => membership.out_of_space(),
-            Some(reason @ Unfit::CannotSync(_)) => give_up(&reason, &membership, &joining).await,
+            Some(UnfitReason::OutOfSpace { .. }) => membership.out_of_space(),
+            Some(reason @ UnfitReason::CannotSync(_)) => give_up(&reason, &membership, &joining).await,
         }
     }
 }
@@ -51,7 +51,7 @@ fn tell(name: &str, standing: Option<&str>) {
 /// Ends the process, so that other nodes take over its buckets: at once, since it gives its registration
 /// back. It does not say that it stops, so that a node that gives up again and again is kept out for longer
 /// each time.
-async fn give_up(reason: &Unfit, membership: &Membership, joining: &Joining) {
+async fn give_up(reason: &UnfitReason, membership: &ClusterMembership, joining: &JoiningCluster) {
     tracing::error!(%reason, "this node gives its buckets up and ends");
     let part = joining.part().cloned();
     let end = async {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use hyper::header::CONTENT_ENCODING;
 use libdeflater::{CompressionLvl, Compressor};
-use millrace_client::{Client, Protocol, Request};
-use support::{SERVICES, Server, file_of, onnxruntime};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use support::{SERVICES, TestServer, file_of, onnxruntime};
 use tokio::runtime::Runtime;
 
 /// The most that the server may ever have had in memory, with a cache of 64 MB.
@@ -48,10 +48,10 @@ const SESSION: &str = "/application/v2/tenant/default/session";
 const PREPARE_AND_ACTIVATE: &str = "/application/v2/tenant/default/prepareandactivate";
 
 /// A hostile request: its name, where it goes, and the statuses that are right.
-struct Hostile {
+struct HostileRequest {
     name: String,
     to_config: bool,
-    request: Request,
+    request: OutgoingRequest,
     statuses: &'static [u16],
 }
 
@@ -68,12 +68,12 @@ fn gzip(data: &[u8]) -> Vec<u8> {
     packed
 }
 
-fn packed(request: Request) -> Request {
+fn packed(request: OutgoingRequest) -> OutgoingRequest {
     request.header(CONTENT_ENCODING, "gzip")
 }
 
-fn post(path: &str, media: &'static str, body: impl Into<hyper::body::Bytes>) -> Request {
-    Request::new(Method::POST, path).body(media, body)
+fn post(path: &str, media: &'static str, body: impl Into<hyper::body::Bytes>) -> OutgoingRequest {
+    OutgoingRequest::new(Method::POST, path).body(media, body)
 }
 
 /// Bytes that gzip packs about 40 to 1.
@@ -104,7 +104,7 @@ fn yql(conditions: &str) -> String {
 }
 
 /// Those that come to each endpoint that takes a body: bombs, what is larger than it may be, and gzip that is none.
-fn bodies(all: &mut Vec<Hostile>) {
+fn bodies(all: &mut Vec<HostileRequest>) {
     const MB: usize = 1 << 20;
     let bombs = [gzip(&vec![b' '; 64 * MB]), gzip(&vec![b' '; 300 * MB]), gzip(&somewhat_random(60 * MB))];
     for (path, media) in [
@@ -118,7 +118,7 @@ fn bodies(all: &mut Vec<Hostile>) {
         for (number, bomb) in bombs.iter().enumerate() {
             let request = packed(post(path, media, bomb.clone()));
             let statuses: &[u16] = if number == 2 { &[200, 400, 413, 429] } else { &[413] };
-            all.push(Hostile {
+            all.push(HostileRequest {
                 name: format!("bomb {number} at {path}"),
                 to_config: false,
                 request,
@@ -126,21 +126,31 @@ fn bodies(all: &mut Vec<Hostile>) {
             });
         }
         let request = packed(post(path, media, "no gzip"));
-        all.push(Hostile {
+        all.push(HostileRequest {
             name: format!("no gzip at {path}"),
             to_config: false,
             request,
             statuses: REFUSED,
         });
     }
-    let update = Request::new(Method::PUT, "/document/v1/n/note/docid?cluster=notes&selection=true");
+    let update = OutgoingRequest::new(Method::PUT, "/document/v1/n/note/docid?cluster=notes&selection=true");
     let request = packed(update.body(JSON, bombs[0].clone()));
-    all.push(Hostile { name: "bomb of an update".into(), to_config: false, request, statuses: &[413] });
+    all.push(HostileRequest {
+        name: "bomb of an update".into(),
+        to_config: false,
+        request,
+        statuses: &[413],
+    });
     for path in [SESSION, PREPARE_AND_ACTIVATE] {
         let request = packed(post(path, "application/zip", bombs[0].clone()));
-        all.push(Hostile { name: format!("bomb at {path}"), to_config: true, request, statuses: &[413] });
+        all.push(HostileRequest {
+            name: format!("bomb at {path}"),
+            to_config: true,
+            request,
+            statuses: &[413],
+        });
         let request = post(path, "application/gzip", bombs[1].clone());
-        all.push(Hostile {
+        all.push(HostileRequest {
             name: format!("tar of spaces at {path}"),
             to_config: true,
             request,
@@ -149,17 +159,17 @@ fn bodies(all: &mut Vec<Hostile>) {
     }
 }
 
-fn queries(all: &mut Vec<Hostile>) {
+fn queries(all: &mut Vec<HostileRequest>) {
     const MB: usize = 1 << 20;
-    let mut push = |name: &str, request: Request, statuses: &'static [u16]| {
-        all.push(Hostile { name: name.into(), to_config: false, request, statuses });
+    let mut push = |name: &str, request: OutgoingRequest, statuses: &'static [u16]| {
+        all.push(HostileRequest { name: name.into(), to_config: false, request, statuses });
     };
     // Parameters, in every form that they come in.
     let line = format!("/search/?{FORM}&{}", "a&".repeat(20_000));
-    push("parameters in the line", Request::new(Method::GET, line), &[400]);
+    push("parameters in the line", OutgoingRequest::new(Method::GET, line), &[400]);
     push(
         "parameters of a document",
-        Request::new(Method::GET, format!("{DOCUMENT}?{}", "a&".repeat(20_000))),
+        OutgoingRequest::new(Method::GET, format!("{DOCUMENT}?{}", "a&".repeat(20_000))),
         &[400],
     );
     push("parameters in a form", post("/search/", FORM_TYPE, format!("{FORM}&{}", "a&".repeat(MB))), &[400]);
@@ -278,15 +288,16 @@ fn queries(all: &mut Vec<Hostile>) {
             REFUSED,
         );
     }
-    let head = Request::new(Method::GET, format!("/search/?query={}", "a".repeat(60_000)));
+    let head = OutgoingRequest::new(Method::GET, format!("/search/?query={}", "a".repeat(60_000)));
     push("a long line", head, ANSWERED);
 }
 
-fn documents(all: &mut Vec<Hostile>) {
+fn documents(all: &mut Vec<HostileRequest>) {
     const MB: usize = 1 << 20;
     let mut push = |name: &str, method: Method, fields: String, statuses: &'static [u16]| {
-        let request = Request::new(method, DOCUMENT).body(JSON, format!("{{\"fields\":{{{fields}}}}}"));
-        all.push(Hostile { name: name.into(), to_config: false, request, statuses });
+        let request =
+            OutgoingRequest::new(method, DOCUMENT).body(JSON, format!("{{\"fields\":{{{fields}}}}}"));
+        all.push(HostileRequest { name: name.into(), to_config: false, request, statuses });
     };
     let blocks = |entry: &dyn Fn(usize) -> String| (0..100_000).map(entry).collect::<Vec<_>>().join(",");
     let addressed =
@@ -343,10 +354,10 @@ fn zip_of_zeros(bytes: usize) -> Vec<u8> {
     millrace_client::pack(directory.path()).expect("a package")
 }
 
-fn packages(all: &mut Vec<Hostile>) {
+fn packages(all: &mut Vec<HostileRequest>) {
     let mut push = |name: &str, path: &str, bytes: Vec<u8>, statuses: &'static [u16]| {
         let request = post(path, "application/zip", bytes);
-        all.push(Hostile { name: name.into(), to_config: true, request, statuses });
+        all.push(HostileRequest { name: name.into(), to_config: true, request, statuses });
     };
     let (large, larger) = (zip_of_zeros(60 << 20), zip_of_zeros(200 << 20));
     for _ in 0..3 {
@@ -356,7 +367,7 @@ fn packages(all: &mut Vec<Hostile>) {
     push("a package of 200 MB", PREPARE_AND_ACTIVATE, larger, &[400]);
 }
 
-fn all() -> Vec<Hostile> {
+fn all() -> Vec<HostileRequest> {
     let mut all = Vec::new();
     bodies(&mut all);
     queries(&mut all);
@@ -388,13 +399,13 @@ fn runtime() -> Runtime {
 /// Asks for health, and for a document, a query and a write, for as long as `going`; panics where one is not answered well.
 fn watch(url: &str, going: &AtomicBool) -> (usize, Duration) {
     let runtime = runtime();
-    let client = Client::new(url, Protocol::Http1).expect("an address").patient(PATIENCE);
+    let client = NodeClient::new(url, HttpProtocol::Http1).expect("an address").patient(PATIENCE);
     let (mut rounds, mut longest) = (0, Duration::ZERO);
     while going.load(Ordering::SeqCst) {
         let good = [
-            Request::new(Method::GET, "/state/v1/health"),
-            Request::new(Method::GET, "/document/v1/n/note/group/bob/1"),
-            Request::new(
+            OutgoingRequest::new(Method::GET, "/state/v1/health"),
+            OutgoingRequest::new(Method::GET, "/document/v1/n/note/group/bob/1"),
+            OutgoingRequest::new(
                 Method::GET,
                 "/search/?yql=select+*+from+note+where+true&streaming.groupname=bob&timeout=60s",
             ),
@@ -414,9 +425,9 @@ fn watch(url: &str, going: &AtomicBool) -> (usize, Duration) {
     (rounds, longest)
 }
 
-fn start() -> Server {
+fn start() -> TestServer {
     onnxruntime();
-    let server = Server::start_with(&[
+    let server = TestServer::start_with(&[
         ("MILLRACE_CACHE_BYTES", "67108864"),
         ("MILLRACE_HEAD_PATIENCE_S", "2"),
         ("MILLRACE_BODY_PATIENCE_S", "2"),
@@ -445,9 +456,9 @@ fn no_request_takes_more_than_its_share() {
     let going = AtomicBool::new(true);
     std::thread::scope(|scope| {
         let watching = scope.spawn(|| watch(&url, &going));
-        let attack = |hostile: &Hostile, runtime: &Runtime| {
+        let attack = |hostile: &HostileRequest, runtime: &Runtime| {
             let base = if hostile.to_config { &config } else { &url };
-            let client = Client::new(base, Protocol::Http1).expect("an address").patient(PATIENCE);
+            let client = NodeClient::new(base, HttpProtocol::Http1).expect("an address").patient(PATIENCE);
             match runtime.block_on(client.send(hostile.request.clone())) {
                 Ok(answer) => {
                     let status = answer.status.as_u16();
@@ -512,7 +523,7 @@ fn ends(mut stream: TcpStream, patience: Duration) -> (bool, String) {
 
 #[test]
 fn connections_that_do_nothing_end() {
-    let server = Server::start_with(&[
+    let server = TestServer::start_with(&[
         ("MILLRACE_HEAD_PATIENCE_S", "1"),
         ("MILLRACE_BODY_PATIENCE_S", "1"),
         ("MILLRACE_CONNECTION_IDLE_S", "1"),
@@ -555,8 +566,9 @@ fn connections_that_do_nothing_end() {
 
 #[test]
 fn a_body_that_makes_progress_may_take_its_time() {
-    let server = Server::start_with(&[("MILLRACE_BODY_PATIENCE_S", "1"), ("MILLRACE_BODY_RATE_MIN", "10")])
-        .deploy_notes();
+    let server =
+        TestServer::start_with(&[("MILLRACE_BODY_PATIENCE_S", "1"), ("MILLRACE_BODY_RATE_MIN", "10")])
+            .deploy_notes();
     let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).expect("it listens");
     let body = format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "word ".repeat(40));
     let head = format!(
@@ -575,7 +587,7 @@ fn a_body_that_makes_progress_may_take_its_time() {
 
 #[test]
 fn an_address_has_only_so_many_connections() {
-    let server = Server::start_with(&[("MILLRACE_CONNECTIONS_PER_ADDRESS_MAX", "20")]).deploy_notes();
+    let server = TestServer::start_with(&[("MILLRACE_CONNECTIONS_PER_ADDRESS_MAX", "20")]).deploy_notes();
     let address = server.url().trim_start_matches("http://").to_owned();
     let open: Vec<TcpStream> =
         (0..40).map(|_| TcpStream::connect(&address).expect("the system accepts it")).collect();
@@ -584,8 +596,8 @@ fn an_address_has_only_so_many_connections() {
     assert!((20..40).contains(&closed), "{closed} of 40 were closed");
     // Those are gone, and there is room again.
     support::poll("a connection is taken", || {
-        let client = Client::new(&server.url(), Protocol::Http1).expect("an address");
-        runtime().block_on(client.send(Request::new(Method::GET, "/state/v1/health"))).is_ok()
+        let client = NodeClient::new(&server.url(), HttpProtocol::Http1).expect("an address");
+        runtime().block_on(client.send(OutgoingRequest::new(Method::GET, "/state/v1/health"))).is_ok()
     });
     let metrics = server.get("/metrics/v2/values").1.to_string();
     for name in ["millrace.connections.refused", "millrace.connections.open", "millrace.bodies.bytes"] {
@@ -597,7 +609,7 @@ fn an_address_has_only_so_many_connections() {
 #[test]
 fn bodies_share_a_budget() {
     let server =
-        Server::start_with(&[("MILLRACE_BODIES_BYTES_MAX", "1000000"), ("MILLRACE_BODIES_WAIT_S", "1")])
+        TestServer::start_with(&[("MILLRACE_BODIES_BYTES_MAX", "1000000"), ("MILLRACE_BODIES_WAIT_S", "1")])
             .deploy_notes();
     let address = server.url().trim_start_matches("http://").to_owned();
     // It holds its room for as long as it makes progress.
@@ -609,8 +621,11 @@ fn bodies_share_a_budget() {
         .expect("it is open");
     holder.write_all(&[b' '; 800_000]).expect("it is open");
     support::poll("the budget is taken", || {
-        let text =
-            server.send(&server.url(), Protocol::Http1, Request::new(Method::GET, "/prometheus/v1/values"));
+        let text = server.send(
+            &server.url(),
+            HttpProtocol::Http1,
+            OutgoingRequest::new(Method::GET, "/prometheus/v1/values"),
+        );
         let text = String::from_utf8_lossy(&text.body).into_owned();
         let line = text.lines().find(|line| line.starts_with("millrace_bodies_bytes "));
         line.and_then(|line| line.split(' ').nth(1)?.parse::<f64>().ok())
@@ -619,7 +634,7 @@ fn bodies_share_a_budget() {
     let body = |bytes: usize| format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "w".repeat(bytes));
     let put = |bytes: usize| {
         let request = post("/document/v1/n/note/group/ann/2", JSON, body(bytes));
-        server.send(&server.url(), Protocol::Http1, request)
+        server.send(&server.url(), HttpProtocol::Http1, request)
     };
     let refused = put(400_000);
     assert_eq!(refused.status.as_u16(), 429, "{}", refused.message());
@@ -636,7 +651,7 @@ fn bodies_share_a_budget() {
 
 #[test]
 fn a_longer_timeout_is_cut() {
-    let server = Server::start_with(&[("MILLRACE_QUERY_TIMEOUT_MAX_S", "0")]).deploy_notes();
+    let server = TestServer::start_with(&[("MILLRACE_QUERY_TIMEOUT_MAX_S", "0")]).deploy_notes();
     server.put(DOCUMENT, "{\"title\":\"a word\",\"stars\":1}");
     let query =
         [("yql", "select * from note where true"), ("streaming.groupname", "ann"), ("timeout", "1000s")];

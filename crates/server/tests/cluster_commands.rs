@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use millrace_cluster::{Configuration, ConfiguredNode, Layout, NodeKey};
-use millrace_coordination::{Coordination, Embedded};
-use millrace_membership::rest::{Shown, router};
+use millrace_cluster::{ClusterConfiguration, ConfiguredNode, NodeHierarchy, NodeKey};
+use millrace_coordination::{Coordination, EmbeddedCoordination};
+use millrace_membership::rest::{ShownMembership, router};
 use millrace_membership::{
-    BucketFigures, IdealFigures, Membership, NodeFigures, OperationFigures, PaceFigures, Publication,
-    Settings, TransferFigures,
+    BucketFigures, ClusterMembership, IdealFigures, NodeFigures, OperationFigures, PaceFigures,
+    PackagePublication, Settings, TransferFigures,
 };
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -19,41 +19,42 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 /// Two nodes in this process, with figures that the test makes up.
-struct Cluster {
+struct TwoNodes {
     /// Of the first.
     address: String,
     figures: Arc<Mutex<NodeFigures>>,
-    members: Vec<Membership>,
+    members: Vec<ClusterMembership>,
     runtime: Runtime,
     _directory: TempDir,
 }
 
-impl Cluster {
+impl TwoNodes {
     fn start() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let runtime = Runtime::new().expect("threads can be started");
         let figures = Arc::new(Mutex::new(NodeFigures::default()));
         let (address, members) = runtime.block_on(async {
             let coordination: Arc<dyn Coordination> =
-                Arc::new(Embedded::open(directory.path()).expect("it opens"));
+                Arc::new(EmbeddedCoordination::open(directory.path()).expect("it opens"));
             let (mut members, mut listeners) = (Vec::new(), Vec::new());
             for name in ["n0", "n1"] {
                 let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
                 let mut settings = Settings::new(name, format!("{name}:1"), directory.path().join(name));
                 settings.url = format!("http://{}", listener.local_addr().expect("it is bound"));
-                let member = Membership::join(Arc::clone(&coordination), settings).await.expect("it joins");
+                let member =
+                    ClusterMembership::join(Arc::clone(&coordination), settings).await.expect("it joins");
                 members.push(member);
                 listeners.push(listener);
             }
             members[0]
-                .publish(Publication::unconditional(b"", &configuration()))
+                .publish(PackagePublication::unconditional(b"", &configuration()))
                 .await
                 .expect("it is published");
             let mut states = members[0].states();
             let both = states.wait_for(|state| state.as_ref().is_some_and(|state| all_serve(state)));
             drop(tokio::time::timeout(Duration::from_secs(60), both).await.expect("both are up"));
             for (member, listener) in members.iter().zip(listeners) {
-                let shown = Shown {
+                let shown = ShownMembership {
                     membership: members[0].clone(),
                     clusters: || vec!["mail".to_owned()],
                     figures: |_: NodeKey| None,
@@ -63,7 +64,7 @@ impl Cluster {
             }
             (members[0].settings().url.clone(), members)
         });
-        let cluster = Cluster { address, figures, members, runtime, _directory: directory };
+        let cluster = TwoNodes { address, figures, members, runtime, _directory: directory };
         cluster.tell(|_| {});
         cluster
     }
@@ -108,13 +109,17 @@ fn all_serve(state: &millrace_cluster::ClusterState) -> bool {
     state.nodes().len() == 2 && state.nodes().values().all(|node| node.state.serves())
 }
 
-fn configuration() -> Configuration {
+fn configuration() -> ClusterConfiguration {
     let node = |key: u16| {
         let name = format!("n{key}");
         (NodeKey(key), ConfiguredNode { name, capacity: 1.0, group: String::new() })
     };
     let nodes = [0, 1].map(node).into_iter().collect();
-    Configuration { nodes, layout: Layout::Nodes(vec![NodeKey(0), NodeKey(1)]), ..Configuration::default() }
+    ClusterConfiguration {
+        nodes,
+        layout: NodeHierarchy::Nodes(vec![NodeKey(0), NodeKey(1)]),
+        ..ClusterConfiguration::default()
+    }
 }
 
 async fn serve(listener: TcpListener, endpoints: Router, name: String, figures: Arc<Mutex<NodeFigures>>) {
@@ -141,7 +146,7 @@ async fn serve(listener: TcpListener, endpoints: Router, name: String, figures: 
 
 #[test]
 fn nodes_are_retired_emptied_and_removed() {
-    let cluster = Cluster::start();
+    let cluster = TwoNodes::start();
     let (code, told) = cluster.told(&["node", "retire", "n1", "--reason", "its disk is old"]);
     assert!(code == 0 && told.contains("n1: retired; when it is empty"), "{told}");
     assert!(told.contains("stop it, and when it is down"), "{told}");
@@ -168,7 +173,7 @@ fn nodes_are_retired_emptied_and_removed() {
 
 #[test]
 fn a_wait_ends_when_nothing_is_left_to_do() {
-    let cluster = Cluster::start();
+    let cluster = TwoNodes::start();
     assert_eq!(cluster.told(&["cluster", "wait", "--ideal", "--timeout", "60"]).0, 0);
     cluster.tell(|figures| figures.ideal = IdealFigures { distance: 7, ..IdealFigures::default() });
     assert_eq!(cluster.told(&["cluster", "wait", "--timeout", "60"]).0, 0);
@@ -181,7 +186,7 @@ fn a_wait_ends_when_nothing_is_left_to_do() {
 
 #[test]
 fn a_wait_is_not_over_while_a_node_is_expected_back() {
-    let cluster = Cluster::start();
+    let cluster = TwoNodes::start();
     // An operator's maintenance is none of the others' business, but nothing is where it should be meanwhile.
     assert_eq!(cluster.told(&["node", "maintenance", "n1"]).0, 0);
     cluster.wait_for("Up Maintenance ");
@@ -202,7 +207,7 @@ fn a_wait_is_not_over_while_a_node_is_expected_back() {
 
 #[test]
 fn what_is_wrong_with_how_a_node_was_started_is_told() {
-    let cluster = Cluster::start();
+    let cluster = TwoNodes::start();
     cluster.tell(|figures| figures.warnings = vec!["it listens everywhere".to_owned()]);
     assert!(cluster.told(&["cluster", "show"]).1.contains("n1: warning: it listens everywhere"));
     cluster.tell(|figures| figures.name = "n0".to_owned());
@@ -212,7 +217,7 @@ fn what_is_wrong_with_how_a_node_was_started_is_told() {
 
 #[test]
 fn transfers_are_told_with_their_rates() {
-    let cluster = Cluster::start();
+    let cluster = TwoNodes::start();
     cluster.tell(|figures| {
         figures.transfers = vec![TransferFigures {
             from: "n0".to_owned(),

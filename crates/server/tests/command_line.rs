@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::Method;
-use millrace_client::{Protocol, Request};
+use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
-use support::{MILLRACE, NOTE, SERVICES, Server, write_files};
+use support::{MILLRACE, NOTE, SERVICES, TestServer, write_files};
 
 fn stdout(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -19,7 +19,7 @@ fn stdout(output: &std::process::Output) -> String {
 
 #[test]
 fn deploy_feed_query_visit() {
-    let server = Server::start();
+    let server = TestServer::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| directory.path().join(name).display().to_string();
     write_files(directory.path(), &[("app/services.xml", SERVICES), ("app/schemas/note.sd", NOTE)]);
@@ -49,7 +49,7 @@ fn deploy_feed_query_visit() {
 
 #[test]
 fn documents_one_by_one() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     const ID: &str = "id:n:note:g=ann:1";
     assert!(server.millrace(&["put", ID, r#"{"fields":{"stars":1}}"#]).status.success());
     assert!(server.millrace(&["update", ID, r#"{"fields":{"stars":{"increment":1}}}"#]).status.success());
@@ -64,7 +64,7 @@ fn documents_one_by_one() {
 
 #[test]
 fn a_feed_names_what_failed_and_goes_on() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let good = r#"{"put":"id:n:note::1","fields":{"stars":1}}"#;
     let bad = r#"{"put":"id:n:note::2","fields":{"stars":"many"}}"#;
@@ -85,7 +85,7 @@ fn a_feed_names_what_failed_and_goes_on() {
 /// The other lines are fed; the rest of a list is not, and that is reported.
 #[test]
 fn what_is_no_operation_is_told_by_its_line() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let put = |id: u32| format!("{{\"put\":\"id:n:note:g=ann:{id}\",\"fields\":{{\"stars\":{id}}}}}");
     let feed = |text: &str| {
@@ -109,7 +109,7 @@ fn what_is_no_operation_is_told_by_its_line() {
 
 #[test]
 fn a_feed_goes_on_where_it_stopped() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| directory.path().join(name).display().to_string();
     let first = r#"{"put":"id:n:note::1","fields":{}}"#;
@@ -144,7 +144,7 @@ fn errors_name_the_cure() {
     let settings = run(&["serve", "--config", "/nowhere/millrace.toml"]);
     assert!(String::from_utf8_lossy(&settings.stderr).contains("/nowhere/millrace.toml"));
 
-    let server = Server::start();
+    let server = TestServer::start();
     let data_dir = server.data_dir().display().to_string();
     let taken = refusal(&server, &["serve", "--data-dir", &data_dir, "--port", "0", "--config-port", "0"]);
     assert!(taken.contains("another process has it open") && !taken.contains("doctor"), "{taken}");
@@ -168,7 +168,7 @@ fn help_has_the_options_that_count() {
 }
 
 /// Error message of a command, which must fail.
-fn refusal(server: &Server, arguments: &[&str]) -> String {
+fn refusal(server: &TestServer, arguments: &[&str]) -> String {
     let output = server.millrace(arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -211,7 +211,7 @@ fn no_command_waits_for_ever() {
 
 #[test]
 fn a_feed_without_an_application_is_not_begun() {
-    let server = Server::start();
+    let server = TestServer::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
     write_files(directory.path(), &[("feed.jsonl", r#"{"put":"id:n:note::1","fields":{}}"#)]);
     let feed = directory.path().join("feed.jsonl").display().to_string();
@@ -224,7 +224,7 @@ fn a_feed_without_an_application_is_not_begun() {
 
 #[test]
 fn a_feed_may_be_compressed() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let packed = |number: u32| {
         let mut packer = GzEncoder::new(Vec::new(), Compression::default());
@@ -250,7 +250,7 @@ fn a_feed_may_be_compressed() {
 
 #[test]
 fn what_fails_for_one_reason_is_told_a_few_times() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let line = |number| format!("{{\"put\":\"id:n:nope::{number}\",\"fields\":{{}}}}\n");
     write_files(directory.path(), &[("feed.jsonl", &(0..300).map(line).collect::<String>())]);
@@ -262,7 +262,7 @@ fn what_fails_for_one_reason_is_told_a_few_times() {
 
 #[test]
 fn what_a_selection_does_not_take_is_told() {
-    let server = Server::start();
+    let server = TestServer::start();
     let services = SERVICES.replace("mode='streaming'", "mode='streaming' selection='note.stars &lt; 5'");
     let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
     assert_eq!(status, 200, "{answer}");
@@ -288,7 +288,7 @@ fn what_a_selection_does_not_take_is_told() {
 
 #[test]
 fn a_feed_waits_for_its_node() {
-    let mut server = Server::with_notes();
+    let mut server = TestServer::with_notes();
     let directory = tempfile::tempdir().expect("a temporary directory");
     write_files(directory.path(), &[("feed.jsonl", r#"{"put":"id:n:note:g=ann:1","fields":{}}"#)]);
     server.kill();
@@ -319,7 +319,7 @@ fn a_write_without_a_document_names_both_ways_to_give_one() {
 /// They are stored, and no query of a group finds them.
 #[test]
 fn documents_without_a_group_are_told_of() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let put = |id: &str| json!({ "put": id, "fields": { "stars": 1 } }).to_string();
     let remove = json!({ "remove": "id:n:note::3" }).to_string();
@@ -345,7 +345,7 @@ fn documents_without_a_group_are_told_of() {
 
 #[test]
 fn a_visit_chooses_by_any_part_of_the_id() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     for id in ["id:n:note:g=ann:1", "id:m:note:g=ann:2", "id:n:note:g=bob:3", "id:n:note:g=a\"b:4"] {
         let stars = format!("{{\"fields\":{{\"stars\":{}}}}}", &id[id.len() - 1..]);
         assert!(server.millrace(&["put", id, &stars]).status.success(), "{id}");
@@ -371,7 +371,7 @@ fn a_visit_chooses_by_any_part_of_the_id() {
 
 #[test]
 fn what_cannot_be_deployed_is_named() {
-    let server = Server::start();
+    let server = TestServer::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
     write_files(directory.path(), &[("app.zip", "")]);
     let path = |name: &str| directory.path().join(name).display().to_string();
@@ -383,9 +383,9 @@ fn what_cannot_be_deployed_is_named() {
         let error = refusal(&server, &["deploy", &path]);
         assert!(error.contains(expected), "{error}");
     }
-    let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
+    let request = OutgoingRequest::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
         .body("application/zip", "no archive");
-    let message = server.send(&server.config_url(), Protocol::Http1, request).message();
+    let message = server.send(&server.config_url(), HttpProtocol::Http1, request).message();
     assert!(message.contains("this is no zip archive") && message.contains("millrace deploy"), "{message}");
 }
 
@@ -416,7 +416,7 @@ fn usage_is_the_same_whatever_the_environment() {
 
 #[test]
 fn a_healthy_data_directory() {
-    let mut server = Server::with_notes();
+    let mut server = TestServer::with_notes();
     server.put("/document/v1/n/note/docid/1", "{}");
     server.terminate();
     let checked = server.millrace(&["doctor", &server.data_dir().display().to_string()]);

@@ -6,14 +6,14 @@ mod support;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use support::{Server, poll};
+use support::{TestServer, poll};
 
 const GROUPS: usize = 8;
 const DOCUMENTS: usize = 20;
 
 /// A server whose documents are in segments.
-fn sealed() -> Server {
-    let server = Server::with_notes();
+fn sealed() -> TestServer {
+    let server = TestServer::with_notes();
     for group in 0..GROUPS {
         for number in 0..DOCUMENTS {
             let title = format!("only{group} {}", "filler ".repeat(400));
@@ -30,13 +30,13 @@ fn sealed() -> Server {
     server
 }
 
-fn segments(server: &Server) -> Vec<PathBuf> {
+fn segments(server: &TestServer) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(server.data_dir().join("segments")).expect("there are segments");
     entries.map(|entry| entry.expect("it can be listed").path()).collect()
 }
 
 /// Number of documents of a group that have its word, or the error.
-fn count(server: &Server, group: usize) -> Result<Value, String> {
+fn count(server: &TestServer, group: usize) -> Result<Value, String> {
     let yql = format!("select * from note where title contains 'only{group}'");
     let (_, answer) =
         server.query(&[("yql", &yql), ("streaming.groupname", &format!("g{group}")), ("hits", "0")]);
@@ -83,7 +83,7 @@ fn a_bit_in_the_words_of_one_group() {
 
 #[test]
 fn a_bit_in_the_manifest_or_in_the_log_keeps_the_server_from_starting() {
-    let mut server = Server::with_notes();
+    let mut server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", "{\"stars\":1}");
     server.put("/document/v1/n/note/group/ann/2", "{\"stars\":2}");
     server.kill();

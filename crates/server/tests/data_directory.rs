@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use support::{MILLRACE, Server, write_files};
+use support::{MILLRACE, TestServer, write_files};
 
 /// Starts a server that must not start, and says why not.
 fn refusal(data_dir: &Path, arguments: &[&str]) -> String {
@@ -40,12 +40,12 @@ fn a_directory_of_a_node_is_no_one_elses() {
     // As the message says.
     std::fs::remove_dir_all(directory.path().join("cluster")).expect("it is there");
     let data_dir = directory.path().to_owned();
-    drop(Server::start_in(directory, data_dir, &[]));
+    drop(TestServer::start_in(directory, data_dir, &[]));
 }
 
 #[test]
 fn documents_of_a_server_that_was_alone_are_not_lost_in_a_cluster() {
-    let mut server = Server::with_notes();
+    let mut server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", "{}");
     server.terminate();
     let error = refusal(&server.data_dir(), &[&CLUSTER[..], &["--name", "n0"]].concat());
@@ -65,7 +65,7 @@ fn files_of_something_else_are_left_alone() {
     assert_eq!(names, 2, "nothing was made in it");
     std::fs::remove_file(directory.path().join("thesis.tex")).expect("it is there");
     let data_dir = directory.path().to_owned();
-    drop(Server::start_in(directory, data_dir, &[]));
+    drop(TestServer::start_in(directory, data_dir, &[]));
 }
 
 /// Every file that a server makes, of its user alone, whatever the umask that it is started with; and a
@@ -76,8 +76,8 @@ fn what_is_written_is_of_the_servers_user_alone() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let log = directory.path().join("access.log");
     let (data_dir, log_path) = (directory.path().join("data"), log.display().to_string());
-    let mut server =
-        Server::start_in(directory, data_dir.clone(), &[("MILLRACE_ACCESS_LOG", &log_path)]).deploy_notes();
+    let mut server = TestServer::start_in(directory, data_dir.clone(), &[("MILLRACE_ACCESS_LOG", &log_path)])
+        .deploy_notes();
     server.put("/document/v1/n/note/group/ann/1", "{}");
     let mut open = Vec::new();
     let mut waiting = vec![data_dir.clone(), log];

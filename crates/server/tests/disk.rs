@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hyper::Method;
-use support::Server;
+use support::TestServer;
 
 /// A file system of its own in memory, which goes with the test.
-struct Mounted {
+struct MountedDisk {
     directory: PathBuf,
     _below: tempfile::TempDir,
 }
 
-impl Mounted {
+impl MountedDisk {
     /// `None` where one may not mount.
     fn new(below: tempfile::TempDir, size: &str) -> Option<Self> {
         let directory = below.path().to_owned();
@@ -23,11 +23,11 @@ impl Mounted {
             .arg(&directory)
             .output()
             .is_ok_and(|output| output.status.success());
-        mounted.then(|| Mounted { directory, _below: below })
+        mounted.then(|| MountedDisk { directory, _below: below })
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedDisk {
     fn drop(&mut self) {
         // Lazily: the server may not be gone yet.
         let _ = Command::new("umount").arg("-l").arg(&self.directory).status();
@@ -39,7 +39,7 @@ fn path(number: usize) -> String {
 }
 
 /// Puts documents of some 100 kB until one is refused; answers how many were taken, and the refusal.
-fn fill(server: &Server, first: usize) -> (usize, u16, String) {
+fn fill(server: &TestServer, first: usize) -> (usize, u16, String) {
     let title = "word ".repeat(20_000);
     for number in first..first + 100_000 {
         let body = format!("{{\"fields\":{{\"title\":\"{title}\",\"stars\":{number}}}}}");
@@ -58,28 +58,28 @@ fn fill(server: &Server, first: usize) -> (usize, u16, String) {
 }
 
 /// A server on a disk of its own that it has filled, and how many documents it took.
-struct Full {
-    server: Server,
+struct FullDisk {
+    server: TestServer,
     taken: usize,
-    mounted: Mounted,
+    mounted: MountedDisk,
 }
 
 /// Files that take space until they are removed: little, and enough for all that is not sealed yet.
 const LITTLE: (&str, usize) = ("little", 16 << 20);
 const ENOUGH: (&str, usize) = ("enough", 280 << 20);
 
-impl Full {
+impl FullDisk {
     /// `None` where one may not mount.
     fn new(reserve: &str) -> Option<Self> {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mounted = Mounted::new(directory, "500m")?;
+        let mounted = MountedDisk::new(directory, "500m")?;
         for (name, size) in [LITTLE, ENOUGH] {
             std::fs::write(mounted.directory.join(name), vec![1; size]).expect("there is room");
         }
         let elsewhere = tempfile::tempdir().expect("a temporary directory");
         let data_dir = mounted.directory.join("data");
         let server =
-            Server::start_in(elsewhere, data_dir, &[("MILLRACE_DISK_RESERVE", reserve)]).deploy_notes();
+            TestServer::start_in(elsewhere, data_dir, &[("MILLRACE_DISK_RESERVE", reserve)]).deploy_notes();
         let (taken, status, message) = fill(&server, 0);
         assert_eq!(status, 507, "{message}");
         // Whether it is seen before a file is written or while it is.
@@ -87,7 +87,7 @@ impl Full {
             ["bytes free", "no space is left on the disk"].iter().any(|told| message.contains(told));
         assert!(taken > 0 && is_told, "{taken}: {message}");
         assert!(!message.contains("doctor"), "nothing is damaged: {message}");
-        Some(Full { server, taken, mounted })
+        Some(FullDisk { server, taken, mounted })
     }
 
     fn free(&self, (name, _): (&str, usize)) {
@@ -119,7 +119,7 @@ impl Full {
 
 #[test]
 fn a_disk_that_gets_fuller_than_the_reserve() {
-    let Some(mut full) = Full::new("100000000") else {
+    let Some(mut full) = FullDisk::new("100000000") else {
         eprintln!("skipped: mounting is not permitted here");
         return;
     };
@@ -139,7 +139,7 @@ fn a_disk_that_gets_fuller_than_the_reserve() {
 
 #[test]
 fn a_disk_that_gets_full_to_the_last_byte() {
-    let Some(mut full) = Full::new("0") else {
+    let Some(mut full) = FullDisk::new("0") else {
         eprintln!("skipped: mounting is not permitted here");
         return;
     };
@@ -205,7 +205,7 @@ fn a_sync_that_fails_ends_writing_and_acknowledges_nothing() {
     let environment = [("LD_PRELOAD", text(&library)), ("SYNC_FAILS_WHILE", text(&trigger))];
     let environment: Vec<(&str, &str)> =
         environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let mut server = Server::start_with(&environment).deploy_notes();
+    let mut server = TestServer::start_with(&environment).deploy_notes();
     server.put(&path(1), "{\"stars\":1}");
     std::fs::write(&trigger, "").expect("a file");
     for attempt in 0..3 {

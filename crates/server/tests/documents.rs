@@ -4,11 +4,11 @@ mod support;
 
 use hyper::Method;
 use serde_json::json;
-use support::Server;
+use support::TestServer;
 
 #[test]
 fn every_form_of_the_path_is_an_id() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let check = |path: &str, id: &str| {
         server.put(path, r#"{"title":"hello"}"#);
         let (status, answer) = server.get(path);
@@ -24,7 +24,7 @@ fn every_form_of_the_path_is_an_id() {
 
 #[test]
 fn a_document_that_is_not_there_is_a_404() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let (status, answer) = server.get("/document/v1/n/note/docid/none");
     assert_eq!(status, 404);
     assert_eq!(answer, json!({ "pathId": "/document/v1/n/note/docid/none", "id": "id:n:note::none" }));
@@ -32,7 +32,7 @@ fn a_document_that_is_not_there_is_a_404() {
 
 #[test]
 fn updates_change_what_they_name() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let path = "/document/v1/n/note/docid/1";
     server.put(path, r#"{"title":"one","stars":1,"tags":["a"]}"#);
     let body = r#"{"fields":{"stars":{"increment":2},"tags":{"add":["b"]}}}"#;
@@ -43,7 +43,7 @@ fn updates_change_what_they_name() {
 
 #[test]
 fn an_update_creates_only_where_it_is_asked_to() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let path = "/document/v1/n/note/docid/1";
     let body = r#"{"fields":{"stars":{"assign":4}}}"#;
     assert_eq!(server.call(Method::PUT, path, body).0, 200);
@@ -54,7 +54,7 @@ fn an_update_creates_only_where_it_is_asked_to() {
 
 #[test]
 fn conditions_guard_every_kind_of_write() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let path = "/document/v1/n/note/docid/1";
     let holds = format!("{path}?condition=note.stars%3D%3D1");
     let fails = format!("{path}?condition=note.stars%3D%3D2");
@@ -77,13 +77,13 @@ fn conditions_guard_every_kind_of_write() {
 
 #[test]
 fn removing_what_is_not_there_is_fine() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     assert_eq!(server.call(Method::DELETE, "/document/v1/n/note/docid/none", "").0, 200);
 }
 
 #[test]
 fn field_sets_choose_fields() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let path = "/document/v1/n/note/docid/1";
     server.put(path, r#"{"title":"one","stars":1}"#);
     assert_eq!(server.get(&format!("{path}?fieldSet=note:stars")).1["fields"], json!({ "stars": 1 }));
@@ -92,7 +92,7 @@ fn field_sets_choose_fields() {
 
 #[test]
 fn feed_clients_may_shake_hands() {
-    let server = Server::start();
+    let server = TestServer::start();
     let path = "/document/v1/feeder/handshake/docid/dummy?dryRun=true";
     assert_eq!(server.call(Method::POST, path, "").0, 200);
     assert_eq!(server.call(Method::OPTIONS, "/document/v1/n/note/docid/1", "").0, 204);

@@ -4,7 +4,7 @@ mod support;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use support::{Server, file_of, onnxruntime, services_with};
+use support::{TestServer, file_of, onnxruntime, services_with};
 
 fn services() -> String {
     services_with(
@@ -69,7 +69,7 @@ const NOTE: &str = "schema note {
 }";
 
 /// Deploys a package with these two files and the tiny model.
-fn deploy(server: &Server, services: &str, note: &str) -> (u16, Value) {
+fn deploy(server: &TestServer, services: &str, note: &str) -> (u16, Value) {
     onnxruntime();
     let of_crate = |name: &str| file_of(&format!("embedding/tests/data/{name}"));
     server.deploy_bytes(&[
@@ -80,8 +80,8 @@ fn deploy(server: &Server, services: &str, note: &str) -> (u16, Value) {
     ])
 }
 
-fn server() -> Server {
-    let server = Server::start();
+fn server() -> TestServer {
+    let server = TestServer::start();
     let (status, answer) = deploy(&server, &services(), NOTE);
     assert_eq!(status, 200, "{answer}");
     server
@@ -94,7 +94,7 @@ const NOTES: [(&str, &str, &str); 4] = [
     ("4", "water wheel", ""),
 ];
 
-fn feed(server: &Server) {
+fn feed(server: &TestServer) {
     for (id, title, body) in NOTES {
         server.put(
             &format!("/document/v1/n/note/group/ann/{id}"),
@@ -104,7 +104,7 @@ fn feed(server: &Server) {
 }
 
 /// Titles and scores of the hits, best first.
-fn nearest(server: &Server, field: &str, input: &str, parameters: &[(&str, &str)]) -> Vec<(String, f64)> {
+fn nearest(server: &TestServer, field: &str, input: &str, parameters: &[(&str, &str)]) -> Vec<(String, f64)> {
     let name = if field == "bits" { "b" } else { "q" };
     let yql = format!("select title from note where {{targetHits: 4}}nearestNeighbor({field}, {name})");
     let feature = format!("input.query({name})");
@@ -258,7 +258,7 @@ fn a_document_or_query_that_cannot_be_embedded_fails_alone() {
 
 #[test]
 fn what_cannot_work_is_refused_when_it_is_deployed() {
-    let empty = Server::start();
+    let empty = TestServer::start();
     for (services, note, expected) in [
         (
             services().replace("models/model.onnx", "models/other.onnx"),

@@ -4,11 +4,11 @@ mod support;
 
 use hyper::Method;
 use serde_json::Value;
-use support::{NOTE, SERVICES, Server};
+use support::{NOTE, SERVICES, TestServer};
 
 #[test]
 fn documents_that_cannot_be() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let check = |method: Method, path: &str, body: &str, expected: u16, words: &str| {
         let (status, answer) = server.call(method, path, body);
         let message = answer["message"].as_str().unwrap_or("");
@@ -34,7 +34,7 @@ fn documents_that_cannot_be() {
 
 #[test]
 fn queries_that_cannot_be() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let check = |parameters: &[(&str, &str)], words: &str| {
         let (status, answer) = server.query(parameters);
         let message = answer.pointer("/root/errors/0/message").and_then(Value::as_str).unwrap_or("");
@@ -50,10 +50,10 @@ fn queries_that_cannot_be() {
 
 #[test]
 fn without_an_application_everything_says_to_deploy() {
-    let server = Server::start();
+    let server = TestServer::start();
     for path in ["/document/v1/n/note/docid/1", "/search/?yql=select", "/state/v1/health", "/status.html"] {
-        let request = millrace_client::Request::new(Method::GET, path);
-        let answer = server.send(&server.url(), millrace_client::Protocol::Http1, request);
+        let request = millrace_client::OutgoingRequest::new(Method::GET, path);
+        let answer = server.send(&server.url(), millrace_client::HttpProtocol::Http1, request);
         assert_eq!(answer.status, 503, "{path}");
         assert!(String::from_utf8_lossy(&answer.body).contains("deploy"), "{path}");
     }
@@ -61,7 +61,7 @@ fn without_an_application_everything_says_to_deploy() {
 
 #[test]
 fn a_package_that_cannot_work_changes_nothing() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let check = |schema: &str, words: &str| {
         let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", schema)]);
         assert_eq!(

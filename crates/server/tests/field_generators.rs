@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use hyper::Method;
 use serde_json::{Value, json};
-use support::{Server, services_with};
-use twin::{Reply, Request, Twin};
+use support::{TestServer, services_with};
+use twin::{TwinReply, TwinRequest, TwinServer};
 
 const NOTES: &str = "schema note {
   document note {
@@ -33,25 +33,25 @@ const SECRET: [(&str, &str); 3] = [
 ];
 
 /// A service that answers by what it is asked for, and what it was asked.
-struct Service {
-    twin: Twin,
+struct GeneratorService {
+    twin: TwinServer,
     asked: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Service {
+impl GeneratorService {
     fn start() -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
-        let twin = Twin::start(move |request: &Request| {
+        let twin = TwinServer::start(move |request: &TwinRequest| {
             let body = request.json();
             let answer = match request.authorization.as_deref() {
                 Some("Bearer hush") => answer(&body),
-                _ => Reply::json(401, json!({ "error": { "message": "who are you" } })),
+                _ => TwinReply::json(401, json!({ "error": { "message": "who are you" } })),
             };
             log.lock().expect("no panic").push(body);
             answer
         });
-        Service { twin, asked }
+        GeneratorService { twin, asked }
     }
 
     fn asked(&self) -> Vec<Value> {
@@ -90,7 +90,7 @@ impl Service {
         ))
     }
 
-    fn deploy(&self, server: &Server, schema: &str) -> (u16, Value) {
+    fn deploy(&self, server: &TestServer, schema: &str) -> (u16, Value) {
         server.deploy(&[
             ("services.xml", &self.services()),
             ("schemas/note.sd", schema),
@@ -100,12 +100,12 @@ impl Service {
 }
 
 /// Answers of the type that is asked for; with `odd` in the text, of another one; with `poison`, none.
-fn answer(body: &Value) -> Reply {
+fn answer(body: &Value) -> TwinReply {
     let prompt = body["messages"][0]["content"].as_str().expect("a prompt");
     let form = &body["response_format"]["json_schema"]["schema"];
     let said = match form["required"][0].as_str() {
         _ if prompt.contains("poison") => {
-            return Reply::json(400, json!({ "error": { "message": "not this" } }));
+            return TwinReply::json(400, json!({ "error": { "message": "not this" } }));
         }
         None => format!("good ({prompt})"),
         Some(name) => {
@@ -120,15 +120,15 @@ fn answer(body: &Value) -> Reply {
             json!({ name: value }).to_string()
         }
     };
-    Reply::json(200, json!({ "choices": [{ "message": { "content": said } }] }))
+    TwinReply::json(200, json!({ "choices": [{ "message": { "content": said } }] }))
 }
 
-fn put(server: &Server, id: &str, text: &str) -> (u16, Value) {
+fn put(server: &TestServer, id: &str, text: &str) -> (u16, Value) {
     let fields = json!({ "fields": { "text": text, "stars": 1 } }).to_string();
     server.call(Method::POST, &format!("/document/v1/n/note/group/ann/{id}"), &fields)
 }
 
-fn search(server: &Server, yql: &str) -> Value {
+fn search(server: &TestServer, yql: &str) -> Value {
     let (status, answer) = server.query(&[("yql", yql), ("streaming.groupname", "ann"), ("summary", "all")]);
     assert_eq!(status, 200, "{answer}");
     answer["root"].clone()
@@ -136,8 +136,8 @@ fn search(server: &Server, yql: &str) -> Value {
 
 #[test]
 fn fields_are_written_by_a_model_when_documents_are() {
-    let service = Service::start();
-    let server = Server::start_with(&SECRET);
+    let service = GeneratorService::start();
+    let server = TestServer::start_with(&SECRET);
     let (status, answer) = service.deploy(&server, NOTES);
     assert_eq!(status, 200, "{answer}");
     assert!(!answer.to_string().contains("has no effect"), "{answer}");
@@ -191,8 +191,8 @@ fn fields_are_written_by_a_model_when_documents_are() {
 
 #[test]
 fn an_answer_of_another_form_follows_the_policy_and_a_refusal_the_documents() {
-    let service = Service::start();
-    let server = Server::start_with(&SECRET);
+    let service = GeneratorService::start();
+    let server = TestServer::start_with(&SECRET);
     let (status, answer) = service.deploy(&server, NOTES);
     assert_eq!(status, 200, "{answer}");
     assert_eq!(put(&server, "1", "odd").0, 200);
@@ -211,8 +211,8 @@ fn an_answer_of_another_form_follows_the_policy_and_a_refusal_the_documents() {
 
 #[test]
 fn what_cannot_be_generated_is_told_at_deployment() {
-    let service = Service::start();
-    let server = Server::start_with(&SECRET);
+    let service = GeneratorService::start();
+    let server = TestServer::start_with(&SECRET);
     let refused = |from: &str, to: &str, expected: &str| {
         let (status, answer) = service.deploy(&server, &NOTES.replace(from, to));
         let message = answer["message"].as_str().unwrap_or_default();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use hyper::Method;
 use serde_json::{Value, json};
-use support::{MILLRACE, Server, poll, write_files};
+use support::{MILLRACE, TestServer, poll, write_files};
 use xxhash_rust::xxh3::xxh3_64;
 
 const SCHEMA: &str = include_str!("fixtures/format.sd");
@@ -43,12 +43,12 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A server over a copy of the fixture.
-fn over_a_copy(change: impl Fn(&Path)) -> Server {
+fn over_a_copy(change: impl Fn(&Path)) -> TestServer {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data_dir = directory.path().join("data");
     copy(&fixture(), &data_dir);
     change(&data_dir);
-    Server::start_in(directory, data_dir, &[])
+    TestServer::start_in(directory, data_dir, &[])
 }
 
 /// Documents that the fixture has or had.
@@ -70,7 +70,7 @@ const QUERIES: [(&str, &str); 4] = [
     ("dropped", "true"),
 ];
 
-fn look(server: &Server) -> Value {
+fn look(server: &TestServer) -> Value {
     let documents: serde_json::Map<String, Value> =
         PATHS.iter().map(|path| ((*path).to_owned(), server.get(path).1["fields"].clone())).collect();
     let count = |(group, condition): &(&str, &str)| {
@@ -83,7 +83,7 @@ fn look(server: &Server) -> Value {
 }
 
 fn write_fixture() {
-    let mut server = Server::start();
+    let mut server = TestServer::start();
     let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/thing.sd", SCHEMA)]);
     assert_eq!(status, 200, "{answer}");
     let call = |method: Method, path: &str, body: &str| {

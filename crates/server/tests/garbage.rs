@@ -4,7 +4,7 @@ mod support;
 
 use hyper::Method;
 use serde_json::json;
-use support::{NOTE, SERVICES, Server, poll};
+use support::{NOTE, SERVICES, TestServer, poll};
 
 /// Content of services.xml with garbage collection by this selection.
 fn services(selection: &str) -> String {
@@ -18,7 +18,7 @@ fn services(selection: &str) -> String {
 
 #[test]
 fn what_no_longer_belongs_is_removed_in_the_background() {
-    let server = Server::start();
+    let server = TestServer::start();
     let deploy = |selection: &str| {
         let (status, answer) =
             server.deploy(&[("services.xml", &services(selection)), ("schemas/note.sd", NOTE)]);

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use hyper::Method;
 use hyper::header::CONTENT_TYPE;
-use millrace_client::{Client, Protocol, Request};
-use millrace_fuzz::Mutator;
-use support::{NOTE, SERVICES, Server};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use millrace_fuzz::InputMutator;
+use support::{NOTE, SERVICES, TestServer};
 
 /// Number of requests of each kind.
 const REQUESTS: u64 = 1250;
@@ -31,23 +31,29 @@ fn encoded(bytes: &[u8]) -> String {
     bytes.iter().take(2000).map(|byte| format!("%{byte:02X}")).collect()
 }
 
-fn request(kind: u64, input: Vec<u8>) -> Request {
+fn request(kind: u64, input: Vec<u8>) -> OutgoingRequest {
     const DOCUMENT: &str = "/document/v1/n/note/group/ann/1";
     match kind {
-        0 => Request::new(Method::POST, DOCUMENT).body("application/json", input),
-        1 => Request::new(Method::PUT, DOCUMENT).body("application/json", input),
-        2 => Request::new(Method::GET, format!("/search/?streaming.groupname=ann&yql={}", encoded(&input))),
-        3 => Request::new(Method::POST, "/search/").body("application/json", input),
-        4 => Request::new(Method::GET, format!("/document/v1/?cluster=notes&selection={}", encoded(&input))),
-        5 => Request::new(Method::GET, format!("/document/v1/{}", encoded(&input))),
-        6 => Request::new(
+        0 => OutgoingRequest::new(Method::POST, DOCUMENT).body("application/json", input),
+        1 => OutgoingRequest::new(Method::PUT, DOCUMENT).body("application/json", input),
+        2 => OutgoingRequest::new(
+            Method::GET,
+            format!("/search/?streaming.groupname=ann&yql={}", encoded(&input)),
+        ),
+        3 => OutgoingRequest::new(Method::POST, "/search/").body("application/json", input),
+        4 => OutgoingRequest::new(
+            Method::GET,
+            format!("/document/v1/?cluster=notes&selection={}", encoded(&input)),
+        ),
+        5 => OutgoingRequest::new(Method::GET, format!("/document/v1/{}", encoded(&input))),
+        6 => OutgoingRequest::new(
             Method::DELETE,
             format!(
                 "/document/v1/n/note/docid?cluster=notes&selection=false&continuation={}",
                 encoded(&input)
             ),
         ),
-        _ => Request::new(Method::POST, "/search/")
+        _ => OutgoingRequest::new(Method::POST, "/search/")
             .body("application/json", input)
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded"),
     }
@@ -55,14 +61,14 @@ fn request(kind: u64, input: Vec<u8>) -> Request {
 
 #[test]
 fn every_request_is_answered() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/bob/1", "{\"stars\":1}");
     let kinds = ["document", "document", "yql", "query", "selection", "document", "row", "query"];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let client = Client::new(&server.url(), Protocol::Http1).expect("an address");
+    let client = NodeClient::new(&server.url(), HttpProtocol::Http1).expect("an address");
     for (kind, name) in kinds.iter().enumerate() {
         let corpus = corpus(name);
-        let mut mutator = Mutator::new(&corpus, kind as u64);
+        let mut mutator = InputMutator::new(&corpus, kind as u64);
         for number in 0..REQUESTS {
             let input = mutator.input();
             let shown = String::from_utf8_lossy(&input).into_owned();
@@ -82,7 +88,7 @@ fn every_request_is_answered() {
     }
     for number in 0..PACKAGES {
         let corpus = corpus("services");
-        let mut mutator = Mutator::new(&corpus, number);
+        let mut mutator = InputMutator::new(&corpus, number);
         let input = String::from_utf8_lossy(&mutator.input()).into_owned();
         let (status, answer) = server.deploy(&[("services.xml", &input), ("schemas/x.sd", &input)]);
         assert!(status == 400 && answer["message"].is_string(), "{status} {answer}: {input:?}");
@@ -92,7 +98,7 @@ fn every_request_is_answered() {
 
 #[test]
 fn what_is_nested_too_deep_is_refused() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let path = "/document/v1/n/note/group/ann/1";
     let lists = "[".repeat(DEEP);
     let objects = "{\"a\":".repeat(DEEP);

@@ -8,11 +8,11 @@ use std::net::TcpStream;
 use hyper::Method;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
-use millrace_client::{Protocol, Request};
-use support::{NOTE, SERVICES, Server};
+use millrace_client::{HttpProtocol, OutgoingRequest};
+use support::{NOTE, SERVICES, TestServer};
 
 /// Sends bytes unchanged, and returns everything received until the server closes.
-fn raw(server: &Server, request: &[u8]) -> String {
+fn raw(server: &TestServer, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
     // The server may refuse before it has read everything, and close.
     let _ = stream.write_all(request);
@@ -27,16 +27,16 @@ fn line(target: &str) -> Vec<u8> {
 
 #[test]
 fn both_versions_on_one_port() {
-    let server = Server::with_notes();
-    for protocol in [Protocol::Http1, Protocol::Http2] {
-        let answer = server.send(&server.url(), protocol, Request::new(Method::GET, "/status.html"));
+    let server = TestServer::with_notes();
+    for protocol in [HttpProtocol::Http1, HttpProtocol::Http2] {
+        let answer = server.send(&server.url(), protocol, OutgoingRequest::new(Method::GET, "/status.html"));
         assert_eq!(answer.status, 200, "{protocol:?}");
     }
 }
 
 #[test]
 fn the_request_line_may_hold_utf8_and_be_long() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", r#"{"title":"smørbrød"}"#);
     let target = "/search/?streaming.groupname=ann&yql=select+*+from+note+where+title+contains+'smørbrød'";
     let answer = raw(&server, &line(target));
@@ -49,19 +49,20 @@ fn the_request_line_may_hold_utf8_and_be_long() {
 
 #[test]
 fn bodies_are_packed_both_ways() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let body = format!(r#"{{"fields":{{"title":"{}"}}}}"#, "word ".repeat(1000));
     let mut compressor = Compressor::new(CompressionLvl::default());
     let mut packed = vec![0; compressor.gzip_compress_bound(body.len())];
     let length = compressor.gzip_compress(body.as_bytes(), &mut packed).expect("the bound is large enough");
     packed.truncate(length);
     let path = "/document/v1/n/note/docid/1";
-    let request =
-        Request::new(Method::POST, path).body("application/json", packed).header(CONTENT_ENCODING, "gzip");
-    assert_eq!(server.send(&server.url(), Protocol::Http2, request).status, 200);
+    let request = OutgoingRequest::new(Method::POST, path)
+        .body("application/json", packed)
+        .header(CONTENT_ENCODING, "gzip");
+    assert_eq!(server.send(&server.url(), HttpProtocol::Http2, request).status, 200);
 
-    let request = Request::new(Method::GET, path).header(ACCEPT_ENCODING, "gzip");
-    let answer = server.send(&server.url(), Protocol::Http1, request);
+    let request = OutgoingRequest::new(Method::GET, path).header(ACCEPT_ENCODING, "gzip");
+    let answer = server.send(&server.url(), HttpProtocol::Http1, request);
     assert_eq!(answer.headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()), Some(&b"gzip"[..]));
     let mut plain = vec![0; 10_000];
     let length = Decompressor::new().gzip_decompress(&answer.body, &mut plain).expect("a gzip body");
@@ -70,7 +71,7 @@ fn bodies_are_packed_both_ways() {
 
 #[test]
 fn a_body_that_is_too_large_is_refused() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let head = format!(
         "POST /document/v1/n/note/docid/1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         65 << 20
@@ -80,7 +81,7 @@ fn a_body_that_is_too_large_is_refused() {
 
 #[test]
 fn status_is_told_in_every_form() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/docid/1", "{}");
     for path in
         ["/", "/ApplicationStatus", "/state/v1/", "/state/v1/config", "/state/v1/version", "/state/v1/health"]
@@ -91,8 +92,11 @@ fn status_is_told_in_every_form() {
     assert!(server.get("/metrics/v2/values").1.to_string().contains("httpapi_num_puts.count\":1"));
     let services = server.get("/metrics/v1/values").1;
     assert_eq!(services.pointer("/services/0/status/code"), Some(&serde_json::json!("up")), "{services}");
-    let answer =
-        server.send(&server.url(), Protocol::Http1, Request::new(Method::GET, "/prometheus/v1/values"));
+    let answer = server.send(
+        &server.url(),
+        HttpProtocol::Http1,
+        OutgoingRequest::new(Method::GET, "/prometheus/v1/values"),
+    );
     let text = String::from_utf8_lossy(&answer.body);
     assert!(text.contains("httpapi_num_puts_count 1"));
     for counted in ["hits", "misses"] {
@@ -107,7 +111,7 @@ fn status_is_told_in_every_form() {
 
 #[test]
 fn a_server_that_is_alone_warns_of_replicas_that_it_does_not_make() {
-    let server = Server::start();
+    let server = TestServer::start();
     for (redundancy, warned) in [("<redundancy>2</redundancy>", true), ("<redundancy>1</redundancy>", false)]
     {
         let services = SERVICES.replace("<min-redundancy>1</min-redundancy>", redundancy);

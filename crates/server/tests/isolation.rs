@@ -7,10 +7,10 @@ mod support;
 use std::collections::BTreeMap;
 
 use hyper::Method;
-use millrace_document::Group;
-use millrace_fuzz::Mutator;
+use millrace_document::DocumentGroup;
+use millrace_fuzz::InputMutator;
 use serde_json::{Value, json};
-use support::Server;
+use support::TestServer;
 
 /// Number of operations on the groups of each server, some of them on all documents of one.
 const OPERATIONS: usize = 1200;
@@ -18,40 +18,40 @@ const OPERATIONS: usize = 1200;
 const LOOKS: usize = 12;
 
 /// A group, and its contents by the model: stars by name.
-struct Known {
-    group: Group,
+struct KnownGroup {
+    group: DocumentGroup,
     stars: BTreeMap<String, i64>,
 }
 
 /// Names that are prefixes of each other, look like other groups' keys, or need escapes; and for each name
 /// numbers whose documents have the same location: the low 32 bits of a number are the first ones of the
 /// digest of the name.
-fn groups() -> Vec<Known> {
+fn groups() -> Vec<KnownGroup> {
     let names = ["a", "aa", "A", "n1", "g=a", "1", "a b", "é", "a,aa"];
     let all = names.into_iter().flat_map(|name| {
-        let named = Group::Name(name.to_owned());
+        let named = DocumentGroup::Name(name.to_owned());
         let bits = u64::from(named.location_bits().expect("a group has a location"));
-        [Group::Number(bits), Group::Number(bits | 1 << 32), named]
+        [DocumentGroup::Number(bits), DocumentGroup::Number(bits | 1 << 32), named]
     });
-    all.chain([Group::Number(1)]).map(|group| Known { group, stars: BTreeMap::new() }).collect()
+    all.chain([DocumentGroup::Number(1)]).map(|group| KnownGroup { group, stars: BTreeMap::new() }).collect()
 }
 
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-impl Known {
+impl KnownGroup {
     fn path(&self) -> String {
         match &self.group {
-            Group::Number(number) => format!("/document/v1/n/note/number/{number}"),
+            DocumentGroup::Number(number) => format!("/document/v1/n/note/number/{number}"),
             group => format!("/document/v1/n/note/group/{}", escaped(&name(group))),
         }
     }
 
     /// Results of a query of the group, and of a visit.
-    fn seen(&self, server: &Server) -> [BTreeMap<String, i64>; 2] {
+    fn seen(&self, server: &TestServer) -> [BTreeMap<String, i64>; 2] {
         let of_query = match &self.group {
-            Group::Number(number) => ("streaming.userid", number.to_string()),
+            DocumentGroup::Number(number) => ("streaming.userid", number.to_string()),
             group => ("streaming.groupname", name(group)),
         };
         let yql = "select documentid, stars from note where true limit 400";
@@ -69,9 +69,9 @@ impl Known {
     }
 }
 
-fn name(group: &Group) -> String {
+fn name(group: &DocumentGroup) -> String {
     match group {
-        Group::Name(name) => name.clone(),
+        DocumentGroup::Name(name) => name.clone(),
         other => panic!("{other} has no name"),
     }
 }
@@ -88,14 +88,14 @@ fn stars(fields: &Value) -> i64 {
 
 #[test]
 fn groups_that_collide_do_not_touch_each_other() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let mut groups = groups();
-    let mut random = Mutator::new(&[], 11);
+    let mut random = InputMutator::new(&[], 11);
     for operation in 0..OPERATIONS {
         let at = random.below(groups.len());
         let own = format!("d{}", random.below(12));
         let number = random.below(100) as i64;
-        let Known { stars, .. } = &mut groups[at];
+        let KnownGroup { stars, .. } = &mut groups[at];
         let call = match random.below(20) {
             0..10 => {
                 stars.insert(own.clone(), number);

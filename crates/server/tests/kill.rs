@@ -8,8 +8,8 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use support::Server;
-use support::writers::{Expected, Writers};
+use support::TestServer;
+use support::writers::{ExpectedDocument, TestWriters};
 
 /// Number of concurrent writers.
 const WRITERS: usize = 8;
@@ -20,11 +20,11 @@ fn rounds() -> u64 {
 
 #[test]
 fn killed_under_load() {
-    let mut server = Server::with_notes();
-    let mut expected: BTreeMap<String, Expected> = BTreeMap::new();
+    let mut server = TestServer::with_notes();
+    let mut expected: BTreeMap<String, ExpectedDocument> = BTreeMap::new();
     let mut draw = 0x9E37_79B9_7F4A_7C15_u64;
     for round in 0..rounds() {
-        let writers = Writers::start(&server.url(), WRITERS, round);
+        let writers = TestWriters::start(&server.url(), WRITERS, round);
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         std::thread::sleep(Duration::from_millis(30 + (draw >> 33) % 600));
         server.kill();
@@ -40,10 +40,10 @@ fn killed_under_load() {
 
 #[test]
 fn stopped_under_load() {
-    let mut server = Server::with_notes();
-    let mut expected: BTreeMap<String, Expected> = BTreeMap::new();
+    let mut server = TestServer::with_notes();
+    let mut expected: BTreeMap<String, ExpectedDocument> = BTreeMap::new();
     for round in 0..2 {
-        let writers = Writers::start(&server.url(), WRITERS, round);
+        let writers = TestWriters::start(&server.url(), WRITERS, round);
         std::thread::sleep(Duration::from_millis(300));
         server.terminate();
         assert!(writers.stop(&mut expected) > 0);

@@ -7,26 +7,26 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use millrace_client::{Protocol, Request};
+use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
-use support::{NOTE, Server, services_with};
+use support::{NOTE, TestServer, services_with};
 
 /// A service that answers with what a prompt asks for by a word: `steps` streams what comes through a channel, `poison` is refused; all other
 /// prompts get two tokens.
-struct Service {
+struct ModelService {
     url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<AskedPrompt>>>,
     steps: Sender<String>,
 }
 
 /// What a request said.
 #[derive(Debug, Clone)]
-struct Asked {
+struct AskedPrompt {
     secret: String,
     body: Value,
 }
 
-impl Service {
+impl ModelService {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
@@ -39,10 +39,10 @@ impl Service {
                 std::thread::spawn(move || serve(stream, &log, &receiver));
             }
         });
-        Service { url, asked, steps }
+        ModelService { url, asked, steps }
     }
 
-    fn last(&self) -> Asked {
+    fn last(&self) -> AskedPrompt {
         self.asked.lock().expect("no panic").last().cloned().expect("it was asked")
     }
 
@@ -52,7 +52,7 @@ impl Service {
     }
 }
 
-fn serve(mut stream: TcpStream, log: &Mutex<Vec<Asked>>, steps: &Mutex<Receiver<String>>) {
+fn serve(mut stream: TcpStream, log: &Mutex<Vec<AskedPrompt>>, steps: &Mutex<Receiver<String>>) {
     let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
     let (mut length, mut secret) = (0, String::new());
     loop {
@@ -73,7 +73,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<Asked>>, steps: &Mutex<Receiver<
     reader.read_exact(&mut body).expect("a body");
     let body: Value = serde_json::from_slice(&body).expect("JSON");
     let prompt = body["messages"][0]["content"].as_str().expect("a prompt").to_owned();
-    log.lock().expect("no panic").push(Asked { secret, body: body.clone() });
+    log.lock().expect("no panic").push(AskedPrompt { secret, body: body.clone() });
     // The node may have left.
     if prompt.contains("poison") {
         let body = json!({ "error": { "message": "not this" } }).to_string();
@@ -128,9 +128,9 @@ fn services(url: &str) -> String {
 }
 
 /// A server with two notes, and a service to ask about them.
-fn started() -> (Server, Service) {
-    let service = Service::start();
-    let server = Server::start_with(&[
+fn started() -> (TestServer, ModelService) {
+    let service = ModelService::start();
+    let server = TestServer::start_with(&[
         ("VESPA_SECRET_MY_KEY", "hush"),
         ("MILLRACE_SECRET", "myKey=127.0.0.1"),
         ("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1"),
@@ -167,9 +167,9 @@ fn path(parameters: &[(&str, &str)]) -> String {
 }
 
 /// The whole answer as text, and its status.
-fn text(server: &Server, parameters: &[(&str, &str)]) -> (u16, String) {
-    let request = Request::new(hyper::Method::GET, path(parameters));
-    let answer = server.send(&server.url(), Protocol::Http1, request);
+fn text(server: &TestServer, parameters: &[(&str, &str)]) -> (u16, String) {
+    let request = OutgoingRequest::new(hyper::Method::GET, path(parameters));
+    let answer = server.send(&server.url(), HttpProtocol::Http1, request);
     (answer.status.as_u16(), String::from_utf8(answer.body.to_vec()).expect("UTF-8"))
 }
 
@@ -183,7 +183,7 @@ fn a_model_is_asked_about_what_was_found() {
          event: token\ndata: {{\"token\":\" late.\"}}\n\n"
     );
     assert_eq!((status, answer), (200, expected));
-    let Asked { secret, body } = service.last();
+    let AskedPrompt { secret, body } = service.last();
     assert_eq!(secret, "Bearer hush");
     assert_eq!((&body["model"], &body["max_completion_tokens"]), (&json!("m-1"), &json!(50)));
 
@@ -289,7 +289,7 @@ fn what_goes_wrong_is_told() {
 
 #[test]
 fn a_secret_that_is_not_there_is_told_at_deployment() {
-    let server = Server::start_with(&[("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1")]);
+    let server = TestServer::start_with(&[("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1")]);
     let (status, answer) =
         server.deploy(&[("services.xml", &services("http://127.0.0.1:1")), ("schemas/note.sd", NOTE)]);
     let message = answer["message"].as_str().unwrap_or_default();

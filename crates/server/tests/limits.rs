@@ -4,11 +4,11 @@ mod support;
 
 use hyper::Method;
 use serde_json::json;
-use support::{NOTE, SERVICES, Server};
+use support::{NOTE, SERVICES, TestServer};
 
 /// A server with the test application, and this added to its content cluster.
-fn with(tuning: &str) -> Server {
-    let server = Server::with_notes();
+fn with(tuning: &str) -> TestServer {
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", "{\"title\":\"before\",\"stars\":1}");
     let services = SERVICES.replace("</content>", &format!("{tuning}</content>"));
     let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
@@ -64,7 +64,7 @@ fn query_timeout_counts_whatever_the_request_says() {
 
 #[test]
 fn a_query_profile_raises_what_a_query_may_ask_for() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let ask = |hits: &str| {
         let query =
             [("yql", "select * from note where true"), ("streaming.groupname", "ann"), ("hits", hits)];
@@ -90,7 +90,7 @@ fn a_query_profile_raises_what_a_query_may_ask_for() {
 
 #[test]
 fn the_bound_of_groupings_is_for_query_profiles_to_raise() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     server.put(PATH, "{\"title\":\"before\",\"stars\":1}");
     let yql = "select * from note where true | all(group(stars) max(inf) each(group(tags) max(inf) each(output(count()))))";
     let ask = |name: &str| server.query(&[("yql", yql), ("streaming.groupname", "ann"), (name, "-1")]);
@@ -106,9 +106,9 @@ fn the_bound_of_groupings_is_for_query_profiles_to_raise() {
         assert!(message.contains("must be specified in a query profile"), "{name}: {message}");
     }
     let body = json!({ "yql": yql, "streaming.groupname": "ann", "grouping": { "globalMaxGroups": -1 } });
-    let request =
-        millrace_client::Request::new(Method::POST, "/search/").body("application/json", body.to_string());
-    let answer = server.send(&server.url(), millrace_client::Protocol::Http1, request);
+    let request = millrace_client::OutgoingRequest::new(Method::POST, "/search/")
+        .body("application/json", body.to_string());
+    let answer = server.send(&server.url(), millrace_client::HttpProtocol::Http1, request);
     assert_eq!(answer.status.as_u16(), 400, "{}", answer.message());
 
     let profile =

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use support::{Server, write_files};
+use support::{TestServer, write_files};
 
 /// Number of mailboxes that are fed: the largest.
 const MAILBOXES: usize = 3;
@@ -27,7 +27,7 @@ const SCHEMA: &str = "schema mail { document mail {
 } fieldset default { fields: words } }";
 
 /// The tested parts of a message.
-struct Message {
+struct ImportedMessage {
     mid: String,
     sender: String,
     subject: String,
@@ -36,7 +36,7 @@ struct Message {
 }
 
 /// A mailbox and its messages.
-type Mailbox = (String, Vec<Message>);
+type Mailbox = (String, Vec<ImportedMessage>);
 
 fn unpacked(path: &Path) -> Option<String> {
     let mut text = String::new();
@@ -64,17 +64,17 @@ fn mailboxes() -> Option<Vec<Mailbox>> {
     largest.sort_by_key(|(user, mids)| (Reverse(mids.len()), *user));
     largest.truncate(MAILBOXES);
     let read: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let of = |mids: &BTreeSet<&str>| -> Vec<Message> {
+    let of = |mids: &BTreeSet<&str>| -> Vec<ImportedMessage> {
         let is_in = |message: &&Value| message["mid"].as_str().is_some_and(|mid| mids.contains(mid));
-        read.iter().filter(is_in).take(MESSAGES).map(Message::new).collect()
+        read.iter().filter(is_in).take(MESSAGES).map(ImportedMessage::new).collect()
     };
     Some(largest.iter().map(|(user, mids)| ((*user).to_owned(), of(mids))).collect())
 }
 
-impl Message {
+impl ImportedMessage {
     fn new(json: &Value) -> Self {
         let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
-        Message {
+        ImportedMessage {
             mid: text("mid"),
             sender: text("from"),
             subject: text("subject"),
@@ -89,8 +89,8 @@ impl Message {
     }
 }
 
-fn feed(server: &Server, mailboxes: &[Mailbox]) {
-    let line = |user: &str, message: &Message| {
+fn feed(server: &TestServer, mailboxes: &[Mailbox]) {
+    let line = |user: &str, message: &ImportedMessage| {
         let fields = json!({ "subject": message.subject, "words": message.words, "sender": message.sender, "date": message.date });
         json!({ "put": format!("id:r:mail:g={user}:{}", message.mid), "fields": fields }).to_string()
     };
@@ -105,7 +105,7 @@ fn feed(server: &Server, mailboxes: &[Mailbox]) {
     assert!(fed.status.success(), "{}", String::from_utf8_lossy(&fed.stderr));
 }
 
-fn count(server: &Server, user: &str, condition: &str) -> Value {
+fn count(server: &TestServer, user: &str, condition: &str) -> Value {
     let yql = format!("select * from mail where {condition}");
     let (_, answer) =
         server.query(&[("yql", &yql), ("streaming.groupname", user), ("hits", "0"), ("timeout", "60s")]);
@@ -113,8 +113,8 @@ fn count(server: &Server, user: &str, condition: &str) -> Value {
 }
 
 /// Asks twelve questions of a mailbox, and looks for the answers in its messages.
-fn check(server: &Server, (user, messages): &Mailbox) {
-    let check = |condition: &str, holds: &dyn Fn(&Message) -> bool| {
+fn check(server: &TestServer, (user, messages): &Mailbox) {
+    let check = |condition: &str, holds: &dyn Fn(&ImportedMessage) -> bool| {
         let expected = messages.iter().filter(|message| holds(message)).count();
         assert_eq!(count(server, user, condition), json!(expected), "{user}: {condition}");
     };
@@ -122,7 +122,7 @@ fn check(server: &Server, (user, messages): &Mailbox) {
     for word in ["matrix", "the", "thanks", "lattice", "zzyzx", "1"] {
         check(&format!("words contains '{word}'"), &|message| message.has_word(word));
     }
-    let both = |message: &Message, a: &str, b: &str| (message.has_word(a), message.has_word(b));
+    let both = |message: &ImportedMessage, a: &str, b: &str| (message.has_word(a), message.has_word(b));
     check("words contains 'data' and words contains 'frame'", &|message| {
         both(message, "data", "frame") == (true, true)
     });
@@ -145,7 +145,7 @@ fn counts_are_those_of_a_plain_look() {
         eprintln!("skipped: there is no real mail here");
         return;
     };
-    let mut server = Server::start();
+    let mut server = TestServer::start();
     assert_eq!(server.deploy(&[("services.xml", SERVICES), ("schemas/mail.sd", SCHEMA)]).0, 200);
     feed(&server, &mailboxes);
     mailboxes.iter().for_each(|mailbox| check(&server, mailbox));

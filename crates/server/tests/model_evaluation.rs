@@ -3,9 +3,9 @@
 mod support;
 
 use hyper::Method;
-use millrace_client::{Protocol, Request};
+use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
-use support::{Server, file_of, onnxruntime, services_with};
+use support::{TestServer, file_of, onnxruntime, services_with};
 
 const CONTAINER: &str = "<search/><document-api/><model-evaluation/>";
 
@@ -20,7 +20,7 @@ const LIGHTGBM: &str = r#"{"feature_names":["size","kind"],"pandas_categorical":
     "left_child":{"leaf_value":40},"right_child":{"leaf_value":0}}}]}"#;
 
 /// Deploys a package with these models, and with invalid ones.
-fn deploy(server: &Server, container: &str, more: &[(&str, &str)]) -> (u16, Value) {
+fn deploy(server: &TestServer, container: &str, more: &[(&str, &str)]) -> (u16, Value) {
     onnxruntime();
     let schema = "schema note { document note { field a type string { indexing: index } } }";
     let (services, linear) = (services_with(container), file_of("model/tests/data/linear.onnx"));
@@ -36,8 +36,8 @@ fn deploy(server: &Server, container: &str, more: &[(&str, &str)]) -> (u16, Valu
     server.deploy_bytes(&files)
 }
 
-fn server() -> Server {
-    let server = Server::start();
+fn server() -> TestServer {
+    let server = TestServer::start();
     let (status, answer) = deploy(&server, CONTAINER, &[]);
     assert_eq!(status, 200, "{answer}");
     server
@@ -93,10 +93,12 @@ fn functions_are_evaluated() {
     check("deep_light_v2/eval?size=7&kind=letter&format.tensors=short-value", json!(2.0));
     let scalar = json!({ "type": "tensor()", "cells": [{ "address": {}, "value": 2.0 }] });
     check("deep_light_v2/eval/?format.tensors=long&size=7&", scalar);
-    let form =
-        Request::new(Method::POST, "/model-evaluation/v1/linear/score/eval?format.tensors=short-value")
-            .body("application/x-www-form-urlencoded", "features=[[2,0,0]]");
-    let answer = server.send(&server.url(), Protocol::Http1, form);
+    let form = OutgoingRequest::new(
+        Method::POST,
+        "/model-evaluation/v1/linear/score/eval?format.tensors=short-value",
+    )
+    .body("application/x-www-form-urlencoded", "features=[[2,0,0]]");
+    let answer = server.send(&server.url(), HttpProtocol::Http1, form);
     assert_eq!((answer.status.as_u16(), answer.json()), (200, json!([[2.0]])));
 }
 
@@ -130,7 +132,7 @@ fn what_cannot_be_evaluated_is_told() {
         status == 400 && answer["message"].as_str().unwrap_or_default().contains("models/broken.onnx"),
         "{answer}"
     );
-    let quiet = Server::start();
+    let quiet = TestServer::start();
     deploy(&quiet, &CONTAINER.replace("<model-evaluation/>", ""), &[]);
     let (status, answer) = quiet.get("/model-evaluation/v1/linear");
     assert!(status == 404 && answer.to_string().contains("add <model-evaluation/>"), "{answer}");
@@ -138,7 +140,7 @@ fn what_cannot_be_evaluated_is_told() {
 
 #[test]
 fn models_alone_need_no_schemas() {
-    let server = Server::start();
+    let server = TestServer::start();
     let container =
         format!("<services version='1.0'><container id='c' version='1.0'>{CONTAINER}</container></services>");
     let files = [("services.xml", container.as_bytes()), ("models/trees.json", XGBOOST.as_bytes())];

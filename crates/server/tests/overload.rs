@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use millrace_client::{Client, Protocol, Request};
-use support::Server;
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use support::TestServer;
 
 #[test]
 fn a_full_queue_answers_429_and_when_to_come_again() {
-    let server = Server::start_with(&[("MILLRACE_THREADS", "1"), ("MILLRACE_QUEUE_MAX", "1")]).deploy_notes();
+    let server =
+        TestServer::start_with(&[("MILLRACE_THREADS", "1"), ("MILLRACE_QUEUE_MAX", "1")]).deploy_notes();
     for number in 0..200 {
         server.put(&format!("/document/v1/n/note/group/ann/{number}"), "{\"title\":\"some words\"}");
     }
@@ -25,11 +26,11 @@ fn a_full_queue_answers_429_and_when_to_come_again() {
             scope.spawn(|| {
                 let runtime =
                     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-                let client = Client::new(&url, Protocol::Http1).expect("an address");
+                let client = NodeClient::new(&url, HttpProtocol::Http1).expect("an address");
                 while Instant::now() < deadline
                     && (refused.load(Ordering::SeqCst) < 20 || answered.load(Ordering::SeqCst) < 20)
                 {
-                    let request = Request::new(Method::GET, "/search/")
+                    let request = OutgoingRequest::new(Method::GET, "/search/")
                         .parameter("yql", "select * from note where title contains 'words'")
                         .parameter("streaming.groupname", "ann");
                     let answer = runtime.block_on(client.send(request)).expect("every request is answered");
@@ -52,7 +53,7 @@ fn a_full_queue_answers_429_and_when_to_come_again() {
 
 #[test]
 fn a_request_that_is_under_way_when_the_server_stops_is_answered() {
-    let mut server = Server::with_notes();
+    let mut server = TestServer::with_notes();
     let body = "{\"fields\":{\"stars\":7}}";
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
     let head = format!(

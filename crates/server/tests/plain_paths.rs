@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use support::Server;
+use support::TestServer;
 
 const SERVICES: &str = "<services version='1.0'>
   <container id='default' version='1.0'><search/><document-api/></container>
@@ -63,9 +63,9 @@ fn schema(name: &str) -> String {
 }
 
 /// Numbers from a seed (SplitMix64).
-struct Chance(u64);
+struct RandomChoice(u64);
 
-impl Chance {
+impl RandomChoice {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -92,12 +92,12 @@ const PLACES: [&str; 4] = ["group/ann", "group/bob", "number/7", "docid"];
 /// A request of the documents' API: method, path, body.
 type Sent = (Method, String, String);
 
-fn words(chance: &mut Chance, most: u64) -> String {
+fn words(chance: &mut RandomChoice, most: u64) -> String {
     let words: Vec<&str> = (0..chance.below(most + 1)).map(|_| chance.one(&WORDS)).collect();
     words.join(" ")
 }
 
-fn fields(chance: &mut Chance, number: u64) -> Value {
+fn fields(chance: &mut RandomChoice, number: u64) -> Value {
     let mut fields = json!({ "number": number });
     let mut set = |name: &str, value: Value| {
         fields[name] = value;
@@ -119,11 +119,11 @@ fn fields(chance: &mut Chance, number: u64) -> Value {
     fields
 }
 
-fn path(chance: &mut Chance, namespace: &str) -> String {
+fn path(chance: &mut RandomChoice, namespace: &str) -> String {
     format!("/document/v1/{namespace}/{}/{}", chance.one(&TYPES), chance.one(&PLACES))
 }
 
-fn selection(chance: &mut Chance, of: &str) -> String {
+fn selection(chance: &mut RandomChoice, of: &str) -> String {
     let number = chance.below(6);
     match chance.below(8) {
         0 | 1 => "true".to_owned(),
@@ -137,7 +137,7 @@ fn selection(chance: &mut Chance, of: &str) -> String {
 }
 
 /// What narrows a request about many documents, as parameters.
-fn narrowing(chance: &mut Chance) -> String {
+fn narrowing(chance: &mut RandomChoice) -> String {
     let mut all = String::new();
     let mut add = |parameters: String| {
         let _ = write!(all, "&{parameters}");
@@ -165,7 +165,7 @@ fn encoded(text: &str) -> String {
 }
 
 /// A request about one document.
-fn about_one(chance: &mut Chance, number: u64) -> Sent {
+fn about_one(chance: &mut RandomChoice, number: u64) -> Sent {
     let namespace = if chance.is(6) { "m" } else { "n" };
     let path = format!("{}/{}", path(chance, namespace), chance.below(40));
     match chance.below(12) {
@@ -190,7 +190,7 @@ fn about_one(chance: &mut Chance, number: u64) -> Sent {
 }
 
 /// A request about many documents: a visit, a removal or an update of all that it selects.
-fn about_many(chance: &mut Chance) -> Sent {
+fn about_many(chance: &mut RandomChoice) -> Sent {
     let of = chance.one(&TYPES);
     let cluster = if of == "note" { "notes" } else { "work" };
     let mut selected = selection(chance, of);
@@ -217,7 +217,7 @@ fn about_many(chance: &mut Chance) -> Sent {
     }
 }
 
-fn predicate(chance: &mut Chance, depth: u64) -> String {
+fn predicate(chance: &mut RandomChoice, depth: u64) -> String {
     let (word, other, number) = (chance.one(&WORDS), chance.one(&WORDS), chance.below(7) as i64 - 2);
     if depth > 0 && chance.is(2) {
         let (one, two) = (predicate(chance, depth - 1), predicate(chance, depth - 1));
@@ -252,7 +252,7 @@ fn predicate(chance: &mut Chance, depth: u64) -> String {
 }
 
 /// The parameters of a query whose hits have one order.
-fn query(chance: &mut Chance) -> Vec<(&'static str, String)> {
+fn query(chance: &mut RandomChoice) -> Vec<(&'static str, String)> {
     let sources = chance.one(&["note", "task", "note, task", "*"]);
     let sources = if sources == "*" { "sources *".to_owned() } else { sources.to_owned() };
     let mut yql = format!("select * from {sources} where {}", predicate(chance, 2));
@@ -307,15 +307,17 @@ fn query(chance: &mut Chance) -> Vec<(&'static str, String)> {
 }
 
 /// The two servers.
-struct Pair {
-    fast: Server,
-    plain: Server,
+struct ServerPair {
+    fast: TestServer,
+    plain: TestServer,
 }
 
-impl Pair {
+impl ServerPair {
     fn start() -> Self {
-        let pair =
-            Pair { fast: Server::start(), plain: Server::start_with(&[("MILLRACE_PLAIN_PATHS", "true")]) };
+        let pair = ServerPair {
+            fast: TestServer::start(),
+            plain: TestServer::start_with(&[("MILLRACE_PLAIN_PATHS", "true")]),
+        };
         let (note, task) = (schema("note"), schema("task"));
         for server in [&pair.fast, &pair.plain] {
             let files =
@@ -399,8 +401,8 @@ fn number(name: &str, default: u64) -> u64 {
 #[test]
 fn fast_paths_come_to_what_plain_ones_come_to() {
     let (requests, seed) = (number("MILLRACE_PATHS_REQUESTS", 900), number("MILLRACE_PATHS_SEED", 2));
-    let mut chance = Chance(seed);
-    let mut pair = Pair::start();
+    let mut chance = RandomChoice(seed);
+    let mut pair = ServerPair::start();
     let mut found = 0;
     for turn in 0..requests {
         let context = format!("request {turn} of seed {seed}");

@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Server, file_of, onnxruntime, services_with};
+use support::{TestServer, file_of, onnxruntime, services_with};
 
 const CONTAINER: &str = "    <search/><document-api/>
     <component id='tokenizer' type='hugging-face-tokenizer'><model path='models/tokenizer.json'/></component>";
@@ -55,7 +55,7 @@ const NOTES: [(&str, &str, [f64; 3]); 3] = [
 ];
 
 /// Deploys a package with this schema and the models of the tests.
-fn deploy(server: &Server, note: &str) -> (u16, Value) {
+fn deploy(server: &TestServer, note: &str) -> (u16, Value) {
     onnxruntime();
     server.deploy_bytes(&[
         ("services.xml", services_with(CONTAINER).as_bytes()),
@@ -67,8 +67,8 @@ fn deploy(server: &Server, note: &str) -> (u16, Value) {
     ])
 }
 
-fn server() -> Server {
-    let server = Server::start();
+fn server() -> TestServer {
+    let server = TestServer::start();
     let (status, answer) = deploy(&server, NOTE);
     assert_eq!(status, 200, "{answer}");
     let log = answer["log"].to_string();
@@ -82,7 +82,7 @@ fn server() -> Server {
 }
 
 /// Titles and scores of the hits, best first, and the match features of the first.
-fn rank(server: &Server, profile: &str, parameters: &[(&str, &str)]) -> (Vec<(String, f64)>, Value) {
+fn rank(server: &TestServer, profile: &str, parameters: &[(&str, &str)]) -> (Vec<(String, f64)>, Value) {
     let mut all = vec![
         ("yql", "select title from note where true"),
         ("streaming.groupname", "ann"),
@@ -149,7 +149,7 @@ fn a_document_that_a_model_fails_on_comes_last_and_the_others_are_ranked() {
 
 #[test]
 fn a_model_that_does_not_fit_is_refused_and_the_application_stays() {
-    let empty = Server::start();
+    let empty = TestServer::start();
     for (from, to, expected) in [
         ("models/linear.onnx", "models/corrupt.onnx", "onnx(linear).score: models/corrupt.onnx"),
         ("models/linear.onnx", "models/other.onnx", "there is no file models/other.onnx in the package"),

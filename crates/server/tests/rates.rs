@@ -4,7 +4,7 @@ mod support;
 
 use hyper::Method;
 use serde_json::json;
-use support::{NOTE, SERVICES, Server};
+use support::{NOTE, SERVICES, TestServer};
 
 const QUERY: (&str, &str) = ("yql", "select * from note where true");
 
@@ -13,7 +13,7 @@ const ONCE: &str = "0.0001";
 
 #[test]
 fn a_group_is_counted_whatever_a_query_says_of_its_client() {
-    let server = Server::start_with(&[("MILLRACE_GROUP_RATE_MAX", ONCE)]).deploy_notes();
+    let server = TestServer::start_with(&[("MILLRACE_GROUP_RATE_MAX", ONCE)]).deploy_notes();
     let limits = "<search><chain id='default' inherits='vespa'>
         <searcher id='com.yahoo.search.searchers.RateLimitingSearcher'/></chain></search>";
     let services = SERVICES.replace("<search/>", limits);
@@ -52,7 +52,7 @@ fn an_address_is_counted_at_every_endpoint_for_clients() {
         (Method::POST, "/mcp/", r#"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#),
         (Method::GET, "/model-evaluation/v1/", ""),
     ] {
-        let server = Server::start_with(&[("MILLRACE_ADDRESS_RATE_MAX", ONCE)]).deploy_notes();
+        let server = TestServer::start_with(&[("MILLRACE_ADDRESS_RATE_MAX", ONCE)]).deploy_notes();
         let handler = "<handler id='ai.vespa.mcp.McpRequestHandler'/><search/>";
         let services = SERVICES.replace("<search/>", handler);
         let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);

@@ -4,11 +4,11 @@ mod support;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use support::{NOTE, SERVICES, Server};
+use support::{NOTE, SERVICES, TestServer};
 
 #[test]
 fn a_new_field_and_a_new_rank_profile() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", r#"{"title":"one","stars":3}"#);
     let changed = NOTE
         .replace("field stars", "field color type string { indexing: summary | attribute }\n field stars")
@@ -32,7 +32,7 @@ fn a_new_field_and_a_new_rank_profile() {
 
 #[test]
 fn values_stay_while_their_field_is_removed_or_has_another_type() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let note = |of: &str| format!("/document/v1/n/note/group/ann/{of}");
     let deploy = |schema: &str| {
         let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", schema)]);
@@ -91,7 +91,7 @@ fn values_stay_while_their_field_is_removed_or_has_another_type() {
 
 #[test]
 fn words_of_stored_documents_follow_the_schema() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", r#"{"tags":["Deep Water"]}"#);
     let query = [("yql", "select * from note where tags contains 'water'"), ("streaming.groupname", "ann")];
     assert_eq!(server.query(&query).1.pointer("/root/fields/totalCount"), Some(&json!(0)));
@@ -105,7 +105,7 @@ fn words_of_stored_documents_follow_the_schema() {
 
 #[test]
 fn sessions_are_prepared_then_activated() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     const TENANT: &str = "/application/v2/tenant/default";
     let (status, session) = server.config(
         Method::POST,
@@ -127,7 +127,7 @@ fn sessions_are_prepared_then_activated() {
 
 #[test]
 fn a_deleted_application_takes_its_documents_along() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/docid/1", "{}");
     const APPLICATION: &str = "/application/v2/tenant/default/application/default";
     assert_eq!(server.config(Method::DELETE, APPLICATION).0, 200);

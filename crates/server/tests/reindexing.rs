@@ -5,7 +5,7 @@ mod support;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use support::{NOTE, SERVICES, Server, poll};
+use support::{NOTE, SERVICES, TestServer, poll};
 
 const APPLICATION: &str =
     "/application/v2/tenant/default/application/default/environment/default/region/default/instance/default";
@@ -18,25 +18,25 @@ fn with_shout() -> String {
     )
 }
 
-fn deploy(server: &Server, schema: &str) -> Value {
+fn deploy(server: &TestServer, schema: &str) -> Value {
     let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", schema)]);
     assert_eq!(status, 200, "{answer}");
     answer
 }
 
-fn status(server: &Server) -> Value {
+fn status(server: &TestServer) -> Value {
     let (code, answer) = server.config(Method::GET, &format!("{APPLICATION}/reindexing"));
     assert_eq!((code, &answer["enabled"]), (200, &json!(true)), "{answer}");
     answer["clusters"]["notes"].clone()
 }
 
-fn reindex(server: &Server, method: Method, parameters: &str) -> (u16, String) {
+fn reindex(server: &TestServer, method: Method, parameters: &str) -> (u16, String) {
     let (code, answer) = server.config(method, &format!("{APPLICATION}/reindex{parameters}"));
     (code, answer["message"].as_str().unwrap_or("").to_owned())
 }
 
 /// Number of ann's documents that have the word in the computed field.
-fn made(server: &Server) -> Value {
+fn made(server: &TestServer) -> Value {
     let query = [
         ("yql", "select * from note where shout contains 'again'"),
         ("streaming.groupname", "ann"),
@@ -47,7 +47,7 @@ fn made(server: &Server) -> Value {
 
 #[test]
 fn from_the_deployment_to_the_end() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     for number in 0..300 {
         server.put(&format!("/document/v1/n/note/group/ann/{number}"), "{\"title\":\"Word\"}");
     }
@@ -94,7 +94,7 @@ fn from_the_deployment_to_the_end() {
 
 #[test]
 fn it_goes_on_over_a_restart_and_is_halted_and_sped_up() {
-    let mut server = Server::with_notes();
+    let mut server = TestServer::with_notes();
     for number in 0..600 {
         server.put(&format!("/document/v1/n/note/group/ann/{number}"), "{\"title\":\"Word\"}");
     }
@@ -128,7 +128,7 @@ fn it_goes_on_over_a_restart_and_is_halted_and_sped_up() {
 
 #[test]
 fn a_document_that_the_statements_cannot_take_is_named() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", "{\"title\":\"no number\"}");
     let schema = NOTE.replace(
         "fieldset default",
@@ -145,7 +145,7 @@ fn a_document_that_the_statements_cannot_take_is_named() {
 
 #[test]
 fn what_cannot_be_reindexed_is_said() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     let check = |method: Method, parameters: &str, words: &str| {
         let (code, message) = reindex(&server, method, parameters);
         assert!(code == 400 && message.contains(words), "{parameters}: {code} {message}");

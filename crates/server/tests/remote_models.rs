@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::Method;
 use serde_json::{Value, json};
-use support::{Server, services_with};
+use support::{TestServer, services_with};
 
 const NOTE: &str = "schema note {
   document note { field title type string { indexing: summary | index } }
@@ -99,13 +99,13 @@ fn services(url: &str) -> String {
 #[test]
 fn another_service_embeds_and_files_are_fetched_once() {
     let (url, fetched) = service();
-    let mut server = Server::start_with(&[
+    let mut server = TestServer::start_with(&[
         ("MILLRACE_SECRET_THE_KEY", "hush"),
         ("MILLRACE_SECRET", "the-key=127.0.0.1"),
         ("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1"),
     ]);
     let files = [("services.xml", services(&url)), ("schemas/note.sd", NOTE.to_owned())];
-    let deploy = |server: &Server| {
+    let deploy = |server: &TestServer| {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         server.deploy(&files)
     };
@@ -149,8 +149,8 @@ fn another_service_embeds_and_files_are_fetched_once() {
         server
             .send(
                 &server.url(),
-                millrace_client::Protocol::Http1,
-                millrace_client::Request::new(Method::GET, "/prometheus/v1/values"),
+                millrace_client::HttpProtocol::Http1,
+                millrace_client::OutgoingRequest::new(Method::GET, "/prometheus/v1/values"),
             )
             .body
             .to_vec(),
@@ -161,7 +161,7 @@ fn another_service_embeds_and_files_are_fetched_once() {
 #[test]
 fn what_cannot_be_asked_or_fetched_is_told_at_deployment() {
     let (url, _) = service();
-    let server = Server::start_with(&[("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1")]);
+    let server = TestServer::start_with(&[("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1")]);
     let deploy = |services: &str| {
         let (status, answer) = server.deploy(&[("services.xml", services), ("schemas/note.sd", NOTE)]);
         assert_eq!(status, 400, "{answer}");
@@ -203,7 +203,7 @@ fn the_operator_says_which_services_are_asked_and_which_secrets_they_get() {
             "start the server with --secret the-key=",
         ),
     ] {
-        let server = Server::start_with(environment);
+        let server = TestServer::start_with(environment);
         let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
         let message = answer["message"].as_str().unwrap_or_default();
         assert!(status == 400 && message.contains(expected), "{environment:?}: {answer}");

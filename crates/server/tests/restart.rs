@@ -3,10 +3,10 @@
 mod support;
 
 use serde_json::json;
-use support::Server;
+use support::TestServer;
 
-fn check(restart: impl Fn(&mut Server)) {
-    let mut server = Server::with_notes();
+fn check(restart: impl Fn(&mut TestServer)) {
+    let mut server = TestServer::with_notes();
     for number in 0..50 {
         server.put(&format!("/document/v1/n/note/group/ann/{number}"), &format!("{{\"stars\":{number}}}"));
     }
@@ -20,10 +20,10 @@ fn check(restart: impl Fn(&mut Server)) {
 
 #[test]
 fn after_a_restart() {
-    check(Server::restart);
+    check(TestServer::restart);
 }
 
 #[test]
 fn after_a_crash() {
-    check(Server::kill_and_restart);
+    check(TestServer::kill_and_restart);
 }

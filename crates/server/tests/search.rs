@@ -3,11 +3,11 @@
 mod support;
 
 use serde_json::json;
-use support::Server;
+use support::TestServer;
 
 #[test]
 fn what_was_put_is_found_in_its_group_and_in_no_other() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", r#"{"title":"budget meeting","stars":3}"#);
     server.put("/document/v1/n/note/group/ann/2", r#"{"title":"holiday plans","stars":5}"#);
     server.put("/document/v1/n/note/group/bob/1", r#"{"title":"budget of bob","stars":1}"#);
@@ -24,30 +24,31 @@ fn what_was_put_is_found_in_its_group_and_in_no_other() {
 #[test]
 fn queries_come_as_lines_forms_and_json() {
     use hyper::Method;
-    use millrace_client::{Protocol, Request};
-    let server = Server::with_notes();
+    use millrace_client::{HttpProtocol, OutgoingRequest};
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", r#"{"title":"budget","stars":3}"#);
     let yql = "select * from note where stars = 3";
-    let found = |request: Request| {
-        let answer = server.send(&server.url(), Protocol::Http1, request);
+    let found = |request: OutgoingRequest| {
+        let answer = server.send(&server.url(), HttpProtocol::Http1, request);
         assert_eq!(answer.status, 200, "{}", answer.message());
         answer.json().pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64)
     };
-    let line =
-        Request::new(Method::GET, "/search/").parameter("yql", yql).parameter("streaming.groupname", "ann");
+    let line = OutgoingRequest::new(Method::GET, "/search/")
+        .parameter("yql", yql)
+        .parameter("streaming.groupname", "ann");
     assert_eq!(found(line), Some(1));
     let body = json!({ "yql": yql, "streaming": { "groupname": "ann" } }).to_string();
-    assert_eq!(found(Request::new(Method::POST, "/search/").body("application/json", body)), Some(1));
+    assert_eq!(found(OutgoingRequest::new(Method::POST, "/search/").body("application/json", body)), Some(1));
     let form = "yql=select+*+from+note+where+stars+%3D+3&streaming.groupname=ann";
     assert_eq!(
-        found(Request::new(Method::POST, "/search/").body("application/x-www-form-urlencoded", form)),
+        found(OutgoingRequest::new(Method::POST, "/search/").body("application/x-www-form-urlencoded", form)),
         Some(1)
     );
 }
 
 #[test]
 fn groups_are_counted() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     for (name, stars) in [("1", 1), ("2", 2), ("3", 2)] {
         server.put(&format!("/document/v1/n/note/group/ann/{name}"), &format!("{{\"stars\":{stars}}}"));
     }
@@ -64,18 +65,18 @@ fn groups_are_counted() {
 fn a_result_comes_in_the_form_asked_for() {
     use hyper::Method;
     use hyper::header::HeaderName;
-    use millrace_client::{Protocol, Request};
-    let server = Server::with_notes();
+    use millrace_client::{HttpProtocol, OutgoingRequest};
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", r#"{"title":"blåbær","stars":3}"#);
     let ask = |parameters: &[(&str, &str)], header: (&'static str, &'static str)| {
         let all = [("query", "title:blåbær"), ("streaming.groupname", "ann")];
         let request =
-            Request::new(Method::GET, "/search/").header(HeaderName::from_static(header.0), header.1);
+            OutgoingRequest::new(Method::GET, "/search/").header(HeaderName::from_static(header.0), header.1);
         let request = all
             .iter()
             .chain(parameters)
             .fold(request, |request, (name, value)| request.parameter(name, value));
-        let answer = server.send(&server.url(), Protocol::Http1, request);
+        let answer = server.send(&server.url(), HttpProtocol::Http1, request);
         let header = |name: &str| {
             answer.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
         };
@@ -110,7 +111,7 @@ fn a_result_comes_in_the_form_asked_for() {
 
 #[test]
 fn query_profiles_give_requests_what_they_lack() {
-    let server = Server::start();
+    let server = TestServer::start();
     let profile = "<query-profile id='default'>
         <dimensions>device</dimensions>
         <field name='yql'>select * from note where userQuery() and stars in (%{stars})</field>
@@ -146,7 +147,7 @@ fn query_profiles_give_requests_what_they_lack() {
 
 #[test]
 fn a_trace_tells_what_was_done() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", r#"{"title":"budget","stars":3}"#);
     let ask = |more: &[(&str, &str)]| {
         let all = [("query", "budget title:plan"), ("groupname", "ann")];
@@ -172,7 +173,7 @@ fn a_trace_tells_what_was_done() {
 
 #[test]
 fn hits_like_better_ones_are_collapsed() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     for (name, stars, tag) in [("1", 1, "a"), ("2", 2, "a"), ("3", 2, "b"), ("4", 2, "b"), ("5", 3, "a")] {
         let fields = format!("{{\"title\":\"word\",\"stars\":{stars},\"tags\":[\"{tag}\"]}}");
         server.put(&format!("/document/v1/n/note/group/ann/{name}"), &fields);

@@ -7,10 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::Method;
 use serde_json::json;
-use support::Server;
+use support::TestServer;
 
-fn server() -> Server {
-    let server = Server::with_notes();
+fn server() -> TestServer {
+    let server = TestServer::with_notes();
     for number in 0..10 {
         for (namespace, group) in [("n", "ann"), ("n", "bob"), ("m", "bob")] {
             let path = format!("/document/v1/{namespace}/note/group/{group}/{number}");
@@ -21,7 +21,7 @@ fn server() -> Server {
 }
 
 /// How many documents there are of a namespace and group.
-fn count(server: &Server, namespace: &str, group: &str) -> usize {
+fn count(server: &TestServer, namespace: &str, group: &str) -> usize {
     let (_, answer) =
         server.get(&format!("/document/v1/{namespace}/note/group/{group}?wantedDocumentCount=1000"));
     answer["documents"].as_array().expect("a list").len()
@@ -74,7 +74,7 @@ fn a_sweep_says_what_it_is_about() {
 
 /// What can narrow a request about many documents.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Narrowing {
+enum SweepNarrowing {
     /// Documents that were written from a time on.
     From,
     /// Documents that were written before a time.
@@ -91,13 +91,13 @@ enum Narrowing {
     Nothing,
 }
 
-use Narrowing::{Continuation, From, GlobalSpace, Nothing, OtherSlice, OwnSlice, Selection, To};
+use SweepNarrowing::{Continuation, From, GlobalSpace, Nothing, OtherSlice, OwnSlice, Selection, To};
 
-const NARROWINGS: [Narrowing; 8] =
+const NARROWINGS: [SweepNarrowing; 8] =
     [From, To, OwnSlice, OtherSlice, GlobalSpace, Continuation, Selection, Nothing];
 
 /// A group of its own, with documents of two namespaces, and what is known of them.
-struct Narrowed {
+struct NarrowedSweep {
     path: String,
     /// The documents of namespace n in the order in which they are stored, with their numbers.
     ids: Vec<(String, usize)>,
@@ -111,8 +111,8 @@ fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_micros() as u64
 }
 
-impl Narrowed {
-    fn new(server: &Server, group: u64) -> Self {
+impl NarrowedSweep {
+    fn new(server: &TestServer, group: u64) -> Self {
         let place = match group % 2 {
             0 => format!("note/group/narrowed{group}"),
             _ => format!("note/number/{group}"),
@@ -142,10 +142,10 @@ impl Narrowed {
         let continuation = two["continuation"].as_str().expect("there are more").to_owned();
         let location = millrace_document::DocumentId::parse(&ids[0].0).expect("an id").location();
         let slice = (((location.reversed() >> 32) * 4) >> 32) as u32;
-        Narrowed { path, ids, from, to, slice, continuation }
+        NarrowedSweep { path, ids, from, to, slice, continuation }
     }
 
-    fn parameter(&self, narrowing: Narrowing) -> String {
+    fn parameter(&self, narrowing: SweepNarrowing) -> String {
         match narrowing {
             From => format!("fromTimestamp={}", self.from),
             To => format!("toTimestamp={}", self.to),
@@ -161,8 +161,8 @@ impl Narrowed {
     }
 
     /// The documents that a request with these narrowings is about.
-    fn expected(&self, narrowings: &[Narrowing]) -> BTreeSet<String> {
-        let takes = |place: usize, number: usize, narrowing: Narrowing| match narrowing {
+    fn expected(&self, narrowings: &[SweepNarrowing]) -> BTreeSet<String> {
+        let takes = |place: usize, number: usize, narrowing: SweepNarrowing| match narrowing {
             From => number >= 1,
             To => number <= 4,
             OwnSlice | Nothing => true,
@@ -177,7 +177,7 @@ impl Narrowed {
     }
 
     /// The documents of both namespaces, and which of them the update has changed.
-    fn left(&self, server: &Server) -> (BTreeSet<String>, BTreeSet<String>) {
+    fn left(&self, server: &TestServer) -> (BTreeSet<String>, BTreeSet<String>) {
         let mut all = (BTreeSet::new(), BTreeSet::new());
         for path in [self.path.clone(), self.path.replace("/v1/n/", "/v1/m/")] {
             let (_, answer) = server.get(&path);
@@ -195,16 +195,16 @@ impl Narrowed {
 
 #[test]
 fn every_subset_of_what_narrows_a_request_is_heeded_by_visits_updates_and_removals() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     for subset in 0..1_u64 << NARROWINGS.len() {
-        let narrowings: Vec<Narrowing> =
+        let narrowings: Vec<SweepNarrowing> =
             (0..).zip(NARROWINGS).filter(|(bit, _)| subset >> bit & 1 == 1).map(|(_, of)| of).collect();
         let has = |narrowing| narrowings.contains(&narrowing);
         // One value a parameter: a request cannot say both.
         if has(OwnSlice) && has(OtherSlice) || has(Nothing) && (has(From) || has(GlobalSpace)) {
             continue;
         }
-        let narrowed = Narrowed::new(&server, 1000 + subset);
+        let narrowed = NarrowedSweep::new(&server, 1000 + subset);
         let (before, _) = narrowed.left(&server);
         let expected = narrowed.expected(&narrowings);
         let parameters: Vec<String> = narrowings.iter().map(|of| narrowed.parameter(*of)).collect();
@@ -242,9 +242,9 @@ fn every_subset_of_what_narrows_a_request_is_heeded_by_visits_updates_and_remova
 
 #[test]
 fn updates_of_many_heed_times() {
-    let server = Server::with_notes();
+    let server = TestServer::with_notes();
     for (number, narrowings) in (0..).zip([vec![From], vec![To], vec![From, To], vec![To, OwnSlice]]) {
-        let narrowed = Narrowed::new(&server, 5000 + number);
+        let narrowed = NarrowedSweep::new(&server, 5000 + number);
         let given: Vec<String> = narrowings.iter().map(|of| narrowed.parameter(*of)).collect();
         let path = format!("{}?cluster=notes&selection=true&{}", narrowed.path, given.join("&"));
         let (status, answer) =

@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use support::{MILLRACE, NOTE, SERVICES, Server, write_files};
+use support::{MILLRACE, NOTE, SERVICES, TestServer, write_files};
 
 /// A file of this test.
 fn fixture(name: &str) -> String {
@@ -16,7 +16,7 @@ fn fixture(name: &str) -> String {
 #[test]
 fn both_ports_speak_tls() {
     let certificate = fixture("server.pem");
-    let server = Server::start_with(&[
+    let server = TestServer::start_with(&[
         ("MILLRACE_TLS_CERTIFICATE", &certificate),
         ("MILLRACE_TLS_KEY", &fixture("server.key")),
     ]);
@@ -57,8 +57,10 @@ fn both_ports_speak_tls() {
 #[test]
 fn a_certificate_that_is_its_own_authority() {
     let own = fixture("self.pem");
-    let server =
-        Server::start_with(&[("MILLRACE_TLS_CERTIFICATE", &own), ("MILLRACE_TLS_KEY", &fixture("self.key"))]);
+    let server = TestServer::start_with(&[
+        ("MILLRACE_TLS_CERTIFICATE", &own),
+        ("MILLRACE_TLS_KEY", &fixture("self.key")),
+    ]);
     let status = |trusted: &str, host: &str| {
         let config_url = server.config_url().replace("http://127.0.0.1", host);
         let output = Command::new(MILLRACE)
@@ -80,7 +82,7 @@ fn a_certificate_that_is_its_own_authority() {
 
 #[test]
 fn an_address_without_tls_is_told_from_one_with() {
-    let server = Server::start();
+    let server = TestServer::start();
     let output = Command::new(MILLRACE)
         .env("SSL_CERT_FILE", fixture("authority.pem"))
         .args(["--url", &server.url().replace("http:", "https:"), "get", "id:n:note:g=ann:1"])

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 
 use hyper::Method;
 use hyper::header::ACCEPT;
-use millrace_client::{Protocol, Request};
+use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
-use support::Server;
+use support::TestServer;
 
-fn server_with(count: usize) -> Server {
-    let server = Server::with_notes();
+fn server_with(count: usize) -> TestServer {
+    let server = TestServer::with_notes();
     for number in 0..count {
         let group = ["ann", "bob"][number % 2];
         server
@@ -21,7 +21,7 @@ fn server_with(count: usize) -> Server {
 }
 
 /// All ids of a visit, page after page.
-fn visit(server: &Server, path: &str) -> Vec<String> {
+fn visit(server: &TestServer, path: &str) -> Vec<String> {
     let mut ids = Vec::new();
     let mut page = path.to_owned();
     loop {
@@ -76,9 +76,9 @@ fn streams_end_with_what_was_done() {
     assert_eq!(whole["documents"].as_array().map(Vec::len), Some(10));
     assert_eq!(whole["documentCount"], json!(10));
 
-    let request = Request::new(Method::GET, "/document/v1/?cluster=notes&stream=true")
+    let request = OutgoingRequest::new(Method::GET, "/document/v1/?cluster=notes&stream=true")
         .header(ACCEPT, "application/jsonl");
-    let answer = server.send(&server.url(), Protocol::Http2, request);
+    let answer = server.send(&server.url(), HttpProtocol::Http2, request);
     let lines: Vec<Value> = String::from_utf8_lossy(&answer.body)
         .lines()
         .map(|line| serde_json::from_str(line).expect("a line is JSON"))

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::{NodeKey, ReplicaInfo};
+use millrace_cluster::{NodeKey, ReportedReplica};
 use millrace_document::{DocumentId, Timestamp};
 
 use crate::history::OperationId;
-use crate::world::World;
+use crate::world::SimWorld;
 
 /// Whether the cluster has come to rest: everything where it should be, equal and complete, and nothing under way.
-pub(crate) fn at_rest(world: &World) -> Result<(), String> {
+pub(crate) fn at_rest(world: &SimWorld) -> Result<(), String> {
     let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
     for node in world.nodes.values() {
         let key = node.key;
@@ -36,7 +36,7 @@ pub(crate) fn at_rest(world: &World) -> Result<(), String> {
             return Err(format!("n{key} still works"));
         }
     }
-    let mut replicas: BTreeMap<BucketId, Vec<(NodeKey, ReplicaInfo)>> = BTreeMap::new();
+    let mut replicas: BTreeMap<BucketId, Vec<(NodeKey, ReportedReplica)>> = BTreeMap::new();
     for node in world.nodes.values() {
         for (bucket, info) in node.storage.all(Timestamp(0)) {
             replicas.entry(bucket).or_default().push((node.key, info));
@@ -70,7 +70,7 @@ pub(crate) fn at_rest(world: &World) -> Result<(), String> {
 }
 
 /// Whether every acknowledged write is there, and nothing else than what was written.
-pub(crate) fn nothing_lost(world: &World) -> Result<(), String> {
+pub(crate) fn nothing_lost(world: &SimWorld) -> Result<(), String> {
     let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
     for id in world.history.documents() {
         let found = newest(world, state.bucket(id.location()), &id);
@@ -81,7 +81,7 @@ pub(crate) fn nothing_lost(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-fn newest(world: &World, bucket: BucketId, id: &DocumentId) -> Option<(Timestamp, Option<OperationId>)> {
+fn newest(world: &SimWorld, bucket: BucketId, id: &DocumentId) -> Option<(Timestamp, Option<OperationId>)> {
     let versions = world.nodes.values().filter_map(|node| node.storage.newest_of(bucket, id));
     let newest = versions.max_by_key(|version| version.timestamp)?;
     let writer =

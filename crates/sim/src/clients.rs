@@ -5,34 +5,41 @@ use std::time::Duration;
 
 use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::{
-    self, Change, Modification, Read, RequestError, Ticket, Unfinished, Write,
+    self, ClientRead, ClientWrite, DecidedModification, DocumentChange, RequestError, RequestTicket,
+    UnfinishedRow,
 };
-use millrace_document::{DropScope, Refusal, Timestamp, Version};
+use millrace_document::{DocumentVersion, DropScope, Timestamp, WriteRefusal};
 
-use crate::history::{Heard, Intent, OperationId};
-use crate::message::Message;
-use crate::network::Place;
-use crate::node::{Node, UnderWay};
-use crate::world::World;
+use crate::history::{ClientIntent, ClientOutcome, OperationId};
+use crate::message::SimMessage;
+use crate::network::SimAddress;
+use crate::node::{RunningOperation, SimNode};
+use crate::world::SimWorld;
 
 /// A client gives up after so long.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-impl World {
+impl SimWorld {
     /// A client asks a node to do something.
-    pub fn ask(&mut self, key: NodeKey, intent: Intent) {
+    pub fn ask(&mut self, key: NodeKey, intent: ClientIntent) {
         let operation = self.history.begin(intent);
         self.send(
-            Place::Node(key),
-            Place::Node(key),
-            Message::Client { operation, unfinished: None, hops: 0 },
+            SimAddress::Node(key),
+            SimAddress::Node(key),
+            SimMessage::Client { operation, unfinished: None, hops: 0 },
         );
     }
 
-    pub fn client(&mut self, key: NodeKey, operation: OperationId, unfinished: Option<Unfinished>, hops: u8) {
+    pub fn client(
+        &mut self,
+        key: NodeKey,
+        operation: OperationId,
+        unfinished: Option<UnfinishedRow>,
+        hops: u8,
+    ) {
         let intent = self.history.operations[&operation].intent.clone();
         if unfinished.is_none() && !self.knows_type(key, intent.id()) {
-            return self.history.hear(operation, Heard::NotWritten);
+            return self.history.hear(operation, ClientOutcome::NotWritten);
         }
         let floor = self.history.newest(intent.id());
         let Some(state) = self.nodes.get(&key).and_then(|node| node.state.clone()) else { return };
@@ -41,54 +48,57 @@ impl World {
             // What a drop of a divided group reaches is a part of it.
             begun.bucket = Some(bucket);
         }
-        let has = |node: &&Node| {
+        let has = |node: &&SimNode| {
             node.storage.newest_of(bucket, intent.id()).is_some_and(|version| version.timestamp == floor)
         };
         let holders = self.nodes.values().filter(has).map(|node| node.key).collect();
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let deadline = node.now(self.now).monotonic + PATIENCE;
-        let ticket = Ticket(node.name());
+        let ticket = RequestTicket(node.name());
         let type_removed = match &unfinished {
             None => node.package.dropped.removed_at(intent.id().document_type()).unwrap_or_default(),
             // It keeps the time that it was given before.
             Some(_) => Timestamp::default(),
         };
-        node.under_way.insert(ticket, UnderWay { operation, floor, type_removed, holders, hops });
+        node.under_way.insert(ticket, RunningOperation { operation, floor, type_removed, holders, hops });
         let body: Arc<[u8]> = operation.0.to_le_bytes().into();
         let change = match (intent, unfinished) {
-            (Intent::Read(id), _) => {
-                let read = Read { ticket, deadline, id };
-                return self.distribute(key, vec![distributor::Event::Read(read)]);
+            (ClientIntent::Read(id), _) => {
+                let read = ClientRead { ticket, deadline, id };
+                return self.distribute(key, vec![distributor::DistributorEvent::Read(read)]);
             }
-            (_, Some(unfinished)) => Change::Finish(unfinished),
-            (Intent::Put(id), None) => Change::Put { id, body },
-            (Intent::Remove(id), None) => Change::Remove(id),
-            (Intent::Modify(id), None) => {
-                Change::Modify { id, modify: Box::new(move |found| modify(found, body)) }
+            (_, Some(unfinished)) => DocumentChange::Finish(unfinished),
+            (ClientIntent::Put(id), None) => DocumentChange::Put { id, body },
+            (ClientIntent::Remove(id), None) => DocumentChange::Remove(id),
+            (ClientIntent::Modify(id), None) => {
+                DocumentChange::Modify { id, modify: Box::new(move |found| modify(found, body)) }
             }
-            (Intent::DropGroup(group, id), None) => Change::Drop {
+            (ClientIntent::DropGroup(group, id), None) => DocumentChange::Drop {
                 bucket: state.bucket(id.location()),
                 scope: DropScope::Group { document_type: None, group },
                 until: None,
             },
         };
-        self.distribute(key, vec![distributor::Event::Write(Write { ticket, deadline, change })]);
+        self.distribute(
+            key,
+            vec![distributor::DistributorEvent::Write(ClientWrite { ticket, deadline, change })],
+        );
     }
 
     pub fn written(
         &mut self,
         key: NodeKey,
-        ticket: Ticket,
-        outcome: Result<distributor::Written, RequestError>,
+        ticket: RequestTicket,
+        outcome: Result<distributor::DurableWrite, RequestError>,
     ) {
-        let Some(UnderWay { operation, hops, type_removed, .. }) =
+        let Some(RunningOperation { operation, hops, type_removed, .. }) =
             self.nodes.get_mut(&key).and_then(|node| node.under_way.remove(&ticket))
         else {
             return;
         };
         self.note(|| format!("n{key} answers {operation:?}: {outcome:?}"));
         let heard = match outcome {
-            Ok(written) => Heard::Acknowledged(written.timestamp),
+            Ok(written) => ClientOutcome::Acknowledged(written.timestamp),
             Err(RequestError::Moved { owner: Some(owner), unfinished, .. }) if hops < 8 => {
                 return self.pass_on(key, owner, operation, unfinished, hops);
             }
@@ -97,10 +107,10 @@ impl World {
                 | RequestError::Unknown
                 | RequestError::Overtaken
                 | RequestError::Failed(_),
-            ) => Heard::Unknown,
-            Err(_) => Heard::NotWritten,
+            ) => ClientOutcome::Unknown,
+            Err(_) => ClientOutcome::NotWritten,
         };
-        if let Heard::Acknowledged(timestamp) = heard
+        if let ClientOutcome::Acknowledged(timestamp) = heard
             && timestamp <= type_removed
         {
             let at = (timestamp.0, type_removed.0);
@@ -117,14 +127,19 @@ impl World {
         key: NodeKey,
         owner: NodeKey,
         operation: OperationId,
-        unfinished: Option<Unfinished>,
+        unfinished: Option<UnfinishedRow>,
         hops: u8,
     ) {
-        let message = Message::Client { operation, unfinished, hops: hops + 1 };
-        self.send(Place::Node(key), Place::Node(owner), message);
+        let message = SimMessage::Client { operation, unfinished, hops: hops + 1 };
+        self.send(SimAddress::Node(key), SimAddress::Node(owner), message);
     }
 
-    pub fn found(&mut self, key: NodeKey, ticket: Ticket, outcome: Result<Option<Version>, RequestError>) {
+    pub fn found(
+        &mut self,
+        key: NodeKey,
+        ticket: RequestTicket,
+        outcome: Result<Option<DocumentVersion>, RequestError>,
+    ) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let Some(under_way) = node.under_way.get(&ticket).cloned() else { return };
         match outcome {
@@ -152,8 +167,10 @@ impl World {
         self.note(|| format!("n{key} {operation:?} sees {id} as of {}", seen.0));
         self.history.reads += 1;
         let Some(node) = self.nodes.get(&key) else { return };
-        let of_it = |under_way: &&UnderWay| under_way.operation == operation;
-        let Some(UnderWay { floor, holders, .. }) = node.under_way.values().find(of_it) else { return };
+        let of_it = |under_way: &&RunningOperation| under_way.operation == operation;
+        let Some(RunningOperation { floor, holders, .. }) = node.under_way.values().find(of_it) else {
+            return;
+        };
         let floor = *floor;
         if seen >= floor || self.history.may_be_dropped(&id) {
             return;
@@ -175,19 +192,19 @@ impl World {
 }
 
 /// Writes a document that is there; refuses where there is none.
-fn modify(found: Option<Version>, body: Arc<[u8]>) -> Result<Modification, Refusal> {
+fn modify(found: Option<DocumentVersion>, body: Arc<[u8]>) -> Result<DecidedModification, WriteRefusal> {
     match found {
-        Some(Version { body: Some(_), .. }) => Ok(Modification::Put(body)),
+        Some(DocumentVersion { body: Some(_), .. }) => Ok(DecidedModification::Put(body)),
         _ => {
             let number = body.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-            Err(Refusal { code: 404, reason: number.to_string() })
+            Err(WriteRefusal { code: 404, reason: number.to_string() })
         }
     }
 }
 
-pub(crate) fn outcome_operation(outcome: &Result<Modification, Refusal>) -> Option<OperationId> {
+pub(crate) fn outcome_operation(outcome: &Result<DecidedModification, WriteRefusal>) -> Option<OperationId> {
     match outcome {
-        Ok(Modification::Put(body)) => Some(OperationId(u64::from_le_bytes(*body.first_chunk()?))),
+        Ok(DecidedModification::Put(body)) => Some(OperationId(u64::from_le_bytes(*body.first_chunk()?))),
         Ok(_) => None,
         Err(refusal) => refusal.reason.parse().ok().map(OperationId),
     }

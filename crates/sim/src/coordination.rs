@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::controller::{
-    Assignment, Assignments, Controller, Inputs, Registration, Settings, Wish,
+    Controller, ControllerInputs, NodeAssignment, NodeAssignments, NodeWish, Registration, Settings,
 };
-use millrace_cluster::{ClusterState, Configuration, NodeKey, PROTOCOL};
+use millrace_cluster::{ClusterConfiguration, ClusterState, NodeKey, PROTOCOL};
 
 use crate::deployments::SimPackage;
 
@@ -16,20 +16,20 @@ use crate::deployments::SimPackage;
 const LEASE: Duration = Duration::from_millis(5_000);
 
 /// Leases, wishes, and the state that was published last.
-pub(crate) struct Coordination {
+pub(crate) struct SimCoordination {
     controller: Controller,
-    configuration: Configuration,
-    assignments: Assignments,
+    configuration: ClusterConfiguration,
+    assignments: NodeAssignments,
     /// By name, with the end of the lease.
     registrations: BTreeMap<String, (Registration, Duration)>,
-    wishes: BTreeMap<String, Wish>,
+    wishes: BTreeMap<String, NodeWish>,
     /// What all nodes say of groups.
     too_large: BTreeMap<u32, u8>,
     state: Option<Arc<ClusterState>>,
     package: Arc<SimPackage>,
 }
 
-impl Coordination {
+impl SimCoordination {
     pub fn new(bits: u8, redundancy: u16) -> Self {
         // No one waits for minutes here.
         let settings = Settings {
@@ -38,10 +38,10 @@ impl Coordination {
             crashes_max: u32::MAX,
             ..Settings::default()
         };
-        Coordination {
+        SimCoordination {
             controller: Controller::new(settings),
-            configuration: Configuration { bits, redundancy, ..Configuration::default() },
-            assignments: Assignments::default(),
+            configuration: ClusterConfiguration { bits, redundancy, ..ClusterConfiguration::default() },
+            assignments: NodeAssignments::default(),
             registrations: BTreeMap::new(),
             wishes: BTreeMap::new(),
             too_large: BTreeMap::new(),
@@ -81,7 +81,7 @@ impl Coordination {
             out_of_space,
             protocol: PROTOCOL,
         };
-        let assignment = Assignment { key: node, capacity: 1.0, group: Vec::new() };
+        let assignment = NodeAssignment { key: node, capacity: 1.0, group: Vec::new() };
         self.assignments.nodes.entry(name.clone()).or_insert(assignment);
         let known = self.registrations.entry(name).or_insert((registration.clone(), now));
         if known.0.incarnation > incarnation {
@@ -94,7 +94,7 @@ impl Coordination {
         true
     }
 
-    pub fn wish(&mut self, node: NodeKey, wish: Wish) {
+    pub fn wish(&mut self, node: NodeKey, wish: NodeWish) {
         self.wishes.insert(name(node), wish);
     }
 
@@ -103,7 +103,7 @@ impl Coordination {
         self.too_large.insert(low, bits);
     }
 
-    pub fn wishes(&self, wish: Wish) -> usize {
+    pub fn wishes(&self, wish: NodeWish) -> usize {
         self.wishes.values().filter(|known| **known == wish).count()
     }
 
@@ -116,7 +116,7 @@ impl Coordination {
         };
         let registrations = living.into_iter().map(said).collect();
         let departed = gone.into_iter().map(said).collect();
-        let inputs = Inputs {
+        let inputs = ControllerInputs {
             configuration: &self.configuration,
             registrations: &registrations,
             departed: &departed,

@@ -12,9 +12,9 @@ use millrace_cluster::{DroppedTypes, NodeKey};
 use millrace_document::{DocumentId, Timestamp};
 
 use crate::Sabotage;
-use crate::message::Message;
-use crate::network::Place;
-use crate::world::World;
+use crate::message::SimMessage;
+use crate::network::SimAddress;
+use crate::world::SimWorld;
 
 /// The document type that comes and goes; all others stay.
 pub(crate) const CHANGING_TYPE: &str = "memo";
@@ -47,7 +47,7 @@ impl SimPackage {
     }
 }
 
-impl World {
+impl SimWorld {
     /// An operator deploys at a node what differs from its package by one type.
     pub fn deploy(&mut self, key: NodeKey) {
         let now = self.now;
@@ -57,8 +57,8 @@ impl World {
         let based_on = node.package.generation;
         let next = Arc::new(node.package.followed(at));
         self.note(|| format!("n{key} deploys {next:?}"));
-        let message = Message::Publish { based_on, package: next };
-        self.send(Place::Node(key), Place::Coordination, message);
+        let message = SimMessage::Publish { based_on, package: next };
+        self.send(SimAddress::Node(key), SimAddress::Coordination, message);
     }
 
     /// Coordination is asked to make a package the active one.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use millrace_cluster::replica::Work;
-use millrace_cluster::{Failure, Response, Row, RowContent};
+use millrace_cluster::replica::StorageWork;
+use millrace_cluster::{NodeFailure, NodeResponse, ReplicatedRow, RowContent};
 
-use crate::random::Random;
+use crate::random::SimRandom;
 use crate::storage::ModelStorage;
 
 /// A node says that it is out of space after so long.
@@ -32,35 +32,37 @@ impl SimDisk {
     }
 
     /// Does work of a keeper as far as this disk can.
-    pub fn run(self, work: Work, storage: &ModelStorage, random: &mut Random) -> Response {
+    pub fn run(self, work: StorageWork, storage: &ModelStorage, random: &mut SimRandom) -> NodeResponse {
         match (self, work) {
             (SimDisk::Works, work) => work.run(storage),
-            (SimDisk::Full { .. }, Work::Apply(rows)) => apply_what_fits(rows, storage),
-            (SimDisk::Broken, Work::Apply(rows)) => {
+            (SimDisk::Full { .. }, StorageWork::Apply(rows)) => apply_what_fits(rows, storage),
+            (SimDisk::Broken, StorageWork::Apply(rows)) => {
                 let kept = rows.into_iter().filter(|_| random.permille(400)).collect();
-                Work::Apply(kept).run(storage);
-                Response::Failed(Failure::Storage { reason: "a sync failed".to_owned() })
+                StorageWork::Apply(kept).run(storage);
+                NodeResponse::Failed(NodeFailure::Storage { reason: "a sync failed".to_owned() })
             }
-            (_, work @ (Work::Owned { .. } | Work::Info { .. } | Work::Read { .. })) => work.run(storage),
+            (_, work @ (StorageWork::Owned { .. } | StorageWork::Info { .. } | StorageWork::Read { .. })) => {
+                work.run(storage)
+            }
             (SimDisk::Full { .. }, work) => work.run(storage),
             (SimDisk::Broken, _) => {
-                Response::Failed(Failure::Storage { reason: "a sync failed before".to_owned() })
+                NodeResponse::Failed(NodeFailure::Storage { reason: "a sync failed before".to_owned() })
             }
         }
     }
 }
 
 /// Applies what needs no room.
-fn apply_what_fits(rows: Vec<Row>, storage: &ModelStorage) -> Response {
+fn apply_what_fits(rows: Vec<ReplicatedRow>, storage: &ModelStorage) -> NodeResponse {
     let needs_room =
-        |row: &Row| matches!(&*row.content, RowContent::Version(version) if version.body.is_some());
-    let mut failed: Vec<(usize, Failure)> = Vec::new();
+        |row: &ReplicatedRow| matches!(&*row.content, RowContent::Version(version) if version.body.is_some());
+    let mut failed: Vec<(usize, NodeFailure)> = Vec::new();
     for (place, row) in rows.into_iter().enumerate() {
         if needs_room(&row) {
-            failed.push((place, Failure::DiskFull { reason: "the disk is full".to_owned() }));
-        } else if let Response::Applied(refused) = Work::Apply(vec![row]).run(storage) {
+            failed.push((place, NodeFailure::DiskFull { reason: "the disk is full".to_owned() }));
+        } else if let NodeResponse::Applied(refused) = StorageWork::Apply(vec![row]).run(storage) {
             failed.extend(refused.into_iter().map(|(_, failure)| (place, failure)));
         }
     }
-    Response::Applied(failed)
+    NodeResponse::Applied(failed)
 }

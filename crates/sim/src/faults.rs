@@ -1,13 +1,13 @@
 use millrace_cluster::NodeKey;
-use millrace_cluster::controller::Wish;
+use millrace_cluster::controller::NodeWish;
 
 use crate::disk::SimDisk;
-use crate::network::Place;
-use crate::node::Node;
-use crate::world::World;
+use crate::network::SimAddress;
+use crate::node::SimNode;
+use crate::world::SimWorld;
 
 /// Lets something go wrong, or right again.
-pub(crate) fn strike(world: &mut World) {
+pub(crate) fn strike(world: &mut SimWorld) {
     let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
     let Some(key) = world.random.pick(&keys) else { return };
     match world.random.below(26) {
@@ -51,11 +51,13 @@ pub(crate) fn strike(world: &mut World) {
         }
         17 => {
             let wish = match world.random.below(5) {
-                0 if world.coordination.wishes(Wish::Retired) * 2 < keys.len() => Wish::Retired,
-                1 if world.coordination.wishes(Wish::Maintenance) == 0 => Wish::Maintenance,
+                0 if world.coordination.wishes(NodeWish::Retired) * 2 < keys.len() => NodeWish::Retired,
+                1 if world.coordination.wishes(NodeWish::Maintenance) == 0 => NodeWish::Maintenance,
                 // It is the operator's word that such a node has ended.
-                2 if world.coordination.wishes(Wish::Down) == 0 && !world.nodes[&key].alive => Wish::Down,
-                _ => Wish::Up,
+                2 if world.coordination.wishes(NodeWish::Down) == 0 && !world.nodes[&key].alive => {
+                    NodeWish::Down
+                }
+                _ => NodeWish::Up,
             };
             world.note(|| format!("n{key} is wished {wish:?}"));
             world.wish(key, wish);
@@ -90,27 +92,31 @@ pub(crate) fn strike(world: &mut World) {
         _ => {
             world.note(|| "coordination is lost".to_owned());
             for key in keys {
-                world.network.block(Place::Node(key), Place::Coordination);
+                world.network.block(SimAddress::Node(key), SimAddress::Coordination);
             }
         }
     }
 }
 
-fn keys_where(world: &World, wanted: impl Fn(&Node) -> bool) -> Vec<NodeKey> {
+fn keys_where(world: &SimWorld, wanted: impl Fn(&SimNode) -> bool) -> Vec<NodeKey> {
     world.nodes.values().filter(|node| wanted(node)).map(|node| node.key).collect()
 }
 
 /// Cuts links: both ways, one way, or so that one node still sees both sides.
-fn split(world: &mut World, keys: &[NodeKey]) {
+fn split(world: &mut SimWorld, keys: &[NodeKey]) {
     let mut side = Vec::new();
     let mut other = Vec::new();
     for key in keys {
-        if world.random.permille(500) { side.push(Place::Node(*key)) } else { other.push(Place::Node(*key)) }
+        if world.random.permille(500) {
+            side.push(SimAddress::Node(*key))
+        } else {
+            other.push(SimAddress::Node(*key))
+        }
     }
     let with_coordination = world.random.below(3);
     match with_coordination {
-        0 => side.push(Place::Coordination),
-        1 => other.push(Place::Coordination),
+        0 => side.push(SimAddress::Coordination),
+        1 => other.push(SimAddress::Coordination),
         _ => {}
     }
     match world.random.below(3) {
@@ -135,14 +141,14 @@ fn split(world: &mut World, keys: &[NodeKey]) {
 }
 
 /// How messages fare from now on.
-fn weather(world: &mut World) {
+fn weather(world: &mut SimWorld) {
     world.network.loss = world.random.below(4) * 20;
     world.network.doubled = world.random.below(3) * 50;
     world.network.delayed = world.random.below(3) * 10;
 }
 
 /// Everything works again, and every node is wanted.
-pub(crate) fn heal(world: &mut World) {
+pub(crate) fn heal(world: &mut SimWorld) {
     world.note(|| "all is well again".to_owned());
     world.network.mend();
     (world.network.loss, world.network.doubled, world.network.delayed) = (0, 0, 0);
@@ -160,6 +166,6 @@ pub(crate) fn heal(world: &mut World) {
                 node.disk = SimDisk::Works;
             }
         }
-        world.wish(key, Wish::Up);
+        world.wish(key, NodeWish::Up);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::DroppedTypes;
-use millrace_document::{DocumentId, Group, Timestamp};
+use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 
 /// Names what a client did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,31 +12,31 @@ pub(crate) struct OperationId(pub u64);
 
 /// What a client does.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Intent {
+pub(crate) enum ClientIntent {
     Put(DocumentId),
     Remove(DocumentId),
     /// Writes it if it is there, else refuses; what it found counts as a read.
     Modify(DocumentId),
     Read(DocumentId),
-    DropGroup(Group, DocumentId),
+    DropGroup(DocumentGroup, DocumentId),
 }
 
-impl Intent {
+impl ClientIntent {
     /// A document that lies where the operation goes.
     pub fn id(&self) -> &DocumentId {
         match self {
-            Intent::Put(id)
-            | Intent::Remove(id)
-            | Intent::Modify(id)
-            | Intent::Read(id)
-            | Intent::DropGroup(_, id) => id,
+            ClientIntent::Put(id)
+            | ClientIntent::Remove(id)
+            | ClientIntent::Modify(id)
+            | ClientIntent::Read(id)
+            | ClientIntent::DropGroup(_, id) => id,
         }
     }
 }
 
 /// What a client heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum ClientOutcome {
     Nothing,
     /// It is written, under this timestamp.
     Acknowledged(Timestamp),
@@ -47,51 +47,51 @@ pub(crate) enum Heard {
 
 #[derive(Debug, Clone)]
 pub(crate) struct ClientOperation {
-    pub intent: Intent,
-    pub heard: Heard,
+    pub intent: ClientIntent,
+    pub heard: ClientOutcome,
     /// Where a drop went last: what it reaches.
     pub bucket: Option<BucketId>,
 }
 
 /// All that clients did.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct ClientHistory {
     pub operations: BTreeMap<OperationId, ClientOperation>,
     /// The newest acknowledged write of each document.
     acknowledged: BTreeMap<DocumentId, (Timestamp, OperationId)>,
     /// The acknowledged drops of each group, and what of it they reach.
-    dropped: BTreeMap<Group, Vec<(BucketId, Timestamp)>>,
+    dropped: BTreeMap<DocumentGroup, Vec<(BucketId, Timestamp)>>,
     /// The document types that deployments have removed.
     types: DroppedTypes,
     /// Groups with drops whose outcome is not known.
-    uncertain: BTreeMap<Group, BTreeSet<OperationId>>,
+    uncertain: BTreeMap<DocumentGroup, BTreeSet<OperationId>>,
     pub acknowledgements: u64,
     pub reads: u64,
 }
 
-impl History {
-    pub fn begin(&mut self, intent: Intent) -> OperationId {
+impl ClientHistory {
+    pub fn begin(&mut self, intent: ClientIntent) -> OperationId {
         let id = OperationId(self.operations.len() as u64 + 1);
-        if let Intent::DropGroup(group, _) = &intent {
+        if let ClientIntent::DropGroup(group, _) = &intent {
             self.uncertain.entry(group.clone()).or_default().insert(id);
         }
-        self.operations.insert(id, ClientOperation { intent, heard: Heard::Nothing, bucket: None });
+        self.operations.insert(id, ClientOperation { intent, heard: ClientOutcome::Nothing, bucket: None });
         id
     }
 
-    pub fn hear(&mut self, id: OperationId, heard: Heard) {
+    pub fn hear(&mut self, id: OperationId, heard: ClientOutcome) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.heard = heard;
-        if let Intent::DropGroup(group, _) = &operation.intent
-            && heard != Heard::Unknown
+        if let ClientIntent::DropGroup(group, _) = &operation.intent
+            && heard != ClientOutcome::Unknown
             && let Some(uncertain) = self.uncertain.get_mut(group)
         {
             uncertain.remove(&id);
         }
-        let Heard::Acknowledged(timestamp) = heard else { return };
+        let ClientOutcome::Acknowledged(timestamp) = heard else { return };
         self.acknowledgements += 1;
         match &operation.intent {
-            Intent::DropGroup(group, _) => {
+            ClientIntent::DropGroup(group, _) => {
                 let reached = operation.bucket.unwrap_or(BucketId::ROOT);
                 self.dropped.entry(group.clone()).or_default().push((reached, timestamp));
             }
@@ -158,9 +158,9 @@ impl History {
                 return Err(format!("{id}: written by nobody"));
             };
             let fits = match operation.heard {
-                Heard::Acknowledged(acknowledged) => acknowledged == timestamp,
-                Heard::NotWritten => false,
-                Heard::Unknown | Heard::Nothing => true,
+                ClientOutcome::Acknowledged(acknowledged) => acknowledged == timestamp,
+                ClientOutcome::NotWritten => false,
+                ClientOutcome::Unknown | ClientOutcome::Nothing => true,
             };
             if !fits || operation.intent.id() != id {
                 return Err(format!(
@@ -173,7 +173,7 @@ impl History {
             && *acknowledged == timestamp
         {
             let expected = match &self.operations[by].intent {
-                Intent::Remove(_) => None,
+                ClientIntent::Remove(_) => None,
                 _ => Some(*by),
             };
             if expected != writer {

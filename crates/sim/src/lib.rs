@@ -30,11 +30,11 @@ mod world;
 
 use std::time::Duration;
 
-use millrace_document::{DocumentId, Group};
+use millrace_document::{DocumentGroup, DocumentId};
 
 use crate::deployments::CHANGING_TYPE;
-use crate::history::Intent;
-use crate::world::World;
+use crate::history::ClientIntent;
+use crate::world::SimWorld;
 
 pub use scenarios::{
     disjoint_retired_replicas, joined_while_a_majority_is_cut_off, joined_while_one_is_away,
@@ -58,7 +58,7 @@ pub enum Sabotage {
 
 /// How a run goes.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SimOptions {
     /// Nodes at the beginning.
     pub nodes: usize,
     /// Distribution bits.
@@ -73,15 +73,15 @@ pub struct Options {
     pub sabotage: Option<Sabotage>,
 }
 
-impl Default for Options {
+impl Default for SimOptions {
     fn default() -> Self {
-        Options { nodes: 4, bits: 3, redundancy: None, turns: 60, trace: false, sabotage: None }
+        SimOptions { nodes: 4, bits: 3, redundancy: None, turns: 60, trace: false, sabotage: None }
     }
 }
 
 /// What came of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct SimOutcome {
     /// What was promised and did not hold.
     pub wrong: Option<String>,
     /// What happened, line by line, where that was asked for.
@@ -97,8 +97,8 @@ pub struct Outcome {
 }
 
 /// Lives through one seed.
-pub fn run(seed: u64, options: Options) -> Outcome {
-    let mut world = World::new(seed, options);
+pub fn run(seed: u64, options: SimOptions) -> SimOutcome {
+    let mut world = SimWorld::new(seed, options);
     for _ in 0..world.options.nodes {
         world.join();
     }
@@ -125,7 +125,7 @@ pub fn run(seed: u64, options: Options) -> Outcome {
 }
 
 /// Ends all trouble, and waits until the cluster has come to rest.
-pub(crate) fn rest(world: &mut World) -> Option<Duration> {
+pub(crate) fn rest(world: &mut SimWorld) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(240);
     faults::heal(world);
     let healed = world.now;
@@ -152,8 +152,8 @@ pub(crate) fn rest(world: &mut World) -> Option<Duration> {
     None
 }
 
-pub(crate) fn end(mut world: World, healed_in: Option<Duration>) -> Outcome {
-    Outcome {
+pub(crate) fn end(mut world: SimWorld, healed_in: Option<Duration>) -> SimOutcome {
+    SimOutcome {
         lines: world.take_lines(),
         acknowledgements: world.history.acknowledgements,
         reads: world.history.reads,
@@ -164,19 +164,19 @@ pub(crate) fn end(mut world: World, healed_in: Option<Duration>) -> Outcome {
 }
 
 /// A client does something with one of few documents, at any node.
-fn ask(world: &mut World) {
+fn ask(world: &mut SimWorld) {
     let keys: Vec<_> = world.nodes.keys().copied().collect();
     let Some(node) = world.random.pick(&keys) else { return };
-    let group = Group::Number(world.random.below(6));
+    let group = DocumentGroup::Number(world.random.below(6));
     let name = world.random.below(4).to_string();
     let document_type = if world.random.permille(300) { CHANGING_TYPE } else { "note" };
     let id = DocumentId::new("sim", document_type, &group, &name).expect("all its parts are there");
     let intent = match world.random.below(100) {
-        0..45 => Intent::Put(id),
-        45..55 => Intent::Remove(id),
-        55..75 => Intent::Modify(id),
-        75..98 => Intent::Read(id),
-        _ => Intent::DropGroup(group, id),
+        0..45 => ClientIntent::Put(id),
+        45..55 => ClientIntent::Remove(id),
+        55..75 => ClientIntent::Modify(id),
+        75..98 => ClientIntent::Read(id),
+        _ => ClientIntent::DropGroup(group, id),
     };
     world.ask(node, intent);
 }

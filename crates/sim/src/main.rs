@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use millrace_sim::{Options, run};
+use millrace_sim::{SimOptions, run};
 
 fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     };
     let (mut acknowledgements, mut reads, mut failed) = (0, 0, 0);
     for seed in seed..seed.saturating_add(count) {
-        let outcome = run(seed, Options { trace: count == 1, ..Options::default() });
+        let outcome = run(seed, SimOptions { trace: count == 1, ..SimOptions::default() });
         acknowledgements += outcome.acknowledgements;
         reads += outcome.reads;
         for line in &outcome.lines {

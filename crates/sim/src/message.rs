@@ -2,31 +2,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::Unfinished;
-use millrace_cluster::replica::Job;
-use millrace_cluster::{ClusterState, Fence, NodeKey, Reply, Request, RowContent};
+use millrace_cluster::distributor::UnfinishedRow;
+use millrace_cluster::replica::KeeperJob;
+use millrace_cluster::{ClusterState, NodeKey, NodeReply, NodeRequest, RequestFence, RowContent};
 
 use crate::deployments::SimPackage;
 use crate::history::OperationId;
 
 /// What travels between nodes, clients and coordination.
 #[derive(Debug, Clone)]
-pub(crate) enum Message {
+pub(crate) enum SimMessage {
     Request {
-        fence: Fence,
-        request: Request,
+        fence: RequestFence,
+        request: NodeRequest,
     },
     Reply {
         from: NodeKey,
         incarnation: u64,
         number: u64,
-        reply: Reply,
+        reply: NodeReply,
     },
     /// Give me what your replica has that is not known here.
     Fetch {
         from: NodeKey,
         incarnation: u64,
-        job: Job,
+        job: KeeperJob,
         turn: u64,
         version: u64,
         bucket: BucketId,
@@ -35,7 +35,7 @@ pub(crate) enum Message {
     },
     Fetched {
         incarnation: u64,
-        job: Job,
+        job: KeeperJob,
         turn: u64,
         rows: Option<(Vec<RowContent>, bool)>,
     },
@@ -64,7 +64,7 @@ pub(crate) enum Message {
     /// A client's operation, from the client or from the node that it went to first.
     Client {
         operation: OperationId,
-        unfinished: Option<Unfinished>,
+        unfinished: Option<UnfinishedRow>,
         hops: u8,
     },
 }

@@ -3,20 +3,20 @@ use std::time::Duration;
 
 use millrace_cluster::NodeKey;
 
-use crate::random::Random;
+use crate::random::SimRandom;
 
 /// Endpoint of messages: a node, or coordination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum SimAddress {
     Node(NodeKey),
     Coordination,
 }
 
 /// Network with faults.
 #[derive(Debug, Default)]
-pub(crate) struct Network {
+pub(crate) struct SimNetwork {
     /// Blocked directions, as sender and receiver.
-    blocked: BTreeSet<(Place, Place)>,
+    blocked: BTreeSet<(SimAddress, SimAddress)>,
     /// Lost messages, per thousand.
     pub loss: u64,
     /// Duplicated messages, per thousand.
@@ -25,9 +25,9 @@ pub(crate) struct Network {
     pub delayed: u64,
 }
 
-impl Network {
+impl SimNetwork {
     /// Arrival times of a message, as delays from now: none if it is lost, several if it is duplicated.
-    pub fn carry(&self, from: Place, to: Place, random: &mut Random) -> Vec<Duration> {
+    pub fn carry(&self, from: SimAddress, to: SimAddress, random: &mut SimRandom) -> Vec<Duration> {
         if from == to {
             return vec![random.micros(1, 20)];
         }
@@ -46,14 +46,14 @@ impl Network {
         if random.permille(self.doubled) { vec![first, second] } else { vec![first] }
     }
 
-    pub fn block(&mut self, from: Place, to: Place) {
+    pub fn block(&mut self, from: SimAddress, to: SimAddress) {
         if from != to {
             self.blocked.insert((from, to));
         }
     }
 
     /// Blocks all messages between the two sides, in both directions.
-    pub fn split(&mut self, side: &[Place], other: &[Place]) {
+    pub fn split(&mut self, side: &[SimAddress], other: &[SimAddress]) {
         for a in side {
             for b in other {
                 self.block(*a, *b);

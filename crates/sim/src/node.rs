@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{Distributor, Settings, Ticket};
-use millrace_cluster::replica::{Call, Job, Keeper, Work};
-use millrace_cluster::{ClusterState, NodeKey, Now, Pull, RowContent};
+use millrace_cluster::distributor::{Distributor, RequestTicket, Settings};
+use millrace_cluster::replica::{KeeperCall, KeeperJob, ReplicaKeeper, StorageWork};
+use millrace_cluster::{ClusterState, MachineTime, NodeKey, PullMode, RowContent};
 use millrace_document::Timestamp;
 
 use crate::deployments::SimPackage;
 use crate::disk::SimDisk;
 use crate::history::OperationId;
-use crate::message::Message;
+use crate::message::SimMessage;
 use crate::storage::ModelStorage;
 
 /// Microseconds since 1970 when the simulation begins.
@@ -21,7 +21,7 @@ const EPOCH_US: u64 = 1_700_000_000_000_000;
 
 /// A fetch that a keeper asked for.
 #[derive(Debug, Clone)]
-pub(crate) struct Fetch {
+pub(crate) struct SimFetch {
     pub bucket: BucketId,
     /// What was here when it began, where only what is missing is fetched.
     pub known: Option<Vec<RowContent>>,
@@ -35,7 +35,7 @@ pub(crate) struct Fetch {
 
 /// A client's operation that is under way here.
 #[derive(Debug, Clone)]
-pub(crate) struct UnderWay {
+pub(crate) struct RunningOperation {
     pub operation: OperationId,
     /// The newest acknowledged timestamp when it began: no read may show less.
     pub floor: Timestamp,
@@ -47,7 +47,7 @@ pub(crate) struct UnderWay {
     pub hops: u8,
 }
 
-pub(crate) struct Node {
+pub(crate) struct SimNode {
     pub key: NodeKey,
     pub incarnation: u64,
     pub alive: bool,
@@ -55,9 +55,9 @@ pub(crate) struct Node {
     pub slow_disk: bool,
     pub disk: SimDisk,
     /// What came while it was frozen.
-    pub backlog: VecDeque<Message>,
+    pub backlog: VecDeque<SimMessage>,
     pub distributor: Distributor,
-    pub keeper: Keeper,
+    pub keeper: ReplicaKeeper,
     pub storage: ModelStorage,
     pub state: Option<Arc<ClusterState>>,
     /// The package that is active; durable.
@@ -68,10 +68,10 @@ pub(crate) struct Node {
     pub clock_off: i64,
     /// How many thousandths of a second pass on its monotonic clock in a second.
     pub pace: u32,
-    pub jobs: BTreeMap<Job, Work>,
-    pub fetches: BTreeMap<Job, Fetch>,
-    pub under_way: BTreeMap<Ticket, UnderWay>,
-    pub calls: BTreeMap<Call, (NodeKey, u64)>,
+    pub jobs: BTreeMap<KeeperJob, StorageWork>,
+    pub fetches: BTreeMap<KeeperJob, SimFetch>,
+    pub under_way: BTreeMap<RequestTicket, RunningOperation>,
+    pub calls: BTreeMap<KeeperCall, (NodeKey, u64)>,
     pub next: u64,
     pub wakes_at: Option<Duration>,
 }
@@ -87,10 +87,10 @@ fn settings() -> Settings {
     }
 }
 
-impl Node {
+impl SimNode {
     pub fn new(key: NodeKey, pace: u32, now: Duration) -> Self {
-        let start = Now { monotonic: now * pace / 1_000 + base(key, 1), wall_us: EPOCH_US };
-        Node {
+        let start = MachineTime { monotonic: now * pace / 1_000 + base(key, 1), wall_us: EPOCH_US };
+        SimNode {
             key,
             incarnation: 1,
             alive: true,
@@ -99,7 +99,7 @@ impl Node {
             disk: SimDisk::Works,
             backlog: VecDeque::new(),
             distributor: Distributor::new(key, 1, settings()),
-            keeper: Keeper::new(key, 1, settings().confirm, start),
+            keeper: ReplicaKeeper::new(key, 1, settings().confirm, start),
             storage: ModelStorage::default(),
             state: None,
             package: Arc::default(),
@@ -120,17 +120,17 @@ impl Node {
         let storage = std::mem::take(&mut self.storage);
         let (key, incarnation, clock_off) = (self.key, self.incarnation + 1, self.clock_off);
         let package = Arc::clone(&self.package);
-        *self = Node::new(key, self.pace, now);
+        *self = SimNode::new(key, self.pace, now);
         (self.storage, self.package) = (storage, package);
         (self.incarnation, self.clock_off) = (incarnation, clock_off);
         self.distributor = Distributor::new(key, incarnation, settings());
         let start = self.now(now);
-        self.keeper = Keeper::new(key, incarnation, settings().confirm, start);
+        self.keeper = ReplicaKeeper::new(key, incarnation, settings().confirm, start);
     }
 
-    pub fn now(&self, now: Duration) -> Now {
+    pub fn now(&self, now: Duration) -> MachineTime {
         let wall_us = (EPOCH_US as i64 + now.as_micros() as i64 + self.clock_off).max(1) as u64;
-        Now { monotonic: now * self.pace / 1_000 + base(self.key, self.incarnation), wall_us }
+        MachineTime { monotonic: now * self.pace / 1_000 + base(self.key, self.incarnation), wall_us }
     }
 
     pub fn name(&mut self) -> u64 {
@@ -139,12 +139,12 @@ impl Node {
     }
 
     /// Begins a fetch, or goes on with one.
-    pub fn fetch(&mut self, job: Job, bucket: BucketId, pull: Pull) -> &Fetch {
+    pub fn fetch(&mut self, job: KeeperJob, bucket: BucketId, pull: PullMode) -> &SimFetch {
         let turn = self.name();
         let storage = &self.storage;
-        let fetch = self.fetches.entry(job).or_insert_with(|| Fetch {
+        let fetch = self.fetches.entry(job).or_insert_with(|| SimFetch {
             bucket,
-            known: (pull == Pull::Missing).then(|| storage.listing(bucket, None).unwrap_or_default()),
+            known: (pull == PullMode::Missing).then(|| storage.listing(bucket, None).unwrap_or_default()),
             after: 0,
             turn,
             laid_aside: Vec::new(),

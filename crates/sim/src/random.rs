@@ -2,11 +2,11 @@ use std::time::Duration;
 
 /// Pseudo-random numbers that are the same for the same seed, on every machine (splitmix64).
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub(crate) struct SimRandom(u64);
 
-impl Random {
+impl SimRandom {
     pub fn new(seed: u64) -> Self {
-        Random(seed ^ 0x6d69_6c6c_7261_6365)
+        SimRandom(seed ^ 0x6d69_6c6c_7261_6365)
     }
 
     pub fn next(&mut self) -> u64 {

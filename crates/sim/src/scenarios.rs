@@ -1,28 +1,28 @@
 use std::time::Duration;
 
-use millrace_cluster::controller::Wish;
+use millrace_cluster::controller::NodeWish;
 use millrace_cluster::distributor::NoRoute;
 use millrace_cluster::{NodeKey, RowContent};
-use millrace_document::{DocumentId, Group, Timestamp, Version};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Timestamp};
 
-use crate::history::{Heard, Intent};
-use crate::network::Place;
-use crate::world::World;
-use crate::{Options, Outcome, ask, end, rest};
+use crate::history::{ClientIntent, ClientOutcome};
+use crate::network::SimAddress;
+use crate::world::SimWorld;
+use crate::{SimOptions, SimOutcome, ask, end, rest};
 
 /// A majority is cut off from coordination, and from many nodes that join at that moment, while clients write
 /// on both sides. By the state that it knows, it could continue without the others.
 ///
 /// The outcome is wrong if both sides continued.
-pub fn joined_while_a_majority_is_cut_off(seed: u64) -> Outcome {
-    let options = Options { nodes: 3, redundancy: Some(2), trace: true, ..Options::default() };
-    let mut world = World::new(seed, options);
-    let mut old: Vec<Place> = (0..world.options.nodes).map(|_| Place::Node(world.join())).collect();
+pub fn joined_while_a_majority_is_cut_off(seed: u64) -> SimOutcome {
+    let options = SimOptions { nodes: 3, redundancy: Some(2), trace: true, ..SimOptions::default() };
+    let mut world = SimWorld::new(seed, options);
+    let mut old: Vec<SimAddress> = (0..world.options.nodes).map(|_| SimAddress::Node(world.join())).collect();
     world.pass(Duration::from_secs(4));
-    let mut new: Vec<Place> = (0..4).map(|_| Place::Node(world.join())).collect();
+    let mut new: Vec<SimAddress> = (0..4).map(|_| SimAddress::Node(world.join())).collect();
     // They register, and then nothing comes through.
     world.pass(Duration::from_millis(4));
-    new.push(Place::Coordination);
+    new.push(SimAddress::Coordination);
     // One of three is on the other side.
     new.extend(old.pop());
     world.network.split(&old, &new);
@@ -36,16 +36,17 @@ pub fn joined_while_a_majority_is_cut_off(seed: u64) -> Outcome {
 /// remaining nodes.
 ///
 /// The outcome is wrong if both sides continued.
-pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> Outcome {
-    let options = Options { nodes: 4, redundancy: Some(2), trace: true, ..Options::default() };
-    let mut world = World::new(seed, options);
-    let mut cut_off: Vec<Place> = (0..world.options.nodes).map(|_| Place::Node(world.join())).collect();
+pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> SimOutcome {
+    let options = SimOptions { nodes: 4, redundancy: Some(2), trace: true, ..SimOptions::default() };
+    let mut world = SimWorld::new(seed, options);
+    let mut cut_off: Vec<SimAddress> =
+        (0..world.options.nodes).map(|_| SimAddress::Node(world.join())).collect();
     world.pass(Duration::from_secs(4));
-    let left: Vec<Place> = cut_off.pop().into_iter().chain([Place::Coordination]).collect();
+    let left: Vec<SimAddress> = cut_off.pop().into_iter().chain([SimAddress::Coordination]).collect();
     world.network.split(&cut_off, &left);
     busy(&mut world, Duration::from_secs(9));
     world.crash(NodeKey(0));
-    world.wish(NodeKey(0), Wish::Down);
+    world.wish(NodeKey(0), NodeWish::Down);
     busy(&mut world, Duration::from_secs(8));
     let healed_in = rest(&mut world);
     end(world, healed_in)
@@ -55,9 +56,9 @@ pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> Outcome {
 ///
 /// The outcome is wrong if either has to wait for the absent node before it accepts writes: no node can
 /// assume any more that it serves.
-pub fn joined_while_one_is_away(seed: u64) -> Outcome {
-    let options = Options { nodes: 4, bits: 5, redundancy: Some(2), trace: true, ..Options::default() };
-    let mut world = World::new(seed, options);
+pub fn joined_while_one_is_away(seed: u64) -> SimOutcome {
+    let options = SimOptions { nodes: 4, bits: 5, redundancy: Some(2), trace: true, ..SimOptions::default() };
+    let mut world = SimWorld::new(seed, options);
     for _ in 0..world.options.nodes {
         world.join();
     }
@@ -78,7 +79,7 @@ pub fn joined_while_one_is_away(seed: u64) -> Outcome {
 
 /// Checks that a node which has just started knows within three seconds the contents of its buckets on all
 /// others.
-fn takes_part_soon(world: &mut World, key: NodeKey) {
+fn takes_part_soon(world: &mut SimWorld, key: NodeKey) {
     busy(world, Duration::from_secs(3));
     let now = world.now;
     let Some(node) = world.nodes.get_mut(&key) else { return };
@@ -101,7 +102,7 @@ fn takes_part_soon(world: &mut World, key: NodeKey) {
 }
 
 /// Clients send many requests for this time.
-fn busy(world: &mut World, time: Duration) {
+fn busy(world: &mut SimWorld, time: Duration) {
     let end = world.now + time;
     while world.now < end {
         for _ in 0..4 {
@@ -116,24 +117,28 @@ fn busy(world: &mut World, time: Duration) {
 /// Their nodes are retired at once. No document may be lost on the way to other nodes.
 ///
 /// The outcome is wrong if one is, or if the retired nodes keep something.
-pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Outcome {
-    let options =
-        Options { nodes: usize::from(sources) + 3, redundancy: Some(2), trace: true, ..Options::default() };
-    let mut world = World::new(seed, options);
+pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> SimOutcome {
+    let options = SimOptions {
+        nodes: usize::from(sources) + 3,
+        redundancy: Some(2),
+        trace: true,
+        ..SimOptions::default()
+    };
+    let mut world = SimWorld::new(seed, options);
     for _ in 0..world.options.nodes {
         world.join();
     }
-    let group = Group::Number(3);
+    let group = DocumentGroup::Number(3);
     for source in 0..sources {
         let mut rows = Vec::new();
         for number in 0..documents {
             let name = format!("{source}-{number}");
             let id = DocumentId::new("sim", "note", &group, &name).expect("all its parts are there");
-            let operation = world.history.begin(Intent::Put(id.clone()));
+            let operation = world.history.begin(ClientIntent::Put(id.clone()));
             let timestamp = Timestamp(1 + operation.0);
             let body = Some(operation.0.to_le_bytes().as_slice().into());
-            rows.push(RowContent::Version(Version { id, timestamp, body }));
-            world.history.hear(operation, Heard::Acknowledged(timestamp));
+            rows.push(RowContent::Version(DocumentVersion { id, timestamp, body }));
+            world.history.hear(operation, ClientOutcome::Acknowledged(timestamp));
         }
         let bucket = millrace_bucket::BucketId::new(world.options.bits, 3);
         if let Some(node) = world.nodes.get(&NodeKey(source)) {
@@ -142,7 +147,7 @@ pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Out
     }
     world.pass(Duration::from_millis(1_200));
     for source in 0..sources {
-        world.wish(NodeKey(source), Wish::Retired);
+        world.wish(NodeKey(source), NodeWish::Retired);
     }
     // During the transfer, one of them is absent for a while.
     let pause = world.random.micros(0, 2_000_000);

@@ -4,21 +4,24 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::replica::Storage;
-use millrace_cluster::{Birth, ClusterState, Content, DroppedTypes, Failure, ReplicaInfo, Row, RowContent};
-use millrace_document::{DocumentId, Drop, DropScope, Timestamp, Version};
+use millrace_cluster::replica::ReplicaStorage;
+use millrace_cluster::{
+    ClusterState, DroppedTypes, NodeFailure, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica,
+    RowContent,
+};
+use millrace_document::{DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 
 /// Replicas by bucket. Only what is durable is here: a row is applied at the moment of its sync.
 #[derive(Debug, Default)]
 pub struct ModelStorage {
-    inner: RefCell<Inner>,
+    inner: RefCell<SimReplicas>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SimReplicas {
     replicas: BTreeMap<BucketId, ModelReplica>,
     /// The newest of each scope in each bucket. They are the node's, and outlive a replica that is deleted.
-    drops: Vec<(BucketId, Drop)>,
+    drops: Vec<(BucketId, DroppedScope)>,
     /// The groups that are divided here, and the bits of their buckets.
     divided: BTreeMap<u32, u8>,
     /// The document types that were dropped, and when.
@@ -31,11 +34,11 @@ struct Inner {
 #[derive(Debug, Default, Clone)]
 struct ModelReplica {
     complete: bool,
-    versions: BTreeMap<DocumentId, Version>,
+    versions: BTreeMap<DocumentId, DocumentVersion>,
 }
 
-impl Inner {
-    fn info(&self, bucket: BucketId, removals_since: Timestamp) -> Option<ReplicaInfo> {
+impl SimReplicas {
+    fn info(&self, bucket: BucketId, removals_since: Timestamp) -> Option<ReportedReplica> {
         let replica = self.replicas.get(&bucket)?;
         let mut checksum = 0_u64;
         for version in replica.versions.values() {
@@ -51,16 +54,16 @@ impl Inner {
         let versions = replica.versions.values().map(|version| version.timestamp);
         let newest = versions.chain(self.drops_of(bucket).iter().map(|drop| drop.timestamp)).max();
         let documents = replica.versions.values().filter(|version| version.body.is_some()).count() as u64;
-        Some(ReplicaInfo {
-            content: Content { documents, checksum, removals_since },
+        Some(ReportedReplica {
+            content: ReplicaContent { documents, checksum, removals_since },
             complete: replica.complete,
             newest: newest.unwrap_or_default(),
         })
     }
 
     /// The newest drop of each scope that reaches into a bucket.
-    fn drops_of(&self, bucket: BucketId) -> Vec<&Drop> {
-        let mut newest: Vec<&Drop> = Vec::new();
+    fn drops_of(&self, bucket: BucketId) -> Vec<&DroppedScope> {
+        let mut newest: Vec<&DroppedScope> = Vec::new();
         for (of, drop) in self.drops.iter().filter(|(of, _)| of.covers(bucket)) {
             let reaches = match &drop.scope {
                 DropScope::Group { group, .. } => {
@@ -93,12 +96,12 @@ impl Inner {
         let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
         let (parted, rest) = std::mem::take(&mut replica.versions)
             .into_iter()
-            .partition(|(id, _): &(DocumentId, Version)| of_group.contains(id.location()));
+            .partition(|(id, _): &(DocumentId, DocumentVersion)| of_group.contains(id.location()));
         for part in 0..1_u64 << (bits - BucketId::GROUP_BITS) {
             let part = BucketId::new(bits, part << BucketId::GROUP_BITS | u64::from(low));
             if whole.covers(part) {
-                let of_part = |(id, _): &(&DocumentId, &Version)| part.contains(id.location());
-                let parted: &BTreeMap<DocumentId, Version> = &parted;
+                let of_part = |(id, _): &(&DocumentId, &DocumentVersion)| part.contains(id.location());
+                let parted: &BTreeMap<DocumentId, DocumentVersion> = &parted;
                 let versions = parted.iter().filter(of_part);
                 let versions = versions.map(|(id, version)| (id.clone(), version.clone())).collect();
                 self.replicas.insert(part, ModelReplica { complete: replica.complete, versions });
@@ -113,7 +116,7 @@ impl Inner {
     fn drop_types(&mut self, dropped: &DroppedTypes, told: bool) {
         for (document_type, at) in dropped.iter() {
             self.newest = self.newest.max(at);
-            let gone = |id: &DocumentId, version: &Version| {
+            let gone = |id: &DocumentId, version: &DocumentVersion| {
                 id.document_type() == document_type && version.timestamp <= at
             };
             for replica in self.replicas.values_mut() {
@@ -126,10 +129,10 @@ impl Inner {
         }
     }
 
-    fn apply(&mut self, bucket: BucketId, content: &RowContent) -> Result<(), Failure> {
+    fn apply(&mut self, bucket: BucketId, content: &RowContent) -> Result<(), NodeFailure> {
         self.newest = self.newest.max(content.timestamp());
         if !self.replicas.contains_key(&bucket) {
-            return Err(Failure::NoReplica);
+            return Err(NodeFailure::NoReplica);
         }
         match content {
             RowContent::Version(version) => {
@@ -143,19 +146,20 @@ impl Inner {
                     replica.versions.insert(version.id.clone(), version.clone());
                 }
             }
-            RowContent::Drop(Drop { scope: DropScope::Type(name), timestamp }) => {
+            RowContent::Drop(DroppedScope { scope: DropScope::Type(name), timestamp }) => {
                 let mut dropped = DroppedTypes::default();
                 dropped.add(name, *timestamp);
                 self.drop_types(&dropped, true);
             }
             RowContent::Drop(drop) => {
-                let same = |(of, known): &&mut (BucketId, Drop)| *of == bucket && known.scope == drop.scope;
+                let same =
+                    |(of, known): &&mut (BucketId, DroppedScope)| *of == bucket && known.scope == drop.scope;
                 match self.drops.iter_mut().find(same) {
                     Some((_, known)) if known.timestamp >= drop.timestamp => return Ok(()),
                     Some((_, known)) => known.timestamp = drop.timestamp,
                     None => self.drops.push((bucket, drop.clone())),
                 }
-                let gone = |id: &DocumentId, version: &Version| {
+                let gone = |id: &DocumentId, version: &DocumentVersion| {
                     covers(bucket, &drop.scope, id) && version.timestamp <= drop.timestamp
                 };
                 for replica in self.replicas.values_mut() {
@@ -192,7 +196,7 @@ impl ModelStorage {
         let inner = self.inner.borrow();
         let replica = inner.replicas.get(&bucket)?;
         let types = inner.told_types.iter().map(|(name, timestamp)| {
-            RowContent::Drop(Drop { scope: DropScope::Type(name.to_owned()), timestamp })
+            RowContent::Drop(DroppedScope { scope: DropScope::Type(name.to_owned()), timestamp })
         });
         let drops = inner.drops_of(bucket).into_iter().cloned().map(RowContent::Drop).chain(types);
         let versions = replica.versions.values().cloned().map(RowContent::Version);
@@ -213,7 +217,7 @@ impl ModelStorage {
     ///
     /// # Errors
     /// It is not there any more.
-    pub fn install(&self, bucket: BucketId, rows: &[RowContent]) -> Result<(), Failure> {
+    pub fn install(&self, bucket: BucketId, rows: &[RowContent]) -> Result<(), NodeFailure> {
         let mut inner = self.inner.borrow_mut();
         rows.iter().try_for_each(|row| inner.apply(bucket, row))
     }
@@ -226,7 +230,7 @@ impl ModelStorage {
     }
 
     /// The newest timestamp that counts for a document, and its body.
-    pub(crate) fn newest_of(&self, bucket: BucketId, id: &DocumentId) -> Option<Version> {
+    pub(crate) fn newest_of(&self, bucket: BucketId, id: &DocumentId) -> Option<DocumentVersion> {
         self.read(bucket, id).ok().flatten()
     }
 
@@ -241,19 +245,19 @@ impl ModelStorage {
     }
 
     /// All replicas, as a reader of the outcome sees them.
-    pub(crate) fn all(&self, removals_since: Timestamp) -> Vec<(BucketId, ReplicaInfo)> {
+    pub(crate) fn all(&self, removals_since: Timestamp) -> Vec<(BucketId, ReportedReplica)> {
         let inner = self.inner.borrow();
         let buckets = inner.replicas.keys();
         buckets.filter_map(|bucket| Some((*bucket, inner.info(*bucket, removals_since)?))).collect()
     }
 
-    pub(crate) fn info(&self, bucket: BucketId, removals_since: Timestamp) -> Option<ReplicaInfo> {
+    pub(crate) fn info(&self, bucket: BucketId, removals_since: Timestamp) -> Option<ReportedReplica> {
         self.inner.borrow().info(bucket, removals_since)
     }
 }
 
-impl Storage for ModelStorage {
-    fn divide(&self, state: &ClusterState) -> Result<(), Failure> {
+impl ReplicaStorage for ModelStorage {
+    fn divide(&self, state: &ClusterState) -> Result<(), NodeFailure> {
         let mut inner = self.inner.borrow_mut();
         for (low, bits) in state.spread().groups() {
             let known = inner.divided.get(&low).copied();
@@ -276,11 +280,15 @@ impl Storage for ModelStorage {
         &self,
         wanted: &dyn Fn(BucketId) -> bool,
         removals_since: Timestamp,
-    ) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure> {
+    ) -> Result<Vec<(BucketId, ReportedReplica)>, NodeFailure> {
         Ok(self.all(removals_since).into_iter().filter(|(bucket, _)| wanted(*bucket)).collect())
     }
 
-    fn replica(&self, bucket: BucketId, removals_since: Timestamp) -> Result<Option<ReplicaInfo>, Failure> {
+    fn replica(
+        &self,
+        bucket: BucketId,
+        removals_since: Timestamp,
+    ) -> Result<Option<ReportedReplica>, NodeFailure> {
         Ok(self.info(bucket, removals_since))
     }
 
@@ -292,35 +300,35 @@ impl Storage for ModelStorage {
         self.inner.borrow().newest
     }
 
-    fn create(&self, bucket: BucketId, birth: Birth) -> Result<(), Failure> {
-        let complete = birth == Birth::Complete;
+    fn create(&self, bucket: BucketId, birth: ReplicaOrigin) -> Result<(), NodeFailure> {
+        let complete = birth == ReplicaOrigin::Complete;
         let mut inner = self.inner.borrow_mut();
         inner.replicas.entry(bucket).or_insert_with(|| ModelReplica { complete, ..ModelReplica::default() });
         Ok(())
     }
 
-    fn apply(&self, rows: &[&Row]) -> Vec<Result<(), Failure>> {
+    fn apply(&self, rows: &[&ReplicatedRow]) -> Vec<Result<(), NodeFailure>> {
         rows.iter().map(|row| self.install(row.bucket, std::slice::from_ref(&*row.content))).collect()
     }
 
-    fn read(&self, bucket: BucketId, id: &DocumentId) -> Result<Option<Version>, Failure> {
+    fn read(&self, bucket: BucketId, id: &DocumentId) -> Result<Option<DocumentVersion>, NodeFailure> {
         let inner = self.inner.borrow();
-        let replica = inner.replicas.get(&bucket).ok_or(Failure::NoReplica)?;
+        let replica = inner.replicas.get(&bucket).ok_or(NodeFailure::NoReplica)?;
         let version = replica.versions.get(id).cloned();
         let dropped = inner.dropped(id);
-        Ok(version.or_else(|| Some(Version::removal(id.clone(), dropped?))))
+        Ok(version.or_else(|| Some(DocumentVersion::removal(id.clone(), dropped?))))
     }
 
-    fn complete(&self, bucket: BucketId) -> Result<(), Failure> {
+    fn complete(&self, bucket: BucketId) -> Result<(), NodeFailure> {
         let mut inner = self.inner.borrow_mut();
-        inner.replicas.get_mut(&bucket).ok_or(Failure::NoReplica)?.complete = true;
+        inner.replicas.get_mut(&bucket).ok_or(NodeFailure::NoReplica)?.complete = true;
         Ok(())
     }
 
-    fn delete(&self, bucket: BucketId, expected: Content) -> Result<(), Failure> {
+    fn delete(&self, bucket: BucketId, expected: ReplicaContent) -> Result<(), NodeFailure> {
         let there = self.info(bucket, expected.removals_since);
         if there.is_some_and(|info| info.content != expected) {
-            return Err(Failure::Differs);
+            return Err(NodeFailure::Differs);
         }
         self.inner.borrow_mut().replicas.remove(&bucket);
         Ok(())

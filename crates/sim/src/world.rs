@@ -4,21 +4,23 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::controller::Wish;
+use millrace_cluster::controller::NodeWish;
 use millrace_cluster::distributor;
-use millrace_cluster::replica::{self, Call, Fetched, Job, Work};
-use millrace_cluster::{ClusterState, Content, Failure, NodeKey, Reply, Request, Response, RowContent};
+use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, StorageWork};
+use millrace_cluster::{
+    ClusterState, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent, RowContent,
+};
 
 use crate::clients::outcome_operation;
-use crate::coordination::Coordination;
+use crate::coordination::SimCoordination;
 use crate::deployments::SimPackage;
 use crate::disk::SimDisk;
-use crate::history::History;
-use crate::message::Message;
-use crate::network::{Network, Place};
-use crate::node::Node;
-use crate::random::Random;
-use crate::{Options, Sabotage};
+use crate::history::ClientHistory;
+use crate::message::SimMessage;
+use crate::network::{SimAddress, SimNetwork};
+use crate::node::SimNode;
+use crate::random::SimRandom;
+use crate::{Sabotage, SimOptions};
 
 /// Rows in one part of a fetch.
 const PART: usize = 3;
@@ -29,11 +31,11 @@ const LINES: usize = 20_000;
 
 /// What happens at a moment.
 #[derive(Debug)]
-enum Happening {
-    Arrives { to: Place, message: Message },
-    JobDone { node: NodeKey, incarnation: u64, job: Job },
+enum SimEvent {
+    Arrives { to: SimAddress, message: SimMessage },
+    JobDone { node: NodeKey, incarnation: u64, job: KeeperJob },
     Wake { node: NodeKey, incarnation: u64 },
-    FetchTimeout { node: NodeKey, incarnation: u64, job: Job, turn: u64 },
+    FetchTimeout { node: NodeKey, incarnation: u64, job: KeeperJob, turn: u64 },
     Lost { node: NodeKey, incarnation: u64, to: NodeKey, number: u64 },
     Beat { node: NodeKey },
     Publish,
@@ -42,15 +44,15 @@ enum Happening {
 }
 
 /// Everything there is.
-pub(crate) struct World {
-    pub options: Options,
+pub(crate) struct SimWorld {
+    pub options: SimOptions,
     pub now: Duration,
-    pub random: Random,
-    pub nodes: BTreeMap<NodeKey, Node>,
-    pub network: Network,
-    pub coordination: Coordination,
-    pub history: History,
-    queue: BTreeMap<(Duration, u64), Happening>,
+    pub random: SimRandom,
+    pub nodes: BTreeMap<NodeKey, SimNode>,
+    pub network: SimNetwork,
+    pub coordination: SimCoordination,
+    pub history: ClientHistory,
+    queue: BTreeMap<(Duration, u64), SimEvent>,
     next: u64,
     lines: VecDeque<String>,
     /// What was found to be wrong while it ran.
@@ -58,17 +60,17 @@ pub(crate) struct World {
     pub happenings: u64,
 }
 
-impl World {
-    pub fn new(seed: u64, options: Options) -> Self {
-        let mut random = Random::new(seed);
+impl SimWorld {
+    pub fn new(seed: u64, options: SimOptions) -> Self {
+        let mut random = SimRandom::new(seed);
         let redundancy = 1 + random.below(3) as u16;
         let redundancy = options.redundancy.unwrap_or(redundancy.max(1 + random.below(2) as u16));
-        let mut world = World {
+        let mut world = SimWorld {
             now: Duration::ZERO,
             nodes: BTreeMap::new(),
-            network: Network::default(),
-            coordination: Coordination::new(options.bits, redundancy),
-            history: History::default(),
+            network: SimNetwork::default(),
+            coordination: SimCoordination::new(options.bits, redundancy),
+            history: ClientHistory::default(),
             queue: BTreeMap::new(),
             next: 0,
             lines: VecDeque::new(),
@@ -77,7 +79,7 @@ impl World {
             random,
             options,
         };
-        world.at(Duration::from_millis(500), Happening::Publish);
+        world.at(Duration::from_millis(500), SimEvent::Publish);
         world
     }
 
@@ -85,8 +87,8 @@ impl World {
         let key = NodeKey(self.nodes.len() as u16);
         // Clocks differ in speed far more than real ones do.
         let pace = 900 + self.random.below(201) as u32;
-        self.nodes.insert(key, Node::new(key, pace, self.now));
-        self.at(Duration::ZERO, Happening::Beat { node: key });
+        self.nodes.insert(key, SimNode::new(key, pace, self.now));
+        self.at(Duration::ZERO, SimEvent::Beat { node: key });
         key
     }
 
@@ -106,7 +108,7 @@ impl World {
         self.lines.drain(..).collect()
     }
 
-    fn at(&mut self, after: Duration, happening: Happening) {
+    fn at(&mut self, after: Duration, happening: SimEvent) {
         self.next += 1;
         self.queue.insert((self.now + after, self.next), happening);
     }
@@ -117,7 +119,7 @@ impl World {
         node.disk = SimDisk::Broken;
         let incarnation = node.incarnation;
         let takes = self.random.micros(1_000, 2_000_000);
-        self.at(takes, Happening::GivesUp { node: key, incarnation });
+        self.at(takes, SimEvent::GivesUp { node: key, incarnation });
     }
 
     /// A package becomes active on a node after so long.
@@ -127,7 +129,7 @@ impl World {
         (node, incarnation): (NodeKey, u64),
         package: Arc<SimPackage>,
     ) {
-        self.at(takes, Happening::Active { node, incarnation, package });
+        self.at(takes, SimEvent::Active { node, incarnation, package });
     }
 
     /// Lets all happen that does in this time, or until something is found to be wrong.
@@ -145,10 +147,10 @@ impl World {
         self.now = end;
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: SimEvent) {
         match happening {
-            Happening::Arrives { to: Place::Coordination, message } => self.coordinate(message),
-            Happening::Arrives { to: Place::Node(key), message } => {
+            SimEvent::Arrives { to: SimAddress::Coordination, message } => self.coordinate(message),
+            SimEvent::Arrives { to: SimAddress::Node(key), message } => {
                 let Some(node) = self.nodes.get_mut(&key) else { return };
                 if node.frozen {
                     node.backlog.push_back(message);
@@ -156,8 +158,8 @@ impl World {
                     self.arrive(key, message);
                 }
             }
-            Happening::JobDone { node, incarnation, job } => self.job_done(node, incarnation, job),
-            Happening::Wake { node: key, incarnation } => {
+            SimEvent::JobDone { node, incarnation, job } => self.job_done(node, incarnation, job),
+            SimEvent::Wake { node: key, incarnation } => {
                 let Some(node) = self.nodes.get_mut(&key) else { return };
                 if node.incarnation != incarnation || node.wakes_at != Some(self.now) {
                     return;
@@ -168,66 +170,70 @@ impl World {
                     self.distribute(key, Vec::new());
                 }
             }
-            Happening::FetchTimeout { node: key, incarnation, job, turn } => {
+            SimEvent::FetchTimeout { node: key, incarnation, job, turn } => {
                 let waits = self.nodes.get(&key).is_some_and(|node| {
                     node.incarnation == incarnation
                         && node.fetches.get(&job).is_some_and(|fetch| fetch.turn == turn)
                 });
                 if waits {
-                    self.fetch_ended(key, job, Err(Failure::Storage { reason: "the link broke".to_owned() }));
+                    self.fetch_ended(
+                        key,
+                        job,
+                        Err(NodeFailure::Storage { reason: "the link broke".to_owned() }),
+                    );
                 }
             }
-            Happening::Lost { node, incarnation, to, number } => {
+            SimEvent::Lost { node, incarnation, to, number } => {
                 if self.nodes.get(&node).is_some_and(|node| node.incarnation == incarnation) {
-                    self.distribute(node, vec![distributor::Event::Lost { to, number }]);
+                    self.distribute(node, vec![distributor::DistributorEvent::Lost { to, number }]);
                 }
             }
-            Happening::Beat { node: key } => {
-                self.at(Duration::from_millis(900), Happening::Beat { node: key });
+            SimEvent::Beat { node: key } => {
+                self.at(Duration::from_millis(900), SimEvent::Beat { node: key });
                 let Some(node) = self.nodes.get(&key) else { return };
                 if node.alive && !node.frozen {
                     self.beat(key);
                 }
             }
-            Happening::GivesUp { node: key, incarnation } => {
+            SimEvent::GivesUp { node: key, incarnation } => {
                 if self.nodes.get(&key).is_some_and(|node| node.incarnation == incarnation && node.alive) {
                     self.note(|| format!("n{key} cannot sync, and ends"));
                     self.crash(key);
                 }
             }
-            Happening::Active { node, incarnation, package } => {
+            SimEvent::Active { node, incarnation, package } => {
                 self.package_active((node, incarnation), package);
             }
-            Happening::Publish => {
-                self.at(Duration::from_millis(500), Happening::Publish);
+            SimEvent::Publish => {
+                self.at(Duration::from_millis(500), SimEvent::Publish);
                 if let Some(state) = self.coordination.publish(self.now) {
                     self.note(|| format!("state {}", describe(&state)));
                     for key in state.nodes().keys() {
-                        let message = Message::State(Arc::clone(&state));
-                        self.send(Place::Coordination, Place::Node(*key), message);
+                        let message = SimMessage::State(Arc::clone(&state));
+                        self.send(SimAddress::Coordination, SimAddress::Node(*key), message);
                     }
                 }
             }
         }
     }
 
-    pub fn send(&mut self, from: Place, to: Place, message: Message) {
+    pub fn send(&mut self, from: SimAddress, to: SimAddress, message: SimMessage) {
         let mut delays = self.network.carry(from, to, &mut self.random);
         // One request, one answer: what carries clients' operations does not double them.
-        if matches!(message, Message::Client { .. }) {
+        if matches!(message, SimMessage::Client { .. }) {
             delays.truncate(1);
         }
         for delay in delays {
-            self.at(delay, Happening::Arrives { to, message: message.clone() });
+            self.at(delay, SimEvent::Arrives { to, message: message.clone() });
         }
     }
 
-    fn coordinate(&mut self, message: Message) {
+    fn coordinate(&mut self, message: SimMessage) {
         let (from, incarnation, asked, generation, registered) = match message {
-            Message::Beat { from, incarnation, adopted, asked, generation, out_of_space } => {
+            SimMessage::Beat { from, incarnation, adopted, asked, generation, out_of_space } => {
                 (from, incarnation, asked, generation, (incarnation, adopted, out_of_space))
             }
-            Message::Publish { based_on, package } => return self.publish_package(based_on, package),
+            SimMessage::Publish { based_on, package } => return self.publish_package(based_on, package),
             _ => return,
         };
         if !self.coordination.beat(from, registered, self.now) {
@@ -235,35 +241,35 @@ impl World {
         }
         let package = Arc::clone(self.coordination.package());
         if generation < package.generation {
-            self.send(Place::Coordination, Place::Node(from), Message::Package(package));
+            self.send(SimAddress::Coordination, SimAddress::Node(from), SimMessage::Package(package));
         }
         let Some(state) = self.coordination.state().cloned() else { return };
         let version = state.version();
         let lease_lives = state.nodes().get(&from).is_some_and(|entry| entry.incarnation == incarnation);
-        self.send(Place::Coordination, Place::Node(from), Message::State(state));
+        self.send(SimAddress::Coordination, SimAddress::Node(from), SimMessage::State(state));
         if lease_lives {
-            let confirmed = Message::Confirmed { incarnation, version, asked };
-            self.send(Place::Coordination, Place::Node(from), confirmed);
+            let confirmed = SimMessage::Confirmed { incarnation, version, asked };
+            self.send(SimAddress::Coordination, SimAddress::Node(from), confirmed);
         }
     }
 
     /// A message has come to a node that can take it.
-    pub fn arrive(&mut self, key: NodeKey, message: Message) {
+    pub fn arrive(&mut self, key: NodeKey, message: SimMessage) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         match message {
-            Message::State(state) => {
+            SimMessage::State(state) => {
                 if node.state.as_ref().is_none_or(|known| known.version() < state.version()) {
                     node.state = Some(Arc::clone(&state));
-                    self.keep(key, vec![replica::Event::State(Arc::clone(&state))]);
-                    self.distribute(key, vec![distributor::Event::State(state)]);
+                    self.keep(key, vec![replica::KeeperEvent::State(Arc::clone(&state))]);
+                    self.distribute(key, vec![distributor::DistributorEvent::State(state)]);
                 }
             }
-            Message::Confirmed { incarnation, version, asked } if incarnation == node.incarnation => {
-                self.keep(key, vec![replica::Event::Confirmed { version, asked }]);
-                self.distribute(key, vec![distributor::Event::Confirmed { version, asked }]);
+            SimMessage::Confirmed { incarnation, version, asked } if incarnation == node.incarnation => {
+                self.keep(key, vec![replica::KeeperEvent::Confirmed { version, asked }]);
+                self.distribute(key, vec![distributor::DistributorEvent::Confirmed { version, asked }]);
             }
-            Message::Request { mut fence, mut request } => {
-                let call = Call(node.name());
+            SimMessage::Request { mut fence, mut request } => {
+                let call = KeeperCall(node.name());
                 node.calls.insert(call, (fence.from, fence.number));
                 if self.options.sabotage == Some(Sabotage::NoFence) {
                     if let Some(state) = &node.state {
@@ -275,62 +281,65 @@ impl World {
                         fence.number = u64::MAX;
                     }
                 } else if self.options.sabotage == Some(Sabotage::NoComparison)
-                    && let Request::Delete { bucket, expected } | Request::Complete { bucket, expected } =
-                        &mut request
+                    && let NodeRequest::Delete { bucket, expected }
+                    | NodeRequest::Complete { bucket, expected } = &mut request
                     && let Some(info) = node.storage.info(*bucket, expected.removals_since)
                 {
                     *expected = info.content;
                 }
-                self.keep(key, vec![replica::Event::Request { call, fence, request }]);
+                self.keep(key, vec![replica::KeeperEvent::Request { call, fence, request }]);
             }
-            Message::Reply { from, incarnation, number, reply } if incarnation == node.incarnation => {
-                self.distribute(key, vec![distributor::Event::Reply { from, number, reply }]);
+            SimMessage::Reply { from, incarnation, number, reply } if incarnation == node.incarnation => {
+                self.distribute(key, vec![distributor::DistributorEvent::Reply { from, number, reply }]);
             }
-            Message::Fetch { from, incarnation, job, turn, version, bucket, known, after } => {
+            SimMessage::Fetch { from, incarnation, job, turn, version, bucket, known, after } => {
                 let fits = node.state.as_ref().is_some_and(|state| state.version() == version);
                 let rows = node.storage.listing(bucket, known.as_deref()).filter(|_| fits).map(|rows| {
                     let part: Vec<RowContent> = rows.iter().skip(after).take(PART).cloned().collect();
                     (part, rows.len() <= after + PART)
                 });
-                let message = Message::Fetched { incarnation, job, turn, rows };
-                self.send(Place::Node(key), Place::Node(from), message);
+                let message = SimMessage::Fetched { incarnation, job, turn, rows };
+                self.send(SimAddress::Node(key), SimAddress::Node(from), message);
             }
-            Message::Fetched { incarnation, job, turn, rows } if incarnation == node.incarnation => {
+            SimMessage::Fetched { incarnation, job, turn, rows } if incarnation == node.incarnation => {
                 let Some(fetch) = node.fetches.get_mut(&job).filter(|fetch| fetch.turn == turn) else {
                     return;
                 };
                 fetch.turn = 0;
                 let Some((rows, last)) = rows else {
-                    let gone = Failure::Storage { reason: "the source has no replica any more".to_owned() };
+                    let gone =
+                        NodeFailure::Storage { reason: "the source has no replica any more".to_owned() };
                     return self.fetch_ended(key, job, Err(gone));
                 };
                 fetch.after += rows.len();
                 fetch.last = last;
                 if rows.is_empty() {
-                    return self.fetch_ended(key, job, Ok(Fetched::End));
+                    return self.fetch_ended(key, job, Ok(FetchOutcome::End));
                 }
                 fetch.laid_aside = rows;
-                self.keep(key, vec![replica::Event::Fetched { job, outcome: Ok(Fetched::Part) }]);
+                self.keep(key, vec![replica::KeeperEvent::Fetched { job, outcome: Ok(FetchOutcome::Part) }]);
             }
-            Message::Package(package) => self.package_came(key, package),
-            Message::Client { operation, unfinished, hops } => self.client(key, operation, unfinished, hops),
-            Message::Confirmed { .. }
-            | Message::Reply { .. }
-            | Message::Fetched { .. }
-            | Message::Publish { .. }
-            | Message::Beat { .. } => {}
+            SimMessage::Package(package) => self.package_came(key, package),
+            SimMessage::Client { operation, unfinished, hops } => {
+                self.client(key, operation, unfinished, hops)
+            }
+            SimMessage::Confirmed { .. }
+            | SimMessage::Reply { .. }
+            | SimMessage::Fetched { .. }
+            | SimMessage::Publish { .. }
+            | SimMessage::Beat { .. } => {}
         }
     }
 
-    fn fetch_ended(&mut self, key: NodeKey, job: Job, outcome: Result<Fetched, Failure>) {
+    fn fetch_ended(&mut self, key: NodeKey, job: KeeperJob, outcome: Result<FetchOutcome, NodeFailure>) {
         if let Some(node) = self.nodes.get_mut(&key) {
             node.fetches.remove(&job);
         }
-        self.keep(key, vec![replica::Event::Fetched { job, outcome }]);
+        self.keep(key, vec![replica::KeeperEvent::Fetched { job, outcome }]);
     }
 
     /// Something happens to the keeper of a node.
-    fn keep(&mut self, key: NodeKey, events: Vec<replica::Event>) {
+    fn keep(&mut self, key: NodeKey, events: Vec<replica::KeeperEvent>) {
         let mut effects = Vec::new();
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let now = node.now(self.now);
@@ -342,64 +351,64 @@ impl World {
         self.wake_at(key, wake);
     }
 
-    fn keeper_effect(&mut self, key: NodeKey, effect: replica::Effect) {
+    fn keeper_effect(&mut self, key: NodeKey, effect: replica::KeeperEffect) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let incarnation = node.incarnation;
         match effect {
-            replica::Effect::Reply { call, mut reply } => {
+            replica::KeeperEffect::Reply { call, mut reply } => {
                 if self.options.sabotage == Some(Sabotage::NoComparison)
-                    && let Response::Replicas { replicas, .. } = &mut reply.response
+                    && let NodeResponse::Replicas { replicas, .. } = &mut reply.response
                 {
                     for (_, info) in replicas {
                         let removals_since = info.content.removals_since;
-                        info.content = Content { removals_since, ..Content::default() };
+                        info.content = ReplicaContent { removals_since, ..ReplicaContent::default() };
                     }
                 }
                 let (from, number) = node.calls.remove(&call).expect("a request is answered once");
                 self.reply(key, from, number, reply);
             }
-            replica::Effect::FetchState { .. } => self.beat(key),
-            replica::Effect::Run { job, work } => {
+            replica::KeeperEffect::FetchState { .. } => self.beat(key),
+            replica::KeeperEffect::Run { job, work } => {
                 let slow = if node.slow_disk { 100 } else { 1 };
                 let early = self.options.sabotage == Some(Sabotage::EarlyAcknowledgement)
-                    && matches!(work, Work::Apply(_));
+                    && matches!(work, StorageWork::Apply(_));
                 node.jobs.insert(job, work);
                 let takes = self.random.micros(50, 2_000) * slow;
                 if early {
                     self.keep(
                         key,
-                        vec![replica::Event::Done { job, response: Response::Applied(Vec::new()) }],
+                        vec![replica::KeeperEvent::Done { job, response: NodeResponse::Applied(Vec::new()) }],
                     );
                 }
-                self.at(takes, Happening::JobDone { node: key, incarnation, job });
+                self.at(takes, SimEvent::JobDone { node: key, incarnation, job });
             }
-            replica::Effect::Fetch { job, bucket, from, pull } => {
+            replica::KeeperEffect::Fetch { job, bucket, from, pull } => {
                 let Some(version) = node.state.as_ref().map(|state| state.version()) else { return };
                 if node.fetches.get(&job).is_some_and(|fetch| fetch.last) {
-                    return self.fetch_ended(key, job, Ok(Fetched::End));
+                    return self.fetch_ended(key, job, Ok(FetchOutcome::End));
                 }
                 let fetch = node.fetch(job, bucket, pull);
                 let (turn, known, after) = (fetch.turn, fetch.known.clone(), fetch.after);
                 let message =
-                    Message::Fetch { from: key, incarnation, job, turn, version, bucket, known, after };
-                self.send(Place::Node(key), Place::Node(from), message);
-                self.at(FETCH_TIMEOUT, Happening::FetchTimeout { node: key, incarnation, job, turn });
+                    SimMessage::Fetch { from: key, incarnation, job, turn, version, bucket, known, after };
+                self.send(SimAddress::Node(key), SimAddress::Node(from), message);
+                self.at(FETCH_TIMEOUT, SimEvent::FetchTimeout { node: key, incarnation, job, turn });
             }
-            replica::Effect::Install { job, .. } => {
+            replica::KeeperEffect::Install { job, .. } => {
                 let takes = self.random.micros(50, 5_000);
-                self.at(takes, Happening::JobDone { node: key, incarnation, job });
+                self.at(takes, SimEvent::JobDone { node: key, incarnation, job });
             }
-            replica::Effect::Cancel { job } => {
+            replica::KeeperEffect::Cancel { job } => {
                 node.fetches.remove(&job);
             }
         }
     }
 
-    fn reply(&mut self, key: NodeKey, to: NodeKey, number: u64, reply: Reply) {
+    fn reply(&mut self, key: NodeKey, to: NodeKey, number: u64, reply: NodeReply) {
         // The asker's run is part of the connection.
         let Some(incarnation) = self.nodes.get(&to).map(|node| node.incarnation) else { return };
-        let message = Message::Reply { from: key, incarnation, number, reply };
-        self.send(Place::Node(key), Place::Node(to), message);
+        let message = SimMessage::Reply { from: key, incarnation, number, reply };
+        self.send(SimAddress::Node(key), SimAddress::Node(to), message);
     }
 
     fn beat(&mut self, key: NodeKey) {
@@ -408,24 +417,24 @@ impl World {
         let (incarnation, adopted) = (node.incarnation, node.keeper.adopted());
         let generation = node.package.generation;
         let out_of_space = node.disk.is_full_for_long(self.now);
-        let message = Message::Beat { from: key, incarnation, adopted, asked, generation, out_of_space };
-        self.send(Place::Node(key), Place::Coordination, message);
+        let message = SimMessage::Beat { from: key, incarnation, adopted, asked, generation, out_of_space };
+        self.send(SimAddress::Node(key), SimAddress::Coordination, message);
     }
 
-    fn job_done(&mut self, key: NodeKey, incarnation: u64, job: Job) {
+    fn job_done(&mut self, key: NodeKey, incarnation: u64, job: KeeperJob) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         if node.incarnation != incarnation || !node.alive {
             return;
         }
         if node.frozen {
             // It goes on when the process does.
-            return self.at(Duration::from_millis(100), Happening::JobDone { node: key, incarnation, job });
+            return self.at(Duration::from_millis(100), SimEvent::JobDone { node: key, incarnation, job });
         }
         let response = match node.jobs.remove(&job) {
             Some(work) => node.disk.run(work, &node.storage, &mut self.random),
             None if !node.disk.takes_more() => {
                 node.fetches.remove(&job);
-                Response::Failed(Failure::DiskFull {
+                NodeResponse::Failed(NodeFailure::DiskFull {
                     reason: "there is no room for what was fetched".to_owned(),
                 })
             }
@@ -433,19 +442,19 @@ impl World {
                 let Some(fetch) = node.fetches.get_mut(&job) else { return };
                 let rows = std::mem::take(&mut fetch.laid_aside);
                 match node.storage.install(fetch.bucket, &rows) {
-                    Ok(()) => Response::Done,
+                    Ok(()) => NodeResponse::Done,
                     Err(failure) => {
                         node.fetches.remove(&job);
-                        Response::Failed(failure)
+                        NodeResponse::Failed(failure)
                     }
                 }
             }
         };
-        self.keep(key, vec![replica::Event::Done { job, response }]);
+        self.keep(key, vec![replica::KeeperEvent::Done { job, response }]);
     }
 
     /// Things happen to the distributor of a node.
-    pub fn distribute(&mut self, key: NodeKey, events: Vec<distributor::Event>) {
+    pub fn distribute(&mut self, key: NodeKey, events: Vec<distributor::DistributorEvent>) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         if !node.alive || node.frozen {
             return;
@@ -469,14 +478,14 @@ impl World {
         if node.wakes_at.is_none_or(|known| known <= self.now || known > at) {
             node.wakes_at = Some(at);
             let incarnation = node.incarnation;
-            self.at(after, Happening::Wake { node: key, incarnation });
+            self.at(after, SimEvent::Wake { node: key, incarnation });
         }
     }
 
-    fn distributor_effect(&mut self, key: NodeKey, effect: distributor::Effect) {
+    fn distributor_effect(&mut self, key: NodeKey, effect: distributor::DistributorEffect) {
         match effect {
-            distributor::Effect::Send { to, fence, request } => {
-                if !matches!(request, Request::Ping) {
+            distributor::DistributorEffect::Send { to, fence, request } => {
+                if !matches!(request, NodeRequest::Ping) {
                     self.note(|| {
                         format!("n{key} → n{to} #{} v{} {}", fence.number, fence.version, show(&request))
                     });
@@ -484,25 +493,29 @@ impl World {
                 let long = request.is_long();
                 let number = fence.number;
                 let before = self.queue.len();
-                self.send(Place::Node(key), Place::Node(to), Message::Request { fence, request });
+                self.send(
+                    SimAddress::Node(key),
+                    SimAddress::Node(to),
+                    SimMessage::Request { fence, request },
+                );
                 // Sometimes the sender hears that the connection broke.
                 if self.queue.len() == before && !long && self.random.permille(300) {
                     let incarnation = self.nodes[&key].incarnation;
                     let after = self.random.micros(500, 20_000);
-                    self.at(after, Happening::Lost { node: key, incarnation, to, number });
+                    self.at(after, SimEvent::Lost { node: key, incarnation, to, number });
                 }
             }
-            distributor::Effect::FetchState { .. } => self.beat(key),
-            distributor::Effect::Decide { decision, modify, current } => {
+            distributor::DistributorEffect::FetchState { .. } => self.beat(key),
+            distributor::DistributorEffect::Decide { decision, modify, current } => {
                 let at = current.as_ref().map(|version| version.timestamp).unwrap_or_default();
                 let outcome = (modify.0)(current);
                 if let Some(operation) = outcome_operation(&outcome) {
                     self.saw(key, operation, at);
                 }
-                self.distribute(key, vec![distributor::Event::Decided { decision, outcome }]);
+                self.distribute(key, vec![distributor::DistributorEvent::Decided { decision, outcome }]);
             }
-            distributor::Effect::Written { ticket, outcome } => self.written(key, ticket, outcome),
-            distributor::Effect::Found { ticket, outcome } => self.found(key, ticket, outcome),
+            distributor::DistributorEffect::Written { ticket, outcome } => self.written(key, ticket, outcome),
+            distributor::DistributorEffect::Found { ticket, outcome } => self.found(key, ticket, outcome),
         }
     }
 
@@ -514,11 +527,11 @@ impl World {
         // Of what was on its way to the disk, some had arrived.
         for work in std::mem::take(&mut node.jobs).into_values() {
             match work {
-                Work::Apply(rows) if self.options.sabotage != Some(Sabotage::EarlyAcknowledgement) => {
+                StorageWork::Apply(rows) if self.options.sabotage != Some(Sabotage::EarlyAcknowledgement) => {
                     let kept: Vec<_> = rows.into_iter().filter(|_| self.random.permille(400)).collect();
-                    Work::Apply(kept).run(&node.storage);
+                    StorageWork::Apply(kept).run(&node.storage);
                 }
-                Work::Create(_) | Work::Complete { .. } | Work::Delete { .. }
+                StorageWork::Create(_) | StorageWork::Complete { .. } | StorageWork::Delete { .. }
                     if self.random.permille(500) =>
                 {
                     work.run(&node.storage);
@@ -556,29 +569,30 @@ impl World {
         self.distribute(key, Vec::new());
     }
 
-    pub fn wish(&mut self, key: NodeKey, wish: Wish) {
+    pub fn wish(&mut self, key: NodeKey, wish: NodeWish) {
         self.coordination.wish(key, wish);
     }
 }
 
-fn bucket_of(request: &Request) -> Option<millrace_bucket::BucketId> {
+fn bucket_of(request: &NodeRequest) -> Option<millrace_bucket::BucketId> {
     match request {
-        Request::Apply(rows) => rows.first().map(|row| row.bucket),
-        Request::Create(bucket)
-        | Request::Info { bucket, .. }
-        | Request::Read { bucket, .. }
-        | Request::Pull { bucket, .. }
-        | Request::Complete { bucket, .. }
-        | Request::Delete { bucket, .. } => Some(*bucket),
-        Request::Ping | Request::Owned { .. } | Request::Finish(_) => None,
+        NodeRequest::Apply(rows) => rows.first().map(|row| row.bucket),
+        NodeRequest::Create(bucket)
+        | NodeRequest::Info { bucket, .. }
+        | NodeRequest::Read { bucket, .. }
+        | NodeRequest::Pull { bucket, .. }
+        | NodeRequest::Complete { bucket, .. }
+        | NodeRequest::Delete { bucket, .. } => Some(*bucket),
+        NodeRequest::Ping | NodeRequest::Owned { .. } | NodeRequest::Finish(_) => None,
     }
 }
 
-fn show(request: &Request) -> String {
+fn show(request: &NodeRequest) -> String {
     match request {
-        Request::Apply(rows) => {
-            let row =
-                |row: &millrace_cluster::Row| format!("{}@{}", row.bucket.bits(), row.content.timestamp().0);
+        NodeRequest::Apply(rows) => {
+            let row = |row: &millrace_cluster::ReplicatedRow| {
+                format!("{}@{}", row.bucket.bits(), row.content.timestamp().0)
+            };
             format!("rows {}", rows.iter().map(row).collect::<Vec<_>>().join(" "))
         }
         other => format!("{other:?}"),

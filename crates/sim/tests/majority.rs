@@ -1,10 +1,10 @@
 //! A majority that is cut off continues by the state that it knows: so the others must not, even if it is
 //! made to look like a minority.
 
-use millrace_sim::{Outcome, joined_while_a_majority_is_cut_off, set_down_while_a_majority_is_cut_off};
+use millrace_sim::{SimOutcome, joined_while_a_majority_is_cut_off, set_down_while_a_majority_is_cut_off};
 
 #[track_caller]
-fn check(live: fn(u64) -> Outcome) {
+fn check(live: fn(u64) -> SimOutcome) {
     for seed in 1..=20 {
         let outcome = live(seed);
         if let Some(wrong) = outcome.wrong {

@@ -1,6 +1,6 @@
 //! A simulation that finds nothing proves something only if it finds what is broken.
 
-use millrace_sim::{Options, Sabotage, run};
+use millrace_sim::{Sabotage, SimOptions, run};
 
 #[test]
 fn what_is_broken_on_purpose_is_found() {
@@ -11,7 +11,7 @@ fn what_is_broken_on_purpose_is_found() {
         (Sabotage::TypesDroppedLocally, 100),
     ] {
         let found = (1..=seeds).any(|seed| {
-            run(seed, Options { sabotage: Some(sabotage), ..Options::default() }).wrong.is_some()
+            run(seed, SimOptions { sabotage: Some(sabotage), ..SimOptions::default() }).wrong.is_some()
         });
         assert!(found, "{sabotage:?} goes unnoticed in {seeds} seeds");
     }

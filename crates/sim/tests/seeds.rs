@@ -1,15 +1,15 @@
 //! Guarantees hold under all faults of many seeds.
 
-use millrace_sim::{Options, run};
+use millrace_sim::{SimOptions, run};
 
 #[test]
 fn some_hundreds_of_lives_keep_every_promise() {
     let mut acknowledgements = 0;
     for seed in 1..=300 {
-        let outcome = run(seed, Options::default());
+        let outcome = run(seed, SimOptions::default());
         acknowledgements += outcome.acknowledgements;
         if let Some(wrong) = outcome.wrong {
-            let lines = run(seed, Options { trace: true, ..Options::default() }).lines;
+            let lines = run(seed, SimOptions { trace: true, ..SimOptions::default() }).lines;
             let last = lines[lines.len().saturating_sub(60)..].join("\n");
             panic!("{last}\nseed {seed}: {wrong}\nagain, whole: cargo run -p millrace-sim -- {seed}");
         }
@@ -20,7 +20,7 @@ fn some_hundreds_of_lives_keep_every_promise() {
 #[test]
 fn the_same_seed_is_the_same_life() {
     for seed in [3, 77, 1234] {
-        let traced = || run(seed, Options { trace: true, ..Options::default() });
+        let traced = || run(seed, SimOptions { trace: true, ..SimOptions::default() });
         let (first, second) = (traced(), traced());
         assert_eq!(first.lines, second.lines);
         assert_eq!(

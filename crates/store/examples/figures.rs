@@ -8,22 +8,22 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use millrace_column::{Cell, Column, ColumnKey, FixedBuilder, Form, ValueBuilder};
-use millrace_document::{DataType, Document, DocumentId, Group, Value};
-use millrace_store::{Change, Layout, Options, Store, ViewScope, Visit, Write};
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_column::{CellKind, Column, ColumnForm, ColumnKey, FixedBuilder, ValueBuilder};
+use millrace_document::{DataType, Document, DocumentGroup, DocumentId, DocumentValue};
+use millrace_store::{DocumentWrite, Store, StoreChange, StoreLayout, StoreOptions, StoreVisit, ViewScope};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 /// One number, one text, one vector of 384 16-bit floats.
 struct FigureLayout(TensorType);
 
-impl Layout for FigureLayout {
+impl StoreLayout for FigureLayout {
     fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
         Some(vec![ColumnKey::value("number"), ColumnKey::value("text"), ColumnKey::value("vector")])
     }
 
     fn build(&self, document_type: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
         let Some(data_type) = self.data_type(document_type, &key.field) else {
-            return Column::Fixed(FixedBuilder::new(Cell::Bool, 1).finish());
+            return Column::Fixed(FixedBuilder::new(CellKind::Bool, 1).finish());
         };
         let mut builder = ValueBuilder::new(&data_type);
         documents.iter().for_each(|document| builder.push(document.get(&key.field)));
@@ -44,38 +44,46 @@ impl Layout for FigureLayout {
     }
 }
 
-struct Figures {
+struct StoreFigures {
     layout: Arc<FigureLayout>,
     vector: Tensor,
 }
 
-impl Figures {
+impl StoreFigures {
     fn new() -> Result<Self, Box<dyn std::error::Error>> {
         let tensor_type = TensorType::parse("tensor<bfloat16>(x[384])")?;
-        let cells = Cells::from_bytes(tensor_type.cell(), &[0x3f; 768]);
+        let cells = TensorCells::from_bytes(tensor_type.cell(), &[0x3f; 768]);
         let vector = Tensor::new(tensor_type.clone(), Vec::new(), cells)?;
-        Ok(Figures { layout: Arc::new(FigureLayout(tensor_type)), vector })
+        Ok(StoreFigures { layout: Arc::new(FigureLayout(tensor_type)), vector })
     }
 
     fn open(&self, directory: &Path) -> Result<Store, millrace_store::Error> {
-        Store::open(Options::new(directory), Arc::clone(&self.layout) as Arc<dyn Layout>)
+        Store::open(StoreOptions::new(directory), Arc::clone(&self.layout) as Arc<dyn StoreLayout>)
     }
 
-    fn write(&self, group: usize, name: usize, with_vector: bool) -> Result<Write, millrace_document::Error> {
+    fn write(
+        &self,
+        group: usize,
+        name: usize,
+        with_vector: bool,
+    ) -> Result<DocumentWrite, millrace_document::Error> {
         let id = DocumentId::parse(&format!("id:bench:mail:g=user{group}:{name}"))?;
         let mut fields = vec![
-            ("number".into(), Value::Long(name as i64)),
-            ("text".into(), Value::String(format!("a message of user {group}, number {name} ").repeat(4))),
+            ("number".into(), DocumentValue::Long(name as i64)),
+            (
+                "text".into(),
+                DocumentValue::String(format!("a message of user {group}, number {name} ").repeat(4)),
+            ),
         ];
         if with_vector {
-            fields.push(("vector".into(), Value::Tensor(self.vector.clone())));
+            fields.push(("vector".into(), DocumentValue::Tensor(self.vector.clone())));
         }
-        Ok(Write { id: id.clone(), change: Change::Put(Document { id, fields }) })
+        Ok(DocumentWrite { id: id.clone(), change: StoreChange::Put(Document { id, fields }) })
     }
 }
 
 /// Runs `count` writers, each of which waits for its answer before it writes again.
-fn writers(figures: &Figures, store: &Store, count: usize) -> Result<(), Box<dyn std::error::Error>> {
+fn writers(figures: &StoreFigures, store: &Store, count: usize) -> Result<(), Box<dyn std::error::Error>> {
     let end = Instant::now() + Duration::from_secs(3);
     let mut latencies: Vec<Duration> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
@@ -127,7 +135,7 @@ fn bare_syncs(directory: &Path) -> std::io::Result<()> {
 }
 
 fn fill(
-    figures: &Figures,
+    figures: &StoreFigures,
     store: &Store,
     documents: usize,
     groups: usize,
@@ -162,8 +170,8 @@ fn fill(
 
 /// Measures a view of a group, and a pass over one of its columns.
 fn scan(store: &Store, group: &str, field: &str, stage: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let scope = ViewScope::Groups(vec![Group::Name(group.to_owned())]);
-    let key = ColumnKey { field: field.to_owned(), form: Form::Value };
+    let scope = ViewScope::Groups(vec![DocumentGroup::Name(group.to_owned())]);
+    let key = ColumnKey { field: field.to_owned(), form: ColumnForm::Value };
     let mut best = [Duration::MAX; 2];
     let mut documents = 0;
     for _ in 0..30 {
@@ -208,7 +216,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse());
     let documents: usize = arguments.next().unwrap_or(Ok(200_000))?;
     let groups: usize = arguments.next().unwrap_or(Ok(2_000))?;
-    let figures = Figures::new()?;
+    let figures = StoreFigures::new()?;
 
     let directory = tempfile::tempdir()?;
     bare_syncs(directory.path())?;
@@ -225,12 +233,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     store.maintain()?;
     store.clear_cache();
     let began = Instant::now();
-    let view = store.view("mail", &ViewScope::Groups(vec![Group::Name("user0".to_owned())]))?;
+    let view = store.view("mail", &ViewScope::Groups(vec![DocumentGroup::Name("user0".to_owned())]))?;
     view.columns(&ColumnKey::value("vector"), 0..view.chunks().len())?;
     println!("first read after sealing (page cache warm): {:?}", began.elapsed());
     scan(&store, "user0", "vector", "sealed, warm")?;
     let began = Instant::now();
-    store.drop_group(None, &Group::Name("user0".to_owned()))?;
+    store.drop_group(None, &DocumentGroup::Name("user0".to_owned()))?;
     println!("drop of the group: {:?}", began.elapsed());
     store.close();
 
@@ -252,7 +260,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = figures.open(&path)?;
     println!("open: {:?}, resident +{} KB", began.elapsed(), resident_bytes().saturating_sub(before) >> 10);
     let began = Instant::now();
-    let mut visit = Visit::all(&["mail"]);
+    let mut visit = StoreVisit::all(&["mail"]);
     let mut visited = 0;
     loop {
         let page = store.visit(&visit)?;

@@ -3,19 +3,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_env::{Disk, RealDisk};
-use millrace_segment::{Cache, Segment};
+use millrace_segment::{SegmentCache, SegmentFile};
 
 use crate::shared::{segment_path, tail_path};
 use crate::state::manifest::Manifest;
-use crate::state::open::Lock;
-use crate::tail::{FjallTails, LogCut, Tails};
-use crate::{Error, Options};
+use crate::state::open::DirectoryLock;
+use crate::tail::{FjallTails, LogCut, TailFactory};
+use crate::{Error, StoreOptions};
 
 /// What [`crate::check`] found in a data directory.
 #[derive(Debug, Clone, Default)]
-pub struct Report {
+pub struct CheckReport {
     /// What is wrong; empty when all is well.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckFinding>,
     /// Files read.
     pub files: usize,
     /// Bytes read and compared with their checksums.
@@ -26,7 +26,7 @@ pub struct Report {
 
 /// Something wrong in a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct CheckFinding {
     /// In which file.
     pub path: PathBuf,
     /// At which byte, where that is known.
@@ -41,10 +41,10 @@ pub struct Finding {
 ///
 /// # Errors
 /// The directory is in use, or cannot be listed.
-pub fn check(data_dir: &Path) -> Result<Report, Error> {
+pub fn check(data_dir: &Path) -> Result<CheckReport, Error> {
     let _lock = lock_existing(data_dir)?;
-    let options = Options::new(data_dir);
-    let mut report = Report::default();
+    let options = StoreOptions::new(data_dir);
+    let mut report = CheckReport::default();
     let manifest = match Manifest::read(&RealDisk, data_dir) {
         Ok(Some(manifest)) => manifest,
         Ok(None) => {
@@ -117,7 +117,7 @@ pub fn repair_tail(data_dir: &Path) -> Result<Vec<TailRepair>, Error> {
             "there is no manifest, so which logs belong to it is unknown; restore the file".to_owned();
         return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
     };
-    let options = Options::new(data_dir);
+    let options = StoreOptions::new(data_dir);
     let mut repairs = Vec::new();
     for number in &manifest.generations {
         let cut = FjallTails::repair(&tail_path(&options, *number))?;
@@ -130,17 +130,17 @@ pub fn repair_tail(data_dir: &Path) -> Result<Vec<TailRepair>, Error> {
 }
 
 /// The lock of a directory that is there.
-fn lock_existing(data_dir: &Path) -> Result<Lock, Error> {
+fn lock_existing(data_dir: &Path) -> Result<DirectoryLock, Error> {
     if !data_dir.is_dir() {
         let reason = "there is no such directory".to_owned();
         return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
     }
-    Lock::take(data_dir)
+    DirectoryLock::take(data_dir)
 }
 
-impl Report {
+impl CheckReport {
     fn find(&mut self, path: PathBuf, offset: Option<u64>, meaning: &str, cure: &str) {
-        self.findings.push(Finding { path, offset, meaning: meaning.to_owned(), cure: cure.to_owned() });
+        self.findings.push(CheckFinding { path, offset, meaning: meaning.to_owned(), cure: cure.to_owned() });
     }
 
     fn add(&mut self, error: &Error, path: PathBuf, consequence: &str, cure: &str) {
@@ -173,7 +173,7 @@ impl Report {
 
     fn check_segment(&mut self, path: &Path) {
         self.files += 1;
-        let verified = Segment::open(&RealDisk, path, 0, Arc::new(Cache::new(1 << 20)))
+        let verified = SegmentFile::open(&RealDisk, path, 0, Arc::new(SegmentCache::new(1 << 20)))
             .and_then(|segment| segment.verify())
             .map_err(Error::from);
         match verified {

@@ -85,7 +85,7 @@ pub enum Error {
     },
     /// A modification refused the document that it found.
     #[error("{0}")]
-    Refused(crate::Refusal),
+    Refused(crate::WriteRefusal),
     /// The continuation is not one that a visit returned.
     #[error("the continuation is not one that a visit returned; begin the visit again without one")]
     Continuation,

@@ -3,7 +3,7 @@ use millrace_document::{DataType, Document};
 
 /// The store's interface to schemas: the columns of a document type, and the conversion of documents to
 /// columns.
-pub trait Layout: Send + Sync {
+pub trait StoreLayout: Send + Sync {
     /// Columns to keep for documents of this type, sorted, without those that belong to no field; `None`: the
     /// type is unknown, and its documents are kept as they are.
     fn columns(&self, document_type: &str) -> Option<Vec<ColumnKey>>;

@@ -9,7 +9,7 @@
 //! - [`Store::get`], [`Store::visit`] and the drops are what their names say; [`Store::sweep`] is a visit that changes what it finds.
 //! - [`Store::apply`] takes versions with their timestamps, as other replicas have them; [`Store::replica_infos`] says what there is of a
 //!   bucket, [`Store::export`] and [`Store::import`] move it as files.
-//! - A [`Layout`] tells which columns a document type has, and makes them.
+//! - A [`StoreLayout`] tells which columns a document type has, and makes them.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -44,18 +44,18 @@ mod tuning;
 mod upkeep;
 mod write;
 
-pub use millrace_document::Refusal;
+pub use millrace_document::WriteRefusal;
 
-pub use check::{Finding, Report, TailRepair, check, repair_tail};
+pub use check::{CheckFinding, CheckReport, TailRepair, check, repair_tail};
 pub use error::Error;
-pub use layout::Layout;
-pub use options::Options;
-pub use read::sweep::Swept;
-pub use read::visit::{ViewScope, Visit, VisitPage, Visited};
-pub use replica::transfer::{Arrived, Import, Parcel, Share};
-pub use replica::{ReplicaInfo, VersionKey, VersionPage};
-pub use status::Status;
+pub use layout::StoreLayout;
+pub use options::StoreOptions;
+pub use read::sweep::SweptPage;
+pub use read::visit::{StoreVisit, ViewScope, VisitPage, VisitedVersion};
+pub use replica::transfer::{ArrivedSegment, BucketShare, ExportParcel, SegmentImport};
+pub use replica::{StoredReplica, VersionKey, VersionPage};
+pub use status::StoreStatus;
 pub use store::Store;
-pub use times::{Times, WriteTimes};
-pub use tuning::Tuning;
-pub use write::{Change, Modification, Modify, Write, Written};
+pub use times::{StepTimes, WriteTimes};
+pub use tuning::StoreTuning;
+pub use write::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification};

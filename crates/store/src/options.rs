@@ -3,13 +3,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_column::PathChoice;
-use millrace_env::{Clock, Disk, RealDisk, SystemClock};
+use millrace_env::{Disk, RealDisk, SystemClock, WallClock};
 
-use crate::Tuning;
+use crate::StoreTuning;
 
-/// How a store is opened. [`Options::new`] gives the defaults.
+/// How a store is opened. [`StoreOptions::new`] gives the defaults.
 #[derive(Clone)]
-pub struct Options {
+pub struct StoreOptions {
     /// The data directory; made when it is not there.
     pub data_dir: PathBuf,
     /// Bytes of decoded columns and directory pages kept in memory. Default: 256 MB.
@@ -26,22 +26,22 @@ pub struct Options {
     /// Bytes of writes that wait or run at one time. Default: 64 MB.
     pub queue_bytes: usize,
     /// What can be set differently later.
-    pub tuning: Tuning,
+    pub tuning: StoreTuning,
     /// Whether segments are merged and buckets split in the background. Default: yes.
     pub maintenance: bool,
     /// The paths to what is read: plain ones use neither caches nor what is known of a group as a whole. Default: fast.
     pub paths: PathChoice,
     /// Tells the time.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn WallClock>,
     /// Holds segments and the manifest.
     pub disk: Arc<dyn Disk>,
 }
 
-impl Options {
+impl StoreOptions {
     /// The defaults, for this data directory.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         const MB: u64 = 1 << 20;
-        Options {
+        StoreOptions {
             data_dir: data_dir.into(),
             cache_bytes: 256 * MB,
             tail_bytes: 32 * MB,
@@ -49,7 +49,7 @@ impl Options {
             disk_reserve: 256 * MB,
             queue_writes: 16_384,
             queue_bytes: 64 << 20,
-            tuning: Tuning::default(),
+            tuning: StoreTuning::default(),
             maintenance: true,
             paths: PathChoice::Fast,
             clock: Arc::new(SystemClock),

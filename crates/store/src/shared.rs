@@ -8,45 +8,45 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use millrace_env::panic_message;
-use millrace_segment::{Cache, Segment};
+use millrace_segment::{SegmentCache, SegmentFile};
 
 use crate::read::masks::MaskCache;
 use crate::read::settled::SettledCache;
 use crate::replica::counts::CountCache;
-use crate::state::State;
-use crate::state::manifest::{InPlace, Unwritten};
-use crate::state::marks::{Mark, MarkScope, MarkTime};
+use crate::state::StoreState;
+use crate::state::manifest::{InPlace, UnwrittenManifest};
+use crate::state::marks::{DropMark, MarkScope, MarkTime};
 use crate::tail::chunk::TailChunkCache;
-use crate::tail::{AppendError, Tails};
-use crate::times::Clocked;
-use crate::write::timestamps::Timestamps;
-use crate::{Error, Layout, Options, Tuning};
+use crate::tail::{AppendError, TailFactory};
+use crate::times::TimeScale;
+use crate::write::timestamps::TimestampSource;
+use crate::{Error, StoreLayout, StoreOptions, StoreTuning};
 
 /// Nobody waits for the store after so long without a write or a query: longer than the pauses between those of clients that keep it busy.
 const LULL: Duration = Duration::from_millis(5);
 
-pub(crate) struct Shared {
-    pub options: Options,
-    pub tails: Box<dyn Tails>,
-    pub timestamps: Timestamps,
-    pub caches: Caches,
-    pub health: Health,
-    pub counters: Counters,
+pub(crate) struct StoreShared {
+    pub options: StoreOptions,
+    pub tails: Box<dyn TailFactory>,
+    pub timestamps: TimestampSource,
+    pub caches: ReadCaches,
+    pub health: StoreHealth,
+    pub counters: StoreCounters,
     pub counts: CountCache,
-    pub alarm: Alarm,
+    pub alarm: BackgroundAlarm,
     opened: Instant,
     /// Read on the way of every write and query, so that no lock is taken: who holds one can lose its core.
-    state: ArcSwap<State>,
+    state: ArcSwap<StoreState>,
     /// Held while a new state is made, so that they are made one after another.
     publishing: Mutex<()>,
     next_number: AtomicU64,
-    layout: RwLock<(Arc<dyn Layout>, u64)>,
-    tuning: RwLock<Tuning>,
+    layout: RwLock<(Arc<dyn StoreLayout>, u64)>,
+    tuning: RwLock<StoreTuning>,
 }
 
-/// All that is kept in memory of what was read, within [`Options::cache_bytes`].
-pub(crate) struct Caches {
-    pub segments: Arc<Cache>,
+/// All that is kept in memory of what was read, within [`StoreOptions::cache_bytes`].
+pub(crate) struct ReadCaches {
+    pub segments: Arc<SegmentCache>,
     pub masks: MaskCache,
     pub tail_chunks: TailChunkCache,
     pub settled: Arc<SettledCache>,
@@ -54,7 +54,7 @@ pub(crate) struct Caches {
 
 /// Whether writes can be promised, and what went wrong in the background.
 #[derive(Default)]
-pub(crate) struct Health {
+pub(crate) struct StoreHealth {
     poisoned: Mutex<Option<String>>,
     troubles: Mutex<Vec<(&'static str, String)>>,
     no_space: Mutex<Option<Error>>,
@@ -64,7 +64,7 @@ pub(crate) struct Health {
 
 /// What was done since the start.
 #[derive(Default)]
-pub(crate) struct Counters {
+pub(crate) struct StoreCounters {
     pub seals: AtomicU64,
     pub merges: AtomicU64,
     pub splits: AtomicU64,
@@ -73,8 +73,8 @@ pub(crate) struct Counters {
     pub writes_in_flight: AtomicUsize,
     pub bytes_in_flight: AtomicUsize,
     /// How long writes waited for their commit, and how long that took.
-    pub waited: Clocked,
-    pub committed: Clocked,
+    pub waited: TimeScale,
+    pub committed: TimeScale,
     /// In microseconds of the clock; for telling when the store is idle.
     pub last_write_us: AtomicU64,
     /// In microseconds since the store was opened: when somebody wrote or asked for documents last.
@@ -83,30 +83,30 @@ pub(crate) struct Counters {
     pub seal_wanted: AtomicBool,
 }
 
-impl Shared {
+impl StoreShared {
     pub fn new(
-        options: Options,
-        tails: Box<dyn Tails>,
-        layout: Arc<dyn Layout>,
-        segments: Arc<Cache>,
-        opened: (State, u64, Timestamps),
+        options: StoreOptions,
+        tails: Box<dyn TailFactory>,
+        layout: Arc<dyn StoreLayout>,
+        segments: Arc<SegmentCache>,
+        opened: (StoreState, u64, TimestampSource),
     ) -> Self {
         let (state, next_number, timestamps) = opened;
         let small = options.cache_bytes / 16;
-        Shared {
+        StoreShared {
             tails,
             timestamps,
-            caches: Caches {
+            caches: ReadCaches {
                 segments,
                 masks: MaskCache::new(small / 2),
                 settled: Arc::new(SettledCache::new(small / 2)),
                 tail_chunks: TailChunkCache::new(options.cache_bytes / 4),
             },
-            health: Health::default(),
-            counters: Counters::default(),
+            health: StoreHealth::default(),
+            counters: StoreCounters::default(),
             opened: Instant::now(),
             counts: CountCache::default(),
-            alarm: Alarm::default(),
+            alarm: BackgroundAlarm::default(),
             state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),
@@ -128,24 +128,33 @@ impl Shared {
     }
 
     /// The state now.
-    pub fn state(&self) -> Arc<State> {
+    pub fn state(&self) -> Arc<StoreState> {
         self.state.load_full()
     }
 
     /// Makes a new state from the current one, durably: the manifest first, then for readers. Files of segments that no bucket has
     /// any more lose their names; views that read them still can.
-    pub fn publish(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
+    pub fn publish(
+        &self,
+        change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
+    ) -> Result<(), Error> {
         Ok(self.try_publish(change)?)
     }
 
-    /// As [`Shared::publish`]; an error tells whether the new state may be the one that the next start finds.
-    pub fn try_publish(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Unwritten> {
+    /// As [`StoreShared::publish`]; an error tells whether the new state may be the one that the next start finds.
+    pub fn try_publish(
+        &self,
+        change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
+    ) -> Result<(), UnwrittenManifest> {
         let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.replace(&self.state(), change)
     }
 
-    /// As [`Shared::publish`], while no row is appended: the change sees all rows that there are until it holds. Writes wait meanwhile.
-    pub fn publish_alone(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
+    /// As [`StoreShared::publish`], while no row is appended: the change sees all rows that there are until it holds. Writes wait meanwhile.
+    pub fn publish_alone(
+        &self,
+        change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
+    ) -> Result<(), Error> {
         let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.state();
         let _gates: Vec<_> = old.generations.iter().map(|generation| generation.gate()).collect();
@@ -154,10 +163,10 @@ impl Shared {
 
     fn replace(
         &self,
-        old: &State,
-        change: impl FnOnce(&State) -> Result<State, Error>,
-    ) -> Result<(), Unwritten> {
-        let new = change(old).map_err(|error| Unwritten { error, in_place: InPlace::No })?;
+        old: &StoreState,
+        change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
+    ) -> Result<(), UnwrittenManifest> {
+        let new = change(old).map_err(|error| UnwrittenManifest { error, in_place: InPlace::No })?;
         new.assert_whole();
         let manifest = new.manifest(self.next_number.load(Ordering::SeqCst), self.timestamps.last().0);
         manifest.write(&*self.options.disk, &self.options.data_dir)?;
@@ -180,7 +189,7 @@ impl Shared {
         self.roll_alone(&one_at_a_time)
     }
 
-    /// As [`Shared::roll`], but where a new state is just being made, nothing is done: it is for threads that must not wait.
+    /// As [`StoreShared::roll`], but where a new state is just being made, nothing is done: it is for threads that must not wait.
     pub fn try_roll(&self) -> bool {
         let one_at_a_time = match self.publishing.try_lock() {
             Ok(lock) => lock,
@@ -228,17 +237,17 @@ impl Shared {
         }
     }
 
-    fn new_mark(&self, scope: MarkScope, time: MarkTime) -> Mark {
+    fn new_mark(&self, scope: MarkScope, time: MarkTime) -> DropMark {
         let since = self.timestamps.next().0;
         let timestamp = match time {
             MarkTime::Now => since,
             MarkTime::Until(timestamp) | MarkTime::Given(timestamp) => timestamp.0,
         };
-        Mark { scope, timestamp, since, given: matches!(time, MarkTime::Given(_)) }
+        DropMark { scope, timestamp, since, given: matches!(time, MarkTime::Given(_)) }
     }
 
     /// The state, and a time: every mark that the store learned of until then is in the state, and none will come with that time.
-    pub fn settled_state(&self) -> (Arc<State>, u64) {
+    pub fn settled_state(&self) -> (Arc<StoreState>, u64) {
         let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         (self.state(), self.timestamps.next().0)
     }
@@ -252,26 +261,26 @@ impl Shared {
         segment_path(&self.options, number)
     }
 
-    pub fn open_segment(&self, number: u64) -> Result<Arc<Segment>, Error> {
+    pub fn open_segment(&self, number: u64) -> Result<Arc<SegmentFile>, Error> {
         open_segment(&self.options, &self.caches.segments, number)
     }
 
     /// The layout now, and how often it was set: what was built under one number is not mixed with what another built.
-    pub fn layout(&self) -> (Arc<dyn Layout>, u64) {
+    pub fn layout(&self) -> (Arc<dyn StoreLayout>, u64) {
         self.layout.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn set_layout(&self, layout: Arc<dyn Layout>) {
+    pub fn set_layout(&self, layout: Arc<dyn StoreLayout>) {
         let mut current = self.layout.write().unwrap_or_else(PoisonError::into_inner);
         *current = (layout, current.1 + 1);
     }
 
     /// The limits now.
-    pub fn tuning(&self) -> Tuning {
+    pub fn tuning(&self) -> StoreTuning {
         self.tuning.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn set_tuning(&self, tuning: Tuning) {
+    pub fn set_tuning(&self, tuning: StoreTuning) {
         *self.tuning.write().unwrap_or_else(PoisonError::into_inner) = tuning;
     }
 
@@ -288,7 +297,7 @@ impl Shared {
     /// Whether there is room for a file of so many bytes, about. Where there is not, it is not begun: it would take what is left from those
     /// who write, and come to nothing.
     pub fn check_space(&self, action: &str, bytes: u64) -> Result<(), Error> {
-        let Options { disk, data_dir, .. } = &self.options;
+        let StoreOptions { disk, data_dir, .. } = &self.options;
         let free = disk.free_space(data_dir).map_err(|error| Error::io("look for free space", &error))?;
         if free >= bytes {
             return Ok(());
@@ -303,31 +312,31 @@ impl Shared {
     }
 }
 
-pub(crate) fn segment_path(options: &Options, number: u64) -> PathBuf {
+pub(crate) fn segment_path(options: &StoreOptions, number: u64) -> PathBuf {
     options.data_dir.join("segments").join(format!("{number:016}.seg"))
 }
 
-pub(crate) fn tail_path(options: &Options, number: u64) -> PathBuf {
+pub(crate) fn tail_path(options: &StoreOptions, number: u64) -> PathBuf {
     options.data_dir.join("tail").join(format!("{number:016}"))
 }
 
 /// Makes the name of a generation's log durable, and its own name. What is beside the log is made again where it is lost.
-pub(crate) fn sync_generation(options: &Options, directory: &Path) -> Result<(), Error> {
+pub(crate) fn sync_generation(options: &StoreOptions, directory: &Path) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::io("make a generation of the tail durable", &error);
     options.disk.sync_directory(directory).map_err(failed)?;
     options.disk.sync_directory(&options.data_dir.join("tail")).map_err(failed)
 }
 
 pub(crate) fn open_segment(
-    options: &Options,
-    cache: &Arc<Cache>,
+    options: &StoreOptions,
+    cache: &Arc<SegmentCache>,
     number: u64,
-) -> Result<Arc<Segment>, Error> {
+) -> Result<Arc<SegmentFile>, Error> {
     let path = segment_path(options, number);
-    Ok(Arc::new(Segment::open(&*options.disk, &path, number, Arc::clone(cache))?))
+    Ok(Arc::new(SegmentFile::open(&*options.disk, &path, number, Arc::clone(cache))?))
 }
 
-impl Health {
+impl StoreHealth {
     /// Runs work that a thread of the store must survive: a panic becomes an error, and is counted.
     ///
     /// Whatever work holds is released as it unwinds: states are replaced as a whole, and files that no manifest names are deleted.
@@ -390,12 +399,12 @@ impl Health {
 
 /// Wakes the threads of the background before their time.
 #[derive(Default)]
-pub(crate) struct Alarm {
+pub(crate) struct BackgroundAlarm {
     rung: Mutex<u64>,
     bell: Condvar,
 }
 
-impl Alarm {
+impl BackgroundAlarm {
     pub fn ring(&self) {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.bell.notify_all();

@@ -1,6 +1,6 @@
 /// What the store holds, for people and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct StoreStatus {
     /// Documents. Those of a sealed bucket are exact where it has one file, or where they were counted for
     /// [`Store::replica_infos`](crate::Store::replica_infos) since its files changed; elsewhere, and in the tail, versions that those in other files
     /// have replaced or removed count as well, and in the tail removals.

@@ -5,45 +5,45 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_column::View;
-use millrace_document::{Document, DocumentId, DropScope, Group, Timestamp, Version};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentVersion, DropScope, Timestamp};
 use millrace_env::ThreadClass;
 use millrace_env::pace::{self, Rest};
-use millrace_segment::Cache;
+use millrace_segment::SegmentCache;
 
 use crate::read::{get, sweep, view, visiting};
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 use crate::state::is_of_divided;
 use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};
-use crate::state::open::{Lock, Opened, open};
-use crate::tail::{FjallTails, Tails};
-use crate::upkeep::maintenance::Maintenance;
+use crate::state::open::{DirectoryLock, OpenedStore, open};
+use crate::tail::{FjallTails, TailFactory};
+use crate::upkeep::maintenance::StoreMaintenance;
 use crate::upkeep::pace::{of_merging, of_sealing};
-use crate::upkeep::rolling::Roller;
-use crate::upkeep::sealing::Sealer;
+use crate::upkeep::rolling::TailRoller;
+use crate::upkeep::sealing::TailSealer;
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
-use crate::write::committer::Writes;
+use crate::write::committer::PendingWrites;
 use crate::{
-    Error, Layout, Modification, Options, Refusal, Status, Swept, Tuning, ViewScope, Visit, VisitPage, Write,
-    WriteTimes, Written,
+    CommittedWrite, DocumentWrite, Error, StoreLayout, StoreModification, StoreOptions, StoreStatus,
+    StoreTuning, StoreVisit, SweptPage, ViewScope, VisitPage, WriteRefusal, WriteTimes,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
 }
 
-struct Inner {
-    shared: Arc<Shared>,
-    writes: Arc<Writes>,
-    sealer: Arc<Sealer>,
-    threads: Mutex<Threads>,
-    _lock: Lock,
+struct StoreInner {
+    shared: Arc<StoreShared>,
+    writes: Arc<PendingWrites>,
+    sealer: Arc<TailSealer>,
+    threads: Mutex<StoreThreads>,
+    _lock: DirectoryLock,
 }
 
 #[derive(Default)]
-struct Threads {
+struct StoreThreads {
     modifiers: Vec<JoinHandle<()>>,
     committer: Option<JoinHandle<()>>,
     background: Vec<JoinHandle<()>>,
@@ -62,45 +62,54 @@ impl Store {
     /// # Errors
     /// The directory cannot be read, its manifest or the tail's log is damaged, or it is in use. A damaged segment is no error
     /// here: its bucket refuses.
-    pub fn open(options: Options, layout: Arc<dyn Layout>) -> Result<Store, Error> {
+    pub fn open(options: StoreOptions, layout: Arc<dyn StoreLayout>) -> Result<Store, Error> {
         Self::open_with(options, layout, Box::new(FjallTails))
     }
 
     pub(crate) fn open_with(
-        options: Options,
-        layout: Arc<dyn Layout>,
-        tails: Box<dyn Tails>,
+        options: StoreOptions,
+        layout: Arc<dyn StoreLayout>,
+        tails: Box<dyn TailFactory>,
     ) -> Result<Store, Error> {
-        let lock = Lock::take(&options.data_dir)?;
+        let lock = DirectoryLock::take(&options.data_dir)?;
         let cache_bytes = if options.paths.is_fast() { options.cache_bytes } else { 0 };
-        let cache = Arc::new(Cache::new(cache_bytes / 16 * 11));
-        let Opened { state, next_number, timestamps } = open(&options, &*tails, &cache)?;
-        let shared = Arc::new(Shared::new(options, tails, layout, cache, (state, next_number, timestamps)));
-        let writes = Arc::new(Writes::new(Arc::clone(&shared)));
-        let roller = Arc::new(Roller::new(Arc::clone(&shared)));
-        let sealer = Arc::new(Sealer::new(Arc::clone(&shared), Arc::clone(&roller)));
-        let threads = Threads::start(&shared, &writes, &roller, &sealer)
+        let cache = Arc::new(SegmentCache::new(cache_bytes / 16 * 11));
+        let OpenedStore { state, next_number, timestamps } = open(&options, &*tails, &cache)?;
+        let shared =
+            Arc::new(StoreShared::new(options, tails, layout, cache, (state, next_number, timestamps)));
+        let writes = Arc::new(PendingWrites::new(Arc::clone(&shared)));
+        let roller = Arc::new(TailRoller::new(Arc::clone(&shared)));
+        let sealer = Arc::new(TailSealer::new(Arc::clone(&shared), Arc::clone(&roller)));
+        let threads = StoreThreads::start(&shared, &writes, &roller, &sealer)
             .map_err(|error| Error::io("start the store's threads", &error))?;
         Ok(Store {
-            inner: Arc::new(Inner { shared, writes, sealer, threads: Mutex::new(threads), _lock: lock }),
+            inner: Arc::new(StoreInner { shared, writes, sealer, threads: Mutex::new(threads), _lock: lock }),
         })
     }
 
     /// From now on, documents are laid out so: in views at once, in segments when they are written next.
-    pub fn set_layout(&self, layout: Arc<dyn Layout>) {
+    pub fn set_layout(&self, layout: Arc<dyn StoreLayout>) {
         self.inner.shared.set_layout(layout);
     }
 
     /// Writes; `done` is called when the write is durable and visible to every later view, or has failed. It is called on a
     /// thread that other writes wait for (or on this one, when refused at once), so it should only hand the answer on.
-    pub fn write(&self, write: Write, done: impl FnOnce(Result<Written, Error>) + Send + 'static) {
+    pub fn write(
+        &self,
+        write: DocumentWrite,
+        done: impl FnOnce(Result<CommittedWrite, Error>) + Send + 'static,
+    ) {
         self.inner.writes.accept(write, Box::new(done));
     }
 
     /// Writes versions that have their timestamps already: those of other replicas. They may come in any order, and more than once; of
     /// each document the newest counts. All of them are kept or none; `done` is called as in [`Store::write`]. Timestamps that this
     /// store gives are above them from then on.
-    pub fn apply(&self, versions: Vec<Version>, done: impl FnOnce(Result<(), Error>) + Send + 'static) {
+    pub fn apply(
+        &self,
+        versions: Vec<DocumentVersion>,
+        done: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) {
         self.inner.writes.apply(versions, Box::new(|outcome| done(outcome.map(drop))));
     }
 
@@ -109,7 +118,7 @@ impl Store {
     ///
     /// # Errors
     /// The drop cannot be made durable.
-    pub fn apply_drop(&self, bucket: BucketId, drop: &millrace_document::Drop) -> Result<(), Error> {
+    pub fn apply_drop(&self, bucket: BucketId, drop: &millrace_document::DroppedScope) -> Result<(), Error> {
         let scope = match &drop.scope {
             DropScope::Group { document_type, group } => MarkScope::Group {
                 document_type: document_type.clone(),
@@ -145,7 +154,7 @@ impl Store {
     ///
     /// # Errors
     /// A file cannot be read or is damaged; the continuation is none.
-    pub fn visit(&self, visit: &Visit) -> Result<VisitPage, Error> {
+    pub fn visit(&self, visit: &StoreVisit) -> Result<VisitPage, Error> {
         self.inner.shared.check_open()?;
         visiting::visit(&self.inner.shared, visit)
     }
@@ -155,7 +164,7 @@ impl Store {
     ///
     /// # Errors
     /// The drop cannot be made durable.
-    pub fn drop_group(&self, document_type: Option<&str>, group: &Group) -> Result<(), Error> {
+    pub fn drop_group(&self, document_type: Option<&str>, group: &DocumentGroup) -> Result<(), Error> {
         let document_type = document_type.map(str::to_owned);
         self.mark(MarkScope::Group { document_type, group: group.key(), part: None }, MarkTime::Now)
     }
@@ -168,7 +177,7 @@ impl Store {
     pub fn drop_group_until(
         &self,
         document_type: &str,
-        group: &Group,
+        group: &DocumentGroup,
         until: Timestamp,
     ) -> Result<(), Error> {
         let newest = self.inner.shared.timestamps.last();
@@ -201,11 +210,11 @@ impl Store {
         self.mark(MarkScope::Locations(first, last), MarkTime::Now)
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<StoreShared> {
         &self.inner.shared
     }
 
-    pub(crate) fn sealer(&self) -> &Sealer {
+    pub(crate) fn sealer(&self) -> &TailSealer {
         &self.inner.sealer
     }
 
@@ -230,14 +239,14 @@ impl Store {
     /// the page is changed. In each case the same page can be tried again.
     pub fn sweep(
         &self,
-        visit: &Visit,
-        decide: &dyn Fn(Document) -> Result<Modification, Refusal>,
-    ) -> Result<Swept, Error> {
+        visit: &StoreVisit,
+        decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
+    ) -> Result<SweptPage, Error> {
         sweep::sweep(self, visit, decide)
     }
 
     /// From now on, these limits hold.
-    pub fn set_tuning(&self, tuning: Tuning) {
+    pub fn set_tuning(&self, tuning: StoreTuning) {
         self.inner.shared.set_tuning(tuning);
         self.inner.shared.alarm.ring();
     }
@@ -257,7 +266,7 @@ impl Store {
     /// A segment cannot be read, or one or the manifest cannot be written.
     pub fn maintain(&self) -> Result<(), Error> {
         self.inner.shared.check_open()?;
-        let maintenance = Maintenance::new(Arc::clone(&self.inner.shared));
+        let maintenance = StoreMaintenance::new(Arc::clone(&self.inner.shared));
         while maintenance.tend()? {}
         Ok(())
     }
@@ -268,13 +277,13 @@ impl Store {
     }
 
     /// What the store holds.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> StoreStatus {
         let shared = &self.inner.shared;
         let state = shared.state();
         let cache = shared.caches.segments.statistics();
         let counters = &shared.counters;
         let rows = state.generations.iter().map(|generation| generation.rows.load(Ordering::Relaxed)).sum();
-        Status {
+        StoreStatus {
             documents: state.buckets.iter().map(|bucket| shared.counts.documents(bucket)).sum::<u64>() + rows,
             segment_bytes: state.segment_bytes(),
             buckets: state.buckets.len(),
@@ -320,7 +329,7 @@ impl Store {
     }
 }
 
-impl Inner {
+impl StoreInner {
     fn close(&self) {
         self.shared.health.closed.store(true, Ordering::SeqCst);
         self.shared.alarm.ring();
@@ -334,7 +343,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for StoreInner {
     fn drop(&mut self) {
         self.close();
     }
@@ -348,17 +357,17 @@ fn join(thread: JoinHandle<()>) {
     }
 }
 
-impl Threads {
+impl StoreThreads {
     fn start(
-        shared: &Arc<Shared>,
-        writes: &Arc<Writes>,
-        roller: &Arc<Roller>,
-        sealer: &Arc<Sealer>,
+        shared: &Arc<StoreShared>,
+        writes: &Arc<PendingWrites>,
+        roller: &Arc<TailRoller>,
+        sealer: &Arc<TailSealer>,
     ) -> std::io::Result<Self> {
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).spawn(work)
         };
-        let mut threads = Threads::default();
+        let mut threads = StoreThreads::default();
         for _ in 0..MODIFIERS {
             let writes = Arc::clone(writes);
             threads.modifiers.push(spawn("store-modify", Box::new(move || writes.run_modifier()))?);
@@ -378,7 +387,7 @@ impl Threads {
         threads.background.push(spawn("store-seal", Box::new(seal))?);
         if shared.options.maintenance {
             let of = Arc::clone(shared);
-            let maintenance = Maintenance::new(Arc::clone(shared));
+            let maintenance = StoreMaintenance::new(Arc::clone(shared));
             let maintain = move || background(&of, of_merging(&of), "merge and split", || maintenance.tend());
             threads.background.push(spawn("store-merge", Box::new(maintain))?);
         }
@@ -387,7 +396,7 @@ impl Threads {
 }
 
 /// Works until the store closes: while there is more to do, when the alarm rings, and now and then.
-fn background(shared: &Shared, rest: Rest, work: &'static str, tend: impl Fn() -> Result<bool, Error>) {
+fn background(shared: &StoreShared, rest: Rest, work: &'static str, tend: impl Fn() -> Result<bool, Error>) {
     ThreadClass::Background.enter();
     pace::keep(rest);
     let mut seen = 0;

@@ -7,13 +7,13 @@ const PARTS: u32 = 8;
 const PLACES: usize = 40 * PARTS as usize;
 
 /// Counter of measured durations, on a logarithmic scale.
-pub(crate) struct Clocked {
+pub(crate) struct TimeScale {
     counts: [AtomicU64; PLACES],
 }
 
 /// Histogram of a step's durations, exact to one eighth.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Times {
+pub struct StepTimes {
     counts: Vec<u64>,
 }
 
@@ -22,34 +22,34 @@ pub struct Times {
 pub struct WriteTimes {
     /// Time from acceptance until the commit that has the write begins: mostly the rest of the previous
     /// commit.
-    pub waited: Times,
+    pub waited: StepTimes,
     /// Time of the commit: appending to the log, syncing it, and adding to the rows in memory.
-    pub committed: Times,
+    pub committed: StepTimes,
 }
 
-impl Default for Clocked {
+impl Default for TimeScale {
     fn default() -> Self {
-        Clocked { counts: [const { AtomicU64::new(0) }; PLACES] }
+        TimeScale { counts: [const { AtomicU64::new(0) }; PLACES] }
     }
 }
 
-impl Clocked {
+impl TimeScale {
     /// Counts one duration.
     pub fn add(&self, time: Duration) {
         self.counts[place(time)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the counts.
-    pub fn times(&self) -> Times {
-        Times { counts: self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect() }
+    pub fn times(&self) -> StepTimes {
+        StepTimes { counts: self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect() }
     }
 }
 
-impl Times {
+impl StepTimes {
     /// Counts added after `earlier` was taken.
-    pub fn since(&self, earlier: &Times) -> Times {
+    pub fn since(&self, earlier: &StepTimes) -> StepTimes {
         let counts = self.counts.iter().zip(&earlier.counts);
-        Times { counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect() }
+        StepTimes { counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect() }
     }
 
     /// Duration that this share of the counts (0 to 1) does not exceed; zero if there are none.
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_at_most_an_eighth_too_long() {
-        let clocked = Clocked::default();
+        let clocked = TimeScale::default();
         assert_eq!(clocked.times().quantile(0.5), Duration::ZERO);
         (1..=1000).for_each(|us| clocked.add(Duration::from_micros(us)));
         let before = clocked.times();

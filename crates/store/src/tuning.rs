@@ -2,13 +2,13 @@ use std::time::Duration;
 
 /// Limits of a store that can change while it is open: see [`crate::Store::set_tuning`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tuning {
+pub struct StoreTuning {
     /// Number of bytes above which a bucket is split. Default: 256 MB.
     pub split_bytes: u64,
     /// Number of documents above which a bucket is split. Default: 524,288.
     pub split_documents: u64,
     /// Number of bits below which a bucket is split, regardless of its contents; at most
-    /// [`Tuning::SPLIT_BITS_MAX`]. Default: 0.
+    /// [`StoreTuning::SPLIT_BITS_MAX`]. Default: 0.
     pub split_bits: u8,
     /// Time for which a removal is remembered. Default: two weeks.
     pub tombstone_retention: Duration,
@@ -20,16 +20,16 @@ pub struct Tuning {
     pub disk_used_max: f64,
 }
 
-impl Tuning {
-    /// Maximum of [`Tuning::split_bits`]. Every bucket is listed in the manifest, which is rewritten with
+impl StoreTuning {
+    /// Maximum of [`StoreTuning::split_bits`]. Every bucket is listed in the manifest, which is rewritten with
     /// each change; this limits the number of buckets that exist without documents that need them.
     pub const SPLIT_BITS_MAX: u8 = 12;
 }
 
-impl Default for Tuning {
+impl Default for StoreTuning {
     fn default() -> Self {
         let retention = Duration::from_secs(14 * 24 * 3600);
-        Tuning {
+        StoreTuning {
             split_bytes: 256 << 20,
             split_documents: 512 * 1024,
             split_bits: 0,

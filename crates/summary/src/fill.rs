@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, View, value};
-use millrace_document::{DataType, Value};
-use millrace_linguistics::{Analyzer, Language};
+use millrace_document::{DataType, DocumentValue};
+use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_matching::MatchedElements;
 use millrace_plan::Plan;
 use millrace_result::FieldValue;
@@ -11,7 +11,7 @@ use millrace_schema::{DocumentSummary, SchemaField, SummaryField, SummaryMode};
 use millrace_tensor::Tensor;
 
 use crate::Error;
-use crate::highlight::{Highlighter, Style, bolded};
+use crate::highlight::{FieldHighlighter, HighlightStyle, bolded};
 use crate::snippet::snippet;
 
 /// Position of a hit in a view: index of the chunk, and index in the chunk.
@@ -25,7 +25,7 @@ pub type Fields = Vec<(Arc<str>, FieldValue)>;
 /// # Errors
 /// A column could not be read.
 pub fn fill(plan: &Plan, view: &dyn View, hits: &[Place]) -> Result<Vec<Fields>, Error> {
-    Filler::new(plan, None, &Style::default())?.fill(view, hits)
+    SummaryFiller::new(plan, None, &HighlightStyle::default())?.fill(view, hits)
 }
 
 /// True if hits of a plan can have a field with this name: its document summary or the default one contains
@@ -38,40 +38,40 @@ pub fn shows(plan: &Plan, name: &str) -> bool {
 }
 
 /// Renderer of a plan's hits by one document summary.
-pub struct Filler<'p> {
+pub struct SummaryFiller<'p> {
     document_type: Arc<str>,
     shows_type: bool,
     /// Names under which the document id is returned.
     ids: Vec<Arc<str>>,
-    fields: Vec<Shown<'p>>,
+    fields: Vec<ShownField<'p>>,
     raw_as_base64: bool,
-    style: Style,
+    style: HighlightStyle,
 }
 
 /// A prepared field of the summary.
-struct Shown<'p> {
+struct ShownField<'p> {
     name: Arc<str>,
     /// Candidate fields for the value; the first one with a value is used.
     sources: Vec<&'p SchemaField>,
-    how: How<'p>,
+    how: ShowMode<'p>,
 }
 
-enum How<'p> {
+enum ShowMode<'p> {
     Whole,
-    Bolded(Highlighter),
-    Snippet(Highlighter),
+    Bolded(FieldHighlighter),
+    Snippet(FieldHighlighter),
     Matched(MatchedElements<'p>),
-    Tokens(Analyzer),
+    Tokens(FieldAnalyzer),
     /// Elements selected later by a summary feature.
     Selected(&'p str),
 }
 
-impl<'p> Filler<'p> {
+impl<'p> SummaryFiller<'p> {
     /// Prepares a document summary of the plan's schema: the one with this name, or the plan's own.
     ///
     /// # Errors
     /// [`Error::UnknownSummary`], or a pattern of the plan is invalid.
-    pub fn new(plan: &'p Plan, summary: Option<&str>, style: &Style) -> Result<Self, Error> {
+    pub fn new(plan: &'p Plan, summary: Option<&str>, style: &HighlightStyle) -> Result<Self, Error> {
         let summary: &DocumentSummary = match summary {
             None => &plan.summary,
             Some(name) => plan.schema.summaries.get(name).ok_or_else(|| Error::UnknownSummary {
@@ -96,9 +96,9 @@ impl<'p> Filler<'p> {
             .iter()
             .chain(more)
             .filter(|field| wanted(&field.name))
-            .filter_map(|field| Shown::new(plan, field).transpose())
+            .filter_map(|field| ShownField::new(plan, field).transpose())
             .collect::<Result<_, _>>()?;
-        Ok(Filler {
+        Ok(SummaryFiller {
             document_type: Arc::clone(plan.schema.document_type.name()),
             shows_type: wanted("sddocname"),
             ids: ids.into_iter().filter(|name| wanted(name)).collect(),
@@ -137,7 +137,7 @@ impl<'p> Filler<'p> {
             };
             if self.shows_type {
                 for &hit in &members {
-                    let name = FieldValue::Value(Value::String(self.document_type.to_string()));
+                    let name = FieldValue::Value(DocumentValue::String(self.document_type.to_string()));
                     filled[hit].push(("sddocname".into(), name));
                 }
             }
@@ -146,7 +146,7 @@ impl<'p> Filler<'p> {
             {
                 for &hit in &members {
                     let id = ids.get(usize::from(hits[hit].1)).unwrap_or_default();
-                    let id = Value::String(String::from_utf8_lossy(id).into_owned());
+                    let id = DocumentValue::String(String::from_utf8_lossy(id).into_owned());
                     let shown = self.ids.iter().map(|name| (Arc::clone(name), FieldValue::Value(id.clone())));
                     filled[hit].extend(shown);
                 }
@@ -177,7 +177,7 @@ impl<'p> Filler<'p> {
     /// feature. A field without the feature stays whole.
     pub fn select_elements<'t>(&self, fields: &mut Fields, feature: impl Fn(&str) -> Option<&'t Tensor>) {
         for shown in &self.fields {
-            let How::Selected(name) = shown.how else { continue };
+            let ShowMode::Selected(name) = shown.how else { continue };
             let Some(tensor) = feature(name) else { continue };
             if let Some((_, FieldValue::Value(value))) =
                 fields.iter_mut().find(|(field, _)| *field == shown.name)
@@ -192,33 +192,33 @@ impl<'p> Filler<'p> {
     }
 
     /// The value as returned in the summary; `None` if nothing of it is left.
-    fn show(&self, field: &Shown<'_>, mut value: Value) -> Option<Value> {
+    fn show(&self, field: &ShownField<'_>, mut value: DocumentValue) -> Option<DocumentValue> {
         match &field.how {
-            How::Whole | How::Selected(_) if !self.raw_as_base64 => raw_to_text(&mut value),
-            How::Whole | How::Selected(_) => {}
-            How::Bolded(highlighter) => each_text(&mut value, &|text| {
+            ShowMode::Whole | ShowMode::Selected(_) if !self.raw_as_base64 => raw_to_text(&mut value),
+            ShowMode::Whole | ShowMode::Selected(_) => {}
+            ShowMode::Bolded(highlighter) => each_text(&mut value, &|text| {
                 let marks = highlighter.marks(text);
                 let mut out = String::with_capacity(text.len() + 16 * marks.len());
                 bolded(text, 0..text.len(), &marks, &self.style, &mut out);
                 out
             }),
-            How::Snippet(highlighter) => {
+            ShowMode::Snippet(highlighter) => {
                 each_text(&mut value, &|text| snippet(text, &highlighter.marks(text), &self.style));
             }
-            How::Matched(matched) => {
+            ShowMode::Matched(matched) => {
                 let keep = matched.of(&value);
                 if keep.is_empty() {
                     return None;
                 }
                 retain_elements(&mut value, &keep);
             }
-            How::Tokens(analyzer) => value = tokens(&value, analyzer),
+            ShowMode::Tokens(analyzer) => value = tokens(&value, analyzer),
         }
         Some(value)
     }
 }
 
-impl<'p> Shown<'p> {
+impl<'p> ShownField<'p> {
     /// Prepares a field; `None` if it is not a document field.
     fn new(plan: &'p Plan, field: &'p SummaryField) -> Result<Option<Self>, Error> {
         let sources: Vec<&SchemaField> = std::iter::once(&field.source)
@@ -226,20 +226,20 @@ impl<'p> Shown<'p> {
             .filter_map(|name| plan.schema.fields.get(name))
             .collect();
         let Some(source) = sources.first() else { return Ok(None) };
-        let language = Language::from_tag(plan.query.language.as_deref().unwrap_or_default());
-        let analyzer = || Analyzer::new(&source.matching, language);
-        let highlighter = || Highlighter::new(plan, &source.name, analyzer());
+        let language = TextLanguage::from_tag(plan.query.language.as_deref().unwrap_or_default());
+        let analyzer = || FieldAnalyzer::new(&source.matching, language);
+        let highlighter = || FieldHighlighter::new(plan, &source.name, analyzer());
         let how = match &field.mode {
-            SummaryMode::Dynamic if is_text(&source.data_type) => How::Snippet(highlighter()?),
-            SummaryMode::MatchedElements => How::Matched(MatchedElements::new(plan, &source.name)?),
-            SummaryMode::Tokens => How::Tokens(analyzer()),
-            SummaryMode::SelectElementsBy(feature) => How::Selected(feature),
+            SummaryMode::Dynamic if is_text(&source.data_type) => ShowMode::Snippet(highlighter()?),
+            SummaryMode::MatchedElements => ShowMode::Matched(MatchedElements::new(plan, &source.name)?),
+            SummaryMode::Tokens => ShowMode::Tokens(analyzer()),
+            SummaryMode::SelectElementsBy(feature) => ShowMode::Selected(feature),
             _ if field.bolding && plan.query.presentation.bolding && is_text(&source.data_type) => {
-                How::Bolded(highlighter()?)
+                ShowMode::Bolded(highlighter()?)
             }
-            SummaryMode::Full | SummaryMode::Dynamic => How::Whole,
+            SummaryMode::Full | SummaryMode::Dynamic => ShowMode::Whole,
         };
-        Ok(Some(Shown { name: Arc::clone(&field.name), sources, how }))
+        Ok(Some(ShownField { name: Arc::clone(&field.name), sources, how }))
     }
 }
 
@@ -252,27 +252,29 @@ fn is_text(data_type: &DataType) -> bool {
 }
 
 /// Converts bytes to the text they contain (`raw-as-base64-in-summary: false`).
-fn raw_to_text(value: &mut Value) {
+fn raw_to_text(value: &mut DocumentValue) {
     match value {
-        Value::Raw(bytes) => *value = Value::String(String::from_utf8_lossy(bytes).into_owned()),
-        Value::Array(values) => values.iter_mut().for_each(raw_to_text),
-        Value::Map(entries) => entries.iter_mut().for_each(|(_, value)| raw_to_text(value)),
-        Value::Struct(fields) => fields.iter_mut().for_each(|(_, value)| raw_to_text(value)),
+        DocumentValue::Raw(bytes) => {
+            *value = DocumentValue::String(String::from_utf8_lossy(bytes).into_owned())
+        }
+        DocumentValue::Array(values) => values.iter_mut().for_each(raw_to_text),
+        DocumentValue::Map(entries) => entries.iter_mut().for_each(|(_, value)| raw_to_text(value)),
+        DocumentValue::Struct(fields) => fields.iter_mut().for_each(|(_, value)| raw_to_text(value)),
         _ => {}
     }
 }
 
 /// Replaces a text, or each text of an array.
-fn each_text(value: &mut Value, replace: &impl Fn(&str) -> String) {
+fn each_text(value: &mut DocumentValue, replace: &impl Fn(&str) -> String) {
     match value {
-        Value::String(text) => *text = replace(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| each_text(value, replace)),
+        DocumentValue::String(text) => *text = replace(text),
+        DocumentValue::Array(values) => values.iter_mut().for_each(|value| each_text(value, replace)),
         _ => {}
     }
 }
 
 /// Keeps the elements at these indices, which ascend.
-fn retain_elements(value: &mut Value, keep: &[usize]) {
+fn retain_elements(value: &mut DocumentValue, keep: &[usize]) {
     fn retain<T>(list: &mut Vec<T>, keep: &[usize]) {
         let mut index = 0;
         list.retain(|_| {
@@ -281,25 +283,27 @@ fn retain_elements(value: &mut Value, keep: &[usize]) {
         });
     }
     match value {
-        Value::Array(values) => retain(values, keep),
-        Value::WeightedSet(values) => retain(values, keep),
-        Value::Map(entries) => retain(entries, keep),
+        DocumentValue::Array(values) => retain(values, keep),
+        DocumentValue::WeightedSet(values) => retain(values, keep),
+        DocumentValue::Map(entries) => retain(entries, keep),
         _ => {}
     }
 }
 
 /// Tokens of a text as a list; for a collection, one list per text.
-fn tokens(value: &Value, analyzer: &Analyzer) -> Value {
+fn tokens(value: &DocumentValue, analyzer: &FieldAnalyzer) -> DocumentValue {
     match value {
-        Value::String(text) => {
+        DocumentValue::String(text) => {
             let mut words = Vec::new();
-            analyzer.tokens(text, |token| words.push(Value::String(token.text.to_owned())));
-            Value::Array(words)
+            analyzer.tokens(text, |token| words.push(DocumentValue::String(token.text.to_owned())));
+            DocumentValue::Array(words)
         }
-        Value::Array(values) => Value::Array(values.iter().map(|value| tokens(value, analyzer)).collect()),
-        Value::WeightedSet(values) => {
-            Value::Array(values.iter().map(|(value, _)| tokens(value, analyzer)).collect())
+        DocumentValue::Array(values) => {
+            DocumentValue::Array(values.iter().map(|value| tokens(value, analyzer)).collect())
         }
-        _ => Value::Array(Vec::new()),
+        DocumentValue::WeightedSet(values) => {
+            DocumentValue::Array(values.iter().map(|(value, _)| tokens(value, analyzer)).collect())
+        }
+        _ => DocumentValue::Array(Vec::new()),
     }
 }

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use millrace_linguistics::Analyzer;
+use millrace_linguistics::FieldAnalyzer;
 use millrace_matching::WordMatcher;
-use millrace_plan::{LeafId, Node, Plan, Predicate};
-use millrace_schema::Snippets;
+use millrace_plan::{LeafId, Plan, PlanNode, Predicate};
+use millrace_schema::SnippetLengths;
 
 use crate::Error;
 
 /// Markup of query words, and size of snippets. Lengths are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Style {
+pub struct HighlightStyle {
     /// Markup before a word of the query.
     pub open: String,
     /// Markup after a word of the query.
@@ -30,11 +30,11 @@ pub struct Style {
     pub prefix: bool,
 }
 
-impl Style {
+impl HighlightStyle {
     /// The default style, with the settings of the application.
-    pub fn of(snippets: &Snippets) -> Self {
-        let usual = Style::default();
-        Style {
+    pub fn of(snippets: &SnippetLengths) -> Self {
+        let usual = HighlightStyle::default();
+        HighlightStyle {
             length: snippets.length.unwrap_or(usual.length),
             max_matches: snippets.max_matches.unwrap_or(usual.max_matches),
             min_length: snippets.min_length.unwrap_or(usual.min_length),
@@ -46,13 +46,13 @@ impl Style {
 
     /// The same style without markup of query words.
     pub fn without_marks(&self) -> Self {
-        Style { open: String::new(), close: String::new(), ..self.clone() }
+        HighlightStyle { open: String::new(), close: String::new(), ..self.clone() }
     }
 }
 
-impl Default for Style {
+impl Default for HighlightStyle {
     fn default() -> Self {
-        Style {
+        HighlightStyle {
             open: "<hi>".to_owned(),
             close: "</hi>".to_owned(),
             separator: "<sep />".to_owned(),
@@ -66,12 +66,12 @@ impl Default for Style {
 }
 
 /// Query words to highlight in one field.
-pub(crate) struct Highlighter {
-    analyzer: Analyzer,
-    terms: Vec<Term>,
+pub(crate) struct FieldHighlighter {
+    analyzer: FieldAnalyzer,
+    terms: Vec<HighlightTerm>,
 }
 
-enum Term {
+enum HighlightTerm {
     /// Words in sequence.
     Phrase(Vec<WordMatcher>),
     /// Any of these words.
@@ -79,24 +79,24 @@ enum Term {
 }
 
 /// A token of a text, and the query words it matches: the term, and the index of the word in it.
-struct Candidate {
+struct HighlightCandidate {
     range: Range<usize>,
     roles: Vec<(usize, usize)>,
 }
 
 /// A match of the query in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct TextMark {
     /// Byte range in the text.
     pub(crate) range: Range<usize>,
     /// Index of the query term.
     pub(crate) term: usize,
 }
 
-impl Highlighter {
+impl FieldHighlighter {
     /// Collects the words for one field: those of all leaves, except excluded ones and filters. `analyzer` is
     /// the field's.
-    pub(crate) fn new(plan: &Plan, field: &str, analyzer: Analyzer) -> Result<Self, Error> {
+    pub(crate) fn new(plan: &Plan, field: &str, analyzer: FieldAnalyzer) -> Result<Self, Error> {
         let mut leaves = Vec::new();
         shown_leaves(&plan.root, &mut leaves);
         let mut terms = Vec::new();
@@ -105,24 +105,24 @@ impl Highlighter {
             match &leaf.predicate {
                 Predicate::Words(patterns) if !filter => {
                     let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern, false));
-                    terms.push(Term::Phrase(matchers.collect::<Result<_, _>>()?));
+                    terms.push(HighlightTerm::Phrase(matchers.collect::<Result<_, _>>()?));
                 }
                 Predicate::WordIn(words) if !filter => {
-                    terms.push(Term::Any(words.iter().map(|(word, _)| word.clone()).collect()));
+                    terms.push(HighlightTerm::Any(words.iter().map(|(word, _)| word.clone()).collect()));
                 }
                 _ => {}
             }
         }
-        Ok(Highlighter { analyzer, terms })
+        Ok(FieldHighlighter { analyzer, terms })
     }
 
     /// The query's matches in `text`, in order, not overlapping.
-    pub(crate) fn marks(&self, text: &str) -> Vec<Mark> {
+    pub(crate) fn marks(&self, text: &str) -> Vec<TextMark> {
         if self.terms.is_empty() {
             return Vec::new();
         }
         let marks = self.of_terms(text);
-        let mut joined: Vec<Mark> = Vec::with_capacity(marks.len());
+        let mut joined: Vec<TextMark> = Vec::with_capacity(marks.len());
         for mark in marks {
             match joined.last_mut() {
                 // Grams overlap or touch.
@@ -136,14 +136,14 @@ impl Highlighter {
     }
 
     /// Matches of all terms, in order.
-    fn of_terms(&self, text: &str) -> Vec<Mark> {
-        let mut tokens: Vec<Candidate> = Vec::new();
+    fn of_terms(&self, text: &str) -> Vec<TextMark> {
+        let mut tokens: Vec<HighlightCandidate> = Vec::new();
         self.analyzer.tokens(text, |token| {
             let mut roles = Vec::new();
             let mut range = token.range.clone();
             for (number, term) in self.terms.iter().enumerate() {
                 match term {
-                    Term::Phrase(words) => {
+                    HighlightTerm::Phrase(words) => {
                         for (at, word) in words.iter().enumerate() {
                             if !word.matches_token(&token) {
                                 continue;
@@ -156,20 +156,20 @@ impl Highlighter {
                             }
                         }
                     }
-                    Term::Any(words) => {
+                    HighlightTerm::Any(words) => {
                         if words.iter().any(|word| word == token.text) {
                             roles.push((number, 0));
                         }
                     }
                 }
             }
-            tokens.push(Candidate { range, roles });
+            tokens.push(HighlightCandidate { range, roles });
         });
         let mut marked: Vec<Option<usize>> = vec![None; tokens.len()];
         for (number, term) in self.terms.iter().enumerate() {
             let length = match term {
-                Term::Phrase(words) => words.len(),
-                Term::Any(_) => 1,
+                HighlightTerm::Phrase(words) => words.len(),
+                HighlightTerm::Any(_) => 1,
             };
             for first in 0..(tokens.len() + 1).saturating_sub(length.max(1)) {
                 let all = (0..length).all(|at| tokens[first + at].roles.contains(&(number, at)));
@@ -179,29 +179,37 @@ impl Highlighter {
             }
         }
         let marked = tokens.into_iter().zip(marked);
-        marked.filter_map(|(Candidate { range, .. }, term)| Some(Mark { range, term: term? })).collect()
+        marked
+            .filter_map(|(HighlightCandidate { range, .. }, term)| Some(TextMark { range, term: term? }))
+            .collect()
     }
 }
 
 /// Collects the leaves that can make a document match.
-fn shown_leaves(node: &Node, leaves: &mut Vec<LeafId>) {
+fn shown_leaves(node: &PlanNode, leaves: &mut Vec<LeafId>) {
     match node {
-        Node::True | Node::False => {}
-        Node::And(children) | Node::Or(children) => {
+        PlanNode::True | PlanNode::False => {}
+        PlanNode::And(children) | PlanNode::Or(children) => {
             children.iter().for_each(|child| shown_leaves(child, leaves));
         }
-        Node::AndNot(positive, _) => shown_leaves(positive, leaves),
-        Node::Rank(first, others) => {
+        PlanNode::AndNot(positive, _) => shown_leaves(positive, leaves),
+        PlanNode::Rank(first, others) => {
             std::iter::once(&**first).chain(others).for_each(|child| shown_leaves(child, leaves));
         }
-        Node::Leaf(leaf) => leaves.push(*leaf),
-        Node::Near { leaves: near, .. } => leaves.extend(near),
-        Node::SameElement { child, .. } => shown_leaves(child, leaves),
+        PlanNode::Leaf(leaf) => leaves.push(*leaf),
+        PlanNode::Near { leaves: near, .. } => leaves.extend(near),
+        PlanNode::SameElement { child, .. } => shown_leaves(child, leaves),
     }
 }
 
 /// Appends the text with markup around its matches.
-pub(crate) fn bolded(text: &str, range: Range<usize>, marks: &[Mark], style: &Style, out: &mut String) {
+pub(crate) fn bolded(
+    text: &str,
+    range: Range<usize>,
+    marks: &[TextMark],
+    style: &HighlightStyle,
+    out: &mut String,
+) {
     let mut at = range.start;
     for mark in marks.iter().filter(|mark| mark.range.start >= range.start && mark.range.end <= range.end) {
         out.push_str(&text[at..mark.range.start]);

@@ -1,6 +1,6 @@
 //! Conversion of hits to document summaries.
 //!
-//! A [`Filler`] is created once for a plan and one of its schema's document summaries. It reads each column
+//! A [`SummaryFiller`] is created once for a plan and one of its schema's document summaries. It reads each column
 //! once for all hits of a chunk.
 //!
 //! - A field is returned whole, as snippets around the query's words (`dynamic`), with those words in bold
@@ -15,5 +15,5 @@ mod highlight;
 mod snippet;
 
 pub use error::Error;
-pub use fill::{Fields, Filler, Place, fill, shows};
-pub use highlight::Style;
+pub use fill::{Fields, Place, SummaryFiller, fill, shows};
+pub use highlight::HighlightStyle;

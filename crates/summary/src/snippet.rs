@@ -8,10 +8,10 @@
 
 use std::ops::Range;
 
-use crate::highlight::{Mark, Style, bolded};
+use crate::highlight::{HighlightStyle, TextMark, bolded};
 
 /// Snippets of a text, with markup around its matches.
-pub(crate) fn snippet(text: &str, marks: &[Mark], style: &Style) -> String {
+pub(crate) fn snippet(text: &str, marks: &[TextMark], style: &HighlightStyle) -> String {
     let mut out = String::with_capacity(style.length + 64);
     if marks.is_empty() && !style.prefix {
         return out;
@@ -37,7 +37,7 @@ pub(crate) fn snippet(text: &str, marks: &[Mark], style: &Style) -> String {
 }
 
 /// Ranges of matches to include, in text order.
-fn choose(marks: &[Mark], style: &Style) -> Vec<Range<usize>> {
+fn choose(marks: &[TextMark], style: &HighlightStyle) -> Vec<Range<usize>> {
     let share = style.length / style.max_matches.max(1);
     let mut shown: Vec<usize> = Vec::new();
     let mut chosen: Vec<Range<usize>> = Vec::new();
@@ -49,7 +49,7 @@ fn choose(marks: &[Mark], style: &Style) -> Vec<Range<usize>> {
             }
             let inside =
                 marks[index..].iter().take_while(|mark| mark.range.end - first.range.start <= share.max(1));
-            let inside: Vec<&Mark> = inside.collect();
+            let inside: Vec<&TextMark> = inside.collect();
             let last = inside.last().map_or(&first.range, |mark| &mark.range);
             let mut fresh: Vec<usize> =
                 inside.iter().map(|mark| mark.term).filter(|term| !shown.contains(term)).collect();
@@ -68,7 +68,7 @@ fn choose(marks: &[Mark], style: &Style) -> Vec<Range<usize>> {
 }
 
 /// Extends windows to their share of the length, at whitespace, and merges windows that meet.
-fn widen(text: &str, chosen: Vec<Range<usize>>, style: &Style) -> Vec<Range<usize>> {
+fn widen(text: &str, chosen: Vec<Range<usize>>, style: &HighlightStyle) -> Vec<Range<usize>> {
     let share = style.length / chosen.len().max(1);
     let mut windows: Vec<Range<usize>> = Vec::new();
     for window in chosen {

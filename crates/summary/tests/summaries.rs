@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_column::{BytesBuilder, Chunk, Column, ColumnKey, MemoryView, ValueBuilder};
-use millrace_document::Value;
-use millrace_plan::{Context, Plan};
-use millrace_query::{Limits, Query};
+use millrace_column::{BytesBuilder, Column, ColumnKey, MemoryView, ValueBuilder, ViewChunk};
+use millrace_document::DocumentValue;
+use millrace_plan::{Plan, PlanContext};
+use millrace_query::{Query, QueryLimits};
 use millrace_result::FieldValue;
 use millrace_schema::{Application, Schema};
-use millrace_summary::{Fields, Filler, Style, fill};
+use millrace_summary::{Fields, HighlightStyle, SummaryFiller, fill};
 use millrace_tensor::Tensor;
 use proptest::prelude::*;
 
@@ -73,15 +73,18 @@ fn schema() -> Arc<Schema> {
     Arc::clone(&application.schemas["mail"])
 }
 
-fn strings(texts: &[&str]) -> Value {
-    Value::Array(texts.iter().map(|text| Value::String((*text).to_owned())).collect())
+fn strings(texts: &[&str]) -> DocumentValue {
+    DocumentValue::Array(texts.iter().map(|text| DocumentValue::String((*text).to_owned())).collect())
 }
 
-fn person(name: &str, age: i32) -> Value {
-    Value::Struct(vec![("name".into(), Value::String(name.to_owned())), ("age".into(), Value::Int(age))])
+fn person(name: &str, age: i32) -> DocumentValue {
+    DocumentValue::Struct(vec![
+        ("name".into(), DocumentValue::String(name.to_owned())),
+        ("age".into(), DocumentValue::Int(age)),
+    ])
 }
 
-fn mail() -> Vec<(&'static str, Value)> {
+fn mail() -> Vec<(&'static str, DocumentValue)> {
     let filler = "Nothing of note happens in this sentence, which is only here to take up room. ";
     let body = format!(
         "Dear all, the budget is ready. {}The café serves lunch at noon. {}Please read the budget and the plan. {}Regards",
@@ -90,27 +93,27 @@ fn mail() -> Vec<(&'static str, Value)> {
         filler.repeat(4),
     );
     vec![
-        ("subject", Value::String("Meetings about the Budget: meeting <today>".to_owned())),
-        ("body", Value::String(body)),
+        ("subject", DocumentValue::String("Meetings about the Budget: meeting <today>".to_owned())),
+        ("body", DocumentValue::String(body)),
         ("notes", strings(&["the budget", "no more", "Budgets everywhere"])),
         ("drafts", strings(&["short budget draft", &format!("{0}{0}{0}budget{0}{0}", filler)])),
-        ("folder", Value::String("inbox".to_owned())),
-        ("size", Value::Int(7)),
+        ("folder", DocumentValue::String("inbox".to_owned())),
+        ("size", DocumentValue::Int(7)),
         ("labels", strings(&["work", "home", "work"])),
         (
             "votes",
-            Value::WeightedSet(vec![
-                (Value::String("ann".to_owned()), 3),
-                (Value::String("bob".to_owned()), 1),
+            DocumentValue::WeightedSet(vec![
+                (DocumentValue::String("ann".to_owned()), 3),
+                (DocumentValue::String("bob".to_owned()), 1),
             ]),
         ),
-        ("people", Value::Array(vec![person("ann", 30), person("bob", 20), person("ann", 20)])),
+        ("people", DocumentValue::Array(vec![person("ann", 30), person("bob", 20), person("ann", 20)])),
         ("chunks", strings(&["zero", "one", "two"])),
-        ("hidden", Value::String("secret".to_owned())),
+        ("hidden", DocumentValue::String("secret".to_owned())),
     ]
 }
 
-fn view(schema: &Schema, documents: &[Vec<(&'static str, Value)>]) -> MemoryView {
+fn view(schema: &Schema, documents: &[Vec<(&'static str, DocumentValue)>]) -> MemoryView {
     let mut view = MemoryView::new();
     for (number, documents) in documents.chunks(2).enumerate() {
         let mut ids = BytesBuilder::new();
@@ -125,7 +128,7 @@ fn view(schema: &Schema, documents: &[Vec<(&'static str, Value)>]) -> MemoryView
             (ColumnKey::value(&field.name), builder.finish())
         });
         let columns = columns.chain([(ColumnKey::id(), Column::Bytes(ids.finish()))]);
-        view.push(Chunk { documents: documents.len(), live: None }, columns);
+        view.push(ViewChunk { documents: documents.len(), live: None }, columns);
     }
     view
 }
@@ -139,20 +142,25 @@ fn plan(schema: &Arc<Schema>, yql: &str, parameters: &[(&str, &str)]) -> Plan {
     let mut all =
         BTreeMap::from([("yql".to_owned(), yql), ("streaming.groupname".to_owned(), "me".to_owned())]);
     all.extend(parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    let query = Query::from_parameters(all, &Limits::default()).unwrap_or_else(|error| panic!("{error}"));
-    Plan::new(Arc::new(query), schema, &Context::alone()).unwrap_or_else(|error| panic!("{error}"))
+    let query =
+        Query::from_parameters(all, &QueryLimits::default()).unwrap_or_else(|error| panic!("{error}"));
+    Plan::new(Arc::new(query), schema, &PlanContext::alone()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn show(value: &Value) -> String {
+fn show(value: &DocumentValue) -> String {
     match value {
-        Value::String(text) => text.clone(),
-        Value::Int(number) => number.to_string(),
-        Value::Array(values) => format!("[{}]", values.iter().map(show).collect::<Vec<_>>().join(" | ")),
-        Value::WeightedSet(values) => {
+        DocumentValue::String(text) => text.clone(),
+        DocumentValue::Int(number) => number.to_string(),
+        DocumentValue::Array(values) => {
+            format!("[{}]", values.iter().map(show).collect::<Vec<_>>().join(" | "))
+        }
+        DocumentValue::WeightedSet(values) => {
             let values = values.iter().map(|(value, weight)| format!("{}:{weight}", show(value)));
             format!("{{{}}}", values.collect::<Vec<_>>().join(" "))
         }
-        Value::Struct(members) => members.iter().map(|(_, value)| show(value)).collect::<Vec<_>>().join(" "),
+        DocumentValue::Struct(members) => {
+            members.iter().map(|(_, value)| show(value)).collect::<Vec<_>>().join(" ")
+        }
         other => format!("{other:?}"),
     }
 }
@@ -289,7 +297,7 @@ fn summaries_say_which_fields() {
     let fields = fill(&plan, &view, &[(0, 0)]).expect("it can be filled");
     assert_eq!(field(&fields[0], "tokens_of_subject"), "[meet | about | the | budget | meet | today]");
     assert_eq!(field(&fields[0], "tokens_of_notes"), "[[the | budget] | [no | more] | [budget | everywher]]");
-    let Err(error) = Filler::new(&plan, Some("long"), &Style::default()) else {
+    let Err(error) = SummaryFiller::new(&plan, Some("long"), &HighlightStyle::default()) else {
         panic!("there is no such summary")
     };
     assert_eq!(
@@ -310,8 +318,8 @@ fn bolding_can_be_switched_off_and_styled() {
     let shown = field(&fields[0], "drafts");
     assert!(shown.starts_with("[short budget draft | ") && !shown.contains("<hi>"), "{shown}");
     let on = plan(&schema, "subject contains 'budget'", &[]);
-    let style = Style { open: "*".to_owned(), close: "*".to_owned(), ..Style::default() };
-    let filler = Filler::new(&on, None, &style).expect("the plan is right");
+    let style = HighlightStyle { open: "*".to_owned(), close: "*".to_owned(), ..HighlightStyle::default() };
+    let filler = SummaryFiller::new(&on, None, &style).expect("the plan is right");
     let fields = filler.fill(&view, &[(0, 0)]).expect("it can be filled");
     assert_eq!(field(&fields[0], "subject"), "Meetings about the *Budget*: meeting <today>");
 }
@@ -322,8 +330,8 @@ fn a_snippet_without_words_is_the_beginning_or_nothing() {
     let view = view(&schema, &[mail()]);
     let plan = plan(&schema, "subject contains 'budget'", &[]);
     let shown = |prefix| {
-        let style = Style { prefix, length: 20, min_length: 10, ..Style::default() };
-        let filler = Filler::new(&plan, None, &style).expect("the plan is right");
+        let style = HighlightStyle { prefix, length: 20, min_length: 10, ..HighlightStyle::default() };
+        let filler = SummaryFiller::new(&plan, None, &style).expect("the plan is right");
         field(&filler.fill(&view, &[(0, 0)]).expect("it can be filled")[0], "body")
     };
     assert_eq!(shown(true), "Dear all, the<sep />");
@@ -334,7 +342,7 @@ fn a_snippet_without_words_is_the_beginning_or_nothing() {
 fn elements_are_selected_by_a_summary_feature() {
     let schema = schema();
     let plan = plan(&schema, "true", &[]);
-    let filler = Filler::new(&plan, None, &Style::default()).expect("the plan is right");
+    let filler = SummaryFiller::new(&plan, None, &HighlightStyle::default()).expect("the plan is right");
     let mut fields = filler.fill(&view(&schema, &[mail()]), &[(0, 0)]).expect("it can be filled").remove(0);
     let best = Tensor::parse("tensor(chunk{}):{2:0.5,0:0.25}", None).expect("a tensor");
     filler.select_elements(&mut fields, |name| (name == "best_chunks").then_some(&best));
@@ -344,7 +352,7 @@ fn elements_are_selected_by_a_summary_feature() {
 #[test]
 fn hits_of_many_chunks_keep_their_order() {
     let schema = schema();
-    let documents: Vec<_> = (0..5).map(|size| vec![("size", Value::Int(size))]).collect();
+    let documents: Vec<_> = (0..5).map(|size| vec![("size", DocumentValue::Int(size))]).collect();
     let plan = plan(&schema, "true", &[]);
     let places = [(2, 0), (0, 1), (1, 1), (0, 0)];
     let filled = fill(&plan, &view(&schema, &documents), &places).expect("they can be filled");
@@ -368,7 +376,7 @@ proptest! {
     fn snippets_are_parts_of_the_text(text in "(budget|plan|é|日本語|[a-z]{1,12}|[ ]{1,3}|\\.|\n){0,120}") {
         let schema = schema();
         let plan = plan(&schema, "body contains 'budget' or body contains 'plan'", &[]);
-        let view = view(&schema, &[vec![("body", Value::String(text.clone()))]]);
+        let view = view(&schema, &[vec![("body", DocumentValue::String(text.clone()))]]);
         let fields = fill(&plan, &view, &[(0, 0)]).expect("it can be filled");
         let snippet = field(&fields[0], "body").replace("<hi>", "").replace("</hi>", "");
         let mut rest = text.as_str();

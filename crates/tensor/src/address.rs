@@ -2,7 +2,7 @@ use crate::{DimensionKind, Error, TensorType};
 
 /// Address of a cell, or of a block of cells: dimension names with labels, resolved against a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct TensorAddress {
     /// One entry per mapped dimension, in the type's order; `None` if the address does not name it.
     pub labels: Vec<Option<String>>,
     /// Row-major index in the dense subspace; `None` unless every indexed dimension is named, 0 if there are
@@ -10,7 +10,7 @@ pub struct Address {
     pub index: Option<usize>,
 }
 
-impl Address {
+impl TensorAddress {
     /// Resolves `(dimension, label)` pairs in any order.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Address {
                 }
             }
         }
-        Ok(Address { labels, index })
+        Ok(TensorAddress { labels, index })
     }
 
     /// Labels and index of one cell.

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use crate::size::TensorSize;
-use crate::{Cells, Error, Tensor, TensorType};
+use crate::{Error, Tensor, TensorCells, TensorType};
 
 /// Builds a tensor from cells and blocks in any order. Cells that are never set are 0.
 ///
@@ -9,7 +9,7 @@ use crate::{Cells, Error, Tensor, TensorType};
 pub struct TensorBuilder<'t> {
     tensor_type: &'t TensorType,
     labels: Vec<String>,
-    cells: Cells,
+    cells: TensorCells,
     by_labels: HashMap<Vec<String>, usize>,
     size: TensorSize,
 }
@@ -20,7 +20,7 @@ impl<'t> TensorBuilder<'t> {
         TensorBuilder {
             tensor_type,
             labels: Vec::new(),
-            cells: Cells::with_capacity(tensor_type.cell(), 0),
+            cells: TensorCells::with_capacity(tensor_type.cell(), 0),
             by_labels: HashMap::new(),
             size: TensorSize::default(),
         }
@@ -51,7 +51,7 @@ impl<'t> TensorBuilder<'t> {
     /// # Errors
     /// The number of labels or cells, or the cell type, is not the type's, or the value becomes larger than
     /// [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
-    pub fn block(&mut self, labels: Vec<String>, block: &Cells) -> Result<(), Error> {
+    pub fn block(&mut self, labels: Vec<String>, block: &TensorCells) -> Result<(), Error> {
         let dense = self.tensor_type.dense_size();
         if block.len() != dense {
             return Err(self.fail(format!("expected {dense} values in a block, got {}", block.len())));

@@ -9,7 +9,7 @@ mod max_sim;
 
 use half::bf16;
 
-pub use max_sim::MaxSim;
+pub use max_sim::MaxSimKernel;
 
 #[cfg_attr(target_arch = "x86_64", path = "kernels/x86.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "kernels/neon.rs")]
@@ -19,24 +19,24 @@ mod native;
 mod wide;
 
 /// A cell that kernels can read as `f32`.
-pub trait Lane: Copy + native::Wide {
+pub trait KernelCell: Copy + native::LoadWide {
     /// Converts the cell to `f32` exactly.
     fn to_f32(self) -> f32;
 }
 
-impl Lane for f32 {
+impl KernelCell for f32 {
     fn to_f32(self) -> f32 {
         self
     }
 }
 
-impl Lane for bf16 {
+impl KernelCell for bf16 {
     fn to_f32(self) -> f32 {
         bf16::to_f32(self)
     }
 }
 
-impl Lane for i8 {
+impl KernelCell for i8 {
     fn to_f32(self) -> f32 {
         f32::from(self)
     }
@@ -44,7 +44,7 @@ impl Lane for i8 {
 
 /// Term of a kernel's sum over pairs of cells of two vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pairs {
+pub enum KernelSum {
     /// `a × b`.
     Product,
     /// `(a − b)²`.
@@ -52,7 +52,7 @@ pub enum Pairs {
 }
 
 /// Sum over the pairs of cells of `a` and `b`, up to the shorter length.
-pub fn sum_pairs<A: Lane, B: Lane>(pairs: Pairs, a: &[A], b: &[B]) -> f64 {
+pub fn sum_pairs<A: KernelCell, B: KernelCell>(pairs: KernelSum, a: &[A], b: &[B]) -> f64 {
     let mut sum = [0.0];
     sum_rows(pairs, a, b, a.len().min(b.len()), &[0], &mut sum);
     sum[0]
@@ -60,8 +60,8 @@ pub fn sum_pairs<A: Lane, B: Lane>(pairs: Pairs, a: &[A], b: &[B]) -> f64 {
 
 /// Computes for each of `rows` the sum over the pairs of cells of `vector` and that row of `cells`, whose
 /// rows have `width` cells. Row numbers past the end give 0.
-pub fn sum_rows<A: Lane, B: Lane>(
-    pairs: Pairs,
+pub fn sum_rows<A: KernelCell, B: KernelCell>(
+    pairs: KernelSum,
     vector: &[A],
     cells: &[B],
     width: usize,
@@ -69,46 +69,46 @@ pub fn sum_rows<A: Lane, B: Lane>(
     sums: &mut [f64],
 ) {
     match pairs {
-        Pairs::Product => dispatch::<A, B, false>(vector, cells, width, rows, sums),
-        Pairs::SquaredDifference => dispatch::<A, B, true>(vector, cells, width, rows, sums),
+        KernelSum::Product => dispatch::<A, B, false>(vector, cells, width, rows, sums),
+        KernelSum::SquaredDifference => dispatch::<A, B, true>(vector, cells, width, rows, sums),
     }
 }
 
 /// Plain implementation of the other forms.
 pub fn sum_pairs_plain(
-    pairs: Pairs,
+    pairs: KernelSum,
     a: impl IntoIterator<Item = f64>,
     b: impl IntoIterator<Item = f64>,
 ) -> f64 {
     a.into_iter()
         .zip(b)
         .map(|(a, b)| match pairs {
-            Pairs::Product => a * b,
-            Pairs::SquaredDifference => (a - b) * (a - b),
+            KernelSum::Product => a * b,
+            KernelSum::SquaredDifference => (a - b) * (a - b),
         })
         .sum()
 }
 
 /// A cell that can be read as `f64`; exact.
-pub trait Widen: Copy {
+pub trait WidenCell: Copy {
     /// Converts the cell to `f64` exactly.
     fn widen(self) -> f64;
 }
 
-impl Widen for f64 {
+impl WidenCell for f64 {
     fn widen(self) -> f64 {
         self
     }
 }
 
-impl<T: Lane> Widen for T {
+impl<T: KernelCell> WidenCell for T {
     fn widen(self) -> f64 {
         f64::from(self.to_f32())
     }
 }
 
 /// [`sum_pairs`] for one vector with `double` cells: summed in `f64`.
-pub fn sum_pairs_f64<B: Widen>(pairs: Pairs, a: &[f64], b: &[B]) -> f64 {
+pub fn sum_pairs_f64<B: WidenCell>(pairs: KernelSum, a: &[f64], b: &[B]) -> f64 {
     // Eight independent sums let the compiler use vector registers; a single one would fix the order of
     // additions.
     let len = a.len().min(b.len());
@@ -118,8 +118,8 @@ pub fn sum_pairs_f64<B: Widen>(pairs: Pairs, a: &[f64], b: &[B]) -> f64 {
         for lane in 0..8 {
             let (a, b) = (a[lane], b[lane].widen());
             sums[lane] += match pairs {
-                Pairs::Product => a * b,
-                Pairs::SquaredDifference => (a - b) * (a - b),
+                KernelSum::Product => a * b,
+                KernelSum::SquaredDifference => (a - b) * (a - b),
             };
         }
     }
@@ -156,7 +156,7 @@ fn hamming_plain(a: &[i8], b: &[i8]) -> u64 {
     words.sum::<u64>() + rest.sum::<u64>()
 }
 
-fn dispatch<A: Lane, B: Lane, const DIFFERENCE: bool>(
+fn dispatch<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     vector: &[A],
     cells: &[B],
     width: usize,
@@ -168,7 +168,7 @@ fn dispatch<A: Lane, B: Lane, const DIFFERENCE: bool>(
     }
 }
 
-fn rows_plain<A: Lane, B: Lane, const DIFFERENCE: bool>(
+fn rows_plain<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     vector: &[A],
     cells: &[B],
     width: usize,
@@ -188,7 +188,7 @@ fn row_of<B>(cells: &[B], width: usize, row: u16) -> &[B] {
 }
 
 #[inline(always)]
-fn rest<A: Lane, B: Lane, const DIFFERENCE: bool>(a: &[A], b: &[B]) -> f32 {
+fn rest<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(a: &[A], b: &[B]) -> f32 {
     a.iter()
         .zip(b)
         .map(|(a, b)| {
@@ -206,7 +206,7 @@ mod tests {
 
     /// Compares every compiled form with the plain one, over whole numbers, for which `f32` sums are exact in
     /// any order.
-    fn check<A: Lane, B: Lane>(a: &[A], b: &[B]) {
+    fn check<A: KernelCell, B: KernelCell>(a: &[A], b: &[B]) {
         let twin = |pairs| {
             sum_pairs_plain(
                 pairs,
@@ -214,17 +214,17 @@ mod tests {
                 b.iter().map(|b| f64::from(b.to_f32())),
             )
         };
-        assert_eq!(sum_pairs(Pairs::Product, a, b), twin(Pairs::Product));
-        assert_eq!(sum_pairs(Pairs::SquaredDifference, a, b), twin(Pairs::SquaredDifference));
+        assert_eq!(sum_pairs(KernelSum::Product, a, b), twin(KernelSum::Product));
+        assert_eq!(sum_pairs(KernelSum::SquaredDifference, a, b), twin(KernelSum::SquaredDifference));
         let width = a.len().min(b.len());
         let mut sums = [0.0];
         rows_plain::<A, B, false>(a, b, width, &[0], &mut sums);
-        assert_eq!(sums[0], twin(Pairs::Product));
+        assert_eq!(sums[0], twin(KernelSum::Product));
         #[cfg(target_arch = "x86_64")]
         if native::has_avx2() {
             // SAFETY: the check above found the CPU features that the function needs.
             unsafe { native::rows_avx2::<A, B, true>(a, b, width, &[0], &mut sums) };
-            assert_eq!(sums[0], twin(Pairs::SquaredDifference));
+            assert_eq!(sums[0], twin(KernelSum::SquaredDifference));
         }
     }
 
@@ -240,7 +240,7 @@ mod tests {
             check(&float(&a), &brain(&b));
             check(&brain(&a), &brain(&b));
             check(&float(&a), &b);
-            for pairs in [Pairs::Product, Pairs::SquaredDifference] {
+            for pairs in [KernelSum::Product, KernelSum::SquaredDifference] {
                 let twin = sum_pairs_plain(pairs, double(&a), double(&b));
                 prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &double(&b)), twin);
                 prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &brain(&b)), twin);
@@ -254,7 +254,7 @@ mod tests {
     fn rows_are_found_by_number_and_those_past_the_end_give_zero() {
         let cells = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0];
         let mut sums = [9.0; 3];
-        sum_rows(Pairs::Product, &[1.0f32, 10.0], &cells, 2, &[2, 0, 7], &mut sums);
+        sum_rows(KernelSum::Product, &[1.0f32, 10.0], &cells, 2, &[2, 0, 7], &mut sums);
         assert_eq!(sums, [65.0, 21.0, 0.0]);
     }
 }

@@ -17,10 +17,10 @@ mod types;
 mod update;
 mod value;
 
-pub use address::Address;
+pub use address::TensorAddress;
 pub use builder::TensorBuilder;
 pub use error::Error;
 pub use size::TENSOR_BYTES_MAX;
-pub use types::{CellType, Dimension, DimensionKind, TensorType};
-pub use update::{CellOperation, Modify, Remove};
-pub use value::{Cells, Tensor};
+pub use types::{CellType, DimensionKind, TensorDimension, TensorType};
+pub use update::{CellOperation, TensorModify, TensorRemove};
+pub use value::{Tensor, TensorCells};

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use crate::size::TensorSize;
-use crate::{Address, CellType, Cells, Dimension, DimensionKind, Error, Tensor, TensorBuilder, TensorType};
+use crate::{
+    CellType, DimensionKind, Error, Tensor, TensorAddress, TensorBuilder, TensorCells, TensorDimension,
+    TensorType,
+};
 
 impl Tensor {
     /// Parses the literal form: `tensor(x[2]):[1,2]`, `{ {x:a}:1, {x:b}:2 }`, `{a:1,b:2}`, `{a:[1,2]}`,
@@ -28,7 +31,7 @@ impl Tensor {
             (Some(declared), _) => Some(declared),
             (None, written) => written.as_ref(),
         };
-        let mut parser = Parser { text, at: text.len() - body.len(), tensor_type };
+        let mut parser = LiteralParser { text, at: text.len() - body.len(), tensor_type };
         let tensor = match tensor_type {
             Some(tensor_type) => parser.typed(tensor_type),
             None => parser.untyped(),
@@ -51,13 +54,13 @@ fn split_type(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-struct Parser<'t> {
+struct LiteralParser<'t> {
     text: &'t str,
     at: usize,
     tensor_type: Option<&'t TensorType>,
 }
 
-impl<'t> Parser<'t> {
+impl<'t> LiteralParser<'t> {
     fn typed(&mut self, tensor_type: &'t TensorType) -> Result<Tensor, Error> {
         let mut builder = TensorBuilder::new(tensor_type);
         let mapped = tensor_type.mapped().count();
@@ -66,7 +69,8 @@ impl<'t> Parser<'t> {
             if self.peek() == Some('{') {
                 self.addressed_cells(|parser, pairs, value| {
                     let pairs = pairs.iter().map(|(name, label)| (name.as_str(), label.as_str()));
-                    let cell = Address::resolve(tensor_type, pairs).and_then(|at| at.into_cell(tensor_type));
+                    let cell =
+                        TensorAddress::resolve(tensor_type, pairs).and_then(|at| at.into_cell(tensor_type));
                     let (labels, index) = cell.map_err(|error| parser.fail_with(error))?;
                     builder.cell(labels, index, value)
                 })?;
@@ -116,13 +120,13 @@ impl<'t> Parser<'t> {
         let first = cells.first().map(|(pairs, _)| pairs.as_slice()).unwrap_or_default();
         let dimensions = first
             .iter()
-            .map(|(name, _)| Dimension { name: name.clone(), kind: DimensionKind::Mapped })
+            .map(|(name, _)| TensorDimension { name: name.clone(), kind: DimensionKind::Mapped })
             .collect();
         let tensor_type = TensorType::new(CellType::Double, dimensions)?;
         let mut builder = TensorBuilder::new(&tensor_type);
         for (pairs, value) in &cells {
             let pairs = pairs.iter().map(|(name, label)| (name.as_str(), label.as_str()));
-            let cell = Address::resolve(&tensor_type, pairs).and_then(|at| at.into_cell(&tensor_type));
+            let cell = TensorAddress::resolve(&tensor_type, pairs).and_then(|at| at.into_cell(&tensor_type));
             let (labels, index) = cell.map_err(|error| self.fail_with(error))?;
             builder.cell(labels, index, *value)?;
         }
@@ -183,10 +187,10 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses the cells of one subspace.
-    fn block(&mut self, tensor_type: &TensorType) -> Result<Cells, Error> {
+    fn block(&mut self, tensor_type: &TensorType) -> Result<TensorCells, Error> {
         let sizes: Vec<usize> = tensor_type.indexed().map(|(_, size)| size).collect();
         let mut cells =
-            Cells::with_capacity(tensor_type.cell(), tensor_type.dense_size().min(self.text.len()));
+            TensorCells::with_capacity(tensor_type.cell(), tensor_type.dense_size().min(self.text.len()));
         if sizes.is_empty() {
             self.cell(&mut cells)?;
         } else if self.peek() == Some('[') {
@@ -201,7 +205,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses `[…]` over the outermost of `sizes`: nested lists, or all cells flat.
-    fn list(&mut self, sizes: &[usize], cells: &mut Cells) -> Result<(), Error> {
+    fn list(&mut self, sizes: &[usize], cells: &mut TensorCells) -> Result<(), Error> {
         self.expect('[')?;
         let before = cells.len();
         while self.peek() != Some(']') {
@@ -221,7 +225,7 @@ impl<'t> Parser<'t> {
         if expected == got { Ok(()) } else { Err(self.fail(format!("expected {expected} cells, got {got}"))) }
     }
 
-    fn cell(&mut self, cells: &mut Cells) -> Result<(), Error> {
+    fn cell(&mut self, cells: &mut TensorCells) -> Result<(), Error> {
         let value = self.number()?;
         if cells.try_push(value) {
             Ok(())

@@ -51,7 +51,7 @@ pub enum DimensionKind {
 
 /// One dimension of a tensor type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Dimension {
+pub struct TensorDimension {
     /// The name; unique in a type.
     pub name: String,
     /// Mapped, or indexed with a size.
@@ -62,7 +62,7 @@ pub struct Dimension {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TensorType {
     cell: CellType,
-    dimensions: Vec<Dimension>,
+    dimensions: Vec<TensorDimension>,
 }
 
 impl TensorType {
@@ -71,7 +71,7 @@ impl TensorType {
     /// # Errors
     /// Two dimensions of one name, an indexed dimension of size 0, a dense subspace of more than
     /// [`TENSOR_BYTES_MAX`] bytes, or more than 64 dimensions.
-    pub fn new(cell: CellType, mut dimensions: Vec<Dimension>) -> Result<Self, Error> {
+    pub fn new(cell: CellType, mut dimensions: Vec<TensorDimension>) -> Result<Self, Error> {
         dimensions.sort_by(|a, b| a.name.cmp(&b.name));
         let this = TensorType { cell, dimensions };
         let reason = if this.dimensions.windows(2).any(|pair| pair[0].name == pair[1].name) {
@@ -143,7 +143,7 @@ impl TensorType {
                     .map(DimensionKind::Indexed)
                     .ok_or_else(|| fail("an indexed dimension needs a size, as in x[3]"))?
             };
-            dimensions.push(Dimension { name: name.to_owned(), kind });
+            dimensions.push(TensorDimension { name: name.to_owned(), kind });
         }
         Self::new(cell, dimensions)
     }
@@ -154,12 +154,12 @@ impl TensorType {
     }
 
     /// All dimensions, sorted by name.
-    pub fn dimensions(&self) -> &[Dimension] {
+    pub fn dimensions(&self) -> &[TensorDimension] {
         &self.dimensions
     }
 
     /// The mapped dimensions, in order.
-    pub fn mapped(&self) -> impl Iterator<Item = &Dimension> {
+    pub fn mapped(&self) -> impl Iterator<Item = &TensorDimension> {
         self.dimensions.iter().filter(|d| d.kind == DimensionKind::Mapped)
     }
 

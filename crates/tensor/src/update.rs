@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::size::TensorSize;
-use crate::{Cells, Error, Tensor};
+use crate::{Error, Tensor, TensorCells};
 
-/// Operation of a [`Modify`] on each of its cells.
+/// Operation of a [`TensorModify`] on each of its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CellOperation {
     /// The new value replaces the old one.
@@ -36,7 +36,7 @@ impl CellOperation {
 
 /// Change of single cells. Missing cells are skipped, or created first.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Modify {
+pub struct TensorModify {
     /// Operation on each cell.
     pub operation: CellOperation,
     /// True to create missing subspaces.
@@ -47,7 +47,7 @@ pub struct Modify {
 
 /// Removal of subspaces: each pattern has one entry per mapped dimension, a label or `None` for any.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Remove {
+pub struct TensorRemove {
     /// A subspace that matches one of these is removed.
     pub patterns: Vec<Vec<Option<String>>>,
 }
@@ -58,7 +58,7 @@ impl Tensor {
     /// # Errors
     /// A cell's labels or index are not of this type; with the subspaces that are created, the value is larger than
     /// [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
-    pub fn modified(&self, modify: &Modify) -> Result<Tensor, Error> {
+    pub fn modified(&self, modify: &TensorModify) -> Result<Tensor, Error> {
         let dense = self.tensor_type().dense_size();
         let mapped = self.tensor_type().mapped().count();
         let block = dense * self.tensor_type().cell().size();
@@ -121,13 +121,13 @@ impl Tensor {
     ///
     /// # Errors
     /// No dimension is mapped, so that nothing can be removed.
-    pub fn without_subspaces(&self, remove: &Remove) -> Result<Tensor, Error> {
+    pub fn without_subspaces(&self, remove: &TensorRemove) -> Result<Tensor, Error> {
         if self.tensor_type().mapped().next().is_none() {
             return Err(self.only_mapped("removed"));
         }
         let dense = self.tensor_type().dense_size();
         let mut labels = Vec::new();
-        let mut cells = Cells::with_capacity(self.tensor_type().cell(), self.cells().len());
+        let mut cells = TensorCells::with_capacity(self.tensor_type().cell(), self.cells().len());
         for index in 0..self.subspaces() {
             let of = self.labels(index);
             let fits = |pattern: &Vec<Option<String>>| {

@@ -7,7 +7,7 @@ use crate::{CellType, Error, TensorType};
 
 /// Cells of a tensor in their storage type.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cells {
+pub enum TensorCells {
     /// 64-bit floats.
     Double(Vec<f64>),
     /// 32-bit floats.
@@ -18,48 +18,48 @@ pub enum Cells {
     Int8(Vec<i8>),
 }
 
-impl Cells {
+impl TensorCells {
     /// Creates an empty list with room for `capacity` cells.
     pub fn with_capacity(cell: CellType, capacity: usize) -> Self {
         match cell {
-            CellType::Double => Cells::Double(Vec::with_capacity(capacity)),
-            CellType::Float => Cells::Float(Vec::with_capacity(capacity)),
-            CellType::BFloat16 => Cells::BFloat16(Vec::with_capacity(capacity)),
-            CellType::Int8 => Cells::Int8(Vec::with_capacity(capacity)),
+            CellType::Double => TensorCells::Double(Vec::with_capacity(capacity)),
+            CellType::Float => TensorCells::Float(Vec::with_capacity(capacity)),
+            CellType::BFloat16 => TensorCells::BFloat16(Vec::with_capacity(capacity)),
+            CellType::Int8 => TensorCells::Int8(Vec::with_capacity(capacity)),
         }
     }
 
     /// Adds one cell, rounded to the storage type (int8 saturates).
     pub fn push(&mut self, value: f64) {
         match self {
-            Cells::Double(cells) => cells.push(value),
-            Cells::Float(cells) => cells.push(value as f32),
-            Cells::BFloat16(cells) => cells.push(bf16::from_f64(value)),
-            Cells::Int8(cells) => cells.push(value as i8),
+            TensorCells::Double(cells) => cells.push(value),
+            TensorCells::Float(cells) => cells.push(value as f32),
+            TensorCells::BFloat16(cells) => cells.push(bf16::from_f64(value)),
+            TensorCells::Int8(cells) => cells.push(value as i8),
         }
     }
 
-    /// Adds one cell like [`Cells::push`]. Returns false, without adding it, if the storage type cannot
+    /// Adds one cell like [`TensorCells::push`]. Returns false, without adding it, if the storage type cannot
     /// represent a finite number of that size, or (int8) its fraction. For int8, the numbers from 128 to 255
     /// are those with the same bits, because such cells are often packed bits.
     pub fn try_push(&mut self, value: f64) -> bool {
         match self {
-            Cells::Double(cells) => cells.push(value),
-            Cells::Float(cells) => {
+            TensorCells::Double(cells) => cells.push(value),
+            TensorCells::Float(cells) => {
                 let rounded = value as f32;
                 if rounded.is_infinite() && value.is_finite() {
                     return false;
                 }
                 cells.push(rounded);
             }
-            Cells::BFloat16(cells) => {
+            TensorCells::BFloat16(cells) => {
                 let rounded = bf16::from_f32(value as f32);
                 if rounded.is_infinite() && value.is_finite() {
                     return false;
                 }
                 cells.push(rounded);
             }
-            Cells::Int8(cells) => {
+            TensorCells::Int8(cells) => {
                 let bits = value as u8;
                 if f64::from(bits) == value {
                     cells.push(bits as i8);
@@ -73,13 +73,13 @@ impl Cells {
         true
     }
 
-    /// Replaces the cell at `index`, which must be below [`Cells::len`]; rounds like [`Cells::push`].
+    /// Replaces the cell at `index`, which must be below [`TensorCells::len`]; rounds like [`TensorCells::push`].
     pub fn set(&mut self, index: usize, value: f64) {
         match self {
-            Cells::Double(cells) => cells[index] = value,
-            Cells::Float(cells) => cells[index] = value as f32,
-            Cells::BFloat16(cells) => cells[index] = bf16::from_f64(value),
-            Cells::Int8(cells) => cells[index] = value as i8,
+            TensorCells::Double(cells) => cells[index] = value,
+            TensorCells::Float(cells) => cells[index] = value as f32,
+            TensorCells::BFloat16(cells) => cells[index] = bf16::from_f64(value),
+            TensorCells::Int8(cells) => cells[index] = value as i8,
         }
     }
 
@@ -87,22 +87,24 @@ impl Cells {
     pub fn extend_zeroed(&mut self, count: usize) {
         let len = self.len() + count;
         match self {
-            Cells::Double(cells) => cells.resize(len, 0.0),
-            Cells::Float(cells) => cells.resize(len, 0.0),
-            Cells::BFloat16(cells) => cells.resize(len, bf16::ZERO),
-            Cells::Int8(cells) => cells.resize(len, 0),
+            TensorCells::Double(cells) => cells.resize(len, 0.0),
+            TensorCells::Float(cells) => cells.resize(len, 0.0),
+            TensorCells::BFloat16(cells) => cells.resize(len, bf16::ZERO),
+            TensorCells::Int8(cells) => cells.resize(len, 0),
         }
     }
 
     /// Replaces the cells from `at` by `block`. Returns false, without replacing them, if the cell types
     /// differ. The cells must exist.
-    pub(crate) fn overwrite(&mut self, at: usize, block: &Cells) -> bool {
+    pub(crate) fn overwrite(&mut self, at: usize, block: &TensorCells) -> bool {
         let range = at..at + block.len();
         match (self, block) {
-            (Cells::Double(cells), Cells::Double(block)) => cells[range].copy_from_slice(block),
-            (Cells::Float(cells), Cells::Float(block)) => cells[range].copy_from_slice(block),
-            (Cells::BFloat16(cells), Cells::BFloat16(block)) => cells[range].copy_from_slice(block),
-            (Cells::Int8(cells), Cells::Int8(block)) => cells[range].copy_from_slice(block),
+            (TensorCells::Double(cells), TensorCells::Double(block)) => cells[range].copy_from_slice(block),
+            (TensorCells::Float(cells), TensorCells::Float(block)) => cells[range].copy_from_slice(block),
+            (TensorCells::BFloat16(cells), TensorCells::BFloat16(block)) => {
+                cells[range].copy_from_slice(block)
+            }
+            (TensorCells::Int8(cells), TensorCells::Int8(block)) => cells[range].copy_from_slice(block),
             _ => return false,
         }
         true
@@ -124,22 +126,22 @@ impl Cells {
                 bits = bits << 4 | u64::from(nibble);
             }
             match self {
-                Cells::Double(cells) => cells.push(f64::from_bits(bits)),
-                Cells::Float(cells) => cells.push(f32::from_bits(bits as u32)),
-                Cells::BFloat16(cells) => cells.push(bf16::from_bits(bits as u16)),
-                Cells::Int8(cells) => cells.push(bits as u8 as i8),
+                TensorCells::Double(cells) => cells.push(f64::from_bits(bits)),
+                TensorCells::Float(cells) => cells.push(f32::from_bits(bits as u32)),
+                TensorCells::BFloat16(cells) => cells.push(bf16::from_bits(bits as u16)),
+                TensorCells::Int8(cells) => cells.push(bits as u8 as i8),
             }
         }
         true
     }
 
-    /// Copies the cells in `range`, which must be below [`Cells::len`].
-    pub fn slice(&self, range: Range<usize>) -> Cells {
+    /// Copies the cells in `range`, which must be below [`TensorCells::len`].
+    pub fn slice(&self, range: Range<usize>) -> TensorCells {
         match self {
-            Cells::Double(cells) => Cells::Double(cells[range].to_vec()),
-            Cells::Float(cells) => Cells::Float(cells[range].to_vec()),
-            Cells::BFloat16(cells) => Cells::BFloat16(cells[range].to_vec()),
-            Cells::Int8(cells) => Cells::Int8(cells[range].to_vec()),
+            TensorCells::Double(cells) => TensorCells::Double(cells[range].to_vec()),
+            TensorCells::Float(cells) => TensorCells::Float(cells[range].to_vec()),
+            TensorCells::BFloat16(cells) => TensorCells::BFloat16(cells[range].to_vec()),
+            TensorCells::Int8(cells) => TensorCells::Int8(cells[range].to_vec()),
         }
     }
 
@@ -149,32 +151,32 @@ impl Cells {
         for index in range {
             // Writing into a String cannot fail.
             let _ = match self {
-                Cells::Double(cells) => write!(digits, "{:016X}", cells[index].to_bits()),
-                Cells::Float(cells) => write!(digits, "{:08X}", cells[index].to_bits()),
-                Cells::BFloat16(cells) => write!(digits, "{:04X}", cells[index].to_bits()),
-                Cells::Int8(cells) => write!(digits, "{:02X}", cells[index]),
+                TensorCells::Double(cells) => write!(digits, "{:016X}", cells[index].to_bits()),
+                TensorCells::Float(cells) => write!(digits, "{:08X}", cells[index].to_bits()),
+                TensorCells::BFloat16(cells) => write!(digits, "{:04X}", cells[index].to_bits()),
+                TensorCells::Int8(cells) => write!(digits, "{:02X}", cells[index]),
             };
         }
         digits
     }
 
-    /// The cell at `index`, which must be below [`Cells::len`].
+    /// The cell at `index`, which must be below [`TensorCells::len`].
     pub fn get(&self, index: usize) -> f64 {
         match self {
-            Cells::Double(cells) => cells[index],
-            Cells::Float(cells) => f64::from(cells[index]),
-            Cells::BFloat16(cells) => cells[index].to_f64(),
-            Cells::Int8(cells) => f64::from(cells[index]),
+            TensorCells::Double(cells) => cells[index],
+            TensorCells::Float(cells) => f64::from(cells[index]),
+            TensorCells::BFloat16(cells) => cells[index].to_f64(),
+            TensorCells::Int8(cells) => f64::from(cells[index]),
         }
     }
 
     /// Number of cells.
     pub fn len(&self) -> usize {
         match self {
-            Cells::Double(cells) => cells.len(),
-            Cells::Float(cells) => cells.len(),
-            Cells::BFloat16(cells) => cells.len(),
-            Cells::Int8(cells) => cells.len(),
+            TensorCells::Double(cells) => cells.len(),
+            TensorCells::Float(cells) => cells.len(),
+            TensorCells::BFloat16(cells) => cells.len(),
+            TensorCells::Int8(cells) => cells.len(),
         }
     }
 
@@ -186,20 +188,20 @@ impl Cells {
     /// The storage type.
     pub const fn cell_type(&self) -> CellType {
         match self {
-            Cells::Double(_) => CellType::Double,
-            Cells::Float(_) => CellType::Float,
-            Cells::BFloat16(_) => CellType::BFloat16,
-            Cells::Int8(_) => CellType::Int8,
+            TensorCells::Double(_) => CellType::Double,
+            TensorCells::Float(_) => CellType::Float,
+            TensorCells::BFloat16(_) => CellType::BFloat16,
+            TensorCells::Int8(_) => CellType::Int8,
         }
     }
 
     /// The cells as little-endian bytes, as in memory and on disk.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
-            Cells::Double(cells) => bytemuck::cast_slice(cells),
-            Cells::Float(cells) => bytemuck::cast_slice(cells),
-            Cells::BFloat16(cells) => bytemuck::cast_slice(cells),
-            Cells::Int8(cells) => bytemuck::cast_slice(cells),
+            TensorCells::Double(cells) => bytemuck::cast_slice(cells),
+            TensorCells::Float(cells) => bytemuck::cast_slice(cells),
+            TensorCells::BFloat16(cells) => bytemuck::cast_slice(cells),
+            TensorCells::Int8(cells) => bytemuck::cast_slice(cells),
         }
     }
 
@@ -212,10 +214,10 @@ impl Cells {
             bytemuck::pod_collect_to_vec(&bytes[..bytes.len() / size_of::<T>() * size_of::<T>()])
         }
         match cell {
-            CellType::Double => Cells::Double(copied(bytes)),
-            CellType::Float => Cells::Float(copied(bytes)),
-            CellType::BFloat16 => Cells::BFloat16(copied(bytes)),
-            CellType::Int8 => Cells::Int8(copied(bytes)),
+            CellType::Double => TensorCells::Double(copied(bytes)),
+            CellType::Float => TensorCells::Float(copied(bytes)),
+            CellType::BFloat16 => TensorCells::BFloat16(copied(bytes)),
+            CellType::Int8 => TensorCells::Int8(copied(bytes)),
         }
     }
 
@@ -234,7 +236,7 @@ impl Cells {
 pub struct Tensor {
     tensor_type: TensorType,
     labels: Vec<String>,
-    cells: Cells,
+    cells: TensorCells,
 }
 
 impl Tensor {
@@ -243,7 +245,7 @@ impl Tensor {
     /// # Errors
     /// The number of labels or cells, or the storage type, does not fit the type; or a dense value does not
     /// have exactly one subspace.
-    pub fn new(tensor_type: TensorType, labels: Vec<String>, cells: Cells) -> Result<Self, Error> {
+    pub fn new(tensor_type: TensorType, labels: Vec<String>, cells: TensorCells) -> Result<Self, Error> {
         let mapped = tensor_type.mapped().count();
         let dense = tensor_type.dense_size();
         let fail = |reason: String| Error::Value { tensor_type: tensor_type.to_string(), reason };
@@ -266,7 +268,11 @@ impl Tensor {
 
     /// A plain number.
     pub fn scalar(value: f64) -> Self {
-        Tensor { tensor_type: TensorType::scalar(), labels: Vec::new(), cells: Cells::Double(vec![value]) }
+        Tensor {
+            tensor_type: TensorType::scalar(),
+            labels: Vec::new(),
+            cells: TensorCells::Double(vec![value]),
+        }
     }
 
     /// The type.
@@ -275,7 +281,7 @@ impl Tensor {
     }
 
     /// Cells of all subspaces, concatenated.
-    pub const fn cells(&self) -> &Cells {
+    pub const fn cells(&self) -> &TensorCells {
         &self.cells
     }
 

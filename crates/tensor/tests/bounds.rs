@@ -1,7 +1,7 @@
 //! The memory that one tensor takes is bounded before it is taken, in each form in which cells are named.
 
 use millrace_tensor::json::{ModifySeed, RemoveSeed, TensorSeed};
-use millrace_tensor::{CellOperation, Modify, TENSOR_BYTES_MAX, Tensor, TensorBuilder, TensorType};
+use millrace_tensor::{CellOperation, TENSOR_BYTES_MAX, Tensor, TensorBuilder, TensorModify, TensorType};
 use serde::de::DeserializeSeed;
 
 const MIXED: &str = "tensor<float>(l{},x[4096])";
@@ -72,9 +72,9 @@ fn an_update_is_bounded_as_it_is_read_and_as_it_is_applied() {
     refused(half.with_subspaces(&other).map_err(|error| error.to_string()), "an addition");
     assert_eq!(half.with_subspaces(&half).expect("they are the same").subspaces(), 2_500);
     let cells = (0..2_500).map(|label| (vec![format!("b{label}")], 0, 1.0)).collect();
-    let modify = Modify { operation: CellOperation::Add, create: true, cells };
+    let modify = TensorModify { operation: CellOperation::Add, create: true, cells };
     refused(half.modified(&modify).map_err(|error| error.to_string()), "a modification that creates");
-    let leaves = Modify { create: false, ..modify };
+    let leaves = TensorModify { create: false, ..modify };
     assert_eq!(half.modified(&leaves).expect("nothing is created").subspaces(), 2_500);
 }
 

@@ -1,7 +1,7 @@
 //! Conversion of tensors from and to JSON and text: each form in, one form out.
 
-use millrace_tensor::json::{Format, ModifySeed, RemoveSeed, TensorSeed};
-use millrace_tensor::{CellType, Cells, Dimension, DimensionKind, Tensor, TensorType};
+use millrace_tensor::json::{ModifySeed, RemoveSeed, TensorFormat, TensorSeed};
+use millrace_tensor::{CellType, DimensionKind, Tensor, TensorCells, TensorDimension, TensorType};
 use proptest::prelude::*;
 use serde::de::DeserializeSeed;
 
@@ -82,8 +82,8 @@ fn every_json_form_is_written() {
         "short",
         &format!(r#"{{"type":"tensor(x{{}},y{{}})","cells":{sparse}}}"#),
     );
-    assert_eq!("short".parse::<Format>(), Ok(Format::default()));
-    assert!("tall".parse::<Format>().unwrap_err().contains("hex-value"));
+    assert_eq!("short".parse::<TensorFormat>(), Ok(TensorFormat::default()));
+    assert!("tall".parse::<TensorFormat>().unwrap_err().contains("hex-value"));
 }
 
 #[test]
@@ -212,14 +212,15 @@ fn tensors() -> impl Strategy<Value = Tensor> {
         |((cell, mapped, indexed), labels, numbers)| {
             let mapped_names = (0..mapped).map(|i| (format!("m{i}"), DimensionKind::Mapped));
             let indexed_names = (0..indexed).map(|i| (format!("i{i}"), DimensionKind::Indexed(i + 2)));
-            let dimensions = mapped_names.chain(indexed_names).map(|(name, kind)| Dimension { name, kind });
+            let dimensions =
+                mapped_names.chain(indexed_names).map(|(name, kind)| TensorDimension { name, kind });
             let tensor_type = TensorType::new(cell, dimensions.collect()).unwrap();
             let subspaces = if mapped == 0 { 1 } else { labels.len() };
             let labels: Vec<String> = match mapped {
                 0 => Vec::new(),
                 _ => labels.iter().flat_map(|label| vec![label.clone(); mapped]).collect(),
             };
-            let mut cells = Cells::with_capacity(cell, 0);
+            let mut cells = TensorCells::with_capacity(cell, 0);
             let count = subspaces * tensor_type.dense_size();
             numbers.iter().take(count).for_each(|number| cells.push(f64::from(*number)));
             (!tensor_type.is_scalar()).then(|| Tensor::new(tensor_type, labels, cells).unwrap())

@@ -6,22 +6,22 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use crate::files::Contents;
+use crate::files::TrustContents;
 use crate::words::{in_words, of_certificate};
-use crate::{Error, Purpose, TrustFiles};
+use crate::{ConnectionPurpose, Error, TrustFiles};
 
 /// TLS configurations from the files: for outgoing and for incoming connections of this node.
 ///
 /// Sessions are never resumed: a certificate is checked for every connection.
-pub(crate) struct Configs {
+pub(crate) struct TlsConfigs {
     pub(crate) server: Arc<ServerConfig>,
     peer: Arc<ClientConfig>,
     http: Arc<ClientConfig>,
 }
 
-impl Configs {
+impl TlsConfigs {
     /// Creates the configurations. Checks that others will accept the node's own certificate for `host`.
-    pub(crate) fn new(files: &TrustFiles, contents: &Contents, host: &str) -> Result<Self, Error> {
+    pub(crate) fn new(files: &TrustFiles, contents: &TrustContents, host: &str) -> Result<Self, Error> {
         let no_authority = |reason: String| Error::File {
             file: files.authority.clone(),
             reason: format!("it is no authority's certificate: {reason}"),
@@ -56,7 +56,8 @@ impl Configs {
                 builder.with_client_cert_verifier(clients).with_single_cert(own.clone(), key.clone_key())
             })
             .map_err(unfit)?;
-        server.alpn_protocols = [Purpose::Peer, Purpose::Http].map(|purpose| purpose.name().to_vec()).into();
+        server.alpn_protocols =
+            [ConnectionPurpose::Peer, ConnectionPurpose::Http].map(|purpose| purpose.name().to_vec()).into();
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
         let mut peer = ClientConfig::builder_with_provider(provider)
@@ -65,15 +66,15 @@ impl Configs {
             .map_err(unfit)?;
         peer.resumption = Resumption::disabled();
         let mut http = peer.clone();
-        peer.alpn_protocols = vec![Purpose::Peer.name().to_vec()];
-        http.alpn_protocols = vec![Purpose::Http.name().to_vec()];
-        Ok(Configs { server: Arc::new(server), peer: Arc::new(peer), http: Arc::new(http) })
+        peer.alpn_protocols = vec![ConnectionPurpose::Peer.name().to_vec()];
+        http.alpn_protocols = vec![ConnectionPurpose::Http.name().to_vec()];
+        Ok(TlsConfigs { server: Arc::new(server), peer: Arc::new(peer), http: Arc::new(http) })
     }
 
-    pub(crate) fn client(&self, purpose: Purpose) -> Arc<ClientConfig> {
+    pub(crate) fn client(&self, purpose: ConnectionPurpose) -> Arc<ClientConfig> {
         Arc::clone(match purpose {
-            Purpose::Peer => &self.peer,
-            Purpose::Http => &self.http,
+            ConnectionPurpose::Peer => &self.peer,
+            ConnectionPurpose::Http => &self.http,
         })
     }
 }

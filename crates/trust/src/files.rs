@@ -19,30 +19,33 @@ pub struct TrustFiles {
 
 /// Contents of the files.
 #[derive(PartialEq)]
-pub(crate) struct Contents {
+pub(crate) struct TrustContents {
     authority: Vec<u8>,
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
 impl TrustFiles {
-    pub(crate) fn read(&self) -> Result<Contents, Error> {
-        Ok(Contents {
+    pub(crate) fn read(&self) -> Result<TrustContents, Error> {
+        Ok(TrustContents {
             authority: read(&self.authority)?,
             certificate: read(&self.certificate)?,
             key: read(&self.key)?,
         })
     }
 
-    pub(crate) fn authorities(&self, contents: &Contents) -> Result<Vec<CertificateDer<'static>>, Error> {
+    pub(crate) fn authorities(
+        &self,
+        contents: &TrustContents,
+    ) -> Result<Vec<CertificateDer<'static>>, Error> {
         certificates(&self.authority, &contents.authority)
     }
 
-    pub(crate) fn own(&self, contents: &Contents) -> Result<Vec<CertificateDer<'static>>, Error> {
+    pub(crate) fn own(&self, contents: &TrustContents) -> Result<Vec<CertificateDer<'static>>, Error> {
         certificates(&self.certificate, &contents.certificate)
     }
 
-    pub(crate) fn own_key(&self, contents: &Contents) -> Result<PrivateKeyDer<'static>, Error> {
+    pub(crate) fn own_key(&self, contents: &TrustContents) -> Result<PrivateKeyDer<'static>, Error> {
         key(&self.key, &contents.key)
     }
 }

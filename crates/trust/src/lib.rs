@@ -1,10 +1,10 @@
-//! Connections between the nodes of a cluster with mutual authentication: a connection by [`Trust`] is
+//! Connections between the nodes of a cluster with mutual authentication: a connection by [`NodeTrust`] is
 //! encrypted, and each end is a node whose certificate the cluster's own authority has signed.
 //!
-//! A node has one port for others. The handshake contains the purpose of a connection ([`Purpose`]), where
+//! A node has one port for others. The handshake contains the purpose of a connection ([`ConnectionPurpose`]), where
 //! the accepting side reads it. A connection can be used by a runtime or by a blocking thread ([`blocking`]).
 //!
-//! Certificates are renewed while connections live: [`Trust::renew`] reads the files again, and the next
+//! Certificates are renewed while connections live: [`NodeTrust::renew`] reads the files again, and the next
 //! connection uses the new ones. The contents of connections are the concern of other crates.
 //! [`ServiceFiles`] is for connections to a service that is not a node: etcd; [`certificate_and_key`] reads a
 //! node's certificate for its clients, [`by_system`] is how these verify it, and [`in_words`] describes the
@@ -26,8 +26,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use configs::{Configs, name_of};
-use files::Contents;
+use configs::{TlsConfigs, name_of};
+use files::TrustContents;
 
 pub use client::ServiceFiles;
 pub use error::Error;
@@ -51,37 +51,37 @@ impl<S: Read + Write + Send> ReadWrite for S {}
 
 /// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum ConnectionPurpose {
     /// Messages between nodes.
     Peer,
     /// Forwarded requests of clients, as HTTP/2.
     Http,
 }
 
-impl Purpose {
+impl ConnectionPurpose {
     /// Name in handshakes.
     fn name(self) -> &'static [u8] {
         match self {
-            Purpose::Peer => b"millrace-peer",
-            Purpose::Http => b"h2",
+            ConnectionPurpose::Peer => b"millrace-peer",
+            ConnectionPurpose::Http => b"h2",
         }
     }
 }
 
 /// This node's certificate, and the authority that has signed those of all nodes.
-pub struct Trust {
+pub struct NodeTrust {
     files: TrustFiles,
     host: String,
-    current: Mutex<(Contents, Arc<Configs>)>,
+    current: Mutex<(TrustContents, Arc<TlsConfigs>)>,
 }
 
-impl std::fmt::Debug for Trust {
+impl std::fmt::Debug for NodeTrust {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Trust").field("files", &self.files).field("host", &self.host).finish_non_exhaustive()
     }
 }
 
-impl Trust {
+impl NodeTrust {
     /// Reads the files of the node that others reach by `host`.
     ///
     /// # Errors
@@ -89,27 +89,27 @@ impl Trust {
     /// to another certificate.
     pub fn load(files: TrustFiles, host: &str) -> Result<Self, Error> {
         let contents = files.read()?;
-        let configs = Configs::new(&files, &contents, host)?;
-        Ok(Trust { files, host: host.to_owned(), current: Mutex::new((contents, Arc::new(configs))) })
+        let configs = TlsConfigs::new(&files, &contents, host)?;
+        Ok(NodeTrust { files, host: host.to_owned(), current: Mutex::new((contents, Arc::new(configs))) })
     }
 
     /// Reads the files again. If they have changed, new connections use them; existing ones stay. Returns
     /// true if they have changed.
     ///
     /// # Errors
-    /// Those of [`Trust::load`]; nothing is changed then.
+    /// Those of [`NodeTrust::load`]; nothing is changed then.
     pub fn renew(&self) -> Result<bool, Error> {
         let contents = self.files.read()?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.0 == contents {
             return Ok(false);
         }
-        let configs = Configs::new(&self.files, &contents, &self.host)?;
+        let configs = TlsConfigs::new(&self.files, &contents, &self.host)?;
         *current = (contents, Arc::new(configs));
         Ok(true)
     }
 
-    fn configs(&self) -> Arc<Configs> {
+    fn configs(&self) -> Arc<TlsConfigs> {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner).1)
     }
 
@@ -118,7 +118,7 @@ impl Trust {
     /// # Errors
     /// The node cannot be reached; [`Error`] if the two do not trust each other. A refusal of this node's
     /// certificate shows up only with the first read.
-    pub async fn connect(&self, address: &str, purpose: Purpose) -> io::Result<Connection> {
+    pub async fn connect(&self, address: &str, purpose: ConnectionPurpose) -> io::Result<Connection> {
         let name = name_of(host_of(address)).map_err(io::Error::other)?;
         let connector = TlsConnector::from(self.configs().client(purpose));
         let stream = TcpStream::connect(address).await?;
@@ -127,14 +127,14 @@ impl Trust {
         Ok(connected.map_err(|_| io::ErrorKind::TimedOut)?.map_err(explained_handshake)?.into())
     }
 
-    /// Like [`Trust::connect`], for the peer protocol over an existing connection to `address`, on a blocking
+    /// Like [`NodeTrust::connect`], for the peer protocol over an existing connection to `address`, on a blocking
     /// thread. The timeouts of the connection apply.
     ///
     /// # Errors
-    /// Those of [`Trust::connect`].
+    /// Those of [`NodeTrust::connect`].
     pub fn connect_over(&self, mut stream: std::net::TcpStream, address: &str) -> io::Result<Blocking> {
         let name = name_of(host_of(address)).map_err(io::Error::other)?;
-        let config = self.configs().client(Purpose::Peer);
+        let config = self.configs().client(ConnectionPurpose::Peer);
         let mut connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         while connection.is_handshaking() {
             connection.complete_io(&mut stream).map_err(explained_handshake)?;
@@ -147,13 +147,15 @@ impl Trust {
     /// # Errors
     /// [`Error`]: it has no certificate that can be trusted, or does not speak TLS. It takes too long, or has
     /// an unknown purpose.
-    pub async fn accept(&self, stream: TcpStream) -> io::Result<(Purpose, Connection)> {
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<(ConnectionPurpose, Connection)> {
         stream.set_nodelay(true)?;
         let acceptor = TlsAcceptor::from(Arc::clone(&self.configs().server));
         let accepted = timeout(PATIENCE, acceptor.accept(stream)).await;
         let connection = accepted.map_err(|_| io::ErrorKind::TimedOut)?.map_err(explained_handshake)?;
         let wanted = connection.get_ref().1.alpn_protocol();
-        let purpose = [Purpose::Peer, Purpose::Http].into_iter().find(|of| Some(of.name()) == wanted);
+        let purpose = [ConnectionPurpose::Peer, ConnectionPurpose::Http]
+            .into_iter()
+            .find(|of| Some(of.name()) == wanted);
         let purpose =
             purpose.ok_or_else(|| io::Error::other("it does not say what the connection is for"))?;
         Ok((purpose, connection.into()))

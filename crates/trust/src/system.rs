@@ -28,18 +28,18 @@ pub fn by_system() -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    let verifier = Arc::new(Given { chains, certificates: found.certs });
+    let verifier = Arc::new(GivenRoots { chains, certificates: found.certs });
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
 /// Verifier that accepts certificates signed by one of these, and these themselves.
 #[derive(Debug)]
-struct Given {
+struct GivenRoots {
     chains: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for Given {
+impl ServerCertVerifier for GivenRoots {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -7,31 +7,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_trust::{Purpose, ServiceFiles, Trust, TrustFiles, blocking, is_of_trust};
-use support::{Authority, Certificate};
+use millrace_trust::{ConnectionPurpose, NodeTrust, ServiceFiles, TrustFiles, blocking, is_of_trust};
+use support::{TestAuthority, TestCertificate};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 /// A node with a certificate of this authority for `localhost` and `127.0.0.1`.
-fn node(authority: &Authority) -> Trust {
-    Trust::load(authority.sign(&Certificate::default()), "localhost").expect("the files belong together")
+fn node(authority: &TestAuthority) -> NodeTrust {
+    NodeTrust::load(authority.sign(&TestCertificate::default()), "localhost")
+        .expect("the files belong together")
 }
 
 /// Answer to one node's message to another at `host`, or the error.
-async fn said(from: &Trust, to: Arc<Trust>, host: &str) -> Result<String, String> {
+async fn said(from: &NodeTrust, to: Arc<NodeTrust>, host: &str) -> Result<String, String> {
     let listener = TcpListener::bind("0.0.0.0:0").await.expect("a port is free");
     let address = format!("{host}:{}", listener.local_addr().expect("it is bound").port());
     let answer = tokio::spawn(async move {
         let (stream, _) = listener.accept().await?;
         let (purpose, mut stream) = to.accept(stream).await?;
-        assert_eq!(purpose, Purpose::Peer);
+        assert_eq!(purpose, ConnectionPurpose::Peer);
         let mut text = [0; 5];
         stream.read_exact(&mut text).await?;
         stream.write_all(&text).await?;
         stream.shutdown().await
     });
     let ask = async {
-        let mut stream = from.connect(&address, Purpose::Peer).await?;
+        let mut stream = from.connect(&address, ConnectionPurpose::Peer).await?;
         stream.write_all(b"hello").await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
@@ -56,7 +57,7 @@ async fn only_nodes_of_the_cluster_are_heard() {
         let errors = outcome.expect_err("they do not trust each other");
         assert!(errors.contains(expected), "{errors}");
     }
-    let (authority, another) = (Authority::new(), Authority::new());
+    let (authority, another) = (TestAuthority::new(), TestAuthority::new());
     let own = Arc::new(node(&authority));
     let stranger = Arc::new(node(&another));
     for host in ["localhost", "127.0.0.1"] {
@@ -69,7 +70,7 @@ async fn only_nodes_of_the_cluster_are_heard() {
 
 #[tokio::test]
 async fn who_does_not_speak_tls_is_told_from_who_shows_the_wrong_certificate() {
-    let node = node(&Authority::new());
+    let node = node(&TestAuthority::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let plain = tokio::spawn(async move {
@@ -86,10 +87,10 @@ async fn who_does_not_speak_tls_is_told_from_who_shows_the_wrong_certificate() {
 
 #[test]
 fn what_is_wrong_with_the_files_is_said() {
-    let (authority, another) = (Authority::new(), Authority::new());
-    let good = authority.sign(&Certificate::default());
+    let (authority, another) = (TestAuthority::new(), TestAuthority::new());
+    let good = authority.sign(&TestCertificate::default());
     let check = |files: TrustFiles, expected: &str| {
-        let error = Trust::load(files, "localhost").expect_err("they do not work").to_string();
+        let error = NodeTrust::load(files, "localhost").expect_err("they do not work").to_string();
         assert!(error.contains(expected), "{error}");
     };
     check(TrustFiles { authority: good.key.with_file_name("nothing.pem"), ..good.clone() }, "nothing.pem");
@@ -110,31 +111,31 @@ fn what_is_wrong_with_the_files_is_said() {
         &good.certificate.display().to_string(),
     );
     check(
-        TrustFiles { key: another.sign(&Certificate::default()).key, ..good.clone() },
+        TrustFiles { key: another.sign(&TestCertificate::default()).key, ..good.clone() },
         "do not belong together",
     );
     check(TrustFiles { authority: another.file(), ..good }, "signed by the authority");
-    check(authority.sign(&Certificate { is_over: true, ..Certificate::default() }), "expired");
+    check(authority.sign(&TestCertificate { is_over: true, ..TestCertificate::default() }), "expired");
     check(
-        authority.sign(&Certificate { hosts: &["elsewhere"], ..Certificate::default() }),
+        authority.sign(&TestCertificate { hosts: &["elsewhere"], ..TestCertificate::default() }),
         "for 'localhost'",
     );
     check(
-        authority.sign(&Certificate { is_for_servers_alone: true, ..Certificate::default() }),
+        authority.sign(&TestCertificate { is_for_servers_alone: true, ..TestCertificate::default() }),
         "as a client's",
     );
 }
 
 #[test]
 fn what_is_wrong_with_the_files_for_a_service_is_said() {
-    let (own, another) = (Authority::new(), Authority::new());
-    let TrustFiles { authority, certificate, key } = own.sign(&Certificate::default());
+    let (own, another) = (TestAuthority::new(), TestAuthority::new());
+    let TrustFiles { authority, certificate, key } = own.sign(&TestCertificate::default());
     let load = |authority: &PathBuf, own| ServiceFiles { authority: authority.clone(), own }.load();
     assert!(load(&authority, None).is_ok());
     assert!(load(&authority, Some((certificate.clone(), key.clone()))).is_ok());
     let error = load(&key, None).expect_err("a key is no authority").to_string();
     assert!(error.contains("no CERTIFICATE block"), "{error}");
-    let stranger = another.sign(&Certificate::default()).key;
+    let stranger = another.sign(&TestCertificate::default()).key;
     let error =
         load(&authority, Some((certificate, stranger.clone()))).expect_err("another's key").to_string();
     assert!(error.contains(&stranger.display().to_string()), "{error}");
@@ -142,17 +143,17 @@ fn what_is_wrong_with_the_files_for_a_service_is_said() {
 
 #[tokio::test]
 async fn a_renewed_certificate_counts_for_the_next_connection_and_a_wrong_one_never() {
-    let (first, second) = (Authority::new(), Authority::new());
+    let (first, second) = (TestAuthority::new(), TestAuthority::new());
     let renewed = Arc::new(node(&first));
     assert!(!renewed.renew().expect("nothing has changed"));
-    let files = first.sign(&Certificate::default());
-    let moving = Arc::new(Trust::load(files.clone(), "localhost").expect("the files belong together"));
+    let files = first.sign(&TestCertificate::default());
+    let moving = Arc::new(NodeTrust::load(files.clone(), "localhost").expect("the files belong together"));
 
     std::fs::write(&files.key, "half of a key").expect("the file can be written");
     assert!(moving.renew().is_err());
     assert_eq!(said(&moving, Arc::clone(&renewed), "localhost").await.as_deref(), Ok("hello"), "as before");
 
-    let new = second.sign(&Certificate::default());
+    let new = second.sign(&TestCertificate::default());
     for (from, to) in
         [(&new.authority, &files.authority), (&new.certificate, &files.certificate), (&new.key, &files.key)]
     {
@@ -167,7 +168,7 @@ async fn a_renewed_certificate_counts_for_the_next_connection_and_a_wrong_one_ne
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_can_block() {
-    let node = Arc::new(node(&Authority::new()));
+    let node = Arc::new(node(&TestAuthority::new()));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let asking = Arc::clone(&node);

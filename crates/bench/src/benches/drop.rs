@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
-use millrace_client::Request;
-use millrace_document::Group;
+use millrace_client::OutgoingRequest;
+use millrace_document::DocumentGroup;
 
-use super::{Bench, Settings};
-use crate::application::{self, Maker, TYPE};
-use crate::clients::Clients;
-use crate::engine::{Engine, Prepared};
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker, TYPE};
+use crate::clients::HttpClients;
+use crate::engine::{RepeatableQuery, SearchEngine};
 use crate::limit::append_durably;
 use crate::load::load;
-use crate::measure::{self, Samples};
+use crate::measure::{self, TimeSamples};
 use crate::node::LocalNode;
-use crate::{Error, Figure, Goal, Report, Unit};
+use crate::{BenchReport, Error, Figure, FigureGoal, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "drop",
     about: "a group of 100k documents and a bucket dropped, beside one fsync, and queries meanwhile",
     run,
@@ -45,12 +45,12 @@ const BUCKET_BITS: u8 = 24;
 /// Methods of dropping a group.
 const WAYS: [&str; 3] = ["group", "group, over HTTP", "bucket"];
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let local = LocalNode::start(directory.path())?;
-    let engine = Engine::over(local.node().store().clone())?;
-    let clients = Clients::new(local.url())?;
-    let mut maker = Maker::new()?;
+    let engine = SearchEngine::over(local.node().store().clone())?;
+    let clients = HttpClients::new(local.url())?;
+    let mut maker = DocumentMaker::new()?;
     let size = settings.sized(DOCUMENTS);
     for group in 0..ROUNDS * WAYS.len() as u64 {
         load(engine.store(), (0..size).map(|name| maker.mail(group, name, TEXT_BYTES)))?;
@@ -81,19 +81,19 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         dropped.and(meanwhile)
     })?;
 
-    let mut report = Report::new(BENCH.name);
+    let mut report = BenchReport::new(BENCH.name);
     for (way, times) in WAYS.iter().zip(drops) {
         let slowest = times.into_iter().max().unwrap_or_default().as_secs_f64();
         let case = format!("{way} of {size} documents");
         report.push(
-            Figure::new(case, "slowest", slowest, Unit::Seconds)
+            Figure::new(case, "slowest", slowest, FigureUnit::Seconds)
                 .beside("append with fsync, median", appends.median())
-                .with_goal(Goal::AtMost(SECONDS_MAX)),
+                .with_goal(FigureGoal::AtMost(SECONDS_MAX)),
         );
     }
     let case = format!("queries of {searched} documents");
     report.push(
-        Figure::new(case, "p99", meanwhile.quantile(0.99), Unit::Seconds)
+        Figure::new(case, "p99", meanwhile.quantile(0.99), FigureUnit::Seconds)
             .beside("without drops", before.quantile(0.99))
             .at_most(HARM_MAX),
     );
@@ -101,17 +101,25 @@ fn run(settings: &Settings) -> Result<Report, Error> {
 }
 
 /// Drops a group by one of the [`WAYS`], and checks that it is gone.
-fn drop_group(way: usize, group: u64, engine: &Engine, clients: &Clients) -> Result<Duration, Error> {
+fn drop_group(
+    way: usize,
+    group: u64,
+    engine: &SearchEngine,
+    clients: &HttpClients,
+) -> Result<Duration, Error> {
     let name = application::group_name(group);
     let all = [("yql", "select * from mail where true limit 1"), ("streaming.groupname", &*name)];
     let all = engine.prepare(&all)?;
     engine.check(&all, 1)?;
     let began = Instant::now();
     match way {
-        0 => engine.store().drop_group(Some(TYPE), &Group::Name(name.clone())).map_err(Error::failed)?,
+        0 => engine
+            .store()
+            .drop_group(Some(TYPE), &DocumentGroup::Name(name.clone()))
+            .map_err(Error::failed)?,
         1 => {
             let path = format!("/document/v1/bench/{TYPE}/group/{name}/");
-            let request = Request::new(Method::DELETE, path)
+            let request = OutgoingRequest::new(Method::DELETE, path)
                 .parameter("selection", "true")
                 .parameter("cluster", "mail");
             clients.ask(request)?;
@@ -128,8 +136,12 @@ fn drop_group(way: usize, group: u64, engine: &Engine, clients: &Clients) -> Res
 }
 
 /// Repeats a query and returns its times.
-fn search_until(engine: &Engine, query: &Prepared, over: &AtomicBool) -> Result<Samples, Error> {
-    let mut samples = Samples::new();
+fn search_until(
+    engine: &SearchEngine,
+    query: &RepeatableQuery,
+    over: &AtomicBool,
+) -> Result<TimeSamples, Error> {
+    let mut samples = TimeSamples::new();
     while samples.is_empty() || !over.load(Ordering::Relaxed) {
         let began = Instant::now();
         engine.run(query)?;

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
-use millrace_store::Tuning;
+use millrace_store::StoreTuning;
 
-use super::{Bench, Settings};
-use crate::application::{self, Maker};
-use crate::engine::{Engine, Prepared};
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker};
+use crate::engine::{RepeatableQuery, SearchEngine};
 use crate::limit::append_durably;
 use crate::load::load;
-use crate::measure::{self, Samples};
-use crate::{Error, Figure, Report, Unit};
+use crate::measure::{self, TimeSamples};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "drop --cluster",
     about: "superfluous replicas deleted: large ones beside small ones, and queries meanwhile",
     run,
@@ -39,14 +39,14 @@ const HARM_MAX: f64 = 1.5;
 /// Pause between two deletions, so that queries are measured in between as well.
 const PAUSE: Duration = Duration::from_millis(20);
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
-    let engine = Engine::open(directory.path(), None)?;
+    let engine = SearchEngine::open(directory.path(), None)?;
     let store = engine.store();
-    store.set_tuning(Tuning { split_bits: BITS, ..Tuning::default() });
+    store.set_tuning(StoreTuning { split_bits: BITS, ..StoreTuning::default() });
     store.maintain().map_err(Error::failed)?;
-    let mut groups = Groups { next: 0, taken: Vec::new() };
-    let mut maker = Maker::new()?;
+    let mut groups = BucketGroups { next: 0, taken: Vec::new() };
+    let mut maker = DocumentMaker::new()?;
     let large = settings.sized(LARGE).max(SMALL);
     let mut replicas: Vec<(u64, BucketId)> = Vec::new();
     let mut loaded: Vec<(u64, u64)> = Vec::new();
@@ -72,7 +72,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let before = measure::repeatedly(settings.time_per_case * 2, 1000, || engine.run(&query));
     let appends = append_durably(directory.path(), std::iter::repeat_n(512, 200))?;
 
-    let mut times = [Samples::new(), Samples::new()];
+    let mut times = [TimeSamples::new(), TimeSamples::new()];
     let over = AtomicBool::new(false);
     let meanwhile = std::thread::scope(|scope| {
         let searching = scope.spawn(|| search_until(&engine, &query, &over));
@@ -94,23 +94,33 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         deleted.and(meanwhile)
     })?;
 
-    let mut report = Report::new(BENCH.name);
+    let mut report = BenchReport::new(BENCH.name);
     let [small, of_large] = times;
     report.push(
-        Figure::new(format!("replica of {large} documents"), "median", of_large.median(), Unit::Seconds)
-            .beside(format!("replica of {SMALL} documents"), small.median())
-            .at_most(GROWTH_MAX),
+        Figure::new(
+            format!("replica of {large} documents"),
+            "median",
+            of_large.median(),
+            FigureUnit::Seconds,
+        )
+        .beside(format!("replica of {SMALL} documents"), small.median())
+        .at_most(GROWTH_MAX),
     );
     report.push(
-        Figure::new(format!("replica of {large} documents"), "slowest", of_large.slowest(), Unit::Seconds)
-            .beside("append with fsync, median", appends.median()),
+        Figure::new(
+            format!("replica of {large} documents"),
+            "slowest",
+            of_large.slowest(),
+            FigureUnit::Seconds,
+        )
+        .beside("append with fsync, median", appends.median()),
     );
     report.push(
         Figure::new(
             format!("queries of {in_searched} documents"),
             "p99.9",
             meanwhile.quantile(0.999),
-            Unit::Seconds,
+            FigureUnit::Seconds,
         )
         .beside("without deletions", before.quantile(0.999))
         .at_most(HARM_MAX),
@@ -119,12 +129,12 @@ fn run(settings: &Settings) -> Result<Report, Error> {
 }
 
 /// Groups that each have a bucket of their own.
-struct Groups {
+struct BucketGroups {
     next: u64,
     taken: Vec<BucketId>,
 }
 
-impl Groups {
+impl BucketGroups {
     fn next(&mut self) -> Result<(u64, BucketId), Error> {
         loop {
             let group = self.next;
@@ -139,8 +149,12 @@ impl Groups {
 }
 
 /// Repeats a query and returns its times.
-fn search_until(engine: &Engine, query: &Prepared, over: &AtomicBool) -> Result<Samples, Error> {
-    let mut samples = Samples::new();
+fn search_until(
+    engine: &SearchEngine,
+    query: &RepeatableQuery,
+    over: &AtomicBool,
+) -> Result<TimeSamples, Error> {
+    let mut samples = TimeSamples::new();
     while samples.is_empty() || !over.load(Ordering::Relaxed) {
         let began = Instant::now();
         engine.run(query)?;

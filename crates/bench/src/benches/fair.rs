@@ -9,20 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Method;
-use millrace_client::Request;
+use millrace_client::OutgoingRequest;
 use millrace_gateway::WORK_SLICE;
 use serde_json::json;
 
-use super::{Bench, Settings};
-use crate::application::{self, Maker};
-use crate::clients::{Clients, Requests, Seen};
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker};
+use crate::clients::{ClientLatencies, HttpClients, Requests};
 use crate::load::load;
-use crate::measure::Samples;
+use crate::measure::TimeSamples;
 use crate::node::{LocalNode, cores};
-use crate::puts::{Body, puts};
-use crate::{Error, Figure, Goal, Report, Unit};
+use crate::puts::{PutBody, puts};
+use crate::{BenchReport, Error, Figure, FigureGoal, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "fair",
     about: "cheap queries and gets of 100 groups beside expensive queries, scans, visits and puts, beside the same alone",
     run,
@@ -45,28 +45,28 @@ const EXPENSIVE_SHARE_MIN: f64 = 0.9;
 /// The bound of others' times: so many times as long as alone, or so many slices more.
 const LONGER_MAX: f64 = 2.0;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let local = LocalNode::start(directory.path())?;
-    let mut maker = Maker::new()?;
+    let mut maker = DocumentMaker::new()?;
     let large = settings.sized(LARGE);
     let ids = (0..large).map(|name| (0, name));
     let ids = ids.chain((1..=SMALL_GROUPS).flat_map(|group| (0..SMALL).map(move |name| (group, name))));
     load(local.node().store(), ids.map(|(group, name)| maker.mail(group, name, MAIL_BYTES)))?;
-    let bench = Fair {
-        clients: Clients::new(local.url())?,
-        neighbours: Clients::new(local.url())?,
+    let bench = FairnessRun {
+        clients: HttpClients::new(local.url())?,
+        neighbours: HttpClients::new(local.url())?,
         how_long: settings.time_per_case * TIMES,
     };
-    let mut report = Report::new(BENCH.name);
+    let mut report = BenchReport::new(BENCH.name);
     report.note(format!(
         "slice {:.0} ms; {large} mails in the large group, {SMALL} in each of {SMALL_GROUPS}; {} cores for clients and server",
         WORK_SLICE.as_secs_f64() * 1e3,
         cores()
     ));
     let alone = bench.beside(None)?;
-    report.push(Figure::new("alone", "query p99", alone.queries.quantile(0.99), Unit::Seconds));
-    report.push(Figure::new("alone", "get p99", alone.gets.quantile(0.99), Unit::Seconds));
+    report.push(Figure::new("alone", "query p99", alone.queries.quantile(0.99), FigureUnit::Seconds));
+    report.push(Figure::new("alone", "get p99", alone.gets.quantile(0.99), FigureUnit::Seconds));
     for neighbour in neighbours(large)? {
         let without = match neighbour.share_min {
             Some(_) => {
@@ -81,13 +81,17 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             let peer = peer.quantile(0.99);
             let most = (LONGER_MAX * peer).max(peer + LONGER_MAX * WORK_SLICE.as_secs_f64());
             report.push(
-                Figure::new(neighbour.name, measure, times.quantile(0.99), Unit::Seconds)
+                Figure::new(neighbour.name, measure, times.quantile(0.99), FigureUnit::Seconds)
                     .beside("alone", peer)
-                    .with_goal(Goal::AtMost(most)),
+                    .with_goal(FigureGoal::AtMost(most)),
             );
         }
-        let rate =
-            Figure::new(neighbour.name, "neighbour", seen.neighbour.rate(), Unit::PerSecond("requests"));
+        let rate = Figure::new(
+            neighbour.name,
+            "neighbour",
+            seen.neighbour.rate(),
+            FigureUnit::PerSecond("requests"),
+        );
         report.push(match without.zip(neighbour.share_min) {
             Some((without, share)) => rate.beside("alone", without.rate()).at_least(share),
             None => rate,
@@ -97,14 +101,14 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-struct Fair {
-    clients: Clients,
-    neighbours: Clients,
+struct FairnessRun {
+    clients: HttpClients,
+    neighbours: HttpClients,
     how_long: Duration,
 }
 
 /// A client that asks much.
-struct Neighbour {
+struct ExpensiveNeighbour {
     name: &'static str,
     clients: usize,
     requests: Requests,
@@ -114,14 +118,14 @@ struct Neighbour {
 
 /// Times of requests beside a neighbour, and the neighbour's own.
 struct SeenBeside {
-    queries: Samples,
-    gets: Samples,
-    neighbour: Seen,
+    queries: TimeSamples,
+    gets: TimeSamples,
+    neighbour: ClientLatencies,
 }
 
-impl Fair {
+impl FairnessRun {
     /// Cheap queries and gets, beside a neighbour where there is one.
-    fn beside(&self, neighbour: Option<&Neighbour>) -> Result<SeenBeside, Error> {
+    fn beside(&self, neighbour: Option<&ExpensiveNeighbour>) -> Result<SeenBeside, Error> {
         std::thread::scope(|scope| {
             let busy = neighbour.map(|neighbour| {
                 let asking = move || {
@@ -145,7 +149,7 @@ impl Fair {
     }
 }
 
-fn neighbours(large: u64) -> Result<Vec<Neighbour>, Error> {
+fn neighbours(large: u64) -> Result<Vec<ExpensiveNeighbour>, Error> {
     let all_small: Vec<String> = (1..=SMALL_GROUPS).map(application::group_name).collect();
     let with_small = move |number: u64| {
         let mut groups = vec![application::group_name(0)];
@@ -156,15 +160,16 @@ fn neighbours(large: u64) -> Result<Vec<Neighbour>, Error> {
     let many = expensive(move |number| ("streaming.groupnames", with_small(number)));
     let scans = expensive(|_| ("streaming.selection", "true".to_owned()));
     let visits: Requests = Arc::new(|_| {
-        Request::new(
+        OutgoingRequest::new(
             Method::GET,
             format!("/document/v1/bench/{}/docid/?wantedDocumentCount=1024", application::TYPE),
         )
     });
-    let (put, _) = puts(Body::Small)?;
+    let (put, _) = puts(PutBody::Small)?;
     // No name of a document that was loaded.
     let put: Requests = Arc::new(move |number| put(number + 10 * large));
-    let neighbour = |name, clients, requests, share_min| Neighbour { name, clients, requests, share_min };
+    let neighbour =
+        |name, clients, requests, share_min| ExpensiveNeighbour { name, clients, requests, share_min };
     Ok(vec![
         neighbour("32 expensive queries of one group", 32, one, Some(EXPENSIVE_SHARE_MIN)),
         neighbour("32 expensive queries of many groups", 32, many, Some(EXPENSIVE_SHARE_MIN)),
@@ -201,10 +206,13 @@ fn cheap_queries() -> Requests {
 
 fn gets() -> Requests {
     Arc::new(|number| {
-        Request::new(Method::GET, application::path(1 + number % SMALL_GROUPS, number / SMALL_GROUPS % SMALL))
+        OutgoingRequest::new(
+            Method::GET,
+            application::path(1 + number % SMALL_GROUPS, number / SMALL_GROUPS % SMALL),
+        )
     })
 }
 
-fn query(body: &serde_json::Value) -> Request {
-    Request::new(Method::POST, "/search/").body("application/json", body.to_string())
+fn query(body: &serde_json::Value) -> OutgoingRequest {
+    OutgoingRequest::new(Method::POST, "/search/").body("application/json", body.to_string())
 }

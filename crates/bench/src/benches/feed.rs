@@ -4,31 +4,31 @@
 //! If others use the cores as well, rates say little. So the total processor time per document is reported
 //! too: of the client, the server, the commit, sealing and merging.
 //!
-//! The limit is the same server stack, restricted to reading and parsing the same bodies ([`Floor`]), with
+//! The limit is the same server stack, restricted to reading and parsing the same bodies ([`FloorServer`]), with
 //! the same clients, in turns. With a slow disk there is another one: all concurrent puts can share one
 //! fsync, but no put can be answered before it.
 
 use std::time::Duration;
 
-use super::{Bench, Settings};
-use crate::clients::{Clients, Seen};
-use crate::floor::Floor;
+use super::{Benchmark, Settings};
+use crate::clients::{ClientLatencies, HttpClients};
+use crate::floor::FloorServer;
 use crate::limit::append_durably;
-use crate::measure::{Samples, process_time};
+use crate::measure::{TimeSamples, process_time};
 use crate::node::LocalNode;
-use crate::puts::{Body, puts};
-use crate::{Error, Figure, Report, Unit};
+use crate::puts::{PutBody, puts};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const VECTORS: Bench = Bench {
+pub(super) const VECTORS: Benchmark = Benchmark {
     name: "feed",
     about: "puts of 384 floats as JSON, durable, 64 in flight, beside a server that only parses them",
-    run: |settings| run(settings, VECTORS.name, Body::Vector),
+    run: |settings| run(settings, VECTORS.name, PutBody::Vector),
 };
 
-pub(super) const SMALL: Bench = Bench {
+pub(super) const SMALL: Benchmark = Benchmark {
     name: "feed --small",
     about: "the same with documents of 300 bytes",
-    run: |settings| run(settings, SMALL.name, Body::Small),
+    run: |settings| run(settings, SMALL.name, PutBody::Small),
 };
 
 /// Number of concurrent puts.
@@ -42,15 +42,15 @@ const APPENDS: usize = 50;
 /// Maximum share of refused puts. A node that cannot keep up refuses puts; that should be rare.
 const REFUSED_MAX: f64 = 0.01;
 
-fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Error> {
+fn run(settings: &Settings, name: &'static str, body: PutBody) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let local = LocalNode::start(directory.path())?;
-    let floor = Floor::start()?;
-    let (of_node, of_floor) = (Clients::new(local.url())?, Clients::new(floor.url())?);
+    let floor = FloorServer::start()?;
+    let (of_node, of_floor) = (HttpClients::new(local.url())?, HttpClients::new(floor.url())?);
     let (requests, bytes) = puts(body)?;
-    let (mut node, mut parsing) = (Seen::default(), Seen::default());
+    let (mut node, mut parsing) = (ClientLatencies::default(), ClientLatencies::default());
     let mut next = 0;
-    let mut appends = Samples::new();
+    let mut appends = TimeSamples::new();
     let (mut of_puts, mut of_parsing) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..ROUNDS {
         let before = process_time();
@@ -75,31 +75,31 @@ fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Er
         )));
     }
     let case = format!("bodies of {bytes} bytes");
-    let mut report = Report::new(name);
+    let mut report = BenchReport::new(name);
     report.push(
-        Figure::new(&case, "rate", node.rate(), Unit::PerSecond("documents"))
+        Figure::new(&case, "rate", node.rate(), FigureUnit::PerSecond("documents"))
             .beside("reading and parsing alone", parsing.rate())
             .at_least(SHARE_MIN),
     );
-    let each = |time: Duration, seen: &Seen| time.as_secs_f64() / seen.times.len().max(1) as f64;
+    let each = |time: Duration, seen: &ClientLatencies| time.as_secs_f64() / seen.times.len().max(1) as f64;
     report.push(
-        Figure::new(&case, "processor time", each(of_puts, &node), Unit::Seconds)
+        Figure::new(&case, "processor time", each(of_puts, &node), FigureUnit::Seconds)
             .beside("reading and parsing alone", each(of_parsing, &parsing)),
     );
     let shared_syncs = IN_FLIGHT as f64 / appends.median();
     report.push(
-        Figure::new(&case, "rate", node.rate(), Unit::PerSecond("documents"))
+        Figure::new(&case, "rate", node.rate(), FigureUnit::PerSecond("documents"))
             .beside("64 for each bare append with fsync", shared_syncs),
     );
     let volume = |rate: f64| rate * bytes as f64;
     report.push(
-        Figure::new(&case, "volume", volume(node.rate()), Unit::BytesPerSecond)
+        Figure::new(&case, "volume", volume(node.rate()), FigureUnit::BytesPerSecond)
             .beside("reading and parsing alone", volume(parsing.rate())),
     );
-    report.push(Figure::new(&case, "p50", node.times.median(), Unit::Seconds));
-    report.push(Figure::new(&case, "p99", node.times.quantile(0.99), Unit::Seconds));
+    report.push(Figure::new(&case, "p50", node.times.median(), FigureUnit::Seconds));
+    report.push(Figure::new(&case, "p99", node.times.quantile(0.99), FigureUnit::Seconds));
     let refused = node.refused as f64 / node.times.len().max(1) as f64;
-    report.push(Figure::new(&case, "answered 429", refused, Unit::Count("a put")).at_most(REFUSED_MAX));
+    report.push(Figure::new(&case, "answered 429", refused, FigureUnit::Count("a put")).at_most(REFUSED_MAX));
     report.note(format!("{} seals, {} merges meanwhile", status.seals, status.merges));
     Ok(report)
 }

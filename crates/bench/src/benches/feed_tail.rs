@@ -14,16 +14,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::feed::{IN_FLIGHT, row_bytes};
-use super::{Bench, Settings};
-use crate::clients::{Clients, Paced, Requests};
-use crate::floor::Floor;
+use super::{Benchmark, Settings};
+use crate::clients::{HttpClients, PacedLatencies, Requests};
+use crate::floor::FloorServer;
 use crate::limit::{append_durably, append_when_due};
-use crate::measure::Samples;
+use crate::measure::TimeSamples;
 use crate::node::LocalNode;
-use crate::puts::{Body, puts};
-use crate::{Error, Figure, Report, Unit};
+use crate::puts::{PutBody, puts};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "feed --tail",
     about: "latency of puts at half load while sealing and merging run, beside bare appends with fsync",
     run,
@@ -39,11 +39,11 @@ const APPENDS: u64 = 5000;
 const APPENDS_PER_SECOND: f64 = 500.0;
 const RATIO_MAX: f64 = 3.0;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let local = LocalNode::start(directory.path())?;
-    let clients = Clients::new(local.url())?;
-    let (requests, bytes) = puts(Body::Vector)?;
+    let clients = HttpClients::new(local.url())?;
+    let (requests, bytes) = puts(PutBody::Vector)?;
     let (full, next) = clients.at_once(IN_FLIGHT, settings.time_per_case * 2, 0, &requests)?;
     let store = local.node().store();
     store.seal().map_err(Error::failed)?;
@@ -61,11 +61,11 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let parsed = parse_only(rate, settings, &requests)?;
 
     let case = format!("{rate:.0} puts/s, bodies of {bytes} bytes");
-    let mut report = Report::new(BENCH.name);
+    let mut report = BenchReport::new(BENCH.name);
     for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
         let time = half.seen.times.quantile(share);
-        let beside = |peer: &str, times: &Samples| {
-            Figure::new(&case, name, time, Unit::Seconds).beside(peer, times.quantile(share))
+        let beside = |peer: &str, times: &TimeSamples| {
+            Figure::new(&case, name, time, FigureUnit::Seconds).beside(peer, times.quantile(share))
         };
         let figure = beside("bare appends with fsync meanwhile", &meanwhile);
         report.push(if name == "p99.9" { figure.at_most(RATIO_MAX) } else { figure });
@@ -79,7 +79,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         ("p99.9, waiting for its commit", waited),
         ("p99.9, commit", committed),
     ] {
-        report.push(Figure::new(&case, name, time, Unit::Seconds));
+        report.push(Figure::new(&case, name, time, FigureUnit::Seconds));
     }
     report.note(format!(
         "{} puts, {} appends of {row_bytes} bytes meanwhile and {} alone; {} seals, {} merges meanwhile; {} answers were 429",
@@ -97,8 +97,8 @@ fn run(settings: &Settings) -> Result<Report, Error> {
 fn appending_meanwhile(
     directory: &Path,
     size: usize,
-    work: impl FnOnce() -> Result<Paced, Error>,
-) -> Result<(Paced, Samples), Error> {
+    work: impl FnOnce() -> Result<PacedLatencies, Error>,
+) -> Result<(PacedLatencies, TimeSamples), Error> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let appends = scope.spawn(|| append_when_due(directory, size, APPENDS_PER_SECOND, &over));
@@ -110,7 +110,7 @@ fn appending_meanwhile(
 }
 
 /// Sends the same puts at the same rate to a server that stores nothing.
-fn parse_only(rate: f64, settings: &Settings, requests: &Requests) -> Result<Paced, Error> {
-    let floor = Floor::start()?;
-    Clients::new(floor.url())?.at_rate(rate, settings.time_per_case * FLOOR_TURNS, 0, requests)
+fn parse_only(rate: f64, settings: &Settings, requests: &Requests) -> Result<PacedLatencies, Error> {
+    let floor = FloorServer::start()?;
+    HttpClients::new(floor.url())?.at_rate(rate, settings.time_per_case * FLOOR_TURNS, 0, requests)
 }

@@ -9,17 +9,17 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::DefaultHashBuilder;
 use millrace_column::Column;
-use millrace_document::{Document, Value};
+use millrace_document::{Document, DocumentValue};
 use millrace_result::{GroupList, GroupValue, PartialResult};
 
-use super::{Bench, Settings};
+use super::{Benchmark, Settings};
 use crate::application;
-use crate::engine::Engine;
+use crate::engine::SearchEngine;
 use crate::load::load;
-use crate::random::Random;
-use crate::{Error, Figure, Report, Unit, measure};
+use crate::random::BenchRandom;
+use crate::{BenchReport, Error, Figure, FigureUnit, measure};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "grouping",
     about: "counts by a field over 100k documents, beside a plain hash count of the same column",
     run,
@@ -40,14 +40,14 @@ const SENDERS: u64 = 1_000;
 const SHOWN: usize = 10;
 const SHARE_MIN: f64 = 0.5;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
-    let engine = Engine::with_schema(SCHEMA, directory.path())?;
+    let engine = SearchEngine::with_schema(SCHEMA, directory.path())?;
     let documents = settings.sized(DOCUMENTS);
-    let mut random = Random::new(42);
+    let mut random = BenchRandom::new(42);
     load(engine.store(), (0..documents).map(|name| document(&mut random, name)))?;
     let group = application::group_name(0);
-    let mut report = Report::new(BENCH.name);
+    let mut report = BenchReport::new(BENCH.name);
     for (field, kind, values) in [("folder", "text", FOLDERS), ("sender", "numbers", SENDERS)] {
         let yql = format!(
             "select * from mail where true limit 0 | all(group({field}) max({SHOWN}) order(-count()) each(output(count())))"
@@ -69,22 +69,25 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         let case = format!("{documents} documents, {values} values, {kind}");
         let rate = |seconds: f64| documents as f64 / seconds;
         report.push(
-            Figure::new(&case, "rate", rate(search.median()), Unit::PerSecond("documents"))
+            Figure::new(&case, "rate", rate(search.median()), FigureUnit::PerSecond("documents"))
                 .beside("hash count", rate(peer.median()))
                 .at_least(SHARE_MIN),
         );
         report.push(
-            Figure::new(&case, "rate", rate(search.median()), Unit::PerSecond("documents"))
+            Figure::new(&case, "rate", rate(search.median()), FigureUnit::PerSecond("documents"))
                 .beside("hash count, fast hash", rate(fast.median())),
         );
     }
     Ok(report)
 }
 
-fn document(random: &mut Random, name: u64) -> Result<Document, Error> {
+fn document(random: &mut BenchRandom, name: u64) -> Result<Document, Error> {
     let folder = application::word(random.word(FOLDERS));
     let sender = random.word(SENDERS) as i64 * 7_919;
-    let fields = vec![("folder".into(), Value::String(folder)), ("sender".into(), Value::Long(sender))];
+    let fields = vec![
+        ("folder".into(), DocumentValue::String(folder)),
+        ("sender".into(), DocumentValue::Long(sender)),
+    ];
     Ok(Document { id: application::id(0, name)?, fields })
 }
 

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use hyper::body::Bytes;
-use millrace_client::Request;
+use millrace_client::OutgoingRequest;
 
 use super::moving::plain_speed;
-use super::{Bench, Settings};
-use crate::application::{self, Maker};
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker};
 use crate::clients::Requests;
 use crate::cluster::{LocalCluster, NO_ETCD};
-use crate::{Error, Figure, Report, Unit};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "heal",
     about: "a node of five killed: until all of 4 GB has two replicas again, beside a plain copy",
     run,
@@ -34,8 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// Bytes of the plain copy.
 const COPIED: u64 = 256 << 20;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
-    let mut report = Report::new(BENCH.name);
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
+    let mut report = BenchReport::new(BENCH.name);
     let directory = settings.workplace()?;
     let started = LocalCluster::start(settings.program()?, directory.path(), NODES, REPLICAS)?;
     let Some(mut cluster) = started else {
@@ -63,12 +63,17 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     // Both ends count.
     let bytes = moved(&cluster).saturating_sub(before) / 2;
     let speed = bytes as f64 / (healed - noticed).as_secs_f64();
-    report.push(Figure::new(&case, "killed to full redundancy", healed.as_secs_f64(), Unit::Seconds));
-    report.push(Figure::new(&case, "of it until the node is down", noticed.as_secs_f64(), Unit::Seconds));
-    report.push(Figure::new(&case, "bytes that moved", bytes as f64, Unit::Bytes));
+    report.push(Figure::new(&case, "killed to full redundancy", healed.as_secs_f64(), FigureUnit::Seconds));
+    report.push(Figure::new(
+        &case,
+        "of it until the node is down",
+        noticed.as_secs_f64(),
+        FigureUnit::Seconds,
+    ));
+    report.push(Figure::new(&case, "bytes that moved", bytes as f64, FigureUnit::Bytes));
     let plain = plain_speed(directory.path(), COPIED)?;
     report.push(
-        Figure::new(&case, "moved", speed, Unit::BytesPerSecond).beside("plain copy with fsync", plain),
+        Figure::new(&case, "moved", speed, FigureUnit::BytesPerSecond).beside("plain copy with fsync", plain),
     );
     let found = count(&cluster)?;
     if found != documents {
@@ -78,13 +83,14 @@ fn run(settings: &Settings) -> Result<Report, Error> {
 }
 
 fn feed(cluster: &LocalCluster, documents: u64) -> Result<(), Error> {
-    let mut maker = Maker::new()?;
+    let mut maker = DocumentMaker::new()?;
     let bodies: Vec<Bytes> = (0..BODIES).map(|_| Bytes::from(maker.mail_json(TEXT_BYTES))).collect();
     let requests: Requests = Arc::new(move |number: u64| {
         // Requests beyond the last document write that again.
         let number = number.min(documents - 1);
         let body = bodies[number as usize % bodies.len()].clone();
-        Request::new(Method::POST, application::path(number % GROUPS, number)).body("application/json", body)
+        OutgoingRequest::new(Method::POST, application::path(number % GROUPS, number))
+            .body("application/json", body)
     });
     let mut next = 0;
     while next < documents {
@@ -100,7 +106,7 @@ fn moved(cluster: &LocalCluster) -> u64 {
 
 /// Number of documents that a query of all groups finds.
 fn count(cluster: &LocalCluster) -> Result<u64, Error> {
-    let request = Request::new(Method::GET, "/search/")
+    let request = OutgoingRequest::new(Method::GET, "/search/")
         .parameter("yql", "select * from mail where true limit 0")
         .parameter("streaming.selection", "true")
         .parameter("timeout", "60s")

@@ -5,17 +5,17 @@
 
 use std::hint::black_box;
 
-use millrace_document::{Document, Value};
-use millrace_tensor::{CellType, Cells, Tensor, TensorType};
+use millrace_document::{Document, DocumentValue};
+use millrace_tensor::{CellType, Tensor, TensorCells, TensorType};
 
-use super::{Bench, Settings};
+use super::{Benchmark, Settings};
 use crate::application;
-use crate::engine::Engine;
+use crate::engine::SearchEngine;
 use crate::load::load;
-use crate::random::Random;
-use crate::{Error, Figure, Report, Unit, measure};
+use crate::random::BenchRandom;
+use crate::{BenchReport, Error, Figure, FigureUnit, measure};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "maxsim",
     about: "32 query tokens of 128 cells with 100 chunks a document, beside a plain matrix product",
     run,
@@ -28,13 +28,13 @@ const CELLS: usize = 128;
 const HITS: usize = 10;
 const SHARE_MIN: f64 = 0.6;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
-    let mut report = Report::new(BENCH.name);
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
+    let mut report = BenchReport::new(BENCH.name);
     for cell in [CellType::Float, CellType::BFloat16, CellType::Int8] {
         let directory = settings.workplace()?;
-        let engine = Engine::with_schema(&schema(cell), directory.path())?;
+        let engine = SearchEngine::with_schema(&schema(cell), directory.path())?;
         let documents = settings.sized(DOCUMENTS).max(HITS as u64);
-        let mut random = Random::new(42);
+        let mut random = BenchRandom::new(42);
         load(engine.store(), (0..documents).map(|name| document(&mut random, name, cell)))?;
         let tokens = vectors(&mut random, TOKENS);
         let query = query_tensor(&tokens);
@@ -47,7 +47,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             ("streaming.groupname", &*group),
         ])?;
         engine.check(&query, HITS)?;
-        let chunks = vectors(&mut Random::new(7), CHUNKS * documents as usize);
+        let chunks = vectors(&mut BenchRandom::new(7), CHUNKS * documents as usize);
         let (search, peer) = measure::alternately(
             settings.time_per_case,
             20,
@@ -58,7 +58,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         let pairs = documents as f64 * (TOKENS * CHUNKS * CELLS) as f64;
         let rate = |seconds: f64| pairs / seconds;
         report.push(
-            Figure::new(&case, "rate", rate(search.median()), Unit::PerSecond("products"))
+            Figure::new(&case, "rate", rate(search.median()), FigureUnit::PerSecond("products"))
                 .beside("matrix product", rate(peer.median()))
                 .at_least(SHARE_MIN),
         );
@@ -66,7 +66,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             &case,
             "rate",
             documents as f64 / search.median(),
-            Unit::PerSecond("documents"),
+            FigureUnit::PerSecond("documents"),
         ));
     }
     Ok(report)
@@ -88,19 +88,22 @@ fn schema(cell: CellType) -> String {
 }
 
 /// Generates `count` consecutive vectors.
-fn vectors(random: &mut Random, count: usize) -> Vec<f32> {
+fn vectors(random: &mut BenchRandom, count: usize) -> Vec<f32> {
     (0..count).flat_map(|_| random.direction(CELLS)).collect()
 }
 
-fn document(random: &mut Random, name: u64, cell: CellType) -> Result<Document, Error> {
+fn document(random: &mut BenchRandom, name: u64, cell: CellType) -> Result<Document, Error> {
     let text = format!("tensor<{}>(chunk{{}},x[{CELLS}])", cell.name());
     let tensor_type = TensorType::parse(&text).map_err(Error::failed)?;
     let scale = if cell == CellType::Int8 { 100.0 } else { 1.0 };
-    let mut cells = Cells::with_capacity(cell, CHUNKS * CELLS);
+    let mut cells = TensorCells::with_capacity(cell, CHUNKS * CELLS);
     vectors(random, CHUNKS).into_iter().for_each(|number| cells.push(f64::from(number) * scale));
     let labels = (0..CHUNKS).map(|chunk| chunk.to_string()).collect();
     let tensor = Tensor::new(tensor_type, labels, cells).map_err(Error::failed)?;
-    let fields = vec![("date".into(), Value::Long(name as i64)), ("chunks".into(), Value::Tensor(tensor))];
+    let fields = vec![
+        ("date".into(), DocumentValue::Long(name as i64)),
+        ("chunks".into(), DocumentValue::Tensor(tensor)),
+    ];
     Ok(Document { id: application::id(0, name)?, fields })
 }
 

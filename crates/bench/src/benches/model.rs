@@ -15,13 +15,13 @@ mod turns;
 
 use std::time::{Duration, Instant};
 
-use subject::{SETTINGS, Setting, Subject};
-use turns::{Seen, by_hand, in_turns};
+use subject::{ModelUnderTest, SETTINGS, ThreadPolicy};
+use turns::{TurnLatencies, by_hand, in_turns};
 
-use super::{Bench, Settings};
-use crate::{Axis, Error, Figure, Line, Plot, Report, Unit, embedders};
+use super::{Benchmark, Settings};
+use crate::{BenchReport, CurvePlot, Error, Figure, FigureUnit, PlotAxis, PlotCurve, embedders};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "model",
     about: "embedding models under 1 to 64 clients: the scheduler beside all cores per request and one thread per request",
     run,
@@ -37,9 +37,9 @@ const SATURATED: usize = 32;
 /// Maximum duration of a run, in multiples of the time of a case: six minutes if that is a second.
 const ALLOWANCE: u32 = 360;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut run = Run::new(settings);
+    let mut run = CurveRun::new(settings);
     let mut any = false;
     for (name, gain) in MODELS {
         let lengths: Vec<usize> =
@@ -59,7 +59,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             }
             continue;
         }
-        let subject = Subject::load(name, &model.join("model.onnx"), cores)?;
+        let subject = ModelUnderTest::load(name, &model.join("model.onnx"), cores)?;
         for length in lengths {
             let gain = if length == LENGTHS[0] { gain } else { 1.0 };
             run.curves(&subject, length, gain);
@@ -69,7 +69,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
 }
 
 fn missing(settings: &Settings) -> Error {
-    Error::failed(if settings.only == super::Only::default() {
+    Error::failed(if settings.only == super::CaseFilter::default() {
         "there are no models to run: scripts/models minilm small bert-base makes them".to_owned()
     } else {
         let models = MODELS.map(|(name, _)| name).join(", ");
@@ -80,25 +80,25 @@ fn missing(settings: &Settings) -> Error {
 }
 
 /// One point of the curves.
-struct Point {
+struct CurvePoint {
     case: String,
     clients: usize,
 }
 
 /// A run and its results.
-struct Run<'s> {
+struct CurveRun<'s> {
     settings: &'s Settings,
-    report: Report,
+    report: BenchReport,
     began: Instant,
     /// Number of points to measure, and of points measured or left out.
     total: usize,
     done: usize,
 }
 
-impl<'s> Run<'s> {
+impl<'s> CurveRun<'s> {
     fn new(settings: &'s Settings) -> Self {
-        let report = Report::new(BENCH.name);
-        let mut run = Run { settings, report, began: Instant::now(), total: 0, done: 0 };
+        let report = BenchReport::new(BENCH.name);
+        let mut run = CurveRun { settings, report, began: Instant::now(), total: 0, done: 0 };
         run.total = MODELS
             .iter()
             .flat_map(|(name, _)| LENGTHS.map(|length| (*name, length)))
@@ -108,21 +108,22 @@ impl<'s> Run<'s> {
     }
 
     /// The requested points of a curve.
-    fn points(&self, model: &str, length: usize) -> Vec<Point> {
-        let point = |clients| Point { case: format!("{model} {length} tokens {clients} clients"), clients };
+    fn points(&self, model: &str, length: usize) -> Vec<CurvePoint> {
+        let point =
+            |clients| CurvePoint { case: format!("{model} {length} tokens {clients} clients"), clients };
         let only = &self.settings.only;
-        let wanted = |point: &Point| only.takes(&point.case, point.clients);
+        let wanted = |point: &CurvePoint| only.takes(&point.case, point.clients);
         CLIENTS.into_iter().map(point).filter(wanted).collect()
     }
 
     /// Measures all numbers of clients for texts of one length.
-    fn curves(&mut self, subject: &Subject, length: usize, gain: f64) {
-        let mut curves = Curves::new();
+    fn curves(&mut self, subject: &ModelUnderTest, length: usize, gain: f64) {
+        let mut curves = ThreadCurves::new();
         let mut batches = None;
         // The expected wait of a client follows from the previous point; at first, from one text on one
         // thread.
         let mut rate = 1.0 / subject.time_of(length).as_secs_f64();
-        for Point { case, clients } in self.points(subject.name, length) {
+        for CurvePoint { case, clients } in self.points(subject.name, length) {
             self.done += 1;
             let round = Duration::from_secs_f64(clients as f64 / rate);
             let time = (self.settings.time_per_case, self.end());
@@ -137,11 +138,11 @@ impl<'s> Run<'s> {
             self.compare(&case, &seen, saturated.then_some(gain));
             if saturated {
                 batches = batches.or_else(|| by_hand(time, subject, length));
-                let ours = seen[Setting::Scheduler as usize].rate();
-                let figure = Figure::new(&case, "throughput", ours, Unit::PerSecond("texts"));
+                let ours = seen[ThreadPolicy::Scheduler as usize].rate();
+                let figure = Figure::new(&case, "throughput", ours, FigureUnit::PerSecond("texts"));
                 self.report.figures.extend(batches.map(|rate| figure.beside("batches by hand", rate)));
             }
-            rate = seen[Setting::OneThread as usize].rate();
+            rate = seen[ThreadPolicy::OneThread as usize].rate();
             self.tell(&case, &seen);
         }
         self.report.plots.extend(curves.plots(subject.name, length));
@@ -160,41 +161,41 @@ impl<'s> Run<'s> {
 
     /// Reports the settings by themselves, and the scheduler compared with the better of the two others. If
     /// saturated, it must gain `gain`.
-    fn compare(&mut self, case: &str, seen: &[Seen; 3], gain: Option<f64>) {
+    fn compare(&mut self, case: &str, seen: &[TurnLatencies; 3], gain: Option<f64>) {
         const BETTER: &str = "the better setting";
         for ((setting, name), seen) in SETTINGS.iter().zip(seen) {
-            if !matches!(setting, Setting::Scheduler) {
+            if !matches!(setting, ThreadPolicy::Scheduler) {
                 let of =
                     |measure: &str, value, unit| Figure::new(case, format!("{measure}, {name}"), value, unit);
-                self.report.push(of("throughput", seen.rate(), Unit::PerSecond("texts")));
-                self.report.push(of("p50", seen.latency.median(), Unit::Seconds));
-                self.report.push(of("p95", seen.tail(), Unit::Seconds));
+                self.report.push(of("throughput", seen.rate(), FigureUnit::PerSecond("texts")));
+                self.report.push(of("p50", seen.latency.median(), FigureUnit::Seconds));
+                self.report.push(of("p95", seen.tail(), FigureUnit::Seconds));
             }
         }
         let [all_cores, one_thread, ours] = seen;
-        let least = |of: fn(&Seen) -> f64| of(all_cores).min(of(one_thread));
-        let rate = Figure::new(case, "throughput", ours.rate(), Unit::PerSecond("texts"))
+        let least = |of: fn(&TurnLatencies) -> f64| of(all_cores).min(of(one_thread));
+        let rate = Figure::new(case, "throughput", ours.rate(), FigureUnit::PerSecond("texts"))
             .beside(BETTER, all_cores.rate().max(one_thread.rate()))
             .at_least(gain.unwrap_or(0.98));
-        let median = Figure::new(case, "p50", ours.latency.median(), Unit::Seconds)
+        let median = Figure::new(case, "p50", ours.latency.median(), FigureUnit::Seconds)
             .beside(BETTER, least(|seen| seen.latency.median()));
-        let tail = Figure::new(case, "p95", ours.tail(), Unit::Seconds)
-            .beside(BETTER, least(Seen::tail))
+        let tail = Figure::new(case, "p95", ours.tail(), FigureUnit::Seconds)
+            .beside(BETTER, least(TurnLatencies::tail))
             .at_most(if gain.is_some() { 0.4 } else { 1.05 });
         // Steadier than times if other programs run too.
-        let work = Figure::new(case, "processor time", ours.processors(), Unit::Seconds)
-            .beside(BETTER, least(Seen::processors));
+        let work = Figure::new(case, "processor time", ours.processors(), FigureUnit::Seconds)
+            .beside(BETTER, least(TurnLatencies::processors));
         for figure in [rate, median, tail, work] {
             self.report.push(figure);
         }
     }
 
     /// Reports the result of a point, and the progress of the run.
-    fn tell(&mut self, case: &str, seen: &[Seen; 3]) {
+    fn tell(&mut self, case: &str, seen: &[TurnLatencies; 3]) {
         self.report.tell(self.settings.progress);
         let shown = SETTINGS.iter().zip(seen).map(|((_, name), seen)| {
             let (rate, tail) =
-                (Unit::PerSecond("texts").format(seen.rate()), Unit::Seconds.format(seen.tail()));
+                (FigureUnit::PerSecond("texts").format(seen.rate()), FigureUnit::Seconds.format(seen.tail()));
             format!("{name} {rate}, p95 {tail}")
         });
         let shown: Vec<String> = shown.collect();
@@ -204,19 +205,19 @@ impl<'s> Run<'s> {
 }
 
 /// Results of the settings at each number of clients.
-struct Curves {
-    rates: [Line; 3],
-    medians: [Line; 3],
-    tails: [Line; 3],
+struct ThreadCurves {
+    rates: [PlotCurve; 3],
+    medians: [PlotCurve; 3],
+    tails: [PlotCurve; 3],
 }
 
-impl Curves {
+impl ThreadCurves {
     fn new() -> Self {
-        let lines = || SETTINGS.map(|(_, name)| Line { name: name.to_owned(), points: Vec::new() });
-        Curves { rates: lines(), medians: lines(), tails: lines() }
+        let lines = || SETTINGS.map(|(_, name)| PlotCurve { name: name.to_owned(), points: Vec::new() });
+        ThreadCurves { rates: lines(), medians: lines(), tails: lines() }
     }
 
-    fn add(&mut self, clients: usize, seen: &[Seen; 3]) {
+    fn add(&mut self, clients: usize, seen: &[TurnLatencies; 3]) {
         let clients = clients as f64;
         for (at, seen) in seen.iter().enumerate() {
             self.rates[at].points.push((clients, seen.rate()));
@@ -225,17 +226,17 @@ impl Curves {
         }
     }
 
-    fn plots(self, model: &str, length: usize) -> [Plot; 3] {
-        let plot = |what: &str, unit, logarithmic, lines: [Line; 3]| Plot {
+    fn plots(self, model: &str, length: usize) -> [CurvePlot; 3] {
+        let plot = |what: &str, unit, logarithmic, lines: [PlotCurve; 3]| CurvePlot {
             title: format!("{model}, {length} tokens: {what}"),
-            x: Axis { label: "clients".to_owned(), unit: Unit::Count(""), logarithmic: true },
-            y: Axis { label: what.to_owned(), unit, logarithmic },
+            x: PlotAxis { label: "clients".to_owned(), unit: FigureUnit::Count(""), logarithmic: true },
+            y: PlotAxis { label: what.to_owned(), unit, logarithmic },
             lines: lines.to_vec(),
         };
         [
-            plot("texts a second", Unit::PerSecond("texts"), false, self.rates),
-            plot("median of the time to an answer", Unit::Seconds, true, self.medians),
-            plot("95th percentile of the time to an answer", Unit::Seconds, true, self.tails),
+            plot("texts a second", FigureUnit::PerSecond("texts"), false, self.rates),
+            plot("median of the time to an answer", FigureUnit::Seconds, true, self.medians),
+            plot("95th percentile of the time to an answer", FigureUnit::Seconds, true, self.tails),
         ]
     }
 }

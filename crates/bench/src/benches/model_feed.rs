@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use millrace_client::Request;
-use millrace_embedding::{Embedder, Text};
-use millrace_model::{Caller, Purpose, Scheduler, SchedulerOptions};
+use millrace_client::OutgoingRequest;
+use millrace_embedding::{EmbeddedText, TextEmbedder};
+use millrace_model::{ModelCaller, ModelScheduler, SchedulerOptions, SequencePurpose};
 use millrace_tensor::TensorType;
 
-use super::{Bench, Settings};
-use crate::clients::{Clients, Requests, Seen};
+use super::{Benchmark, Settings};
+use crate::clients::{ClientLatencies, HttpClients, Requests};
 use crate::embedders;
-use crate::mailbox::{self, Mail};
+use crate::mailbox::{self, BenchMail};
 use crate::node::LocalNode;
-use crate::{Error, Figure, Report, Unit};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "model --feed",
     about: "mails fed with an embedder beside the same texts on the model alone, and queries with a text of their own meanwhile",
     run,
@@ -39,24 +39,24 @@ const QUESTIONS: [&str; 4] = [
     "who has to cover the costs of the water damage",
 ];
 
-fn run(settings: &Settings) -> Result<Report, Error> {
-    let mut report = Report::new(BENCH.name);
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
+    let mut report = BenchReport::new(BENCH.name);
     let Some(model) = embedders::model("minilm") else {
         report.note("skipped: MiniLM is not there; scripts/models minilm makes it");
         return Ok(report);
     };
     let mails = Arc::new(mailbox::mails(settings.sized(MAILS) as usize));
-    let scheduler = Scheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
+    let scheduler = ModelScheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
     let embedder = embedders::embedder(&model, &scheduler)?;
     let directory = settings.workplace()?;
     let node = LocalNode::start_with(directory.path(), embedders::application(&model)?)?;
-    let (feeders, asking) = (Clients::new(node.url())?, Clients::new(node.url())?);
+    let (feeders, asking) = (HttpClients::new(node.url())?, HttpClients::new(node.url())?);
     let puts = puts(&mails);
     for (number, mail) in (0..SEARCHED).zip(mails.iter()) {
         asking.ask(mailbox::put(mail, SEARCHED_GROUP, number))?;
     }
     let time = settings.time_per_case;
-    let mut seen = Turns::default();
+    let mut seen = FeedTurns::default();
     let mut fed = 0;
     for _ in 0..TURNS {
         seen.alone += on_the_model(&embedder, &mails, time)?;
@@ -69,19 +69,24 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     }
     let queries = &seen.queries;
     report.push(
-        Figure::new("feeding", "throughput", seen.feed.rate(), Unit::PerSecond("texts"))
+        Figure::new("feeding", "throughput", seen.feed.rate(), FigureUnit::PerSecond("texts"))
             .beside("the model saturated", seen.alone / f64::from(TURNS))
             .at_least(0.9),
     );
-    report.push(Figure::new("queries alone", "p50", queries.times.median(), Unit::Seconds));
+    report.push(Figure::new("queries alone", "p50", queries.times.median(), FigureUnit::Seconds));
     report.push(
-        Figure::new("queries while feeding", "p50", seen.queries_beside.times.median(), Unit::Seconds)
+        Figure::new("queries while feeding", "p50", seen.queries_beside.times.median(), FigureUnit::Seconds)
             .beside("alone", queries.times.median()),
     );
     report.push(
-        Figure::new("queries while feeding", "p95", seen.queries_beside.times.quantile(0.95), Unit::Seconds)
-            .beside("alone", queries.times.quantile(0.95))
-            .at_most(1.5),
+        Figure::new(
+            "queries while feeding",
+            "p95",
+            seen.queries_beside.times.quantile(0.95),
+            FigureUnit::Seconds,
+        )
+        .beside("alone", queries.times.quantile(0.95))
+        .at_most(1.5),
     );
     report.note(format!(
         "{fed} mails were fed, {FEEDERS} at a time ({} times one was refused and tried again); queries ask for the nearest of {SEARCHED} mails, one at a time",
@@ -92,16 +97,16 @@ fn run(settings: &Settings) -> Result<Report, Error> {
 
 /// Sums over all turns.
 #[derive(Default)]
-struct Turns {
+struct FeedTurns {
     /// Texts per second on the model alone, summed up.
     alone: f64,
-    feed: Seen,
-    queries: Seen,
-    queries_beside: Seen,
+    feed: ClientLatencies,
+    queries: ClientLatencies,
+    queries_beside: ClientLatencies,
 }
 
 /// Texts per second of the model, with as many callers as feed.
-fn on_the_model(embedder: &Embedder, mails: &[Mail], time: Duration) -> Result<f64, Error> {
+fn on_the_model(embedder: &TextEmbedder, mails: &[BenchMail], time: Duration) -> Result<f64, Error> {
     let target = TensorType::parse("tensor<bfloat16>(x[384])").map_err(Error::failed)?;
     let next = AtomicUsize::new(0);
     let began = Instant::now();
@@ -109,8 +114,8 @@ fn on_the_model(embedder: &Embedder, mails: &[Mail], time: Duration) -> Result<f
         let mut count = 0;
         while began.elapsed() < time {
             let mail = &mails[next.fetch_add(1, Ordering::Relaxed) % mails.len()];
-            let caller = Caller::patient(Purpose::Feed);
-            embedder.embed(Text::One(&mail.text), &target, &[], &caller).map_err(Error::failed)?;
+            let caller = ModelCaller::patient(SequencePurpose::Feed);
+            embedder.embed(EmbeddedText::One(&mail.text), &target, &[], &caller).map_err(Error::failed)?;
             count += 1;
         }
         Ok(count)
@@ -127,12 +132,12 @@ fn on_the_model(embedder: &Embedder, mails: &[Mail], time: Duration) -> Result<f
 
 /// Runs queries, one at a time, while mails are fed; returns also the number of the next mail.
 fn beside(
-    feeders: &Clients,
-    asking: &Clients,
+    feeders: &HttpClients,
+    asking: &HttpClients,
     time: Duration,
     first: u64,
     puts: &Requests,
-) -> Result<(Seen, u64), Error> {
+) -> Result<(ClientLatencies, u64), Error> {
     std::thread::scope(|scope| {
         let feeding = scope.spawn(|| feeders.at_once(FEEDERS, time, first, puts));
         let queries = asking.at_once(1, time, 0, &queries());
@@ -143,7 +148,7 @@ fn beside(
 }
 
 /// Puts of the mails, in order and then from the first again.
-fn puts(mails: &Arc<Vec<Mail>>) -> Requests {
+fn puts(mails: &Arc<Vec<BenchMail>>) -> Requests {
     let mails = Arc::clone(mails);
     Arc::new(move |number| mailbox::put(&mails[number as usize % mails.len()], "fed", number))
 }
@@ -154,7 +159,7 @@ fn queries() -> Requests {
         let yql = "select documentid from mail where {targetHits: 10}nearestNeighbor(embedding, embedding)";
         // A different text each time: a recently embedded one is not embedded again.
         let question = format!("{} {number}", QUESTIONS[number as usize % QUESTIONS.len()]);
-        Request::new(Method::GET, "/search/")
+        OutgoingRequest::new(Method::GET, "/search/")
             .parameter("yql", yql)
             .parameter("text", &question)
             .parameter("input.query(embedding)", "embed(minilm, @text)")

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_embedding::Text;
-use millrace_model::{Caller, Purpose, Scheduler, SchedulerOptions};
+use millrace_embedding::EmbeddedText;
+use millrace_model::{ModelCaller, ModelScheduler, SchedulerOptions, SequencePurpose};
 use millrace_tensor::TensorType;
 
-use super::{Bench, Settings};
+use super::{Benchmark, Settings};
 use crate::embedders;
-use crate::measure::{Samples, time};
-use crate::{Error, Figure, Report, Unit};
+use crate::measure::{TimeSamples, time};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "model --overhead",
     about: "a text to its vector, beside what ONNX Runtime's own call takes of it",
     run,
@@ -27,22 +27,22 @@ const AROUND: usize = 2;
 /// Minimum number of texts that are measured.
 const TEXTS_MIN: u64 = 20;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
-    let mut report = Report::new(BENCH.name);
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
+    let mut report = BenchReport::new(BENCH.name);
     for (name, cells) in MODELS {
         let Some(model) = embedders::model(name) else {
             report.note(format!("{name} is not there: scripts/models {name} makes it"));
             continue;
         };
-        let scheduler = Scheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
+        let scheduler = ModelScheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
         let embedder = embedders::embedder(&model, &scheduler)?;
         let target = TensorType::parse(&format!("tensor<float>(x[{cells}])")).map_err(Error::failed)?;
-        let caller = Caller::patient(Purpose::Query);
+        let caller = ModelCaller::patient(SequencePurpose::Query);
         for length in LENGTHS {
             let text = WORD.repeat(length - AROUND);
-            let embed = || embedder.embed(Text::One(&text), &target, &[], &caller);
+            let embed = || embedder.embed(EmbeddedText::One(&text), &target, &[], &caller);
             embed().map_err(Error::failed)?;
-            let (mut whole, mut inside) = (Samples::new(), Samples::new());
+            let (mut whole, mut inside) = (TimeSamples::new(), TimeSamples::new());
             let began = Instant::now();
             while whole.len() < TEXTS_MIN || began.elapsed() < settings.time_per_case {
                 let before = embedder.usage().unwrap_or_default();
@@ -56,7 +56,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
                 inside.add(Duration::from_micros(after.inside_us - before.inside_us));
             }
             report.push(
-                Figure::new(format!("{name} {length} tokens"), "p50", whole.median(), Unit::Seconds)
+                Figure::new(format!("{name} {length} tokens"), "p50", whole.median(), FigureUnit::Seconds)
                     .beside("ONNX Runtime's call in it", inside.median())
                     .at_most(1.05),
             );

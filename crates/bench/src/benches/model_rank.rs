@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_model::{Evaluator, Row, Scheduler, SchedulerOptions, Threads};
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_model::{ModelEvaluator, ModelScheduler, ModelThreads, Row, SchedulerOptions};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 
-use super::{Bench, Settings};
+use super::{Benchmark, Settings};
 use crate::embedders;
 use crate::measure::alternately;
-use crate::{Error, Figure, Report, Unit};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "model --rank",
     about: "a cross-encoder over 20 hits of a global phase and over 100 of a second: all in one call beside a call for each",
     run,
@@ -22,13 +22,13 @@ const TOKENS: usize = 128;
 /// Phases, with their numbers of hits.
 const PHASES: [(&str, usize); 2] = [("global phase", 20), ("second phase", 100)];
 
-fn run(settings: &Settings) -> Result<Report, Error> {
-    let mut report = Report::new(BENCH.name);
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
+    let mut report = BenchReport::new(BENCH.name);
     let Some(model) = embedders::model("cross-encoder") else {
         report.note("skipped: the model is not there; scripts/models cross-encoder makes it");
         return Ok(report);
     };
-    let scheduler = Scheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
+    let scheduler = ModelScheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
     let evaluation = bind(&model.join("model.onnx"), &scheduler)?;
     if !evaluation.is_batched() {
         return Err(Error::failed("the model does not take several rows at once"));
@@ -44,7 +44,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
                 format!("{phase}, {hits} hits of {TOKENS} tokens"),
                 "in one call",
                 together.median(),
-                Unit::Seconds,
+                FigureUnit::Seconds,
             )
             .beside("a call for each", apart.median())
             .at_most(1.0),
@@ -57,8 +57,8 @@ fn tensor_type(text: &str) -> Result<TensorType, Error> {
     TensorType::parse(text).map_err(Error::failed)
 }
 
-fn bind(file: &Path, scheduler: &Scheduler) -> Result<millrace_model::Evaluation, Error> {
-    let model = Evaluator::load("cross-encoder", file.to_owned(), Threads::default(), scheduler);
+fn bind(file: &Path, scheduler: &ModelScheduler) -> Result<millrace_model::BoundModel, Error> {
+    let model = ModelEvaluator::load("cross-encoder", file.to_owned(), ModelThreads::default(), scheduler);
     let tokens = tensor_type(&format!("tensor(d0[1],d1[{TOKENS}])"))?;
     let inputs = [("input_ids", &tokens), ("attention_mask", &tokens), ("token_type_ids", &tokens)];
     Arc::new(model.map_err(Error::failed)?).bind(&inputs, &["logits"]).map_err(Error::failed)
@@ -68,7 +68,7 @@ fn bind(file: &Path, scheduler: &Scheduler) -> Result<millrace_model::Evaluation
 fn row(number: usize) -> Result<Row, Error> {
     let tokens = tensor_type(&format!("tensor(d0[1],d1[{TOKENS}])"))?;
     let tensor = |of: &dyn Fn(usize) -> f64| {
-        let cells = Cells::Double((0..TOKENS).map(of).collect());
+        let cells = TensorCells::Double((0..TOKENS).map(of).collect());
         Tensor::new(tokens.clone(), Vec::new(), cells).map_err(Error::failed)
     };
     Ok(vec![

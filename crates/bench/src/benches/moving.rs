@@ -14,19 +14,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_content::{StoreSource, Throttle, take_over};
+use millrace_content::{StoreSource, TransferThrottle, take_over};
 use millrace_peer::serve_bulk;
-use millrace_store::{Store, Tuning};
+use millrace_store::{Store, StoreTuning};
 
-use super::{Bench, Settings};
-use crate::application::Maker;
-use crate::engine::Engine;
+use super::{Benchmark, Settings};
+use crate::application::DocumentMaker;
+use crate::engine::SearchEngine;
 use crate::limit::drop_page_cache;
 use crate::load::load_unmerged;
 use crate::measure::{process_time, thread_time};
-use crate::{Error, Figure, Report, Unit};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "move",
     about: "4 GB in buckets from one store to another over loopback, beside sending the same bytes plainly",
     run,
@@ -45,7 +45,7 @@ const SHARE_MIN: f64 = 0.8;
 const PIECE: usize = 1 << 20;
 
 /// Layout of the buckets in files, and the selection that moves.
-struct Case {
+struct MoveCase {
     name: &'static str,
     /// Bits of each bucket.
     bits: u8,
@@ -53,13 +53,13 @@ struct Case {
     every: usize,
 }
 
-const CASES: [Case; 2] = [
-    Case { name: "files of whole buckets", bits: 4, every: 1 },
-    Case { name: "ranges of shared files", bits: 10, every: 2 },
+const CASES: [MoveCase; 2] = [
+    MoveCase { name: "files of whole buckets", bits: 4, every: 1 },
+    MoveCase { name: "ranges of shared files", bits: 10, every: 2 },
 ];
 
-fn run(settings: &Settings) -> Result<Report, Error> {
-    let mut report = Report::new(BENCH.name);
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
+    let mut report = BenchReport::new(BENCH.name);
     for case in &CASES {
         measure(case, settings, &mut report)?;
     }
@@ -67,10 +67,10 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-fn measure(case: &Case, settings: &Settings, report: &mut Report) -> Result<(), Error> {
+fn measure(case: &MoveCase, settings: &Settings, report: &mut BenchReport) -> Result<(), Error> {
     let directory = settings.workplace()?;
     let source_directory = directory.path().join("source");
-    let source = Engine::open(&source_directory, None)?;
+    let source = SearchEngine::open(&source_directory, None)?;
     let source = source.store();
     let documents = settings.sized(BYTES / TEXT_BYTES as u64);
     fill(source, case.bits, documents)?;
@@ -79,11 +79,11 @@ fn measure(case: &Case, settings: &Settings, report: &mut Report) -> Result<(), 
     buckets.sort_by_key(|bucket| bucket.reversed_range());
     let moving: Vec<BucketId> = buckets.into_iter().step_by(case.every).collect();
 
-    let (mut moved, mut copied) = (Rounds::default(), Rounds::default());
+    let (mut moved, mut copied) = (MoveRounds::default(), MoveRounds::default());
     for round in 0..ROUNDS {
         forget_pages(&source_directory)?;
         let target_directory = directory.path().join(format!("target{round}"));
-        let target = Engine::open(&target_directory, None)?;
+        let target = SearchEngine::open(&target_directory, None)?;
         let of_move = move_buckets(source, target.store(), &moving)?;
         check(source, target.store(), &moving)?;
         let files = segments(&target_directory)?;
@@ -102,17 +102,18 @@ fn measure(case: &Case, settings: &Settings, report: &mut Report) -> Result<(), 
     }
     let name = format!("{}, {} documents", case.name, documents / case.every as u64);
     report.push(
-        Figure::new(name.clone(), "moved", moved.speed(), Unit::BytesPerSecond)
+        Figure::new(name.clone(), "moved", moved.speed(), FigureUnit::BytesPerSecond)
             .beside("plain copy with fsync", copied.speed())
             .at_least(SHARE_MIN),
     );
-    let cpu = |of: &Rounds, side: fn(&Rounds) -> Duration| side(of).as_secs_f64() / (of.bytes as f64 / 1e9);
+    let cpu =
+        |of: &MoveRounds, side: fn(&MoveRounds) -> Duration| side(of).as_secs_f64() / (of.bytes as f64 / 1e9);
     for (side, of) in [
-        ("source, processor for a GB", (|of| of.sending) as fn(&Rounds) -> Duration),
+        ("source, processor for a GB", (|of| of.sending) as fn(&MoveRounds) -> Duration),
         ("target, processor for a GB", |of| of.receiving),
     ] {
         report.push(
-            Figure::new(name.clone(), side, cpu(&moved, of), Unit::Seconds)
+            Figure::new(name.clone(), side, cpu(&moved, of), FigureUnit::Seconds)
                 .beside("of the plain copy", cpu(&copied, of)),
         );
     }
@@ -121,9 +122,9 @@ fn measure(case: &Case, settings: &Settings, report: &mut Report) -> Result<(), 
 
 /// Fills buckets of this number of bits with documents, and leaves them sealed and merged.
 pub(super) fn fill(store: &Store, bits: u8, documents: u64) -> Result<(), Error> {
-    store.set_tuning(Tuning { split_bits: bits, ..Tuning::default() });
+    store.set_tuning(StoreTuning { split_bits: bits, ..StoreTuning::default() });
     store.maintain().map_err(Error::failed)?;
-    let mut maker = Maker::new()?;
+    let mut maker = DocumentMaker::new()?;
     for first in (0..documents).step_by(LOADED as usize) {
         let names = first..documents.min(first + LOADED);
         load_unmerged(store, names.map(|name| maker.mail(name % GROUPS, name, TEXT_BYTES)))?;
@@ -133,7 +134,7 @@ pub(super) fn fill(store: &Store, bits: u8, documents: u64) -> Result<(), Error>
 
 /// Measurements of one method or several.
 #[derive(Default)]
-pub(super) struct Rounds {
+pub(super) struct MoveRounds {
     pub(super) bytes: u64,
     time: Duration,
     /// Processor time.
@@ -141,8 +142,8 @@ pub(super) struct Rounds {
     receiving: Duration,
 }
 
-impl Rounds {
-    fn add(&mut self, other: &Rounds) {
+impl MoveRounds {
+    fn add(&mut self, other: &MoveRounds) {
         self.bytes += other.bytes;
         self.time += other.time;
         self.sending += other.sending;
@@ -168,17 +169,17 @@ fn check(source: &Store, target: &Store, buckets: &[BucketId]) -> Result<(), Err
 }
 
 /// Moves buckets by the method of nodes, unlimited.
-fn move_buckets(source: &Store, target: &Store, buckets: &[BucketId]) -> Result<Rounds, Error> {
-    move_as_fast_as(&Arc::new(Throttle::new(None)), source, target, buckets)
+fn move_buckets(source: &Store, target: &Store, buckets: &[BucketId]) -> Result<MoveRounds, Error> {
+    move_as_fast_as(&Arc::new(TransferThrottle::new(None)), source, target, buckets)
 }
 
 /// Moves buckets by the method of nodes, at the rate that the source permits.
 pub(super) fn move_as_fast_as(
-    throttle: &Arc<Throttle>,
+    throttle: &Arc<TransferThrottle>,
     source: &Store,
     target: &Store,
     buckets: &[BucketId],
-) -> Result<Rounds, Error> {
+) -> Result<MoveRounds, Error> {
     let source = StoreSource::of(source, Arc::clone(throttle));
     transfer(
         |listener| {
@@ -189,12 +190,12 @@ pub(super) fn move_as_fast_as(
             let _ = serve_bulk(connection, &source);
             Ok(())
         },
-        |address| take_over(target, &Throttle::new(None), address, buckets).map_err(Error::failed),
+        |address| take_over(target, &TransferThrottle::new(None), address, buckets).map_err(Error::failed),
     )
 }
 
 /// Copies files by the plain method: each file's length and its bytes; written, synced, and the next.
-fn copy_files(files: &[PathBuf], to: &Path) -> Result<Rounds, Error> {
+fn copy_files(files: &[PathBuf], to: &Path) -> Result<MoveRounds, Error> {
     std::fs::create_dir_all(to).map_err(Error::file(to))?;
     transfer(
         |listener| {
@@ -257,7 +258,7 @@ pub(super) fn plain_speed(directory: &Path, bytes: u64) -> Result<f64, Error> {
 fn transfer(
     send: impl FnOnce(&TcpListener) -> Result<(), Error> + Send,
     receive: impl FnOnce(&str) -> Result<u64, Error>,
-) -> Result<Rounds, Error> {
+) -> Result<MoveRounds, Error> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::failed)?;
     let address = listener.local_addr().map_err(Error::failed)?.to_string();
     let (began, processor) = (Instant::now(), process_time());
@@ -275,7 +276,7 @@ fn transfer(
         let ended = |_| Error::failed("the thread that sends ended before its time");
         let sending = sender.join().map_err(ended)??;
         let all = process_time().saturating_sub(processor);
-        Ok(Rounds { bytes: received?, time, sending, receiving: all.saturating_sub(sending) })
+        Ok(MoveRounds { bytes: received?, time, sending, receiving: all.saturating_sub(sending) })
     })
 }
 

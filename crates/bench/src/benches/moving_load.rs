@@ -11,20 +11,20 @@ use std::time::Duration;
 use hyper::Method;
 use hyper::body::Bytes;
 use millrace_bucket::BucketId;
-use millrace_client::Request;
-use millrace_content::Throttle;
+use millrace_client::OutgoingRequest;
+use millrace_content::TransferThrottle;
 use millrace_env::ThreadClass;
 
 use super::moving::{BYTES, GROUPS, TEXT_BYTES, fill, move_as_fast_as};
-use super::{Bench, Settings};
-use crate::application::{self, Maker};
-use crate::clients::{Clients, Requests, Seen};
-use crate::engine::Engine;
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker};
+use crate::clients::{ClientLatencies, HttpClients, Requests};
+use crate::engine::SearchEngine;
 use crate::measure::process_time;
 use crate::node::{LocalNode, cores};
-use crate::{Error, Figure, Report, Unit};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "move --load",
     about: "buckets moved beside queries and writes at half capacity: their p99 beside that without movement",
     run,
@@ -53,18 +53,18 @@ const HARM_MAX: f64 = 1.2;
 /// Interval at which transfers learn the latency of operations, as on nodes.
 const OBSERVE: Duration = Duration::from_secs(1);
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let source = LocalNode::start(&directory.path().join("source"))?;
     let documents = settings.sized(BYTES / SHARE / TEXT_BYTES as u64);
     fill(source.node().store(), BITS, documents)?;
     let phase = settings.time_per_case * PHASE;
-    let operations = Operations::new(&source, documents)?;
+    let operations = LoadOperations::new(&source, documents)?;
     let (rate, next) = operations.capacity(phase)?;
     let rate = rate * LOAD;
 
-    let throttle = Arc::new(Throttle::new(None));
-    let (mut without, mut with) = (Load::default(), Load::default());
+    let throttle = Arc::new(TransferThrottle::new(None));
+    let (mut without, mut with) = (LoadLatencies::default(), LoadLatencies::default());
     let (mut next, mut bytes) = (next, 0);
     for round in 0..ROUNDS {
         without.merge(&operations.at_rate(rate, phase, next, &throttle)?);
@@ -91,19 +91,19 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         next = meanwhile + count(rate, phase);
     }
 
-    let mut report = Report::new(BENCH.name);
+    let mut report = BenchReport::new(BENCH.name);
     let case = format!("{documents} documents, {rate:.0} operations a second");
     for (measure, with, without) in
         [("queries, p99", &with.queries, &without.queries), ("writes, p99", &with.writes, &without.writes)]
     {
         report.push(
-            Figure::new(&case, measure, with.times.quantile(0.99), Unit::Seconds)
+            Figure::new(&case, measure, with.times.quantile(0.99), FigureUnit::Seconds)
                 .beside("without movement", without.times.quantile(0.99))
                 .at_most(HARM_MAX),
         );
     }
     let moved = bytes as f64 / with.queries.lasted.as_secs_f64();
-    report.push(Figure::new(&case, "moved meanwhile", moved, Unit::BytesPerSecond));
+    report.push(Figure::new(&case, "moved meanwhile", moved, FigureUnit::BytesPerSecond));
     report.note("the time of an operation counts from when it was due");
     let refused = [&with, &without].map(|load| load.writes.refused);
     if refused != [0, 0] {
@@ -118,54 +118,59 @@ fn count(rate: f64, how_long: Duration) -> u64 {
 }
 
 /// Moves all buckets into a new store, once.
-fn move_all(throttle: &Arc<Throttle>, source: &LocalNode, place: &std::path::Path) -> Result<(), Error> {
+fn move_all(
+    throttle: &Arc<TransferThrottle>,
+    source: &LocalNode,
+    place: &std::path::Path,
+) -> Result<(), Error> {
     let buckets: Vec<BucketId> = (0..1 << BITS).map(|bits| BucketId::new(BITS, bits)).collect();
-    let target = Engine::open(place, None)?;
+    let target = SearchEngine::open(place, None)?;
     move_as_fast_as(throttle, source.node().store(), target.store(), &buckets)?;
     drop(target);
     std::fs::remove_dir_all(place).map_err(Error::file(place))
 }
 
 /// Operations of clients: queries of a group, with occasional writes.
-struct Operations<'a> {
+struct LoadOperations<'a> {
     node: &'a LocalNode,
-    clients: Clients,
+    clients: HttpClients,
     queries: Requests,
     writes: Requests,
 }
 
 /// Observations of the clients.
 #[derive(Default)]
-struct Load {
-    queries: Seen,
-    writes: Seen,
+struct LoadLatencies {
+    queries: ClientLatencies,
+    writes: ClientLatencies,
 }
 
-impl Load {
-    fn merge(&mut self, other: &Load) {
+impl LoadLatencies {
+    fn merge(&mut self, other: &LoadLatencies) {
         self.queries.merge(&other.queries);
         self.writes.merge(&other.writes);
     }
 }
 
-impl<'a> Operations<'a> {
+impl<'a> LoadOperations<'a> {
     /// Written documents existed before.
     fn new(node: &'a LocalNode, documents: u64) -> Result<Self, Error> {
-        let mut maker = Maker::new()?;
+        let mut maker = DocumentMaker::new()?;
         let bodies: Vec<Bytes> = (0..BODIES).map(|_| Bytes::from(maker.mail_json(TEXT_BYTES))).collect();
         let yql = format!("select * from mail where text contains \"{}\"", application::word(30));
         let query = move |number: u64| {
             let group = application::group_name(number * 13 % GROUPS);
             let body = serde_json::json!({ "yql": yql, "streaming.groupname": group }).to_string();
-            Request::new(Method::POST, "/search/").body("application/json", body)
+            OutgoingRequest::new(Method::POST, "/search/").body("application/json", body)
         };
         let write = move |number: u64| {
             let (name, body) = (number % documents, bodies[(number % BODIES) as usize].clone());
-            Request::new(Method::POST, application::path(name % GROUPS, name)).body("application/json", body)
+            OutgoingRequest::new(Method::POST, application::path(name % GROUPS, name))
+                .body("application/json", body)
         };
-        Ok(Operations {
+        Ok(LoadOperations {
             node,
-            clients: Clients::new(node.url())?,
+            clients: HttpClients::new(node.url())?,
             queries: Arc::new(query),
             writes: Arc::new(write),
         })
@@ -182,14 +187,20 @@ impl<'a> Operations<'a> {
         let (busy, next) = self.clients.at_once(CLIENTS, how_long / 2, 0, &mixed)?;
         // Requests that arrive one by one cost more than those of clients that are never idle.
         let before = process_time();
-        let load = self.at_rate(busy.rate() * TRIAL, how_long / 2, next, &Throttle::new(None))?;
+        let load = self.at_rate(busy.rate() * TRIAL, how_long / 2, next, &TransferThrottle::new(None))?;
         let spent = process_time().saturating_sub(before).as_secs_f64();
         let operations = load.queries.times.len() + load.writes.times.len();
         Ok((operations as f64 * cores() as f64 / spent, next + operations))
     }
 
     /// Runs clients at a rate for this time; transfers learn the latency of the answers.
-    fn at_rate(&self, rate: f64, how_long: Duration, first: u64, throttle: &Throttle) -> Result<Load, Error> {
+    fn at_rate(
+        &self,
+        rate: f64,
+        how_long: Duration,
+        first: u64,
+        throttle: &TransferThrottle,
+    ) -> Result<LoadLatencies, Error> {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -204,7 +215,7 @@ impl<'a> Operations<'a> {
             let ended = |_| Err(Error::failed("the thread that writes ended before its time"));
             let writes = writes.join().unwrap_or_else(ended);
             over.store(true, Ordering::Relaxed);
-            Ok(Load { queries: queries?.seen, writes: writes?.seen })
+            Ok(LoadLatencies { queries: queries?.seen, writes: writes?.seen })
         })
     }
 }

@@ -8,14 +8,14 @@ use std::hint::black_box;
 
 use millrace_column::Column;
 
-use super::{Bench, Settings};
-use crate::application::{self, Maker, VECTOR_BYTES};
-use crate::engine::{Engine, Prepared};
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker, VECTOR_BYTES};
+use crate::engine::{RepeatableQuery, SearchEngine};
 use crate::limit::read_memory;
 use crate::load::load;
-use crate::{Axis, Error, Figure, Goal, Line, Plot, Report, Unit, measure};
+use crate::{BenchReport, CurvePlot, Error, Figure, FigureGoal, FigureUnit, PlotAxis, PlotCurve, measure};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "nn",
     about: "exact top 10 of groups of 1k to 100k vectors on one thread, beside reading their bytes in memory",
     run,
@@ -32,13 +32,13 @@ const SHARE_OF_LIMIT_MIN: f64 = 0.7;
 /// Maximum time of a search of the typical group, in seconds.
 const SECONDS_MAX: f64 = 350e-6;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
-    let engine = Engine::open(directory.path(), None)?;
-    let mut maker = Maker::new()?;
-    let mut report = Report::new(BENCH.name);
-    let mut of_search = Line { name: "search".to_owned(), points: Vec::new() };
-    let mut of_memory = Line { name: "memory read".to_owned(), points: Vec::new() };
+    let engine = SearchEngine::open(directory.path(), None)?;
+    let mut maker = DocumentMaker::new()?;
+    let mut report = BenchReport::new(BENCH.name);
+    let mut of_search = PlotCurve { name: "search".to_owned(), points: Vec::new() };
+    let mut of_memory = PlotCurve { name: "memory read".to_owned(), points: Vec::new() };
     for (group, documents) in GROUPS.into_iter().enumerate() {
         let (group, size) = (group as u64, settings.sized(documents).max(HITS as u64));
         load(engine.store(), (0..size).map(|name| maker.embedded(group, name)))?;
@@ -58,26 +58,30 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         let (size, bytes) = (size as f64, size as f64 * VECTOR_BYTES as f64);
         let rate = |seconds: f64| bytes / seconds;
         report.push(
-            Figure::new(&case, "rate", size / search.median(), Unit::PerSecond("documents"))
-                .with_goal(Goal::AtLeast(RATE_MIN)),
+            Figure::new(&case, "rate", size / search.median(), FigureUnit::PerSecond("documents"))
+                .with_goal(FigureGoal::AtLeast(RATE_MIN)),
         );
         report.push(
-            Figure::new(&case, "scan", rate(search.median()), Unit::BytesPerSecond)
+            Figure::new(&case, "scan", rate(search.median()), FigureUnit::BytesPerSecond)
                 .beside("memory read", rate(memory.median()))
                 .at_least(SHARE_OF_LIMIT_MIN),
         );
-        let median = Figure::new(&case, "median", search.median(), Unit::Seconds);
+        let median = Figure::new(&case, "median", search.median(), FigureUnit::Seconds);
         report.push(if documents == TYPICAL { median.at_most(SECONDS_MAX) } else { median });
-        report.push(Figure::new(&case, "p99", search.quantile(0.99), Unit::Seconds));
+        report.push(Figure::new(&case, "p99", search.quantile(0.99), FigureUnit::Seconds));
         of_search.points.push((size, size / search.median()));
         of_memory.points.push((size, size / memory.median()));
     }
-    report.plots.push(Plot {
+    report.plots.push(CurvePlot {
         title: "Exact nearest neighbours, one thread".to_owned(),
-        x: Axis { label: "documents of the group".to_owned(), unit: Unit::Count(""), logarithmic: true },
-        y: Axis {
+        x: PlotAxis {
+            label: "documents of the group".to_owned(),
+            unit: FigureUnit::Count(""),
+            logarithmic: true,
+        },
+        y: PlotAxis {
             label: "documents a second".to_owned(),
-            unit: Unit::PerSecond("documents"),
+            unit: FigureUnit::PerSecond("documents"),
             logarithmic: false,
         },
         lines: vec![of_search, of_memory],
@@ -98,7 +102,7 @@ pub(super) fn parameters(group: u64, vector: &[f32]) -> [(&'static str, String);
 }
 
 /// Query for the nearest neighbours of a vector.
-pub(super) fn nearest(engine: &Engine, group: u64, vector: &[f32]) -> Result<Prepared, Error> {
+pub(super) fn nearest(engine: &SearchEngine, group: u64, vector: &[f32]) -> Result<RepeatableQuery, Error> {
     let parameters = parameters(group, vector);
     engine.prepare(&parameters.each_ref().map(|(name, value)| (*name, value.as_str())))
 }

@@ -8,16 +8,16 @@
 use std::time::Duration;
 
 use super::nn::{HITS, nearest};
-use super::{Bench, Settings};
-use crate::application::{Maker, VECTOR_BYTES};
-use crate::engine::Engine;
+use super::{Benchmark, Settings};
+use crate::application::{DocumentMaker, VECTOR_BYTES};
+use crate::engine::SearchEngine;
 use crate::limit::{drop_page_cache, read_cold};
 use crate::load::load;
-use crate::measure::{self, Samples};
-use crate::recorder::Recorder;
-use crate::{Axis, Error, Figure, Line, Plot, Report, Unit};
+use crate::measure::{self, TimeSamples};
+use crate::recorder::ReadRecorder;
+use crate::{BenchReport, CurvePlot, Error, Figure, FigureUnit, PlotAxis, PlotCurve};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "nn --cold",
     about: "the same with the page cache dropped, beside a plain read of just the bytes needed",
     run,
@@ -30,15 +30,15 @@ const RATIO_MAX: f64 = 1.25;
 const BYTES_RATIO_MAX: f64 = 1.25;
 const RUNS_MIN: u64 = 5;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
-    let recorder = Recorder::default();
+    let recorder = ReadRecorder::default();
     let disk: std::sync::Arc<dyn millrace_env::Disk> = std::sync::Arc::new(recorder.clone());
-    let engine = Engine::open(directory.path(), Some(disk))?;
-    let mut maker = Maker::new()?;
-    let mut report = Report::new(BENCH.name);
-    let mut of_search = Line { name: "search, cold".to_owned(), points: Vec::new() };
-    let mut of_read = Line { name: "plain read, cold".to_owned(), points: Vec::new() };
+    let engine = SearchEngine::open(directory.path(), Some(disk))?;
+    let mut maker = DocumentMaker::new()?;
+    let mut report = BenchReport::new(BENCH.name);
+    let mut of_search = PlotCurve { name: "search, cold".to_owned(), points: Vec::new() };
+    let mut of_read = PlotCurve { name: "plain read, cold".to_owned(), points: Vec::new() };
     for (group, documents) in GROUPS.into_iter().enumerate() {
         let (group, size) = (group as u64, settings.sized(documents).max(HITS as u64));
         load(engine.store(), (0..size).map(|name| maker.embedded(group, name)))?;
@@ -47,7 +47,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         recorder.take();
         engine.check(&query, HITS)?;
         let files = recorder.take();
-        let (mut search, mut read) = (Samples::new(), Samples::new());
+        let (mut search, mut read) = (TimeSamples::new(), TimeSamples::new());
         let mut spent = Duration::ZERO;
         while search.len() < RUNS_MIN || spent < settings.time_per_case {
             engine.store().clear_cache();
@@ -65,22 +65,27 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         }
         let case = format!("{size} documents");
         report.push(
-            Figure::new(&case, "median", search.median(), Unit::Seconds)
+            Figure::new(&case, "median", search.median(), FigureUnit::Seconds)
                 .beside("plain read", read.median())
                 .at_most(RATIO_MAX),
         );
         let bytes: u64 =
             files.iter().flat_map(|(_, ranges)| ranges).map(|range| range.end - range.start).sum();
         let vectors = size as f64 * VECTOR_BYTES as f64;
-        let bytes = Figure::new(&case, "bytes read", bytes as f64, Unit::Bytes).beside("vectors", vectors);
+        let bytes =
+            Figure::new(&case, "bytes read", bytes as f64, FigureUnit::Bytes).beside("vectors", vectors);
         report.push(if documents > GROUPS[0] { bytes.at_most(BYTES_RATIO_MAX) } else { bytes });
         of_search.points.push((size as f64, search.median()));
         of_read.points.push((size as f64, read.median()));
     }
-    report.plots.push(Plot {
+    report.plots.push(CurvePlot {
         title: "Exact nearest neighbours from the disk".to_owned(),
-        x: Axis { label: "documents of the group".to_owned(), unit: Unit::Count(""), logarithmic: true },
-        y: Axis { label: "time of a query".to_owned(), unit: Unit::Seconds, logarithmic: true },
+        x: PlotAxis {
+            label: "documents of the group".to_owned(),
+            unit: FigureUnit::Count(""),
+            logarithmic: true,
+        },
+        y: PlotAxis { label: "time of a query".to_owned(), unit: FigureUnit::Seconds, logarithmic: true },
         lines: vec![of_search, of_read],
     });
     Ok(report)

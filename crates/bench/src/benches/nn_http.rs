@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hyper::Method;
-use millrace_client::Request;
+use millrace_client::OutgoingRequest;
 
 use super::nn::{HITS, TYPICAL, nearest, parameters};
-use super::{Bench, Settings};
-use crate::application::Maker;
-use crate::clients::{Clients, Requests};
-use crate::engine::{Engine, Prepared};
+use super::{Benchmark, Settings};
+use crate::application::DocumentMaker;
+use crate::clients::{HttpClients, Requests};
+use crate::engine::{RepeatableQuery, SearchEngine};
 use crate::load::load;
-use crate::measure::Samples;
+use crate::measure::TimeSamples;
 use crate::node::{LocalNode, cores};
-use crate::{Axis, Error, Figure, Goal, Line, Plot, Report, Unit, measure};
+use crate::{BenchReport, CurvePlot, Error, Figure, FigureGoal, FigureUnit, PlotAxis, PlotCurve, measure};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "nn --http",
     about: "the same through /search/ with 1 to 32 clients, beside the engine alone on the same cores",
     run,
@@ -39,12 +39,12 @@ const SHARE_MIN: f64 = 0.6;
 /// Number of turns of the clients and the engine alone.
 const ROUNDS: u32 = 4;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let local = LocalNode::start(directory.path())?;
-    let engine = Engine::over(local.node().store().clone())?;
-    let clients = Clients::new(local.url())?;
-    let mut maker = Maker::new()?;
+    let engine = SearchEngine::over(local.node().store().clone())?;
+    let clients = HttpClients::new(local.url())?;
+    let mut maker = DocumentMaker::new()?;
     let size = settings.sized(TYPICAL).max(HITS as u64);
     load(engine.store(), (0..size).map(|name| maker.embedded(0, name)))?;
     let vector = maker.vector();
@@ -57,11 +57,11 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     }
 
     let slice = settings.time_per_case / ROUNDS;
-    let mut report = Report::new(BENCH.name);
-    let mut of_clients = Line { name: "through /search/".to_owned(), points: Vec::new() };
-    let mut of_engine = Line { name: "engine alone".to_owned(), points: Vec::new() };
+    let mut report = BenchReport::new(BENCH.name);
+    let mut of_clients = PlotCurve { name: "through /search/".to_owned(), points: Vec::new() };
+    let mut of_engine = PlotCurve { name: "engine alone".to_owned(), points: Vec::new() };
     for count in CLIENTS {
-        let mut alone = Samples::new();
+        let mut alone = TimeSamples::new();
         let mut rate_alone = 0.0;
         let (mut seen, _) = clients.at_once(count, slice, 0, &requests)?;
         for round in 0..ROUNDS {
@@ -72,28 +72,30 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             if round == 0 { seen = more } else { seen.merge(&more) }
         }
         let case = format!("{size} documents, {count} clients");
-        let median = Figure::new(&case, "p50", seen.times.median(), Unit::Seconds)
+        let median = Figure::new(&case, "p50", seen.times.median(), FigureUnit::Seconds)
             .beside("engine alone", alone.median());
         if count == 1 {
-            report.push(median.with_goal(Goal::AtMost(SECONDS_MAX)));
+            report.push(median.with_goal(FigureGoal::AtMost(SECONDS_MAX)));
             let added = (seen.times.median() - alone.median()).max(0.0);
-            report.push(Figure::new(&case, "not the scan", added, Unit::Seconds).at_most(ADDED_SECONDS_MAX));
+            report.push(
+                Figure::new(&case, "not the scan", added, FigureUnit::Seconds).at_most(ADDED_SECONDS_MAX),
+            );
         } else {
             report.push(median);
         }
-        report.push(Figure::new(&case, "p99", seen.times.quantile(0.99), Unit::Seconds));
-        let rate = Figure::new(&case, "rate", seen.rate(), Unit::PerSecond("queries"))
+        report.push(Figure::new(&case, "p99", seen.times.quantile(0.99), FigureUnit::Seconds));
+        let rate = Figure::new(&case, "rate", seen.rate(), FigureUnit::PerSecond("queries"))
             .beside(format!("engine alone on {} cores", cores()), rate_alone);
         report.push(if count == BUSY { rate.at_least(SHARE_MIN) } else { rate });
         of_clients.points.push((count as f64, seen.rate()));
         of_engine.points.push((count as f64, rate_alone));
     }
-    report.plots.push(Plot {
+    report.plots.push(CurvePlot {
         title: format!("Exact nearest neighbours of {size} documents through HTTP"),
-        x: Axis { label: "clients".to_owned(), unit: Unit::Count(""), logarithmic: true },
-        y: Axis {
+        x: PlotAxis { label: "clients".to_owned(), unit: FigureUnit::Count(""), logarithmic: true },
+        y: PlotAxis {
             label: "queries a second".to_owned(),
-            unit: Unit::PerSecond("queries"),
+            unit: FigureUnit::PerSecond("queries"),
             logarithmic: false,
         },
         lines: vec![of_clients, of_engine],
@@ -106,11 +108,13 @@ fn requests(vector: &[f32]) -> Result<Requests, Error> {
     let body: serde_json::Map<String, serde_json::Value> =
         parameters(0, vector).into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
     let body = hyper::body::Bytes::from(serde_json::to_vec(&body).map_err(Error::failed)?);
-    Ok(Arc::new(move |_| Request::new(Method::POST, "/search/").body("application/json", body.clone())))
+    Ok(Arc::new(move |_| {
+        OutgoingRequest::new(Method::POST, "/search/").body("application/json", body.clone())
+    }))
 }
 
 /// Queries per second of the engine on all cores.
-fn engine_rate(engine: &Engine, query: &Prepared, settings: &Settings) -> Result<f64, Error> {
+fn engine_rate(engine: &SearchEngine, query: &RepeatableQuery, settings: &Settings) -> Result<f64, Error> {
     let (slice, began) = (settings.time_per_case / ROUNDS, Instant::now());
     let counts: Vec<Result<u64, Error>> = std::thread::scope(|scope| {
         let work = || {

@@ -6,28 +6,28 @@
 
 use std::hint::black_box;
 
-use millrace_document::{Document, Value};
+use millrace_document::{Document, DocumentValue};
 use regex::Regex;
 
-use super::{Bench, Settings};
-use crate::application::{self, Maker};
-use crate::engine::Engine;
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker};
+use crate::engine::SearchEngine;
 use crate::load::load;
-use crate::{Error, Figure, Report, Unit, measure};
+use crate::{BenchReport, Error, Figure, FigureUnit, measure};
 
-pub(super) const PREFIX: Bench = Bench {
+pub(super) const PREFIX: Benchmark = Benchmark {
     name: "prefix",
     about: "words that begin with some letters in 10k mails of 1 KB, beside the regex crate",
     run: |settings| run(PREFIX.name, settings, &[prefix(30, 2), prefix(300, 3), prefix(3_000, 4)]),
 };
 
-pub(super) const REGEX: Bench = Bench {
+pub(super) const REGEX: Benchmark = Benchmark {
     name: "regex",
     about: "a regular expression over a field of words in 10k documents, beside the regex crate",
     run: |settings| run(REGEX.name, settings, &[regex(30), regex(300), regex(3_000)]),
 };
 
-pub(super) const FUZZY: Bench = Bench {
+pub(super) const FUZZY: Benchmark = Benchmark {
     name: "fuzzy",
     about: "words with up to two letters changed in 10k mails of 1 KB, beside the regex crate",
     run: |settings| run(FUZZY.name, settings, &[fuzzy(30), fuzzy(300), fuzzy(3_000)]),
@@ -52,7 +52,7 @@ const SUBJECT_BYTES: usize = 100;
 const SHARE_MIN: f64 = 0.5;
 
 /// A pattern, in the query's syntax and in that of the peer.
-struct Pattern {
+struct PatternCase {
     name: String,
     fields: &'static [&'static str],
     /// Part of the query after the field.
@@ -61,9 +61,9 @@ struct Pattern {
 }
 
 /// Words that begin with the first letters of the word with this number.
-fn prefix(number: u64, letters: usize) -> Pattern {
+fn prefix(number: u64, letters: usize) -> PatternCase {
     let start: String = application::word(number).chars().take(letters).collect();
-    Pattern {
+    PatternCase {
         name: format!("{start}*"),
         fields: &["unstemmed", "text"],
         condition: format!("contains ({{prefix: true}}\"{start}\")"),
@@ -72,10 +72,10 @@ fn prefix(number: u64, letters: usize) -> Pattern {
 }
 
 /// The word with this number, with any letters in place of its second and third, and any suffix.
-fn regex(number: u64) -> Pattern {
+fn regex(number: u64) -> PatternCase {
     let word = application::word(number);
     let expression = format!("{}[a-z]{{2}}{}[a-z]* ", &word[..1], &word[3..]);
-    Pattern {
+    PatternCase {
         name: expression.clone(),
         fields: &["subject"],
         condition: format!("matches \"{expression}\""),
@@ -84,7 +84,7 @@ fn regex(number: u64) -> Pattern {
 }
 
 /// Words similar to the word with this number.
-fn fuzzy(number: u64) -> Pattern {
+fn fuzzy(number: u64) -> PatternCase {
     let word = application::word(number);
     let mut like = vec![word.clone()];
     for _ in 0..2 {
@@ -92,7 +92,7 @@ fn fuzzy(number: u64) -> Pattern {
         like.sort_unstable();
         like.dedup();
     }
-    Pattern {
+    PatternCase {
         name: format!("{word}, 2 edits"),
         fields: &["unstemmed", "text"],
         condition: format!("contains fuzzy(\"{word}\")"),
@@ -114,16 +114,16 @@ fn edited(text: &str) -> Vec<String> {
     all
 }
 
-fn run(name: &'static str, settings: &Settings, patterns: &[Pattern]) -> Result<Report, Error> {
+fn run(name: &'static str, settings: &Settings, patterns: &[PatternCase]) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
-    let engine = Engine::with_schema(SCHEMA, directory.path())?;
-    let mut maker = Maker::new()?;
+    let engine = SearchEngine::with_schema(SCHEMA, directory.path())?;
+    let mut maker = DocumentMaker::new()?;
     let mails: Vec<(String, String)> =
         (0..settings.sized(MAILS)).map(|_| (maker.text(MAIL_BYTES), maker.text(SUBJECT_BYTES))).collect();
     load(engine.store(), (0..).zip(&mails).map(|(name, (text, subject))| document(name, text, subject)))?;
     let group = application::group_name(0);
-    let mut report = Report::new(name);
-    for Pattern { name, fields, condition, regex } in patterns {
+    let mut report = BenchReport::new(name);
+    for PatternCase { name, fields, condition, regex } in patterns {
         let regex = Regex::new(regex).map_err(Error::failed)?;
         for field in *fields {
             let texts = mails.iter().map(|(text, subject)| if *field == "subject" { subject } else { text });
@@ -152,7 +152,7 @@ fn run(name: &'static str, settings: &Settings, patterns: &[Pattern]) -> Result<
                     format!("{field}: {name}, {found} found"),
                     "rate",
                     rate(search.median()),
-                    Unit::BytesPerSecond,
+                    FigureUnit::BytesPerSecond,
                 )
                 .beside("regex", rate(peer.median()))
                 .at_least(SHARE_MIN),
@@ -164,10 +164,10 @@ fn run(name: &'static str, settings: &Settings, patterns: &[Pattern]) -> Result<
 
 fn document(name: u64, text: &str, subject: &str) -> Result<Document, Error> {
     let fields = vec![
-        ("text".into(), Value::String(text.to_owned())),
-        ("unstemmed".into(), Value::String(text.to_owned())),
-        ("subject".into(), Value::String(subject.to_owned())),
-        ("date".into(), Value::Long(name as i64)),
+        ("text".into(), DocumentValue::String(text.to_owned())),
+        ("unstemmed".into(), DocumentValue::String(text.to_owned())),
+        ("subject".into(), DocumentValue::String(subject.to_owned())),
+        ("date".into(), DocumentValue::Long(name as i64)),
     ];
     Ok(Document { id: application::id(0, name)?, fields })
 }

@@ -1,13 +1,13 @@
 //! Ideal state of a large cluster: the time to determine the moves after a node is added, and their amount.
 
 use millrace_bucket::BucketId;
-use millrace_placement::{Group, IdealState, Members, Node, Topology};
+use millrace_placement::{GroupMembers, IdealState, NodeGroup, Topology, TopologyNode};
 
-use super::{Bench, Settings};
-use crate::{Error, Figure, Goal, Report, Unit, measure};
+use super::{Benchmark, Settings};
+use crate::{BenchReport, Error, Figure, FigureGoal, FigureUnit, measure};
 
-pub(super) const BENCH: Bench =
-    Bench { name: "placement", about: "what moves when a node comes, beside the least that could", run };
+pub(super) const BENCH: Benchmark =
+    Benchmark { name: "placement", about: "what moves when a node comes, beside the least that could", run };
 
 const BUCKET_BITS: u8 = 20;
 const NODES: u16 = 1000;
@@ -21,8 +21,8 @@ const SKEW_MAX: f64 = 1.1;
 /// Capacity of a node by its key.
 type Capacity = fn(u16) -> f64;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
-    let mut report = Report::new("placement");
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
+    let mut report = BenchReport::new("placement");
     let buckets = settings.sized(1 << BUCKET_BITS);
     report.note(format!(
         "{buckets} buckets on {NODES} nodes, {REDUNDANCY} replicas, one thread; where the replicas are takes {} bytes a bucket",
@@ -41,20 +41,20 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             moved = (0..).zip(&held).map(moves).filter(|moves| *moves).count();
         });
         report.push(
-            Figure::new(case, "finding what moves", time.as_secs_f64(), Unit::Seconds)
-                .with_goal(Goal::AtMost(SECONDS_MAX)),
+            Figure::new(case, "finding what moves", time.as_secs_f64(), FigureUnit::Seconds)
+                .with_goal(FigureGoal::AtMost(SECONDS_MAX)),
         );
         let all: f64 = (0..=NODES).map(capacity).sum();
         let least = REDUNDANCY as f64 * buckets as f64 * capacity(NODES) / all;
-        let figure = Figure::new(case, "buckets that move", moved as f64, Unit::Count("buckets"));
+        let figure = Figure::new(case, "buckets that move", moved as f64, FigureUnit::Count("buckets"));
         report.push(figure.beside("the new node's share", least).at_most(SKEW_MAX));
     }
     Ok(report)
 }
 
 fn state(nodes: u16, capacity: Capacity) -> Result<IdealState, Error> {
-    let nodes = (0..nodes).map(|key| Node { key, capacity: capacity(key) }).collect();
-    let root = Group { key: 0, members: Members::Nodes(nodes) };
+    let nodes = (0..nodes).map(|key| TopologyNode { key, capacity: capacity(key) }).collect();
+    let root = NodeGroup { key: 0, members: GroupMembers::Nodes(nodes) };
     Ok(Topology::new(REDUNDANCY as u16, root).map_err(Error::failed)?.ideal(|_| true))
 }
 

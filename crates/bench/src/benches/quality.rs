@@ -7,17 +7,17 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::Method;
-use millrace_client::Request;
+use millrace_client::OutgoingRequest;
 use serde_json::Value;
 
-use super::{Bench, Settings};
-use crate::clients::Clients;
+use super::{Benchmark, Settings};
+use crate::clients::HttpClients;
 use crate::embedders;
-use crate::mailbox::{self, Mail};
+use crate::mailbox::{self, BenchMail};
 use crate::node::LocalNode;
-use crate::{Error, Figure, Report, Unit};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "quality",
     about: "nDCG@10 and recall@10 of words, of MiniLM's vectors, and of the hybrid profile, over 60 questions to the example's mails",
     run,
@@ -33,12 +33,12 @@ const FEEDERS: usize = 16;
 const HITS: usize = 10;
 
 /// A question, and phrases of which a correct answer contains one.
-struct Question {
+struct QualityQuestion {
     text: String,
     right: Vec<String>,
 }
 
-impl Question {
+impl QualityQuestion {
     fn is_right(&self, text: &str) -> bool {
         self.right.iter().any(|phrase| text.contains(phrase))
     }
@@ -63,8 +63,8 @@ const WAYS: [(&str, &str, &str); 3] = [
 /// with the first; the figures of the rest show its quality for questions that it was not tuned for.
 const HALVES: [(&str, usize); 2] = [("questions that weights were chosen by", 0), ("other questions", 1)];
 
-fn run(settings: &Settings) -> Result<Report, Error> {
-    let mut report = Report::new(BENCH.name);
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
+    let mut report = BenchReport::new(BENCH.name);
     let Some(model) = embedders::model("minilm") else {
         report.note("skipped: MiniLM is not there; scripts/models minilm makes it");
         return Ok(report);
@@ -72,11 +72,11 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let questions = questions()?;
     let directory = settings.workplace()?;
     let node = LocalNode::start_with(directory.path(), embedders::application(&model)?)?;
-    let clients = Clients::new(node.url())?;
+    let clients = HttpClients::new(node.url())?;
     let mails = mailbox::mails(settings.sized(MAILS) as usize);
     feed(&clients, &mails)?;
     for (half, first) in HALVES {
-        let mut found = [Found::default(); WAYS.len()];
+        let mut found = [AnswerQuality::default(); WAYS.len()];
         for question in questions.iter().skip(first).step_by(HALVES.len()) {
             let right: Vec<bool> = mails.iter().map(|mail| question.is_right(&mail.text)).collect();
             if !right.contains(&true) {
@@ -98,13 +98,13 @@ fn run(settings: &Settings) -> Result<Report, Error> {
 
 /// Quality of a method.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct AnswerQuality {
     asked: u32,
     gain: f64,
     recall: f64,
 }
 
-impl Found {
+impl AnswerQuality {
     /// Adds a question's hits, by numbers of mails, best first.
     fn add(&mut self, right: &[bool], hits: &[usize]) {
         let all = right.iter().filter(|right| **right).count().min(HITS);
@@ -124,32 +124,34 @@ impl Found {
     }
 }
 
-fn show(half: &str, found: &[Found; WAYS.len()], report: &mut Report) {
+fn show(half: &str, found: &[AnswerQuality; WAYS.len()], report: &mut BenchReport) {
     let [words, vectors, hybrid] = found;
-    for (measure, of) in [("nDCG@10", Found::gain as fn(&Found) -> f64), ("recall@10", Found::recall)] {
+    for (measure, of) in
+        [("nDCG@10", AnswerQuality::gain as fn(&AnswerQuality) -> f64), ("recall@10", AnswerQuality::recall)]
+    {
         for ((way, ..), found) in WAYS.iter().zip([words, vectors]) {
-            report.push(Figure::new(format!("{half}, {way}"), measure, of(found), Unit::Count("")));
+            report.push(Figure::new(format!("{half}, {way}"), measure, of(found), FigureUnit::Count("")));
         }
         report.push(
-            Figure::new(format!("{half}, hybrid"), measure, of(hybrid), Unit::Count(""))
+            Figure::new(format!("{half}, hybrid"), measure, of(hybrid), FigureUnit::Count(""))
                 .beside("the better of words and vectors", of(words).max(of(vectors)))
                 .at_least(1.0),
         );
     }
 }
 
-fn questions() -> Result<Vec<Question>, Error> {
+fn questions() -> Result<Vec<QualityQuestion>, Error> {
     let read = |line: &str| {
         let json: Value = serde_json::from_str(line).ok()?;
         let right = json["right"].as_array()?.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        Some(Question { text: json["question"].as_str()?.to_owned(), right })
+        Some(QualityQuestion { text: json["question"].as_str()?.to_owned(), right })
     };
-    let all: Option<Vec<Question>> = QUESTIONS.lines().map(read).collect();
+    let all: Option<Vec<QualityQuestion>> = QUESTIONS.lines().map(read).collect();
     all.ok_or_else(|| Error::failed("examples/mail/questions.jsonl has a line that is no question"))
 }
 
 /// Feeds the mails under their numbers.
-fn feed(clients: &Clients, mails: &[Mail]) -> Result<(), Error> {
+fn feed(clients: &HttpClients, mails: &[BenchMail]) -> Result<(), Error> {
     let next = AtomicUsize::new(0);
     let work = || -> Result<(), Error> {
         loop {
@@ -167,7 +169,7 @@ fn feed(clients: &Clients, mails: &[Mail]) -> Result<(), Error> {
 }
 
 /// Numbers of the mails found, best first.
-fn ask(clients: &Clients, question: &str, yql: &str, profile: &str) -> Result<Vec<usize>, Error> {
+fn ask(clients: &HttpClients, question: &str, yql: &str, profile: &str) -> Result<Vec<usize>, Error> {
     let hits = HITS.to_string();
     let request = [
         ("yql", yql),
@@ -183,7 +185,9 @@ fn ask(clients: &Clients, question: &str, yql: &str, profile: &str) -> Result<Ve
     let request = request
         .iter()
         .filter(|(name, _)| !of_text || !name.starts_with("input"))
-        .fold(Request::new(Method::GET, "/search/"), |request, (name, value)| request.parameter(name, value));
+        .fold(OutgoingRequest::new(Method::GET, "/search/"), |request, (name, value)| {
+            request.parameter(name, value)
+        });
     let answer = clients.ask(request)?.json();
     let found = answer["root"]["children"].as_array().cloned().unwrap_or_default();
     let number = |hit: &Value| hit["id"].as_str()?.rsplit(':').next()?.parse().ok();

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_plan::{Context, Plan};
-use millrace_query::{Limits, Query, flatten};
+use millrace_plan::{Plan, PlanContext};
+use millrace_query::{Query, QueryLimits, flatten};
 use millrace_schema::{Application, Schema};
 
-use super::{Bench, Settings};
-use crate::{Error, Figure, Goal, Report, Unit, measure};
+use super::{Benchmark, Settings};
+use crate::{BenchReport, Error, Figure, FigureGoal, FigureUnit, measure};
 
-pub(super) const BENCH: Bench =
-    Bench { name: "query", about: "requests to plans, beside reading their JSON alone", run };
+pub(super) const BENCH: Benchmark =
+    Benchmark { name: "query", about: "requests to plans, beside reading their JSON alone", run };
 
 const SCHEMA: &str = "
 schema mail {
@@ -31,9 +31,9 @@ const SERVICES: &str = "<services><content id='mail'><documents><document type='
 /// No request may wait longer than this for its plan.
 const SECONDS_MAX: f64 = 50e-6;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let schema = schema()?;
-    let mut report = Report::new("query");
+    let mut report = BenchReport::new("query");
     let vector: Vec<String> = (0..384).map(|n| format!("{:.6}", f64::from(n) / 384.0)).collect();
     let vector = format!("[{}]", vector.join(","));
     let text = "select subject, date from mail where default contains phrase(\"road\", \"map\") and folder contains \"inbox\" \
@@ -63,10 +63,10 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             || plan(&body, &schema),
             || flatten(&body, 1000),
         );
-        let figure = Figure::new(case, "median", time.median(), Unit::Seconds)
+        let figure = Figure::new(case, "median", time.median(), FigureUnit::Seconds)
             .beside(format!("reading its {} bytes of JSON", body.len()), json.median());
-        report.push(if has_goal { figure.with_goal(Goal::AtMost(SECONDS_MAX)) } else { figure });
-        report.push(Figure::new(case, "p99", time.quantile(0.99), Unit::Seconds));
+        report.push(if has_goal { figure.with_goal(FigureGoal::AtMost(SECONDS_MAX)) } else { figure });
+        report.push(Figure::new(case, "p99", time.quantile(0.99), FigureUnit::Seconds));
     }
     Ok(report)
 }
@@ -74,8 +74,8 @@ fn run(settings: &Settings) -> Result<Report, Error> {
 /// A JSON body to its plan.
 fn plan(body: &[u8], schema: &Arc<Schema>) -> Result<Plan, Error> {
     let parameters = flatten(body, 1000).map_err(Error::failed)?;
-    let query = Query::from_parameters(parameters, &Limits::default()).map_err(Error::failed)?;
-    Plan::new(Arc::new(query), schema, &Context::alone()).map_err(Error::failed)
+    let query = Query::from_parameters(parameters, &QueryLimits::default()).map_err(Error::failed)?;
+    Plan::new(Arc::new(query), schema, &PlanContext::alone()).map_err(Error::failed)
 }
 
 fn schema() -> Result<Arc<Schema>, Error> {

@@ -6,16 +6,16 @@
 use std::hint::black_box;
 
 use millrace_column::Column;
-use millrace_document::{Document, Value};
+use millrace_document::{Document, DocumentValue};
 
-use super::{Bench, Settings};
+use super::{Benchmark, Settings};
 use crate::application;
-use crate::engine::Engine;
+use crate::engine::SearchEngine;
 use crate::load::load;
-use crate::random::Random;
-use crate::{Error, Figure, Report, Unit, measure};
+use crate::random::BenchRandom;
+use crate::{BenchReport, Error, Figure, FigureUnit, measure};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "rank",
     about: "a linear profile of 10 features over 100k documents, beside a plain loop over the same columns",
     run,
@@ -25,11 +25,11 @@ const DOCUMENTS: u64 = 100_000;
 const FEATURES: usize = 10;
 const HITS: usize = 10;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
-    let engine = Engine::with_schema(&schema(), directory.path())?;
+    let engine = SearchEngine::with_schema(&schema(), directory.path())?;
     let documents = settings.sized(DOCUMENTS).max(HITS as u64);
-    let mut random = Random::new(42);
+    let mut random = BenchRandom::new(42);
     load(engine.store(), (0..documents).map(|name| document(&mut random, name)))?;
     let group = application::group_name(0);
     let query = engine.prepare(&[
@@ -49,12 +49,12 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         measure::alternately(settings.time_per_case, 20, || engine.run(&query), || black_box(best(&columns)));
     let case = format!("{documents} documents, {FEATURES} features");
     let per = |seconds: f64| seconds / (documents as f64 * FEATURES as f64);
-    let mut report = Report::new(BENCH.name);
+    let mut report = BenchReport::new(BENCH.name);
     report.push(
-        Figure::new(&case, "per document and feature", per(search.median()), Unit::Seconds)
+        Figure::new(&case, "per document and feature", per(search.median()), FigureUnit::Seconds)
             .beside("plain loop", per(peer.median())),
     );
-    report.push(Figure::new(&case, "median", search.median(), Unit::Seconds));
+    report.push(Figure::new(&case, "median", search.median(), FigureUnit::Seconds));
     Ok(report)
 }
 
@@ -81,10 +81,10 @@ fn schema() -> String {
     )
 }
 
-fn document(random: &mut Random, name: u64) -> Result<Document, Error> {
-    let value = |at: usize, random: &mut Random| match at.is_multiple_of(2) {
-        true => Value::Float(random.share() as f32),
-        false => Value::Int(random.below(100) as i32),
+fn document(random: &mut BenchRandom, name: u64) -> Result<Document, Error> {
+    let value = |at: usize, random: &mut BenchRandom| match at.is_multiple_of(2) {
+        true => DocumentValue::Float(random.share() as f32),
+        false => DocumentValue::Int(random.below(100) as i32),
     };
     let fields = (0..FEATURES).map(|at| (field(at).into(), value(at, random))).collect();
     Ok(Document { id: application::id(0, name)?, fields })

@@ -7,24 +7,24 @@ use std::path::Path;
 use std::time::Duration;
 
 use hyper::Method;
-use millrace_client::Request;
+use millrace_client::OutgoingRequest;
 use millrace_gateway::Node;
 
-use super::{Bench, Settings};
-use crate::application::{self, Maker};
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker};
 use crate::load::load;
-use crate::measure::Samples;
+use crate::measure::TimeSamples;
 use crate::node;
-use crate::process::Process;
-use crate::{Error, Figure, Goal, Report, Unit};
+use crate::process::ServerProcess;
+use crate::{BenchReport, Error, Figure, FigureGoal, FigureUnit};
 
-pub(super) const MEMORY: Bench = Bench {
+pub(super) const MEMORY: Benchmark = Benchmark {
     name: "memory",
     about: "resident memory after a restart with 2 M documents in 20,000 groups, beside an empty server",
     run: memory,
 };
 
-pub(super) const START: Bench = Bench {
+pub(super) const START: Benchmark = Benchmark {
     name: "start",
     about: "start to first answer with 2 M documents in 20,000 groups, beside an empty server",
     run: start,
@@ -41,37 +41,42 @@ const STARTS: usize = 5;
 /// Time for a server to settle before its memory is measured.
 const SETTLE: Duration = Duration::from_secs(3);
 
-fn memory(settings: &Settings) -> Result<Report, Error> {
-    let restart = Restart::prepare(settings)?;
+fn memory(settings: &Settings) -> Result<BenchReport, Error> {
+    let restart = RestartDirectories::prepare(settings)?;
     let case = format!("{} documents", restart.documents);
     let idle = restart.resident_bytes(&restart.empty)?;
     let filled = restart.resident_bytes(&restart.filled)?;
-    let mut report = Report::new(MEMORY.name);
-    report.push(Figure::new("no documents", "resident", idle as f64, Unit::Bytes).at_most(IDLE_BYTES_MAX));
-    report
-        .push(Figure::new(&case, "resident", filled as f64, Unit::Bytes).beside("no documents", idle as f64));
+    let mut report = BenchReport::new(MEMORY.name);
+    report.push(
+        Figure::new("no documents", "resident", idle as f64, FigureUnit::Bytes).at_most(IDLE_BYTES_MAX),
+    );
+    report.push(
+        Figure::new(&case, "resident", filled as f64, FigureUnit::Bytes).beside("no documents", idle as f64),
+    );
     let each = filled.saturating_sub(idle) as f64 / restart.documents as f64;
-    report.push(Figure::new(&case, "each", each, Unit::BytesPer("document")).at_most(BYTES_PER_DOCUMENT_MAX));
+    report.push(
+        Figure::new(&case, "each", each, FigureUnit::BytesPer("document")).at_most(BYTES_PER_DOCUMENT_MAX),
+    );
     Ok(report)
 }
 
-fn start(settings: &Settings) -> Result<Report, Error> {
-    let restart = Restart::prepare(settings)?;
-    let (mut empty, mut filled) = (Samples::new(), Samples::new());
+fn start(settings: &Settings) -> Result<BenchReport, Error> {
+    let restart = RestartDirectories::prepare(settings)?;
+    let (mut empty, mut filled) = (TimeSamples::new(), TimeSamples::new());
     for _ in 0..STARTS {
-        empty.add(Process::start(restart.program, &restart.empty)?.ready_after());
-        filled.add(Process::start(restart.program, &restart.filled)?.ready_after());
+        empty.add(ServerProcess::start(restart.program, &restart.empty)?.ready_after());
+        filled.add(ServerProcess::start(restart.program, &restart.filled)?.ready_after());
     }
     let case = format!("{} documents", restart.documents);
-    let mut report = Report::new(START.name);
-    let median = Figure::new(&case, "median", filled.median(), Unit::Seconds);
-    report.push(median.beside("no documents", empty.median()).with_goal(Goal::AtMost(SECONDS_MAX)));
-    report.push(Figure::new(&case, "slowest", filled.slowest(), Unit::Seconds));
+    let mut report = BenchReport::new(START.name);
+    let median = Figure::new(&case, "median", filled.median(), FigureUnit::Seconds);
+    report.push(median.beside("no documents", empty.median()).with_goal(FigureGoal::AtMost(SECONDS_MAX)));
+    report.push(Figure::new(&case, "slowest", filled.slowest(), FigureUnit::Seconds));
     Ok(report)
 }
 
 /// Two data directories with one application: one empty, one with documents.
-struct Restart<'s> {
+struct RestartDirectories<'s> {
     program: &'s Path,
     _directory: tempfile::TempDir,
     empty: std::path::PathBuf,
@@ -79,7 +84,7 @@ struct Restart<'s> {
     documents: u64,
 }
 
-impl<'s> Restart<'s> {
+impl<'s> RestartDirectories<'s> {
     fn prepare(settings: &'s Settings) -> Result<Self, Error> {
         let program = settings.program.as_deref();
         let program = program
@@ -87,17 +92,17 @@ impl<'s> Restart<'s> {
         let directory = settings.workplace()?;
         let (empty, filled) = (directory.path().join("empty"), directory.path().join("filled"));
         let documents = settings.sized(DOCUMENTS);
-        let mut maker = Maker::new()?;
+        let mut maker = DocumentMaker::new()?;
         fill(&empty, std::iter::empty())?;
         fill(&filled, (0..documents).map(|name| maker.mail(name / DOCUMENTS_OF_GROUP, name, TEXT_BYTES)))?;
-        Ok(Restart { program, _directory: directory, empty, filled, documents })
+        Ok(RestartDirectories { program, _directory: directory, empty, filled, documents })
     }
 
     /// Memory of a server over a directory, once it has settled and answered a query.
     fn resident_bytes(&self, data: &Path) -> Result<u64, Error> {
-        let process = Process::start(self.program, data)?;
+        let process = ServerProcess::start(self.program, data)?;
         let last = self.documents.saturating_sub(1) / DOCUMENTS_OF_GROUP;
-        let query = Request::new(Method::GET, "/search/")
+        let query = OutgoingRequest::new(Method::GET, "/search/")
             .parameter("yql", "select * from mail where true")
             .parameter("streaming.groupname", &application::group_name(last));
         process.ask(query)?;

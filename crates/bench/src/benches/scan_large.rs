@@ -13,22 +13,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::{ClusterState, Distribution, Layout, NodeEntry, NodeKey, NodeState, Spread};
-use millrace_document::{DocumentId, Group};
+use millrace_cluster::{
+    ClusterState, GroupDivisions, NodeEntry, NodeHierarchy, NodeKey, NodeState, ReplicaDistribution,
+};
+use millrace_document::{DocumentGroup, DocumentId};
 use millrace_result::PartialResult;
-use millrace_search::{Ask, Gathering, Next, Reply, Session};
+use millrace_search::{GatheringNext, SearchGathering, ShareReply, ShareRequest, ShareSession};
 use millrace_store::ViewScope;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Bench, Settings};
-use crate::application::{self, Maker};
-use crate::engine::{Engine, Prepared};
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker};
+use crate::engine::{RepeatableQuery, SearchEngine};
 use crate::load::load;
 use crate::node::cores;
-use crate::{Error, Figure, Report, Unit, measure};
+use crate::{BenchReport, Error, Figure, FigureUnit, measure};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "scan-large",
     about: "a group of 1M mails on one, two and four nodes of one core each, beside so many times one node",
     run,
@@ -43,7 +45,7 @@ const PART_BITS: u8 = BucketId::GROUP_BITS + 9;
 const BITS: u8 = 10;
 const SHARE_MIN: f64 = 0.85;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let mails = settings.sized(MAILS).max(1);
     let whole = LargeNode::with(&directory.path().join("whole"), Vec::new(), mails)?;
@@ -60,39 +62,44 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         ])?;
         let expected = whole.engine.run(&query)?.result;
         let one = gathered(std::slice::from_ref(&whole), &query, settings.time_per_case, &expected)?;
-        cases.push(Case { name, query, expected, one });
+        cases.push(ScanCase { name, query, expected, one });
     }
     drop(whole);
-    let mut report = Report::new(BENCH.name);
+    let mut report = BenchReport::new(BENCH.name);
     for count in [2, 4] {
         let parts = dealt_out(count)?;
         let node = |(number, parts)| {
             LargeNode::with(&directory.path().join(format!("{number} of {count}")), parts, mails)
         };
         let nodes = parts.into_iter().enumerate().map(node).collect::<Result<Vec<LargeNode>, Error>>()?;
-        for Case { name, query, expected, one } in &cases {
+        for ScanCase { name, query, expected, one } in &cases {
             let several = gathered(&nodes, query, settings.time_per_case, expected)?;
             let how = if nodes.len() > cores() { ", one after another: computed" } else { "" };
             let case = format!("{mails} mails, {name}, {count} nodes{how}");
             let rate = |seconds: f64| mails as f64 / seconds;
             report.push(
-                Figure::new(&case, "rate", rate(several), Unit::PerSecond("documents"))
+                Figure::new(&case, "rate", rate(several), FigureUnit::PerSecond("documents"))
                     .beside(format!("{count} times one node"), rate(*one) * f64::from(count))
                     .at_least(SHARE_MIN),
             );
         }
     }
-    for Case { name, one, .. } in &cases {
-        report.push(Figure::new(format!("{mails} mails, {name}, 1 node"), "median", *one, Unit::Seconds));
+    for ScanCase { name, one, .. } in &cases {
+        report.push(Figure::new(
+            format!("{mails} mails, {name}, 1 node"),
+            "median",
+            *one,
+            FigureUnit::Seconds,
+        ));
     }
     report.note(format!("{} cores; no network between the nodes", cores()));
     Ok(report)
 }
 
 /// A query, with its result on one node.
-struct Case {
+struct ScanCase {
     name: &'static str,
-    query: Prepared,
+    query: RepeatableQuery,
     expected: PartialResult,
     /// Median of its times, in seconds.
     one: f64,
@@ -100,15 +107,15 @@ struct Case {
 
 /// A node with a store of its own.
 struct LargeNode {
-    engine: Engine,
+    engine: SearchEngine,
     scope: ViewScope,
 }
 
 impl LargeNode {
     /// Creates a node with these parts of the group, or with the whole group if there are none.
     fn with(directory: &Path, parts: Vec<BucketId>, mails: u64) -> Result<Self, Error> {
-        let engine = Engine::open(directory, None)?;
-        let group = Group::Name(application::group_name(GROUP));
+        let engine = SearchEngine::open(directory, None)?;
+        let group = DocumentGroup::Name(application::group_name(GROUP));
         if !parts.is_empty() {
             let low = group.location_bits().unwrap_or_default();
             engine.store().divide(BITS, &[(low, PART_BITS)]).map_err(Error::failed)?;
@@ -116,7 +123,7 @@ impl LargeNode {
         let own: HashSet<BucketId> = parts.iter().copied().collect();
         let is_own =
             |id: &DocumentId| own.is_empty() || own.contains(&BucketId::new(PART_BITS, id.location().bits()));
-        let mut maker = Maker::new()?;
+        let mut maker = DocumentMaker::new()?;
         let all = (0..mails).map(|name| maker.mail(GROUP, name, MAIL_BYTES));
         load(engine.store(), all.filter(|mail| mail.as_ref().map_or(true, |mail| is_own(&mail.id))))?;
         let scope = match parts.is_empty() {
@@ -129,7 +136,7 @@ impl LargeNode {
 
 /// Parts of the group on each of `nodes` nodes, by the state of a cluster of them.
 fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
-    let group = Group::Name(application::group_name(GROUP));
+    let group = DocumentGroup::Name(application::group_name(GROUP));
     let low = group.location_bits().unwrap_or_default();
     let entry = |key: u16| NodeEntry {
         name: key.to_string(),
@@ -139,11 +146,11 @@ fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
         incarnation: 1,
         lease_ended: false,
     };
-    let layout = Layout::Nodes((0..nodes).map(NodeKey).collect());
-    let distribution = Distribution { bits: BITS, redundancy: 1, layout };
+    let layout = NodeHierarchy::Nodes((0..nodes).map(NodeKey).collect());
+    let distribution = ReplicaDistribution { bits: BITS, redundancy: 1, layout };
     let entries = (0..nodes).map(|key| (NodeKey(key), entry(key))).collect();
     let state = ClusterState::new(1, entries, distribution).map_err(Error::failed)?;
-    let state = state.spreading(Spread::default().with([(low, PART_BITS)]));
+    let state = state.spreading(GroupDivisions::default().with([(low, PART_BITS)]));
     let mut parts = vec![Vec::new(); usize::from(nodes)];
     for bucket in state.buckets_of(&group) {
         for NodeKey(node) in state.ideal(bucket) {
@@ -156,11 +163,11 @@ fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
 /// Median time of a query over nodes.
 fn gathered(
     nodes: &[LargeNode],
-    query: &Prepared,
+    query: &RepeatableQuery,
     budget: Duration,
     expected: &PartialResult,
 ) -> Result<f64, Error> {
-    let mut samples = measure::Samples::new();
+    let mut samples = measure::TimeSamples::new();
     let mut left = 20_u32;
     let begun = Instant::now();
     while left > 0 || begun.elapsed() < budget {
@@ -178,36 +185,37 @@ fn gathered(
 }
 
 /// Queries all nodes until there is a result; returns the time as if each node had a core of its own.
-fn gather(nodes: &[LargeNode], query: &Prepared) -> Result<(Duration, PartialResult), Error> {
-    let mut sessions: Vec<(&LargeNode, Option<Session>)> = nodes.iter().map(|node| (node, None)).collect();
+fn gather(nodes: &[LargeNode], query: &RepeatableQuery) -> Result<(Duration, PartialResult), Error> {
+    let mut sessions: Vec<(&LargeNode, Option<ShareSession>)> =
+        nodes.iter().map(|node| (node, None)).collect();
     let side_by_side = nodes.len() <= cores();
     let mut took = Duration::ZERO;
-    let mut gathering = Gathering::new(vec![query.search()], nodes.len());
+    let mut gathering = SearchGathering::new(vec![query.search()], nodes.len());
     let mut replies = Vec::new();
     loop {
         let begun = Instant::now();
         let next = gathering.next(replies).map_err(Error::failed)?;
         took += begun.elapsed();
         let asks = match next {
-            Next::Found(mut outcomes) => {
+            GatheringNext::Found(mut outcomes) => {
                 let outcome = outcomes.pop().ok_or_else(|| Error::failed("there is no outcome"))?;
                 return Ok((took, outcome.result));
             }
-            Next::Ask(asks) => asks,
+            GatheringNext::Ask(asks) => asks,
         };
-        let answer = |((node, session), ask): (&mut (&LargeNode, Option<Session>), Ask)| {
+        let answer = |((node, session), ask): (&mut (&LargeNode, Option<ShareSession>), ShareRequest)| {
             let begun = Instant::now();
             let mut own = match session.take() {
                 Some(session) => session,
                 None => node.engine.session(query, &node.scope)?,
             };
-            let reply: Reply =
-                travelled(&own.answer(travelled(&ask)?, &Engine::deadline()).map_err(Error::failed)?)?;
+            let reply: ShareReply =
+                travelled(&own.answer(travelled(&ask)?, &SearchEngine::deadline()).map_err(Error::failed)?)?;
             *session = Some(own);
             Ok::<_, Error>((begun.elapsed(), reply))
         };
         let begun = Instant::now();
-        let answers: Vec<(Duration, Reply)> = if side_by_side {
+        let answers: Vec<(Duration, ShareReply)> = if side_by_side {
             thread::scope(|scope| {
                 let asked = sessions.iter_mut().zip(asks).map(|of_node| scope.spawn(move || answer(of_node)));
                 let asked: Vec<_> = asked.collect();

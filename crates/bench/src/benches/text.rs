@@ -5,14 +5,14 @@
 
 use std::hint::black_box;
 
-use super::{Bench, Settings};
-use crate::application::{self, Maker};
-use crate::engine::Engine;
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker};
+use crate::engine::SearchEngine;
 use crate::limit::scan_words;
 use crate::load::load;
-use crate::{Error, Figure, Goal, Report, Unit, measure};
+use crate::{BenchReport, Error, Figure, FigureGoal, FigureUnit, measure};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "text",
     about: "two words, bm25 and a date filter over 10k mails of 1 KB, beside memmem for both words",
     run,
@@ -25,23 +25,23 @@ const PAIRS: [(&str, u64, u64); 3] = [("frequent", 3, 30), ("usual", 30, 300), (
 const SECONDS_MAX: f64 = 1.5e-3;
 const SHARE_MIN: f64 = 0.6;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
-    let engine = Engine::open(directory.path(), None)?;
-    let mut maker = Maker::new()?;
+    let engine = SearchEngine::open(directory.path(), None)?;
+    let mut maker = DocumentMaker::new()?;
     let mails = settings.sized(MAILS);
     let mut text = String::new();
     let documents: Vec<_> =
         (0..mails).map(|name| maker.mail(0, name, MAIL_BYTES)).collect::<Result<_, Error>>()?;
     for document in &documents {
-        if let Some(millrace_document::Value::String(of_mail)) = document.get("text") {
+        if let Some(millrace_document::DocumentValue::String(of_mail)) = document.get("text") {
             text.push_str(of_mail);
             text.push('\n');
         }
     }
     load(engine.store(), documents.into_iter().map(Ok))?;
     let group = application::group_name(0);
-    let mut report = Report::new(BENCH.name);
+    let mut report = BenchReport::new(BENCH.name);
     for (name, first, second) in PAIRS {
         let (first, second) = (application::word(first), application::word(second));
         let yql = format!(
@@ -59,15 +59,16 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         );
         let case = format!("{mails} mails, {name} words, {} found", found.result.total_count);
         report.push(
-            Figure::new(&case, "median", search.median(), Unit::Seconds).with_goal(Goal::AtMost(SECONDS_MAX)),
+            Figure::new(&case, "median", search.median(), FigureUnit::Seconds)
+                .with_goal(FigureGoal::AtMost(SECONDS_MAX)),
         );
         let rate = |seconds: f64| text.len() as f64 / seconds;
         report.push(
-            Figure::new(&case, "rate", rate(search.median()), Unit::BytesPerSecond)
+            Figure::new(&case, "rate", rate(search.median()), FigureUnit::BytesPerSecond)
                 .beside("memmem", rate(peer.median()))
                 .at_least(SHARE_MIN),
         );
-        report.push(Figure::new(&case, "p99", search.quantile(0.99), Unit::Seconds));
+        report.push(Figure::new(&case, "p99", search.quantile(0.99), FigureUnit::Seconds));
     }
     Ok(report)
 }

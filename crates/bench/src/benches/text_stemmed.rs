@@ -1,16 +1,16 @@
 //! Cost of stems: the query of `text` over a field whose words are stored as stems, compared with a field
 //! that stores them as written; and indexing of the words of documents.
 
-use millrace_document::{Document, Value};
-use millrace_linguistics::{Analyzer, Language};
+use millrace_document::{Document, DocumentValue};
+use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 
-use super::{Bench, Settings};
-use crate::application::{self, Maker};
-use crate::engine::Engine;
+use super::{Benchmark, Settings};
+use crate::application::{self, DocumentMaker};
+use crate::engine::SearchEngine;
 use crate::load::load;
-use crate::{Error, Figure, Report, Unit, measure};
+use crate::{BenchReport, Error, Figure, FigureUnit, measure};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "text --stemmed",
     about: "two words and bm25 over 10k mails of 1 KB, in a field with stems beside one without",
     run,
@@ -42,15 +42,15 @@ const TIMES_MAX: f64 = 1.3;
 /// without.
 const ENDINGS: [&str; 4] = ["s", "ing", "ed", "ly"];
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
-    let engine = Engine::with_schema(SCHEMA, directory.path())?;
-    let mut maker = Maker::new()?;
+    let engine = SearchEngine::with_schema(SCHEMA, directory.path())?;
+    let mut maker = DocumentMaker::new()?;
     let mails = settings.sized(MAILS);
     let texts: Vec<String> = (0..mails).map(|_| with_endings(&maker.text(MAIL_BYTES))).collect();
     load(engine.store(), (0..).zip(&texts).map(|(name, text)| document(name, text)))?;
     let group = application::group_name(0);
-    let mut report = Report::new(BENCH.name);
+    let mut report = BenchReport::new(BENCH.name);
     for (name, first, second) in PAIRS {
         let (first, second) = (application::word(first), application::word(second));
         let prepare = |field: &str| {
@@ -77,24 +77,24 @@ fn run(settings: &Settings) -> Result<Report, Error> {
                 format!("{mails} mails, {name} words, {found} found"),
                 "median",
                 search.median(),
-                Unit::Seconds,
+                FigureUnit::Seconds,
             )
             .beside("without stems", peer.median())
             .at_most(TIMES_MAX),
         );
     }
-    let words = |analyzer: &Analyzer| {
+    let words = |analyzer: &FieldAnalyzer| {
         let mut words = 0u64;
         texts.iter().for_each(|text| analyzer.tokens(text, |_| words += 1));
         words
     };
-    let stemming = Analyzer::text(Language::from_tag("en"));
-    let plain = Analyzer::text(Language::from_tag("en")).without_stemming();
+    let stemming = FieldAnalyzer::text(TextLanguage::from_tag("en"));
+    let plain = FieldAnalyzer::text(TextLanguage::from_tag("en")).without_stemming();
     let (of_stems, of_words) =
         measure::alternately(settings.time_per_case, 3, || words(&stemming), || words(&plain));
     let bytes = texts.iter().map(String::len).sum::<usize>() as f64;
     report.push(
-        Figure::new("words of documents", "rate", bytes / of_stems.median(), Unit::BytesPerSecond)
+        Figure::new("words of documents", "rate", bytes / of_stems.median(), FigureUnit::BytesPerSecond)
             .beside("without stems", bytes / of_words.median()),
     );
     Ok(report)
@@ -111,9 +111,9 @@ fn with_endings(text: &str) -> String {
 
 fn document(name: u64, text: &str) -> Result<Document, Error> {
     let fields = vec![
-        ("text".into(), Value::String(text.to_owned())),
-        ("unstemmed".into(), Value::String(text.to_owned())),
-        ("date".into(), Value::Long(1_400_000_000 + (name as i64 * 7_919_000) % 300_000_000)),
+        ("text".into(), DocumentValue::String(text.to_owned())),
+        ("unstemmed".into(), DocumentValue::String(text.to_owned())),
+        ("date".into(), DocumentValue::Long(1_400_000_000 + (name as i64 * 7_919_000) % 300_000_000)),
     ];
     Ok(Document { id: application::id(0, name)?, fields })
 }

@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use hyper::Method;
-use millrace_client::Request;
+use millrace_client::OutgoingRequest;
 
 use super::feed::IN_FLIGHT;
-use super::{Bench, Settings};
+use super::{Benchmark, Settings};
 use crate::application;
-use crate::clients::{Clients, Requests};
-use crate::measure::Samples;
+use crate::clients::{HttpClients, Requests};
+use crate::measure::TimeSamples;
 use crate::node::LocalNode;
-use crate::puts::{Body, GROUPS, puts};
-use crate::{Error, Figure, Report, Unit};
+use crate::puts::{GROUPS, PutBody, puts};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "visible",
     about: "put, then query that group at once, under full write load: whether it is found, and how soon",
     run,
@@ -29,11 +29,11 @@ const TURNS: u32 = 8;
 /// First name of the queried documents; those of the writers are smaller.
 const FIRST_NAME: u64 = 1 << 40;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let local = LocalNode::start(directory.path())?;
-    let (writers, looking) = (Clients::new(local.url())?, Clients::new(local.url())?);
-    let (requests, _) = puts(Body::Small)?;
+    let (writers, looking) = (HttpClients::new(local.url())?, HttpClients::new(local.url())?);
+    let (requests, _) = puts(PutBody::Small)?;
     let over = Arc::new(AtomicBool::new(false));
     let (written, looked) = std::thread::scope(|scope| {
         let looked = scope.spawn(|| look(&looking, &over));
@@ -46,20 +46,20 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     });
     let ((written, _), (put, query, both)) = (written?, looked?);
     let case = format!("{WRITERS} writers beside it");
-    let mut report = Report::new(BENCH.name);
-    report.push(Figure::new(&case, "found", 1.0, Unit::Count("a query")).at_least(1.0));
-    report.push(Figure::new(&case, "put p99", put.quantile(0.99), Unit::Seconds));
-    report.push(Figure::new(&case, "query p50", query.median(), Unit::Seconds));
-    report.push(Figure::new(&case, "query p99", query.quantile(0.99), Unit::Seconds));
-    report.push(Figure::new(&case, "put and found p99", both.quantile(0.99), Unit::Seconds));
-    report.push(Figure::new(&case, "writes", written.rate(), Unit::PerSecond("documents")));
+    let mut report = BenchReport::new(BENCH.name);
+    report.push(Figure::new(&case, "found", 1.0, FigureUnit::Count("a query")).at_least(1.0));
+    report.push(Figure::new(&case, "put p99", put.quantile(0.99), FigureUnit::Seconds));
+    report.push(Figure::new(&case, "query p50", query.median(), FigureUnit::Seconds));
+    report.push(Figure::new(&case, "query p99", query.quantile(0.99), FigureUnit::Seconds));
+    report.push(Figure::new(&case, "put and found p99", both.quantile(0.99), FigureUnit::Seconds));
+    report.push(Figure::new(&case, "writes", written.rate(), FigureUnit::PerSecond("documents")));
     report.note(format!("{} documents were put and looked for, and all were found", both.len()));
     Ok(report)
 }
 
 /// Puts and queries until it is over: times of the put, of the query, of both.
-fn look(clients: &Clients, over: &AtomicBool) -> Result<(Samples, Samples, Samples), Error> {
-    let (mut put, mut query, mut both) = (Samples::new(), Samples::new(), Samples::new());
+fn look(clients: &HttpClients, over: &AtomicBool) -> Result<(TimeSamples, TimeSamples, TimeSamples), Error> {
+    let (mut put, mut query, mut both) = (TimeSamples::new(), TimeSamples::new(), TimeSamples::new());
     let mut number = 0;
     while both.is_empty() || !over.load(Ordering::Relaxed) {
         let began = Instant::now();
@@ -67,7 +67,7 @@ fn look(clients: &Clients, over: &AtomicBool) -> Result<(Samples, Samples, Sampl
         let acknowledged = Instant::now();
         let group = application::group_name(number % GROUPS);
         let yql = format!("select * from mail where date = {}", date(number));
-        let ask = Request::new(Method::GET, "/search/")
+        let ask = OutgoingRequest::new(Method::GET, "/search/")
             .parameter("yql", &yql)
             .parameter("streaming.groupname", &group)
             .parameter("presentation.summary", "short");
@@ -91,7 +91,7 @@ fn marked() -> Requests {
     Arc::new(|number| {
         let body = format!("{{\"fields\":{{\"text\":\"look\",\"date\":{}}}}}", date(number));
         let path = application::path(number % GROUPS, FIRST_NAME + number);
-        Request::new(Method::POST, path).body("application/json", body)
+        OutgoingRequest::new(Method::POST, path).body("application/json", body)
     })
 }
 

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::{Bench, Settings};
-use crate::clients::Seen;
+use super::{Benchmark, Settings};
+use crate::clients::ClientLatencies;
 use crate::cluster::{LocalCluster, NO_ETCD};
-use crate::puts::{Body, puts};
-use crate::{Error, Figure, Report, Unit};
+use crate::puts::{PutBody, puts};
+use crate::{BenchReport, Error, Figure, FigureUnit};
 
-pub(super) const BENCH: Bench = Bench {
+pub(super) const BENCH: Benchmark = Benchmark {
     name: "write --replicas 2",
     about: "puts to two replicas on two nodes, beside puts to one on the same cores",
     run,
@@ -24,9 +24,9 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// Minimum share of the rate; a half would be the same work per replica.
 const SHARE_MIN: f64 = 0.45;
 
-fn run(settings: &Settings) -> Result<Report, Error> {
-    let mut report = Report::new(BENCH.name);
-    let mut seen = [Seen::default(), Seen::default()];
+fn run(settings: &Settings) -> Result<BenchReport, Error> {
+    let mut report = BenchReport::new(BENCH.name);
+    let mut seen = [ClientLatencies::default(), ClientLatencies::default()];
     for _ in 0..ROUNDS {
         for (replicas, seen) in (1..).zip(&mut seen) {
             let directory = settings.workplace()?;
@@ -35,7 +35,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
                 report.note(NO_ETCD);
                 return Ok(report);
             };
-            let (requests, _) = puts(Body::Small)?;
+            let (requests, _) = puts(PutBody::Small)?;
             let clients = cluster.clients(0);
             let (_, next) = clients.at_once(TOGETHER, WARM_UP, 0, &requests)?;
             let (of_round, _) = clients.at_once(TOGETHER, settings.time_per_case * 4, next, &requests)?;
@@ -48,14 +48,14 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             "documents of 300 bytes, two nodes",
             "two replicas",
             two.rate(),
-            Unit::PerSecond("documents"),
+            FigureUnit::PerSecond("documents"),
         )
         .beside("one replica", one.rate())
         .at_least(SHARE_MIN),
     );
     let p99 = two.times.quantile(0.99);
     report.push(
-        Figure::new("documents of 300 bytes, two nodes", "two replicas, p99", p99, Unit::Seconds)
+        Figure::new("documents of 300 bytes, two nodes", "two replicas, p99", p99, FigureUnit::Seconds)
             .beside("one replica, p99", one.times.quantile(0.99)),
     );
     report.note("all requests go to one node, which hands half of them on to the other; etcd and clients share the cores");

@@ -2,35 +2,35 @@
 
 use std::fmt::Write;
 
-use super::Unit;
+use super::FigureUnit;
 
 /// Curves over one pair of axes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plot {
+pub struct CurvePlot {
     /// Title.
     pub title: String,
     /// Horizontal axis, from left to right.
-    pub x: Axis,
+    pub x: PlotAxis,
     /// Vertical axis, from bottom to top.
-    pub y: Axis,
+    pub y: PlotAxis,
     /// The curves.
-    pub lines: Vec<Line>,
+    pub lines: Vec<PlotCurve>,
 }
 
 /// An axis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Axis {
+pub struct PlotAxis {
     /// Name of the measured quantity.
     pub label: String,
     /// Unit of its numbers.
-    pub unit: Unit,
+    pub unit: FigureUnit,
     /// True if equal distances are equal ratios; numbers of 0 and less are left out.
     pub logarithmic: bool,
 }
 
 /// A curve.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct PlotCurve {
     /// Its name in the legend.
     pub name: String,
     /// Its points from left to right.
@@ -46,7 +46,7 @@ const BOTTOM: f64 = 60.0;
 const COLORS: [&str; 8] =
     ["#0b6e99", "#d9730d", "#0f7b6c", "#ad1a72", "#6940a5", "#64473a", "#dfab01", "#455a64"];
 
-pub(super) fn svg(plots: &[Plot]) -> String {
+pub(super) fn svg(plots: &[CurvePlot]) -> String {
     let height = HEIGHT * plots.len() as f64;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
@@ -60,11 +60,11 @@ pub(super) fn svg(plots: &[Plot]) -> String {
     out + "</svg>\n"
 }
 
-impl Plot {
+impl CurvePlot {
     fn draw(&self, out: &mut String) {
         let all = || self.lines.iter().flat_map(|line| line.points.iter().copied());
-        let x = Scale::new(&self.x, all().map(|(x, _)| x), LEFT, WIDTH - RIGHT);
-        let y = Scale::new(&self.y, all().map(|(_, y)| y), HEIGHT - BOTTOM, TOP);
+        let x = AxisScale::new(&self.x, all().map(|(x, _)| x), LEFT, WIDTH - RIGHT);
+        let y = AxisScale::new(&self.y, all().map(|(_, y)| y), HEIGHT - BOTTOM, TOP);
         text(out, LEFT, TOP - 16.0, "start", "font-size=\"15\" font-weight=\"bold\"", &self.title);
         for tick in x.ticks() {
             let at = x.place(tick);
@@ -133,7 +133,7 @@ fn step_above(number: f64) -> f64 {
 }
 
 /// Conversion of numbers to positions along an axis.
-struct Scale {
+struct AxisScale {
     low: f64,
     high: f64,
     start: f64,
@@ -141,8 +141,8 @@ struct Scale {
     logarithmic: bool,
 }
 
-impl Scale {
-    fn new(axis: &Axis, numbers: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
+impl AxisScale {
+    fn new(axis: &PlotAxis, numbers: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
         let is_shown = |number: &f64| number.is_finite() && (!axis.logarithmic || *number > 0.0);
         let (mut low, mut high) = numbers
             .filter(is_shown)
@@ -158,7 +158,7 @@ impl Scale {
         if low == high {
             high = low + 1.0;
         }
-        Scale { low, high, start, end, logarithmic: axis.logarithmic }
+        AxisScale { low, high, start, end, logarithmic: axis.logarithmic }
     }
 
     fn has(&self, number: f64) -> bool {
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn a_logarithmic_axis_begins_and_ends_where_its_numbers_do() {
-        let axis = Axis { label: String::new(), unit: Unit::Count(""), logarithmic: true };
+        let axis = PlotAxis { label: String::new(), unit: FigureUnit::Count(""), logarithmic: true };
         let check = |numbers: &[f64], expected: &[f64]| {
-            let scale = Scale::new(&axis, numbers.iter().copied(), 0.0, 1.0);
+            let scale = AxisScale::new(&axis, numbers.iter().copied(), 0.0, 1.0);
             let ticks: Vec<String> = scale.ticks().iter().map(|tick| format!("{tick:.3}")).collect();
             let expected: Vec<String> = expected.iter().map(|tick| format!("{tick:.3}")).collect();
             assert_eq!(ticks, expected, "{numbers:?}");
@@ -211,10 +211,11 @@ mod tests {
 
     #[test]
     fn a_plot_shows_its_lines_and_survives_odd_numbers() {
-        let axis = |logarithmic| Axis { label: "a < b".to_owned(), unit: Unit::Seconds, logarithmic };
+        let axis =
+            |logarithmic| PlotAxis { label: "a < b".to_owned(), unit: FigureUnit::Seconds, logarithmic };
         for logarithmic in [false, true] {
-            let line = |points| Line { name: "x".to_owned(), points };
-            let plot = Plot {
+            let line = |points| PlotCurve { name: "x".to_owned(), points };
+            let plot = CurvePlot {
                 title: "t".to_owned(),
                 x: axis(logarithmic),
                 y: axis(logarithmic),

@@ -1,10 +1,10 @@
 //! Reports as aligned text.
 
-use super::{Goal, Report, Unit};
+use super::{BenchReport, FigureGoal, FigureUnit};
 
 const HEAD: [&str; 7] = ["case", "measure", "figure", "beside", "", "ratio", "goal"];
 
-pub(super) fn table(report: &Report) -> String {
+pub(super) fn table(report: &BenchReport) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     for figure in &report.figures {
         let (what, limit) = match &figure.limit {
@@ -47,11 +47,11 @@ pub(super) fn table(report: &Report) -> String {
 }
 
 /// A goal in words: `≥ 0.70 ×`, `≤ 350 µs`.
-pub(super) fn goal(goal: Goal, unit: Unit) -> String {
+pub(super) fn goal(goal: FigureGoal, unit: FigureUnit) -> String {
     match goal {
-        Goal::RatioAtLeast(ratio) => format!("≥ {ratio} ×"),
-        Goal::RatioAtMost(ratio) => format!("≤ {ratio} ×"),
-        Goal::AtLeast(value) => format!("≥ {}", unit.format(value)),
-        Goal::AtMost(value) => format!("≤ {}", unit.format(value)),
+        FigureGoal::RatioAtLeast(ratio) => format!("≥ {ratio} ×"),
+        FigureGoal::RatioAtMost(ratio) => format!("≤ {ratio} ×"),
+        FigureGoal::AtLeast(value) => format!("≥ {}", unit.format(value)),
+        FigureGoal::AtMost(value) => format!("≤ {}", unit.format(value)),
     }
 }

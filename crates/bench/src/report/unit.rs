@@ -1,6 +1,6 @@
 /// The base unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum FigureUnit {
     /// Seconds.
     Seconds,
     /// Bytes.
@@ -15,16 +15,16 @@ pub enum Unit {
     BytesPer(&'static str),
 }
 
-impl Unit {
+impl FigureUnit {
     /// Unit of figures in JSON.
     pub fn name(self) -> String {
         match self {
-            Unit::Seconds => "s".to_owned(),
-            Unit::Bytes => "B".to_owned(),
-            Unit::BytesPerSecond => "B/s".to_owned(),
-            Unit::PerSecond(what) => format!("{what}/s"),
-            Unit::Count(what) => what.to_owned(),
-            Unit::BytesPer(what) => format!("B/{what}"),
+            FigureUnit::Seconds => "s".to_owned(),
+            FigureUnit::Bytes => "B".to_owned(),
+            FigureUnit::BytesPerSecond => "B/s".to_owned(),
+            FigureUnit::PerSecond(what) => format!("{what}/s"),
+            FigureUnit::Count(what) => what.to_owned(),
+            FigureUnit::BytesPer(what) => format!("B/{what}"),
         }
     }
 
@@ -35,8 +35,10 @@ impl Unit {
         let magnitude = value.abs();
         let large = || LARGE.into_iter().find(|(factor, _)| magnitude >= *factor).unwrap_or((1.0, ""));
         let (factor, prefix) = match self {
-            Unit::Seconds => SMALL.into_iter().find(|(factor, _)| magnitude >= *factor).unwrap_or((1.0, "")),
-            Unit::Count(_) if magnitude < 1e6 => (1.0, ""),
+            FigureUnit::Seconds => {
+                SMALL.into_iter().find(|(factor, _)| magnitude >= *factor).unwrap_or((1.0, ""))
+            }
+            FigureUnit::Count(_) if magnitude < 1e6 => (1.0, ""),
             _ => large(),
         };
         let scaled = value / factor;
@@ -47,11 +49,11 @@ impl Unit {
             _ => 2,
         };
         match self {
-            Unit::PerSecond(_) | Unit::Count(_) if prefix.is_empty() => {
+            FigureUnit::PerSecond(_) | FigureUnit::Count(_) if prefix.is_empty() => {
                 format!("{scaled:.digits$} {}", self.name())
             }
-            Unit::PerSecond(what) => format!("{scaled:.digits$} {prefix} {what}/s"),
-            Unit::Count(what) => format!("{scaled:.digits$} {prefix} {what}"),
+            FigureUnit::PerSecond(what) => format!("{scaled:.digits$} {prefix} {what}/s"),
+            FigureUnit::Count(what) => format!("{scaled:.digits$} {prefix} {what}"),
             _ => format!("{scaled:.digits$} {prefix}{}", self.name()),
         }
     }
@@ -64,17 +66,17 @@ mod tests {
     #[test]
     fn figures_have_three_digits_and_a_prefix() {
         for (unit, value, expected) in [
-            (Unit::Seconds, 0.00035, "350 µs"),
-            (Unit::Seconds, 1.25, "1.25 s"),
-            (Unit::Seconds, 0.0, "0 s"),
-            (Unit::Seconds, 2.5e-9, "2.50 ns"),
-            (Unit::BytesPerSecond, 9.1e9, "9.10 GB/s"),
-            (Unit::Bytes, 512.0, "512 B"),
-            (Unit::Bytes, 60e6, "60.0 MB"),
-            (Unit::PerSecond("documents"), 31.25e6, "31.2 M documents/s"),
-            (Unit::PerSecond("queries"), 12.0, "12 queries/s"),
-            (Unit::Count("documents"), 10_000.0, "10000 documents"),
-            (Unit::BytesPer("document"), 0.25, "0.25 B/document"),
+            (FigureUnit::Seconds, 0.00035, "350 µs"),
+            (FigureUnit::Seconds, 1.25, "1.25 s"),
+            (FigureUnit::Seconds, 0.0, "0 s"),
+            (FigureUnit::Seconds, 2.5e-9, "2.50 ns"),
+            (FigureUnit::BytesPerSecond, 9.1e9, "9.10 GB/s"),
+            (FigureUnit::Bytes, 512.0, "512 B"),
+            (FigureUnit::Bytes, 60e6, "60.0 MB"),
+            (FigureUnit::PerSecond("documents"), 31.25e6, "31.2 M documents/s"),
+            (FigureUnit::PerSecond("queries"), 12.0, "12 queries/s"),
+            (FigureUnit::Count("documents"), 10_000.0, "10000 documents"),
+            (FigureUnit::BytesPer("document"), 0.25, "0.25 B/document"),
         ] {
             assert_eq!(unit.format(value), expected);
         }

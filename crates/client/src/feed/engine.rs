@@ -5,16 +5,16 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use hyper::{Method, StatusCode};
-use millrace_document::json::{Place, split_place};
-use millrace_document::{DocumentId, Group, OperationKind};
+use millrace_document::json::{FeedPosition, split_place};
+use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::operations::{Operation, Operations, Unread};
-use super::report::{Failure, Progress, Report, Stop};
-use super::resume::{Frontier, Resume};
-use super::throttle::Throttle;
-use crate::{Answer, Client, Error, Protocol, Request};
+use super::operations::{OperationReader, PreparedOperation, UnreadableOperation};
+use super::report::{FeedFailure, FeedProgress, FeedReport, FeedStop};
+use super::resume::{CompletionFrontier, ResumeFile};
+use super::throttle::OperationWindow;
+use crate::{ClientAnswer, Error, HttpProtocol, NodeClient, OutgoingRequest};
 
 /// Number of operations read ahead of sending.
 const READ_AHEAD: usize = 256;
@@ -27,7 +27,7 @@ const GREETING: Duration = Duration::from_secs(20);
 
 /// Options of a feed.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct FeedOptions {
     /// Number of connections, each of which carries many operations.
     pub connections: usize,
     /// Maximum number of operations in flight.
@@ -40,9 +40,9 @@ pub struct Options {
     pub stop_at_failure: bool,
 }
 
-impl Default for Options {
+impl Default for FeedOptions {
     fn default() -> Self {
-        Options {
+        FeedOptions {
             connections: 2,
             in_flight_max: 1024,
             patience: Duration::from_secs(60),
@@ -62,19 +62,20 @@ pub async fn feed(
     base: &str,
     input: &str,
     stream: impl Read + Send + 'static,
-    options: &Options,
-    resume: Option<&mut Resume>,
-    progress: impl FnMut(&Progress),
-) -> Result<Report, Error> {
-    let clients: Vec<Client> = (0..options.connections.max(1))
-        .map(|_| Client::new(base, Protocol::Http2))
+    options: &FeedOptions,
+    resume: Option<&mut ResumeFile>,
+    progress: impl FnMut(&FeedProgress),
+) -> Result<FeedReport, Error> {
+    let clients: Vec<NodeClient> = (0..options.connections.max(1))
+        .map(|_| NodeClient::new(base, HttpProtocol::Http2))
         .collect::<Result<_, _>>()?;
     greet(&clients[0]).await?;
     let start = resume.as_ref().map_or(0, |resume| resume.offset(input));
-    let operations = Operations::new(stream, start).map_err(|Unread { place, reason, .. }| {
-        let reason = format!("{reason}; remove the resume file to begin anew");
-        Error::Feed { input: input.to_owned(), place, reason }
-    })?;
+    let operations =
+        OperationReader::new(stream, start).map_err(|UnreadableOperation { place, reason, .. }| {
+            let reason = format!("{reason}; remove the resume file to begin anew");
+            Error::Feed { input: input.to_owned(), place, reason }
+        })?;
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     // Reading may block on a pipe, so it has its own thread, which ends when the receiver is dropped.
     let reading = tokio::task::spawn_blocking(move || {
@@ -85,17 +86,17 @@ pub async fn feed(
         }
     });
     let now = Instant::now();
-    let feeding = Feeding {
+    let feeding = FeedRun {
         input,
         options,
         clients,
         receiver,
-        throttle: Throttle::new(options.in_flight_max, now),
+        throttle: OperationWindow::new(options.in_flight_max, now),
         sending: JoinSet::new(),
         behind: HashMap::new(),
         waiting: 0,
-        frontier: Frontier::from(start),
-        report: Report::default(),
+        frontier: CompletionFrontier::from(start),
+        report: FeedReport::default(),
         latency_sum: Duration::ZERO,
         next_client: 0,
         started: now,
@@ -113,7 +114,7 @@ pub async fn feed(
 /// # Errors
 /// The node cannot be reached in that time; it rejects the request, or is not trusted.
 pub async fn reach(base: &str, patience: Duration, waiting: impl FnOnce(&Error)) -> Result<(), Error> {
-    let client = Client::new(base, Protocol::Http2)?;
+    let client = NodeClient::new(base, HttpProtocol::Http2)?;
     let begun = Instant::now();
     let mut waiting = Some(waiting);
     loop {
@@ -131,8 +132,8 @@ pub async fn reach(base: &str, patience: Duration, waiting: impl FnOnce(&Error))
 
 /// Checks that the node responds and has an application, so that a wrong address or a missing deployment is
 /// not reported for each operation.
-async fn greet(client: &Client) -> Result<(), Error> {
-    let request = Request::new(Method::GET, "/state/v1/health").timeout(GREETING);
+async fn greet(client: &NodeClient) -> Result<(), Error> {
+    let request = OutgoingRequest::new(Method::GET, "/state/v1/health").timeout(GREETING);
     let answer = client.send(request).await?;
     let health = answer.json();
     let told = |name: &str| health["status"][name].as_str();
@@ -146,53 +147,53 @@ async fn greet(client: &Client) -> Result<(), Error> {
 }
 
 /// A feed in progress.
-struct Feeding<'a> {
+struct FeedRun<'a> {
     input: &'a str,
-    options: &'a Options,
-    clients: Vec<Client>,
-    receiver: mpsc::Receiver<Result<Operation, Unread>>,
-    throttle: Throttle,
-    sending: JoinSet<Sent>,
+    options: &'a FeedOptions,
+    clients: Vec<NodeClient>,
+    receiver: mpsc::Receiver<Result<PreparedOperation, UnreadableOperation>>,
+    throttle: OperationWindow,
+    sending: JoinSet<OperationOutcome>,
     /// Operations that wait for an earlier one on the same document, by document.
-    behind: HashMap<DocumentId, VecDeque<Operation>>,
+    behind: HashMap<DocumentId, VecDeque<PreparedOperation>>,
     /// Number of these operations.
     waiting: usize,
-    frontier: Frontier,
-    report: Report,
+    frontier: CompletionFrontier,
+    report: FeedReport,
     latency_sum: Duration,
     next_client: usize,
     started: Instant,
 }
 
 /// Result of an operation.
-struct Sent {
+struct OperationOutcome {
     id: DocumentId,
     kind: OperationKind,
-    place: Place,
+    place: FeedPosition,
     end: u64,
     bytes: usize,
-    result: Result<Answered, Error>,
+    result: Result<OperationAnswer, Error>,
     latency: Duration,
     retries: u64,
     overloaded: bool,
 }
 
 /// Response of the node to an operation.
-struct Answered {
+struct OperationAnswer {
     status: StatusCode,
     /// Message; empty on success.
     message: String,
     ignored: bool,
     /// Position of the error, or the start of the operation.
-    place: Place,
+    place: FeedPosition,
 }
 
-impl Feeding<'_> {
+impl FeedRun<'_> {
     async fn run(
         mut self,
-        mut resume: Option<&mut Resume>,
-        mut progress: impl FnMut(&Progress),
-    ) -> Result<Report, Error> {
+        mut resume: Option<&mut ResumeFile>,
+        mut progress: impl FnMut(&FeedProgress),
+    ) -> Result<FeedReport, Error> {
         let mut tick = tokio::time::interval(TICK);
         let mut open = true;
         let mut unreadable = None;
@@ -207,13 +208,13 @@ impl Feeding<'_> {
                 }
                 next = self.receiver.recv(), if open && room => match next {
                     Some(Ok(operation)) => self.accept(operation),
-                    Some(Err(Unread { place, reason, ends })) => {
+                    Some(Err(UnreadableOperation { place, reason, ends })) => {
                         self.failed(place, String::new(), 0, reason.clone());
                         if ends {
-                            self.report.stop = Some(Stop::Unreadable(place));
+                            self.report.stop = Some(FeedStop::Unreadable(place));
                             unreadable = Some(reason);
                         } else if self.options.stop_at_failure {
-                            self.report.stop = Some(Stop::AtFailure);
+                            self.report.stop = Some(FeedStop::AtFailure);
                         }
                         open &= self.report.stop.is_none();
                     }
@@ -234,12 +235,12 @@ impl Feeding<'_> {
         self.report.progress = self.progress();
         progress(&self.report.progress);
         self.report.elapsed = self.started.elapsed();
-        let Progress { done, ignored, condition_not_met, .. } = self.report.progress;
+        let FeedProgress { done, ignored, condition_not_met, .. } = self.report.progress;
         let answered = done + ignored + condition_not_met;
         self.report.latency_mean = self.latency_sum / u32::try_from(answered.max(1)).unwrap_or(u32::MAX);
         // An input from which nothing could be read is not a feed.
         match (unreadable, self.report.stop) {
-            (Some(reason), Some(Stop::Unreadable(place)))
+            (Some(reason), Some(FeedStop::Unreadable(place)))
                 if answered == 0 && self.report.progress.failed == 1 =>
             {
                 Err(Error::Feed { input: self.input.to_owned(), place, reason })
@@ -248,8 +249,8 @@ impl Feeding<'_> {
         }
     }
 
-    fn progress(&self) -> Progress {
-        Progress {
+    fn progress(&self) -> FeedProgress {
+        FeedProgress {
             in_flight: self.sending.len(),
             window: self.throttle.window(),
             ..self.report.progress.clone()
@@ -257,7 +258,7 @@ impl Feeding<'_> {
     }
 
     /// Sends the operation, or queues it behind an earlier one on the same document.
-    fn accept(&mut self, operation: Operation) {
+    fn accept(&mut self, operation: PreparedOperation) {
         self.frontier.begin(operation.place.offset);
         self.report.progress.read_bytes = operation.end;
         match self.behind.get_mut(&operation.id) {
@@ -272,7 +273,7 @@ impl Feeding<'_> {
         }
     }
 
-    fn send(&mut self, operation: Operation) {
+    fn send(&mut self, operation: PreparedOperation) {
         let client = self.clients[self.next_client % self.clients.len()].clone();
         self.next_client += 1;
         let (patience, timeout) = (self.options.patience, self.options.timeout);
@@ -280,7 +281,7 @@ impl Feeding<'_> {
     }
 
     /// Counts a finished operation, and sends the one queued behind it. Returns false if the feed must stop.
-    fn sent(&mut self, sent: Sent) -> bool {
+    fn sent(&mut self, sent: OperationOutcome) -> bool {
         let now = Instant::now();
         let progress = &mut self.report.progress;
         progress.retried += sent.retries;
@@ -289,7 +290,7 @@ impl Feeding<'_> {
             false => self.throttle.answered(sent.latency, now),
         }
         match sent.result {
-            Ok(Answered { status, ignored, .. })
+            Ok(OperationAnswer { status, ignored, .. })
                 if status.is_success() || status == StatusCode::PRECONDITION_FAILED =>
             {
                 let done = status.is_success() && !ignored;
@@ -302,22 +303,23 @@ impl Feeding<'_> {
                 if ignored && sent.place.offset < first {
                     self.report.first_ignored = Some((sent.place, sent.id.to_string()));
                 }
-                let without_group = sent.kind == OperationKind::Put && matches!(sent.id.group(), Group::None);
+                let without_group =
+                    sent.kind == OperationKind::Put && matches!(sent.id.group(), DocumentGroup::None);
                 progress.without_group += u64::from(done && without_group);
                 progress.sent_bytes += sent.bytes as u64;
                 self.latency_sum += sent.latency;
                 self.report.latency_max = self.report.latency_max.max(sent.latency);
             }
-            Ok(Answered { status, message, place, .. }) => {
+            Ok(OperationAnswer { status, message, place, .. }) => {
                 self.failed(place, sent.id.to_string(), status.as_u16(), message);
                 if self.options.stop_at_failure {
-                    self.report.stop = Some(Stop::AtFailure);
+                    self.report.stop = Some(FeedStop::AtFailure);
                 }
             }
             Err(error) => {
                 // Further operations would fail, too.
                 self.failed(sent.place, sent.id.to_string(), 0, error.to_string());
-                self.report.stop = Some(Stop::NodeAway);
+                self.report.stop = Some(FeedStop::NodeAway);
                 return false;
             }
         }
@@ -335,48 +337,59 @@ impl Feeding<'_> {
         self.report.stop.is_none()
     }
 
-    fn failed(&mut self, place: Place, id: String, status: u16, message: String) {
+    fn failed(&mut self, place: FeedPosition, id: String, status: u16, message: String) {
         self.report.progress.failed += 1;
-        if self.report.failures.len() < Report::FAILURES_MAX {
-            self.report.failures.push(Failure { input: self.input.to_owned(), place, id, status, message });
+        if self.report.failures.len() < FeedReport::FAILURES_MAX {
+            self.report.failures.push(FeedFailure {
+                input: self.input.to_owned(),
+                place,
+                id,
+                status,
+                message,
+            });
         }
     }
 }
 
-impl Answered {
+impl OperationAnswer {
     /// Converts the response to the operation `json` at `place`. A position in the operation becomes one in
     /// the feed.
-    fn new(answer: &Answer, place: Place, json: &[u8]) -> Self {
+    fn new(answer: &ClientAnswer, place: FeedPosition, json: &[u8]) -> Self {
         let status = answer.status;
         if status.is_success() {
-            return Answered { status, message: String::new(), ignored: answer.is_ignored(), place };
+            return OperationAnswer { status, message: String::new(), ignored: answer.is_ignored(), place };
         }
         let message = answer.message();
         match split_place(&message) {
             Some((reason, line, column)) => {
                 let place = place.within(json, line, column);
-                Answered { status, message: reason.to_owned(), ignored: false, place }
+                OperationAnswer { status, message: reason.to_owned(), ignored: false, place }
             }
-            None => Answered { status, message, ignored: false, place },
+            None => OperationAnswer { status, message, ignored: false, place },
         }
     }
 }
 
 /// Sends one operation until it has a final result.
-async fn deliver(client: Client, operation: Operation, patience: Duration, timeout: Duration) -> Sent {
+async fn deliver(
+    client: NodeClient,
+    operation: PreparedOperation,
+    patience: Duration,
+    timeout: Duration,
+) -> OperationOutcome {
     let method = match operation.kind {
         OperationKind::Put => Method::POST,
         OperationKind::Update => Method::PUT,
         OperationKind::Remove => Method::DELETE,
     };
-    let Operation { id, kind, target, body, place, end } = operation;
+    let PreparedOperation { id, kind, target, body, place, end } = operation;
     let bytes = body.len();
     let body = hyper::body::Bytes::from(body);
     let begun = Instant::now();
     let (mut retries, mut overloaded) = (0, false);
     loop {
         let attempt = Instant::now();
-        let request = Request::new(method.clone(), target.clone())
+        let request = OutgoingRequest::new(method.clone(), target.clone())
             .body("application/json", body.clone())
             .timeout(timeout);
         let result = client.send(request).await;
@@ -386,8 +399,8 @@ async fn deliver(client: Client, operation: Operation, patience: Duration, timeo
         };
         overloaded |= matches!(&result, Ok(answer) if answer.status == StatusCode::TOO_MANY_REQUESTS);
         if !passing || begun.elapsed() > patience {
-            let result = result.map(|answer| Answered::new(&answer, place, &body));
-            return Sent {
+            let result = result.map(|answer| OperationAnswer::new(&answer, place, &body));
+            return OperationOutcome {
                 id,
                 kind,
                 place,

@@ -9,6 +9,6 @@ mod report;
 mod resume;
 mod throttle;
 
-pub use engine::{Options, feed, reach};
-pub use report::{Failure, Progress, Report, Stop};
-pub use resume::Resume;
+pub use engine::{FeedOptions, feed, reach};
+pub use report::{FeedFailure, FeedProgress, FeedReport, FeedStop};
+pub use resume::ResumeFile;

@@ -2,20 +2,20 @@
 
 use std::io::Read;
 
-use millrace_document::json::{FeedOperation, FeedReader, Place};
+use millrace_document::json::{FeedOperation, FeedPosition, FeedReader};
 use millrace_document::{DocumentId, OperationKind};
 
 use crate::path_of;
 
 /// Reader of operations from a stream, from its start or from the end of an operation.
-pub(super) struct Operations {
+pub(super) struct OperationReader {
     reader: FeedReader<Box<dyn Read + Send>>,
 }
 
 /// The reason for a missing operation of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unread {
-    pub(super) place: Place,
+pub(super) struct UnreadableOperation {
+    pub(super) place: FeedPosition,
     pub(super) reason: String,
     /// True if reading cannot continue after it.
     pub(super) ends: bool,
@@ -23,52 +23,54 @@ pub(super) struct Unread {
 
 /// One operation, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Operation {
+pub(super) struct PreparedOperation {
     pub(super) id: DocumentId,
     pub(super) kind: OperationKind,
     /// Request path.
     pub(super) target: String,
     pub(super) body: Vec<u8>,
     /// Position of its first byte.
-    pub(super) place: Place,
+    pub(super) place: FeedPosition,
     /// Offset of the byte after it, from 0.
     pub(super) end: u64,
 }
 
-impl Operations {
+impl OperationReader {
     /// The operations of `stream` from byte `start` on.
     ///
     /// # Errors
     /// The stream cannot be read, or is shorter.
-    pub(super) fn new(stream: impl Read + Send + 'static, start: u64) -> Result<Self, Unread> {
+    pub(super) fn new(stream: impl Read + Send + 'static, start: u64) -> Result<Self, UnreadableOperation> {
         let stream: Box<dyn Read + Send> = Box::new(stream);
         let reader = FeedReader::new(stream);
         let reader = if start > 0 { reader.skip_to(start)? } else { reader };
-        Ok(Operations { reader })
+        Ok(OperationReader { reader })
     }
 }
 
-impl Iterator for Operations {
-    type Item = Result<Operation, Unread>;
+impl Iterator for OperationReader {
+    type Item = Result<PreparedOperation, UnreadableOperation>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.reader.next()?;
-        Some(next.map_err(Unread::from).map(|FeedOperation { kind, id, json, place }| {
+        Some(next.map_err(UnreadableOperation::from).map(|FeedOperation { kind, id, json, place }| {
             let end = place.offset + json.len() as u64;
             let body = if kind == OperationKind::Remove { Vec::new() } else { json };
-            Operation { target: path_of(&id), id, kind, body, place, end }
+            PreparedOperation { target: path_of(&id), id, kind, body, place, end }
         }))
     }
 }
 
-impl From<millrace_document::Error> for Unread {
+impl From<millrace_document::Error> for UnreadableOperation {
     fn from(error: millrace_document::Error) -> Self {
         use millrace_document::Error::{Feed, Operation};
         match error {
-            Operation { place, reason } => Unread { place, reason, ends: false },
-            Feed { place, reason } => Unread { place, reason, ends: true },
+            Operation { place, reason } => UnreadableOperation { place, reason, ends: false },
+            Feed { place, reason } => UnreadableOperation { place, reason, ends: true },
             // The reader has no other errors.
-            other => Unread { place: Place::default(), reason: other.to_string(), ends: true },
+            other => {
+                UnreadableOperation { place: FeedPosition::default(), reason: other.to_string(), ends: true }
+            }
         }
     }
 }
@@ -78,13 +80,17 @@ mod tests {
     use super::*;
 
     fn read(feed: &'static str, start: u64) -> Vec<String> {
-        let operations = Operations::new(feed.as_bytes(), start).expect("the feed is long enough");
+        let operations = OperationReader::new(feed.as_bytes(), start).expect("the feed is long enough");
         operations
             .map(|next| match next {
-                Ok(Operation { place, end, kind, target, .. }) => {
+                Ok(PreparedOperation { place, end, kind, target, .. }) => {
                     let before = &feed[..place.offset as usize];
                     assert!(feed[before.len()..].starts_with('{') && feed[..end as usize].ends_with('}'));
-                    assert_eq!(place, Place::default().after(before.as_bytes()), "however much was skipped");
+                    assert_eq!(
+                        place,
+                        FeedPosition::default().after(before.as_bytes()),
+                        "however much was skipped"
+                    );
                     format!("{kind:?} {target}")
                 }
                 Err(unread) => format!("{}: {}", unread.place, unread.reason),
@@ -109,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_feed_that_became_shorter_is_refused() {
-        assert!(Operations::new("{}".as_bytes(), 10).is_err());
+        assert!(OperationReader::new("{}".as_bytes(), 10).is_err());
     }
 
     #[test]

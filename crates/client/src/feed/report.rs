@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use millrace_document::json::Place;
+use millrace_document::json::FeedPosition;
 
 /// Progress of a feed.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Progress {
+pub struct FeedProgress {
     /// Number of operations that the node executed.
     pub done: u64,
     /// Number of puts among them of documents without a group.
@@ -30,11 +30,11 @@ pub struct Progress {
 
 /// An operation that failed permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct FeedFailure {
     /// The file, or `standard input`.
     pub input: String,
     /// Position of the error, or the start of the operation.
-    pub place: Place,
+    pub place: FeedPosition,
     /// Document id; empty if it could not be read.
     pub id: String,
     /// HTTP status; 0 without a response.
@@ -45,9 +45,9 @@ pub struct Failure {
 
 /// The reason for ending a feed early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum FeedStop {
     /// It cannot be read from this position on.
-    Unreadable(Place),
+    Unreadable(FeedPosition),
     /// An operation failed, and the options say to stop.
     AtFailure,
     /// The node was unreachable for the whole retry time.
@@ -56,15 +56,15 @@ pub enum Stop {
 
 /// Result of a feed.
 #[derive(Debug, Clone, Default)]
-pub struct Report {
+pub struct FeedReport {
     /// Final counts.
-    pub progress: Progress,
-    /// The first failures; [`Progress::failed`] is their total number.
-    pub failures: Vec<Failure>,
+    pub progress: FeedProgress,
+    /// The first failures; [`FeedProgress::failed`] is their total number.
+    pub failures: Vec<FeedFailure>,
     /// Position and document of the first ignored operation.
-    pub first_ignored: Option<(Place, String)>,
+    pub first_ignored: Option<(FeedPosition, String)>,
     /// The reason for ending early, if it did.
-    pub stop: Option<Stop>,
+    pub stop: Option<FeedStop>,
     /// Time from the first operation to the last response.
     pub elapsed: Duration,
     /// Mean time of an operation from sending to its response.
@@ -73,7 +73,7 @@ pub struct Report {
     pub latency_max: Duration,
 }
 
-impl Report {
+impl FeedReport {
     /// Maximum number of failures kept.
     pub(super) const FAILURES_MAX: usize = 100;
 

@@ -9,12 +9,12 @@ use crate::Error;
 
 /// Fed part of each input, stored in a file.
 #[derive(Debug)]
-pub struct Resume {
+pub struct ResumeFile {
     path: PathBuf,
     offsets: BTreeMap<String, u64>,
 }
 
-impl Resume {
+impl ResumeFile {
     /// Reads the file, if it exists.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl Resume {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
             Err(source) => return Err(Error::File { path: path.to_owned(), source }),
         };
-        Ok(Resume { path: path.to_owned(), offsets })
+        Ok(ResumeFile { path: path.to_owned(), offsets })
     }
 
     /// Offset up to which `input` was fed.
@@ -74,20 +74,20 @@ fn replace(next: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// The place before which everything is done, though operations end in any order.
 #[derive(Debug, Default)]
-pub(super) struct Frontier {
+pub(super) struct CompletionFrontier {
     /// Start offsets of the operations in flight.
     under_way: BTreeSet<u64>,
     reached: u64,
 }
 
-impl From<u64> for Frontier {
+impl From<u64> for CompletionFrontier {
     /// Creates a frontier; everything before this offset was done earlier.
     fn from(reached: u64) -> Self {
-        Frontier { under_way: BTreeSet::new(), reached }
+        CompletionFrontier { under_way: BTreeSet::new(), reached }
     }
 }
 
-impl Frontier {
+impl CompletionFrontier {
     /// Records the start of the operation at this offset.
     pub(super) fn begin(&mut self, offset: u64) {
         self.under_way.insert(offset);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_frontier_is_the_first_that_is_not_done() {
-        let mut frontier = Frontier::default();
+        let mut frontier = CompletionFrontier::default();
         for offset in [0, 10, 20] {
             frontier.begin(offset);
         }
@@ -127,10 +127,10 @@ mod tests {
     fn what_was_saved_is_read_again() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("feed.resume");
-        let mut resume = Resume::open(&path).expect("no file is no progress");
+        let mut resume = ResumeFile::open(&path).expect("no file is no progress");
         assert_eq!(resume.offset("a"), 0);
         resume.save("a", 42).expect("the directory can be written");
-        assert_eq!(Resume::open(&path).expect("it was written just now").offset("a"), 42);
+        assert_eq!(ResumeFile::open(&path).expect("it was written just now").offset("a"), 42);
         resume.finish().expect("the file can be removed");
         assert!(!path.exists());
     }

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 /// Window of operations in flight.
-pub(super) struct Throttle {
+pub(super) struct OperationWindow {
     window: f64,
     largest: f64,
     /// Fastest recent response: the duration of an operation without waiting.
@@ -28,11 +28,11 @@ const MEMORY: Duration = Duration::from_secs(10);
 /// Minimum time between two halvings, because one overload rejects many operations.
 const HALVING: Duration = Duration::from_millis(200);
 
-impl Throttle {
+impl OperationWindow {
     /// Creates a window of up to `largest`.
     pub(super) fn new(largest: usize, now: Instant) -> Self {
         let largest = (largest as f64).max(1.0);
-        Throttle {
+        OperationWindow {
             window: (SMALLEST * 8.0).min(largest),
             largest,
             quickest: Duration::MAX,
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn the_window_follows_the_node() {
         let start = Instant::now();
-        let mut throttle = Throttle::new(1000, start);
+        let mut throttle = OperationWindow::new(1000, start);
         for _ in 0..2000 {
             throttle.answered(Duration::from_millis(2), start);
         }

@@ -2,19 +2,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::Inputs;
-use crate::{ClusterState, Error, Layout, NodeKey};
+use super::ControllerInputs;
+use crate::{ClusterState, Error, NodeHierarchy, NodeKey};
 
 /// Distribution keys of all nodes that were ever known, by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Assignments {
+pub struct NodeAssignments {
     /// Assignments by node name.
-    pub nodes: BTreeMap<String, Assignment>,
+    pub nodes: BTreeMap<String, NodeAssignment>,
 }
 
 /// Permanent attributes of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Assignment {
+pub struct NodeAssignment {
     /// Its key.
     pub key: NodeKey,
     /// Its share of the data, used if it is not listed.
@@ -23,15 +23,15 @@ pub struct Assignment {
     pub group: Vec<u16>,
 }
 
-impl Assignments {
+impl NodeAssignments {
     /// Extends the assignments by a key for each listed or present node without one. A listed node gets the
     /// key that it is listed with; the previous holder of that key gets another. A key is not reused for a
     /// second name, as far as is known here.
     pub(super) fn extended(
         &self,
-        inputs: &Inputs<'_>,
+        inputs: &ControllerInputs<'_>,
         previous: Option<&ClusterState>,
-    ) -> Result<Assignments, Error> {
+    ) -> Result<NodeAssignments, Error> {
         let mut nodes = self.nodes.clone();
         let listed = &inputs.configuration.nodes;
         let mut used: BTreeSet<NodeKey> = listed.keys().copied().collect();
@@ -41,14 +41,17 @@ impl Assignments {
         let names: BTreeSet<&str> = listed.values().map(|node| &*node.name).collect();
         nodes.retain(|name, assignment| names.contains(&**name) || !listed.contains_key(&assignment.key));
         for (key, node) in listed {
-            let assignment = Assignment { key: *key, capacity: node.capacity, group: Vec::new() };
+            let assignment = NodeAssignment { key: *key, capacity: node.capacity, group: Vec::new() };
             nodes.insert(node.name.clone(), assignment);
         }
         // If the assignments were lost, the keys in the state apply.
         for (key, entry) in previous.into_iter().flat_map(ClusterState::nodes) {
             if !listed.contains_key(key) && !nodes.contains_key(&entry.name) {
                 let group = group_of(previous, *key);
-                nodes.insert(entry.name.clone(), Assignment { key: *key, capacity: entry.capacity, group });
+                nodes.insert(
+                    entry.name.clone(),
+                    NodeAssignment { key: *key, capacity: entry.capacity, group },
+                );
             }
         }
         for (name, registration) in inputs.registrations {
@@ -71,9 +74,9 @@ impl Assignments {
                 false => smallest_group(&inputs.configuration.layout),
             };
             used.insert(NodeKey(free));
-            nodes.insert(name.clone(), Assignment { key: NodeKey(free), capacity, group });
+            nodes.insert(name.clone(), NodeAssignment { key: NodeKey(free), capacity, group });
         }
-        Ok(Assignments { nodes })
+        Ok(NodeAssignments { nodes })
     }
 }
 
@@ -85,7 +88,7 @@ fn group_of(state: Option<&ClusterState>, key: NodeKey) -> Vec<u16> {
 }
 
 /// The lowest group with the fewest nodes; the first one on ties.
-pub(super) fn smallest_group(layout: &Layout) -> Vec<u16> {
+pub(super) fn smallest_group(layout: &NodeHierarchy) -> Vec<u16> {
     let leaves = layout.leaves();
     let smallest = leaves.into_iter().min_by_key(|(_, nodes)| nodes.len());
     smallest.map_or_else(Vec::new, |(path, _)| path)

@@ -2,26 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::node::{Judgement, Record};
-use super::{Inputs, Wish};
-use crate::{ClusterState, Earlier, NodeKey};
+use super::node::{NodeJudgement, NodeRecord};
+use super::{ControllerInputs, NodeWish};
+use crate::{ClusterState, NodeKey, SupersededState};
 
 /// States by which enough nodes may still act to continue, including the previous one.
-pub(super) struct Followers {
-    earlier: Vec<Earlier>,
+pub(super) struct FollowedStates {
+    earlier: Vec<SupersededState>,
     /// Names of nodes that have ended, as reported by themselves or by an operator.
     ended: BTreeSet<String>,
 }
 
-impl Followers {
+impl FollowedStates {
     pub(super) fn new(
-        inputs: &Inputs<'_>,
-        records: &BTreeMap<String, Record>,
+        inputs: &ControllerInputs<'_>,
+        records: &BTreeMap<String, NodeRecord>,
         previous: Option<&ClusterState>,
     ) -> Self {
-        let mut earlier: Vec<Earlier> =
+        let mut earlier: Vec<SupersededState> =
             previous.into_iter().flat_map(ClusterState::earlier).cloned().collect();
-        earlier.extend(previous.map(Earlier::of));
+        earlier.extend(previous.map(SupersededState::of));
         for state in &mut earlier {
             let version = state.version();
             state.retain(|name, incarnation| match inputs.registrations.get(name) {
@@ -31,22 +31,22 @@ impl Followers {
                 None => records.get(name).is_none_or(|record| record.adopted(incarnation) <= version),
             });
         }
-        Earlier::that_matter(&mut earlier);
+        SupersededState::that_matter(&mut earlier);
         let stopped = records.iter().filter(|(_, record)| record.stopped());
         let given_up = inputs.wishes.iter().filter(|(name, wish)| {
-            matches!(wish, Wish::Down | Wish::Removed) && !inputs.registrations.contains_key(*name)
+            matches!(wish, NodeWish::Down | NodeWish::Removed) && !inputs.registrations.contains_key(*name)
         });
         let ended = stopped.map(|(name, _)| name).chain(given_up.map(|(name, _)| name)).cloned().collect();
-        Followers { earlier, ended }
+        FollowedStates { earlier, ended }
     }
 
     /// Keeps present nodes in service for now, if too many would be taken out of service together. Returns
     /// the names of the nodes that would still be too many.
     pub(super) fn spare(
         &self,
-        inputs: &Inputs<'_>,
+        inputs: &ControllerInputs<'_>,
         previous: Option<&ClusterState>,
-        judged: &mut BTreeMap<NodeKey, (String, Judgement)>,
+        judged: &mut BTreeMap<NodeKey, (String, NodeJudgement)>,
     ) -> Vec<String> {
         let there: Vec<NodeKey> = judged
             .iter()
@@ -70,21 +70,21 @@ impl Followers {
 
     /// True if each node that votes may have confirmed has a vote from a serving node that will keep its
     /// promise.
-    pub(super) fn votes_are_kept(&self, judged: &BTreeMap<NodeKey, (String, Judgement)>) -> bool {
+    pub(super) fn votes_are_kept(&self, judged: &BTreeMap<NodeKey, (String, NodeJudgement)>) -> bool {
         // A node that has ended may have voted shortly before.
         self.left_behind(judged, &BTreeSet::new()).is_empty()
     }
 
     /// True unless too few nodes could vote to confirm an earlier state to the node with this name.
     pub(super) fn may_be_confirmed(&self, name: &str) -> bool {
-        self.earlier.iter().flat_map(Earlier::names).any(|known| known == name)
+        self.earlier.iter().flat_map(SupersededState::names).any(|known| known == name)
     }
 
     /// Nodes that would be taken out and could continue together, without those that have ended; empty if
     /// they are too few.
     fn left_behind(
         &self,
-        judged: &BTreeMap<NodeKey, (String, Judgement)>,
+        judged: &BTreeMap<NodeKey, (String, NodeJudgement)>,
         ended: &BTreeSet<String>,
     ) -> Vec<String> {
         let serving = judged.values().filter(|(_, judgement)| judgement.state.serves());
@@ -97,7 +97,7 @@ impl Followers {
     }
 
     /// The earlier states that the next state carries.
-    pub(super) fn into_earlier(self) -> Vec<Earlier> {
+    pub(super) fn into_earlier(self) -> Vec<SupersededState> {
         self.earlier
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Assignments;
-use crate::{ClusterState, Configuration, protocol};
+use super::NodeAssignments;
+use crate::{ClusterConfiguration, ClusterState, protocol};
 
 /// How patient the controller is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Default for Settings {
 
 impl Settings {
     /// These, with what the application package says instead.
-    pub(super) fn configured(&self, configuration: &Configuration) -> Settings {
+    pub(super) fn configured(&self, configuration: &ClusterConfiguration) -> Settings {
         Settings {
             transition: configuration.transition.unwrap_or(self.transition),
             stable: configuration.stable.unwrap_or(self.stable),
@@ -92,7 +92,7 @@ fn one() -> f64 {
 /// What an operator wishes for a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Wish {
+pub enum NodeWish {
     /// It does what it can.
     #[default]
     Up,
@@ -106,52 +106,52 @@ pub enum Wish {
     Removed,
 }
 
-impl Wish {
+impl NodeWish {
     /// All of them with their names.
-    const NAMES: [(Wish, &'static str); 5] = [
-        (Wish::Up, "up"),
-        (Wish::Retired, "retired"),
-        (Wish::Maintenance, "maintenance"),
-        (Wish::Down, "down"),
-        (Wish::Removed, "removed"),
+    const NAMES: [(NodeWish, &'static str); 5] = [
+        (NodeWish::Up, "up"),
+        (NodeWish::Retired, "retired"),
+        (NodeWish::Maintenance, "maintenance"),
+        (NodeWish::Down, "down"),
+        (NodeWish::Removed, "removed"),
     ];
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for NodeWish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Wish::NAMES.iter().find(|(wish, _)| wish == self).map_or("", |(_, name)| name))
+        f.write_str(NodeWish::NAMES.iter().find(|(wish, _)| wish == self).map_or("", |(_, name)| name))
     }
 }
 
-impl FromStr for Wish {
+impl FromStr for NodeWish {
     type Err = crate::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Wish::NAMES.iter().find(|(_, name)| *name == text);
+        let found = NodeWish::NAMES.iter().find(|(_, name)| *name == text);
         found.map(|(wish, _)| *wish).ok_or_else(|| crate::Error::Wish(text.to_owned()))
     }
 }
 
 /// All that a step looks at, beside the previous state.
 #[derive(Debug, Clone, Copy)]
-pub struct Inputs<'a> {
+pub struct ControllerInputs<'a> {
     /// What the application package wants.
-    pub configuration: &'a Configuration,
+    pub configuration: &'a ClusterConfiguration,
     /// Who is there, by name.
     pub registrations: &'a BTreeMap<String, Registration>,
     /// What those who are there no more said last, where it was heard: so a leader knows of those who left before it led, or
     /// between two of its steps.
     pub departed: &'a BTreeMap<String, Registration>,
     /// What operators wish, by the nodes' names.
-    pub wishes: &'a BTreeMap<String, Wish>,
+    pub wishes: &'a BTreeMap<String, NodeWish>,
     /// The keys of all nodes that were ever known.
-    pub assignments: &'a Assignments,
+    pub assignments: &'a NodeAssignments,
     /// The newest protocol that everyone speaks who is not among the registrations: whoever leads, and nodes that have no documents.
     pub protocol: u16,
 }
 
-impl Inputs<'_> {
-    pub(super) fn wish(&self, name: &str) -> Wish {
+impl ControllerInputs<'_> {
+    pub(super) fn wish(&self, name: &str) -> NodeWish {
         self.wishes.get(name).copied().unwrap_or_default()
     }
 

@@ -1,7 +1,7 @@
 //! The cluster controller: from what is wanted and who is there to the next cluster state.
 //!
 //! A step looks at everything anew:
-//! 1. Every node that is listed or has registered gets a key ([`Assignments`]), for ever.
+//! 1. Every node that is listed or has registered gets a key ([`NodeAssignments`]), for ever.
 //! 2. Each node is judged by itself (`node`): is it there, how long has it been away, does it start again and again, what does the
 //!    operator wish for it; does it speak the protocol that the others do.
 //! 3. Nodes that are out of space are retired, so that others take over what they have; but not where they
@@ -28,15 +28,16 @@ mod node;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use assignments::{Assignment, Assignments};
-pub use inputs::{Inputs, Registration, Settings, Wish};
+pub use assignments::{NodeAssignment, NodeAssignments};
+pub use inputs::{ControllerInputs, NodeWish, Registration, Settings};
 pub use node::removed_reason;
 
 use crate::{
-    ClusterState, Configuration, Distribution, Error, Layout, NodeEntry, NodeKey, NodeState, protocol,
+    ClusterConfiguration, ClusterState, Error, NodeEntry, NodeHierarchy, NodeKey, NodeState,
+    ReplicaDistribution, protocol,
 };
-use followers::Followers;
-use node::{Judgement, Record};
+use followers::FollowedStates;
+use node::{NodeJudgement, NodeRecord};
 
 /// The leases of so many nodes can be seen to end at once: each is a condition of the transaction that publishes the state.
 const ENDED_AT_ONCE: usize = 64;
@@ -46,18 +47,18 @@ const ENDED_AT_ONCE: usize = 64;
 pub struct Controller {
     settings: Settings,
     /// What is known of each node, by its name.
-    records: BTreeMap<String, Record>,
+    records: BTreeMap<String, NodeRecord>,
     /// When the first step was.
     began: Option<Duration>,
 }
 
 /// What a step comes to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct ControllerStep {
     /// The state to publish; `None` where the previous one is right still.
     pub next: Option<ClusterState>,
     /// The keys of all nodes, to be kept durably before anything that uses them.
-    pub assignments: Assignments,
+    pub assignments: NodeAssignments,
     /// Why nodes are not up, for people; the names of those that are have no entry.
     pub reasons: BTreeMap<String, String>,
     /// When time alone may change something: the latest moment of the next step.
@@ -77,22 +78,22 @@ impl Controller {
     pub fn step(
         &mut self,
         now: Duration,
-        inputs: &Inputs<'_>,
+        inputs: &ControllerInputs<'_>,
         previous: Option<&ClusterState>,
-    ) -> Result<Step, Error> {
+    ) -> Result<ControllerStep, Error> {
         let settings = self.settings.configured(inputs.configuration);
         let began = *self.began.get_or_insert(now);
         let spoken = previous.map_or(protocol::first(), ClusterState::protocol);
         let assignments = inputs.assignments.extended(inputs, previous)?;
-        let mut judged: BTreeMap<NodeKey, (String, Judgement)> = BTreeMap::new();
+        let mut judged: BTreeMap<NodeKey, (String, NodeJudgement)> = BTreeMap::new();
         for (name, assignment) in &assignments.nodes {
-            if inputs.wish(name) == Wish::Removed || !inputs.concerns(name, previous) {
+            if inputs.wish(name) == NodeWish::Removed || !inputs.concerns(name, previous) {
                 self.records.remove(name);
                 continue;
             }
             let entry = previous.and_then(|state| state.nodes().get(&assignment.key));
             let entry = entry.filter(|entry| entry.name == *name);
-            let record = self.records.entry(name.clone()).or_insert_with(|| Record::new(entry, now));
+            let record = self.records.entry(name.clone()).or_insert_with(|| NodeRecord::new(entry, now));
             if let Some(last) = inputs.departed.get(name) {
                 record.recall(last);
             }
@@ -103,7 +104,7 @@ impl Controller {
         let layout = layout(inputs.configuration, &assignments, &judged);
         retire_full(&layout, inputs, &mut judged);
         degrade_groups(&layout, inputs.configuration.group_nodes_min, &mut judged);
-        let followers = Followers::new(inputs, &self.records, previous);
+        let followers = FollowedStates::new(inputs, &self.records, previous);
         let cut_off = followers.spare(inputs, previous, &mut judged);
 
         let wake = judged.values().filter_map(|(_, judgement)| judgement.wake).min();
@@ -119,19 +120,19 @@ impl Controller {
                           if it has ended for good, set it down or remove it";
             reasons.insert(name, reason.to_owned());
         }
-        let removed = inputs.registrations.keys().filter(|name| inputs.wish(name) == Wish::Removed);
+        let removed = inputs.registrations.keys().filter(|name| inputs.wish(name) == NodeWish::Removed);
         reasons.extend(removed.map(|name| (name.clone(), removed_reason(name))));
         let next = next.map(|next| next.following(followers.into_earlier()));
-        Ok(Step { next, assignments, reasons, wake })
+        Ok(ControllerStep { next, assignments, reasons, wake })
     }
 }
 
 /// The layout with everyone who is in the cluster.
 fn layout(
-    configuration: &Configuration,
-    assignments: &Assignments,
-    judged: &BTreeMap<NodeKey, (String, Judgement)>,
-) -> Layout {
+    configuration: &ClusterConfiguration,
+    assignments: &NodeAssignments,
+    judged: &BTreeMap<NodeKey, (String, NodeJudgement)>,
+) -> NodeHierarchy {
     let mut layout = configuration.layout.clone();
     layout.retain(&|node| judged.contains_key(&node));
     for (key, (name, _)) in judged {
@@ -149,13 +150,17 @@ fn layout(
 }
 
 /// Retires the nodes that are out of space, as long as the others of each group can hold what these have.
-fn retire_full(layout: &Layout, inputs: &Inputs<'_>, judged: &mut BTreeMap<NodeKey, (String, Judgement)>) {
+fn retire_full(
+    layout: &NodeHierarchy,
+    inputs: &ControllerInputs<'_>,
+    judged: &mut BTreeMap<NodeKey, (String, NodeJudgement)>,
+) {
     let said = |name: &String| inputs.registrations.get(name).or_else(|| inputs.departed.get(name));
     let is_full = |name: &String| said(name).is_some_and(|node| node.out_of_space);
     let least = match layout {
-        Layout::Nodes(_) => usize::from(inputs.configuration.redundancy),
+        NodeHierarchy::Nodes(_) => usize::from(inputs.configuration.redundancy),
         // Each has replicas of its own.
-        Layout::Groups { .. } => 1,
+        NodeHierarchy::Groups { .. } => 1,
     };
     for (_, nodes) in layout.leaves() {
         let up =
@@ -176,9 +181,13 @@ fn retire_full(layout: &Layout, inputs: &Inputs<'_>, judged: &mut BTreeMap<NodeK
 }
 
 /// Takes out the groups of which too few nodes serve, as long as another one is left.
-fn degrade_groups(layout: &Layout, least: f64, judged: &mut BTreeMap<NodeKey, (String, Judgement)>) {
-    let Layout::Groups { .. } = layout else { return };
-    let serving = |nodes: &[NodeKey], judged: &BTreeMap<NodeKey, (String, Judgement)>| {
+fn degrade_groups(
+    layout: &NodeHierarchy,
+    least: f64,
+    judged: &mut BTreeMap<NodeKey, (String, NodeJudgement)>,
+) {
+    let NodeHierarchy::Groups { .. } = layout else { return };
+    let serving = |nodes: &[NodeKey], judged: &BTreeMap<NodeKey, (String, NodeJudgement)>| {
         nodes
             .iter()
             .filter(|node| judged.get(node).is_some_and(|(_, judgement)| judgement.state.serves()))
@@ -212,7 +221,7 @@ fn degrade_groups(layout: &Layout, least: f64, judged: &mut BTreeMap<NodeKey, (S
 }
 
 /// Whether so many of the listed nodes serve that a state can be declared; at least one of all.
-fn enough(configuration: &Configuration, judged: &BTreeMap<NodeKey, (String, Judgement)>) -> bool {
+fn enough(configuration: &ClusterConfiguration, judged: &BTreeMap<NodeKey, (String, NodeJudgement)>) -> bool {
     let serves = |key: &NodeKey| judged.get(key).is_some_and(|(_, judgement)| judgement.state.serves());
     let listed = judged.keys().filter(|key| configuration.nodes.contains_key(key));
     let (listed, serving) =
@@ -222,14 +231,14 @@ fn enough(configuration: &Configuration, judged: &BTreeMap<NodeKey, (String, Jud
 
 /// The state that follows from the judgements, if it is another one than before.
 fn next(
-    inputs: &Inputs<'_>,
-    assignments: &Assignments,
-    layout: Layout,
-    (judged, followers): (&BTreeMap<NodeKey, (String, Judgement)>, &Followers),
+    inputs: &ControllerInputs<'_>,
+    assignments: &NodeAssignments,
+    layout: NodeHierarchy,
+    (judged, followers): (&BTreeMap<NodeKey, (String, NodeJudgement)>, &FollowedStates),
     previous: Option<&ClusterState>,
 ) -> Result<Option<ClusterState>, Error> {
     let votes_are_kept = followers.votes_are_kept(judged);
-    let before = |key: &NodeKey, judgement: &Judgement| {
+    let before = |key: &NodeKey, judgement: &NodeJudgement| {
         let entry = previous.and_then(|state| state.nodes().get(key));
         entry.filter(|entry| entry.incarnation == judgement.incarnation)
     };
@@ -263,7 +272,7 @@ fn next(
         entry.lease_ended && before.is_some_and(|before| before.state.serves())
     });
     newly.skip(ENDED_AT_ONCE).for_each(|(_, entry)| entry.lease_ended = false);
-    let distribution = Distribution {
+    let distribution = ReplicaDistribution {
         bits: previous.map_or(inputs.configuration.bits, |state| state.distribution().bits),
         redundancy: inputs.configuration.redundancy,
         layout,

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Registration, Settings, Wish};
+use super::{NodeWish, Registration, Settings};
 use crate::{NodeEntry, NodeState};
 
 /// What a leader knows of a node, beside the cluster state.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct NodeRecord {
     /// The process that was seen last.
-    run: Option<Run>,
+    run: Option<NodeRun>,
     /// Since when it is away; nothing while it is there.
     away: Option<Duration>,
     /// It was there since this leader leads.
@@ -19,7 +19,7 @@ pub(super) struct Record {
 }
 
 #[derive(Debug)]
-struct Run {
+struct NodeRun {
     incarnation: u64,
     from: Duration,
     /// The newest state that it said it has adopted.
@@ -28,7 +28,7 @@ struct Run {
     stopped: bool,
 }
 
-impl Run {
+impl NodeRun {
     fn hear(&mut self, registration: &Registration) {
         self.stopped |= registration.stopping;
         self.adopted = self.adopted.max(registration.adopted);
@@ -56,7 +56,7 @@ fn held_back(crashes: u32, started_us: u64, hold: Duration) -> String {
 
 /// What should be said of a node.
 #[derive(Debug, Clone)]
-pub(super) struct Judgement {
+pub(super) struct NodeJudgement {
     pub(super) state: NodeState,
     /// Why it is not up; empty where it is.
     pub(super) reason: String,
@@ -66,14 +66,18 @@ pub(super) struct Judgement {
     pub(super) wake: Option<Duration>,
 }
 
-impl Record {
+impl NodeRecord {
     /// Of a node that the previous state knows, or of a new one.
     pub(super) fn new(entry: Option<&NodeEntry>, now: Duration) -> Self {
         // A node that no process was seen of has no run.
         let entry = entry.filter(|entry| entry.incarnation != 0);
-        let run =
-            entry.map(|entry| Run { incarnation: entry.incarnation, from: now, adopted: 0, stopped: false });
-        Record { run, away: None, seen: false, crashes: 0 }
+        let run = entry.map(|entry| NodeRun {
+            incarnation: entry.incarnation,
+            from: now,
+            adopted: 0,
+            stopped: false,
+        });
+        NodeRecord { run, away: None, seen: false, crashes: 0 }
     }
 
     /// Takes up what its run said last, which this leader may not have looked at while it was there.
@@ -101,11 +105,11 @@ impl Record {
         (now, began, spoken): (Duration, Duration, u16),
         registration: Option<&Registration>,
         entry: Option<&NodeEntry>,
-    ) -> Judgement {
+    ) -> NodeJudgement {
         let Some(registration) = registration else { return self.absent(settings, now, began, entry) };
         let from = self.note(settings, now, registration);
         self.seen = true;
-        let judgement = |state, reason: String, wake| Judgement {
+        let judgement = |state, reason: String, wake| NodeJudgement {
             state,
             reason,
             address: registration.address.clone(),
@@ -135,7 +139,7 @@ impl Record {
             // Which process it is counts once it is up.
             return match entry {
                 Some(entry) => {
-                    Judgement { incarnation: entry.incarnation, address: entry.address.clone(), ..held }
+                    NodeJudgement { incarnation: entry.incarnation, address: entry.address.clone(), ..held }
                 }
                 None => held,
             };
@@ -161,7 +165,7 @@ impl Record {
                         (false, false) => self.crashes = 1,
                     }
                 }
-                *last = Some(Run {
+                *last = Some(NodeRun {
                     incarnation: registration.incarnation,
                     from: now,
                     adopted: registration.adopted,
@@ -186,9 +190,9 @@ impl Record {
         now: Duration,
         began: Duration,
         entry: Option<&NodeEntry>,
-    ) -> Judgement {
+    ) -> NodeJudgement {
         let away = *self.away.get_or_insert(now);
-        let judgement = |state, reason: &str, wake| Judgement {
+        let judgement = |state, reason: &str, wake| NodeJudgement {
             state,
             reason: reason.to_owned(),
             address: entry.map_or_else(String::new, |entry| entry.address.clone()),
@@ -231,17 +235,19 @@ fn long_away(
     }
 }
 
-impl Judgement {
+impl NodeJudgement {
     /// With an operator's wish.
-    pub(super) fn wished(self, wish: Wish) -> Self {
+    pub(super) fn wished(self, wish: NodeWish) -> Self {
         let (state, reason) = match wish {
-            Wish::Retired if self.state == NodeState::Up => (NodeState::Retired, "an operator retired it"),
-            Wish::Maintenance => (NodeState::Maintenance, "an operator set it under maintenance"),
-            Wish::Down => (NodeState::Down, "an operator set it down"),
+            NodeWish::Retired if self.state == NodeState::Up => {
+                (NodeState::Retired, "an operator retired it")
+            }
+            NodeWish::Maintenance => (NodeState::Maintenance, "an operator set it under maintenance"),
+            NodeWish::Down => (NodeState::Down, "an operator set it down"),
             // The state that it had may be one that was wished for.
-            Wish::Up if self.state == NodeState::Retired => (NodeState::Up, ""),
-            Wish::Up | Wish::Removed | Wish::Retired => return self,
+            NodeWish::Up if self.state == NodeState::Retired => (NodeState::Up, ""),
+            NodeWish::Up | NodeWish::Removed | NodeWish::Retired => return self,
         };
-        Judgement { state, reason: reason.to_owned(), ..self }
+        NodeJudgement { state, reason: reason.to_owned(), ..self }
     }
 }

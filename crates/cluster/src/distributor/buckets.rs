@@ -3,23 +3,23 @@ use std::collections::{BTreeMap, VecDeque};
 use millrace_bucket::BucketId;
 
 use super::requests::RequestId;
-use crate::{Birth, NodeKey, ReplicaInfo};
+use crate::{NodeKey, ReplicaOrigin, ReportedReplica};
 
 /// A replica on a serving node, as far as the owner knows.
 #[derive(Debug, Clone)]
-pub(super) struct Replica {
+pub(super) struct KnownReplica {
     pub node: NodeKey,
     /// Its contents when last queried.
-    pub info: ReplicaInfo,
+    pub info: ReportedReplica,
     /// Initial state of the replica, sent with rows until one of them has arrived.
-    pub birth: Option<Birth>,
+    pub birth: Option<ReplicaOrigin>,
 }
 
 /// The owner's knowledge of a bucket, and the operations that wait for it.
 #[derive(Debug, Default)]
-pub(super) struct Bucket {
+pub(super) struct OwnedBucket {
     /// Replicas on serving nodes; each gets every row.
-    pub replicas: Vec<Replica>,
+    pub replicas: Vec<KnownReplica>,
     /// Serving nodes that should have a replica, the most preferred first.
     pub ideal: Vec<NodeKey>,
     /// True if all nodes have reported their replicas of it; until then nothing is written.
@@ -36,12 +36,12 @@ pub(super) struct Bucket {
     pub distance: u64,
 }
 
-impl Bucket {
-    pub fn replica(&self, node: NodeKey) -> Option<&Replica> {
+impl OwnedBucket {
+    pub fn replica(&self, node: NodeKey) -> Option<&KnownReplica> {
         self.replicas.iter().find(|replica| replica.node == node)
     }
 
-    pub fn replica_mut(&mut self, node: NodeKey) -> Option<&mut Replica> {
+    pub fn replica_mut(&mut self, node: NodeKey) -> Option<&mut KnownReplica> {
         self.replicas.iter_mut().find(|replica| replica.node == node)
     }
 
@@ -97,4 +97,4 @@ impl Bucket {
 }
 
 /// Owned buckets that have replicas or writes in flight.
-pub(super) type Buckets = BTreeMap<BucketId, Bucket>;
+pub(super) type Buckets = BTreeMap<BucketId, OwnedBucket>;

@@ -3,31 +3,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, DropScope, Refusal, Timestamp, Version};
+use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp, WriteRefusal};
 
-use crate::{ClusterState, Failure, Fence, NodeKey, Reply, Request, RowContent};
+use crate::{ClusterState, NodeFailure, NodeKey, NodeReply, NodeRequest, RequestFence, RowContent};
 
 /// Names what a client asked; chosen by the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
+pub struct RequestTicket(pub u64);
 
 /// Names a modification that the shell runs for a [`Distributor`](super::Distributor).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Decision(pub(super) u64);
+pub struct DecisionId(pub(super) u64);
 
 /// What a client wants written.
 #[derive(Debug)]
-pub struct Write {
+pub struct ClientWrite {
     /// To be named in the answer.
-    pub ticket: Ticket,
+    pub ticket: RequestTicket,
     /// When the client stops waiting, on the monotonic clock.
     pub deadline: Duration,
     /// What it wants.
-    pub change: Change,
+    pub change: DocumentChange,
 }
 
 /// A change of one document, or a drop.
-pub enum Change {
+pub enum DocumentChange {
     /// The document is this, whatever it was.
     Put {
         /// Which document.
@@ -54,7 +54,7 @@ pub enum Change {
         until: Option<DropHorizon>,
     },
     /// What another owner began, to be ended under its own timestamp, unless somebody has written the document since.
-    Finish(Unfinished),
+    Finish(UnfinishedRow),
 }
 
 /// A time up to which all rows of a bucket are on its replicas: later ones have later timestamps.
@@ -73,11 +73,12 @@ pub struct DropHorizon {
 
 /// Decides what becomes of a document from its newest version, which may be a removal; `None` where there never was one, or it
 /// is forgotten.
-pub type Modify = Box<dyn FnOnce(Option<Version>) -> Result<Modification, Refusal> + Send>;
+pub type Modify =
+    Box<dyn FnOnce(Option<DocumentVersion>) -> Result<DecidedModification, WriteRefusal> + Send>;
 
 /// What a [`Modify`] decided.
 #[derive(Debug)]
-pub enum Modification {
+pub enum DecidedModification {
     /// The document is this now, in the wire form.
     Put(Arc<[u8]>),
     /// It is removed.
@@ -88,7 +89,7 @@ pub enum Modification {
 
 /// A row that may have reached some replicas when its bucket got another owner.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Unfinished {
+pub struct UnfinishedRow {
     /// Its bucket.
     pub bucket: BucketId,
     /// What it says.
@@ -98,23 +99,25 @@ pub struct Unfinished {
     pub base: Option<Timestamp>,
 }
 
-impl fmt::Debug for Change {
+impl fmt::Debug for DocumentChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Change::Put { id, body } => write!(f, "Put({id}, {} bytes)", body.len()),
-            Change::Remove(id) => write!(f, "Remove({id})"),
-            Change::Modify { id, .. } => write!(f, "Modify({id})"),
-            Change::Drop { bucket, scope, until } => write!(f, "Drop({bucket}, {scope:?}, {until:?})"),
-            Change::Finish(unfinished) => write!(f, "Finish({unfinished:?})"),
+            DocumentChange::Put { id, body } => write!(f, "Put({id}, {} bytes)", body.len()),
+            DocumentChange::Remove(id) => write!(f, "Remove({id})"),
+            DocumentChange::Modify { id, .. } => write!(f, "Modify({id})"),
+            DocumentChange::Drop { bucket, scope, until } => {
+                write!(f, "Drop({bucket}, {scope:?}, {until:?})")
+            }
+            DocumentChange::Finish(unfinished) => write!(f, "Finish({unfinished:?})"),
         }
     }
 }
 
 /// A document that a client wants to see, as the newest acknowledged write left it.
 #[derive(Debug)]
-pub struct Read {
+pub struct ClientRead {
     /// To be named in the answer.
-    pub ticket: Ticket,
+    pub ticket: RequestTicket,
     /// When the client stops waiting, on the monotonic clock.
     pub deadline: Duration,
     /// Which document.
@@ -123,10 +126,10 @@ pub struct Read {
 
 /// A write that is durable on all replicas that can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
+pub struct DurableWrite {
     /// The version's timestamp; of the version that stays, where nothing was changed and there is one.
     pub timestamp: Timestamp,
-    /// Whether the document was there before; known only for [`Change::Modify`].
+    /// Whether the document was there before; known only for [`DocumentChange::Modify`].
     pub existed: Option<bool>,
     /// Whether a version was written.
     pub changed: bool,
@@ -144,9 +147,9 @@ pub enum RequestError {
         owner: Option<NodeKey>,
         /// The version of that state.
         version: u64,
-        /// A row that may have reached some replicas: the new owner has to [`Change::Finish`] exactly this. `None`: nothing was
+        /// A row that may have reached some replicas: the new owner has to [`DocumentChange::Finish`] exactly this. `None`: nothing was
         /// written, and the operation can be sent as it was.
-        unfinished: Option<Unfinished>,
+        unfinished: Option<UnfinishedRow>,
     },
     /// Too much is waiting. Nothing was written.
     #[error("too many operations are waiting; send again after a short while")]
@@ -167,15 +170,15 @@ pub enum RequestError {
     Overtaken,
     /// The modification refused what it found. Nothing was written.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(WriteRefusal),
     /// A replica could not take it, or be read. Others may have taken it.
     #[error("{0}")]
-    Failed(Failure),
+    Failed(NodeFailure),
 }
 
 /// What happens to a [`Distributor`](super::Distributor).
 #[derive(Debug)]
-pub enum Event {
+pub enum DistributorEvent {
     /// Coordination has this state.
     State(Arc<ClusterState>),
     /// Coordination said that this version is the newest, and that the lease of this node lives.
@@ -186,68 +189,68 @@ pub enum Event {
         asked: Duration,
     },
     /// A client wants something written.
-    Write(Write),
+    Write(ClientWrite),
     /// A client wants to read a document.
-    Read(Read),
-    /// What [`Effect::Decide`] asked for is decided.
+    Read(ClientRead),
+    /// What [`DistributorEffect::Decide`] asked for is decided.
     Decided {
         /// Which one.
-        decision: Decision,
+        decision: DecisionId,
         /// What came of it.
-        outcome: Result<Modification, Refusal>,
+        outcome: Result<DecidedModification, WriteRefusal>,
     },
     /// A node answered.
     Reply {
         /// Which node.
         from: NodeKey,
-        /// The [`Fence::number`] of the request.
+        /// The [`RequestFence::number`] of the request.
         number: u64,
         /// What it said.
-        reply: Reply,
+        reply: NodeReply,
     },
     /// No answer will come: the connection broke.
     Lost {
         /// Which node was asked.
         to: NodeKey,
-        /// The [`Fence::number`] of the request.
+        /// The [`RequestFence::number`] of the request.
         number: u64,
     },
 }
 
 /// What a [`Distributor`](super::Distributor) wants done.
 #[derive(Debug)]
-pub enum Effect {
-    /// Send this to a node, which may be this one, and report with [`Event::Reply`] or [`Event::Lost`].
+pub enum DistributorEffect {
+    /// Send this to a node, which may be this one, and report with [`DistributorEvent::Reply`] or [`DistributorEvent::Lost`].
     Send {
         /// Which node.
         to: NodeKey,
         /// To be sent with it.
-        fence: Fence,
+        fence: RequestFence,
         /// What is asked.
-        request: Request,
+        request: NodeRequest,
     },
-    /// Answer a [`Write`].
+    /// Answer a [`ClientWrite`].
     Written {
         /// Which one.
-        ticket: Ticket,
+        ticket: RequestTicket,
         /// What came of it.
-        outcome: Result<Written, RequestError>,
+        outcome: Result<DurableWrite, RequestError>,
     },
-    /// Answer a [`Read`].
+    /// Answer a [`ClientRead`].
     Found {
         /// Which one.
-        ticket: Ticket,
+        ticket: RequestTicket,
         /// The newest version, which may be a removal.
-        outcome: Result<Option<Version>, RequestError>,
+        outcome: Result<Option<DocumentVersion>, RequestError>,
     },
-    /// Call the function, on a thread that may take its time, and report with [`Event::Decided`].
+    /// Call the function, on a thread that may take its time, and report with [`DistributorEvent::Decided`].
     Decide {
         /// To be named in the event.
-        decision: Decision,
+        decision: DecisionId,
         /// The function.
         modify: BoxedModify,
         /// What to call it with.
-        current: Option<Version>,
+        current: Option<DocumentVersion>,
     },
     /// Some node has a newer state than this version: get it from coordination.
     FetchState {

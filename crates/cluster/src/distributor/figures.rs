@@ -1,13 +1,13 @@
 use super::machine::Distributor;
-use super::operation::Step;
-use crate::checkers::{Action, Priority};
-use crate::scheduler::Standing;
+use super::operation::OperationStep;
+use crate::checkers::{BucketAction, OperationPriority};
+use crate::scheduler::OperationStanding;
 use millrace_bucket::BucketId;
 
 /// Metrics of the buckets that a node owns: their distance from the ideal state. Computing them visits every
 /// bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
+pub struct DistributorFigures {
     /// Owned buckets with replicas.
     pub buckets: u64,
     /// Owned buckets whose replicas are not known yet.
@@ -34,7 +34,7 @@ pub struct Figures {
     /// Buckets with more replicas than they should have.
     pub too_many: u64,
     /// Finished operations.
-    pub ended: Ended,
+    pub ended: EndedOperations,
     /// Running operations.
     pub running: u64,
     /// Client operations in progress.
@@ -43,7 +43,7 @@ pub struct Figures {
 
 /// Operations that have finished since the node began to take part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ended {
+pub struct EndedOperations {
     /// Merges: `merge_bucket.done_ok`.
     pub merges: u64,
     /// Merges that failed and are retried: `merge_bucket.done_failed`.
@@ -54,14 +54,14 @@ pub struct Ended {
     pub deletions_failed: u64,
 }
 
-impl Ended {
+impl EndedOperations {
     /// Counts an operation that succeeded (`well`) or failed.
-    pub(super) fn count(&mut self, action: &Action, well: bool) {
+    pub(super) fn count(&mut self, action: &BucketAction, well: bool) {
         let counter = match (action, well) {
-            (Action::Merge { .. }, true) => &mut self.merges,
-            (Action::Merge { .. }, false) => &mut self.merges_failed,
-            (Action::Delete { .. }, true) => &mut self.deletions,
-            (Action::Delete { .. }, false) => &mut self.deletions_failed,
+            (BucketAction::Merge { .. }, true) => &mut self.merges,
+            (BucketAction::Merge { .. }, false) => &mut self.merges_failed,
+            (BucketAction::Delete { .. }, true) => &mut self.deletions,
+            (BucketAction::Delete { .. }, false) => &mut self.deletions_failed,
         };
         *counter += 1;
     }
@@ -73,18 +73,18 @@ pub struct OperationView {
     /// Its bucket.
     pub bucket: BucketId,
     /// Its urgency.
-    pub priority: Priority,
+    pub priority: OperationPriority,
     /// Its reason.
     pub reason: String,
     /// Its progress.
-    pub progress: Progress,
+    pub progress: OperationProgress,
     /// Cause of its last failure.
     pub trouble: Option<String>,
 }
 
 /// Progress of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum OperationProgress {
     /// It waits until its nodes have capacity.
     Pending,
     /// It failed, and waits for a retry.
@@ -103,13 +103,13 @@ pub enum Progress {
 
 impl Distributor {
     /// Returns the current metrics.
-    pub fn figures(&self) -> Figures {
-        let mut figures = Figures {
+    pub fn figures(&self) -> DistributorFigures {
+        let mut figures = DistributorFigures {
             buckets: self.buckets.len() as u64,
             running: self.upkeep.operations.len() as u64,
             requests: self.requests.slots.len() as u64,
             ended: self.upkeep.ended,
-            ..Figures::default()
+            ..DistributorFigures::default()
         };
         for bucket in self.buckets.values() {
             figures.unknown += u64::from(!bucket.open);
@@ -118,17 +118,19 @@ impl Distributor {
         }
         for (_, proposal, standing) in self.upkeep.scheduler.operations() {
             match proposal.priority {
-                Priority::TooFewReplicas => figures.too_few += 1,
-                Priority::Diverged => figures.diverged += 1,
-                Priority::Move => figures.misplaced += 1,
-                Priority::Superfluous => figures.too_many += 1,
+                OperationPriority::TooFewReplicas => figures.too_few += 1,
+                OperationPriority::Diverged => figures.diverged += 1,
+                OperationPriority::Move => figures.misplaced += 1,
+                OperationPriority::Superfluous => figures.too_many += 1,
             }
             match (standing, &proposal.action) {
-                (Standing::Running, _) => {}
-                (Standing::Pending, Action::Merge { .. }) => figures.merges_pending += 1,
-                (Standing::Pending, Action::Delete { .. }) => figures.deletions_pending += 1,
-                (Standing::Delayed(_), Action::Merge { .. }) => figures.merges_blocked += 1,
-                (Standing::Delayed(_), Action::Delete { .. }) => figures.deletions_blocked += 1,
+                (OperationStanding::Running, _) => {}
+                (OperationStanding::Pending, BucketAction::Merge { .. }) => figures.merges_pending += 1,
+                (OperationStanding::Pending, BucketAction::Delete { .. }) => figures.deletions_pending += 1,
+                (OperationStanding::Delayed(_), BucketAction::Merge { .. }) => figures.merges_blocked += 1,
+                (OperationStanding::Delayed(_), BucketAction::Delete { .. }) => {
+                    figures.deletions_blocked += 1
+                }
             }
         }
         figures
@@ -136,16 +138,24 @@ impl Distributor {
 
     /// All waiting and running operations, ordered by bucket.
     pub fn operations(&self) -> Vec<OperationView> {
-        let view = |(bucket, proposal, standing): (BucketId, &crate::checkers::Proposal, Standing)| {
+        let view = |(bucket, proposal, standing): (
+            BucketId,
+            &crate::checkers::OperationProposal,
+            OperationStanding,
+        )| {
             let step = self.upkeep.operations.get(&bucket).map(|operation| &operation.step);
             let progress = match (standing, step) {
-                (Standing::Pending, _) | (Standing::Running, None) => Progress::Pending,
-                (Standing::Delayed(_), _) => Progress::Delayed,
-                (_, Some(Step::Creating(_))) => Progress::Creating,
-                (_, Some(Step::Draining | Step::Comparing { .. })) => Progress::Comparing,
-                (_, Some(Step::Pulling(_))) => Progress::Pulling,
-                (_, Some(Step::Completing(_))) => Progress::Completing,
-                (_, Some(Step::Deleting(_))) => Progress::Deleting,
+                (OperationStanding::Pending, _) | (OperationStanding::Running, None) => {
+                    OperationProgress::Pending
+                }
+                (OperationStanding::Delayed(_), _) => OperationProgress::Delayed,
+                (_, Some(OperationStep::Creating(_))) => OperationProgress::Creating,
+                (_, Some(OperationStep::Draining | OperationStep::Comparing { .. })) => {
+                    OperationProgress::Comparing
+                }
+                (_, Some(OperationStep::Pulling(_))) => OperationProgress::Pulling,
+                (_, Some(OperationStep::Completing(_))) => OperationProgress::Completing,
+                (_, Some(OperationStep::Deleting(_))) => OperationProgress::Deleting,
             };
             OperationView {
                 bucket,

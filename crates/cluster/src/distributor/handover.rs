@@ -6,14 +6,14 @@ use std::sync::Arc;
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 
-use super::buckets::{Bucket, Replica};
+use super::buckets::{KnownReplica, OwnedBucket};
 use super::machine::Distributor;
-use super::peers::Purpose;
-use super::requests::{RequestId, Stage};
-use super::{Effect, RequestError};
+use super::peers::RequestPurpose;
+use super::requests::{RequestId, RequestStage};
+use super::{DistributorEffect, RequestError};
 use crate::confirmation::lapse;
-use crate::owners::Owners;
-use crate::{ClusterState, NodeKey, ReplicaInfo, Request};
+use crate::owners::BucketOwners;
+use crate::{ClusterState, NodeKey, NodeRequest, ReportedReplica};
 
 /// A new owner begins at least so many microseconds above the newest timestamp that it hears of, and at most twice as many. The owner before can
 /// have given timestamps that nobody who serves has seen; where clocks are behind what was seen, both count up from there, and no two
@@ -21,7 +21,7 @@ use crate::{ClusterState, NodeKey, ReplicaInfo, Request};
 const GAP: u64 = 1 << 20;
 
 impl Distributor {
-    pub(super) fn adopt(&mut self, state: Arc<ClusterState>, effects: &mut Vec<Effect>) {
+    pub(super) fn adopt(&mut self, state: Arc<ClusterState>, effects: &mut Vec<DistributorEffect>) {
         if state.version() <= self.version {
             return;
         }
@@ -37,7 +37,7 @@ impl Distributor {
         self.peers.begin(self.version, &|node| stays.contains(&node));
         let asked = self.nodes_to_hear(&state);
         let divided = self.divided_buckets(&state);
-        self.owners = Some(Owners::new(state));
+        self.owners = Some(BucketOwners::new(state));
         self.takes_part = takes_part;
         self.unheard = if takes_part { asked } else { BTreeSet::new() };
         self.unheard_until = Some(self.now.monotonic + lapse(self.settings.confirm));
@@ -45,7 +45,7 @@ impl Distributor {
         self.sort_requests(effects);
         let removals_since = self.removals_since();
         for node in self.unheard.clone() {
-            self.send(node, Request::Owned { removals_since }, Purpose::HandOver, effects);
+            self.send(node, NodeRequest::Owned { removals_since }, RequestPurpose::HandOver, effects);
         }
         self.ping(effects);
     }
@@ -84,7 +84,7 @@ impl Distributor {
     }
 
     /// Those who do not serve and have not answered cannot act by an older state any more.
-    pub(super) fn hear_no_more(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn hear_no_more(&mut self, effects: &mut Vec<DistributorEffect>) {
         self.unheard_until = None;
         let silent: Vec<NodeKey> = self.unheard.iter().copied().filter(|node| !self.serves(*node)).collect();
         for node in silent {
@@ -124,7 +124,7 @@ impl Distributor {
     }
 
     /// Every operation of a client goes on, begins anew, or goes to another owner.
-    fn sort_requests(&mut self, effects: &mut Vec<Effect>) {
+    fn sort_requests(&mut self, effects: &mut Vec<DistributorEffect>) {
         let all: Vec<RequestId> = self.requests.slots.keys().copied().collect();
         for id in all {
             let Some(bucket) = self.settle_bucket(id, effects) else { continue };
@@ -139,17 +139,19 @@ impl Distributor {
             }
             match &mut request.stage {
                 // Whatever it waited for, it waits anew.
-                Stage::Waiting if !continues => self.advance(id, effects),
-                Stage::InLane | Stage::Waiting | Stage::Deciding => {}
-                Stage::Reading { .. } => self.advance(id, effects),
+                RequestStage::Waiting if !continues => self.advance(id, effects),
+                RequestStage::InLane | RequestStage::Waiting | RequestStage::Deciding => {}
+                RequestStage::Reading { .. } => self.advance(id, effects),
                 // It is heard from all again who has it; the same row to all of them ends it.
-                Stage::Flying(_) | Stage::Durable(_) if !continues => self.relaunch(id, effects),
-                Stage::Flying(flight) => {
+                RequestStage::Flying(_) | RequestStage::Durable(_) if !continues => {
+                    self.relaunch(id, effects)
+                }
+                RequestStage::Flying(flight) => {
                     let here = &self.buckets[&bucket];
                     flight.waiting_for.retain(|node| here.replica(*node).is_some());
                     self.landed(id, effects);
                 }
-                Stage::Durable(_) => self.landed(id, effects),
+                RequestStage::Durable(_) => self.landed(id, effects),
             }
         }
         // Those that had waited while a bucket was held.
@@ -161,7 +163,7 @@ impl Distributor {
     }
 
     /// The bucket that an operation belongs to by this state. A drop of what was whole before is ended: its client has to drop the parts.
-    fn settle_bucket(&mut self, id: RequestId, effects: &mut Vec<Effect>) -> Option<BucketId> {
+    fn settle_bucket(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) -> Option<BucketId> {
         let state = self.state().cloned();
         let request = self.requests.slots.get_mut(&id)?;
         let Some(state) = state else { return Some(request.bucket) };
@@ -179,7 +181,7 @@ impl Distributor {
     }
 
     /// The bucket has another owner now.
-    fn hand_on(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+    fn hand_on(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         let request = self.requests.slots.get(&id).expect("an operation that is handed on is under way");
         let (bucket, unfinished) = (request.bucket, request.unfinished());
         let error = RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished };
@@ -190,9 +192,9 @@ impl Distributor {
     pub(super) fn heard(
         &mut self,
         from: NodeKey,
-        replicas: Vec<(BucketId, ReplicaInfo)>,
+        replicas: Vec<(BucketId, ReportedReplica)>,
         newest: Timestamp,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         let place = (self.version << 16 | u64::from(self.me.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
         self.clock.observe(Timestamp(newest.0.saturating_add(GAP + place)));
@@ -208,7 +210,7 @@ impl Distributor {
             there.insert(id);
             let bucket = self.buckets.entry(id).or_default();
             if bucket.replica(from).is_none() {
-                bucket.replicas.push(Replica { node: from, info, birth: None });
+                bucket.replicas.push(KnownReplica { node: from, info, birth: None });
                 if bucket.open {
                     // It was away, and may lack something, or have something that no other has.
                     bucket.settled = false;
@@ -219,8 +221,9 @@ impl Distributor {
         }
         self.read_again(&grown, effects);
         for (id, bucket) in &mut self.buckets {
-            let gone =
-                |replica: &Replica| replica.node == from && replica.birth.is_none() && !there.contains(id);
+            let gone = |replica: &KnownReplica| {
+                replica.node == from && replica.birth.is_none() && !there.contains(id)
+            };
             if bucket.open && bucket.replicas.iter().any(gone) {
                 bucket.forget_replica(from);
                 self.upkeep.look_at(*id);
@@ -232,12 +235,12 @@ impl Distributor {
     }
 
     /// There are replicas that those who read do not know of.
-    fn read_again(&mut self, grown: &BTreeSet<BucketId>, effects: &mut Vec<Effect>) {
+    fn read_again(&mut self, grown: &BTreeSet<BucketId>, effects: &mut Vec<DistributorEffect>) {
         if grown.is_empty() {
             return;
         }
         let reads = self.requests.slots.iter().filter(|(_, request)| {
-            matches!(request.stage, Stage::Reading { .. }) && grown.contains(&request.bucket)
+            matches!(request.stage, RequestStage::Reading { .. }) && grown.contains(&request.bucket)
         });
         let reads: Vec<RequestId> = reads.map(|(id, _)| *id).collect();
         for id in reads {
@@ -246,7 +249,7 @@ impl Distributor {
     }
 
     /// All nodes have said what they have: writes may begin.
-    fn open(&mut self, effects: &mut Vec<Effect>) {
+    fn open(&mut self, effects: &mut Vec<DistributorEffect>) {
         let state =
             self.state().cloned().expect("nodes are heard about a state that this node has a part in");
         let mut freed = Vec::new();
@@ -265,12 +268,12 @@ impl Distributor {
     }
 
     /// The bucket's entry, opened if all nodes were heard.
-    pub(super) fn entry(&mut self, id: BucketId) -> Option<&mut Bucket> {
+    pub(super) fn entry(&mut self, id: BucketId) -> Option<&mut OwnedBucket> {
         let state = self.owners.as_ref().filter(|_| self.takes_part)?.state();
         let heard = self.unheard.is_empty();
         Some(self.buckets.entry(id).or_insert_with(|| {
             let ideal = serving_ideal(state, id);
-            Bucket { ideal, open: heard, settled: true, ..Bucket::default() }
+            OwnedBucket { ideal, open: heard, settled: true, ..OwnedBucket::default() }
         }))
     }
 }

@@ -7,23 +7,23 @@ use super::requests::RequestId;
 /// Keeps the writes of one document in order where that matters: blind writes run side by side, since their timestamps order them;
 /// a modification waits until all before it have ended, runs alone, and all after it wait.
 #[derive(Default)]
-pub(super) struct Lanes {
+pub(super) struct DocumentLanes {
     /// Never iterated: the order would differ from run to run.
-    lanes: HashMap<DocumentId, Lane>,
+    lanes: HashMap<DocumentId, DocumentLane>,
 }
 
-struct Lane {
+struct DocumentLane {
     running: usize,
     alone: bool,
     waiting: VecDeque<(RequestId, bool)>,
 }
 
-impl Lanes {
-    /// A write comes; `alone` is whether it must run alone. Returned: whether it may run now. Otherwise [`Lanes::leave`] returns it later.
+impl DocumentLanes {
+    /// A write comes; `alone` is whether it must run alone. Returned: whether it may run now. Otherwise [`DocumentLanes::leave`] returns it later.
     pub fn enter(&mut self, id: &DocumentId, request: RequestId, alone: bool) -> bool {
         match self.lanes.get_mut(id) {
             None => {
-                self.lanes.insert(id.clone(), Lane { running: 1, alone, waiting: VecDeque::new() });
+                self.lanes.insert(id.clone(), DocumentLane { running: 1, alone, waiting: VecDeque::new() });
                 true
             }
             Some(lane) if !lane.alone && !alone && lane.waiting.is_empty() => {
@@ -84,7 +84,7 @@ mod tests {
     /// Writes enter (`p1`: a put, `m2`: a modification), leave (`-`) or give up waiting (`x1`); what runs is written down, in turns.
     fn check(steps: &str, expected: &str) {
         let id = DocumentId::parse("id:n:mail::1").expect("an id");
-        let mut lanes = Lanes::default();
+        let mut lanes = DocumentLanes::default();
         let ran: Vec<String> = steps
             .split(' ')
             .map(|step| {

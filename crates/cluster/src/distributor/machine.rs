@@ -6,26 +6,26 @@ use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 
 use super::buckets::Buckets;
-use super::event::{Effect, Event};
-use super::peers::{Peers, Purpose};
-use super::requests::Requests;
-use super::upkeep::Upkeep;
+use super::event::{DistributorEffect, DistributorEvent};
+use super::peers::{PeerNodes, RequestPurpose};
+use super::requests::ClientRequests;
+use super::upkeep::BucketUpkeep;
 use super::{RequestError, Settings};
 use crate::clock::HybridClock;
-use crate::confirmation::Confirmation;
-use crate::owners::Owners;
-use crate::{ClusterState, NodeKey, Now, Refused, Reply, Request, Response};
+use crate::confirmation::StateConfirmation;
+use crate::owners::BucketOwners;
+use crate::{ClusterState, FenceRefusal, MachineTime, NodeKey, NodeReply, NodeRequest, NodeResponse};
 
 /// The owner's side of the buckets that a node owns. See the module for how it is driven.
 pub struct Distributor {
     pub(super) me: NodeKey,
     pub(super) incarnation: u64,
     pub(super) settings: Settings,
-    pub(super) now: Now,
+    pub(super) now: MachineTime,
     pub(super) clock: HybridClock,
-    pub(super) confirmation: Confirmation,
+    pub(super) confirmation: StateConfirmation,
     /// By the newest state.
-    pub(super) owners: Option<Owners>,
+    pub(super) owners: Option<BucketOwners>,
     /// Whether this run of the node serves in it.
     pub(super) takes_part: bool,
     /// Serving nodes that have not said yet which replicas they have, and nodes that were taken out of service and may not know.
@@ -33,9 +33,9 @@ pub struct Distributor {
     /// By then those who do not serve know, or have nothing more that confirms them.
     pub(super) unheard_until: Option<Duration>,
     pub(super) buckets: Buckets,
-    pub(super) requests: Requests,
-    pub(super) peers: Peers,
-    pub(super) upkeep: Upkeep,
+    pub(super) requests: ClientRequests,
+    pub(super) peers: PeerNodes,
+    pub(super) upkeep: BucketUpkeep,
     pub(super) pinged: Duration,
     /// When the newest state came.
     pub(super) since: Duration,
@@ -51,17 +51,17 @@ impl Distributor {
         Distributor {
             me,
             incarnation,
-            now: Now { monotonic: Duration::ZERO, wall_us: 0 },
+            now: MachineTime { monotonic: Duration::ZERO, wall_us: 0 },
             clock: HybridClock::default(),
-            confirmation: Confirmation::new(settings.confirm),
+            confirmation: StateConfirmation::new(settings.confirm),
             owners: None,
             takes_part: false,
             unheard: BTreeSet::new(),
             unheard_until: None,
             buckets: Buckets::new(),
-            requests: Requests::default(),
-            peers: Peers::new(me),
-            upkeep: Upkeep::new(&settings),
+            requests: ClientRequests::default(),
+            peers: PeerNodes::new(me),
+            upkeep: BucketUpkeep::new(&settings),
             pinged: Duration::ZERO,
             since: Duration::ZERO,
             version: 0,
@@ -73,20 +73,25 @@ impl Distributor {
     /// Takes in what happened, and appends what follows from it. Also to be called without events, when [`Distributor::next_wake`] says.
     ///
     /// What is handed over in one call goes to other nodes in as few messages as can be.
-    pub fn handle(&mut self, now: Now, events: impl IntoIterator<Item = Event>, effects: &mut Vec<Effect>) {
+    pub fn handle(
+        &mut self,
+        now: MachineTime,
+        events: impl IntoIterator<Item = DistributorEvent>,
+        effects: &mut Vec<DistributorEffect>,
+    ) {
         self.now = now;
         for event in events {
             match event {
-                Event::State(state) => self.adopt(state, effects),
-                Event::Confirmed { version, asked } if version == self.version => {
+                DistributorEvent::State(state) => self.adopt(state, effects),
+                DistributorEvent::Confirmed { version, asked } if version == self.version => {
                     self.confirmation.coordination(asked);
                 }
-                Event::Confirmed { .. } => {}
-                Event::Write(write) => self.write(write, effects),
-                Event::Read(read) => self.read(read, effects),
-                Event::Decided { decision, outcome } => self.decided(decision, outcome, effects),
-                Event::Reply { from, number, reply } => self.reply(from, number, reply, effects),
-                Event::Lost { to, number } => self.lost(to, number),
+                DistributorEvent::Confirmed { .. } => {}
+                DistributorEvent::Write(write) => self.write(write, effects),
+                DistributorEvent::Read(read) => self.read(read, effects),
+                DistributorEvent::Decided { decision, outcome } => self.decided(decision, outcome, effects),
+                DistributorEvent::Reply { from, number, reply } => self.reply(from, number, reply, effects),
+                DistributorEvent::Lost { to, number } => self.lost(to, number),
             }
         }
         self.tick(effects);
@@ -141,7 +146,7 @@ impl Distributor {
 
     /// The newest state, whether this run of the node has a part in it or not.
     pub(super) fn known_state(&self) -> Option<&Arc<ClusterState>> {
-        self.owners.as_ref().map(Owners::state)
+        self.owners.as_ref().map(BucketOwners::state)
     }
 
     pub(super) fn serves(&self, node: NodeKey) -> bool {
@@ -162,14 +167,14 @@ impl Distributor {
     pub(super) fn send(
         &mut self,
         to: NodeKey,
-        request: Request,
-        purpose: Purpose,
-        effects: &mut Vec<Effect>,
+        request: NodeRequest,
+        purpose: RequestPurpose,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         self.peers.send((self.now.monotonic, &self.settings), to, (request, purpose), effects);
     }
 
-    fn tick(&mut self, effects: &mut Vec<Effect>) {
+    fn tick(&mut self, effects: &mut Vec<DistributorEffect>) {
         for request in self.requests.late(self.now.monotonic) {
             self.late(request, effects);
         }
@@ -178,9 +183,9 @@ impl Distributor {
         }
         for (to, request, purpose) in self.peers.due(self.now.monotonic) {
             let wanted = match &purpose {
-                Purpose::Read(request) => self.requests.slots.contains_key(request),
-                Purpose::HandOver => self.unheard.contains(&to),
-                Purpose::Ping | Purpose::Rows(_) | Purpose::Operation { .. } => true,
+                RequestPurpose::Read(request) => self.requests.slots.contains_key(request),
+                RequestPurpose::HandOver => self.unheard.contains(&to),
+                RequestPurpose::Ping | RequestPurpose::Rows(_) | RequestPurpose::Operation { .. } => true,
             };
             if wanted {
                 self.send(to, request, purpose, effects);
@@ -199,7 +204,7 @@ impl Distributor {
         }
         self.tend(effects);
         let (requests, buckets) = (&self.requests, &self.buckets);
-        let wanted = |node: NodeKey, outgoing: &super::peers::Outgoing| {
+        let wanted = |node: NodeKey, outgoing: &super::peers::OutgoingRow| {
             requests.awaits(outgoing.request, node, outgoing.row.bucket).then(|| {
                 let mut row = outgoing.row.clone();
                 let replica = buckets.get(&row.bucket).and_then(|bucket| bucket.replica(node));
@@ -210,7 +215,7 @@ impl Distributor {
         self.peers.flush((self.now.monotonic, &self.settings), &wanted, effects);
     }
 
-    pub(super) fn ping(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn ping(&mut self, effects: &mut Vec<DistributorEffect>) {
         self.pinged = self.now.monotonic;
         let Some(state) = self.state().cloned() else { return };
         if state.nodes().len() == 1 {
@@ -224,18 +229,19 @@ impl Distributor {
             .filter(|node| *node != self.me && state.node_state(*node).serves())
             .collect();
         for node in others {
-            self.send(node, Request::Ping, Purpose::Ping, effects);
+            self.send(node, NodeRequest::Ping, RequestPurpose::Ping, effects);
         }
     }
 
-    fn reply(&mut self, from: NodeKey, number: u64, reply: Reply, effects: &mut Vec<Effect>) {
+    fn reply(&mut self, from: NodeKey, number: u64, reply: NodeReply, effects: &mut Vec<DistributorEffect>) {
         let Some(outstanding) = self.peers.answered(from, number) else { return };
         if reply.version > self.version {
-            effects.push(Effect::FetchState { newer_than: self.version });
+            effects.push(DistributorEffect::FetchState { newer_than: self.version });
         }
         match reply.response {
-            Response::Refused(Refused::Absent)
-                if reply.version == self.version && matches!(outstanding.purpose, Purpose::HandOver) =>
+            NodeResponse::Refused(FenceRefusal::Absent)
+                if reply.version == self.version
+                    && matches!(outstanding.purpose, RequestPurpose::HandOver) =>
             {
                 // Where the state says that it does not serve, it is enough to know that it has the state.
                 match self.serves(from) {
@@ -243,34 +249,36 @@ impl Distributor {
                     false => self.heard(from, Vec::new(), Timestamp::default(), effects),
                 }
             }
-            Response::Refused(refused) => {
+            NodeResponse::Refused(refused) => {
                 let wait = match refused {
                     // Nothing is wrong with it: it was only sent beside one that was given up.
-                    Refused::Void => Duration::ZERO,
-                    Refused::Stale
-                    | Refused::NotOwner
-                    | Refused::Absent
-                    | Refused::Busy
-                    | Refused::Unknown => self.settings.retry,
+                    FenceRefusal::Void => Duration::ZERO,
+                    FenceRefusal::Stale
+                    | FenceRefusal::NotOwner
+                    | FenceRefusal::Absent
+                    | FenceRefusal::Busy
+                    | FenceRefusal::Unknown => self.settings.retry,
                 };
                 self.peers.again(from, outstanding, self.now.monotonic + wait);
             }
             response => match outstanding.purpose {
-                Purpose::Ping => {
-                    if reply.version == self.version && response == (Response::Here { votes: true }) {
+                RequestPurpose::Ping => {
+                    if reply.version == self.version && response == (NodeResponse::Here { votes: true }) {
                         self.confirmation.peer(from, outstanding.sent);
                     }
                 }
-                Purpose::HandOver if reply.version != self.version => {
+                RequestPurpose::HandOver if reply.version != self.version => {
                     self.peers.again(from, outstanding, self.now.monotonic + self.settings.retry);
                 }
-                Purpose::HandOver => match response {
-                    Response::Replicas { replicas, newest } => self.heard(from, replicas, newest, effects),
+                RequestPurpose::HandOver => match response {
+                    NodeResponse::Replicas { replicas, newest } => {
+                        self.heard(from, replicas, newest, effects)
+                    }
                     _ => self.peers.again(from, outstanding, self.now.monotonic + self.settings.retry),
                 },
-                Purpose::Rows(rows) => self.applied(from, rows, response, effects),
-                Purpose::Read(request) => self.read_replied(request, from, response, effects),
-                Purpose::Operation { bucket, operation } => {
+                RequestPurpose::Rows(rows) => self.applied(from, rows, response, effects),
+                RequestPurpose::Read(request) => self.read_replied(request, from, response, effects),
+                RequestPurpose::Operation { bucket, operation } => {
                     self.operation_replied((bucket, operation), from, response, effects);
                 }
             },

@@ -35,8 +35,8 @@
 //! # }
 //! ```
 //!
-//! Besides, the shell reports [`Event::Confirmed`] each time coordination says that the state is the newest (a watch that is alive, asked at
-//! least once a second), and gives each new state as [`Event::State`] to the distributor and to the keeper of the node. Queries ask
+//! Besides, the shell reports [`DistributorEvent::Confirmed`] each time coordination says that the state is the newest (a watch that is alive, asked at
+//! least once a second), and gives each new state as [`DistributorEvent::State`] to the distributor and to the keeper of the node. Queries ask
 //! [`Distributor::route`] where to go, and [`Distributor::vouches`] after they were answered.
 //!
 //! # What holds
@@ -62,10 +62,11 @@ mod upkeep;
 mod writing;
 
 pub use event::{
-    BoxedModify, Change, Decision, DropHorizon, Effect, Event, Modification, Modify, Read, RequestError,
-    Ticket, Unfinished, Write, Written,
+    BoxedModify, ClientRead, ClientWrite, DecidedModification, DecisionId, DistributorEffect,
+    DistributorEvent, DocumentChange, DropHorizon, DurableWrite, Modify, RequestError, RequestTicket,
+    UnfinishedRow,
 };
-pub use figures::{Ended, Figures, OperationView, Progress};
+pub use figures::{DistributorFigures, EndedOperations, OperationProgress, OperationView};
 pub use machine::Distributor;
-pub use reading::{NoRoute, Route};
+pub use reading::{NoRoute, ReadRoute};
 pub use settings::Settings;

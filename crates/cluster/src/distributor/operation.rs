@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 
-use super::Effect;
-use super::buckets::{Bucket, Replica};
+use super::DistributorEffect;
+use super::buckets::{KnownReplica, OwnedBucket};
 use super::machine::Distributor;
-use super::peers::Purpose;
-use crate::checkers::{Action, Proposal};
-use crate::{Content, NodeKey, Pull, ReplicaInfo, Request, Response};
+use super::peers::RequestPurpose;
+use crate::checkers::{BucketAction, OperationProposal};
+use crate::{NodeKey, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReportedReplica};
 
 /// Why the bucket of an operation is there: a state in which it is not kept ends all operations.
 const KNOWN: &str = "a bucket is known while an operation runs on it";
@@ -28,10 +28,10 @@ const ROUNDS: u8 = 6;
 
 /// An operation that runs.
 #[derive(Debug)]
-pub(super) struct Operation {
+pub(super) struct MaintenanceOperation {
     pub name: u64,
-    pub proposal: Proposal,
-    pub step: Step,
+    pub proposal: OperationProposal,
+    pub step: OperationStep,
     /// When it is given up, if it is not further by then.
     pub deadline: Option<Duration>,
     round: u8,
@@ -39,13 +39,13 @@ pub(super) struct Operation {
 
 /// What an operation waits for.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum OperationStep {
     /// For replicas to be made.
     Creating(BTreeSet<NodeKey>),
     /// For the writes that are on their way.
     Draining,
     /// For replicas to say what they hold.
-    Comparing { waiting_for: BTreeSet<NodeKey>, heard: Vec<(NodeKey, Option<ReplicaInfo>)> },
+    Comparing { waiting_for: BTreeSet<NodeKey>, heard: Vec<(NodeKey, Option<ReportedReplica>)> },
     /// For replicas to take over what they lack; so many of them.
     Pulling(usize),
     /// For replicas to be marked complete.
@@ -54,16 +54,16 @@ pub(super) enum Step {
     Deleting(BTreeSet<NodeKey>),
 }
 
-impl Step {
+impl OperationStep {
     /// Why it cannot go on, where no node has said so.
     fn trouble(&self) -> &'static str {
         match self {
-            Step::Creating(_) => "not all replicas could be made in time",
-            Step::Draining => "writes did not end in time",
-            Step::Comparing { .. } => "replicas could not be compared, or differ again and again",
-            Step::Pulling(_) => "a replica could not take over what it lacks",
-            Step::Completing(_) => "not all replicas could be marked complete in time",
-            Step::Deleting(_) => "not all replicas could be deleted in time",
+            OperationStep::Creating(_) => "not all replicas could be made in time",
+            OperationStep::Draining => "writes did not end in time",
+            OperationStep::Comparing { .. } => "replicas could not be compared, or differ again and again",
+            OperationStep::Pulling(_) => "a replica could not take over what it lacks",
+            OperationStep::Completing(_) => "not all replicas could be marked complete in time",
+            OperationStep::Deleting(_) => "not all replicas could be deleted in time",
         }
     }
 }
@@ -72,35 +72,41 @@ impl Distributor {
     pub(super) fn begin_operation(
         &mut self,
         bucket: BucketId,
-        proposal: Proposal,
-        effects: &mut Vec<Effect>,
+        proposal: OperationProposal,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         let name = self.upkeep.name();
         let create = match &proposal.action {
-            Action::Merge { create } => create.iter().copied().collect(),
-            Action::Delete { .. } => BTreeSet::new(),
+            BucketAction::Merge { create } => create.iter().copied().collect(),
+            BucketAction::Delete { .. } => BTreeSet::new(),
         };
         let deadline = Some(self.now.monotonic + self.settings.hold);
-        let step = Step::Creating(create.clone());
-        let operation = Operation { name, proposal, step, deadline, round: 0 };
+        let step = OperationStep::Creating(create.clone());
+        let operation = MaintenanceOperation { name, proposal, step, deadline, round: 0 };
         let before = self.upkeep.operations.insert(bucket, operation);
         assert!(before.is_none(), "one operation at a time runs on a bucket");
         if create.is_empty() {
             return self.hold(bucket, effects);
         }
         for node in create {
-            self.ask(bucket, node, Request::Create(bucket), effects);
+            self.ask(bucket, node, NodeRequest::Create(bucket), effects);
         }
     }
 
-    fn ask(&mut self, bucket: BucketId, node: NodeKey, request: Request, effects: &mut Vec<Effect>) {
+    fn ask(
+        &mut self,
+        bucket: BucketId,
+        node: NodeKey,
+        request: NodeRequest,
+        effects: &mut Vec<DistributorEffect>,
+    ) {
         let Some(operation) = self.upkeep.operations.get(&bucket).map(|operation| operation.name) else {
             return;
         };
-        self.send(node, request, Purpose::Operation { bucket, operation }, effects);
+        self.send(node, request, RequestPurpose::Operation { bucket, operation }, effects);
     }
 
-    fn step(&mut self, bucket: BucketId, step: Step, within: Option<Duration>) {
+    fn step(&mut self, bucket: BucketId, step: OperationStep, within: Option<Duration>) {
         if let Some(operation) = self.upkeep.operations.get_mut(&bucket) {
             operation.step = step;
             operation.deadline = within.map(|within| self.now.monotonic + within);
@@ -108,20 +114,20 @@ impl Distributor {
     }
 
     /// Holds writes up until no more are on their way.
-    fn hold(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+    fn hold(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let Some(entry) = self.buckets.get_mut(&bucket) else {
             return self.fail_operation(bucket, effects);
         };
         entry.held = true;
         let quiet = entry.in_flight == 0;
-        self.step(bucket, Step::Draining, Some(self.settings.hold));
+        self.step(bucket, OperationStep::Draining, Some(self.settings.hold));
         if quiet {
             self.quiet(bucket, effects);
         }
     }
 
     /// Lets writes go on.
-    fn release(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+    fn release(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         // By a new state it may be another node's, or not heard of yet.
         let Some(entry) = self.buckets.get_mut(&bucket) else { return };
         entry.held = false;
@@ -131,19 +137,19 @@ impl Distributor {
     }
 
     /// No write is on its way: now replicas can be compared.
-    pub(super) fn quiet(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
-        let draining = |operation: &Operation| matches!(operation.step, Step::Draining);
+    pub(super) fn quiet(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
+        let draining = |operation: &MaintenanceOperation| matches!(operation.step, OperationStep::Draining);
         if !self.upkeep.operations.get(&bucket).is_some_and(draining) {
             return;
         }
         let entry = self.buckets.get(&bucket).expect(KNOWN);
         assert!(entry.held && entry.in_flight == 0, "replicas are compared while no row is on its way");
         let nodes: BTreeSet<NodeKey> = entry.replicas.iter().map(|replica| replica.node).collect();
-        let step = Step::Comparing { waiting_for: nodes.clone(), heard: Vec::new() };
+        let step = OperationStep::Comparing { waiting_for: nodes.clone(), heard: Vec::new() };
         self.step(bucket, step, Some(self.settings.hold));
         let removals_since = self.removals_since();
         for node in nodes {
-            self.ask(bucket, node, Request::Info { bucket, removals_since }, effects);
+            self.ask(bucket, node, NodeRequest::Info { bucket, removals_since }, effects);
         }
     }
 
@@ -151,31 +157,35 @@ impl Distributor {
         &mut self,
         (bucket, name): (BucketId, u64),
         from: NodeKey,
-        response: Response,
-        effects: &mut Vec<Effect>,
+        response: NodeResponse,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         // An answer can come after its operation has ended, and the next one has begun.
         let Some(operation) = self.upkeep.operations.get_mut(&bucket).filter(|found| found.name == name)
         else {
             return;
         };
-        let done = matches!(response, Response::Done);
+        let done = matches!(response, NodeResponse::Done);
         match &mut operation.step {
-            Step::Draining => {}
-            Step::Creating(waiting_for) if done => {
+            OperationStep::Draining => {}
+            OperationStep::Creating(waiting_for) if done => {
                 waiting_for.remove(&from);
                 let all = waiting_for.is_empty();
                 if let Some(entry) = self.buckets.get_mut(&bucket)
                     && entry.replica(from).is_none()
                 {
-                    entry.replicas.push(Replica { node: from, info: ReplicaInfo::default(), birth: None });
+                    entry.replicas.push(KnownReplica {
+                        node: from,
+                        info: ReportedReplica::default(),
+                        birth: None,
+                    });
                 }
                 if all {
                     self.hold(bucket, effects);
                 }
             }
-            Step::Comparing { waiting_for, heard } => {
-                let Response::Replicas { replicas, newest } = response else {
+            OperationStep::Comparing { waiting_for, heard } => {
+                let NodeResponse::Replicas { replicas, newest } = response else {
                     return self.fail_operation(bucket, effects);
                 };
                 self.clock.observe(newest);
@@ -188,14 +198,14 @@ impl Distributor {
                     self.compare(bucket, heard, effects);
                 }
             }
-            Step::Pulling(left) if done => {
+            OperationStep::Pulling(left) if done => {
                 assert!(*left > 0, "as many replicas take over what they lack as were asked");
                 *left -= 1;
                 if *left == 0 {
                     self.hold(bucket, effects);
                 }
             }
-            Step::Completing(waiting_for) if done => {
+            OperationStep::Completing(waiting_for) if done => {
                 waiting_for.remove(&from);
                 let all = waiting_for.is_empty();
                 if let Some(replica) = self.buckets.get_mut(&bucket).and_then(|entry| entry.replica_mut(from))
@@ -206,14 +216,14 @@ impl Distributor {
                     self.settled(bucket, effects);
                 }
             }
-            Step::Deleting(waiting_for) if done => {
+            OperationStep::Deleting(waiting_for) if done => {
                 waiting_for.remove(&from);
                 if waiting_for.is_empty() {
                     self.end_operation(bucket, effects);
                 }
             }
             _ => {
-                if let Response::Failed(failure) = &response {
+                if let NodeResponse::Failed(failure) = &response {
                     self.upkeep.trouble = Some(format!("node {from}: {failure}"));
                 }
                 self.fail_operation(bucket, effects);
@@ -225,8 +235,8 @@ impl Distributor {
     fn compare(
         &mut self,
         bucket: BucketId,
-        heard: Vec<(NodeKey, Option<ReplicaInfo>)>,
-        effects: &mut Vec<Effect>,
+        heard: Vec<(NodeKey, Option<ReportedReplica>)>,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         let entry = self.buckets.get_mut(&bucket).expect(KNOWN);
         assert!(entry.held && entry.in_flight == 0, "no row went out while replicas said what they hold");
@@ -247,9 +257,9 @@ impl Distributor {
         }
         let action = self.upkeep.operations.get(&bucket).map(|operation| operation.proposal.action.clone());
         match action {
-            Some(Action::Delete { nodes }) if equal => self.delete(bucket, &nodes, effects),
-            Some(Action::Merge { .. }) if equal => self.complete(bucket, effects),
-            Some(Action::Merge { .. }) => self.pull(bucket, effects),
+            Some(BucketAction::Delete { nodes }) if equal => self.delete(bucket, &nodes, effects),
+            Some(BucketAction::Merge { .. }) if equal => self.complete(bucket, effects),
+            Some(BucketAction::Merge { .. }) => self.pull(bucket, effects),
             _ => {
                 entry.settled = false;
                 self.fail_operation(bucket, effects);
@@ -258,7 +268,7 @@ impl Distributor {
     }
 
     /// All replicas are equal: those that were incomplete are so no more, if there is no other that they could have been filled from.
-    fn complete(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+    fn complete(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let entry = self.buckets.get(&bucket).expect(KNOWN);
         let incomplete: BTreeSet<NodeKey> = entry
             .replicas
@@ -272,13 +282,13 @@ impl Distributor {
         if incomplete.is_empty() || !(some_complete || all_serve) {
             return self.settled(bucket, effects);
         }
-        self.step(bucket, Step::Completing(incomplete.clone()), Some(self.settings.hold));
+        self.step(bucket, OperationStep::Completing(incomplete.clone()), Some(self.settings.hold));
         for node in incomplete {
-            self.ask(bucket, node, Request::Complete { bucket, expected }, effects);
+            self.ask(bucket, node, NodeRequest::Complete { bucket, expected }, effects);
         }
     }
 
-    fn settled(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+    fn settled(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         if let Some(entry) = self.buckets.get_mut(&bucket) {
             entry.settled = true;
         }
@@ -286,7 +296,7 @@ impl Distributor {
     }
 
     /// Replicas take over from each other what they lack.
-    fn pull(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+    fn pull(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.get_mut(&bucket).expect("what runs has not ended");
         let entry = self.buckets.get_mut(&bucket).expect(KNOWN);
         operation.round += 1;
@@ -295,15 +305,15 @@ impl Distributor {
         }
         let pulls = pulls(bucket, entry, operation.round == 1);
         assert!(!pulls.is_empty(), "of replicas that differ, some lack something");
-        self.step(bucket, Step::Pulling(pulls.len()), None);
+        self.step(bucket, OperationStep::Pulling(pulls.len()), None);
         for (node, from, pull) in pulls {
-            self.ask(bucket, node, Request::Pull { bucket, from, pull }, effects);
+            self.ask(bucket, node, NodeRequest::Pull { bucket, from, pull }, effects);
         }
         self.release(bucket, effects);
     }
 
     /// Deletes replicas that all others are equal to.
-    fn delete(&mut self, bucket: BucketId, nodes: &[NodeKey], effects: &mut Vec<Effect>) {
+    fn delete(&mut self, bucket: BucketId, nodes: &[NodeKey], effects: &mut Vec<DistributorEffect>) {
         let context = self.context(bucket).expect("operations run by a state that this node has a part in");
         let (ideal, entry) = (context.ideal, self.buckets.get_mut(&bucket).expect(KNOWN));
         let stays = |node: &NodeKey| entry.replica(*node).is_some_and(|replica| replica.info.complete);
@@ -311,7 +321,7 @@ impl Distributor {
         if !all_stay {
             return self.fail_operation(bucket, effects);
         }
-        let going: Vec<(NodeKey, Content)> = entry
+        let going: Vec<(NodeKey, ReplicaContent)> = entry
             .replicas
             .iter()
             .filter(|replica| nodes.contains(&replica.node))
@@ -320,15 +330,15 @@ impl Distributor {
         // From here on they get no rows; so they are a part of what stays, whatever is written.
         entry.replicas.retain(|replica| !nodes.contains(&replica.node));
         let waiting_for = going.iter().map(|(node, _)| *node).collect();
-        self.step(bucket, Step::Deleting(waiting_for), Some(self.settings.request_timeout * 4));
+        self.step(bucket, OperationStep::Deleting(waiting_for), Some(self.settings.request_timeout * 4));
         for (node, expected) in going {
-            self.ask(bucket, node, Request::Delete { bucket, expected }, effects);
+            self.ask(bucket, node, NodeRequest::Delete { bucket, expected }, effects);
         }
         self.release(bucket, effects);
     }
 
     /// The operation has come to its end, and the next one, if any, can be proposed.
-    fn end_operation(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+    fn end_operation(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
         self.upkeep.ended.count(&operation.proposal.action, true);
         self.upkeep.troubles.remove(&bucket);
@@ -339,20 +349,20 @@ impl Distributor {
     }
 
     /// The operation cannot go on; it is looked at again after a while, when others have had their turn.
-    pub(super) fn fail_operation(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+    pub(super) fn fail_operation(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
         self.upkeep.ended.count(&operation.proposal.action, false);
         let trouble = self.upkeep.trouble.take().unwrap_or_else(|| operation.step.trouble().to_owned());
         self.upkeep.troubles.insert(bucket, trouble);
         self.peers.end_operation(operation.name);
         if let Some(entry) = self.buckets.get_mut(&bucket)
-            && let Step::Deleting(unheard) = operation.step
+            && let OperationStep::Deleting(unheard) = operation.step
         {
             // They may be there still, and then they have to be looked after.
             for node in unheard {
                 entry.settled = false;
                 if entry.replica(node).is_none() {
-                    entry.replicas.push(Replica { node, info: ReplicaInfo::default(), birth: None });
+                    entry.replicas.push(KnownReplica { node, info: ReportedReplica::default(), birth: None });
                 }
             }
         }
@@ -364,9 +374,9 @@ impl Distributor {
 
 /// Who takes over what from whom: all from, and to, the replica that has the most. Which one that is among equals differs from bucket
 /// to bucket, so that no node has all the work.
-fn pulls(bucket: BucketId, entry: &Bucket, first: bool) -> Vec<(NodeKey, NodeKey, Pull)> {
+fn pulls(bucket: BucketId, entry: &OwnedBucket, first: bool) -> Vec<(NodeKey, NodeKey, PullMode)> {
     let turn = |node: NodeKey| (bucket.bits() ^ u64::from(node.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let rank = |replica: &&Replica| {
+    let rank = |replica: &&KnownReplica| {
         let info = replica.info;
         (info.complete, info.content.documents, turn(replica.node))
     };
@@ -374,10 +384,10 @@ fn pulls(bucket: BucketId, entry: &Bucket, first: bool) -> Vec<(NodeKey, NodeKey
     let mut pulls = Vec::new();
     for replica in entry.replicas.iter().filter(|replica| replica.info.content != hub.info.content) {
         if first && hub.info.complete && !replica.info.complete {
-            pulls.push((replica.node, hub.node, Pull::Whole));
+            pulls.push((replica.node, hub.node, PullMode::Whole));
         } else {
-            pulls.push((replica.node, hub.node, Pull::Missing));
-            pulls.push((hub.node, replica.node, Pull::Missing));
+            pulls.push((replica.node, hub.node, PullMode::Missing));
+            pulls.push((hub.node, replica.node, PullMode::Missing));
         }
     }
     pulls

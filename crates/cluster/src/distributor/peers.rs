@@ -4,18 +4,18 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 
 use super::requests::RequestId;
-use super::{Effect, Settings};
-use crate::{Fence, NodeKey, Request, Row};
+use super::{DistributorEffect, Settings};
+use crate::{NodeKey, NodeRequest, ReplicatedRow, RequestFence};
 
 /// Why something was asked of a node.
 #[derive(Debug, Clone)]
-pub(super) enum Purpose {
+pub(super) enum RequestPurpose {
     /// To hear that it has the same state.
     Ping,
     /// To learn its replicas after a new state.
     HandOver,
     /// To make rows durable.
-    Rows(Vec<Outgoing>),
+    Rows(Vec<OutgoingRow>),
     /// To read a document for a client.
     Read(RequestId),
     /// For an operation on a bucket.
@@ -24,45 +24,45 @@ pub(super) enum Purpose {
 
 /// A row for one node.
 #[derive(Debug, Clone)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRow {
     pub request: RequestId,
-    pub row: Row,
+    pub row: ReplicatedRow,
 }
 
 /// A request without an answer.
 #[derive(Debug)]
-pub(super) struct Outstanding {
+pub(super) struct OutstandingRequest {
     pub sent: Duration,
-    pub purpose: Purpose,
+    pub purpose: RequestPurpose,
     /// To be sent again; rows are put together anew.
-    again: Option<Request>,
+    again: Option<NodeRequest>,
     timeout: Duration,
 }
 
 /// The nodes that are asked: what waits to be sent, and what waits for an answer.
-pub(super) struct Peers {
+pub(super) struct PeerNodes {
     me: NodeKey,
     version: u64,
     next_number: u64,
-    peers: BTreeMap<NodeKey, Peer>,
-    again: BTreeMap<(Duration, u64), (NodeKey, Request, Purpose)>,
+    peers: BTreeMap<NodeKey, PeerNode>,
+    again: BTreeMap<(Duration, u64), (NodeKey, NodeRequest, RequestPurpose)>,
     /// Sent at the end of the turn, so that what comes in one turn goes in one message.
     touched: BTreeSet<NodeKey>,
     timeouts_checked: Duration,
 }
 
 #[derive(Default)]
-struct Peer {
-    rows: VecDeque<Outgoing>,
+struct PeerNode {
+    rows: VecDeque<OutgoingRow>,
     batches: usize,
-    outstanding: BTreeMap<u64, Outstanding>,
+    outstanding: BTreeMap<u64, OutstandingRequest>,
     void_below: u64,
     not_before: Duration,
 }
 
-impl Peers {
+impl PeerNodes {
     pub fn new(me: NodeKey) -> Self {
-        Peers {
+        PeerNodes {
             me,
             version: 0,
             next_number: 0,
@@ -79,7 +79,7 @@ impl Peers {
         self.peers.retain(|node, _| stays(*node));
         self.again.clear();
         for (node, peer) in &mut self.peers {
-            peer.outstanding.retain(|_, outstanding| matches!(outstanding.purpose, Purpose::Rows(_)));
+            peer.outstanding.retain(|_, outstanding| matches!(outstanding.purpose, RequestPurpose::Rows(_)));
             peer.not_before = Duration::ZERO;
             self.touched.insert(*node);
         }
@@ -89,8 +89,8 @@ impl Peers {
         &mut self,
         (now, settings): (Duration, &Settings),
         to: NodeKey,
-        (request, purpose): (Request, Purpose),
-        effects: &mut Vec<Effect>,
+        (request, purpose): (NodeRequest, RequestPurpose),
+        effects: &mut Vec<DistributorEffect>,
     ) {
         self.next_number += 1;
         let number = self.next_number;
@@ -98,31 +98,33 @@ impl Peers {
         let timeout =
             if request.is_long() { settings.long_request_timeout } else { settings.request_timeout };
         let again = match purpose {
-            Purpose::Ping | Purpose::Rows(_) => None,
+            RequestPurpose::Ping | RequestPurpose::Rows(_) => None,
             _ => Some(request.clone()),
         };
-        peer.outstanding.insert(number, Outstanding { sent: now, purpose, again, timeout: now + timeout });
-        let fence = Fence { from: self.me, version: self.version, number, void_below: peer.void_below };
-        effects.push(Effect::Send { to, fence, request });
+        peer.outstanding
+            .insert(number, OutstandingRequest { sent: now, purpose, again, timeout: now + timeout });
+        let fence =
+            RequestFence { from: self.me, version: self.version, number, void_below: peer.void_below };
+        effects.push(DistributorEffect::Send { to, fence, request });
     }
 
     /// A row goes to a node with the next message.
-    pub fn push(&mut self, to: NodeKey, outgoing: Outgoing) {
+    pub fn push(&mut self, to: NodeKey, outgoing: OutgoingRow) {
         self.peers.entry(to).or_default().rows.push_back(outgoing);
         self.touched.insert(to);
     }
 
     /// A row goes to a node that has too much to do, once some time has passed.
-    pub fn push_later(&mut self, to: NodeKey, outgoing: Outgoing, at: Duration) {
+    pub fn push_later(&mut self, to: NodeKey, outgoing: OutgoingRow, at: Duration) {
         self.push(to, outgoing);
         self.peers.get_mut(&to).expect("a row was pushed to it").not_before = at;
     }
 
     /// The request that an answer belongs to. `None`: it was given up.
-    pub fn answered(&mut self, from: NodeKey, number: u64) -> Option<Outstanding> {
+    pub fn answered(&mut self, from: NodeKey, number: u64) -> Option<OutstandingRequest> {
         let peer = self.peers.get_mut(&from)?;
         let outstanding = peer.outstanding.remove(&number)?;
-        if let Purpose::Rows(_) = outstanding.purpose {
+        if let RequestPurpose::Rows(_) = outstanding.purpose {
             assert!(peer.batches > 0, "a batch that is answered was counted when it was sent");
             peer.batches -= 1;
             self.touched.insert(from);
@@ -131,7 +133,7 @@ impl Peers {
     }
 
     /// No answer will come, or none that counts.
-    pub fn lost(&mut self, to: NodeKey, number: u64) -> Option<Outstanding> {
+    pub fn lost(&mut self, to: NodeKey, number: u64) -> Option<OutstandingRequest> {
         let outstanding = self.answered(to, number)?;
         if let Some(peer) = self.peers.get_mut(&to) {
             peer.void_below = peer.void_below.max(number + 1);
@@ -140,10 +142,10 @@ impl Peers {
     }
 
     /// Sends later again what was lost or refused.
-    pub fn again(&mut self, to: NodeKey, outstanding: Outstanding, at: Duration) {
-        let Outstanding { purpose, again, .. } = outstanding;
+    pub fn again(&mut self, to: NodeKey, outstanding: OutstandingRequest, at: Duration) {
+        let OutstandingRequest { purpose, again, .. } = outstanding;
         match (purpose, again) {
-            (Purpose::Rows(rows), _) => {
+            (RequestPurpose::Rows(rows), _) => {
                 let peer = self.peers.get_mut(&to).expect("it has just answered, or was lost");
                 peer.not_before = at;
                 rows.into_iter().rev().for_each(|row| peer.rows.push_front(row));
@@ -161,7 +163,9 @@ impl Peers {
     pub fn void_rows(&mut self, node: NodeKey) {
         // A new state forgets nodes that do not serve any more, and what they were asked.
         let Some(peer) = self.peers.get_mut(&node) else { return };
-        let rows = |(_, outstanding): &(&u64, &Outstanding)| matches!(outstanding.purpose, Purpose::Rows(_));
+        let rows = |(_, outstanding): &(&u64, &OutstandingRequest)| {
+            matches!(outstanding.purpose, RequestPurpose::Rows(_))
+        };
         if let Some((last, _)) = peer.outstanding.iter().rfind(rows) {
             peer.void_below = peer.void_below.max(last + 1);
         }
@@ -169,7 +173,7 @@ impl Peers {
 
     /// An operation on a bucket has ended: what it asked and did not hear of may not take effect any more.
     pub fn end_operation(&mut self, ended: u64) {
-        let of_it = |purpose: &Purpose| matches!(purpose, Purpose::Operation { operation, .. } if *operation == ended);
+        let of_it = |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::Operation { operation, .. } if *operation == ended);
         self.again.retain(|_, (_, _, purpose)| !of_it(purpose));
         for peer in self.peers.values_mut() {
             let last = peer.outstanding.iter().rfind(|(_, outstanding)| of_it(&outstanding.purpose));
@@ -186,7 +190,7 @@ impl Peers {
             return Vec::new();
         }
         self.timeouts_checked = now;
-        let of = |(node, peer): (&NodeKey, &Peer)| -> Vec<(NodeKey, u64)> {
+        let of = |(node, peer): (&NodeKey, &PeerNode)| -> Vec<(NodeKey, u64)> {
             let late = peer.outstanding.iter().filter(|(_, outstanding)| outstanding.timeout <= now);
             late.map(|(number, _)| (*node, *number)).collect()
         };
@@ -194,7 +198,7 @@ impl Peers {
     }
 
     /// What is to be sent again by now.
-    pub fn due(&mut self, now: Duration) -> Vec<(NodeKey, Request, Purpose)> {
+    pub fn due(&mut self, now: Duration) -> Vec<(NodeKey, NodeRequest, RequestPurpose)> {
         let mut due = Vec::new();
         while let Some(first) = self.again.first_entry()
             && first.key().0 <= now
@@ -209,14 +213,14 @@ impl Peers {
     pub fn flush(
         &mut self,
         (now, settings): (Duration, &Settings),
-        wanted: &dyn Fn(NodeKey, &Outgoing) -> Option<Row>,
-        effects: &mut Vec<Effect>,
+        wanted: &dyn Fn(NodeKey, &OutgoingRow) -> Option<ReplicatedRow>,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         let mut later = BTreeSet::new();
         for node in std::mem::take(&mut self.touched) {
             while let Some(rows) = self.batch(node, (now, settings), wanted) {
-                let request = Request::Apply(rows.iter().map(|outgoing| outgoing.row.clone()).collect());
-                self.send((now, settings), node, (request, Purpose::Rows(rows)), effects);
+                let request = NodeRequest::Apply(rows.iter().map(|outgoing| outgoing.row.clone()).collect());
+                self.send((now, settings), node, (request, RequestPurpose::Rows(rows)), effects);
             }
             if self.peers.get(&node).is_some_and(|peer| !peer.rows.is_empty()) {
                 later.insert(node);
@@ -229,8 +233,8 @@ impl Peers {
         &mut self,
         node: NodeKey,
         (now, settings): (Duration, &Settings),
-        wanted: &dyn Fn(NodeKey, &Outgoing) -> Option<Row>,
-    ) -> Option<Vec<Outgoing>> {
+        wanted: &dyn Fn(NodeKey, &OutgoingRow) -> Option<ReplicatedRow>,
+    ) -> Option<Vec<OutgoingRow>> {
         let peer = self.peers.get_mut(&node)?;
         if now < peer.not_before || peer.batches >= settings.batches_in_flight {
             return None;

@@ -1,18 +1,18 @@
 //! Reads: which replica to ask, and reading documents for clients and for modifications.
 
 use millrace_bucket::BucketId;
-use millrace_document::{Timestamp, Version};
+use millrace_document::{DocumentVersion, Timestamp};
 
-use super::buckets::Bucket;
+use super::buckets::OwnedBucket;
 use super::machine::Distributor;
-use super::peers::Purpose;
-use super::requests::{ClientRequest, Found, Kind, RequestId, Stage};
-use super::{Effect, Read, RequestError};
-use crate::{Failure, NodeKey, Now, Request, Response};
+use super::peers::RequestPurpose;
+use super::requests::{ClientRequest, ClientRequestKind, ModificationInput, RequestId, RequestStage};
+use super::{ClientRead, DistributorEffect, RequestError};
+use crate::{MachineTime, NodeFailure, NodeKey, NodeRequest, NodeResponse};
 
 /// Where to send a query about a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Route {
+pub struct ReadRoute {
     /// The node to ask.
     pub node: NodeKey,
     /// Whether its replica has every acknowledged write that any serving node has; where not, coverage is degraded.
@@ -23,7 +23,7 @@ pub struct Route {
     pub version: u64,
 }
 
-/// Why there is no [`Route`].
+/// Why there is no [`ReadRoute`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoRoute {
     /// Another node owns the bucket: ask that one.
@@ -40,7 +40,7 @@ impl Distributor {
     ///
     /// # Errors
     /// The bucket has another owner, or nothing can be said now.
-    pub fn route(&mut self, bucket: BucketId, now: Now) -> Result<Route, NoRoute> {
+    pub fn route(&mut self, bucket: BucketId, now: MachineTime) -> Result<ReadRoute, NoRoute> {
         match self.owner(bucket) {
             None => return Err(NoRoute::NotYet),
             Some(owner) if owner != self.me => return Err(NoRoute::Elsewhere(owner)),
@@ -63,13 +63,13 @@ impl Distributor {
         if !found.settled {
             self.upkeep.scheduler.hasten(bucket);
         }
-        Ok(Route { node, full, soon, version: self.version })
+        Ok(ReadRoute { node, full, soon, version: self.version })
     }
 
     /// All nodes that a query about a bucket can be sent to, that of its [`Distributor::route`] among them: where some have all of it,
     /// no others.
-    pub fn readers(&self, bucket: BucketId, route: &Route) -> Vec<NodeKey> {
-        let complete = self.buckets.get(&bucket).map(Bucket::complete).unwrap_or_default();
+    pub fn readers(&self, bucket: BucketId, route: &ReadRoute) -> Vec<NodeKey> {
+        let complete = self.buckets.get(&bucket).map(OwnedBucket::complete).unwrap_or_default();
         if complete.contains(&route.node) { complete } else { vec![route.node] }
     }
 
@@ -80,17 +80,17 @@ impl Distributor {
     }
 
     /// Whether an answer that came by a route of this version counts: the state is the same, and confirmed now, so that no owner has come between.
-    pub fn vouches(&self, version: u64, now: Now) -> bool {
+    pub fn vouches(&self, version: u64, now: MachineTime) -> bool {
         version == self.version && self.is_confirmed(now.monotonic)
     }
 
-    pub(super) fn read(&mut self, read: Read, effects: &mut Vec<Effect>) {
+    pub(super) fn read(&mut self, read: ClientRead, effects: &mut Vec<DistributorEffect>) {
         let Some(bucket) = self.known_state().map(|state| state.bucket(read.id.location())) else {
             let error = RequestError::Moved { owner: None, version: self.version, unfinished: None };
-            return effects.push(Effect::Found { ticket: read.ticket, outcome: Err(error) });
+            return effects.push(DistributorEffect::Found { ticket: read.ticket, outcome: Err(error) });
         };
         if let Err(error) = self.admit(bucket) {
-            return effects.push(Effect::Found { ticket: read.ticket, outcome: Err(error) });
+            return effects.push(DistributorEffect::Found { ticket: read.ticket, outcome: Err(error) });
         }
         let bytes = read.id.as_str().len();
         let id = self.requests.insert(ClientRequest {
@@ -98,8 +98,8 @@ impl Distributor {
             deadline: read.deadline,
             bucket,
             id: Some(read.id),
-            kind: Kind::Read,
-            stage: Stage::Waiting,
+            kind: ClientRequestKind::Read,
+            stage: RequestStage::Waiting,
             row: None,
             outdated: false,
             bytes,
@@ -108,18 +108,18 @@ impl Distributor {
     }
 
     /// Asks the replicas that have to be asked for a document.
-    pub(super) fn begin_reading(&mut self, request: RequestId, effects: &mut Vec<Effect>) {
+    pub(super) fn begin_reading(&mut self, request: RequestId, effects: &mut Vec<DistributorEffect>) {
         let slot = self.requests.slots.get_mut(&request).expect("an operation that reads is under way");
         let (id, bucket) = (slot.id.clone().expect("a drop reads no document"), slot.bucket);
         let nodes =
             self.buckets.get(&bucket).map(|found| found.readable(self.me, request.0)).unwrap_or_default();
-        slot.stage = Stage::Reading { waiting_for: nodes.clone(), newest: None, failure: None };
+        slot.stage = RequestStage::Reading { waiting_for: nodes.clone(), newest: None, failure: None };
         if nodes.is_empty() {
             return self.have_read(request, effects);
         }
         for node in nodes {
-            let read = Request::Read { bucket, id: id.clone() };
-            self.send(node, read, Purpose::Read(request), effects);
+            let read = NodeRequest::Read { bucket, id: id.clone() };
+            self.send(node, read, RequestPurpose::Read(request), effects);
         }
     }
 
@@ -127,25 +127,25 @@ impl Distributor {
         &mut self,
         request: RequestId,
         from: NodeKey,
-        response: Response,
-        effects: &mut Vec<Effect>,
+        response: NodeResponse,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         // An answer can come after the client gave up, or after enough others have answered.
         let Some(slot) = self.requests.slots.get_mut(&request) else { return };
         let bucket = slot.bucket;
-        let Stage::Reading { waiting_for, newest, failure } = &mut slot.stage else { return };
+        let RequestStage::Reading { waiting_for, newest, failure } = &mut slot.stage else { return };
         if !waiting_for.contains(&from) {
             return;
         }
         waiting_for.retain(|node| *node != from);
         match response {
-            Response::Document(Some(version)) => {
+            NodeResponse::Document(Some(version)) => {
                 if newest.as_ref().is_none_or(|newest| newest.timestamp < version.timestamp) {
                     *newest = Some(version);
                 }
             }
-            Response::Document(None) => {}
-            Response::Failed(Failure::NoReplica) => {
+            NodeResponse::Document(None) => {}
+            NodeResponse::Failed(NodeFailure::NoReplica) => {
                 if let Some(found) = self.buckets.get_mut(&bucket)
                     && found.replica(from).is_some_and(|replica| replica.birth.is_none())
                 {
@@ -155,10 +155,10 @@ impl Distributor {
                 // The others may have to be asked as well now.
                 return self.begin_reading(request, effects);
             }
-            Response::Failed(other) => *failure = Some(other),
+            NodeResponse::Failed(other) => *failure = Some(other),
             _ => {
                 *failure =
-                    Some(Failure::Storage { reason: format!("node {from} gave an answer that is none") });
+                    Some(NodeFailure::Storage { reason: format!("node {from} gave an answer that is none") });
             }
         }
         if waiting_for.is_empty() {
@@ -166,40 +166,39 @@ impl Distributor {
         }
     }
 
-    fn have_read(&mut self, request: RequestId, effects: &mut Vec<Effect>) {
+    fn have_read(&mut self, request: RequestId, effects: &mut Vec<DistributorEffect>) {
         if !self.confirmed() {
             self.await_confirmation(request);
             return;
         }
         let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is under way");
-        let Stage::Reading { newest, failure, waiting_for } = &mut slot.stage else {
+        let RequestStage::Reading { newest, failure, waiting_for } = &mut slot.stage else {
             unreachable!("an operation has read only after it began to");
         };
         assert!(waiting_for.is_empty(), "a document is read when all who were asked have answered");
         if let Some(failure) = failure.take() {
             return self.finish(request, Err(RequestError::Failed(failure)), effects);
         }
-        let newest: Option<Version> = newest.take();
+        let newest: Option<DocumentVersion> = newest.take();
         if slot.outdated {
             let newest = newest.map(|version| version.timestamp).unwrap_or_default();
             return self.looked_again(request, newest, effects);
         }
         match &mut slot.kind {
-            Kind::Modify { modify, found, .. } => {
-                *found = Some(newest.as_ref().map_or(Found::default(), |version| Found {
-                    exists: version.body.is_some(),
-                    timestamp: version.timestamp,
+            ClientRequestKind::Modify { modify, found, .. } => {
+                *found = Some(newest.as_ref().map_or(ModificationInput::default(), |version| {
+                    ModificationInput { exists: version.body.is_some(), timestamp: version.timestamp }
                 }));
                 let modify = modify.take().expect("a modification is decided once");
-                slot.stage = Stage::Deciding;
+                slot.stage = RequestStage::Deciding;
                 self.decide(request, modify, newest, effects);
             }
-            Kind::Read | Kind::Blind(_) => self.found(request, newest, effects),
+            ClientRequestKind::Read | ClientRequestKind::Blind(_) => self.found(request, newest, effects),
         }
     }
 
     /// What is there now is known, where another owner may have come between.
-    fn looked_again(&mut self, request: RequestId, newest: Timestamp, effects: &mut Vec<Effect>) {
+    fn looked_again(&mut self, request: RequestId, newest: Timestamp, effects: &mut Vec<DistributorEffect>) {
         self.clock.observe(newest);
         let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is under way");
         if slot.still_holds(newest) {
@@ -215,9 +214,14 @@ impl Distributor {
         self.finish(request, Err(error), effects);
     }
 
-    fn found(&mut self, request: RequestId, newest: Option<Version>, effects: &mut Vec<Effect>) {
+    fn found(
+        &mut self,
+        request: RequestId,
+        newest: Option<DocumentVersion>,
+        effects: &mut Vec<DistributorEffect>,
+    ) {
         if let Some(slot) = self.requests.remove(request) {
-            effects.push(Effect::Found { ticket: slot.ticket, outcome: Ok(newest) });
+            effects.push(DistributorEffect::Found { ticket: slot.ticket, outcome: Ok(newest) });
         }
     }
 }

@@ -3,12 +3,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Drop, DropScope, Timestamp, Version};
+use millrace_document::{DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 
 use super::Modify;
-use super::event::{DropHorizon, Modification, Ticket, Unfinished};
-use super::lanes::Lanes;
-use crate::{ClusterState, Failure, NodeKey, RowContent};
+use super::event::{DecidedModification, DropHorizon, RequestTicket, UnfinishedRow};
+use super::lanes::DocumentLanes;
+use crate::{ClusterState, NodeFailure, NodeKey, RowContent};
 
 /// Names an operation of a client while it is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,13 +16,13 @@ pub(super) struct RequestId(pub u64);
 
 /// An operation of a client.
 pub(super) struct ClientRequest {
-    pub ticket: Ticket,
+    pub ticket: RequestTicket,
     pub deadline: Duration,
     pub bucket: BucketId,
     /// The document that it is about; a drop is about several.
     pub id: Option<DocumentId>,
-    pub kind: Kind,
-    pub stage: Stage,
+    pub kind: ClientRequestKind,
+    pub stage: RequestStage,
     /// What it writes, from when it has its timestamp.
     pub row: Option<Arc<RowContent>>,
     /// Another owner may have written the document since it was looked at, or since the row was sent: before the row goes out, it is
@@ -33,29 +33,29 @@ pub(super) struct ClientRequest {
 }
 
 /// What a client asked for.
-pub(super) enum Kind {
+pub(super) enum ClientRequestKind {
     /// A row that is known from the start.
     Blind(BlindRow),
     /// A function that decides; taken out when it runs, or run by the owner before.
     Modify {
         modify: Option<Modify>,
-        found: Option<Found>,
-        decided: Option<Modification>,
+        found: Option<ModificationInput>,
+        decided: Option<DecidedModification>,
     },
     Read,
 }
 
 /// What a modification has found.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Found {
+pub(super) struct ModificationInput {
     pub exists: bool,
     pub timestamp: Timestamp,
 }
 
-impl Kind {
+impl ClientRequestKind {
     /// Whether its row does not depend on what was there before.
     pub fn is_blind(&self) -> bool {
-        matches!(self, Kind::Blind(_))
+        matches!(self, ClientRequestKind::Blind(_))
     }
 
     /// About how many bytes it takes to hold it.
@@ -63,7 +63,7 @@ impl Kind {
         const OVERHEAD: usize = 256;
         OVERHEAD
             + match self {
-                Kind::Blind(BlindRow::Put(body)) => body.len(),
+                ClientRequestKind::Blind(BlindRow::Put(body)) => body.len(),
                 _ => 0,
             }
     }
@@ -73,19 +73,19 @@ impl ClientRequest {
     /// Whether the document has to be read before anything can be written.
     pub fn must_read(&self) -> bool {
         match &self.kind {
-            Kind::Read => true,
+            ClientRequestKind::Read => true,
             // A drop is of no one document.
             _ if self.outdated => self.id.is_some(),
-            Kind::Modify { decided, .. } => decided.is_none() && self.row.is_none(),
-            Kind::Blind(_) => false,
+            ClientRequestKind::Modify { decided, .. } => decided.is_none() && self.row.is_none(),
+            ClientRequestKind::Blind(_) => false,
         }
     }
 
     /// Whether what it drops, if it drops something, lies in its bucket.
     pub fn drops_within(&self, state: &ClusterState) -> bool {
         let scope = match (&self.kind, self.row.as_deref()) {
-            (_, Some(RowContent::Drop(Drop { scope, .. }))) => scope,
-            (Kind::Blind(BlindRow::Drop { scope, .. }), _) => scope,
+            (_, Some(RowContent::Drop(DroppedScope { scope, .. }))) => scope,
+            (ClientRequestKind::Blind(BlindRow::Drop { scope, .. }), _) => scope,
             _ => return true,
         };
         match scope {
@@ -97,14 +97,14 @@ impl ClientRequest {
     /// The horizon that it was decided by, if it is a drop that has one and has not been sent.
     pub fn horizon(&self) -> Option<DropHorizon> {
         match (&self.kind, self.sent()) {
-            (Kind::Blind(BlindRow::Drop { until, .. }), None) => *until,
+            (ClientRequestKind::Blind(BlindRow::Drop { until, .. }), None) => *until,
             _ => None,
         }
     }
 
     /// Another owner may have come between.
     pub fn outdate(&mut self) {
-        let has_looked = matches!(&self.kind, Kind::Modify { found: Some(_), .. });
+        let has_looked = matches!(&self.kind, ClientRequestKind::Modify { found: Some(_), .. });
         self.outdated |= has_looked || self.sent().is_some();
     }
 
@@ -113,22 +113,22 @@ impl ClientRequest {
     pub fn still_holds(&self, newest: Timestamp) -> bool {
         let sent = self.sent().map(|row| row.timestamp());
         match &self.kind {
-            Kind::Modify { found, .. } => {
+            ClientRequestKind::Modify { found, .. } => {
                 sent == Some(newest) || found.is_some_and(|found| found.timestamp == newest)
             }
-            Kind::Blind(_) => sent.is_none_or(|sent| newest <= sent),
-            Kind::Read => true,
+            ClientRequestKind::Blind(_) => sent.is_none_or(|sent| newest <= sent),
+            ClientRequestKind::Read => true,
         }
     }
 
     /// The row that may have reached replicas, for another owner.
-    pub fn unfinished(&self) -> Option<Unfinished> {
+    pub fn unfinished(&self) -> Option<UnfinishedRow> {
         let content = Arc::clone(self.sent()?);
         let base = match &self.kind {
-            Kind::Modify { found, .. } => Some(found.unwrap_or_default().timestamp),
-            Kind::Blind(_) | Kind::Read => None,
+            ClientRequestKind::Modify { found, .. } => Some(found.unwrap_or_default().timestamp),
+            ClientRequestKind::Blind(_) | ClientRequestKind::Read => None,
         };
-        Some(Unfinished { bucket: self.bucket, content, base })
+        Some(UnfinishedRow { bucket: self.bucket, content, base })
     }
 
     /// The row that may have reached replicas.
@@ -140,23 +140,24 @@ impl ClientRequest {
     pub fn content(&mut self, timestamp: impl FnOnce() -> Timestamp) -> Option<Arc<RowContent>> {
         if self.row.is_none() {
             let body = match &mut self.kind {
-                Kind::Blind(BlindRow::Drop { scope, until }) => {
+                ClientRequestKind::Blind(BlindRow::Drop { scope, until }) => {
                     let timestamp = until.map_or_else(timestamp, |horizon| horizon.until);
-                    let drop = Drop { scope: scope.clone(), timestamp };
+                    let drop = DroppedScope { scope: scope.clone(), timestamp };
                     self.row = Some(Arc::new(RowContent::Drop(drop)));
                     return self.row.clone();
                 }
-                Kind::Blind(BlindRow::Put(body)) => Some(Arc::clone(body)),
-                Kind::Blind(BlindRow::Remove) => None,
-                Kind::Modify { decided, .. } => match decided.take()? {
-                    Modification::Put(body) => Some(body),
-                    Modification::Remove => None,
-                    Modification::Nothing => return None,
+                ClientRequestKind::Blind(BlindRow::Put(body)) => Some(Arc::clone(body)),
+                ClientRequestKind::Blind(BlindRow::Remove) => None,
+                ClientRequestKind::Modify { decided, .. } => match decided.take()? {
+                    DecidedModification::Put(body) => Some(body),
+                    DecidedModification::Remove => None,
+                    DecidedModification::Nothing => return None,
                 },
-                Kind::Blind(BlindRow::Finish) | Kind::Read => return None,
+                ClientRequestKind::Blind(BlindRow::Finish) | ClientRequestKind::Read => return None,
             };
             let id = self.id.clone()?;
-            self.row = Some(Arc::new(RowContent::Version(Version { id, timestamp: timestamp(), body })));
+            self.row =
+                Some(Arc::new(RowContent::Version(DocumentVersion { id, timestamp: timestamp(), body })));
         }
         self.row.clone()
     }
@@ -175,33 +176,33 @@ pub(super) enum BlindRow {
 }
 
 /// How far an operation is.
-pub(super) enum Stage {
+pub(super) enum RequestStage {
     /// Others of the same document go first.
     InLane,
     /// For the bucket, or for the state to be confirmed.
     Waiting,
     /// For replicas to say what they have.
-    Reading { waiting_for: Vec<NodeKey>, newest: Option<Version>, failure: Option<Failure> },
+    Reading { waiting_for: Vec<NodeKey>, newest: Option<DocumentVersion>, failure: Option<NodeFailure> },
     /// For the function.
     Deciding,
     /// For replicas to make the row durable.
-    Flying(Flight),
+    Flying(RowFlight),
     /// Durable on so many replicas; for the state to be confirmed.
     Durable(u16),
 }
 
 /// A row on its way to replicas.
-pub(super) struct Flight {
+pub(super) struct RowFlight {
     pub waiting_for: Vec<NodeKey>,
     pub reached: u16,
-    pub failure: Option<Failure>,
+    pub failure: Option<NodeFailure>,
 }
 
 /// All operations of clients that are under way, within bounds.
 #[derive(Default)]
-pub(super) struct Requests {
+pub(super) struct ClientRequests {
     pub slots: BTreeMap<RequestId, ClientRequest>,
-    pub lanes: Lanes,
+    pub lanes: DocumentLanes,
     /// Those that wait for the state to be confirmed.
     pub unconfirmed: BTreeSet<RequestId>,
     deadlines: BTreeSet<(Duration, RequestId)>,
@@ -209,8 +210,8 @@ pub(super) struct Requests {
     bytes: usize,
 }
 
-impl Requests {
-    /// Takes one on. The bound is checked before, with [`Requests::is_full`].
+impl ClientRequests {
+    /// Takes one on. The bound is checked before, with [`ClientRequests::is_full`].
     pub fn insert(&mut self, request: ClientRequest) -> RequestId {
         self.next += 1;
         let id = RequestId(self.next);

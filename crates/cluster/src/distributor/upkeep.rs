@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 
-use super::figures::Ended;
+use super::figures::EndedOperations;
 use super::machine::Distributor;
-use super::operation::Operation;
-use super::{Effect, Settings};
-use crate::checkers::{self, Context, ReplicaView};
-use crate::scheduler::{Limits, Scheduler};
+use super::operation::MaintenanceOperation;
+use super::{DistributorEffect, Settings};
+use crate::checkers::{self, CheckContext, ReplicaView};
+use crate::scheduler::{MaintenanceScheduler, OperationLimits};
 
 /// Maximum number of buckets checked in one turn, so that writes do not wait for long.
 const LOOKS: usize = 512;
 
 /// Pending upkeep of buckets.
-pub(super) struct Upkeep {
-    limits: Limits,
+pub(super) struct BucketUpkeep {
+    limits: OperationLimits,
     to_look_at: BTreeSet<BucketId>,
-    pub scheduler: Scheduler,
-    pub operations: BTreeMap<BucketId, Operation>,
-    pub ended: Ended,
+    pub scheduler: MaintenanceScheduler,
+    pub operations: BTreeMap<BucketId, MaintenanceOperation>,
+    pub ended: EndedOperations,
     /// Cause of the next failure, if a node has reported one.
     pub trouble: Option<String>,
     /// Causes of failed operations, until they succeed.
@@ -32,15 +32,16 @@ pub(super) struct Upkeep {
     more: bool,
 }
 
-impl Upkeep {
+impl BucketUpkeep {
     pub fn new(settings: &Settings) -> Self {
-        let limits = Limits { per_node: settings.operations_per_node, total: settings.operations_max };
-        Upkeep {
+        let limits =
+            OperationLimits { per_node: settings.operations_per_node, total: settings.operations_max };
+        BucketUpkeep {
             limits,
             to_look_at: BTreeSet::new(),
-            scheduler: Scheduler::new(limits),
+            scheduler: MaintenanceScheduler::new(limits),
             operations: BTreeMap::new(),
-            ended: Ended::default(),
+            ended: EndedOperations::default(),
             trouble: None,
             troubles: BTreeMap::new(),
             next_operation: 0,
@@ -53,7 +54,7 @@ impl Upkeep {
         self.to_look_at.clear();
         self.operations.clear();
         self.troubles.clear();
-        self.scheduler = Scheduler::new(self.limits);
+        self.scheduler = MaintenanceScheduler::new(self.limits);
         self.more = false;
     }
 
@@ -76,7 +77,7 @@ impl Upkeep {
 }
 
 impl Distributor {
-    pub(super) fn tend(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn tend(&mut self, effects: &mut Vec<DistributorEffect>) {
         self.upkeep.more = false;
         if !self.unheard.is_empty() || !self.confirmed() {
             return;
@@ -92,8 +93,9 @@ impl Distributor {
             self.upkeep.scheduler.propose(bucket, proposal.flatten());
         }
         self.upkeep.more = !self.upkeep.to_look_at.is_empty();
-        let late =
-            |operation: &Operation| operation.deadline.is_some_and(|deadline| deadline <= self.now.monotonic);
+        let late = |operation: &MaintenanceOperation| {
+            operation.deadline.is_some_and(|deadline| deadline <= self.now.monotonic)
+        };
         let late: Vec<BucketId> = self
             .upkeep
             .operations
@@ -110,15 +112,15 @@ impl Distributor {
     }
 
     /// Input of the checkers for a bucket; `None` if there is nothing to check.
-    pub(super) fn context(&self, bucket: BucketId) -> Option<Context> {
+    pub(super) fn context(&self, bucket: BucketId) -> Option<CheckContext> {
         let state = self.state()?;
         let entry = self.buckets.get(&bucket).filter(|entry| entry.open)?;
-        let view = |replica: &super::buckets::Replica| ReplicaView {
+        let view = |replica: &super::buckets::KnownReplica| ReplicaView {
             node: replica.node,
             complete: replica.info.complete,
             documents: replica.info.content.documents,
         };
-        Some(Context {
+        Some(CheckContext {
             bucket,
             ideal: state.ideal(bucket),
             serving: entry.ideal.clone(),

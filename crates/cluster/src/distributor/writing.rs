@@ -3,23 +3,29 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::{Refusal, Timestamp, Version};
+use millrace_document::{DocumentVersion, Timestamp, WriteRefusal};
 
-use super::buckets::Replica;
-use super::event::{BoxedModify, Decision};
+use super::buckets::KnownReplica;
+use super::event::{BoxedModify, DecisionId};
 use super::machine::Distributor;
-use super::peers::Outgoing;
-use super::requests::{BlindRow, ClientRequest, Flight, Found, Kind, RequestId, Requests, Stage};
-use super::{Change, DropHorizon, Effect, Modification, Modify, RequestError, Unfinished, Write, Written};
-use crate::owners::Owners;
-use crate::{Birth, Failure, NodeKey, ReplicaInfo, Response, Row, RowContent};
+use super::peers::OutgoingRow;
+use super::requests::{
+    BlindRow, ClientRequest, ClientRequestKind, ClientRequests, ModificationInput, RequestId, RequestStage,
+    RowFlight,
+};
+use super::{
+    ClientWrite, DecidedModification, DistributorEffect, DocumentChange, DropHorizon, DurableWrite, Modify,
+    RequestError, UnfinishedRow,
+};
+use crate::owners::BucketOwners;
+use crate::{NodeFailure, NodeKey, NodeResponse, ReplicaOrigin, ReplicatedRow, ReportedReplica, RowContent};
 
-impl Requests {
+impl ClientRequests {
     /// Whether an operation waits for this node to make its row durable, as one of this bucket.
     pub(super) fn awaits(&self, id: RequestId, node: NodeKey, bucket: BucketId) -> bool {
         self.slots.get(&id).is_some_and(|request| {
             request.bucket == bucket
-                && matches!(&request.stage, Stage::Flying(flight) if flight.waiting_for.contains(&node))
+                && matches!(&request.stage, RequestStage::Flying(flight) if flight.waiting_for.contains(&node))
         })
     }
 }
@@ -36,31 +42,33 @@ impl Distributor {
         Ok(())
     }
 
-    pub(super) fn write(&mut self, write: Write, effects: &mut Vec<Effect>) {
-        let Write { ticket, deadline, change } = write;
-        self.finishes += u64::from(matches!(change, Change::Finish(_)));
+    pub(super) fn write(&mut self, write: ClientWrite, effects: &mut Vec<DistributorEffect>) {
+        let ClientWrite { ticket, deadline, change } = write;
+        self.finishes += u64::from(matches!(change, DocumentChange::Finish(_)));
         let Some(state) = self.known_state() else {
             let unfinished = match change {
-                Change::Finish(unfinished) => Some(unfinished),
+                DocumentChange::Finish(unfinished) => Some(unfinished),
                 _ => None,
             };
             let error = RequestError::Moved { owner: None, version: self.version, unfinished };
-            return effects.push(Effect::Written { ticket, outcome: Err(error) });
+            return effects.push(DistributorEffect::Written { ticket, outcome: Err(error) });
         };
         let mut row = None;
         let (bucket, id, kind) = match change {
-            Change::Put { id, body } => {
-                (state.bucket(id.location()), Some(id), Kind::Blind(BlindRow::Put(body)))
+            DocumentChange::Put { id, body } => {
+                (state.bucket(id.location()), Some(id), ClientRequestKind::Blind(BlindRow::Put(body)))
             }
-            Change::Remove(id) => (state.bucket(id.location()), Some(id), Kind::Blind(BlindRow::Remove)),
-            Change::Modify { id, modify } => {
-                let kind = Kind::Modify { modify: Some(modify), found: None, decided: None };
+            DocumentChange::Remove(id) => {
+                (state.bucket(id.location()), Some(id), ClientRequestKind::Blind(BlindRow::Remove))
+            }
+            DocumentChange::Modify { id, modify } => {
+                let kind = ClientRequestKind::Modify { modify: Some(modify), found: None, decided: None };
                 (state.bucket(id.location()), Some(id), kind)
             }
-            Change::Drop { bucket, scope, until } => {
-                (bucket, None, Kind::Blind(BlindRow::Drop { scope, until }))
+            DocumentChange::Drop { bucket, scope, until } => {
+                (bucket, None, ClientRequestKind::Blind(BlindRow::Drop { scope, until }))
             }
-            Change::Finish(Unfinished { bucket, content, base }) => {
+            DocumentChange::Finish(UnfinishedRow { bucket, content, base }) => {
                 let id = match &*content {
                     RowContent::Version(version) => Some(version.id.clone()),
                     RowContent::Drop(_) => None,
@@ -68,10 +76,10 @@ impl Distributor {
                 // It may have been divided since.
                 let bucket = id.as_ref().map_or(bucket, |id| state.bucket(id.location()));
                 let kind = match base {
-                    None => Kind::Blind(BlindRow::Finish),
+                    None => ClientRequestKind::Blind(BlindRow::Finish),
                     Some(timestamp) => {
-                        let found = Found { exists: timestamp > Timestamp::default(), timestamp };
-                        Kind::Modify { modify: None, found: Some(found), decided: None }
+                        let found = ModificationInput { exists: timestamp > Timestamp::default(), timestamp };
+                        ClientRequestKind::Modify { modify: None, found: Some(found), decided: None }
                     }
                 };
                 row = Some(content);
@@ -83,7 +91,7 @@ impl Distributor {
         let bytes = kind.bytes() + row_bytes + id.as_ref().map_or(0, |id| id.as_str().len());
         let lane = id.clone();
         let outdated = row.is_some();
-        let stage = Stage::InLane;
+        let stage = RequestStage::InLane;
         let request = ClientRequest { ticket, deadline, bucket, id, kind, stage, row, outdated, bytes };
         let within = request.drops_within(state);
         let admitted = if within { self.admit(bucket) } else { Err(self.moved(bucket)) };
@@ -95,7 +103,7 @@ impl Distributor {
                     other => *other = RequestError::Unknown,
                 }
             }
-            return effects.push(Effect::Written { ticket, outcome: Err(error) });
+            return effects.push(DistributorEffect::Written { ticket, outcome: Err(error) });
         }
         let request = self.requests.insert(request);
         if lane.is_none_or(|lane| self.requests.lanes.enter(&lane, request, alone)) {
@@ -104,14 +112,16 @@ impl Distributor {
     }
 
     /// Takes an operation as far as it can go now.
-    pub(super) fn advance(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+    pub(super) fn advance(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         // Buckets keep the names of operations that waited and have ended since, because their clients gave
         // up.
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
         match &request.stage {
-            Stage::Durable(_) | Stage::Flying(_) => return self.landed(id, effects),
-            Stage::Deciding => return,
-            Stage::InLane | Stage::Waiting | Stage::Reading { .. } => request.stage = Stage::Waiting,
+            RequestStage::Durable(_) | RequestStage::Flying(_) => return self.landed(id, effects),
+            RequestStage::Deciding => return,
+            RequestStage::InLane | RequestStage::Waiting | RequestStage::Reading { .. } => {
+                request.stage = RequestStage::Waiting
+            }
         }
         let bucket = request.bucket;
         let must_read = request.must_read();
@@ -143,44 +153,48 @@ impl Distributor {
         &mut self,
         id: RequestId,
         modify: Modify,
-        current: Option<Version>,
-        effects: &mut Vec<Effect>,
+        current: Option<DocumentVersion>,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         if let Some(version) = &current {
             self.clock.observe(version.timestamp);
         }
-        effects.push(Effect::Decide { decision: Decision(id.0), modify: BoxedModify(modify), current });
+        effects.push(DistributorEffect::Decide {
+            decision: DecisionId(id.0),
+            modify: BoxedModify(modify),
+            current,
+        });
     }
 
     pub(super) fn decided(
         &mut self,
-        decision: Decision,
-        outcome: Result<Modification, Refusal>,
-        effects: &mut Vec<Effect>,
+        decision: DecisionId,
+        outcome: Result<DecidedModification, WriteRefusal>,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         let id = RequestId(decision.0);
         // The client may have given up while its function ran.
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
-        assert!(matches!(request.stage, Stage::Deciding), "a decision comes while it is waited for");
-        let Kind::Modify { decided, found, .. } = &mut request.kind else {
+        assert!(matches!(request.stage, RequestStage::Deciding), "a decision comes while it is waited for");
+        let ClientRequestKind::Modify { decided, found, .. } = &mut request.kind else {
             unreachable!("only a modification has something to decide");
         };
         match outcome {
             Err(refusal) => self.finish(id, Err(RequestError::Refused(refusal)), effects),
-            Ok(Modification::Nothing) => {
-                let Found { exists, timestamp } = found.unwrap_or_default();
-                let written = Written { timestamp, existed: Some(exists), changed: false, replicas: 0 };
+            Ok(DecidedModification::Nothing) => {
+                let ModificationInput { exists, timestamp } = found.unwrap_or_default();
+                let written = DurableWrite { timestamp, existed: Some(exists), changed: false, replicas: 0 };
                 self.finish(id, Ok(written), effects);
             }
             Ok(modification) => {
                 *decided = Some(modification);
-                request.stage = Stage::Waiting;
+                request.stage = RequestStage::Waiting;
                 self.advance(id, effects);
             }
         }
     }
 
-    /// The time up to which all rows of a bucket have come to its replicas, as far as they will: for a [`Change::Drop`] that reaches no
+    /// The time up to which all rows of a bucket have come to its replicas, as far as they will: for a [`DocumentChange::Drop`] that reaches no
     /// row that came since.
     ///
     /// # Errors
@@ -217,11 +231,11 @@ impl Distributor {
         }
         entry.in_flight += 1;
         for node in &waiting_for {
-            let row = Row { bucket, content: Arc::clone(&content), birth: None };
-            self.peers.push(*node, Outgoing { request: id, row });
+            let row = ReplicatedRow { bucket, content: Arc::clone(&content), birth: None };
+            self.peers.push(*node, OutgoingRow { request: id, row });
         }
         if let Some(request) = self.requests.slots.get_mut(&id) {
-            request.stage = Stage::Flying(Flight { waiting_for, reached: 0, failure: None });
+            request.stage = RequestStage::Flying(RowFlight { waiting_for, reached: 0, failure: None });
         }
     }
 
@@ -236,15 +250,15 @@ impl Distributor {
         let away = state.nodes().keys().filter(|node| !state.node_state(**node).serves()).count();
         // With so few nodes away, at least one that serves would have a replica if there was one.
         let new = entry.replicas.is_empty() && away < usize::from(state.distribution().redundancy);
-        let birth = if new { Birth::Complete } else { Birth::Incomplete };
+        let birth = if new { ReplicaOrigin::Complete } else { ReplicaOrigin::Incomplete };
         let known = |node: &&NodeKey| !self.unheard.contains(node) && entry.replica(**node).is_none();
         let mut nodes: Vec<NodeKey> = entry.ideal.iter().filter(known).copied().take(lacking).collect();
         if entry.ideal.is_empty() && !self.unheard.contains(&self.me) {
             nodes.push(self.me);
         }
         for node in nodes {
-            let info = ReplicaInfo { complete: new, ..ReplicaInfo::default() };
-            entry.replicas.push(Replica { node, info, birth: Some(birth) });
+            let info = ReportedReplica { complete: new, ..ReportedReplica::default() };
+            entry.replicas.push(KnownReplica { node, info, birth: Some(birth) });
         }
         self.upkeep.look_at(bucket);
     }
@@ -253,15 +267,16 @@ impl Distributor {
     pub(super) fn applied(
         &mut self,
         from: NodeKey,
-        rows: Vec<Outgoing>,
-        response: Response,
-        effects: &mut Vec<Effect>,
+        rows: Vec<OutgoingRow>,
+        response: NodeResponse,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         let mut failed = match response {
-            Response::Applied(failed) => failed,
-            Response::Failed(failure) => (0..rows.len()).map(|place| (place, failure.clone())).collect(),
+            NodeResponse::Applied(failed) => failed,
+            NodeResponse::Failed(failure) => (0..rows.len()).map(|place| (place, failure.clone())).collect(),
             _ => {
-                let failure = Failure::Storage { reason: format!("node {from} gave an answer that is none") };
+                let failure =
+                    NodeFailure::Storage { reason: format!("node {from} gave an answer that is none") };
                 (0..rows.len()).map(|place| (place, failure.clone())).collect()
             }
         };
@@ -276,9 +291,9 @@ impl Distributor {
     fn row_applied(
         &mut self,
         from: NodeKey,
-        outgoing: Outgoing,
-        failure: Option<Failure>,
-        effects: &mut Vec<Effect>,
+        outgoing: OutgoingRow,
+        failure: Option<NodeFailure>,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         let bucket = outgoing.row.bucket;
         if let Some(entry) = self.buckets.get_mut(&bucket) {
@@ -288,16 +303,16 @@ impl Distributor {
                     (Some(replica), _) => replica.birth = None,
                     // It was taken for gone, and is there.
                     (None, true) => {
-                        let info = ReplicaInfo::default();
-                        entry.replicas.push(Replica { node: from, info, birth: None });
+                        let info = ReportedReplica::default();
+                        entry.replicas.push(KnownReplica { node: from, info, birth: None });
                         entry.settled = false;
                         self.upkeep.look_at(bucket);
                     }
                     (None, false) => {}
                 },
-                Some(Failure::NoReplica) => {
+                Some(NodeFailure::NoReplica) => {
                     // A row that was sent before the replica was to be made says nothing about it.
-                    let expected = |replica: &Replica| replica.node == from && replica.birth.is_none();
+                    let expected = |replica: &KnownReplica| replica.node == from && replica.birth.is_none();
                     if entry.replicas.iter().any(expected) {
                         entry.forget_replica(from);
                         self.upkeep.look_at(bucket);
@@ -310,18 +325,18 @@ impl Distributor {
             return;
         }
         let request = self.requests.slots.get_mut(&outgoing.request);
-        let Some(ClientRequest { stage: Stage::Flying(flight), .. }) = request else {
+        let Some(ClientRequest { stage: RequestStage::Flying(flight), .. }) = request else {
             unreachable!("an operation that awaits a row is under way, and its row too");
         };
         match failure {
-            Some(Failure::Overloaded) => {
+            Some(NodeFailure::Overloaded) => {
                 self.peers.push_later(from, outgoing, self.now.monotonic + self.settings.retry);
                 return;
             }
             None => flight.reached += 1,
-            Some(Failure::NoReplica) => {}
+            Some(NodeFailure::NoReplica) => {}
             Some(failure) => {
-                let state = self.owners.as_ref().map(Owners::state);
+                let state = self.owners.as_ref().map(BucketOwners::state);
                 let node = state.and_then(|state| state.nodes().get(&from));
                 flight.failure = Some(match node {
                     Some(node) => failure.of(&node.name),
@@ -334,16 +349,16 @@ impl Distributor {
     }
 
     /// Looks whether a row has arrived everywhere.
-    pub(super) fn landed(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+    pub(super) fn landed(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         let confirmed = self.confirmed();
         let request = self.requests.slots.get_mut(&id).expect("an operation that lands is under way");
         let bucket = request.bucket;
         let existed = match &request.kind {
-            Kind::Modify { found, .. } => found.map(|found| found.exists),
-            Kind::Blind(_) | Kind::Read => None,
+            ClientRequestKind::Modify { found, .. } => found.map(|found| found.exists),
+            ClientRequestKind::Blind(_) | ClientRequestKind::Read => None,
         };
         match &mut request.stage {
-            Stage::Flying(flight) if flight.waiting_for.is_empty() => {
+            RequestStage::Flying(flight) if flight.waiting_for.is_empty() => {
                 if let Some(failure) = flight.failure.take() {
                     self.ended_flight(bucket, false, effects);
                     return self.finish(id, Err(RequestError::Failed(failure)), effects);
@@ -352,31 +367,31 @@ impl Distributor {
                     self.ended_flight(bucket, true, effects);
                     return self.relaunch(id, effects);
                 }
-                request.stage = Stage::Durable(flight.reached);
+                request.stage = RequestStage::Durable(flight.reached);
                 self.ended_flight(bucket, true, effects);
                 self.landed(id, effects);
             }
-            Stage::Durable(replicas) if confirmed => {
+            RequestStage::Durable(replicas) if confirmed => {
                 assert!(*replicas > 0, "what is acknowledged is durable on a replica");
                 let row = request.row.as_ref().expect("what is acknowledged was a row");
                 let timestamp = row.timestamp();
-                let written = Written { timestamp, existed, changed: true, replicas: *replicas };
+                let written = DurableWrite { timestamp, existed, changed: true, replicas: *replicas };
                 self.finish(id, Ok(written), effects);
             }
-            Stage::Durable(_) => self.await_confirmation(id),
+            RequestStage::Durable(_) => self.await_confirmation(id),
             _ => {}
         }
     }
 
     /// The row goes out again, under its timestamp, to whoever has the bucket then.
-    pub(super) fn relaunch(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+    pub(super) fn relaunch(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         let request = self.requests.slots.get_mut(&id).expect("an operation that begins again is under way");
-        request.stage = Stage::Waiting;
+        request.stage = RequestStage::Waiting;
         self.advance(id, effects);
     }
 
     /// A row is on its way no more; `everywhere` is whether all replicas have it or none.
-    fn ended_flight(&mut self, bucket: BucketId, everywhere: bool, effects: &mut Vec<Effect>) {
+    fn ended_flight(&mut self, bucket: BucketId, everywhere: bool, effects: &mut Vec<DistributorEffect>) {
         let entry =
             self.buckets.get_mut(&bucket).expect("a bucket is known while rows of it are on their way");
         assert!(entry.in_flight > 0, "a row that lands was counted when it was sent");
@@ -392,12 +407,12 @@ impl Distributor {
     }
 
     /// The client waits no longer.
-    pub(super) fn late(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+    pub(super) fn late(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         // The end of another one that is late may have ended it.
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
         let bucket = request.bucket;
         let error = if request.sent().is_some() { RequestError::Unknown } else { RequestError::Late };
-        if let Stage::Flying(flight) = &mut request.stage {
+        if let RequestStage::Flying(flight) = &mut request.stage {
             for node in std::mem::take(&mut flight.waiting_for) {
                 self.peers.void_rows(node);
             }
@@ -410,29 +425,31 @@ impl Distributor {
     pub(super) fn finish(
         &mut self,
         id: RequestId,
-        outcome: Result<Written, RequestError>,
-        effects: &mut Vec<Effect>,
+        outcome: Result<DurableWrite, RequestError>,
+        effects: &mut Vec<DistributorEffect>,
     ) {
         let request = self.requests.remove(id).expect("an operation is answered once");
         let ClientRequest { ticket, kind, stage, id: document, .. } = request;
-        let kind_is_read = matches!(kind, Kind::Read);
+        let kind_is_read = matches!(kind, ClientRequestKind::Read);
         match (kind, outcome) {
-            (Kind::Read, Err(error)) => effects.push(Effect::Found { ticket, outcome: Err(error) }),
-            (Kind::Read, Ok(_)) => {}
-            (_, outcome) => effects.push(Effect::Written { ticket, outcome }),
+            (ClientRequestKind::Read, Err(error)) => {
+                effects.push(DistributorEffect::Found { ticket, outcome: Err(error) })
+            }
+            (ClientRequestKind::Read, Ok(_)) => {}
+            (_, outcome) => effects.push(DistributorEffect::Written { ticket, outcome }),
         }
         if kind_is_read {
             return;
         }
         let mut next = Vec::new();
         match (document, stage) {
-            (Some(document), Stage::InLane) => self.requests.lanes.forget(&document, id, &mut next),
+            (Some(document), RequestStage::InLane) => self.requests.lanes.forget(&document, id, &mut next),
             (Some(document), _) => self.requests.lanes.leave(&document, &mut next),
             (None, _) => {}
         }
         for id in next {
             if let Some(request) = self.requests.slots.get_mut(&id) {
-                request.stage = Stage::Waiting;
+                request.stage = RequestStage::Waiting;
             }
             self.advance(id, effects);
         }

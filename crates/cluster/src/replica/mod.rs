@@ -12,8 +12,8 @@
 //! - While coordination is silent, nodes confirm their state to each other. Such a vote is a promise not to
 //!   answer a new owner before it has lapsed.
 //!
-//! [`Keeper`] is a state machine: events in, effects out. The shell passes in requests and states, runs the
-//! requested [`Work`] on threads ([`Work::run`] over a [`Storage`]), fetches the contents of other replicas,
+//! [`ReplicaKeeper`] is a state machine: events in, effects out. The shell passes in requests and states, runs the
+//! requested [`StorageWork`] on threads ([`StorageWork::run`] over a [`ReplicaStorage`]), fetches the contents of other replicas,
 //! and sends the replies.
 
 mod keeper;
@@ -21,6 +21,6 @@ mod storage;
 mod votes;
 mod work;
 
-pub use keeper::{Call, Effect, Event, Fetched, Job, Keeper};
-pub use storage::Storage;
-pub use work::Work;
+pub use keeper::{FetchOutcome, KeeperCall, KeeperEffect, KeeperEvent, KeeperJob, ReplicaKeeper};
+pub use storage::ReplicaStorage;
+pub use work::StorageWork;

@@ -1,11 +1,11 @@
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 
-use crate::{Birth, ClusterState, Content, Failure, ReplicaInfo, Row};
+use crate::{ClusterState, NodeFailure, ReplicaContent, ReplicaOrigin, ReplicatedRow, ReportedReplica};
 
 /// Storage of a node's replicas. Every change is durable when a method returns without an error. All methods
 /// may be called from several threads.
-pub trait Storage {
+pub trait ReplicaStorage {
     /// Makes the parts of divided groups ([`ClusterState::spread`]) replicas of their own from now on. The
     /// contents of a bucket that is divided are divided with it: each part is as complete as the whole was,
     /// and without a replica there is no part. Groups that are divided further already stay so, and a second
@@ -13,9 +13,9 @@ pub trait Storage {
     ///
     /// # Errors
     /// The division cannot be made durable.
-    fn divide(&self, state: &ClusterState) -> Result<(), Failure>;
+    fn divide(&self, state: &ClusterState) -> Result<(), NodeFailure>;
 
-    /// Returns the replicas of the wanted buckets; see [`Content::removals_since`].
+    /// Returns the replicas of the wanted buckets; see [`ReplicaContent::removals_since`].
     ///
     /// # Errors
     /// They cannot be read.
@@ -23,13 +23,17 @@ pub trait Storage {
         &self,
         wanted: &dyn Fn(BucketId) -> bool,
         removals_since: Timestamp,
-    ) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure>;
+    ) -> Result<Vec<(BucketId, ReportedReplica)>, NodeFailure>;
 
-    /// Returns the replica of one bucket; `None` if there is none. See [`Content::removals_since`].
+    /// Returns the replica of one bucket; `None` if there is none. See [`ReplicaContent::removals_since`].
     ///
     /// # Errors
     /// It cannot be read.
-    fn replica(&self, bucket: BucketId, removals_since: Timestamp) -> Result<Option<ReplicaInfo>, Failure>;
+    fn replica(
+        &self,
+        bucket: BucketId,
+        removals_since: Timestamp,
+    ) -> Result<Option<ReportedReplica>, NodeFailure>;
 
     /// True if there is a replica; cheap.
     fn exists(&self, bucket: BucketId) -> bool;
@@ -42,28 +46,28 @@ pub trait Storage {
     ///
     /// # Errors
     /// It cannot be made durable.
-    fn create(&self, bucket: BucketId, birth: Birth) -> Result<(), Failure>;
+    fn create(&self, bucket: BucketId, birth: ReplicaOrigin) -> Result<(), NodeFailure>;
 
     /// Applies rows to existing replicas, in any order. The newest of several versions of one document
     /// counts, and the same version again changes nothing. The outcomes are in the order of the rows.
-    fn apply(&self, rows: &[&Row]) -> Vec<Result<(), Failure>>;
+    fn apply(&self, rows: &[&ReplicatedRow]) -> Vec<Result<(), NodeFailure>>;
 
     /// Reads the newest version of a document that is remembered, which may be a removal; a dropped document
     /// counts as removed at the time of the drop.
     ///
     /// # Errors
     /// There is no replica, or it cannot be read.
-    fn read(&self, bucket: BucketId, id: &DocumentId) -> Result<Option<Version>, Failure>;
+    fn read(&self, bucket: BucketId, id: &DocumentId) -> Result<Option<DocumentVersion>, NodeFailure>;
 
     /// Marks the replica as complete.
     ///
     /// # Errors
     /// There is no replica, or the mark cannot be made durable.
-    fn complete(&self, bucket: BucketId) -> Result<(), Failure>;
+    fn complete(&self, bucket: BucketId) -> Result<(), NodeFailure>;
 
     /// Deletes a replica if its contents are as expected; succeeds if there is none.
     ///
     /// # Errors
     /// The contents differ, or the deletion cannot be made durable.
-    fn delete(&self, bucket: BucketId, expected: Content) -> Result<(), Failure>;
+    fn delete(&self, bucket: BucketId, expected: ReplicaContent) -> Result<(), NodeFailure>;
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::confirmation::lapse;
-use crate::{ClusterState, Earlier, NodeKey};
+use crate::{ClusterState, NodeKey, SupersededState};
 
 /// Promises of a node to others, made by confirming their state.
 ///
@@ -11,15 +11,15 @@ use crate::{ClusterState, Earlier, NodeKey};
 /// promise: until it has lapsed, the node does not answer a new owner if the node that it voted for does not
 /// serve any more and so may not know.
 #[derive(Debug)]
-pub(crate) struct Votes {
+pub(crate) struct PromisedVotes {
     began: Duration,
     coordination: Option<Duration>,
     given: BTreeMap<NodeKey, Duration>,
 }
 
-impl Votes {
+impl PromisedVotes {
     pub fn new(began: Duration) -> Self {
-        Votes { began, coordination: None, given: BTreeMap::new() }
+        PromisedVotes { began, coordination: None, given: BTreeMap::new() }
     }
 
     /// Records that coordination answered a question sent at this time.
@@ -42,7 +42,7 @@ impl Votes {
         // Promises of the previous run are not known any more. They count if their receiver could be
         // confirmed by an earlier state.
         let serves = |name: &str| state.nodes().values().any(|node| node.name == name && node.state.serves());
-        let earlier = state.earlier().iter().flat_map(Earlier::names);
+        let earlier = state.earlier().iter().flat_map(SupersededState::names);
         let forgotten = earlier.into_iter().any(|name| !serves(name)).then_some(self.began);
         given.map(|(_, at)| *at).chain(forgotten).max().map(|at| at + lapse(confirm))
     }
@@ -64,8 +64,8 @@ mod tests {
         let confirm = second(4);
         let (all, without) = (test_state("uuu", 2, 1), test_state("uud", 2, 2));
         let later = test_state("uud", 2, 3);
-        let without = without.following(vec![Earlier::of(&all)]);
-        let mut votes = Votes::new(second(10));
+        let without = without.following(vec![SupersededState::of(&all)]);
+        let mut votes = PromisedVotes::new(second(10));
         assert_eq!(votes.bound_until(&all, confirm), None);
         assert_eq!(votes.bound_until(&without, confirm), Some(second(15)), "a run before may have voted");
         assert_eq!(

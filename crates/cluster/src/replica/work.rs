@@ -3,30 +3,32 @@ use std::sync::Arc;
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Timestamp};
 
-use super::Storage;
-use crate::{ClusterState, Content, Failure, NodeKey, ReplicaInfo, Response, Row};
+use super::ReplicaStorage;
+use crate::{
+    ClusterState, NodeFailure, NodeKey, NodeResponse, ReplicaContent, ReplicatedRow, ReportedReplica,
+};
 
 /// Storage work that a [`Keeper`](super::Keeper) requests.
 #[derive(Debug, Clone)]
-pub enum Work {
+pub enum StorageWork {
     /// Divide the buckets that the state divides, and report the replicas of the buckets that a node owns.
     Owned {
         /// The state.
         state: Arc<ClusterState>,
         /// The owner.
         owner: NodeKey,
-        /// See [`Content::removals_since`].
+        /// See [`ReplicaContent::removals_since`].
         removals_since: Timestamp,
     },
     /// Report the contents of a bucket's replica.
     Info {
         /// Identifier of the bucket.
         bucket: BucketId,
-        /// See [`Content::removals_since`].
+        /// See [`ReplicaContent::removals_since`].
         removals_since: Timestamp,
     },
     /// Make rows durable.
-    Apply(Vec<Row>),
+    Apply(Vec<ReplicatedRow>),
     /// Read the newest version of a document.
     Read {
         /// Its bucket.
@@ -41,69 +43,76 @@ pub enum Work {
         /// Identifier of the bucket.
         bucket: BucketId,
         /// Expected contents.
-        expected: Content,
+        expected: ReplicaContent,
     },
     /// Delete a replica if its contents are still as expected.
     Delete {
         /// Identifier of the bucket.
         bucket: BucketId,
         /// Expected contents.
-        expected: Content,
+        expected: ReplicaContent,
     },
 }
 
-impl Work {
+impl StorageWork {
     /// Executes it and returns the response. Blocks until it is durable.
-    pub fn run(self, storage: &dyn Storage) -> Response {
+    pub fn run(self, storage: &dyn ReplicaStorage) -> NodeResponse {
         match self {
-            Work::Owned { state, owner, removals_since } => {
+            StorageWork::Owned { state, owner, removals_since } => {
                 let wanted = |bucket| state.owner(bucket) == Some(owner);
                 // The division comes before any other work by this state on a bucket that it divides: the
                 // owner must learn of it first.
                 let divided = storage.divide(&state);
                 replicas(storage, divided.and_then(|()| storage.replicas(&wanted, removals_since)))
             }
-            Work::Info { bucket, removals_since } => {
+            StorageWork::Info { bucket, removals_since } => {
                 let found = storage.replica(bucket, removals_since);
                 replicas(storage, found.map(|info| info.map(|info| (bucket, info)).into_iter().collect()))
             }
-            Work::Apply(rows) => Response::Applied(apply(storage, &rows)),
-            Work::Read { bucket, id } => match storage.read(bucket, &id) {
-                Ok(version) => Response::Document(version),
-                Err(failure) => Response::Failed(failure),
+            StorageWork::Apply(rows) => NodeResponse::Applied(apply(storage, &rows)),
+            StorageWork::Read { bucket, id } => match storage.read(bucket, &id) {
+                Ok(version) => NodeResponse::Document(version),
+                Err(failure) => NodeResponse::Failed(failure),
             },
-            Work::Create(bucket) => done(storage.create(bucket, crate::Birth::Incomplete)),
-            Work::Complete { bucket, expected } => {
+            StorageWork::Create(bucket) => done(storage.create(bucket, crate::ReplicaOrigin::Incomplete)),
+            StorageWork::Complete { bucket, expected } => {
                 done(expect(storage, bucket, expected).and_then(|()| storage.complete(bucket)))
             }
-            Work::Delete { bucket, expected } => done(storage.delete(bucket, expected)),
+            StorageWork::Delete { bucket, expected } => done(storage.delete(bucket, expected)),
         }
     }
 }
 
-fn done(outcome: Result<(), Failure>) -> Response {
+fn done(outcome: Result<(), NodeFailure>) -> NodeResponse {
     match outcome {
-        Ok(()) => Response::Done,
-        Err(failure) => Response::Failed(failure),
+        Ok(()) => NodeResponse::Done,
+        Err(failure) => NodeResponse::Failed(failure),
     }
 }
 
-fn replicas(storage: &dyn Storage, found: Result<Vec<(BucketId, ReplicaInfo)>, Failure>) -> Response {
+fn replicas(
+    storage: &dyn ReplicaStorage,
+    found: Result<Vec<(BucketId, ReportedReplica)>, NodeFailure>,
+) -> NodeResponse {
     match found {
-        Ok(replicas) => Response::Replicas { replicas, newest: storage.newest() },
-        Err(failure) => Response::Failed(failure),
+        Ok(replicas) => NodeResponse::Replicas { replicas, newest: storage.newest() },
+        Err(failure) => NodeResponse::Failed(failure),
     }
 }
 
-fn expect(storage: &dyn Storage, bucket: BucketId, expected: Content) -> Result<(), Failure> {
+fn expect(
+    storage: &dyn ReplicaStorage,
+    bucket: BucketId,
+    expected: ReplicaContent,
+) -> Result<(), NodeFailure> {
     match storage.replica(bucket, expected.removals_since)? {
-        None => Err(Failure::NoReplica),
-        Some(info) if info.content != expected => Err(Failure::Differs),
+        None => Err(NodeFailure::NoReplica),
+        Some(info) if info.content != expected => Err(NodeFailure::Differs),
         Some(_) => Ok(()),
     }
 }
 
-fn apply(storage: &dyn Storage, rows: &[Row]) -> Vec<(usize, Failure)> {
+fn apply(storage: &dyn ReplicaStorage, rows: &[ReplicatedRow]) -> Vec<(usize, NodeFailure)> {
     let mut failed = Vec::new();
     let mut places = Vec::with_capacity(rows.len());
     let mut taken = Vec::with_capacity(rows.len());
@@ -111,7 +120,7 @@ fn apply(storage: &dyn Storage, rows: &[Row]) -> Vec<(usize, Failure)> {
         let there = match row.birth {
             _ if storage.exists(row.bucket) => Ok(()),
             Some(birth) => storage.create(row.bucket, birth),
-            None => Err(Failure::NoReplica),
+            None => Err(NodeFailure::NoReplica),
         };
         match there {
             Ok(()) => {

@@ -14,21 +14,24 @@ use std::time::{Duration, Instant};
 use millrace_env::{Disk, RealDisk};
 use tokio::sync::watch;
 
-use crate::{Answer, Change, Changes, Coordination, Error, LeaseId, Outcome, Revision, Transaction};
-use state::State;
+use crate::{
+    Answer, Coordination, Error, KeyChange, KeyChanges, LeaseId, StoreRevision, Transaction,
+    TransactionOutcome,
+};
+use state::EmbeddedState;
 
 /// [`Coordination`] of one process with itself.
-pub struct Embedded {
-    shared: Arc<Shared>,
+pub struct EmbeddedCoordination {
+    shared: Arc<EmbeddedShared>,
 }
 
-struct Shared {
+struct EmbeddedShared {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     /// Held while the next state is made and written; `state` is not.
     writing: Mutex<()>,
-    state: Mutex<State>,
-    newest: watch::Sender<Revision>,
+    state: Mutex<EmbeddedState>,
+    newest: watch::Sender<StoreRevision>,
 }
 
 /// Pause after a failure of the disk.
@@ -39,7 +42,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Embedded {
+impl EmbeddedCoordination {
     /// Opens the state in `directory`, which is created if necessary.
     ///
     /// # Errors
@@ -48,22 +51,22 @@ impl Embedded {
         Self::open_on(Arc::new(RealDisk), directory)
     }
 
-    /// [`Embedded::open`] on a given disk.
+    /// [`EmbeddedCoordination::open`] on a given disk.
     ///
     /// # Errors
-    /// As [`Embedded::open`].
+    /// As [`EmbeddedCoordination::open`].
     pub fn open_on(disk: Arc<dyn Disk>, directory: &Path) -> Result<Self, Error> {
         disk.create_directory(directory).map_err(|error| Error::Disk(error.to_string()))?;
         let path = directory.join("coordination");
         let state = file::read(&*disk, &path)?;
         let (newest, _) = watch::channel(state.revision());
-        let shared = Shared { disk, path, writing: Mutex::new(()), state: Mutex::new(state), newest };
-        Ok(Embedded { shared: Arc::new(shared) })
+        let shared = EmbeddedShared { disk, path, writing: Mutex::new(()), state: Mutex::new(state), newest };
+        Ok(EmbeddedCoordination { shared: Arc::new(shared) })
     }
 }
 
-impl Shared {
-    fn transact(&self, transaction: &Transaction) -> Result<Outcome, Error> {
+impl EmbeddedShared {
+    fn transact(&self, transaction: &Transaction) -> Result<TransactionOutcome, Error> {
         transaction.check()?;
         if !transaction.writes() {
             return lock(&self.state).evaluate(transaction).map(|(outcome, _)| outcome);
@@ -75,7 +78,7 @@ impl Shared {
     }
 
     /// Applies changes, once they are on disk. Called while `writing` is held.
-    fn commit(&self, changes: Vec<Change>) -> Result<(), Error> {
+    fn commit(&self, changes: Vec<KeyChange>) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -98,7 +101,7 @@ impl Shared {
 }
 
 /// Waits until a lease expires, again each time that it is kept alive.
-async fn expire(shared: Weak<Shared>, lease: LeaseId) {
+async fn expire(shared: Weak<EmbeddedShared>, lease: LeaseId) {
     loop {
         let until = match shared.upgrade() {
             Some(shared) => lock(&shared.state).lease_until(lease),
@@ -127,8 +130,8 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(stopped)?
 }
 
-impl Coordination for Embedded {
-    fn transact(&self, transaction: Transaction) -> Answer<'_, Outcome> {
+impl Coordination for EmbeddedCoordination {
+    fn transact(&self, transaction: Transaction) -> Answer<'_, TransactionOutcome> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             match transaction.writes() {
@@ -155,26 +158,26 @@ impl Coordination for Embedded {
         Box::pin(blocking(move || shared.end_lease(lease, |_| true)))
     }
 
-    fn changes(&self, prefix: &str, after: Revision) -> Answer<'_, Box<dyn Changes>> {
+    fn changes(&self, prefix: &str, after: StoreRevision) -> Answer<'_, Box<dyn KeyChanges>> {
         let newest = self.shared.newest.subscribe();
         let changes =
             EmbeddedChanges { shared: Arc::clone(&self.shared), prefix: prefix.to_owned(), after, newest };
         Box::pin(async move {
             lock(&changes.shared.state).changes("", after)?;
-            Ok(Box::new(changes) as Box<dyn Changes>)
+            Ok(Box::new(changes) as Box<dyn KeyChanges>)
         })
     }
 }
 
 struct EmbeddedChanges {
-    shared: Arc<Shared>,
+    shared: Arc<EmbeddedShared>,
     prefix: String,
-    after: Revision,
-    newest: watch::Receiver<Revision>,
+    after: StoreRevision,
+    newest: watch::Receiver<StoreRevision>,
 }
 
-impl Changes for EmbeddedChanges {
-    fn next(&mut self) -> Answer<'_, Vec<Change>> {
+impl KeyChanges for EmbeddedChanges {
+    fn next(&mut self) -> Answer<'_, Vec<KeyChange>> {
         Box::pin(async move {
             loop {
                 self.newest.mark_unchanged();

@@ -1,102 +1,110 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::{Change, Condition, Entry, Error, LeaseId, Operation, Outcome, Revision, Transaction};
+use crate::{
+    Error, KeyChange, KeyCondition, KeyEntry, KeyOperation, LeaseId, StoreRevision, Transaction,
+    TransactionOutcome,
+};
 
 /// Number of transactions whose changes are remembered for watches.
 const HISTORY_MAX: usize = 1024;
 
 /// All keys, the leases, and recent changes.
 #[derive(Default)]
-pub(super) struct State {
-    keys: Keys,
-    leases: BTreeMap<LeaseId, Term>,
+pub(super) struct EmbeddedState {
+    keys: KeySnapshot,
+    leases: BTreeMap<LeaseId, LeaseTerm>,
     leases_granted: i64,
-    history: VecDeque<Vec<Change>>,
+    history: VecDeque<Vec<KeyChange>>,
     /// Last revision whose changes are not in the history.
-    forgotten: Revision,
+    forgotten: StoreRevision,
 }
 
 /// All keys, as of one revision.
 #[derive(Default, Clone)]
-pub(super) struct Keys {
-    pub(super) entries: BTreeMap<String, Entry>,
-    pub(super) revision: Revision,
+pub(super) struct KeySnapshot {
+    pub(super) entries: BTreeMap<String, KeyEntry>,
+    pub(super) revision: StoreRevision,
 }
 
-struct Term {
+struct LeaseTerm {
     ttl: Duration,
     until: Instant,
 }
 
-impl Keys {
-    pub(super) fn revision(&self) -> Revision {
+impl KeySnapshot {
+    pub(super) fn revision(&self) -> StoreRevision {
         self.revision
     }
 
-    fn prefixed<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a Entry> {
+    fn prefixed<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a KeyEntry> {
         let from =
             self.entries.range::<str, _>((std::ops::Bound::Included(prefix), std::ops::Bound::Unbounded));
         from.map(|(_, entry)| entry).take_while(move |entry| entry.key.starts_with(prefix))
     }
 
-    fn holds(&self, condition: &Condition) -> bool {
+    fn holds(&self, condition: &KeyCondition) -> bool {
         match condition {
-            Condition::Absent(key) => !self.entries.contains_key(key),
-            Condition::Changed(key, at) => self.entries.get(key).is_some_and(|entry| entry.changed == *at),
-            Condition::Created(key, at) => self.entries.get(key).is_some_and(|entry| entry.created == *at),
+            KeyCondition::Absent(key) => !self.entries.contains_key(key),
+            KeyCondition::Changed(key, at) => self.entries.get(key).is_some_and(|entry| entry.changed == *at),
+            KeyCondition::Created(key, at) => self.entries.get(key).is_some_and(|entry| entry.created == *at),
         }
     }
 
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &KeyChange) {
         self.revision = change.at();
         match change {
-            Change::Put(entry) => self.entries.insert(entry.key.clone(), entry.clone()),
-            Change::Deleted { key, .. } => self.entries.remove(key),
+            KeyChange::Put(entry) => self.entries.insert(entry.key.clone(), entry.clone()),
+            KeyChange::Deleted { key, .. } => self.entries.remove(key),
         };
     }
 
     /// Returns the entries that one operation finds, and its changes at revision `at`.
-    fn operate(&self, operation: &Operation, at: Revision) -> (Vec<Entry>, Vec<Change>) {
-        let deleted = |entry: &Entry| Change::Deleted { key: entry.key.clone(), at };
+    fn operate(&self, operation: &KeyOperation, at: StoreRevision) -> (Vec<KeyEntry>, Vec<KeyChange>) {
+        let deleted = |entry: &KeyEntry| KeyChange::Deleted { key: entry.key.clone(), at };
         match operation {
-            Operation::Get(key) => (self.entries.get(key).cloned().into_iter().collect(), Vec::new()),
-            Operation::List(prefix) => (self.prefixed(prefix).cloned().collect(), Vec::new()),
-            Operation::Keys(prefix) => {
+            KeyOperation::Get(key) => (self.entries.get(key).cloned().into_iter().collect(), Vec::new()),
+            KeyOperation::List(prefix) => (self.prefixed(prefix).cloned().collect(), Vec::new()),
+            KeyOperation::Keys(prefix) => {
                 let entries = self.prefixed(prefix).cloned();
-                (entries.map(|entry| Entry { value: [].into(), ..entry }).collect(), Vec::new())
+                (entries.map(|entry| KeyEntry { value: [].into(), ..entry }).collect(), Vec::new())
             }
-            Operation::Put { key, value, lease } => {
+            KeyOperation::Put { key, value, lease } => {
                 let created = self.entries.get(key).map_or(at, |entry| entry.created);
                 let (key, value, lease) = (key.clone(), value.clone(), *lease);
-                (Vec::new(), vec![Change::Put(Entry { key, value, created, changed: at, lease })])
+                (Vec::new(), vec![KeyChange::Put(KeyEntry { key, value, created, changed: at, lease })])
             }
-            Operation::Delete(key) => (Vec::new(), self.entries.get(key).map(deleted).into_iter().collect()),
-            Operation::DeletePrefix(prefix) => (Vec::new(), self.prefixed(prefix).map(deleted).collect()),
+            KeyOperation::Delete(key) => {
+                (Vec::new(), self.entries.get(key).map(deleted).into_iter().collect())
+            }
+            KeyOperation::DeletePrefix(prefix) => (Vec::new(), self.prefixed(prefix).map(deleted).collect()),
         }
     }
 }
 
-impl State {
+impl EmbeddedState {
     /// Creates a state that begins with these keys, without their history.
-    pub(super) fn of(keys: Keys) -> Self {
+    pub(super) fn of(keys: KeySnapshot) -> Self {
         let forgotten = keys.revision;
-        State { keys, forgotten, ..State::default() }
+        EmbeddedState { keys, forgotten, ..EmbeddedState::default() }
     }
 
-    pub(super) fn revision(&self) -> Revision {
+    pub(super) fn revision(&self) -> StoreRevision {
         self.keys.revision
     }
 
     /// Evaluates a transaction: its outcome, and the changes that it would make.
-    pub(super) fn evaluate(&self, transaction: &Transaction) -> Result<(Outcome, Vec<Change>), Error> {
+    pub(super) fn evaluate(
+        &self,
+        transaction: &Transaction,
+    ) -> Result<(TransactionOutcome, Vec<KeyChange>), Error> {
         let held = transaction.conditions.iter().all(|condition| self.keys.holds(condition));
         let operations = if held { &transaction.then } else { &transaction.otherwise };
-        let at = Revision(self.keys.revision.0 + 1);
+        let at = StoreRevision(self.keys.revision.0 + 1);
         let mut found = Vec::with_capacity(operations.len());
         let mut changes = Vec::new();
         for operation in operations {
-            if let Operation::Put { lease: Some(lease), .. } = operation
+            if let KeyOperation::Put { lease: Some(lease), .. } = operation
                 && !self.leases.contains_key(lease)
             {
                 return Err(Error::LeaseLost);
@@ -106,18 +114,18 @@ impl State {
             changes.extend(changed);
         }
         let revision = if changes.is_empty() { self.keys.revision } else { at };
-        Ok((Outcome { held, revision, found }, changes))
+        Ok((TransactionOutcome { held, revision, found }, changes))
     }
 
     /// Returns the keys with changes applied.
-    pub(super) fn with(&self, changes: &[Change]) -> Keys {
+    pub(super) fn with(&self, changes: &[KeyChange]) -> KeySnapshot {
         let mut keys = self.keys.clone();
         changes.iter().for_each(|change| keys.apply(change));
         keys
     }
 
     /// Installs the next keys, which differ by `changes`.
-    pub(super) fn replace(&mut self, keys: Keys, changes: Vec<Change>) {
+    pub(super) fn replace(&mut self, keys: KeySnapshot, changes: Vec<KeyChange>) {
         self.keys = keys;
         self.history.push_back(changes);
         if self.history.len() > HISTORY_MAX
@@ -128,7 +136,11 @@ impl State {
     }
 
     /// Changes of keys after a revision, and the revision that they lead to.
-    pub(super) fn changes(&self, prefix: &str, after: Revision) -> Result<(Revision, Vec<Change>), Error> {
+    pub(super) fn changes(
+        &self,
+        prefix: &str,
+        after: StoreRevision,
+    ) -> Result<(StoreRevision, Vec<KeyChange>), Error> {
         if after < self.forgotten {
             return Err(Error::Compacted { oldest: self.forgotten });
         }
@@ -140,7 +152,7 @@ impl State {
     pub(super) fn grant(&mut self, ttl: Duration) -> LeaseId {
         self.leases_granted += 1;
         let lease = LeaseId(self.leases_granted);
-        self.leases.insert(lease, Term { ttl, until: Instant::now() + ttl });
+        self.leases.insert(lease, LeaseTerm { ttl, until: Instant::now() + ttl });
         lease
     }
 
@@ -160,15 +172,15 @@ impl State {
     }
 
     /// Ends a lease, if `due` returns true for its end time: it cannot be kept alive any more. Returns the
-    /// deletions of its keys; the lease exists until [`State::forget`].
-    pub(super) fn end_lease(&mut self, lease: LeaseId, due: impl FnOnce(Instant) -> bool) -> Vec<Change> {
+    /// deletions of its keys; the lease exists until [`EmbeddedState::forget`].
+    pub(super) fn end_lease(&mut self, lease: LeaseId, due: impl FnOnce(Instant) -> bool) -> Vec<KeyChange> {
         let Some(term) = self.leases.get_mut(&lease).filter(|term| due(term.until)) else {
             return Vec::new();
         };
         term.until = term.until.min(Instant::now());
-        let at = Revision(self.keys.revision.0 + 1);
+        let at = StoreRevision(self.keys.revision.0 + 1);
         let bound = self.keys.entries.values().filter(|entry| entry.lease == Some(lease));
-        bound.map(|entry| Change::Deleted { key: entry.key.clone(), at }).collect()
+        bound.map(|entry| KeyChange::Deleted { key: entry.key.clone(), at }).collect()
     }
 
     /// Removes a lease whose keys are deleted.

@@ -1,21 +1,21 @@
 use std::sync::Arc;
 
-use millrace_client::Streaming;
+use millrace_client::StreamingAnswer;
 use serde_json::Value;
 
-use super::members::Members;
-use super::wire::{self, Message};
-use crate::{Answer, Change, Changes, Error};
+use super::members::EtcdMembers;
+use super::wire::{self, WatchMessage};
+use crate::{Answer, Error, KeyChange, KeyChanges};
 
 /// Maximum length of a line, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// Changes that a member sends, one line of JSON for each message.
 pub(super) struct EtcdChanges {
-    members: Arc<Members>,
+    members: Arc<EtcdMembers>,
     /// Index of the member that sends them.
     at: usize,
-    answer: Streaming,
+    answer: StreamingAnswer,
     /// Received bytes that were not parsed yet.
     rest: Vec<u8>,
     /// Length of the prefix of `rest` that is known to contain no line end.
@@ -23,7 +23,7 @@ pub(super) struct EtcdChanges {
 }
 
 impl EtcdChanges {
-    pub(super) async fn open(members: Arc<Members>, request: &Value) -> Result<Self, Error> {
+    pub(super) async fn open(members: Arc<EtcdMembers>, request: &Value) -> Result<Self, Error> {
         let (at, answer) = members.open("/v3/watch", request).await?;
         Ok(EtcdChanges { members, at, answer, rest: Vec::new(), searched: 0 })
     }
@@ -53,16 +53,16 @@ impl EtcdChanges {
     }
 }
 
-impl Changes for EtcdChanges {
-    fn next(&mut self) -> Answer<'_, Vec<Change>> {
+impl KeyChanges for EtcdChanges {
+    fn next(&mut self) -> Answer<'_, Vec<KeyChange>> {
         Box::pin(async move {
             loop {
                 let line = self.line().await?;
                 match wire::message(&line).map_err(|reason| self.members.nonsense(reason))? {
-                    Message::Changes(changes) if changes.is_empty() => {}
-                    Message::Changes(changes) => return Ok(changes),
-                    Message::Compacted(oldest) => return Err(Error::Compacted { oldest }),
-                    Message::End(reason) => return Err(self.failed(reason)),
+                    WatchMessage::Changes(changes) if changes.is_empty() => {}
+                    WatchMessage::Changes(changes) => return Ok(changes),
+                    WatchMessage::Compacted(oldest) => return Err(Error::Compacted { oldest }),
+                    WatchMessage::End(reason) => return Err(self.failed(reason)),
                 }
             }
         })

@@ -4,7 +4,7 @@ use std::time::Duration;
 use hyper::header::HeaderName;
 use hyper::http::uri::Authority;
 use hyper::{Method, StatusCode};
-use millrace_client::{Client, Protocol, Request, Streaming};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest, StreamingAnswer};
 use rustls::ClientConfig;
 use serde_json::Value;
 
@@ -20,15 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const NEEDS_LEADER: &str = "grpc-metadata-hasleader";
 
 /// Members of etcd, one of which is current.
-pub(super) struct Members {
+pub(super) struct EtcdMembers {
     /// At least one.
-    clients: Vec<Client>,
+    clients: Vec<NodeClient>,
     /// Counter whose value determines the current member.
     current: AtomicUsize,
 }
 
 /// Failure of a request to one member.
-enum Failure {
+enum MemberFailure {
     /// Certainly not executed: another member may do it.
     NotDone(String),
     /// It may have been executed.
@@ -39,23 +39,23 @@ enum Failure {
 
 /// Effect of repeating a request at another member while its first outcome is unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeat {
+pub(super) enum RepeatPolicy {
     /// Repeating it has no further effect.
     Idempotent,
     /// It would be executed twice.
     Unsafe,
 }
 
-impl Failure {
+impl MemberFailure {
     fn reason(self) -> String {
         match self {
-            Failure::NotDone(reason) | Failure::Unknown(reason) => reason,
-            Failure::Final(error) => error.to_string(),
+            MemberFailure::NotDone(reason) | MemberFailure::Unknown(reason) => reason,
+            MemberFailure::Final(error) => error.to_string(),
         }
     }
 }
 
-impl Members {
+impl EtcdMembers {
     pub(super) fn parse(address: &str, tls: Option<ClientConfig>) -> Result<Self, Error> {
         let fail = |reason: String| Error::Address { text: address.to_owned(), reason };
         let (scheme, list) = match address.split_once("://") {
@@ -78,14 +78,15 @@ impl Members {
                 None => return Err(fail(format!("'{member}' is more than a host and a port"))),
             };
             let base = format!("{scheme}://{}:{port}", authority.host());
-            Client::trusting(&base, Protocol::Http1, tls.clone()).map_err(|error| fail(error.to_string()))
+            NodeClient::trusting(&base, HttpProtocol::Http1, tls.clone())
+                .map_err(|error| fail(error.to_string()))
         };
         let clients = list.trim_end_matches('/').split(',').map(client).collect::<Result<_, _>>()?;
-        Ok(Members { clients, current: AtomicUsize::new(0) })
+        Ok(EtcdMembers { clients, current: AtomicUsize::new(0) })
     }
 
     /// Sends a request to the members in turn until one answers; each is tried once.
-    pub(super) async fn call(&self, path: &str, body: &Value, repeat: Repeat) -> Result<Value, Error> {
+    pub(super) async fn call(&self, path: &str, body: &Value, repeat: RepeatPolicy) -> Result<Value, Error> {
         let request = request(path, body).timeout(PATIENCE);
         let mut reason = String::new();
         for _ in &self.clients {
@@ -96,12 +97,12 @@ impl Members {
                 Err(error) => unanswered(error),
             };
             match failure {
-                Failure::Final(error) => return Err(error),
-                Failure::Unknown(reason) if repeat == Repeat::Unsafe => {
+                MemberFailure::Final(error) => return Err(error),
+                MemberFailure::Unknown(reason) if repeat == RepeatPolicy::Unsafe => {
                     self.leave(at);
                     return Err(Error::Unknown { address: client.base().to_owned(), reason });
                 }
-                Failure::Unknown(why) | Failure::NotDone(why) => {
+                MemberFailure::Unknown(why) | MemberFailure::NotDone(why) => {
                     self.leave(at);
                     reason = why;
                 }
@@ -111,7 +112,7 @@ impl Members {
     }
 
     /// Begins a streaming answer at the current member, and returns its index.
-    pub(super) async fn open(&self, path: &str, body: &Value) -> Result<(usize, Streaming), Error> {
+    pub(super) async fn open(&self, path: &str, body: &Value) -> Result<(usize, StreamingAnswer), Error> {
         let (at, client) = self.current();
         let reason = match tokio::time::timeout(PATIENCE, client.open(request(path, body))).await {
             Ok(Ok(answer)) => return Ok((at, answer)),
@@ -132,12 +133,12 @@ impl Members {
         Error::Answer { address: self.current().1.base().to_owned(), reason }
     }
 
-    fn current(&self) -> (usize, &Client) {
+    fn current(&self) -> (usize, &NodeClient) {
         let at = self.current.load(Ordering::Relaxed);
         (at, self.member(at))
     }
 
-    fn member(&self, at: usize) -> &Client {
+    fn member(&self, at: usize) -> &NodeClient {
         &self.clients[at % self.clients.len()]
     }
 
@@ -147,18 +148,18 @@ impl Members {
     }
 
     fn addresses(&self) -> String {
-        self.clients.iter().map(Client::base).collect::<Vec<_>>().join(", ")
+        self.clients.iter().map(NodeClient::base).collect::<Vec<_>>().join(", ")
     }
 }
 
-fn request(path: &str, body: &Value) -> Request {
-    Request::new(Method::POST, path)
+fn request(path: &str, body: &Value) -> OutgoingRequest {
+    OutgoingRequest::new(Method::POST, path)
         .header(HeaderName::from_static(NEEDS_LEADER), "true")
         .body("application/json", body.to_string())
 }
 
 /// Failure for an error status. The codes are those of gRPC.
-fn refused(status: StatusCode, body: &Value, message: String) -> Failure {
+fn refused(status: StatusCode, body: &Value, message: String) -> MemberFailure {
     const NOT_FOUND: u64 = 5;
     const UNKNOWN: u64 = 2;
     const CANCELLED: u64 = 1;
@@ -168,24 +169,24 @@ fn refused(status: StatusCode, body: &Value, message: String) -> Failure {
     let code = body.get("code").or_else(|| body.get("grpc_code")).and_then(Value::as_u64);
     let message = body.get("error").and_then(Value::as_str).map_or(message, str::to_owned);
     match code {
-        Some(NOT_FOUND) if message.contains("lease not found") => Failure::Final(Error::LeaseLost),
-        Some(EXHAUSTED) if message.contains("too many requests") => Failure::NotDone(message),
+        Some(NOT_FOUND) if message.contains("lease not found") => MemberFailure::Final(Error::LeaseLost),
+        Some(EXHAUSTED) if message.contains("too many requests") => MemberFailure::NotDone(message),
         // A member without a leader reports it before it does anything.
-        Some(UNAVAILABLE) if message.contains("no leader") => Failure::NotDone(message),
-        Some(UNAVAILABLE | UNKNOWN | DEADLINE | CANCELLED) => Failure::Unknown(message),
-        None if status.is_server_error() => Failure::Unknown(format!("{status}: {message}")),
-        _ => Failure::Final(Error::Refused(format!("etcd: {message}"))),
+        Some(UNAVAILABLE) if message.contains("no leader") => MemberFailure::NotDone(message),
+        Some(UNAVAILABLE | UNKNOWN | DEADLINE | CANCELLED) => MemberFailure::Unknown(message),
+        None if status.is_server_error() => MemberFailure::Unknown(format!("{status}: {message}")),
+        _ => MemberFailure::Final(Error::Refused(format!("etcd: {message}"))),
     }
 }
 
 /// Failure for a missing answer.
-fn unanswered(error: millrace_client::Error) -> Failure {
+fn unanswered(error: millrace_client::Error) -> MemberFailure {
     use millrace_client::Error as Client;
     match error {
-        Client::Unreachable { reason, .. } => Failure::NotDone(reason),
-        Client::Certificate { reason, .. } => Failure::NotDone(format!(
+        Client::Unreachable { reason, .. } => MemberFailure::NotDone(reason),
+        Client::Certificate { reason, .. } => MemberFailure::NotDone(format!(
             "its certificate is not taken ({reason}); etcd-tls-authority names the authority whose certificates are"
         )),
-        other => Failure::Unknown(other.to_string()),
+        other => MemberFailure::Unknown(other.to_string()),
     }
 }

@@ -17,16 +17,18 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use serde_json::{Value, json};
 
-use crate::{Answer, Changes, Coordination, Error, LeaseId, Outcome, Revision, Transaction};
+use crate::{
+    Answer, Coordination, Error, KeyChanges, LeaseId, StoreRevision, Transaction, TransactionOutcome,
+};
 use changes::EtcdChanges;
-use members::{Members, Repeat};
+use members::{EtcdMembers, RepeatPolicy};
 
 /// [`Coordination`] by etcd.
-pub struct Etcd {
-    members: Arc<Members>,
+pub struct EtcdCoordination {
+    members: Arc<EtcdMembers>,
 }
 
-impl Etcd {
+impl EtcdCoordination {
     /// Creates a client of the members at an address such as `etcd://10.0.0.1:2379,10.0.0.2:2379`; with
     /// `etcds://`, over TLS. No request is sent yet. Over TLS, `tls` says which certificates are trusted;
     /// without it, those of the system's authorities are.
@@ -34,16 +36,16 @@ impl Etcd {
     /// # Errors
     /// [`Error::Address`].
     pub fn new(address: &str, tls: Option<ClientConfig>) -> Result<Self, Error> {
-        Ok(Etcd { members: Arc::new(Members::parse(address, tls)?) })
+        Ok(EtcdCoordination { members: Arc::new(EtcdMembers::parse(address, tls)?) })
     }
 }
 
-impl Coordination for Etcd {
-    fn transact(&self, transaction: Transaction) -> Answer<'_, Outcome> {
+impl Coordination for EtcdCoordination {
+    fn transact(&self, transaction: Transaction) -> Answer<'_, TransactionOutcome> {
         Box::pin(async move {
             transaction.check()?;
             let request = wire::transaction(&transaction);
-            let repeat = if transaction.writes() { Repeat::Unsafe } else { Repeat::Idempotent };
+            let repeat = if transaction.writes() { RepeatPolicy::Unsafe } else { RepeatPolicy::Idempotent };
             let answer = self.members.call("/v3/kv/txn", &request, repeat).await?;
             wire::outcome(&answer, &transaction).map_err(|reason| self.members.nonsense(reason))
         })
@@ -52,7 +54,7 @@ impl Coordination for Etcd {
     fn grant(&self, ttl: Duration) -> Answer<'_, LeaseId> {
         Box::pin(async move {
             let request = json!({ "TTL": ttl.as_secs().max(1).to_string() });
-            let answer = self.members.call("/v3/lease/grant", &request, Repeat::Unsafe).await?;
+            let answer = self.members.call("/v3/lease/grant", &request, RepeatPolicy::Unsafe).await?;
             match wire::integer(&answer["ID"]) {
                 Some(id) if id != 0 => Ok(LeaseId(id)),
                 _ => Err(self.members.nonsense(format!("a lease without a name: {answer}"))),
@@ -63,7 +65,7 @@ impl Coordination for Etcd {
     fn keep_alive(&self, lease: LeaseId) -> Answer<'_, ()> {
         Box::pin(async move {
             let request = json!({ "ID": lease.0.to_string() });
-            let answer = self.members.call("/v3/lease/keepalive", &request, Repeat::Idempotent).await?;
+            let answer = self.members.call("/v3/lease/keepalive", &request, RepeatPolicy::Idempotent).await?;
             match wire::integer(&answer["result"]["TTL"]) {
                 Some(left) if left > 0 => Ok(()),
                 _ => Err(Error::LeaseLost),
@@ -74,7 +76,7 @@ impl Coordination for Etcd {
     fn revoke(&self, lease: LeaseId) -> Answer<'_, ()> {
         Box::pin(async move {
             let request = json!({ "ID": lease.0.to_string() });
-            match self.members.call("/v3/lease/revoke", &request, Repeat::Idempotent).await {
+            match self.members.call("/v3/lease/revoke", &request, RepeatPolicy::Idempotent).await {
                 // The lease has ended already.
                 Ok(Value::Object(_)) | Err(Error::LeaseLost) => Ok(()),
                 Ok(other) => Err(self.members.nonsense(format!("{other} to the end of a lease"))),
@@ -83,11 +85,11 @@ impl Coordination for Etcd {
         })
     }
 
-    fn changes(&self, prefix: &str, after: Revision) -> Answer<'_, Box<dyn Changes>> {
+    fn changes(&self, prefix: &str, after: StoreRevision) -> Answer<'_, Box<dyn KeyChanges>> {
         let request = wire::watch(prefix, after);
         Box::pin(async move {
             let changes = EtcdChanges::open(Arc::clone(&self.members), &request).await?;
-            Ok(Box::new(changes) as Box<dyn Changes>)
+            Ok(Box::new(changes) as Box<dyn KeyChanges>)
         })
     }
 }

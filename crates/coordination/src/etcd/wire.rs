@@ -5,7 +5,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::{Change, Condition, Entry, LeaseId, Operation, Outcome, Revision, Transaction};
+use crate::{
+    KeyChange, KeyCondition, KeyEntry, KeyOperation, LeaseId, StoreRevision, Transaction, TransactionOutcome,
+};
 
 /// Parses a number, which may be written as a string; `None` if it is invalid. A missing number is 0.
 pub(super) fn integer(value: &Value) -> Option<i64> {
@@ -16,9 +18,9 @@ pub(super) fn integer(value: &Value) -> Option<i64> {
     }
 }
 
-fn revision(value: &Value) -> Result<Revision, String> {
+fn revision(value: &Value) -> Result<StoreRevision, String> {
     let number = integer(value).and_then(|number| u64::try_from(number).ok());
-    number.map(Revision).ok_or_else(|| format!("{value} is no revision"))
+    number.map(StoreRevision).ok_or_else(|| format!("{value} is no revision"))
 }
 
 fn encoded(bytes: impl AsRef<[u8]>) -> String {
@@ -53,7 +55,7 @@ fn range(prefix: &str) -> Map<String, Value> {
 /// Request for a transaction.
 pub(super) fn transaction(transaction: &Transaction) -> Value {
     let compare: Vec<Value> = transaction.conditions.iter().map(condition).collect();
-    let operations = |list: &[Operation]| list.iter().map(operation).collect::<Vec<Value>>();
+    let operations = |list: &[KeyOperation]| list.iter().map(operation).collect::<Vec<Value>>();
     json!({
         "compare": compare,
         "success": operations(&transaction.then),
@@ -61,35 +63,35 @@ pub(super) fn transaction(transaction: &Transaction) -> Value {
     })
 }
 
-fn condition(condition: &Condition) -> Value {
+fn condition(condition: &KeyCondition) -> Value {
     let compare = |key: &str, target: &str, number: &str, at: u64| json!({ "key": encoded(key), "result": "EQUAL", "target": target, number: at.to_string() });
     match condition {
-        Condition::Absent(key) => compare(key, "CREATE", "create_revision", 0),
-        Condition::Created(key, at) => compare(key, "CREATE", "create_revision", at.0),
-        Condition::Changed(key, at) => compare(key, "MOD", "mod_revision", at.0),
+        KeyCondition::Absent(key) => compare(key, "CREATE", "create_revision", 0),
+        KeyCondition::Created(key, at) => compare(key, "CREATE", "create_revision", at.0),
+        KeyCondition::Changed(key, at) => compare(key, "MOD", "mod_revision", at.0),
     }
 }
 
-fn operation(operation: &Operation) -> Value {
+fn operation(operation: &KeyOperation) -> Value {
     match operation {
-        Operation::Get(key) => json!({ "request_range": { "key": encoded(key) } }),
-        Operation::List(prefix) => json!({ "request_range": range(prefix) }),
-        Operation::Keys(prefix) => {
+        KeyOperation::Get(key) => json!({ "request_range": { "key": encoded(key) } }),
+        KeyOperation::List(prefix) => json!({ "request_range": range(prefix) }),
+        KeyOperation::Keys(prefix) => {
             let mut range = range(prefix);
             range.insert("keys_only".to_owned(), Value::Bool(true));
             json!({ "request_range": range })
         }
-        Operation::Put { key, value, lease } => {
+        KeyOperation::Put { key, value, lease } => {
             let lease = lease.map_or(0, |lease| lease.0).to_string();
             json!({ "request_put": { "key": encoded(key), "value": encoded(value), "lease": lease } })
         }
-        Operation::Delete(key) => json!({ "request_delete_range": { "key": encoded(key) } }),
-        Operation::DeletePrefix(prefix) => json!({ "request_delete_range": range(prefix) }),
+        KeyOperation::Delete(key) => json!({ "request_delete_range": { "key": encoded(key) } }),
+        KeyOperation::DeletePrefix(prefix) => json!({ "request_delete_range": range(prefix) }),
     }
 }
 
 /// Parses the answer to a transaction.
-pub(super) fn outcome(answer: &Value, transaction: &Transaction) -> Result<Outcome, String> {
+pub(super) fn outcome(answer: &Value, transaction: &Transaction) -> Result<TransactionOutcome, String> {
     let held = answer["succeeded"].as_bool().unwrap_or(false);
     let operations = if held { &transaction.then } else { &transaction.otherwise };
     let responses = answer["responses"].as_array().map_or(&[][..], Vec::as_slice);
@@ -101,12 +103,12 @@ pub(super) fn outcome(answer: &Value, transaction: &Transaction) -> Result<Outco
         entries.into_iter().flatten().map(entry).collect::<Result<Vec<_>, String>>()
     });
     let found = found.collect::<Result<_, _>>()?;
-    Ok(Outcome { held, revision: revision(&answer["header"]["revision"])?, found })
+    Ok(TransactionOutcome { held, revision: revision(&answer["header"]["revision"])?, found })
 }
 
-fn entry(value: &Value) -> Result<Entry, String> {
+fn entry(value: &Value) -> Result<KeyEntry, String> {
     let lease = integer(&value["lease"]).ok_or_else(|| format!("{} is no lease", value["lease"]))?;
-    Ok(Entry {
+    Ok(KeyEntry {
         key: key(value)?,
         value: decoded(&value["value"])?.into(),
         created: revision(&value["create_revision"])?,
@@ -120,7 +122,7 @@ fn key(value: &Value) -> Result<String, String> {
 }
 
 /// Request for the changes after a revision.
-pub(super) fn watch(prefix: &str, after: Revision) -> Value {
+pub(super) fn watch(prefix: &str, after: StoreRevision) -> Value {
     let mut request = range(prefix);
     let from = after.0.saturating_add(1).to_string();
     request.insert("start_revision".to_owned(), Value::String(from));
@@ -128,37 +130,39 @@ pub(super) fn watch(prefix: &str, after: Revision) -> Value {
 }
 
 /// A message about changes.
-pub(super) enum Message {
-    Changes(Vec<Change>),
-    Compacted(Revision),
+pub(super) enum WatchMessage {
+    Changes(Vec<KeyChange>),
+    Compacted(StoreRevision),
     /// End of the stream, with its reason.
     End(String),
 }
 
 /// Parses a line of the answer to [`watch`].
-pub(super) fn message(line: &[u8]) -> Result<Message, String> {
+pub(super) fn message(line: &[u8]) -> Result<WatchMessage, String> {
     let line: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     if let Some(error) = line.get("error") {
-        return Ok(Message::End(error["message"].as_str().unwrap_or("an error").to_owned()));
+        return Ok(WatchMessage::End(error["message"].as_str().unwrap_or("an error").to_owned()));
     }
     let result = &line["result"];
     match revision(&result["compact_revision"])? {
-        Revision(0) => {}
-        compacted => return Ok(Message::Compacted(compacted)),
+        StoreRevision(0) => {}
+        compacted => return Ok(WatchMessage::Compacted(compacted)),
     }
     if result["canceled"].as_bool() == Some(true) {
         let reason = result["cancel_reason"].as_str().unwrap_or("cancelled");
-        return Ok(Message::End(reason.to_owned()));
+        return Ok(WatchMessage::End(reason.to_owned()));
     }
     let events = result["events"].as_array().into_iter().flatten();
-    events.map(change).collect::<Result<_, _>>().map(Message::Changes)
+    events.map(change).collect::<Result<_, _>>().map(WatchMessage::Changes)
 }
 
-fn change(event: &Value) -> Result<Change, String> {
+fn change(event: &Value) -> Result<KeyChange, String> {
     let subject = &event["kv"];
     match event["type"].as_str() {
-        Some("DELETE") => Ok(Change::Deleted { key: key(subject)?, at: revision(&subject["mod_revision"])? }),
-        Some("PUT") | None => entry(subject).map(Change::Put),
+        Some("DELETE") => {
+            Ok(KeyChange::Deleted { key: key(subject)?, at: revision(&subject["mod_revision"])? })
+        }
+        Some("PUT") | None => entry(subject).map(KeyChange::Put),
         Some(other) => Err(format!("'{other}' is no change")),
     }
 }

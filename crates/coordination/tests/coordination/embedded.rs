@@ -4,27 +4,27 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_coordination::{Coordination, Embedded, Error, Operation, Watch};
-use millrace_env::{Fault, FaultyDisk, ForgetfulDisk, RealDisk};
+use millrace_coordination::{Coordination, EmbeddedCoordination, Error, KeyOperation, PrefixWatch};
+use millrace_env::{DiskFault, FaultyDisk, ForgetfulDisk, RealDisk};
 
 fn open(directory: &Path) -> Arc<dyn Coordination> {
-    Arc::new(Embedded::open(directory).expect("it opens"))
+    Arc::new(EmbeddedCoordination::open(directory).expect("it opens"))
 }
 
 #[tokio::test]
 async fn a_restart_keeps_what_no_lease_holds() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let before = open(directory.path());
-    before.apply(Operation::put("a", [0, 255, 10])).await.expect("it is put");
+    before.apply(KeyOperation::put("a", [0, 255, 10])).await.expect("it is put");
     let lease = before.grant(Duration::from_secs(60)).await.expect("it is granted");
-    before.apply(Operation::put_leased("b", "1", lease)).await.expect("it is put");
+    before.apply(KeyOperation::put_leased("b", "1", lease)).await.expect("it is put");
     let (revision, mut entries) = before.list("").await.expect("they are listed");
     entries.retain(|entry| entry.lease.is_none());
     drop(before);
     let after = open(directory.path());
     assert_eq!(after.list("").await.expect("they are listed"), (revision, entries));
     assert_eq!(after.keep_alive(lease).await, Err(Error::LeaseLost));
-    let next = after.apply(Operation::put("c", "1")).await.expect("it is put");
+    let next = after.apply(KeyOperation::put("c", "1")).await.expect("it is put");
     assert!(next.revision > revision);
 }
 
@@ -32,10 +32,10 @@ async fn a_restart_keeps_what_no_lease_holds() {
 async fn whoever_watches_from_before_what_is_remembered_is_told_the_difference() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let coordination = open(directory.path());
-    let mut watch = Watch::new(Arc::clone(&coordination), "a");
+    let mut watch = PrefixWatch::new(Arc::clone(&coordination), "a");
     watch.next().await;
     for number in 0..1100 {
-        coordination.apply(Operation::put("a", number.to_string())).await.expect("it is put");
+        coordination.apply(KeyOperation::put("a", number.to_string())).await.expect("it is put");
     }
     let seen = watch.next().await;
     assert_eq!(seen.len(), 1);
@@ -46,16 +46,16 @@ async fn whoever_watches_from_before_what_is_remembered_is_told_the_difference()
 async fn what_could_not_be_written_has_not_happened() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let disk = Arc::new(FaultyDisk::new(Arc::new(RealDisk)));
-    let embedded = Embedded::open_on(disk.clone(), directory.path()).expect("it opens");
+    let embedded = EmbeddedCoordination::open_on(disk.clone(), directory.path()).expect("it opens");
     let coordination: Arc<dyn Coordination> = Arc::new(embedded);
-    coordination.apply(Operation::put("a", "1")).await.expect("it is put");
-    disk.inject(Fault::FailSync);
-    let failed = coordination.apply(Operation::put("a", "2")).await;
+    coordination.apply(KeyOperation::put("a", "1")).await.expect("it is put");
+    disk.inject(DiskFault::FailSync);
+    let failed = coordination.apply(KeyOperation::put("a", "2")).await;
     assert!(matches!(failed, Err(Error::Disk(_))), "{failed:?}");
     let value = coordination.get("a").await.expect("it is read").expect("it is there").value;
     assert_eq!(&*value, b"1");
     disk.heal();
-    coordination.apply(Operation::put("b", "1")).await.expect("it is put");
+    coordination.apply(KeyOperation::put("b", "1")).await.expect("it is put");
     let reopened = open(directory.path()).list("").await.expect("they are listed").1;
     assert_eq!(reopened.len(), 2);
 }
@@ -66,10 +66,10 @@ async fn a_loss_of_power_forgets_nothing_that_was_applied() {
     let [root, kept, left] = ["root", "kept", "left"].map(|name| place.path().join(name));
     [&root, &kept].iter().for_each(|path| std::fs::create_dir(path).expect("it is made"));
     let disk = Arc::new(ForgetfulDisk::new(&root, &kept));
-    let embedded = Embedded::open_on(disk.clone(), &root.join("cluster/one")).expect("it opens");
+    let embedded = EmbeddedCoordination::open_on(disk.clone(), &root.join("cluster/one")).expect("it opens");
     let coordination: Arc<dyn Coordination> = Arc::new(embedded);
     for round in 1..=3 {
-        coordination.apply(Operation::put("a", round.to_string())).await.expect("it is put");
+        coordination.apply(KeyOperation::put("a", round.to_string())).await.expect("it is put");
         let left = left.join(round.to_string());
         disk.lose_power(&left).expect("it is copied");
         let value =
@@ -84,7 +84,7 @@ fn a_damaged_file_is_named() {
     let path = directory.path().join("coordination");
     for bytes in [&b""[..], b"{}", b"0123456789abcdef\n{\"revision\":1,\"entries\":[]}"] {
         std::fs::write(&path, bytes).expect("it is written");
-        let refused = Embedded::open(directory.path()).err().expect("it is damaged").to_string();
+        let refused = EmbeddedCoordination::open(directory.path()).err().expect("it is damaged").to_string();
         assert!(refused.contains("coordination is damaged") && refused.contains("backup"), "{refused}");
     }
 }

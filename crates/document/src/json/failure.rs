@@ -2,7 +2,7 @@ use std::cell::{Cell, RefCell};
 
 use millrace_tensor::{TENSOR_BYTES_MAX, Tensor};
 
-use crate::{DocumentType, Error, Value};
+use crate::{DocumentType, DocumentValue, Error};
 
 /// The most bytes that the elements of all collections of a document take in memory, beside their text: an element that is two bytes of JSON
 /// takes many times that, and as much again while a list grows.
@@ -11,7 +11,7 @@ const ELEMENT_BYTES_MAX: usize = 32 << 20;
 /// Path in the fields of a document at which a reader failed, built from the inside out while the error
 /// propagates.
 #[derive(Default)]
-pub(super) struct Failure {
+pub(super) struct FieldFailure {
     segments: RefCell<Vec<String>>,
     unknown_field: RefCell<Option<String>>,
     /// Bytes of elements read so far, and of tensors.
@@ -19,7 +19,7 @@ pub(super) struct Failure {
     tensors: Cell<usize>,
 }
 
-impl Failure {
+impl FieldFailure {
     /// Returns `result`; if it is an error, adds `segment` to its path.
     pub(super) fn within<T, E>(
         &self,
@@ -37,7 +37,7 @@ impl Failure {
     /// # Errors
     /// The document takes more memory with them than it may.
     pub(super) fn take<E: serde::de::Error>(&self, values: usize) -> Result<(), E> {
-        take(&self.elements, values * size_of::<Value>(), "collections", ELEMENT_BYTES_MAX)
+        take(&self.elements, values * size_of::<DocumentValue>(), "collections", ELEMENT_BYTES_MAX)
     }
 
     /// Counts one more tensor, and hands it on.

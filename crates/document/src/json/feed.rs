@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::failure::reason;
 use super::nesting::DEPTH;
-use super::place::Place;
+use super::place::FeedPosition;
 use crate::{DocumentId, Error, OperationKind};
 
 /// Default maximum size of one operation in bytes; [`FeedReader::with_limit`] overrides it.
@@ -21,7 +21,7 @@ pub struct FeedOperation {
     /// JSON of the whole object, for [`parse`](super::parse).
     pub json: Vec<u8>,
     /// Start of the object in the feed.
-    pub place: Place,
+    pub place: FeedPosition,
 }
 
 /// Iterator that splits a feed into operations: a JSON list of objects, or a sequence of objects (JSON
@@ -34,7 +34,7 @@ pub struct FeedOperation {
 /// does if the input cannot be read.
 pub struct FeedReader<R> {
     input: BufReader<R>,
-    place: Place,
+    place: FeedPosition,
     limit: usize,
     list: Option<bool>,
     after_element: bool,
@@ -54,7 +54,7 @@ impl<R: Read> FeedReader<R> {
         let input = BufReader::with_capacity(1 << 16, input);
         FeedReader {
             input,
-            place: Place::default(),
+            place: FeedPosition::default(),
             limit,
             list: None,
             after_element: false,
@@ -88,14 +88,14 @@ impl<R: Read> FeedReader<R> {
         self.fail_at(self.place, reason)
     }
 
-    fn fail_at(&mut self, place: Place, reason: impl Into<String>) -> Error {
+    fn fail_at(&mut self, place: FeedPosition, reason: impl Into<String>) -> Error {
         self.ended = true;
         Error::Feed { place, reason: reason.into() }
     }
 
     /// Rejects the text at `place`, which is not an operation. JSON lines continue with the next line; in a
     /// list the start of the next element is unknown.
-    fn refuse(&mut self, place: Place, reason: impl Into<String>) -> Error {
+    fn refuse(&mut self, place: FeedPosition, reason: impl Into<String>) -> Error {
         if self.list == Some(true) {
             return self.fail_at(place, reason);
         }
@@ -196,7 +196,7 @@ impl<R: Read> FeedReader<R> {
     fn object(&mut self) -> Result<Vec<u8>, Error> {
         let (begin, limit) = (self.place, self.limit);
         let mut json = Vec::new();
-        let mut scan = Scan { lines: self.list == Some(false), ..Scan::default() };
+        let mut scan = ObjectScan { lines: self.list == Some(false), ..ObjectScan::default() };
         loop {
             let bytes = self.buffered()?;
             if bytes.is_empty() {
@@ -213,11 +213,11 @@ impl<R: Read> FeedReader<R> {
             self.consume(count);
             match end {
                 None => {}
-                Some(End::Closed) => {
+                Some(ObjectEnd::Closed) => {
                     self.after_element = true;
                     return Ok(json);
                 }
-                Some(End::CutOff) => {
+                Some(ObjectEnd::CutOff) => {
                     let reason = "the line ends inside an operation; expected '}'".to_owned();
                     return Err(Error::Operation { place: begin, reason });
                 }
@@ -252,7 +252,7 @@ impl<R: Read> Iterator for FeedReader<R> {
 /// Scanner for the end of an object across buffers; counts braces outside of strings. Brackets are counted
 /// only to bound the nesting, because the parser of the object is recursive.
 #[derive(Default)]
-struct Scan {
+struct ObjectScan {
     /// True for a sequence of objects that each start on a new line.
     lines: bool,
     depth: usize,
@@ -264,16 +264,16 @@ struct Scan {
 }
 
 /// Outcome of a scan.
-enum End {
+enum ObjectEnd {
     Closed,
     /// The object is truncated: strings do not contain line ends, and no line inside an object starts with a
     /// brace.
     CutOff,
 }
 
-impl Scan {
+impl ObjectScan {
     /// Number of `bytes` that belong to the object, and the outcome if it ends with them.
-    fn advance(&mut self, bytes: &[u8]) -> (usize, Option<End>) {
+    fn advance(&mut self, bytes: &[u8]) -> (usize, Option<ObjectEnd>) {
         let mut at = 0;
         while at < bytes.len() {
             if self.escaped {
@@ -285,7 +285,7 @@ impl Scan {
                 match bytes[at - 1] {
                     b'"' => self.in_string = false,
                     b'\\' => self.escaped = true,
-                    _ if self.lines => return (at, Some(End::CutOff)),
+                    _ if self.lines => return (at, Some(ObjectEnd::CutOff)),
                     _ => {}
                 }
             } else {
@@ -298,7 +298,7 @@ impl Scan {
                     b'{' => {
                         let at_line = if at > 1 { bytes[at - 2] == b'\n' } else { self.at_line };
                         if self.lines && self.depth > 0 && at_line {
-                            return (at - 1, Some(End::CutOff));
+                            return (at - 1, Some(ObjectEnd::CutOff));
                         }
                         self.depth += 1;
                         if self.depth > DEPTH {
@@ -308,7 +308,7 @@ impl Scan {
                     _ => {
                         self.depth -= 1;
                         if self.depth == 0 {
-                            return (at, Some(End::Closed));
+                            return (at, Some(ObjectEnd::Closed));
                         }
                     }
                 }
@@ -332,7 +332,7 @@ impl Scan {
 
 /// Members of an operation that identify its document.
 #[derive(Deserialize)]
-struct Header<'a> {
+struct OperationHeader<'a> {
     #[serde(borrow)]
     put: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -343,17 +343,17 @@ struct Header<'a> {
     id: Option<Cow<'a, str>>,
 }
 
-fn header(json: &[u8], place: Place) -> Result<(OperationKind, DocumentId), Error> {
-    let header: Header<'_> = sonic_rs::from_slice(json).map_err(|error| Error::Operation {
+fn header(json: &[u8], place: FeedPosition) -> Result<(OperationKind, DocumentId), Error> {
+    let header: OperationHeader<'_> = sonic_rs::from_slice(json).map_err(|error| Error::Operation {
         place: place.within(json, error.line(), error.column()),
         reason: reason(&error),
     })?;
     let (kind, id) = match header {
-        Header { put: Some(id), update: None, remove: None, .. } => (OperationKind::Put, id),
-        Header { put: None, update: Some(id), remove: None, .. } => (OperationKind::Update, id),
-        Header { put: None, update: None, remove: Some(id), .. } => (OperationKind::Remove, id),
+        OperationHeader { put: Some(id), update: None, remove: None, .. } => (OperationKind::Put, id),
+        OperationHeader { put: None, update: Some(id), remove: None, .. } => (OperationKind::Update, id),
+        OperationHeader { put: None, update: None, remove: Some(id), .. } => (OperationKind::Remove, id),
         // The output of a visit can be fed again.
-        Header { put: None, update: None, remove: None, id: Some(id) } => (OperationKind::Put, id),
+        OperationHeader { put: None, update: None, remove: None, id: Some(id) } => (OperationKind::Put, id),
         _ => {
             let reason =
                 "an operation has one of put, update and remove, as in {\"put\": \"id:ns:type::name\", …}";

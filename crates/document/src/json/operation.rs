@@ -4,16 +4,16 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_tensor::json::Skipped;
+use millrace_tensor::json::SkippedValue;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 
-use super::failure::Failure;
+use super::failure::FieldFailure;
 use super::nesting::{DEPTH, too_deep};
 use super::read::ValueSeed;
 use super::update::read_field_update;
 use crate::{
-    Action, Document, DocumentId, DocumentType, Error, Field, FieldUpdate, Operation, OperationKind, Update,
-    Value,
+    Document, DocumentField, DocumentId, DocumentOperation, DocumentType, DocumentUpdate, DocumentValue,
+    Error, FieldUpdate, OperationAction, OperationKind,
 };
 
 /// Options for parsing operations.
@@ -38,10 +38,10 @@ pub fn parse(
     id: DocumentId,
     document_type: &DocumentType,
     options: ParseOptions,
-) -> Result<Operation, Error> {
+) -> Result<DocumentOperation, Error> {
     if kind == OperationKind::Remove && json.trim_ascii().is_empty() {
-        return Ok(Operation {
-            action: Action::Remove(id),
+        return Ok(DocumentOperation {
+            action: OperationAction::Remove(id),
             condition: None,
             create: false,
             ignored_fields: false,
@@ -58,9 +58,9 @@ pub fn parse(
     if let Some(at) = too_deep(json) {
         return Err(at_place(at, format!("an operation is nested deeper than {DEPTH}")));
     }
-    let failure = Failure::default();
+    let failure = FieldFailure::default();
     let ignored = Cell::new(false);
-    let reader = Reader { document_type, options, failure: &failure, ignored: &ignored };
+    let reader = OperationJsonReader { document_type, options, failure: &failure, ignored: &ignored };
     let mut deserializer = sonic_rs::Deserializer::from_str(text);
     let body = reader.body(kind).deserialize(&mut deserializer).and_then(|body| {
         deserializer.end()?;
@@ -71,56 +71,61 @@ pub fn parse(
         Err(error) => return Err(failure.into_error(&error, document_type)),
     };
     let action = match body.fields {
-        Fields::Values(fields) => Action::Put(Document { id, fields }),
-        Fields::Updates(fields) => Action::Update(Update { id, fields }),
-        Fields::None => Action::Remove(id),
+        OperationFields::Values(fields) => OperationAction::Put(Document { id, fields }),
+        OperationFields::Updates(fields) => OperationAction::Update(DocumentUpdate { id, fields }),
+        OperationFields::None => OperationAction::Remove(id),
     };
-    Ok(Operation { action, condition: body.condition, create: body.create, ignored_fields: ignored.get() })
+    Ok(DocumentOperation {
+        action,
+        condition: body.condition,
+        create: body.create,
+        ignored_fields: ignored.get(),
+    })
 }
 
 /// Shared state of all readers of one operation.
 #[derive(Clone, Copy)]
-struct Reader<'a> {
+struct OperationJsonReader<'a> {
     document_type: &'a DocumentType,
     options: ParseOptions,
-    failure: &'a Failure,
+    failure: &'a FieldFailure,
     /// Set when a field is skipped.
     ignored: &'a Cell<bool>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> OperationJsonReader<'a> {
     fn body(self, kind: OperationKind) -> BodySeed<'a> {
         BodySeed { reader: self, kind }
     }
 }
 
-struct Body {
-    fields: Fields,
+struct OperationBody {
+    fields: OperationFields,
     condition: Option<String>,
     create: bool,
 }
 
-enum Fields {
+enum OperationFields {
     None,
-    Values(Vec<(Arc<str>, Value)>),
+    Values(Vec<(Arc<str>, DocumentValue)>),
     Updates(Vec<FieldUpdate>),
 }
 
 struct BodySeed<'a> {
-    reader: Reader<'a>,
+    reader: OperationJsonReader<'a>,
     kind: OperationKind,
 }
 
 impl<'de> DeserializeSeed<'de> for BodySeed<'_> {
-    type Value = Body;
+    type Value = OperationBody;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Body, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<OperationBody, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for BodySeed<'_> {
-    type Value = Body;
+    type Value = OperationBody;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
@@ -130,22 +135,23 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
         })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Body, A::Error> {
-        let mut body = Body { fields: Fields::None, condition: None, create: false };
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OperationBody, A::Error> {
+        let mut body = OperationBody { fields: OperationFields::None, condition: None, create: false };
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "fields" => match self.kind {
                     OperationKind::Put => {
-                        body.fields = Fields::Values(map.next_value_seed(FieldsSeed(self.reader))?)
+                        body.fields = OperationFields::Values(map.next_value_seed(FieldsSeed(self.reader))?)
                     }
                     OperationKind::Update => {
-                        body.fields = Fields::Updates(map.next_value_seed(UpdatesSeed(self.reader))?);
+                        body.fields =
+                            OperationFields::Updates(map.next_value_seed(UpdatesSeed(self.reader))?);
                     }
-                    OperationKind::Remove => drop(map.next_value::<Skipped>()?),
+                    OperationKind::Remove => drop(map.next_value::<SkippedValue>()?),
                 },
                 "condition" => body.condition = map.next_value()?,
                 "create" => body.create = map.next_value::<Option<bool>>()?.unwrap_or(false),
-                "put" | "update" | "remove" | "id" | "pathId" => drop(map.next_value::<Skipped>()?),
+                "put" | "update" | "remove" | "id" | "pathId" => drop(map.next_value::<SkippedValue>()?),
                 _ => {
                     return Err(A::Error::custom(format!(
                         "unknown member '{key}' of an operation, which has fields, condition and create"
@@ -154,7 +160,7 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
             }
         }
         match (&body.fields, self.kind) {
-            (Fields::None, OperationKind::Put | OperationKind::Update) => {
+            (OperationFields::None, OperationKind::Put | OperationKind::Update) => {
                 Err(A::Error::missing_field("fields"))
             }
             _ => Ok(body),
@@ -163,10 +169,10 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
 }
 
 /// The `fields` of a put.
-struct FieldsSeed<'a>(Reader<'a>);
+struct FieldsSeed<'a>(OperationJsonReader<'a>);
 
 impl<'de> DeserializeSeed<'de> for FieldsSeed<'_> {
-    type Value = Vec<(Arc<str>, Value)>;
+    type Value = Vec<(Arc<str>, DocumentValue)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -174,7 +180,7 @@ impl<'de> DeserializeSeed<'de> for FieldsSeed<'_> {
 }
 
 impl<'de> Visitor<'de> for FieldsSeed<'_> {
-    type Value = Vec<(Arc<str>, Value)>;
+    type Value = Vec<(Arc<str>, DocumentValue)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"fields with values, for example {"title": "text"}"#)
@@ -182,11 +188,11 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let reader = self.0;
-        let mut fields: Vec<(Arc<str>, Value)> =
+        let mut fields: Vec<(Arc<str>, DocumentValue)> =
             Vec::with_capacity(reader.document_type.fields().len().min(64));
         while let Some(field) = map.next_key_seed(FieldName(reader))? {
             let Some(field) = field else {
-                map.next_value::<Skipped>()?;
+                map.next_value::<SkippedValue>()?;
                 continue;
             };
             let seed = ValueSeed { data_type: &field.data_type, failure: reader.failure };
@@ -202,10 +208,10 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
 }
 
 /// The name of a field: `None` if it is unknown and may be skipped.
-struct FieldName<'a>(Reader<'a>);
+struct FieldName<'a>(OperationJsonReader<'a>);
 
 impl<'de, 'a> DeserializeSeed<'de> for FieldName<'a> {
-    type Value = Option<&'a Field>;
+    type Value = Option<&'a DocumentField>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -213,7 +219,7 @@ impl<'de, 'a> DeserializeSeed<'de> for FieldName<'a> {
 }
 
 impl<'a> Visitor<'_> for FieldName<'a> {
-    type Value = Option<&'a Field>;
+    type Value = Option<&'a DocumentField>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a field name")
@@ -233,7 +239,7 @@ impl<'a> Visitor<'_> for FieldName<'a> {
 }
 
 /// The `fields` of an update.
-struct UpdatesSeed<'a>(Reader<'a>);
+struct UpdatesSeed<'a>(OperationJsonReader<'a>);
 
 impl<'de> DeserializeSeed<'de> for UpdatesSeed<'_> {
     type Value = Vec<FieldUpdate>;
@@ -251,13 +257,13 @@ impl<'de> Visitor<'de> for UpdatesSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let Reader { document_type, options, failure, ignored } = self.0;
+        let OperationJsonReader { document_type, options, failure, ignored } = self.0;
         let mut updates = Vec::new();
         while let Some(path) = map.next_key::<String>()? {
             let name = &path[..path.find(['{', '[', '.']).unwrap_or(path.len())];
             if document_type.field(name).is_none() {
                 if options.ignore_undefined_fields {
-                    map.next_value::<Skipped>()?;
+                    map.next_value::<SkippedValue>()?;
                     ignored.set(true);
                     continue;
                 }

@@ -2,7 +2,7 @@ use std::fmt;
 
 /// A position in text that is read in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct FeedPosition {
     /// Number of bytes before it.
     pub offset: u64,
     /// Line, from 1.
@@ -11,14 +11,14 @@ pub struct Place {
     pub column: u64,
 }
 
-impl Default for Place {
+impl Default for FeedPosition {
     /// The start of the text.
     fn default() -> Self {
-        Place { offset: 0, line: 1, column: 1 }
+        FeedPosition { offset: 0, line: 1, column: 1 }
     }
 }
 
-impl Place {
+impl FeedPosition {
     /// Advances over `bytes`, which may be cut anywhere.
     pub fn advance(&mut self, bytes: &[u8]) {
         self.offset += bytes.len() as u64;
@@ -54,14 +54,14 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FeedPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
 }
 
 /// Splits line and column off the end of an [`Error`](crate::Error) message about JSON. Returns the rest of
-/// the message and the two numbers for [`Place::within`]; `None` if there is no position.
+/// the message and the two numbers for [`FeedPosition::within`]; `None` if there is no position.
 pub fn split_place(message: &str) -> Option<(&str, usize, usize)> {
     let (reason, place) = message.strip_suffix(')')?.rsplit_once(" (line ")?;
     let (line, column) = place.split_once(", column ")?;

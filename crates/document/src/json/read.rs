@@ -6,22 +6,22 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_tensor::Tensor;
-use millrace_tensor::json::{Skipped, TensorSeed};
+use millrace_tensor::json::{SkippedValue, TensorSeed};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use super::failure::{Failure, reason};
+use super::failure::{FieldFailure, reason};
 use super::nesting::{DEPTH, too_deep};
-use crate::{DataType, StructType, Value, scalar};
+use crate::{DataType, DocumentValue, StructType, scalar};
 
 /// Reads JSON as a value of the type, in the format of document fields; `None` for null.
 ///
 /// # Errors
 /// The JSON is not a value of the type; the text gives the expected value.
-pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<Value>, String> {
+pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<DocumentValue>, String> {
     if too_deep(json.as_bytes()).is_some() {
         return Err(format!("it is nested deeper than {DEPTH}"));
     }
-    let failure = Failure::default();
+    let failure = FieldFailure::default();
     let mut deserializer = sonic_rs::Deserializer::from_str(json);
     let value = ValueSeed { data_type, failure: &failure }.deserialize(&mut deserializer).and_then(|value| {
         deserializer.end()?;
@@ -34,70 +34,70 @@ pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<Value>, Str
 #[derive(Clone, Copy)]
 pub(super) struct ValueSeed<'a> {
     pub(super) data_type: &'a DataType,
-    pub(super) failure: &'a Failure,
+    pub(super) failure: &'a FieldFailure,
 }
 
 impl ValueSeed<'_> {
-    fn tensor<E: serde::de::Error>(self, tensor: Tensor) -> Result<Option<Value>, E> {
-        self.failure.take_tensor(tensor).map(|tensor| Some(Value::Tensor(tensor)))
+    fn tensor<E: serde::de::Error>(self, tensor: Tensor) -> Result<Option<DocumentValue>, E> {
+        self.failure.take_tensor(tensor).map(|tensor| Some(DocumentValue::Tensor(tensor)))
     }
 
-    fn parse<E: serde::de::Error>(self, text: &str) -> Result<Option<Value>, E> {
+    fn parse<E: serde::de::Error>(self, text: &str) -> Result<Option<DocumentValue>, E> {
         scalar::parse(text, self.data_type).map(Some).map_err(E::custom)
     }
 
-    fn integer<E: serde::de::Error>(self, number: i64) -> Result<Option<Value>, E> {
+    fn integer<E: serde::de::Error>(self, number: i64) -> Result<Option<DocumentValue>, E> {
         match self.data_type {
             DataType::Byte | DataType::Int | DataType::Long => scalar::integer(number, self.data_type)
                 .map(Some)
                 .ok_or_else(|| E::invalid_value(Unexpected::Signed(number), &self)),
             DataType::Float16 | DataType::Float | DataType::Double => self.visit_f64(number as f64),
-            DataType::String => Ok(Some(Value::String(number.to_string()))),
+            DataType::String => Ok(Some(DocumentValue::String(number.to_string()))),
             _ => Err(E::invalid_type(Unexpected::Signed(number), &self)),
         }
     }
 }
 
 impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
-    type Value = Option<Value>;
+    type Value = Option<DocumentValue>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Value>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<DocumentValue>, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for ValueSeed<'_> {
-    type Value = Option<Value>;
+    type Value = Option<DocumentValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&scalar::expectation(self.data_type))
     }
 
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Option<Value>, E> {
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Option<DocumentValue>, E> {
         Ok(None)
     }
 
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Option<Value>, E> {
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Option<DocumentValue>, E> {
         match self.data_type {
-            DataType::Bool => Ok(Some(Value::Bool(value))),
+            DataType::Bool => Ok(Some(DocumentValue::Bool(value))),
             _ => Err(E::invalid_type(Unexpected::Bool(value), &self)),
         }
     }
 
-    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Option<Value>, E> {
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Option<DocumentValue>, E> {
         self.integer(number)
     }
 
-    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Option<Value>, E> {
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Option<DocumentValue>, E> {
         match (i64::try_from(number), self.data_type) {
             (Ok(number), _) => self.integer(number),
             (Err(_), DataType::Float16 | DataType::Float | DataType::Double) => self.visit_f64(number as f64),
-            (Err(_), DataType::String) => Ok(Some(Value::String(number.to_string()))),
+            (Err(_), DataType::String) => Ok(Some(DocumentValue::String(number.to_string()))),
             (Err(_), _) => Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
         }
     }
 
-    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Option<Value>, E> {
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Option<DocumentValue>, E> {
         match self.data_type {
             DataType::Float16 | DataType::Float | DataType::Double => scalar::float(number, self.data_type)
                 .map(Some)
@@ -107,21 +107,21 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
             {
                 self.integer(number as i64)
             }
-            DataType::String => Ok(Some(Value::String(format!("{number:?}")))),
+            DataType::String => Ok(Some(DocumentValue::String(format!("{number:?}")))),
             _ => Err(E::invalid_type(Unexpected::Float(number), &self)),
         }
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Option<Value>, E> {
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Option<DocumentValue>, E> {
         match self.data_type {
-            DataType::String => Ok(Some(Value::String(text.to_owned()))),
+            DataType::String => Ok(Some(DocumentValue::String(text.to_owned()))),
             DataType::Raw => {
                 // Base64 made by printing tools often has line breaks.
                 let plain: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
                 let bytes = STANDARD.decode(plain).map_err(|error| {
                     E::custom(format!("{error}, expected {}", scalar::expectation(self.data_type)))
                 })?;
-                Ok(Some(Value::Raw(bytes)))
+                Ok(Some(DocumentValue::Raw(bytes)))
             }
             DataType::Tensor(tensor_type) => self.tensor(TensorSeed(tensor_type).visit_str(text)?),
             DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..) | DataType::Struct(_) => {
@@ -131,14 +131,14 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         }
     }
 
-    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<Option<Value>, E> {
+    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<Option<DocumentValue>, E> {
         match self.data_type {
-            DataType::String => Ok(Some(Value::String(text))),
+            DataType::String => Ok(Some(DocumentValue::String(text))),
             _ => self.visit_str(&text),
         }
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Value>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<DocumentValue>, A::Error> {
         match self.data_type {
             DataType::Tensor(tensor_type) => self.tensor(TensorSeed(tensor_type).visit_seq(seq)?),
             DataType::Array(element) => {
@@ -150,7 +150,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
                     self.failure.take(1)?;
                     elements.extend(next);
                 }
-                Ok(Some(Value::Array(elements)))
+                Ok(Some(DocumentValue::Array(elements)))
             }
             DataType::Map(key, value) => {
                 let mut entries = Vec::new();
@@ -161,13 +161,13 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
                     self.failure.take(2)?;
                     entries.extend(entry);
                 }
-                Ok(Some(Value::Map(unique(entries))))
+                Ok(Some(DocumentValue::Map(unique(entries))))
             }
             _ => Err(A::Error::invalid_type(Unexpected::Seq, &self)),
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Value>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<DocumentValue>, A::Error> {
         match self.data_type {
             DataType::Tensor(tensor_type) => self.tensor(TensorSeed(tensor_type).visit_map(map)?),
             DataType::Position => self.read_position(map).map(Some),
@@ -185,7 +185,7 @@ impl<'a> ValueSeed<'a> {
         mut map: A,
         key: &DataType,
         value: &'a DataType,
-    ) -> Result<Value, A::Error> {
+    ) -> Result<DocumentValue, A::Error> {
         let mut entries = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             let segment = || format!("{{{name}}}");
@@ -196,34 +196,36 @@ impl<'a> ValueSeed<'a> {
                 entries.push((key, value));
             }
         }
-        Ok(Value::Map(unique(entries)))
+        Ok(DocumentValue::Map(unique(entries)))
     }
 
     fn read_weighted_set<'de, A: MapAccess<'de>>(
         self,
         mut map: A,
         element: &DataType,
-    ) -> Result<Value, A::Error> {
+    ) -> Result<DocumentValue, A::Error> {
         let mut elements = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             let segment = || format!("{{{name}}}");
             let element =
                 self.failure.within(scalar::parse(&name, element).map_err(A::Error::custom), segment)?;
             let seed = ValueSeed { data_type: &DataType::Int, failure: self.failure };
-            if let Some(Value::Int(weight)) = self.failure.within(map.next_value_seed(seed), segment)? {
+            if let Some(DocumentValue::Int(weight)) =
+                self.failure.within(map.next_value_seed(seed), segment)?
+            {
                 self.failure.take(2)?;
                 elements.push((element, weight));
             }
         }
-        Ok(Value::WeightedSet(unique(elements)))
+        Ok(DocumentValue::WeightedSet(unique(elements)))
     }
 
     fn read_struct<'de, A: MapAccess<'de>>(
         self,
         mut map: A,
         struct_type: &StructType,
-    ) -> Result<Value, A::Error> {
-        let mut members: Vec<(Arc<str>, Value)> = Vec::new();
+    ) -> Result<DocumentValue, A::Error> {
+        let mut members: Vec<(Arc<str>, DocumentValue)> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             let segment = || format!(".{name}");
             let member = struct_type.field(&name).ok_or_else(|| {
@@ -237,10 +239,10 @@ impl<'a> ValueSeed<'a> {
                 members.push((Arc::clone(&member.name), value));
             }
         }
-        Ok(Value::Struct(members))
+        Ok(DocumentValue::Struct(members))
     }
 
-    fn read_position<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+    fn read_position<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<DocumentValue, A::Error> {
         let (mut lat, mut lng, mut x, mut y) = (None, None, None, None);
         while let Some(name) = map.next_key::<String>()? {
             match name.as_str() {
@@ -248,7 +250,7 @@ impl<'a> ValueSeed<'a> {
                 "lng" => lng = Some(map.next_value::<f64>()?),
                 "x" => x = Some(map.next_value::<i64>()?),
                 "y" => y = Some(map.next_value::<i64>()?),
-                _ => drop(map.next_value::<Skipped>()?),
+                _ => drop(map.next_value::<SkippedValue>()?),
             }
         }
         let place = match (lat.zip(lng), y.zip(x)) {
@@ -257,14 +259,14 @@ impl<'a> ValueSeed<'a> {
             (None, None) => None,
         };
         match place {
-            Some((latitude, longitude)) => Ok(Value::Position { latitude, longitude }),
+            Some((latitude, longitude)) => Ok(DocumentValue::Position { latitude, longitude }),
             None => Err(A::Error::invalid_value(Unexpected::Map, &self)),
         }
     }
 }
 
 /// Keeps the last entry of each key. Sorting avoids quadratic time for feeds with very many keys.
-fn unique<T>(entries: Vec<(Value, T)>) -> Vec<(Value, T)> {
+fn unique<T>(entries: Vec<(DocumentValue, T)>) -> Vec<(DocumentValue, T)> {
     let mut order: Vec<(Vec<u8>, usize)> =
         entries.iter().enumerate().map(|(at, (key, _))| (crate::wire::encode_value(key), at)).collect();
     order.sort_unstable();
@@ -280,11 +282,11 @@ fn unique<T>(entries: Vec<(Value, T)>) -> Vec<(Value, T)> {
 struct EntrySeed<'a> {
     key: &'a DataType,
     value: &'a DataType,
-    failure: &'a Failure,
+    failure: &'a FieldFailure,
 }
 
 impl<'de> DeserializeSeed<'de> for EntrySeed<'_> {
-    type Value = Option<(Value, Value)>;
+    type Value = Option<(DocumentValue, DocumentValue)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -292,7 +294,7 @@ impl<'de> DeserializeSeed<'de> for EntrySeed<'_> {
 }
 
 impl<'de> Visitor<'de> for EntrySeed<'_> {
-    type Value = Option<(Value, Value)>;
+    type Value = Option<(DocumentValue, DocumentValue)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"an entry of a map, for example {"key": "a", "value": 1}"#)
@@ -308,7 +310,7 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
                 "value" => {
                     value = map.next_value_seed(ValueSeed { data_type: self.value, failure: self.failure })?
                 }
-                _ => drop(map.next_value::<Skipped>()?),
+                _ => drop(map.next_value::<SkippedValue>()?),
             }
         }
         let key = key.ok_or_else(|| A::Error::missing_field("key"))?;

@@ -1,12 +1,15 @@
 use std::fmt;
 
-use millrace_tensor::json::{ModifySeed, RemoveSeed, Skipped, TensorSeed};
+use millrace_tensor::json::{ModifySeed, RemoveSeed, SkippedValue, TensorSeed};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::failure::Failure;
+use super::failure::FieldFailure;
 use super::read::ValueSeed;
 use crate::scalar;
-use crate::{Change, DataType, DocumentType, FieldPath, FieldUpdate, Operator, Step, Value};
+use crate::{
+    ArithmeticOperator, DataType, DocumentType, DocumentValue, FieldUpdate, UpdatePath, UpdatePathStep,
+    ValueChange,
+};
 
 /// Values that a change counts as, beside those in it.
 const CHANGE_VALUES: usize = 4;
@@ -16,13 +19,13 @@ pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
     map: &mut A,
     path: &str,
     document_type: &DocumentType,
-    failure: &Failure,
+    failure: &FieldFailure,
     updates: &mut Vec<FieldUpdate>,
 ) -> Result<(), A::Error> {
-    let (path, data_type) = FieldPath::parse(path, document_type).map_err(A::Error::custom)?;
+    let (path, data_type) = UpdatePath::parse(path, document_type).map_err(A::Error::custom)?;
     // An entry of a map or weighted set can be removed in place, and so can an element of an array.
-    let is_entry = matches!(path.steps.last(), Some(Step::Key(_) | Step::Index(_)));
-    let changes = map.next_value_seed(Operations { data_type: &data_type, is_entry, failure })?;
+    let is_entry = matches!(path.steps.last(), Some(UpdatePathStep::Key(_) | UpdatePathStep::Index(_)));
+    let changes = map.next_value_seed(ValueOperations { data_type: &data_type, is_entry, failure })?;
     updates.extend(changes.into_iter().map(|(step, change)| {
         let mut path = path.clone();
         path.steps.extend(step);
@@ -33,22 +36,22 @@ pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
 
 /// Operations on one value, for example `{"assign": …}`. Each comes with the step that `match` adds to the
 /// path.
-struct Operations<'a> {
+struct ValueOperations<'a> {
     data_type: &'a DataType,
     is_entry: bool,
-    failure: &'a Failure,
+    failure: &'a FieldFailure,
 }
 
-impl<'de> DeserializeSeed<'de> for Operations<'_> {
-    type Value = Vec<(Option<Step>, Change)>;
+impl<'de> DeserializeSeed<'de> for ValueOperations<'_> {
+    type Value = Vec<(Option<UpdatePathStep>, ValueChange)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Operations<'_> {
-    type Value = Vec<(Option<Step>, Change)>;
+impl<'de> Visitor<'de> for ValueOperations<'_> {
+    type Value = Vec<(Option<UpdatePathStep>, ValueChange)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"an object of update operations, for example {"assign": 1}"#)
@@ -59,7 +62,7 @@ impl<'de> Visitor<'de> for Operations<'_> {
         while let Some(operation) = map.next_key::<String>()? {
             if operation == "match" {
                 let (step, inner) =
-                    map.next_value_seed(Match { data_type: self.data_type, failure: self.failure })?;
+                    map.next_value_seed(ElementMatch { data_type: self.data_type, failure: self.failure })?;
                 self.failure.take(CHANGE_VALUES * inner.len())?;
                 changes.extend(inner.into_iter().map(|change| (Some(step.clone()), change)));
             } else {
@@ -74,28 +77,28 @@ impl<'de> Visitor<'de> for Operations<'_> {
     }
 }
 
-impl Operations<'_> {
-    fn change<'de, A: MapAccess<'de>>(&self, map: &mut A, operation: &str) -> Result<Change, A::Error> {
+impl ValueOperations<'_> {
+    fn change<'de, A: MapAccess<'de>>(&self, map: &mut A, operation: &str) -> Result<ValueChange, A::Error> {
         let value = |data_type| ValueSeed { data_type, failure: self.failure };
         let refuse =
             || A::Error::custom(format!("'{operation}' does not work on {}; use assign", self.data_type));
         Ok(match (operation, self.data_type) {
             ("assign", data_type) => match map.next_value_seed(value(data_type))? {
-                Some(new) => Change::Assign(new),
-                None => Change::Clear,
+                Some(new) => ValueChange::Assign(new),
+                None => ValueChange::Clear,
             },
             ("remove", _) if self.is_entry => {
-                map.next_value::<Skipped>()?;
-                Change::Clear
+                map.next_value::<SkippedValue>()?;
+                ValueChange::Clear
             }
             ("add", data_type @ DataType::Array(_)) => match map.next_value_seed(value(data_type))? {
-                Some(Value::Array(elements)) => Change::AddElements(elements),
-                _ => Change::AddElements(Vec::new()),
+                Some(DocumentValue::Array(elements)) => ValueChange::AddElements(elements),
+                _ => ValueChange::AddElements(Vec::new()),
             },
             ("add", data_type @ DataType::WeightedSet { .. }) => {
                 match map.next_value_seed(value(data_type))? {
-                    Some(Value::WeightedSet(elements)) => Change::AddWeights(elements),
-                    _ => Change::AddWeights(Vec::new()),
+                    Some(DocumentValue::WeightedSet(elements)) => ValueChange::AddWeights(elements),
+                    _ => ValueChange::AddWeights(Vec::new()),
                 }
             }
             ("add", DataType::Tensor(tensor_type)) => {
@@ -104,10 +107,12 @@ impl Operations<'_> {
                         "'add' needs a mapped dimension, {tensor_type} has none; use modify"
                     )));
                 }
-                Change::AddCells(self.failure.take_tensor(map.next_value_seed(TensorSeed(tensor_type))?)?)
+                ValueChange::AddCells(
+                    self.failure.take_tensor(map.next_value_seed(TensorSeed(tensor_type))?)?,
+                )
             }
             ("modify", DataType::Tensor(tensor_type)) => {
-                Change::ModifyCells(map.next_value_seed(ModifySeed(tensor_type))?)
+                ValueChange::ModifyCells(map.next_value_seed(ModifySeed(tensor_type))?)
             }
             ("remove", DataType::Tensor(tensor_type)) => {
                 if tensor_type.mapped().next().is_none() {
@@ -115,34 +120,34 @@ impl Operations<'_> {
                         "'remove' needs a mapped dimension, {tensor_type} has none; use modify"
                     )));
                 }
-                Change::RemoveCells(map.next_value_seed(RemoveSeed(tensor_type))?)
+                ValueChange::RemoveCells(map.next_value_seed(RemoveSeed(tensor_type))?)
             }
             (
                 "remove",
                 DataType::Array(element) | DataType::WeightedSet { element, .. } | DataType::Map(element, _),
-            ) => Change::RemoveElements(
-                map.next_value_seed(Elements { data_type: element, failure: self.failure })?,
+            ) => ValueChange::RemoveElements(
+                map.next_value_seed(RemovedElements { data_type: element, failure: self.failure })?,
             ),
             ("increment" | "decrement" | "multiply" | "divide", data_type) => {
                 if !is_number(data_type) {
                     return Err(refuse());
                 }
                 let operand = match map.next_value_seed(value(&DataType::Double))? {
-                    Some(Value::Double(operand)) if operand.is_finite() => operand,
+                    Some(DocumentValue::Double(operand)) if operand.is_finite() => operand,
                     _ => {
                         return Err(A::Error::custom(format!("'{operation}' needs a number, for example 1")));
                     }
                 };
                 let operator = match operation {
-                    "increment" => Operator::Add,
-                    "decrement" => Operator::Subtract,
-                    "multiply" => Operator::Multiply,
-                    _ => Operator::Divide,
+                    "increment" => ArithmeticOperator::Add,
+                    "decrement" => ArithmeticOperator::Subtract,
+                    "multiply" => ArithmeticOperator::Multiply,
+                    _ => ArithmeticOperator::Divide,
                 };
-                if operator == Operator::Divide && operand == 0.0 {
+                if operator == ArithmeticOperator::Divide && operand == 0.0 {
                     return Err(A::Error::custom("division by zero"));
                 }
-                Change::Arithmetic(operator, operand)
+                ValueChange::Arithmetic(operator, operand)
             }
             ("add" | "remove" | "modify", _) => return Err(refuse()),
             _ => {
@@ -168,21 +173,21 @@ const fn is_number(data_type: &DataType) -> bool {
 }
 
 /// Elements to remove: a list, or the keys of an object.
-struct Elements<'a> {
+struct RemovedElements<'a> {
     data_type: &'a DataType,
-    failure: &'a Failure,
+    failure: &'a FieldFailure,
 }
 
-impl<'de> DeserializeSeed<'de> for Elements<'_> {
-    type Value = Vec<Value>;
+impl<'de> DeserializeSeed<'de> for RemovedElements<'_> {
+    type Value = Vec<DocumentValue>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Elements<'_> {
-    type Value = Vec<Value>;
+impl<'de> Visitor<'de> for RemovedElements<'_> {
+    type Value = Vec<DocumentValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "elements to remove, each a {}", scalar::expectation(self.data_type))
@@ -203,28 +208,28 @@ impl<'de> Visitor<'de> for Elements<'_> {
         while let Some(key) = map.next_key::<String>()? {
             self.failure.take(1)?;
             elements.push(scalar::parse(&key, self.data_type).map_err(A::Error::custom)?);
-            map.next_value::<Skipped>()?;
+            map.next_value::<SkippedValue>()?;
         }
         Ok(elements)
     }
 }
 
 /// `{"element": …, <operation>: …}`: operations on one element of an array, a map or a weighted set.
-struct Match<'a> {
+struct ElementMatch<'a> {
     data_type: &'a DataType,
-    failure: &'a Failure,
+    failure: &'a FieldFailure,
 }
 
-impl<'de> DeserializeSeed<'de> for Match<'_> {
-    type Value = (Step, Vec<Change>);
+impl<'de> DeserializeSeed<'de> for ElementMatch<'_> {
+    type Value = (UpdatePathStep, Vec<ValueChange>);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Match<'_> {
-    type Value = (Step, Vec<Change>);
+impl<'de> Visitor<'de> for ElementMatch<'_> {
+    type Value = (UpdatePathStep, Vec<ValueChange>);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"an element and an operation, for example {"element": "a", "increment": 1}"#)
@@ -238,7 +243,7 @@ impl<'de> Visitor<'de> for Match<'_> {
             DataType::Map(key, value) => (&**key, &**value),
             other => return Err(A::Error::custom(format!("'match' does not work on {other}; use assign"))),
         };
-        let operations = Operations { data_type: inner_type, is_entry: true, failure: self.failure };
+        let operations = ValueOperations { data_type: inner_type, is_entry: true, failure: self.failure };
         let (mut key, mut changes) = (None, Vec::new());
         while let Some(name) = map.next_key::<String>()? {
             if name == "element" {
@@ -249,10 +254,10 @@ impl<'de> Visitor<'de> for Match<'_> {
             }
         }
         let step = match (key, self.data_type) {
-            (Some(Value::Int(index)), DataType::Array(_)) => Step::Index(
+            (Some(DocumentValue::Int(index)), DataType::Array(_)) => UpdatePathStep::Index(
                 usize::try_from(index).map_err(|_| A::Error::custom("an array index is 0 or more"))?,
             ),
-            (Some(key), _) => Step::Key(key),
+            (Some(key), _) => UpdatePathStep::Key(key),
             (None, _) => return Err(A::Error::missing_field("element")),
         };
         Ok((step, changes))

@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millrace_tensor::json::Format;
+use millrace_tensor::json::TensorFormat;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use crate::{Document, DocumentType, FieldSet, Value, scalar};
+use crate::{Document, DocumentType, DocumentValue, FieldSet, scalar};
 
 /// The fields of a document in a field set, serialized as the object under `fields`.
 ///
@@ -14,13 +14,13 @@ pub const fn fields<'a>(
     document: &'a Document,
     document_type: Option<&'a DocumentType>,
     field_set: &'a FieldSet,
-    tensors: Format,
+    tensors: TensorFormat,
 ) -> FieldsJson<'a> {
     FieldsJson { document, document_type, field_set, tensors }
 }
 
 /// A value serialized as JSON, with the given tensor format.
-pub const fn value(value: &Value, tensors: Format) -> ValueJson<'_> {
+pub const fn value(value: &DocumentValue, tensors: TensorFormat) -> ValueJson<'_> {
     ValueJson { value, tensors }
 }
 
@@ -30,7 +30,7 @@ pub struct FieldsJson<'a> {
     document: &'a Document,
     document_type: Option<&'a DocumentType>,
     field_set: &'a FieldSet,
-    tensors: Format,
+    tensors: TensorFormat,
 }
 
 impl Serialize for FieldsJson<'_> {
@@ -52,58 +52,58 @@ impl Serialize for FieldsJson<'_> {
 /// See [`value`].
 #[derive(Debug, Clone, Copy)]
 pub struct ValueJson<'a> {
-    value: &'a Value,
-    tensors: Format,
+    value: &'a DocumentValue,
+    tensors: TensorFormat,
 }
 
 impl Serialize for ValueJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let inner = |value| ValueJson { value, tensors: self.tensors };
         match self.value {
-            Value::Bool(value) => serializer.serialize_bool(*value),
-            Value::Byte(value) => serializer.serialize_i8(*value),
-            Value::Int(value) => serializer.serialize_i32(*value),
-            Value::Long(value) => serializer.serialize_i64(*value),
-            Value::Float(value) if value.is_finite() => serializer.serialize_f32(*value),
-            Value::Double(value) if value.is_finite() => serializer.serialize_f64(*value),
-            Value::Float(value) => serializer.serialize_str(special_name(f64::from(*value))),
-            Value::Double(value) => serializer.serialize_str(special_name(*value)),
-            Value::String(text) => serializer.serialize_str(text),
-            Value::Raw(bytes) => serializer.serialize_str(&STANDARD.encode(bytes)),
-            Value::Position { latitude, longitude } => {
+            DocumentValue::Bool(value) => serializer.serialize_bool(*value),
+            DocumentValue::Byte(value) => serializer.serialize_i8(*value),
+            DocumentValue::Int(value) => serializer.serialize_i32(*value),
+            DocumentValue::Long(value) => serializer.serialize_i64(*value),
+            DocumentValue::Float(value) if value.is_finite() => serializer.serialize_f32(*value),
+            DocumentValue::Double(value) if value.is_finite() => serializer.serialize_f64(*value),
+            DocumentValue::Float(value) => serializer.serialize_str(special_name(f64::from(*value))),
+            DocumentValue::Double(value) => serializer.serialize_str(special_name(*value)),
+            DocumentValue::String(text) => serializer.serialize_str(text),
+            DocumentValue::Raw(bytes) => serializer.serialize_str(&STANDARD.encode(bytes)),
+            DocumentValue::Position { latitude, longitude } => {
                 let mut map = serializer.serialize_map(Some(2))?;
                 map.serialize_entry("lat", &(f64::from(*latitude) / 1e6))?;
                 map.serialize_entry("lng", &(f64::from(*longitude) / 1e6))?;
                 map.end()
             }
-            Value::Tensor(tensor) => tensor.rendered(self.tensors).serialize(serializer),
-            Value::Array(values) => {
+            DocumentValue::Tensor(tensor) => tensor.rendered(self.tensors).serialize(serializer),
+            DocumentValue::Array(values) => {
                 let mut seq = serializer.serialize_seq(Some(values.len()))?;
                 values.iter().try_for_each(|value| seq.serialize_element(&inner(value)))?;
                 seq.end()
             }
-            Value::WeightedSet(elements) => {
+            DocumentValue::WeightedSet(elements) => {
                 let mut map = serializer.serialize_map(Some(elements.len()))?;
                 for (element, weight) in elements {
                     map.serialize_entry(&key(element), weight)?;
                 }
                 map.end()
             }
-            Value::Map(entries) => {
+            DocumentValue::Map(entries) => {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
                 for (name, value) in entries {
                     map.serialize_entry(&key(name), &inner(value))?;
                 }
                 map.end()
             }
-            Value::Struct(members) => serialize_members(members, self.tensors, serializer),
+            DocumentValue::Struct(members) => serialize_members(members, self.tensors, serializer),
         }
     }
 }
 
 fn serialize_members<S: Serializer>(
-    members: &[(Arc<str>, Value)],
-    tensors: Format,
+    members: &[(Arc<str>, DocumentValue)],
+    tensors: TensorFormat,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(members.len()))?;
@@ -115,7 +115,7 @@ fn serialize_members<S: Serializer>(
 
 /// A key as JSON text. Keys are single values; a compound one can only come from a damaged row, and is
 /// written as empty.
-fn key(value: &Value) -> String {
+fn key(value: &DocumentValue) -> String {
     scalar::to_text(value).unwrap_or_default()
 }
 

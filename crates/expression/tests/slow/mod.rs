@@ -8,33 +8,33 @@ pub mod tensor;
 
 use std::collections::BTreeMap;
 
-use tensor::{Cells, Slow};
+use tensor::{Cells, SlowTensor};
 
 /// A construct that the evaluator does not support.
 #[derive(Debug)]
-pub struct Unknown(pub String);
+pub struct UnknownConstruct(pub String);
 
-type Result<T> = std::result::Result<T, Unknown>;
+type Result<T> = std::result::Result<T, UnknownConstruct>;
 
 /// Meaning of names outside lambdas: features by their text, functions by parameters and body, and literals.
-pub trait World {
-    fn feature(&self, text: &str) -> Option<Slow>;
+pub trait SlowNames {
+    fn feature(&self, text: &str) -> Option<SlowTensor>;
     fn function(&self, name: &str) -> Option<(Vec<String>, String)>;
     /// Evaluates a literal, from its type to its end.
-    fn literal(&self, text: &str) -> Option<Slow>;
+    fn literal(&self, text: &str) -> Option<SlowTensor>;
 }
 
 /// Evaluates an expression.
-pub fn evaluate(text: &str, world: &dyn World) -> Result<Slow> {
-    Reader { text, at: 0, world, names: &BTreeMap::new() }.whole()
+pub fn evaluate(text: &str, world: &dyn SlowNames) -> Result<SlowTensor> {
+    SlowParser { text, at: 0, world, names: &BTreeMap::new() }.whole()
 }
 
-struct Reader<'a> {
+struct SlowParser<'a> {
     text: &'a str,
     at: usize,
-    world: &'a dyn World,
+    world: &'a dyn SlowNames,
     /// Parameters of lambdas and functions: their values, and their texts for use in feature names.
-    names: &'a BTreeMap<String, (Slow, String)>,
+    names: &'a BTreeMap<String, (SlowTensor, String)>,
 }
 
 /// Operators by ascending precedence.
@@ -50,12 +50,12 @@ const INFIX: [&[&str]; 9] = [
     &["^"],
 ];
 
-impl<'a> Reader<'a> {
+impl<'a> SlowParser<'a> {
     fn unknown<T>(&self, what: &str) -> Result<T> {
-        Err(Unknown(format!("{what} at {} of {}", self.at, self.text)))
+        Err(UnknownConstruct(format!("{what} at {} of {}", self.at, self.text)))
     }
 
-    fn whole(mut self) -> Result<Slow> {
+    fn whole(mut self) -> Result<SlowTensor> {
         let value = self.infix(0)?;
         self.skip();
         if self.at < self.text.len() { self.unknown("rest") } else { Ok(value) }
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         Some(word)
     }
 
-    fn infix(&mut self, level: usize) -> Result<Slow> {
+    fn infix(&mut self, level: usize) -> Result<SlowTensor> {
         let Some(operators) = INFIX.get(level) else { return self.unary() };
         let mut left = self.infix(level + 1)?;
         loop {
@@ -106,11 +106,11 @@ impl<'a> Reader<'a> {
             self.at += operator.len();
             // Only `^` associates to the right.
             let right = self.infix(if *operator == "^" { level } else { level + 1 })?;
-            left = left.join(&right, binary(operator).ok_or(Unknown((*operator).to_owned()))?);
+            left = left.join(&right, binary(operator).ok_or(UnknownConstruct((*operator).to_owned()))?);
         }
     }
 
-    fn is_in(&mut self, of: &Slow) -> Result<Slow> {
+    fn is_in(&mut self, of: &SlowTensor) -> Result<SlowTensor> {
         self.need("[")?;
         let mut found = of.map(|_| 0.0);
         while !self.take("]") {
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    fn unary(&mut self) -> Result<Slow> {
+    fn unary(&mut self) -> Result<SlowTensor> {
         if self.take("-") {
             return Ok(self.unary()?.map(|x| -x));
         }
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn slice(&mut self, of: &Slow) -> Result<Slow> {
+    fn slice(&mut self, of: &SlowTensor) -> Result<SlowTensor> {
         let close = if self.take("[") { "]" } else { "}" };
         if close == "}" {
             self.need("{")?;
@@ -163,23 +163,23 @@ impl<'a> Reader<'a> {
     fn label(&mut self, close: &str) -> Result<String> {
         self.skip();
         if self.rest().starts_with('(') || close == "]" {
-            let value = self.infix(0)?.as_number().ok_or(Unknown("a label".to_owned()))?;
+            let value = self.infix(0)?.as_number().ok_or(UnknownConstruct("a label".to_owned()))?;
             // A fractional index is rounded down.
             return Ok((value.floor() as i64).to_string());
         }
         if self.take("\"") {
-            let end = self.rest().find('"').ok_or(Unknown("a string".to_owned()))?;
+            let end = self.rest().find('"').ok_or(UnknownConstruct("a string".to_owned()))?;
             let label = self.rest()[..end].to_owned();
             self.at += end + 1;
             return Ok(label);
         }
-        let end = self.rest().find([',', '}']).ok_or(Unknown("a label".to_owned()))?;
+        let end = self.rest().find([',', '}']).ok_or(UnknownConstruct("a label".to_owned()))?;
         let label = self.rest()[..end].trim().to_owned();
         self.at += end;
         Ok(label)
     }
 
-    fn primary(&mut self) -> Result<Slow> {
+    fn primary(&mut self) -> Result<SlowTensor> {
         self.skip();
         if self.take("(") {
             let value = self.infix(0)?;
@@ -187,10 +187,10 @@ impl<'a> Reader<'a> {
             return Ok(value);
         }
         if self.rest().starts_with('"') {
-            let end = self.rest()[1..].find('"').ok_or(Unknown("a string".to_owned()))?;
+            let end = self.rest()[1..].find('"').ok_or(UnknownConstruct("a string".to_owned()))?;
             let text = self.rest()[1..=end].to_owned();
             self.at += end + 2;
-            return Ok(Slow::number(millrace_expression::string_hash(&text)));
+            return Ok(SlowTensor::number(millrace_expression::string_hash(&text)));
         }
         let digits = self.rest().find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(self.rest().len());
         if digits > 0 {
@@ -201,9 +201,9 @@ impl<'a> Reader<'a> {
                 let length = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
                 end += exponent.len() - after.len() + length;
             }
-            let number = self.rest()[..end].parse().map_err(|_| Unknown("a number".to_owned()))?;
+            let number = self.rest()[..end].parse().map_err(|_| UnknownConstruct("a number".to_owned()))?;
             self.at += end;
-            return Ok(Slow::number(number));
+            return Ok(SlowTensor::number(number));
         }
         let start = self.at;
         let Some(name) = self.word() else { return self.unknown("no value") };
@@ -211,8 +211,8 @@ impl<'a> Reader<'a> {
             return self.tensor(start);
         }
         match name.as_str() {
-            "true" => return Ok(Slow::number(1.0)),
-            "false" => return Ok(Slow::number(0.0)),
+            "true" => return Ok(SlowTensor::number(1.0)),
+            "false" => return Ok(SlowTensor::number(0.0)),
             "if" => return self.choice(),
             "switch" => return self.switch(),
             _ => {}
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Calls a function of the application.
-    fn application(&mut self, parameters: &[String], body: &str) -> Result<Slow> {
+    fn application(&mut self, parameters: &[String], body: &str) -> Result<SlowTensor> {
         let mut names = BTreeMap::new();
         if self.take("(") {
             for parameter in parameters {
@@ -241,19 +241,21 @@ impl<'a> Reader<'a> {
                 let value = self.infix(0).or_else(|_| {
                     // A field name is not a value, but may be part of a feature.
                     self.at = start;
-                    self.word().map(|_| Slow::number(f64::NAN)).ok_or(Unknown("an argument".to_owned()))
+                    self.word()
+                        .map(|_| SlowTensor::number(f64::NAN))
+                        .ok_or(UnknownConstruct("an argument".to_owned()))
                 })?;
                 names.insert(parameter.clone(), (value, self.text[start..self.at].trim().to_owned()));
                 self.take(",");
             }
             self.need(")")?;
         }
-        Reader { text: body, at: 0, world: self.world, names: &names }.whole()
+        SlowParser { text: body, at: 0, world: self.world, names: &names }.whole()
     }
 
-    fn choice(&mut self) -> Result<Slow> {
+    fn choice(&mut self) -> Result<SlowTensor> {
         self.need("(")?;
-        let condition = self.infix(0)?.as_number().ok_or(Unknown("a condition".to_owned()))?;
+        let condition = self.infix(0)?.as_number().ok_or(UnknownConstruct("a condition".to_owned()))?;
         self.need(",")?;
         let then = self.infix(0)?;
         self.need(",")?;
@@ -265,7 +267,7 @@ impl<'a> Reader<'a> {
         Ok(if condition != 0.0 { then } else { otherwise })
     }
 
-    fn switch(&mut self) -> Result<Slow> {
+    fn switch(&mut self) -> Result<SlowTensor> {
         self.need("(")?;
         let of = self.infix(0)?;
         self.need(")")?;
@@ -291,15 +293,15 @@ impl<'a> Reader<'a> {
     }
 
     /// Evaluates a literal, or a tensor computed from its indices.
-    fn tensor(&mut self, start: usize) -> Result<Slow> {
-        let end = self.rest().find(')').ok_or(Unknown("a type".to_owned()))?;
+    fn tensor(&mut self, start: usize) -> Result<SlowTensor> {
+        let end = self.rest().find(')').ok_or(UnknownConstruct("a type".to_owned()))?;
         let dimensions = self.rest()[self.rest().find('(').unwrap_or(0) + 1..end].to_owned();
         self.at += end + 1;
         if self.take(":") {
             let length = literal_length(self.rest());
             let text = self.text[start..self.at + length].to_owned();
             self.at += length;
-            return self.world.literal(&text).ok_or(Unknown(format!("literal {text}")));
+            return self.world.literal(&text).ok_or(UnknownConstruct(format!("literal {text}")));
         }
         let body = self.parenthesised()?;
         let mut indices: Vec<BTreeMap<String, String>> = vec![BTreeMap::new()];
@@ -309,8 +311,8 @@ impl<'a> Reader<'a> {
                 .trim()
                 .trim_end_matches(']')
                 .split_once('[')
-                .ok_or(Unknown(dimension.to_owned()))?;
-            let size: usize = size.parse().map_err(|_| Unknown(dimension.to_owned()))?;
+                .ok_or(UnknownConstruct(dimension.to_owned()))?;
+            let size: usize = size.parse().map_err(|_| UnknownConstruct(dimension.to_owned()))?;
             sizes.insert(name.to_owned(), Some(size));
             let each = |address: &BTreeMap<String, String>| {
                 let address = address.clone();
@@ -327,12 +329,12 @@ impl<'a> Reader<'a> {
             let mut names = self.names.clone();
             for (name, index) in &address {
                 let number = index.parse().unwrap_or(f64::NAN);
-                names.insert(name.clone(), (Slow::number(number), index.clone()));
+                names.insert(name.clone(), (SlowTensor::number(number), index.clone()));
             }
-            let value = Reader { text: &body, at: 0, world: self.world, names: &names }.whole()?;
-            cells.insert(address, value.as_number().ok_or(Unknown("a cell".to_owned()))?);
+            let value = SlowParser { text: &body, at: 0, world: self.world, names: &names }.whole()?;
+            cells.insert(address, value.as_number().ok_or(UnknownConstruct("a cell".to_owned()))?);
         }
-        Ok(Slow { dimensions: sizes, cells })
+        Ok(SlowTensor { dimensions: sizes, cells })
     }
 
     /// The text between parentheses.
@@ -351,16 +353,16 @@ impl<'a> Reader<'a> {
     }
 
     /// `f(a,b)(…)`
-    fn lambda(&mut self) -> Result<impl Fn(&[&Slow]) -> Result<Slow> + use<'a>> {
+    fn lambda(&mut self) -> Result<impl Fn(&[&SlowTensor]) -> Result<SlowTensor> + use<'a>> {
         self.need("f")?;
         let parameters: Vec<String> =
             self.parenthesised()?.split(',').map(|parameter| parameter.trim().to_owned()).collect();
         let body = self.parenthesised()?;
         let world = self.world;
-        Ok(move |values: &[&Slow]| {
+        Ok(move |values: &[&SlowTensor]| {
             let values = values.iter().map(|value| ((*value).clone(), String::new()));
             let names = parameters.iter().cloned().zip(values).collect();
-            Reader { text: &body, at: 0, world, names: &names }.whole()
+            SlowParser { text: &body, at: 0, world, names: &names }.whole()
         })
     }
 
@@ -368,24 +370,24 @@ impl<'a> Reader<'a> {
     fn names(&mut self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         while self.take(",") {
-            names.push(self.word().ok_or(Unknown("a name".to_owned()))?);
+            names.push(self.word().ok_or(UnknownConstruct("a name".to_owned()))?);
         }
         self.need(")")?;
         Ok(names)
     }
 
-    fn call(&mut self, name: &str) -> Result<Slow> {
+    fn call(&mut self, name: &str) -> Result<SlowTensor> {
         let start = self.at;
         if ["query", "attribute", "rankingExpression"].contains(&name) {
             self.at -= 1;
             let inside = self.parenthesised()?;
             let inside = inside.trim().trim_matches('"');
             if name == "rankingExpression" {
-                return Reader { text: inside, at: 0, world: self.world, names: self.names }.whole();
+                return SlowParser { text: inside, at: 0, world: self.world, names: self.names }.whole();
             }
             let inside = self.names.get(inside).map_or(inside, |(_, text)| text);
             let value = self.world.feature(&format!("{name}({inside})"));
-            return value.ok_or(Unknown(format!("{name}({inside})")));
+            return value.ok_or(UnknownConstruct(format!("{name}({inside})")));
         }
         if name == "range" || name == "diag" {
             let sizes = self.parenthesised_numbers(start)?;
@@ -394,7 +396,7 @@ impl<'a> Reader<'a> {
             let dimensions: Vec<String> =
                 sizes.iter().zip(names).map(|(size, name)| format!("{name}[{size}]")).collect();
             let text = format!("tensor({})({body})", dimensions.join(","));
-            return Reader { text: &text, at: 0, world: self.world, names: self.names }.whole();
+            return SlowParser { text: &text, at: 0, world: self.world, names: self.names }.whole();
         }
         if name == "top" {
             let n = self.infix(0)?.as_number().unwrap_or(0.0);
@@ -417,7 +419,7 @@ impl<'a> Reader<'a> {
             if let Ok(names) = self.names()
                 && names.iter().all(|name| first.dimensions.contains_key(name))
             {
-                return first.reduce(name, &names).ok_or(Unknown(name.to_owned()));
+                return first.reduce(name, &names).ok_or(UnknownConstruct(name.to_owned()));
             }
             self.at = before;
         }
@@ -435,13 +437,14 @@ impl<'a> Reader<'a> {
         Ok(self.parenthesised()?.split(',').map(|number| number.trim().to_owned()).collect())
     }
 
-    fn of_tensor(&mut self, name: &str, first: &Slow) -> Result<Slow> {
-        let number = |value: Result<Slow>| value.ok().and_then(|value| value.as_number()).unwrap_or(f64::NAN);
+    fn of_tensor(&mut self, name: &str, first: &SlowTensor) -> Result<SlowTensor> {
+        let number =
+            |value: Result<SlowTensor>| value.ok().and_then(|value| value.as_number()).unwrap_or(f64::NAN);
         match name {
             "map" => {
                 self.need(",")?;
                 let f = self.lambda()?;
-                let mapped = first.map(|x| number(f(&[&Slow::number(x)])));
+                let mapped = first.map(|x| number(f(&[&SlowTensor::number(x)])));
                 self.need(")")?;
                 Ok(mapped)
             }
@@ -450,7 +453,7 @@ impl<'a> Reader<'a> {
                 let second = self.infix(0)?;
                 self.need(",")?;
                 let f = self.lambda()?;
-                let of = |x, y| number(f(&[&Slow::number(x), &Slow::number(y)]));
+                let of = |x, y| number(f(&[&SlowTensor::number(x), &SlowTensor::number(y)]));
                 let joined = if name == "join" { first.join(&second, of) } else { first.merge(&second, of) };
                 self.need(")")?;
                 Ok(joined)
@@ -459,7 +462,7 @@ impl<'a> Reader<'a> {
                 self.need(",")?;
                 let aggregator = self.word().unwrap_or_default();
                 let over = self.names()?;
-                first.reduce(&aggregator, &over).ok_or(Unknown(aggregator))
+                first.reduce(&aggregator, &over).ok_or(UnknownConstruct(aggregator))
             }
             "rename" => {
                 self.need(",")?;
@@ -484,7 +487,7 @@ impl<'a> Reader<'a> {
             "expand" => {
                 let along = self.names()?;
                 let one = Cells::from([([(along[0].clone(), "0".to_owned())].into(), 1.0)]);
-                let one = Slow { dimensions: [(along[0].clone(), Some(1))].into(), cells: one };
+                let one = SlowTensor { dimensions: [(along[0].clone(), Some(1))].into(), cells: one };
                 Ok(first.join(&one, |x, _| x))
             }
             "cell_cast" => {
@@ -504,7 +507,7 @@ impl<'a> Reader<'a> {
                 let options = self.names()?;
                 let lowest_first = options.get(1).is_some_and(|order| order == "little");
                 let (dimension, size) =
-                    first.dimensions.iter().next_back().ok_or(Unknown("bits".to_owned()))?;
+                    first.dimensions.iter().next_back().ok_or(UnknownConstruct("bits".to_owned()))?;
                 let mut unpacked = first.clone();
                 unpacked.dimensions.insert(dimension.clone(), size.map(|size| size * 8));
                 unpacked.cells.clear();
@@ -522,7 +525,7 @@ impl<'a> Reader<'a> {
             "map_subspaces" | "filter_subspaces" => {
                 self.need(",")?;
                 let f = self.lambda()?;
-                let mut result = Slow { dimensions: first.dimensions.clone(), cells: Cells::new() };
+                let mut result = SlowTensor { dimensions: first.dimensions.clone(), cells: Cells::new() };
                 for (mapped, subspace) in first.subspaces() {
                     let value = f(&[&subspace])?;
                     let kept = match name {
@@ -543,7 +546,7 @@ impl<'a> Reader<'a> {
             }
             "argmax" | "argmin" => {
                 let over = self.names()?;
-                let best = first.reduce(&name[3..], &over).ok_or(Unknown(name.to_owned()))?;
+                let best = first.reduce(&name[3..], &over).ok_or(UnknownConstruct(name.to_owned()))?;
                 Ok(first.join(&best, |x, y| f64::from(x == y)))
             }
             "softmax" | "l1_normalize" | "l2_normalize" => {
@@ -553,14 +556,14 @@ impl<'a> Reader<'a> {
                     "l2_normalize" => of.map(|x| x * x).reduce("sum", &over).map(|sums| sums.map(f64::sqrt)),
                     _ => of.reduce("sum", &over),
                 };
-                Ok(of.join(&sums.ok_or(Unknown(name.to_owned()))?, |x, y| x / y))
+                Ok(of.join(&sums.ok_or(UnknownConstruct(name.to_owned()))?, |x, y| x / y))
             }
             "matmul" | "cosine_similarity" | "euclidean_distance" => {
                 self.need(",")?;
                 let second = self.infix(0)?;
                 let over = self.names()?;
-                let sum = |of: Slow| of.reduce("sum", &over).ok_or(Unknown(name.to_owned()));
-                let product = |a: &Slow, b: &Slow| sum(a.join(b, |x, y| x * y));
+                let sum = |of: SlowTensor| of.reduce("sum", &over).ok_or(UnknownConstruct(name.to_owned()));
+                let product = |a: &SlowTensor, b: &SlowTensor| sum(a.join(b, |x, y| x * y));
                 match name {
                     "matmul" => product(first, &second),
                     "cosine_similarity" => {
@@ -578,7 +581,7 @@ impl<'a> Reader<'a> {
                 let bias = self.infix(0)?;
                 let over = self.names()?;
                 let product = first.join(&weights, |x, y| x * y).reduce("sum", &over);
-                Ok(product.ok_or(Unknown(name.to_owned()))?.join(&bias, |x, y| x + y))
+                Ok(product.ok_or(UnknownConstruct(name.to_owned()))?.join(&bias, |x, y| x + y))
             }
             _ => self.unknown(name),
         }
@@ -586,12 +589,12 @@ impl<'a> Reader<'a> {
 }
 
 /// Rank of each cell in the order of all; equal cells are ordered by address.
-fn ranks(of: &Slow, largest_first: bool) -> Slow {
+fn ranks(of: &SlowTensor, largest_first: bool) -> SlowTensor {
     let mut order: Vec<(&tensor::Address, f64)> =
         of.cells.iter().map(|(address, cell)| (address, *cell)).collect();
     order.sort_by(|(_, a), (_, b)| if largest_first { b.total_cmp(a) } else { a.total_cmp(b) });
     let cells = order.into_iter().enumerate().map(|(rank, (address, _))| (address.clone(), rank as f64));
-    Slow { dimensions: of.dimensions.clone(), cells: cells.collect() }
+    SlowTensor { dimensions: of.dimensions.clone(), cells: cells.collect() }
 }
 
 /// Length of a literal's cells: a number, or the text between brackets.

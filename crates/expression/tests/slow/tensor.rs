@@ -10,12 +10,12 @@ pub type Cells = BTreeMap<Address, f64>;
 
 /// A tensor: for each dimension its size if it is indexed, and the cells.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Slow {
+pub struct SlowTensor {
     pub dimensions: BTreeMap<String, Option<usize>>,
     pub cells: Cells,
 }
 
-pub fn of_tensor(tensor: &Tensor) -> Slow {
+pub fn of_tensor(tensor: &Tensor) -> SlowTensor {
     let tensor_type = tensor.tensor_type();
     let size = tensor_type.dense_size();
     let cell = |cell: usize| {
@@ -34,12 +34,12 @@ pub fn of_tensor(tensor: &Tensor) -> Slow {
         DimensionKind::Mapped => (dimension.name.clone(), None),
         DimensionKind::Indexed(size) => (dimension.name.clone(), Some(size)),
     });
-    Slow { dimensions: dimensions.collect(), cells: (0..tensor.cells().len()).map(cell).collect() }
+    SlowTensor { dimensions: dimensions.collect(), cells: (0..tensor.cells().len()).map(cell).collect() }
 }
 
-impl Slow {
+impl SlowTensor {
     pub fn number(number: f64) -> Self {
-        Slow { dimensions: BTreeMap::new(), cells: Cells::from([(Address::new(), number)]) }
+        SlowTensor { dimensions: BTreeMap::new(), cells: Cells::from([(Address::new(), number)]) }
     }
 
     /// The value, if it is a number.
@@ -80,10 +80,10 @@ impl Slow {
 
     pub fn map(&self, f: impl Fn(f64) -> f64) -> Self {
         let cells = self.cells.iter().map(|(address, cell)| (address.clone(), f(*cell))).collect();
-        Slow { dimensions: self.dimensions.clone(), cells }
+        SlowTensor { dimensions: self.dimensions.clone(), cells }
     }
 
-    pub fn join(&self, other: &Slow, f: impl Fn(f64, f64) -> f64) -> Self {
+    pub fn join(&self, other: &SlowTensor, f: impl Fn(f64, f64) -> f64) -> Self {
         let mut cells = Cells::new();
         for (left, x) in &self.cells {
             for (right, y) in &other.cells {
@@ -94,10 +94,10 @@ impl Slow {
         }
         let mut dimensions = self.dimensions.clone();
         dimensions.extend(other.dimensions.clone());
-        Slow { dimensions, cells }
+        SlowTensor { dimensions, cells }
     }
 
-    pub fn merge(&self, other: &Slow, f: impl Fn(f64, f64) -> f64) -> Self {
+    pub fn merge(&self, other: &SlowTensor, f: impl Fn(f64, f64) -> f64) -> Self {
         let mut merged = self.clone();
         for (address, y) in &other.cells {
             merged.cells.entry(address.clone()).and_modify(|x| *x = f(*x, *y)).or_insert(*y);
@@ -118,7 +118,7 @@ impl Slow {
         dimensions.retain(|name, _| is_kept(name));
         let of = |(address, cells): (Address, Vec<f64>)| Some((address, aggregate(aggregator, &cells)?));
         let cells = groups.into_iter().map(of).collect::<Option<Cells>>()?;
-        Some(Slow { dimensions, cells }.filled())
+        Some(SlowTensor { dimensions, cells }.filled())
     }
 
     pub fn rename(&self, from: &[String], to: &[String]) -> Self {
@@ -127,7 +127,7 @@ impl Slow {
             None => name.clone(),
         };
         let address = |address: &Address| address.iter().map(|(n, label)| (name(n), label.clone())).collect();
-        Slow {
+        SlowTensor {
             dimensions: self.dimensions.iter().map(|(n, size)| (name(n), *size)).collect(),
             cells: self.cells.iter().map(|(of, cell)| (address(of), *cell)).collect(),
         }
@@ -145,14 +145,14 @@ impl Slow {
         at.iter().for_each(|(name, _)| _ = dimensions.remove(name));
         let found = self.cells.iter().filter(|(address, _)| is_there(address));
         let cells = found.map(|(address, cell)| (without(address), *cell)).collect();
-        Slow { dimensions, cells }.filled()
+        SlowTensor { dimensions, cells }.filled()
     }
 
     /// Concatenates both along a dimension.
-    pub fn concat(&self, other: &Slow, along: &str) -> Self {
-        let size = |of: &Slow| of.dimensions.get(along).copied().flatten().unwrap_or(1);
-        let along_it = |of: &Slow, by: usize| {
-            let mut moved = Slow { dimensions: of.dimensions.clone(), cells: Cells::new() };
+    pub fn concat(&self, other: &SlowTensor, along: &str) -> Self {
+        let size = |of: &SlowTensor| of.dimensions.get(along).copied().flatten().unwrap_or(1);
+        let along_it = |of: &SlowTensor, by: usize| {
+            let mut moved = SlowTensor { dimensions: of.dimensions.clone(), cells: Cells::new() };
             for (address, cell) in &of.cells {
                 let mut address = address.clone();
                 let index: usize = address.get(along).and_then(|label| label.parse().ok()).unwrap_or(0);
@@ -162,7 +162,7 @@ impl Slow {
             moved
         };
         // Cells of only one side are repeated over the other.
-        let others = |of: &Slow| {
+        let others = |of: &SlowTensor| {
             let mut others = of.clone();
             others.dimensions.remove(along);
             let address = |address: &Address| {
@@ -178,11 +178,11 @@ impl Slow {
         let mut dimensions = left.dimensions.clone();
         dimensions.extend(right.dimensions.clone());
         dimensions.insert(along.to_owned(), Some(size(self) + size(other)));
-        Slow { dimensions, cells: left.cells.into_iter().chain(right.cells).collect() }
+        SlowTensor { dimensions, cells: left.cells.into_iter().chain(right.cells).collect() }
     }
 
     /// The dense subspaces by the mapped part of their addresses.
-    pub fn subspaces(&self) -> Vec<(Address, Slow)> {
+    pub fn subspaces(&self) -> Vec<(Address, SlowTensor)> {
         let is_mapped = |name: &String| self.dimensions[name].is_none();
         let mut dimensions = self.dimensions.clone();
         dimensions.retain(|name, _| !is_mapped(name));
@@ -193,7 +193,7 @@ impl Slow {
             indexed.retain(|name, _| !is_mapped(name));
             subspaces.entry(mapped).or_default().insert(indexed, *cell);
         }
-        let slow = |(mapped, cells)| (mapped, Slow { dimensions: dimensions.clone(), cells });
+        let slow = |(mapped, cells)| (mapped, SlowTensor { dimensions: dimensions.clone(), cells });
         subspaces.into_iter().map(slow).collect()
     }
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use hyper::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
-use millrace_trust::{Purpose, Trust};
+use millrace_trust::{ConnectionPurpose, NodeTrust};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
@@ -17,12 +17,12 @@ use super::forward::CONNECT_PATIENCE;
 
 /// Connects to trusted nodes only.
 #[derive(Clone)]
-pub(crate) struct Connector(pub(super) Arc<Trust>);
+pub(crate) struct TrustedConnector(pub(super) Arc<NodeTrust>);
 
-impl Service<Uri> for Connector {
-    type Response = TokioIo<Encrypted>;
+impl Service<Uri> for TrustedConnector {
+    type Response = TokioIo<EncryptedConnection>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Encrypted>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<EncryptedConnection>>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
@@ -32,23 +32,23 @@ impl Service<Uri> for Connector {
         let trust = Arc::clone(&self.0);
         Box::pin(async move {
             let address = uri.authority().map_or("", |authority| authority.as_str());
-            let connecting = trust.connect(address, Purpose::Http);
+            let connecting = trust.connect(address, ConnectionPurpose::Http);
             let connected = tokio::time::timeout(CONNECT_PATIENCE, connecting).await;
-            Ok(TokioIo::new(Encrypted(connected.map_err(|_| io::ErrorKind::TimedOut)??)))
+            Ok(TokioIo::new(EncryptedConnection(connected.map_err(|_| io::ErrorKind::TimedOut)??)))
         })
     }
 }
 
 /// An encrypted connection.
-pub(crate) struct Encrypted(millrace_trust::Connection);
+pub(crate) struct EncryptedConnection(millrace_trust::Connection);
 
-impl Connection for Encrypted {
+impl Connection for EncryptedConnection {
     fn connected(&self) -> Connected {
         Connected::new().negotiated_h2()
     }
 }
 
-impl AsyncRead for Encrypted {
+impl AsyncRead for EncryptedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -59,7 +59,7 @@ impl AsyncRead for Encrypted {
     }
 }
 
-impl AsyncWrite for Encrypted {
+impl AsyncWrite for EncryptedConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -13,10 +13,10 @@ use hyper::{HeaderMap, Method, Request, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use millrace_trust::Trust;
+use millrace_trust::NodeTrust;
 
-use super::Hop;
-use super::encrypted::Connector;
+use super::ForwardKind;
+use super::encrypted::TrustedConnector;
 use super::hop::HOP;
 use crate::http::{self, BodyBounds, BodyShare};
 use crate::{Error, Node};
@@ -29,7 +29,7 @@ pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A request as it can be sent, more than once if need be.
 #[derive(Clone)]
-pub(crate) struct Forwarded {
+pub(crate) struct ForwardedRequest {
     pub(crate) method: Method,
     /// Path and parameters, as they came.
     pub(crate) target: String,
@@ -40,7 +40,7 @@ pub(crate) struct Forwarded {
     pub(crate) room: Option<Arc<BodyShare>>,
 }
 
-impl Forwarded {
+impl ForwardedRequest {
     /// The request, with its whole body.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Forwarded {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let (body, share) = http::collect(node, body, bounds).await?.into_parts();
         let room = Some(Arc::new(share));
-        Ok(Forwarded { method: parts.method, target, headers: parts.headers, body, room })
+        Ok(ForwardedRequest { method: parts.method, target, headers: parts.headers, body, room })
     }
 
     /// The request again, for this node.
@@ -70,7 +70,7 @@ impl Forwarded {
 
 /// Connections to other nodes, which it keeps: to their data ports, or, where nodes have certificates, to the ports where they speak to
 /// each other.
-pub(crate) struct Forwarder {
+pub(crate) struct NodeForwarder {
     /// Each has a connection of its own to each node: one carries only so many requests at a time.
     ways: Vec<ForwardWay>,
     next: AtomicUsize,
@@ -79,14 +79,14 @@ pub(crate) struct Forwarder {
 /// A client of other nodes.
 enum ForwardWay {
     Plain(Client<HttpConnector, Body>),
-    Encrypted(Client<Connector, Body>),
+    Encrypted(Client<TrustedConnector, Body>),
 }
 
 /// Connections to each other node.
 const WAYS: usize = 4;
 
-impl Forwarder {
-    pub(crate) fn new(trust: Option<Arc<Trust>>) -> Self {
+impl NodeForwarder {
+    pub(crate) fn new(trust: Option<Arc<NodeTrust>>) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder
             .http2_only(true)
@@ -95,7 +95,7 @@ impl Forwarder {
             .http2_keep_alive_timeout(Duration::from_secs(5))
             .http2_adaptive_window(true);
         let way = || match &trust {
-            Some(trust) => ForwardWay::Encrypted(builder.build(Connector(Arc::clone(trust)))),
+            Some(trust) => ForwardWay::Encrypted(builder.build(TrustedConnector(Arc::clone(trust)))),
             None => {
                 let mut connector = HttpConnector::new();
                 connector.set_nodelay(true);
@@ -103,29 +103,34 @@ impl Forwarder {
                 ForwardWay::Plain(builder.build(connector))
             }
         };
-        Forwarder { ways: std::iter::repeat_with(way).take(WAYS).collect(), next: AtomicUsize::new(0) }
+        NodeForwarder { ways: std::iter::repeat_with(way).take(WAYS).collect(), next: AtomicUsize::new(0) }
     }
 
     /// Sends a request to the node at `address` (`host:port`). The answer's body is passed on as it comes.
     ///
     /// # Errors
     /// The node cannot be reached: [`Error::Unreachable`], which says whether it may have seen the request.
-    pub(crate) async fn send(&self, address: &str, request: Forwarded, hop: &Hop) -> Result<Response, Error> {
-        let Forwarded { method, target, headers, body, room: _room } = request;
+    pub(crate) async fn send(
+        &self,
+        address: &str,
+        request: ForwardedRequest,
+        hop: &ForwardKind,
+    ) -> Result<Response, Error> {
+        let ForwardedRequest { method, target, headers, body, room: _room } = request;
         self.stream(address, (method, &target), headers, Body::from(body), hop).await
     }
 
     /// Sends a request whose body is still being written.
     ///
     /// # Errors
-    /// As [`Forwarder::send`].
+    /// As [`NodeForwarder::send`].
     pub(crate) async fn stream(
         &self,
         address: &str,
         (method, target): (Method, &str),
         headers: HeaderMap,
         body: Body,
-        hop: &Hop,
+        hop: &ForwardKind,
     ) -> Result<Response, Error> {
         let unreachable =
             |reason: String, sent| Error::Unreachable { address: address.to_owned(), reason, sent };

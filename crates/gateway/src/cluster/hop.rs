@@ -3,7 +3,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 
-use super::Readers;
+use super::BucketReaders;
 use crate::Error;
 
 /// Header with the purpose of a forwarded request, and with the kind of its answer. Used only between nodes
@@ -25,7 +25,7 @@ pub(crate) fn unsettled(headers: &mut HeaderMap) {
 }
 
 /// Marks an answer as a redirection to these readers, by this version of the cluster state.
-pub(super) fn ask_others(headers: &mut HeaderMap, version: u64, readers: &Readers) {
+pub(super) fn ask_others(headers: &mut HeaderMap, version: u64, readers: &BucketReaders) {
     let nodes: Vec<String> = readers.nodes.iter().map(NodeKey::to_string).collect();
     let (bucket, nodes) = (bucket_text(readers.bucket), nodes.join(","));
     let text = format!("readers {version} {bucket} {nodes} {}", if readers.full { "all" } else { "some" });
@@ -33,14 +33,14 @@ pub(super) fn ask_others(headers: &mut HeaderMap, version: u64, readers: &Reader
 }
 
 /// The version and the readers of a redirection, if an answer is one.
-pub(super) fn others(headers: &HeaderMap) -> Option<(u64, Readers)> {
+pub(super) fn others(headers: &HeaderMap) -> Option<(u64, BucketReaders)> {
     let text = headers.get(HOP)?.to_str().ok()?.strip_prefix("readers ")?;
     let mut parts = text.split(' ');
     let version = parts.next()?.parse().ok()?;
     let bucket = bucket(parts.next()?)?;
     let nodes = parts.next()?.split(',').map(|key| Some(NodeKey(key.parse().ok()?)));
     let nodes = nodes.collect::<Option<_>>()?;
-    Some((version, Readers { bucket, nodes, full: parts.next()? == "all", soon: false, documents: 0 }))
+    Some((version, BucketReaders { bucket, nodes, full: parts.next()? == "all", soon: false, documents: 0 }))
 }
 
 /// Completeness of the requested documents on a node.
@@ -53,7 +53,7 @@ pub(crate) enum HasAll {
 
 /// Stage of a request on its way through the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Hop {
+pub(crate) enum ForwardKind {
     /// It came from a client.
     Client,
     /// It was forwarded to the owner of the documents by a node that may be near some replica: to be answered
@@ -67,15 +67,15 @@ pub(crate) enum Hop {
     Share,
 }
 
-impl Hop {
+impl ForwardKind {
     /// Parses the headers of a request.
     ///
     /// # Errors
     /// Unknown words: the sender looks for another way, or waits.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Error> {
-        let Some(value) = headers.get(HOP) else { return Ok(Hop::Client) };
+        let Some(value) = headers.get(HOP) else { return Ok(ForwardKind::Client) };
         let text = value.to_str().unwrap_or_default();
-        Hop::parse(text).ok_or_else(|| {
+        ForwardKind::parse(text).ok_or_else(|| {
             Error::Unsettled(format!(
                 "header {HOP}: '{text}' is not known here; it is for nodes of a cluster, and this one runs an older version than the one that asks: upgrade it"
             ))
@@ -85,9 +85,9 @@ impl Hop {
     /// The bucket that the request is restricted to, if any.
     pub(crate) fn part(&self) -> Option<BucketId> {
         match self {
-            Hop::Owner(_, part) => *part,
-            Hop::Reader(_, part) => part.map(|(bucket, _)| bucket),
-            Hop::Client | Hop::Share => None,
+            ForwardKind::Owner(_, part) => *part,
+            ForwardKind::Reader(_, part) => part.map(|(bucket, _)| bucket),
+            ForwardKind::Client | ForwardKind::Share => None,
         }
     }
 
@@ -95,18 +95,18 @@ impl Hop {
         let mut words = text.split(' ');
         let kind = words.next()?;
         let hop = match kind {
-            "share" => Hop::Share,
+            "share" => ForwardKind::Share,
             "reader" | "some-reader" => {
                 let all = if kind == "reader" { HasAll::Yes } else { HasAll::Perhaps };
                 let part = match words.next() {
                     Some(text) => Some((bucket(text)?, words.next()?.parse().ok()?)),
                     None => None,
                 };
-                Hop::Reader(all, part)
+                ForwardKind::Reader(all, part)
             }
             "owner" => {
                 let near = NodeKey(words.next()?.parse().ok()?);
-                Hop::Owner(near, words.next().map(|text| bucket(text).ok_or(())).transpose().ok()?)
+                ForwardKind::Owner(near, words.next().map(|text| bucket(text).ok_or(())).transpose().ok()?)
             }
             _ => return None,
         };
@@ -118,15 +118,15 @@ impl Hop {
         let part =
             |part: &Option<BucketId>| part.map_or(String::new(), |part| format!(" {}", bucket_text(part)));
         let text = match self {
-            Hop::Client => return None,
-            Hop::Owner(near, bucket) => format!("owner {near}{}", part(bucket)),
-            Hop::Reader(all, of) => {
+            ForwardKind::Client => return None,
+            ForwardKind::Owner(near, bucket) => format!("owner {near}{}", part(bucket)),
+            ForwardKind::Reader(all, of) => {
                 let kind = if *all == HasAll::Yes { "reader" } else { "some-reader" };
                 of.map_or(kind.to_owned(), |(bucket, version)| {
                     format!("{kind} {} {version}", bucket_text(bucket))
                 })
             }
-            Hop::Share => "share".to_owned(),
+            ForwardKind::Share => "share".to_owned(),
         };
         HeaderValue::from_str(&text).ok()
     }
@@ -151,18 +151,18 @@ mod tests {
     fn a_hop_is_what_its_header_says() {
         let (bucket, near) = (BucketId::new(40, 0x3f_0000_0001), NodeKey(3));
         let hops = [
-            (Hop::Owner(near, None), "owner 3"),
-            (Hop::Owner(near, Some(bucket)), "owner 3 40.3f00000001"),
-            (Hop::Reader(HasAll::Yes, None), "reader"),
-            (Hop::Reader(HasAll::Perhaps, Some((bucket, 17))), "some-reader 40.3f00000001 17"),
-            (Hop::Share, "share"),
+            (ForwardKind::Owner(near, None), "owner 3"),
+            (ForwardKind::Owner(near, Some(bucket)), "owner 3 40.3f00000001"),
+            (ForwardKind::Reader(HasAll::Yes, None), "reader"),
+            (ForwardKind::Reader(HasAll::Perhaps, Some((bucket, 17))), "some-reader 40.3f00000001 17"),
+            (ForwardKind::Share, "share"),
         ];
         for (hop, text) in hops {
             let headers = HeaderMap::from_iter([(HOP, HeaderValue::from_static(text))]);
             assert_eq!(hop.value().as_ref(), headers.get(HOP));
-            assert_eq!(Hop::of(&headers).unwrap(), hop);
+            assert_eq!(ForwardKind::of(&headers).unwrap(), hop);
         }
-        assert_eq!(Hop::of(&HeaderMap::new()).unwrap(), Hop::Client);
+        assert_eq!(ForwardKind::of(&HeaderMap::new()).unwrap(), ForwardKind::Client);
         for wrong in [
             "",
             "elsewhere",
@@ -175,14 +175,14 @@ mod tests {
             "share 1",
         ] {
             let headers = HeaderMap::from_iter([(HOP, HeaderValue::from_static(wrong))]);
-            assert!(matches!(Hop::of(&headers), Err(Error::Unsettled(_))), "{wrong}");
+            assert!(matches!(ForwardKind::of(&headers), Err(Error::Unsettled(_))), "{wrong}");
         }
     }
 
     #[test]
     fn who_else_is_to_be_asked_stands_in_the_answer() {
         let (bucket, nodes) = (BucketId::new(10, 5), vec![NodeKey(2), NodeKey(0)]);
-        let readers = Readers { bucket, nodes, full: false, soon: false, documents: 0 };
+        let readers = BucketReaders { bucket, nodes, full: false, soon: false, documents: 0 };
         let mut headers = HeaderMap::new();
         ask_others(&mut headers, 7, &readers);
         assert_eq!(headers[HOP], "readers 7 10.5 2,0 some");

@@ -7,7 +7,7 @@
 //!
 //! What was read counts only if nothing has changed meanwhile: see `Vouch`.
 //!
-//! Nothing here knows how a cluster agrees or moves data: a [`Cluster`] is told to the node by whoever runs it.
+//! Nothing here knows how a cluster agrees or moves data: a [`ClusterView`] is told to the node by whoever runs it.
 
 mod encrypted;
 mod forward;
@@ -23,19 +23,21 @@ use std::time::Instant;
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::DropHorizon;
 use millrace_cluster::{DroppedTypes, NodeKey};
-use millrace_document::{DocumentId, Group, Location, Version};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Location};
 use millrace_schema::Application;
-use millrace_store::{Write, Written};
+use millrace_store::{CommittedWrite, DocumentWrite};
 
-pub(crate) use self::forward::{Forwarded, Forwarder};
-pub(crate) use self::hop::{HOP, HasAll, Hop, is_unsettled, unsettled};
+pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
+pub(crate) use self::hop::{ForwardKind, HOP, HasAll, is_unsettled, unsettled};
 pub(crate) use self::readers::{READERS_PATH, bucket_of, parts_of, readers_of_all, tell_readers};
-pub(crate) use self::route::{Access, Looks, PATIENCE, Subject, Vouch, Way, check_held, hand_on};
-pub use crate::metrics::Gauge;
+pub(crate) use self::route::{
+    AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, check_held, hand_on,
+};
+pub use crate::metrics::MetricGauge;
 
 /// A node that can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum NodeAddress {
     /// This one.
     Here,
     /// The one that takes requests from other nodes at this `host:port`.
@@ -43,10 +45,10 @@ pub enum Place {
 }
 
 /// What is called with the outcome of a write.
-pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
+pub type Done = Box<dyn FnOnce(Result<CommittedWrite, WriteError>) + Send>;
 
 /// What is called with what was read: the newest version, which may be a removal. An error says why that is not known now.
-pub type ReadDone = Box<dyn FnOnce(Result<Option<Version>, String>) + Send>;
+pub type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, String>) + Send>;
 
 /// Why a write through the cluster failed.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +73,7 @@ pub enum WriteError {
 
 /// Nodes that have a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readers {
+pub struct BucketReaders {
     /// Which bucket.
     pub bucket: BucketId,
     /// Each has all of it, the best to ask first; where none has all, the one that has most. Empty: there are no documents.
@@ -86,7 +88,7 @@ pub struct Readers {
 
 /// Nodes that own buckets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owners {
+pub struct OwnerNodes {
     /// The version of the cluster state by which they do.
     pub version: u64,
     /// For each node its buckets of those that were asked for; `None`: all that it owns.
@@ -95,7 +97,7 @@ pub struct Owners {
 
 /// Which documents are on nodes that serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum DocumentReach {
     /// All: no node is away.
     All,
     /// Fewer nodes are away than each document has replicas: all but those that were written while other nodes were.
@@ -106,7 +108,7 @@ pub enum Reach {
 
 /// What the nodes of a cluster share besides documents, under its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct SharedNote {
     /// What it says.
     pub value: Arc<[u8]>,
     /// Tells one writing of it from the next.
@@ -116,8 +118,8 @@ pub struct Note {
 /// What is called when notes are written: whether they were. An error says why that is not known.
 pub type Noted = Box<dyn FnOnce(Result<bool, String>) + Send>;
 
-/// The cluster, as seen from one of its nodes. Nothing here waits but [`Cluster::publish`], whose answer is to come.
-pub trait Cluster: Send + Sync + 'static {
+/// The cluster, as seen from one of its nodes. Nothing here waits but [`ClusterView::publish`], whose answer is to come.
+pub trait ClusterView: Send + Sync + 'static {
     /// Whether the cluster counts on this node, so that clients may as well come here as to others.
     ///
     /// # Errors
@@ -134,7 +136,7 @@ pub trait Cluster: Send + Sync + 'static {
     ///
     /// # Errors
     /// It has not said where it serves documents.
-    fn place(&self, node: NodeKey) -> Result<Place, String>;
+    fn place(&self, node: NodeKey) -> Result<NodeAddress, String>;
 
     /// The `host[:port]` at which each node says that it is reached: requests may be addressed to any of
     /// them.
@@ -146,26 +148,30 @@ pub trait Cluster: Send + Sync + 'static {
     ///
     /// # Errors
     /// No node serves, or this one is cut off.
-    fn owner(&self, location: Location) -> Result<Place, String>;
+    fn owner(&self, location: Location) -> Result<NodeAddress, String>;
 
     /// Which node orders the writes of what is in this bucket. Not every location with its bits is: groups among them can be divided.
     ///
     /// # Errors
-    /// As those of [`Cluster::owner`]; the cluster state has no such bucket.
-    fn owner_of(&self, bucket: BucketId) -> Result<Place, String>;
+    /// As those of [`ClusterView::owner`]; the cluster state has no such bucket.
+    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, String>;
 
     /// The nodes that own the buckets of these groups, or all buckets.
     ///
     /// # Errors
     /// No node serves, or this one is cut off.
-    fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String>;
+    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, String>;
 
     /// Who has these buckets, or all those that this node owns; this node owns them, and its cluster state is confirmed. Of several, nodes
     /// in the group of `near` come first. With the version of the cluster state by which it is so.
     ///
     /// # Errors
     /// This node does not own them, or does not know yet who has them.
-    fn readers(&self, buckets: Option<&[BucketId]>, near: NodeKey) -> Result<(u64, Vec<Readers>), String>;
+    fn readers(
+        &self,
+        buckets: Option<&[BucketId]>,
+        near: NodeKey,
+    ) -> Result<(u64, Vec<BucketReaders>), String>;
 
     /// The nodes that should have a bucket, but for its owner. Whether they have all of it, only the owner knows.
     ///
@@ -189,7 +195,7 @@ pub trait Cluster: Send + Sync + 'static {
     ///
     /// # Errors
     /// The cluster has no state yet.
-    fn buckets_of(&self, group: &Group) -> Result<Vec<BucketId>, String>;
+    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, String>;
 
     /// All buckets: how many bits those use that are of no divided group, and the buckets of divided groups. What is in these is in no other.
     ///
@@ -201,29 +207,29 @@ pub trait Cluster: Send + Sync + 'static {
     ///
     /// # Errors
     /// The cluster has no state yet.
-    fn reach(&self) -> Result<Reach, String>;
+    fn reach(&self) -> Result<DocumentReach, String>;
 
     /// The notes that nodes share, by their names, as far as this node has heard of them.
-    fn notes(&self) -> BTreeMap<String, Note>;
+    fn notes(&self) -> BTreeMap<String, SharedNote>;
 
     /// Writes notes (`None` deletes one), if the one called `guard` was last changed then (`None`: there is none of the name). When `done` is
-    /// called, [`Cluster::notes`] are those after it, where coordination tells of them in time. At most 128 at a time, of at most 1 MiB together.
+    /// called, [`ClusterView::notes`] are those after it, where coordination tells of them in time. At most 128 at a time, of at most 1 MiB together.
     fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted);
 
     /// What this node's part in the cluster counts, for those who ask for metrics.
-    fn gauges(&self) -> Vec<Gauge>;
+    fn gauges(&self) -> Vec<MetricGauge>;
 
     /// Reads a document at every replica that may have its newest version: at one, where that is enough. This node is the owner.
     fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone);
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
-    fn write(&self, write: Write, deadline: Instant, done: Done);
+    fn write(&self, write: DocumentWrite, deadline: Instant, done: Done);
 
     /// The time up to which this node's replica shows all that was written to a group, or to what is in `part` of it.
     ///
     /// # Errors
     /// This node does not own the documents.
-    fn drop_horizon(&self, group: &Group, part: Option<BucketId>) -> Result<DropHorizon, String>;
+    fn drop_horizon(&self, group: &DocumentGroup, part: Option<BucketId>) -> Result<DropHorizon, String>;
 
     /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node is the owner, and what it has said
     /// of the horizon still holds, or nothing is dropped.
@@ -255,14 +261,14 @@ pub struct DroppedGroup {
     /// The type of the documents.
     pub document_type: String,
     /// The group.
-    pub group: Group,
+    pub group: DocumentGroup,
     /// Only what is in this bucket, where the group is divided.
     pub part: Option<BucketId>,
     /// Only what was written until then.
     pub horizon: DropHorizon,
 }
 
-/// The answer to [`Cluster::publish`], to come: an error says why the application is not the active one.
+/// The answer to [`ClusterView::publish`], to come: an error says why the application is not the active one.
 pub type Published<'a> = Pin<Box<dyn Future<Output = Result<u64, crate::Error>> + Send + 'a>>;
 
 impl From<WriteError> for crate::Error {

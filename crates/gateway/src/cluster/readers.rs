@@ -10,11 +10,11 @@ use axum::response::{IntoResponse, Response};
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
-use millrace_document::Group;
+use millrace_document::DocumentGroup;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use super::{Cluster, Forwarded, Hop, Place, Readers, is_unsettled};
+use super::{BucketReaders, ClusterView, ForwardKind, ForwardedRequest, NodeAddress, is_unsettled};
 use crate::http::BodyBounds;
 use crate::{Error, Node, http};
 
@@ -25,7 +25,7 @@ pub(crate) const READERS_PATH: &str = "/state/v1/cluster/readers";
 const BYTES_MAX: usize = 32 << 20;
 
 #[derive(Serialize, Deserialize)]
-struct Question {
+struct ReadersQuestion {
     version: u64,
     near: NodeKey,
     /// `None`: all.
@@ -33,12 +33,12 @@ struct Question {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Answer {
-    readers: Vec<Told>,
+struct ReadersAnswer {
+    readers: Vec<ReadersReply>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct ReadersReply {
     bucket: (u8, u64),
     nodes: Vec<NodeKey>,
     full: bool,
@@ -46,11 +46,11 @@ struct Told {
 }
 
 /// Who has the documents of a query.
-pub(crate) struct Found {
+pub(crate) struct ReadersFound {
     /// The version of the cluster state by which that is so: what is read counts if the cluster vouches for it afterwards.
     pub(crate) version: u64,
     /// For each bucket that has documents.
-    pub(crate) readers: Vec<Readers>,
+    pub(crate) readers: Vec<BucketReaders>,
     /// Owners that did not answer: what their buckets have is not known.
     pub(crate) silent: Vec<NodeKey>,
 }
@@ -62,22 +62,24 @@ pub(crate) struct Found {
 /// Some owner cannot be reached, or the nodes do not agree yet.
 pub(crate) async fn readers_of_all(
     node: &Arc<Node>,
-    cluster: &dyn Cluster,
-    groups: Option<&[Group]>,
+    cluster: &dyn ClusterView,
+    groups: Option<&[DocumentGroup]>,
     until: Instant,
     partial: bool,
-) -> Result<Found, Error> {
+) -> Result<ReadersFound, Error> {
     let owners = cluster.owners(groups).map_err(Error::Unsettled)?;
     let near = cluster.me().map_err(Error::Unsettled)?;
-    let mut found = Found { version: owners.version, readers: Vec::new(), silent: Vec::new() };
+    let mut found = ReadersFound { version: owners.version, readers: Vec::new(), silent: Vec::new() };
     let mut asked = JoinSet::new();
     for (owner, buckets) in owners.nodes {
         match cluster.place(owner).map_err(Error::Unsettled)? {
-            Place::Here => found.readers.extend(own(cluster, owners.version, buckets.as_deref(), near)?),
-            Place::At(address) => {
+            NodeAddress::Here => {
+                found.readers.extend(own(cluster, owners.version, buckets.as_deref(), near)?)
+            }
+            NodeAddress::At(address) => {
                 let (node, version) = (Arc::clone(node), owners.version);
                 asked.spawn(async move {
-                    let answer = ask(&node, &address, Question::new(version, near, buckets));
+                    let answer = ask(&node, &address, ReadersQuestion::new(version, near, buckets));
                     let answer = tokio::time::timeout_at(until.into(), answer).await.unwrap_or_else(|_| {
                         let reason = "it does not say in time who has its documents".to_owned();
                         Err(Error::Unreachable { address, reason, sent: true })
@@ -98,7 +100,7 @@ pub(crate) async fn readers_of_all(
     Ok(found)
 }
 
-impl Found {
+impl ReadersFound {
     /// The buckets of each node, so that every bucket is read once: at the best node that is not one of those to avoid. And about how many
     /// documents are in buckets that have no other, where there are such buckets.
     pub(crate) fn assigned(
@@ -121,10 +123,10 @@ impl Found {
     }
 }
 
-impl Question {
+impl ReadersQuestion {
     fn new(version: u64, near: NodeKey, buckets: Option<Vec<BucketId>>) -> Self {
         let buckets = buckets.map(|buckets| buckets.into_iter().map(parts_of).collect());
-        Question { version, near, buckets }
+        ReadersQuestion { version, near, buckets }
     }
 }
 
@@ -141,11 +143,11 @@ pub(crate) fn bucket_of((used_bits, bits): (u8, u64)) -> Result<BucketId, Error>
 
 /// Who has buckets that this node owns.
 fn own(
-    cluster: &dyn Cluster,
+    cluster: &dyn ClusterView,
     version: u64,
     buckets: Option<&[BucketId]>,
     near: NodeKey,
-) -> Result<Vec<Readers>, Error> {
+) -> Result<Vec<BucketReaders>, Error> {
     let (own, readers) = cluster.readers(buckets, near).map_err(Error::Unsettled)?;
     match own == version {
         true => Ok(readers),
@@ -153,27 +155,27 @@ fn own(
     }
 }
 
-async fn ask(node: &Node, address: &str, question: Question) -> Result<Vec<Readers>, Error> {
+async fn ask(node: &Node, address: &str, question: ReadersQuestion) -> Result<Vec<BucketReaders>, Error> {
     let mut body = Vec::new();
     ciborium::into_writer(&question, &mut body).map_err(|error| Error::Internal(error.to_string()))?;
-    let request = Forwarded {
+    let request = ForwardedRequest {
         method: Method::POST,
         target: READERS_PATH.to_owned(),
         headers: HeaderMap::new(),
         body: body.into(),
         room: None,
     };
-    let answer = node.forwarder().send(address, request, &Hop::Share).await?;
+    let answer = node.forwarder().send(address, request, &ForwardKind::Share).await?;
     if is_unsettled(answer.headers()) || answer.status() != StatusCode::OK {
         return Err(Error::Unsettled(format!("node {address} cannot say yet who has its documents")));
     }
     let body = to_bytes(answer.into_body(), BYTES_MAX)
         .await
         .map_err(|error| Error::Unsettled(format!("the answer of node {address} broke off: {error}")))?;
-    let answer: Answer = ciborium::from_reader(&*body)
+    let answer: ReadersAnswer = ciborium::from_reader(&*body)
         .map_err(|error| Error::Unsettled(format!("the answer of node {address} cannot be read: {error}")))?;
-    let told = |Told { bucket, nodes, full, documents }| {
-        Ok(Readers { bucket: bucket_of(bucket)?, nodes, full, soon: false, documents })
+    let told = |ReadersReply { bucket, nodes, full, documents }| {
+        Ok(BucketReaders { bucket: bucket_of(bucket)?, nodes, full, soon: false, documents })
     };
     answer.readers.into_iter().map(told).collect()
 }
@@ -198,18 +200,18 @@ async fn answer(node: &Node, request: Request) -> Result<Response, Error> {
     };
     let bounds = BodyBounds { bytes: BYTES_MAX, ..node.body_bounds() };
     let body = http::collect(node, request.into_body(), bounds).await?;
-    let question: Question = ciborium::from_reader(&*body)
+    let question: ReadersQuestion = ciborium::from_reader(&*body)
         .map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))?;
     let buckets =
         question.buckets.map(|buckets| buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>());
     let readers = own(&**cluster, question.version, buckets.transpose()?.as_deref(), question.near)?;
-    let told = |readers: Readers| Told {
+    let told = |readers: BucketReaders| ReadersReply {
         bucket: parts_of(readers.bucket),
         nodes: readers.nodes,
         full: readers.full,
         documents: readers.documents,
     };
-    let answer = Answer { readers: readers.into_iter().map(told).collect() };
+    let answer = ReadersAnswer { readers: readers.into_iter().map(told).collect() };
     let mut body = Vec::new();
     ciborium::into_writer(&answer, &mut body).map_err(|error| Error::Internal(error.to_string()))?;
     Ok(http::answer(StatusCode::OK, "application/cbor", body))
@@ -240,12 +242,16 @@ mod tests {
     fn who_has_what_is_asked_and_told_as_ever() {
         let buckets = Some(vec![BucketId::new(10, 5)]);
         check(
-            &Question::new(7, NodeKey(2), buckets),
+            &ReadersQuestion::new(7, NodeKey(2), buckets),
             "a36776657273696f6e07646e65617202676275636b65747381820a05",
         );
-        check(&Question::new(7, NodeKey(2), None), "a36776657273696f6e07646e65617202676275636b657473f6");
-        let told = Told { bucket: (40, 5), nodes: vec![NodeKey(2), NodeKey(0)], full: true, documents: 300 };
+        check(
+            &ReadersQuestion::new(7, NodeKey(2), None),
+            "a36776657273696f6e07646e65617202676275636b657473f6",
+        );
+        let told =
+            ReadersReply { bucket: (40, 5), nodes: vec![NodeKey(2), NodeKey(0)], full: true, documents: 300 };
         let kept = "a1677265616465727381a4666275636b657482182805656e6f6465738202006466756c6cf569646f63756d656e747319012c";
-        check(&Answer { readers: vec![told] }, kept);
+        check(&ReadersAnswer { readers: vec![told] }, kept);
     }
 }

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use hyper::StatusCode;
 use millrace_bucket::BucketId;
-use millrace_document::{Group, Location};
+use millrace_document::{DocumentGroup, Location};
 
 use super::hop::{ask_others, others};
-use super::{Cluster, Forwarded, HasAll, Hop, Place, Readers, is_unsettled};
+use super::{BucketReaders, ClusterView, ForwardKind, ForwardedRequest, HasAll, NodeAddress, is_unsettled};
 use crate::{Error, Node, http};
 
 /// Kind of access that a request needs to its location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum AccessKind {
     /// Read one document. If no node is known to have its newest version, its owner reads it at all of them.
     Get,
     Read,
-    /// Read like [`Access::Get`]; but if the nodes that have all of the documents do not answer within half
+    /// Read like [`AccessKind::Get`]; but if the nodes that have all of the documents do not answer within half
     /// of the time, a partial answer of others is accepted.
     Search,
     Write,
@@ -26,9 +26,9 @@ pub(crate) enum Access {
     Sweep,
 }
 
-impl Access {
+impl AccessKind {
     fn changes(self) -> bool {
-        matches!(self, Access::Write | Access::Sweep)
+        matches!(self, AccessKind::Write | AccessKind::Sweep)
     }
 }
 
@@ -39,19 +39,19 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
 /// must be written and transmitted.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Maximum pause of [`Looks`]: owners change within some tenths of a second.
+/// Maximum pause of [`RouteBackoff`]: owners change within some tenths of a second.
 const PAUSE_MAX: Duration = Duration::from_millis(160);
 
 /// Pauses of a request that is routed again, each twice as long as the previous one.
-pub(crate) struct Looks {
+pub(crate) struct RouteBackoff {
     next: Duration,
     deadline: Instant,
 }
 
-impl Looks {
+impl RouteBackoff {
     /// Creates the pauses of a request that can be answered until `deadline`.
     pub(crate) fn until(deadline: Instant) -> Self {
-        Looks { next: PATIENCE, deadline }
+        RouteBackoff { next: PATIENCE, deadline }
     }
 
     /// Waits for the next pause. Returns false, without waiting, if there is no time for another attempt.
@@ -67,9 +67,9 @@ impl Looks {
 }
 
 /// Node that answers a request.
-pub(crate) enum Way {
+pub(crate) enum RoutingDecision {
     /// This node; its reads count if the fence holds afterwards.
-    Here(Vouch),
+    Here(ReadFence),
     /// Another node, which has answered.
     There(Response),
     /// No single node: the requested group is divided.
@@ -78,11 +78,11 @@ pub(crate) enum Way {
 
 /// Subject of a request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct RouteSubject<'a> {
     /// Location within its bucket.
     pub(crate) location: Location,
     /// Group, if the request covers all of it.
-    pub(crate) group: Option<&'a Group>,
+    pub(crate) group: Option<&'a DocumentGroup>,
     /// Bucket to which the request is restricted.
     pub(crate) part: Option<BucketId>,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Subject<'a> {
 /// Condition that must hold when a read is done; otherwise its result does not count: another owner may have
 /// accepted writes meanwhile, or the replica may have been deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Vouch {
+pub(crate) struct ReadFence {
     /// Expected version of the cluster state.
     version: Option<u64>,
     /// Bucket that this node must have.
@@ -99,10 +99,10 @@ pub(crate) struct Vouch {
     partial: bool,
 }
 
-impl Vouch {
+impl ReadFence {
     /// Condition that the cluster state has this version.
     pub(crate) fn of_version(version: u64) -> Self {
-        Vouch { version: Some(version), ..Vouch::default() }
+        ReadFence { version: Some(version), ..ReadFence::default() }
     }
 
     /// True if this node has all of the documents that serving nodes have.
@@ -129,7 +129,7 @@ impl Vouch {
 ///
 /// # Errors
 /// It has not, or not any more.
-pub(crate) fn check_held(cluster: &dyn Cluster, buckets: &[BucketId]) -> Result<(), Error> {
+pub(crate) fn check_held(cluster: &dyn ClusterView, buckets: &[BucketId]) -> Result<(), Error> {
     match buckets.iter().all(|bucket| cluster.holds(*bucket)) {
         true => Ok(()),
         false => Err(Error::Unsettled("this node has given the documents up".to_owned())),
@@ -145,16 +145,16 @@ pub(crate) fn check_held(cluster: &dyn Cluster, buckets: &[BucketId]) -> Result<
 /// No node could answer in time.
 pub(crate) async fn hand_on(
     node: &Node,
-    subject: Subject<'_>,
-    access: Access,
-    hop: &Hop,
-    request: &Forwarded,
+    subject: RouteSubject<'_>,
+    access: AccessKind,
+    hop: &ForwardKind,
+    request: &ForwardedRequest,
     deadline: Instant,
-) -> Result<Way, Error> {
-    let Some(cluster) = node.cluster() else { return Ok(Way::Here(Vouch::default())) };
-    let Subject { location, group, part } = subject;
-    let asked = Asked { node, cluster: &**cluster, location, access, hop, part, request, deadline };
-    let mut looks = Looks::until(deadline);
+) -> Result<RoutingDecision, Error> {
+    let Some(cluster) = node.cluster() else { return Ok(RoutingDecision::Here(ReadFence::default())) };
+    let RouteSubject { location, group, part } = subject;
+    let asked = RoutedRequest { node, cluster: &**cluster, location, access, hop, part, request, deadline };
+    let mut looks = RouteBackoff::until(deadline);
     let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
     loop {
         // A bucket that has all of the group by the state of one node is only one of several by that of
@@ -162,12 +162,12 @@ pub(crate) async fn hand_on(
         let divided = |group| cluster.buckets_of(group).is_ok_and(|buckets| buckets.len() > 1);
         if part.is_none() && hop.part().is_none() && group.is_some_and(divided) {
             return match hop {
-                Hop::Client => Ok(Way::Divided),
+                ForwardKind::Client => Ok(RoutingDecision::Divided),
                 _ => Err(Error::Unsettled("the group that is asked for has been divided".to_owned())),
             };
         }
         let way = match access {
-            Access::Search if *hop == Hop::Client => asked.way_within(half).await,
+            AccessKind::Search if *hop == ForwardKind::Client => asked.way_within(half).await,
             _ => asked.way().await,
         };
         let error = match way {
@@ -176,7 +176,7 @@ pub(crate) async fn hand_on(
         };
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
         // Only the node that the client asked tries again: the others' answers come back to it.
-        let may_look_again = *hop == Hop::Client && !(may_have_arrived && access.changes());
+        let may_look_again = *hop == ForwardKind::Client && !(may_have_arrived && access.changes());
         if !(may_look_again && looks.again().await) {
             return Err(match error {
                 // The request must not be sent again: the other node may have written it, or be about to.
@@ -190,44 +190,44 @@ pub(crate) async fn hand_on(
 }
 
 /// A request that is being routed.
-struct Asked<'a> {
+struct RoutedRequest<'a> {
     node: &'a Node,
-    cluster: &'a dyn Cluster,
+    cluster: &'a dyn ClusterView,
     location: Location,
-    access: Access,
-    hop: &'a Hop,
+    access: AccessKind,
+    hop: &'a ForwardKind,
     part: Option<BucketId>,
-    request: &'a Forwarded,
+    request: &'a ForwardedRequest,
     deadline: Instant,
 }
 
-impl Asked<'_> {
-    async fn way(&self) -> Result<Way, Error> {
-        let Asked { cluster, location, hop, .. } = *self;
-        if let Hop::Reader(all, part) = hop {
+impl RoutedRequest<'_> {
+    async fn way(&self) -> Result<RoutingDecision, Error> {
+        let RoutedRequest { cluster, location, hop, .. } = *self;
+        if let ForwardKind::Reader(all, part) = hop {
             // The forwarding node has decided.
             let (bucket, version) = match part {
                 Some((bucket, version)) => (*bucket, Some(*version)),
                 None => (self.bucket()?, None),
             };
             let partial = *all == HasAll::Perhaps;
-            return Ok(Way::Here(Vouch { version, bucket: Some(bucket), partial }));
+            return Ok(RoutingDecision::Here(ReadFence { version, bucket: Some(bucket), partial }));
         }
         let owner = match self.part.or(hop.part()) {
             Some(bucket) => cluster.owner_of(bucket),
             None => cluster.owner(location),
         };
         match (owner.map_err(Error::Unsettled)?, hop) {
-            (Place::Here, _) => self.as_owner().await,
-            (Place::At(address), Hop::Client) => {
+            (NodeAddress::Here, _) => self.as_owner().await,
+            (NodeAddress::At(address), ForwardKind::Client) => {
                 let me = cluster.me().map_err(Error::Unsettled)?;
-                let answer = self.send(&address, &Hop::Owner(me, self.part)).await?;
+                let answer = self.send(&address, &ForwardKind::Owner(me, self.part)).await?;
                 match others(answer.headers()) {
                     Some((version, readers)) => self.read_at(Some(version), &readers).await,
-                    None => Ok(Way::There(answer)),
+                    None => Ok(RoutingDecision::There(answer)),
                 }
             }
-            (Place::At(_), _) => {
+            (NodeAddress::At(_), _) => {
                 Err(Error::Unsettled("the nodes do not agree yet who owns the documents".to_owned()))
             }
         }
@@ -238,51 +238,59 @@ impl Asked<'_> {
     }
 
     /// Routes the request with this node as the owner.
-    async fn as_owner(&self) -> Result<Way, Error> {
-        if self.access == Access::Write {
-            return Ok(Way::Here(Vouch::default()));
+    async fn as_owner(&self) -> Result<RoutingDecision, Error> {
+        if self.access == AccessKind::Write {
+            return Ok(RoutingDecision::Here(ReadFence::default()));
         }
         let me = self.cluster.me().map_err(Error::Unsettled)?;
         let (near, part) = match self.hop {
-            Hop::Owner(near, part) => (*near, *part),
+            ForwardKind::Owner(near, part) => (*near, *part),
             _ => (me, self.part),
         };
         let bucket = part.map_or_else(|| self.bucket(), Ok)?;
         let (version, readers) = self.cluster.readers(Some(&[bucket]), near).map_err(Error::Unsettled)?;
         let Some(readers) = readers.into_iter().find(|readers| !readers.nodes.is_empty()) else {
             // An empty answer can be given here.
-            return Ok(Way::Here(Vouch::of_version(version)));
+            return Ok(RoutingDecision::Here(ReadFence::of_version(version)));
         };
-        if self.access == Access::Get && !readers.full {
-            return Ok(Way::Here(Vouch { version: Some(version), bucket: None, partial: true }));
+        if self.access == AccessKind::Get && !readers.full {
+            return Ok(RoutingDecision::Here(ReadFence {
+                version: Some(version),
+                bucket: None,
+                partial: true,
+            }));
         }
         // A node that was absent may be the best to ask, and miss the writes of that time.
         if readers.soon && !readers.full {
             return Err(Error::Unsettled("the replicas of the documents are being compared".to_owned()));
         }
         let is_here = match self.access {
-            Access::Sweep => readers.nodes.contains(&me),
-            Access::Get | Access::Read | Access::Search | Access::Write => readers.nodes.first() == Some(&me),
+            AccessKind::Sweep => readers.nodes.contains(&me),
+            AccessKind::Get | AccessKind::Read | AccessKind::Search | AccessKind::Write => {
+                readers.nodes.first() == Some(&me)
+            }
         };
         match self.hop {
-            _ if is_here => {
-                Ok(Way::Here(Vouch { version: Some(version), bucket: Some(bucket), partial: !readers.full }))
-            }
-            _ if self.access == Access::Sweep => Err(Error::Unsettled(
+            _ if is_here => Ok(RoutingDecision::Here(ReadFence {
+                version: Some(version),
+                bucket: Some(bucket),
+                partial: !readers.full,
+            })),
+            _ if self.access == AccessKind::Sweep => Err(Error::Unsettled(
                 "the documents are on their way to the node that orders their changes".to_owned(),
             )),
-            Hop::Client => self.read_at(Some(version), &readers).await,
+            ForwardKind::Client => self.read_at(Some(version), &readers).await,
             _ => {
                 let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
                 ask_others(answer.headers_mut(), version, &readers);
-                Ok(Way::There(answer))
+                Ok(RoutingDecision::There(answer))
             }
         }
     }
 
     /// Routes the request. If there is no route after half of the time, or no answer, the answer of another
     /// node is used if that comes first.
-    async fn way_within(&self, half: Instant) -> Result<Way, Error> {
+    async fn way_within(&self, half: Instant) -> Result<RoutingDecision, Error> {
         let mut way = pin!(self.way());
         if let Ok(outcome) = tokio::time::timeout_at(half.into(), &mut way).await {
             return match outcome {
@@ -307,15 +315,15 @@ impl Asked<'_> {
 
     /// The answer of a node that should have the documents. Some may be missing: the owner has not confirmed
     /// that it has all.
-    async fn another(&self) -> Result<Way, Error> {
+    async fn another(&self) -> Result<RoutingDecision, Error> {
         let bucket = self.bucket()?;
         let me = self.cluster.me().map_err(Error::Unsettled)?;
         let mut nodes = self.cluster.replicas(bucket).map_err(Error::Unsettled)?;
         nodes.retain(|node| *node != me || self.cluster.holds(bucket));
         nodes.sort_by_key(|node| *node != me);
-        let readers = Readers { bucket, nodes, full: false, soon: false, documents: 0 };
+        let readers = BucketReaders { bucket, nodes, full: false, soon: false, documents: 0 };
         match self.read_at(None, &readers).await? {
-            Way::There(answer) if !answer.status().is_success() => {
+            RoutingDecision::There(answer) if !answer.status().is_success() => {
                 Err(Error::Unsettled(format!("another node refuses: {}", answer.status())))
             }
             way => Ok(way),
@@ -323,25 +331,25 @@ impl Asked<'_> {
     }
 
     /// Reads at the first of these nodes that answers; by a cluster state of this version, if one is given.
-    async fn read_at(&self, version: Option<u64>, readers: &Readers) -> Result<Way, Error> {
+    async fn read_at(&self, version: Option<u64>, readers: &BucketReaders) -> Result<RoutingDecision, Error> {
         let mut last = Error::Unsettled("no node has all of the documents now".to_owned());
         let all = if readers.full { HasAll::Yes } else { HasAll::Perhaps };
         for node in &readers.nodes {
             let outcome = match self.cluster.place(*node).map_err(Error::Unsettled) {
-                Ok(Place::Here) => {
+                Ok(NodeAddress::Here) => {
                     let (bucket, partial) = (Some(readers.bucket), !readers.full);
-                    return Ok(Way::Here(Vouch { version, bucket, partial }));
+                    return Ok(RoutingDecision::Here(ReadFence { version, bucket, partial }));
                 }
-                Ok(Place::At(address)) => {
+                Ok(NodeAddress::At(address)) => {
                     let part = self.part.zip(version);
-                    self.send(&address, &Hop::Reader(all, part)).await
+                    self.send(&address, &ForwardKind::Reader(all, part)).await
                 }
                 Err(error) => Err(error),
             };
             match outcome {
                 Ok(answer) => {
-                    Vouch { version, ..Vouch::default() }.check(self.node)?;
-                    return Ok(Way::There(answer));
+                    ReadFence { version, ..ReadFence::default() }.check(self.node)?;
+                    return Ok(RoutingDecision::There(answer));
                 }
                 Err(error) => last = error,
             }
@@ -349,7 +357,7 @@ impl Asked<'_> {
         Err(last)
     }
 
-    async fn send(&self, address: &str, hop: &Hop) -> Result<Response, Error> {
+    async fn send(&self, address: &str, hop: &ForwardKind) -> Result<Response, Error> {
         let answer = self.node.forwarder().send(address, self.request.clone(), hop);
         let answer = tokio::time::timeout_at((self.deadline + GRACE).into(), answer).await;
         let silent = |_| Error::Unreachable {

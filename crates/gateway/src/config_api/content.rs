@@ -10,7 +10,7 @@ use millrace_schema::FILES_MAX;
 use serde_json::{Value, json};
 
 use super::query_parameters;
-use super::sessions::{Files, Session, SessionFiles};
+use super::sessions::{Files, SessionFiles, UploadSession};
 use super::upload::PACKAGE_FACTOR;
 use crate::http::{self, percent_decode};
 use crate::{Error, Node};
@@ -45,13 +45,13 @@ impl PackageFiles for SessionFiles {
 }
 
 /// `GET …/application/default/…/content/PATH`.
-pub(super) async fn read_active(node: Arc<Node>, asked: Asked) -> Result<Response, Error> {
+pub(super) async fn read_active(node: Arc<Node>, asked: ContentRequest) -> Result<Response, Error> {
     let deployment = node.deployments().current()?;
     node.pool().run(move || read(&deployment.application.files, &asked)).await?
 }
 
 /// `GET …/session/N/content/PATH`.
-pub(super) async fn read_session(node: Arc<Node>, id: u64, asked: Asked) -> Result<Response, Error> {
+pub(super) async fn read_session(node: Arc<Node>, id: u64, asked: ContentRequest) -> Result<Response, Error> {
     let at = Arc::clone(&node);
     node.pool().run(move || at.sessions().with(id, |session| read(&session.files, &asked))?).await?
 }
@@ -64,7 +64,7 @@ pub(super) async fn write(node: Arc<Node>, id: u64, path: &str, request: Request
     if !path.ends_with('/') {
         let limit = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR) as u64;
         let at = Arc::clone(&node);
-        let write = move |session: &mut Session| {
+        let write = move |session: &mut UploadSession| {
             let others = || session.files.sizes().filter(|(name, _)| *name != path);
             let total = others().map(|(_, bytes)| bytes).sum::<u64>() + bytes.len() as u64;
             if total > limit || others().count() >= FILES_MAX {
@@ -85,7 +85,7 @@ pub(super) async fn write(node: Arc<Node>, id: u64, path: &str, request: Request
 pub(super) async fn delete(node: &Arc<Node>, id: u64, path: &str) -> Result<Response, Error> {
     let path = checked(path)?;
     let (at, gone) = (Arc::clone(node), path.clone());
-    let delete = move |session: &mut Session| {
+    let delete = move |session: &mut UploadSession| {
         let goes = |name: &str| name == gone || (gone.ends_with('/') && name.starts_with(&gone));
         session.change(|files| files.remove(goes))
     };
@@ -96,7 +96,7 @@ pub(super) async fn delete(node: &Arc<Node>, id: u64, path: &str) -> Result<Resp
 }
 
 /// What is asked of the files of a package.
-pub(super) struct Asked {
+pub(super) struct ContentRequest {
     base: String,
     /// Below the content's root.
     path: String,
@@ -106,10 +106,10 @@ pub(super) struct Asked {
     recursive: bool,
 }
 
-impl Asked {
+impl ContentRequest {
     pub(super) fn of(node: &Node, base: String, path: &str, request: &Request) -> Result<Self, Error> {
         let parameters = query_parameters(node, request)?;
-        Ok(Asked {
+        Ok(ContentRequest {
             base,
             path: checked(path)?,
             request_path: request.uri().path().to_owned(),
@@ -128,8 +128,8 @@ fn checked(path: &str) -> Result<String, Error> {
     }
 }
 
-fn read(files: &impl PackageFiles, asked: &Asked) -> Result<Response, Error> {
-    let Asked { base, path, request_path, status, recursive } = asked;
+fn read(files: &impl PackageFiles, asked: &ContentRequest) -> Result<Response, Error> {
+    let ContentRequest { base, path, request_path, status, recursive } = asked;
     // The address of the content's root, whatever was asked below it.
     let root =
         request_path.find("/content").map_or(&**request_path, |at| &request_path[..at + "/content".len()]);

@@ -55,7 +55,7 @@ pub(super) fn services(node: &Node, base: &str) -> Result<Response, Error> {
 }
 
 /// The active deployment. On the config port its absence is a 404.
-pub(super) fn active(node: &Node) -> Result<std::sync::Arc<crate::Deployment>, Error> {
+pub(super) fn active(node: &Node) -> Result<std::sync::Arc<crate::CompiledApplication>, Error> {
     node.deployments()
         .current()
         .map_err(|_| Error::NotFound("No application is active; deploy one".to_owned()))

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use millrace_model::Purpose;
-use millrace_schema::Draft;
-use millrace_schema::change::Effect;
+use millrace_model::SequencePurpose;
+use millrace_schema::ApplicationDraft;
+use millrace_schema::change::ChangeEffect;
 use serde_json::{Value, json};
 
 use super::reindexing::waiting;
-use super::sessions::{Prepared, Session};
+use super::sessions::{PreparedSession, UploadSession};
 use super::{query_parameters, upload};
 use crate::cluster::ClusterDeployment;
 use crate::deployment::pack;
 use crate::http;
 use crate::pool::WorkFlow;
-use crate::{Deployment, Error, Node, reindexing};
+use crate::{CompiledApplication, Error, Node, reindexing};
 
 /// How long a package that was published may take to become active on the node that published it.
 const PUBLISHED_PATIENCE: Duration = Duration::from_secs(60);
@@ -97,16 +97,16 @@ pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Resp
 ///
 /// # Errors
 /// The package cannot work; its files have changed meanwhile.
-async fn make_ready(node: &Arc<Node>, id: u64, based_on: u64) -> Result<Arc<Deployment>, Error> {
+async fn make_ready(node: &Arc<Node>, id: u64, based_on: u64) -> Result<Arc<CompiledApplication>, Error> {
     let _turn = node.sessions().turn().await?;
     let at = Arc::clone(node);
     let read = move || {
-        let all = |session: &mut Session| Ok::<_, Error>((session.files.read_all()?, session.revision));
+        let all = |session: &mut UploadSession| Ok::<_, Error>((session.files.read_all()?, session.revision));
         at.sessions().with(id, all)?
     };
     let (files, revision) = node.pool().run(read).await??;
-    let deployment = compile(node, move || Draft::from_files(files), id).await?;
-    let prepared = Prepared { based_on, deployment: Some(Arc::clone(&deployment)) };
+    let deployment = compile(node, move || ApplicationDraft::from_files(files), id).await?;
+    let prepared = PreparedSession { based_on, deployment: Some(Arc::clone(&deployment)) };
     match node.sessions().prepared(id, revision, prepared)? {
         true => Ok(deployment),
         false => Err(Error::Conflict(format!(
@@ -116,9 +116,9 @@ async fn make_ready(node: &Arc<Node>, id: u64, based_on: u64) -> Result<Arc<Depl
 }
 
 /// What came of preparing a session, and on which generation it is based. Where another was prepared since, it is compiled again.
-async fn ready(node: &Arc<Node>, id: u64) -> Result<(Arc<Deployment>, u64), Error> {
+async fn ready(node: &Arc<Node>, id: u64) -> Result<(Arc<CompiledApplication>, u64), Error> {
     let prepared = node.sessions().with(id, |session| session.prepared.clone())?;
-    let Some(Prepared { based_on, deployment }) = prepared else {
+    let Some(PreparedSession { based_on, deployment }) = prepared else {
         return Err(Error::BadRequest(format!(
             "session {id} is not prepared; first PUT …/session/{id}/prepared"
         )));
@@ -186,19 +186,20 @@ pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
 
 async fn compile(
     node: &Arc<Node>,
-    draft: impl FnOnce() -> Draft + Send + 'static,
+    draft: impl FnOnce() -> ApplicationDraft + Send + 'static,
     generation: u64,
-) -> Result<Arc<Deployment>, Error> {
+) -> Result<Arc<CompiledApplication>, Error> {
     let (current, worker) = (node.deployments().current().ok(), Arc::clone(node));
-    let compile =
-        move || Deployment::compile(draft(), generation, current.as_deref(), worker.models()).map(Arc::new);
+    let compile = move || {
+        CompiledApplication::compile(draft(), generation, current.as_deref(), worker.models()).map(Arc::new)
+    };
     // Models are loaded, and perhaps fetched first: on a thread that may wait.
-    node.models().wait(Purpose::Feed, compile).await?
+    node.models().wait(SequencePurpose::Feed, compile).await?
 }
 
 async fn activate_deployment(
     node: &Arc<Node>,
-    deployment: Arc<Deployment>,
+    deployment: Arc<CompiledApplication>,
     based_on: u64,
 ) -> Result<(), Error> {
     if let Some(cluster) = node.cluster() {
@@ -225,7 +226,9 @@ async fn activate_deployment(
         return Ok(());
     }
     let worker = Arc::clone(node);
-    node.pool().run_in(WorkFlow::administration(), move || worker.activate_alone(deployment, based_on)).await?
+    node.pool()
+        .run_in(WorkFlow::administration(), move || worker.activate_alone(deployment, based_on))
+        .await?
 }
 
 /// Waits until what was published is active on this node, to which it comes as to all others.
@@ -243,7 +246,7 @@ async fn active_here(node: &Node, generation: u64) -> Result<(), Error> {
 }
 
 /// What people should know of the package.
-fn log(node: &Node, deployment: &Deployment) -> Value {
+fn log(node: &Node, deployment: &CompiledApplication) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let application = &deployment.application;
     let alone = alone_with_replicas(node, application.topology().redundancy);
@@ -267,19 +270,19 @@ fn alone_with_replicas(node: &Node, redundancy: u16) -> Option<String> {
 
 /// What is left to do for documents that are there already. Nothing has to be restarted, and what is derived from stored values is
 /// derived anew by itself.
-fn change_actions(deployment: &Deployment) -> Value {
-    let of = |effect: Effect| -> Value {
+fn change_actions(deployment: &CompiledApplication) -> Value {
+    let of = |effect: ChangeEffect| -> Value {
         let actions = deployment.changes.actions.iter().filter(|action| action.effect == effect);
         actions
             .map(|action| {
                 let cluster = deployment.application.cluster_of(&action.document_type);
                 let message = match effect {
-                    Effect::Reindex => format!(
+                    ChangeEffect::Reindex => format!(
                         "field '{}' of document type '{}': {}; documents stay as they are until they are reindexed: \
                          POST {APPLICATION}/reindex to the config port, then deploy",
                         action.field, action.document_type, action.reason
                     ),
-                    Effect::Refeed | Effect::Derive => action.reason.clone(),
+                    ChangeEffect::Refeed | ChangeEffect::Derive => action.reason.clone(),
                 };
                 json!({
                     "documentType": &*action.document_type,
@@ -290,5 +293,5 @@ fn change_actions(deployment: &Deployment) -> Value {
             })
             .collect()
     };
-    json!({ "restart": [], "refeed": of(Effect::Refeed), "reindex": of(Effect::Reindex) })
+    json!({ "restart": [], "refeed": of(ChangeEffect::Refeed), "reindex": of(ChangeEffect::Reindex) })
 }

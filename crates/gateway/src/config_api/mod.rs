@@ -10,7 +10,7 @@ mod reindexing;
 mod sessions;
 mod upload;
 
-pub(crate) use sessions::Sessions;
+pub(crate) use sessions::UploadSessions;
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use hyper::StatusCode;
 use hyper::header::RETRY_AFTER;
 use serde_json::json;
 
-use crate::error::Kind;
+use crate::error::ErrorKind;
 use crate::http;
 use crate::{Error, Node, status_api};
 
@@ -60,7 +60,7 @@ async fn unknown(request: Request) -> Response {
 
 /// What a path below `/application/v2/tenant/` addresses.
 #[derive(Debug, PartialEq, Eq)]
-enum Target<'a> {
+enum ConfigTarget<'a> {
     Tenants,
     Tenant,
     PrepareAndActivate,
@@ -86,15 +86,15 @@ enum ApplicationPart<'a> {
     Reindex,
 }
 
-impl<'a> Target<'a> {
+impl<'a> ConfigTarget<'a> {
     fn parse(path: &'a str) -> Option<Self> {
         let rest = path.strip_prefix("/application/v2/tenant")?.trim_start_matches('/');
         let (tenant, rest) = rest.split_once('/').unwrap_or((rest, ""));
         match (tenant, rest.split_once('/').unwrap_or((rest, ""))) {
-            ("", _) => Some(Target::Tenants),
-            ("default", ("", _)) => Some(Target::Tenant),
-            ("default", ("prepareandactivate", "")) => Some(Target::PrepareAndActivate),
-            ("default", ("session", "")) => Some(Target::NewSession),
+            ("", _) => Some(ConfigTarget::Tenants),
+            ("default", ("", _)) => Some(ConfigTarget::Tenant),
+            ("default", ("prepareandactivate", "")) => Some(ConfigTarget::PrepareAndActivate),
+            ("default", ("session", "")) => Some(ConfigTarget::NewSession),
             ("default", ("session", rest)) => {
                 let (id, part) = rest.split_once('/')?;
                 let part = match part.split_once('/').unwrap_or((part, "")) {
@@ -103,11 +103,11 @@ impl<'a> Target<'a> {
                     ("content", path) => SessionPart::Content(path),
                     _ => return None,
                 };
-                Some(Target::Session(id.parse().ok()?, part))
+                Some(ConfigTarget::Session(id.parse().ok()?, part))
             }
-            ("default", ("application", "")) => Some(Target::Applications),
+            ("default", ("application", "")) => Some(ConfigTarget::Applications),
             ("default", ("application", rest)) => {
-                application_part(rest.strip_prefix("default")?).map(Target::Application)
+                application_part(rest.strip_prefix("default")?).map(ConfigTarget::Application)
             }
             _ => None,
         }
@@ -135,7 +135,7 @@ fn application_part(mut rest: &str) -> Option<ApplicationPart<'_>> {
 async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
     let path = request.uri().path().to_owned();
     let method = request.method().as_str().to_owned();
-    let target = Target::parse(&path).ok_or_else(|| {
+    let target = ConfigTarget::parse(&path).ok_or_else(|| {
         Error::NotFound(format!(
             "nothing is at {path}: there is one tenant and one application, both called 'default'"
         ))
@@ -143,56 +143,62 @@ async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
     let base = base_url(&node, &request);
     let not_allowed = |allowed| Err(Error::MethodNotAllowed { method: method.clone(), allowed });
     match (&target, method.as_str()) {
-        (Target::Tenants, "GET") => Ok(http::json(StatusCode::OK, &json!(["default"]))),
-        (Target::Tenants, _) => not_allowed("GET"),
-        (Target::Tenant, "GET" | "PUT") => {
+        (ConfigTarget::Tenants, "GET") => Ok(http::json(StatusCode::OK, &json!(["default"]))),
+        (ConfigTarget::Tenants, _) => not_allowed("GET"),
+        (ConfigTarget::Tenant, "GET" | "PUT") => {
             Ok(http::json(StatusCode::OK, &json!({ "message": "Tenant 'default' exists." })))
         }
-        (Target::Tenant, _) => not_allowed("GET, PUT"),
-        (Target::PrepareAndActivate, "POST") => deploy::prepare_and_activate(node, &base, request).await,
-        (Target::PrepareAndActivate, _) => not_allowed("POST"),
-        (Target::NewSession, "POST") => deploy::create_session(node, &base, request).await,
-        (Target::NewSession, _) => not_allowed("POST"),
-        (Target::Session(id, SessionPart::Prepared), "PUT") => deploy::prepare(node, &base, *id).await,
-        (Target::Session(id, SessionPart::Prepared), "GET") => deploy::prepared(&node, &base, *id).await,
-        (Target::Session(_, SessionPart::Prepared), _) => not_allowed("GET, PUT"),
-        (Target::Session(id, SessionPart::Active), "PUT") => deploy::activate(node, &base, *id).await,
-        (Target::Session(_, SessionPart::Active), _) => not_allowed("PUT"),
-        (Target::Session(id, SessionPart::Content(file)), "GET") => {
-            let asked = content::Asked::of(&node, base, file, &request)?;
+        (ConfigTarget::Tenant, _) => not_allowed("GET, PUT"),
+        (ConfigTarget::PrepareAndActivate, "POST") => {
+            deploy::prepare_and_activate(node, &base, request).await
+        }
+        (ConfigTarget::PrepareAndActivate, _) => not_allowed("POST"),
+        (ConfigTarget::NewSession, "POST") => deploy::create_session(node, &base, request).await,
+        (ConfigTarget::NewSession, _) => not_allowed("POST"),
+        (ConfigTarget::Session(id, SessionPart::Prepared), "PUT") => deploy::prepare(node, &base, *id).await,
+        (ConfigTarget::Session(id, SessionPart::Prepared), "GET") => {
+            deploy::prepared(&node, &base, *id).await
+        }
+        (ConfigTarget::Session(_, SessionPart::Prepared), _) => not_allowed("GET, PUT"),
+        (ConfigTarget::Session(id, SessionPart::Active), "PUT") => deploy::activate(node, &base, *id).await,
+        (ConfigTarget::Session(_, SessionPart::Active), _) => not_allowed("PUT"),
+        (ConfigTarget::Session(id, SessionPart::Content(file)), "GET") => {
+            let asked = content::ContentRequest::of(&node, base, file, &request)?;
             content::read_session(node, *id, asked).await
         }
-        (Target::Session(id, SessionPart::Content(file)), "PUT") => {
+        (ConfigTarget::Session(id, SessionPart::Content(file)), "PUT") => {
             content::write(node, *id, file, request).await
         }
-        (Target::Session(id, SessionPart::Content(file)), "DELETE") => {
+        (ConfigTarget::Session(id, SessionPart::Content(file)), "DELETE") => {
             content::delete(&node, *id, file).await
         }
-        (Target::Session(_, SessionPart::Content(_)), _) => not_allowed("GET, PUT, DELETE"),
-        (Target::Applications, "GET") => Ok(converge::applications(&node, &base)),
-        (Target::Applications, _) => not_allowed("GET"),
-        (Target::Application(ApplicationPart::Whole), "GET") => converge::application(&node),
-        (Target::Application(ApplicationPart::Whole), "DELETE") => deploy::delete(node).await,
-        (Target::Application(ApplicationPart::Whole), _) => not_allowed("GET, DELETE"),
-        (Target::Application(ApplicationPart::Content(file)), "GET") => {
-            let asked = content::Asked::of(&node, base, file, &request)?;
+        (ConfigTarget::Session(_, SessionPart::Content(_)), _) => not_allowed("GET, PUT, DELETE"),
+        (ConfigTarget::Applications, "GET") => Ok(converge::applications(&node, &base)),
+        (ConfigTarget::Applications, _) => not_allowed("GET"),
+        (ConfigTarget::Application(ApplicationPart::Whole), "GET") => converge::application(&node),
+        (ConfigTarget::Application(ApplicationPart::Whole), "DELETE") => deploy::delete(node).await,
+        (ConfigTarget::Application(ApplicationPart::Whole), _) => not_allowed("GET, DELETE"),
+        (ConfigTarget::Application(ApplicationPart::Content(file)), "GET") => {
+            let asked = content::ContentRequest::of(&node, base, file, &request)?;
             content::read_active(node, asked).await
         }
-        (Target::Application(ApplicationPart::ServiceConverge), "GET") => converge::services(&node, &base),
-        (Target::Application(ApplicationPart::Reindexing), "GET") => reindexing::status(&node),
-        (Target::Application(ApplicationPart::Reindex), "POST") => {
+        (ConfigTarget::Application(ApplicationPart::ServiceConverge), "GET") => {
+            converge::services(&node, &base)
+        }
+        (ConfigTarget::Application(ApplicationPart::Reindexing), "GET") => reindexing::status(&node),
+        (ConfigTarget::Application(ApplicationPart::Reindex), "POST") => {
             reindexing::mark(&node, &query_parameters(&node, &request)?).await
         }
-        (Target::Application(ApplicationPart::Reindex), "PUT") => {
+        (ConfigTarget::Application(ApplicationPart::Reindex), "PUT") => {
             reindexing::set_speed(&node, &query_parameters(&node, &request)?).await
         }
-        (Target::Application(ApplicationPart::Reindex), _) => not_allowed("POST, PUT"),
-        (Target::Application(_), _) => not_allowed("GET"),
+        (ConfigTarget::Application(ApplicationPart::Reindex), _) => not_allowed("POST, PUT"),
+        (ConfigTarget::Application(_), _) => not_allowed("GET"),
     }
 }
 
-fn query_parameters(node: &Node, request: &Request) -> Result<http::Parameters, Error> {
-    http::Parameters::parse(request.uri().query().unwrap_or(""), node.settings().limits.parameters_max)
+fn query_parameters(node: &Node, request: &Request) -> Result<http::RequestParameters, Error> {
+    http::RequestParameters::parse(request.uri().query().unwrap_or(""), node.settings().limits.parameters_max)
 }
 
 /// Scheme, host and port as the client sees them, for addresses in answers.
@@ -209,13 +215,13 @@ fn base_url(node: &Node, request: &Request) -> String {
 pub(super) fn render(error: &Error) -> Response {
     let code = match (error, error.kind()) {
         (Error::Package(_), _) => "INVALID_APPLICATION_PACKAGE",
-        (_, Kind::BadRequest | Kind::TooLarge | Kind::Precondition) => "BAD_REQUEST",
-        (_, Kind::NotFound) => "NOT_FOUND",
-        (_, Kind::MethodNotAllowed) => "METHOD_NOT_ALLOWED",
-        (_, Kind::Conflict) => "ACTIVATION_CONFLICT",
-        (_, Kind::Timeout) => "REQUEST_TIMEOUT",
-        (_, Kind::Storage) => "OUT_OF_CAPACITY",
-        (_, Kind::Overloaded | Kind::Unavailable | Kind::Internal) => "INTERNAL_SERVER_ERROR",
+        (_, ErrorKind::BadRequest | ErrorKind::TooLarge | ErrorKind::Precondition) => "BAD_REQUEST",
+        (_, ErrorKind::NotFound) => "NOT_FOUND",
+        (_, ErrorKind::MethodNotAllowed) => "METHOD_NOT_ALLOWED",
+        (_, ErrorKind::Conflict) => "ACTIVATION_CONFLICT",
+        (_, ErrorKind::Timeout) => "REQUEST_TIMEOUT",
+        (_, ErrorKind::Storage) => "OUT_OF_CAPACITY",
+        (_, ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::Internal) => "INTERNAL_SERVER_ERROR",
     };
     let mut response = http::json(error.status(), &json!({ "error-code": code, "message": error.message() }));
     response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
@@ -229,42 +235,42 @@ mod tests {
     #[test]
     fn targets() {
         #[track_caller]
-        fn check(path: &str, expected: Option<Target>) {
-            assert_eq!(Target::parse(path), expected, "{path}");
+        fn check(path: &str, expected: Option<ConfigTarget>) {
+            assert_eq!(ConfigTarget::parse(path), expected, "{path}");
         }
         const LONG: &str = "/application/v2/tenant/default/application/default/environment/prod/region/default/instance/default";
-        check("/application/v2/tenant/", Some(Target::Tenants));
-        check("/application/v2/tenant", Some(Target::Tenants));
-        check("/application/v2/tenant/default", Some(Target::Tenant));
-        check("/application/v2/tenant/default/prepareandactivate", Some(Target::PrepareAndActivate));
-        check("/application/v2/tenant/default/session", Some(Target::NewSession));
+        check("/application/v2/tenant/", Some(ConfigTarget::Tenants));
+        check("/application/v2/tenant", Some(ConfigTarget::Tenants));
+        check("/application/v2/tenant/default", Some(ConfigTarget::Tenant));
+        check("/application/v2/tenant/default/prepareandactivate", Some(ConfigTarget::PrepareAndActivate));
+        check("/application/v2/tenant/default/session", Some(ConfigTarget::NewSession));
         check(
             "/application/v2/tenant/default/session/3/prepared",
-            Some(Target::Session(3, SessionPart::Prepared)),
+            Some(ConfigTarget::Session(3, SessionPart::Prepared)),
         );
         check(
             "/application/v2/tenant/default/session/3/active",
-            Some(Target::Session(3, SessionPart::Active)),
+            Some(ConfigTarget::Session(3, SessionPart::Active)),
         );
         check(
             "/application/v2/tenant/default/session/3/content/schemas/a.sd",
-            Some(Target::Session(3, SessionPart::Content("schemas/a.sd"))),
+            Some(ConfigTarget::Session(3, SessionPart::Content("schemas/a.sd"))),
         );
         check("/application/v2/tenant/default/session/x/active", None);
-        check("/application/v2/tenant/default/application/", Some(Target::Applications));
+        check("/application/v2/tenant/default/application/", Some(ConfigTarget::Applications));
         check(
             "/application/v2/tenant/default/application/default",
-            Some(Target::Application(ApplicationPart::Whole)),
+            Some(ConfigTarget::Application(ApplicationPart::Whole)),
         );
-        check(LONG, Some(Target::Application(ApplicationPart::Whole)));
+        check(LONG, Some(ConfigTarget::Application(ApplicationPart::Whole)));
         check(
             &format!("{LONG}/serviceconverge"),
-            Some(Target::Application(ApplicationPart::ServiceConverge)),
+            Some(ConfigTarget::Application(ApplicationPart::ServiceConverge)),
         );
-        check(&format!("{LONG}/content/"), Some(Target::Application(ApplicationPart::Content(""))));
+        check(&format!("{LONG}/content/"), Some(ConfigTarget::Application(ApplicationPart::Content(""))));
         check(
             "/application/v2/tenant/default/application/default/content/services.xml",
-            Some(Target::Application(ApplicationPart::Content("services.xml"))),
+            Some(ConfigTarget::Application(ApplicationPart::Content("services.xml"))),
         );
         check("/application/v2/tenant/other", None);
     }

@@ -8,9 +8,9 @@ use millrace_schema::{DocumentMode, Schema};
 use serde_json::json;
 
 use super::converge::active;
-use crate::http::{self, Parameters};
+use crate::http::{self, RequestParameters};
 use crate::reindexing::{self, Chosen};
-use crate::{Deployment, Error, Node};
+use crate::{CompiledApplication, Error, Node};
 
 /// Maximum speed.
 const SPEED_MAX: f64 = 10.0;
@@ -24,7 +24,7 @@ pub(super) fn status(node: &Node) -> Result<Response, Error> {
 }
 
 /// `POST …/reindex`: marks document types as ready; the next deployment begins reindexing them.
-pub(super) async fn mark(node: &Arc<Node>, parameters: &Parameters) -> Result<Response, Error> {
+pub(super) async fn mark(node: &Arc<Node>, parameters: &RequestParameters) -> Result<Response, Error> {
     let deployment = active(node)?;
     let speed = speed(parameters)?.unwrap_or(1.0);
     if speed == 0.0 {
@@ -40,7 +40,7 @@ pub(super) async fn mark(node: &Arc<Node>, parameters: &Parameters) -> Result<Re
 }
 
 /// `PUT …/reindex`: sets the speed, from the next deployment on.
-pub(super) async fn set_speed(node: &Arc<Node>, parameters: &Parameters) -> Result<Response, Error> {
+pub(super) async fn set_speed(node: &Arc<Node>, parameters: &RequestParameters) -> Result<Response, Error> {
     let deployment = active(node)?;
     let Some(speed) = speed(parameters)? else {
         return Err(Error::parameter("speed", "must be set: a number from 0 to 10; 0 halts"));
@@ -67,7 +67,7 @@ pub(super) async fn waiting<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
 }
 
-fn speed(parameters: &Parameters) -> Result<Option<f64>, Error> {
+fn speed(parameters: &RequestParameters) -> Result<Option<f64>, Error> {
     let Some(text) = parameters.get("speed") else { return Ok(None) };
     match text.parse() {
         Ok(speed) if (0.0..=SPEED_MAX).contains(&speed) => Ok(Some(speed)),
@@ -76,7 +76,7 @@ fn speed(parameters: &Parameters) -> Result<Option<f64>, Error> {
 }
 
 /// Selects the document types that the parameters name.
-fn choose(deployment: &Deployment, parameters: &Parameters) -> Result<Chosen, Error> {
+fn choose(deployment: &CompiledApplication, parameters: &RequestParameters) -> Result<Chosen, Error> {
     let clusters = names(parameters, "clusterId");
     let types = names(parameters, "documentType");
     let indexed_only = parameters.flag("indexedOnly")?.unwrap_or(false);
@@ -113,7 +113,7 @@ fn choose(deployment: &Deployment, parameters: &Parameters) -> Result<Chosen, Er
 }
 
 /// Names in a parameter, separated by commas; `None` if it is missing, which selects everything.
-fn names<'p>(parameters: &'p Parameters, name: &str) -> Option<Vec<&'p str>> {
+fn names<'p>(parameters: &'p RequestParameters, name: &str) -> Option<Vec<&'p str>> {
     let names = parameters.get(name)?.split(',').map(str::trim).filter(|name| !name.is_empty());
     Some(names.collect::<Vec<_>>()).filter(|names| !names.is_empty())
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) use self::files::{Files, SessionFiles};
-use crate::{Deployment, Error};
+use crate::{CompiledApplication, Error};
 
 /// How long a session is kept.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -26,10 +26,10 @@ const SESSIONS_MAX: usize = 16;
 const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The sessions that are open.
-pub(crate) struct Sessions {
+pub(crate) struct UploadSessions {
     directory: PathBuf,
     disk: Arc<SessionDisk>,
-    open: Mutex<BTreeMap<u64, Arc<Mutex<Session>>>>,
+    open: Mutex<BTreeMap<u64, Arc<Mutex<UploadSession>>>>,
     /// Packages that may be in memory at one time, beside the active one.
     turn: Semaphore,
 }
@@ -48,10 +48,10 @@ pub(crate) struct DiskShare {
 }
 
 /// An uploaded package.
-pub(crate) struct Session {
+pub(crate) struct UploadSession {
     pub(crate) files: SessionFiles,
     /// What came of it, once it was prepared and not changed since.
-    pub(crate) prepared: Option<Prepared>,
+    pub(crate) prepared: Option<PreparedSession>,
     /// How often the files have changed.
     pub(crate) revision: u64,
     created: Instant,
@@ -59,14 +59,14 @@ pub(crate) struct Session {
 
 /// A package that was made ready.
 #[derive(Clone)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedSession {
     /// The generation that was active then.
     pub(crate) based_on: u64,
     /// The application; only of the session that was prepared last, it stays in memory. Of others it is made again.
-    pub(crate) deployment: Option<Arc<Deployment>>,
+    pub(crate) deployment: Option<Arc<CompiledApplication>>,
 }
 
-impl Session {
+impl UploadSession {
     /// Changes the files: they are to be prepared again.
     pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut SessionFiles) -> T) -> T {
         self.prepared = None;
@@ -75,14 +75,14 @@ impl Session {
     }
 }
 
-impl Sessions {
+impl UploadSessions {
     /// None, in an empty directory: what sessions of an earlier process have left goes.
     pub(crate) fn open(directory: PathBuf, most: u64) -> std::io::Result<Self> {
         match std::fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => std::fs::create_dir_all(&directory)?,
         }
-        Ok(Sessions {
+        Ok(UploadSessions {
             directory,
             disk: Arc::new(SessionDisk { most, used: AtomicU64::new(0) }),
             open: Mutex::default(),
@@ -118,7 +118,7 @@ impl Sessions {
     }
 
     /// The sessions. Nothing panics while they are locked.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Mutex<Session>>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Mutex<UploadSession>>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,7 +141,7 @@ impl Sessions {
                 other => break other?,
             }
         };
-        let session = Session { files, prepared: None, revision: 0, created: Instant::now() };
+        let session = UploadSession { files, prepared: None, revision: 0, created: Instant::now() };
         self.lock().insert(id, Arc::new(Mutex::new(session)));
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Sessions {
     ///
     /// # Errors
     /// There is none of this id.
-    pub(crate) fn with<T>(&self, id: u64, work: impl FnOnce(&mut Session) -> T) -> Result<T, Error> {
+    pub(crate) fn with<T>(&self, id: u64, work: impl FnOnce(&mut UploadSession) -> T) -> Result<T, Error> {
         let session = self.lock().get(&id).cloned();
         let session = session.ok_or_else(|| {
             Error::NotFound(format!(
@@ -164,7 +164,7 @@ impl Sessions {
     ///
     /// # Errors
     /// There is none of this id any more.
-    pub(crate) fn prepared(&self, id: u64, revision: u64, prepared: Prepared) -> Result<bool, Error> {
+    pub(crate) fn prepared(&self, id: u64, revision: u64, prepared: PreparedSession) -> Result<bool, Error> {
         let others: Vec<_> = self
             .lock()
             .iter()
@@ -192,7 +192,7 @@ impl Sessions {
 }
 
 /// A session. A panic while it was locked left it with the files that it had.
-fn locked(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+fn locked(session: &Mutex<UploadSession>) -> MutexGuard<'_, UploadSession> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -237,7 +237,7 @@ mod tests {
     fn all_sessions_have_one_bound_and_the_oldest_leaves() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("sessions");
-        let sessions = Sessions::open(path.clone(), 100).expect("it can be made");
+        let sessions = UploadSessions::open(path.clone(), 100).expect("it can be made");
         sessions.create(1, &package(60)).expect("there is room");
         sessions.create(2, &package(40)).expect("there is room");
         assert_eq!(sessions.bytes(), 100);
@@ -251,9 +251,9 @@ mod tests {
     #[test]
     fn files_are_as_they_were_written() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let sessions = Sessions::open(directory.path().join("sessions"), 1000).expect("it can be made");
+        let sessions = UploadSessions::open(directory.path().join("sessions"), 1000).expect("it can be made");
         sessions.create(1, &package(10)).expect("there is room");
-        let work = |session: &mut Session| -> Result<(), Error> {
+        let work = |session: &mut UploadSession| -> Result<(), Error> {
             session.change(|files| files.write("schemas/a.sd", b"schema a"))?;
             session.change(|files| files.write("schemas/a.sd", b"schema b"))?;
             session.change(|files| files.remove(|name| name == "services.xml"));

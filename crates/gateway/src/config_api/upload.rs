@@ -8,7 +8,7 @@ use axum::extract::Request;
 use hyper::HeaderMap;
 use hyper::body::Body as _;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use millrace_schema::{Draft, Mistakes};
+use millrace_schema::{ApplicationDraft, PackageMistakes};
 
 use super::sessions::DiskShare;
 use crate::http::{self, BodyReader};
@@ -22,12 +22,12 @@ const WINDOW_BYTES: usize = 1 << 20;
 
 /// The form of an archive.
 #[derive(Clone, Copy)]
-enum Archive {
+enum PackageArchive {
     Zip,
     TarGz,
 }
 
-impl Archive {
+impl PackageArchive {
     fn of(headers: &HeaderMap) -> Result<Self, Error> {
         let content_type = headers
             .get(CONTENT_TYPE)
@@ -35,8 +35,8 @@ impl Archive {
             .and_then(|value| value.split(';').next())
             .map(|value| value.trim().to_ascii_lowercase());
         match content_type.as_deref() {
-            Some("application/zip") => Ok(Archive::Zip),
-            Some("application/x-gzip" | "application/gzip") => Ok(Archive::TarGz),
+            Some("application/zip") => Ok(PackageArchive::Zip),
+            Some("application/x-gzip" | "application/gzip") => Ok(PackageArchive::TarGz),
             other => Err(Error::BadRequest(format!(
                 "content-type is {}; send the package as application/zip, or as application/x-gzip (a tar)",
                 other.map_or("missing".to_owned(), |other| format!("'{other}'"))
@@ -46,8 +46,8 @@ impl Archive {
 }
 
 /// An archive that has come, in a file that goes with this.
-pub(super) struct Upload {
-    archive: Archive,
+pub(super) struct PackageUpload {
+    archive: PackageArchive,
     file: File,
     _disk: DiskShare,
 }
@@ -56,12 +56,12 @@ pub(super) struct Upload {
 ///
 /// # Errors
 /// It is too large, of another form, or comes too slowly; there is no room for it.
-pub(super) async fn receive(node: &Arc<Node>, request: Request) -> Result<Upload, Error> {
+pub(super) async fn receive(node: &Arc<Node>, request: Request) -> Result<PackageUpload, Error> {
     let (parts, body) = request.into_parts();
-    let archive = Archive::of(&parts.headers)?;
+    let archive = PackageArchive::of(&parts.headers)?;
     let directory = node.sessions().directory().to_owned();
     let file = node.pool().run(move || tempfile::tempfile_in(directory)).await?.map_err(unwritten)?;
-    let mut receiving = Upload { archive, file, _disk: node.sessions().disk_share() };
+    let mut receiving = PackageUpload { archive, file, _disk: node.sessions().disk_share() };
     if parts.headers.contains_key(CONTENT_ENCODING) {
         // An archive is packed by itself; whoever packs it again has the bounds of other requests.
         let body = http::read_body(node, &parts.headers, body, node.body_bounds()).await?;
@@ -84,7 +84,7 @@ pub(super) async fn receive(node: &Arc<Node>, request: Request) -> Result<Upload
     receiving.write(node, waiting).await
 }
 
-impl Upload {
+impl PackageUpload {
     async fn write(mut self, node: &Node, bytes: Vec<u8>) -> Result<Self, Error> {
         self._disk.grow(bytes.len() as u64)?;
         let written = node.pool().run(move || self.file.write_all(&bytes).map(|()| self)).await?;
@@ -95,12 +95,12 @@ impl Upload {
     ///
     /// # Errors
     /// It is none, or what is in it is no package.
-    pub(super) async fn unpacked(self, node: &Node) -> Result<Draft, Error> {
+    pub(super) async fn unpacked(self, node: &Node) -> Result<ApplicationDraft, Error> {
         let read = move || match self.archive {
-            Archive::Zip => Draft::from_zip_file(&self.file),
-            Archive::TarGz => Draft::from_tar_gz_file(&self.file),
+            PackageArchive::Zip => ApplicationDraft::from_zip_file(&self.file),
+            PackageArchive::TarGz => ApplicationDraft::from_tar_gz_file(&self.file),
         };
-        Ok(node.pool().run(read).await?.map_err(Mistakes::from)?)
+        Ok(node.pool().run(read).await?.map_err(PackageMistakes::from)?)
     }
 }
 

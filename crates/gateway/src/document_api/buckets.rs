@@ -8,11 +8,13 @@ use axum::body::to_bytes;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use millrace_bucket::BucketId;
-use millrace_document::{Group, Location};
+use millrace_document::{DocumentGroup, Location};
 use serde_json::Value;
 
-use crate::cluster::{self, Access, Forwarded, Hop, Subject, Vouch, Way};
-use crate::http::{Parameters, form_encode};
+use crate::cluster::{
+    self, AccessKind, ForwardKind, ForwardedRequest, ReadFence, RouteSubject, RoutingDecision,
+};
+use crate::http::{RequestParameters, form_encode};
 use crate::{Error, Node};
 
 /// The most bytes of a node's answer for one bucket.
@@ -21,7 +23,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// The buckets that a request reaches: all of a cluster's, in the order in which documents are stored, then those of divided groups; or those
 /// of one divided group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Buckets {
+pub(super) struct ReachedBuckets {
     /// How many bits those of no divided group use; `None`: none of them is reached.
     bits: Option<u8>,
     divided: Arc<[BucketId]>,
@@ -30,28 +32,29 @@ pub(super) struct Buckets {
 /// A place in that order. As text it is a continuation: `BUCKET.PLACE-IN-IT`. The bucket is its number in hexadecimal digits, or, of a
 /// divided group, the bits that it uses, a dash, and its bits in hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    buckets: Buckets,
+pub(super) struct VisitPosition {
+    buckets: ReachedBuckets,
     number: usize,
     /// Where in the bucket, as the node with it says; `None` for its beginning.
     inner: Option<String>,
 }
 
 /// Who answers for a bucket.
-pub(super) enum Answered {
+pub(super) enum BucketAnswer {
     /// This node; what it reads counts if this holds afterwards.
-    Here(Vouch),
+    Here(ReadFence),
     /// Another node has answered so.
     There(StatusCode, Bytes),
 }
 
-impl Buckets {
+impl ReachedBuckets {
     /// Those of the cluster that the node is one of; of one group, where there is one.
-    pub(super) fn of(node: &Node, group: Option<&Group>) -> Result<Self, Error> {
+    pub(super) fn of(node: &Node, group: Option<&DocumentGroup>) -> Result<Self, Error> {
         let Some(cluster) = node.cluster() else {
             return Err(Error::Internal("only a node of a cluster looks at other nodes' buckets".to_owned()));
         };
-        let of_group = group.filter(|group| **group != Group::None).map(|group| cluster.buckets_of(group));
+        let of_group =
+            group.filter(|group| **group != DocumentGroup::None).map(|group| cluster.buckets_of(group));
         let (bits, divided) = match of_group.transpose().map_err(Error::Unsettled)? {
             Some(buckets) if buckets.len() > 1 => (None, buckets),
             _ => {
@@ -59,7 +62,7 @@ impl Buckets {
                 (Some(bits.min(31)), divided)
             }
         };
-        Ok(Buckets { bits, divided: divided.into() })
+        Ok(ReachedBuckets { bits, divided: divided.into() })
     }
 
     /// How many are of no divided group.
@@ -72,13 +75,15 @@ impl Buckets {
     }
 
     /// The place that a continuation names; the beginning where there is none.
-    pub(super) fn resume(self, continuation: Option<String>) -> Result<Place, Error> {
-        let Some(text) = continuation else { return Ok(Place { buckets: self, number: 0, inner: None }) };
+    pub(super) fn resume(self, continuation: Option<String>) -> Result<VisitPosition, Error> {
+        let Some(text) = continuation else {
+            return Ok(VisitPosition { buckets: self, number: 0, inner: None });
+        };
         let place = || {
             let (bucket, inner) = text.split_once('.')?;
             let number = self.number(bucket)?;
             let inner = Some(inner.to_owned()).filter(|inner| !inner.is_empty());
-            Some(Place { buckets: self.clone(), number, inner })
+            Some(VisitPosition { buckets: self.clone(), number, inner })
         };
         place().ok_or_else(|| {
             Error::parameter("continuation", format!("'{text}' is not one that this cluster has given"))
@@ -97,7 +102,7 @@ impl Buckets {
     }
 }
 
-impl Place {
+impl VisitPosition {
     pub(super) fn bucket(&self) -> BucketId {
         let others = self.buckets.others();
         match self.buckets.bits {
@@ -116,11 +121,11 @@ impl Place {
     }
 
     /// The next place, when the bucket goes on `inner`, or is at its end; `None` after the last.
-    pub(super) fn after(&self, inner: Option<String>) -> Option<Place> {
+    pub(super) fn after(&self, inner: Option<String>) -> Option<VisitPosition> {
         match inner {
-            Some(inner) => Some(Place { inner: Some(inner), ..self.clone() }),
+            Some(inner) => Some(VisitPosition { inner: Some(inner), ..self.clone() }),
             None if self.number + 1 < self.buckets.count() => {
-                Some(Place { number: self.number + 1, inner: None, ..self.clone() })
+                Some(VisitPosition { number: self.number + 1, inner: None, ..self.clone() })
             }
             None => None,
         }
@@ -131,57 +136,64 @@ impl Place {
     pub(super) fn following(
         &self,
         node: &Node,
-        group: Option<&Group>,
+        group: Option<&DocumentGroup>,
         inner: Option<String>,
-    ) -> Result<Option<Place>, Error> {
+    ) -> Result<Option<VisitPosition>, Error> {
         if let Some(next) = self.after(inner) {
             return Ok(Some(next));
         }
-        let buckets = Buckets::of(node, group)?;
+        let buckets = ReachedBuckets::of(node, group)?;
         let known = |bucket: &BucketId| self.buckets.divided.iter().any(|known| known.covers(*bucket));
         let new = buckets.divided.iter().position(|bucket| !known(bucket));
-        Ok(new.map(|new| Place { number: buckets.others() + new, inner: None, buckets }))
+        Ok(new.map(|new| VisitPosition { number: buckets.others() + new, inner: None, buckets }))
     }
 
     /// The request for what comes in this bucket, with other parameters (`None` takes one away).
-    pub(super) fn request(&self, request: &Forwarded, parameters: &[(&str, Option<&str>)]) -> Forwarded {
+    pub(super) fn request(
+        &self,
+        request: &ForwardedRequest,
+        parameters: &[(&str, Option<&str>)],
+    ) -> ForwardedRequest {
         let (path, given) = request.target.split_once('?').unwrap_or((&request.target, ""));
         // They were counted when the request came.
-        let given = Parameters::parse(given, usize::MAX).unwrap_or_default();
+        let given = RequestParameters::parse(given, usize::MAX).unwrap_or_default();
         let is_given =
             |name: &str| name == "continuation" || parameters.iter().any(|(other, _)| *other == name);
         let kept = given.iter().filter(|(name, _)| !is_given(name));
         let set = parameters.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
         let place = self.inner.as_deref().map(|inner| ("continuation", inner));
         let target = format!("{path}?{}", form_encode(kept.chain(set).chain(place)));
-        Forwarded { target, ..request.clone() }
+        ForwardedRequest { target, ..request.clone() }
     }
 
     /// Has the node answer that is to answer for the bucket.
     pub(super) async fn hand_on(
         &self,
         node: &Node,
-        access: Access,
-        request: &Forwarded,
+        access: AccessKind,
+        request: &ForwardedRequest,
         deadline: Instant,
-    ) -> Result<Answered, Error> {
+    ) -> Result<BucketAnswer, Error> {
         let bucket = self.bucket();
-        let subject = Subject { location: Location::new(bucket.bits()), group: None, part: Some(bucket) };
-        let answer = match cluster::hand_on(node, subject, access, &Hop::Client, request, deadline).await? {
-            Way::Here(vouch) => return Ok(Answered::Here(vouch)),
-            Way::There(answer) => answer,
+        let subject =
+            RouteSubject { location: Location::new(bucket.bits()), group: None, part: Some(bucket) };
+        let answer = match cluster::hand_on(node, subject, access, &ForwardKind::Client, request, deadline)
+            .await?
+        {
+            RoutingDecision::Here(vouch) => return Ok(BucketAnswer::Here(vouch)),
+            RoutingDecision::There(answer) => answer,
             // Only a whole group can be.
-            Way::Divided => return Err(Error::Unsettled("a group has been divided".to_owned())),
+            RoutingDecision::Divided => return Err(Error::Unsettled("a group has been divided".to_owned())),
         };
         let status = answer.status();
         let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX)
             .await
             .map_err(|error| Error::Internal(format!("the answer of another node broke off: {error}")))?;
-        Ok(Answered::There(status, body))
+        Ok(BucketAnswer::There(status, body))
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for VisitPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number < self.buckets.others() {
             true => write!(f, "{:x}", self.number)?,
@@ -205,7 +217,7 @@ mod tests {
 
     #[test]
     fn places_go_through_all_buckets_in_the_order_of_documents() {
-        let buckets = Buckets { bits: Some(3), divided: Arc::new([]) };
+        let buckets = ReachedBuckets { bits: Some(3), divided: Arc::new([]) };
         let mut place = buckets.clone().resume(None).unwrap();
         let mut order = vec![place.bucket()];
         while let Some(next) = place.after(None) {
@@ -227,7 +239,7 @@ mod tests {
     fn divided_groups_come_last_or_alone() {
         let part = |bits, part: u64| BucketId::new(bits, part << 32 | 5);
         let divided: Arc<[BucketId]> = Arc::new([part(33, 0), part(33, 1)]);
-        let all = Buckets { bits: Some(1), divided: Arc::clone(&divided) };
+        let all = ReachedBuckets { bits: Some(1), divided: Arc::clone(&divided) };
         let mut place = all.clone().resume(Some("1.".to_owned())).unwrap();
         let mut texts = Vec::new();
         while let Some(next) = place.after(None) {
@@ -237,17 +249,18 @@ mod tests {
         }
         assert_eq!(texts, ["33-5.", "33-100000005."]);
         assert_eq!(place.bucket(), part(33, 1));
-        let alone = Buckets { bits: None, divided };
+        let alone = ReachedBuckets { bits: None, divided };
         assert_eq!(alone.clone().resume(None).unwrap().bucket(), part(33, 0));
         assert!(alone.clone().resume(Some("1.".to_owned())).is_err());
         // It was divided further since.
-        let further = Buckets { bits: None, divided: Arc::new([part(34, 0), part(34, 2), part(34, 1)]) };
+        let further =
+            ReachedBuckets { bits: None, divided: Arc::new([part(34, 0), part(34, 2), part(34, 1)]) };
         assert_eq!(further.resume(Some("33-100000005.g0.00".to_owned())).unwrap().bucket(), part(34, 1));
     }
 
     #[test]
     fn a_request_for_a_bucket_keeps_what_was_asked() {
-        let request = Forwarded {
+        let request = ForwardedRequest {
             method: hyper::Method::GET,
             target: "/document/v1/?cluster=mail&stream=true&continuation=3.x&selection=a%20%26%20b"
                 .to_owned(),
@@ -255,7 +268,7 @@ mod tests {
             body: Bytes::new(),
             room: None,
         };
-        let buckets = Buckets { bits: Some(3), divided: Arc::new([]) };
+        let buckets = ReachedBuckets { bits: Some(3), divided: Arc::new([]) };
         let place = buckets.resume(Some("2.g0.00".to_owned())).unwrap();
         let asked = place.request(&request, &[("stream", None), ("wantedDocumentCount", Some("5"))]);
         assert_eq!(

@@ -2,22 +2,22 @@
 
 use millrace_document::json::{FieldsJson, fields};
 use millrace_document::{Document, FieldSet};
-use millrace_tensor::json::{Digits, Format};
+use millrace_tensor::json::{CellDigits, TensorFormat};
 
-use super::Call;
-use crate::{Deployment, Error};
+use super::DocumentCall;
+use crate::{CompiledApplication, Error};
 
 /// Requested format of documents. Cells of tensors are written as doubles, so that feeding the output again
 /// yields the same values.
 #[derive(Debug, Clone)]
-pub(super) struct Shape {
+pub(super) struct DocumentFormat {
     pub(super) field_set: FieldSet,
-    tensors: Format,
+    tensors: TensorFormat,
 }
 
-impl Shape {
+impl DocumentFormat {
     /// Reads the parameters `fieldSet` and `format.tensors`, checked against the deployment.
-    pub(super) fn of(call: &Call, deployment: &Deployment) -> Result<Self, Error> {
+    pub(super) fn of(call: &DocumentCall, deployment: &CompiledApplication) -> Result<Self, Error> {
         let field_set = match call.parameters.get("fieldSet") {
             Some(text) => text.parse()?,
             None => FieldSet::Document,
@@ -33,16 +33,20 @@ impl Shape {
             }
         }
         let tensors = match call.parameters.get("format.tensors") {
-            None => Format::default(),
+            None => TensorFormat::default(),
             Some(text) => {
                 text.parse().map_err(|reason: String| Error::parameter("format.tensors", reason))?
             }
         };
-        Ok(Shape { field_set, tensors: tensors.with_digits(Digits::OfDouble) })
+        Ok(DocumentFormat { field_set, tensors: tensors.with_digits(CellDigits::OfDouble) })
     }
 
     /// Fields of a document to show.
-    pub(super) fn fields<'a>(&'a self, deployment: &'a Deployment, document: &'a Document) -> FieldsJson<'a> {
+    pub(super) fn fields<'a>(
+        &'a self,
+        deployment: &'a CompiledApplication,
+        document: &'a Document,
+    ) -> FieldsJson<'a> {
         let document_type = deployment
             .application
             .schemas

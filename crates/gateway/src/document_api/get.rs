@@ -4,26 +4,30 @@ use std::time::Instant;
 
 use axum::response::Response;
 use hyper::StatusCode;
-use millrace_document::{DocumentId, Version};
+use millrace_document::{DocumentId, DocumentVersion};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::Call;
-use super::format::Shape;
+use super::DocumentCall;
+use super::format::DocumentFormat;
 use crate::Error;
-use crate::cluster::{Cluster, Vouch};
+use crate::cluster::{ClusterView, ReadFence};
 use crate::http;
-use crate::metrics::Metric;
+use crate::metrics::CountedMetric;
 use crate::pool::WorkFlow;
 
 /// `GET` of a document. Where its owner may not have the newest version, it is read at all replicas.
-pub(super) async fn document(call: &Call, id: &DocumentId, vouch: Vouch) -> Result<Response, Error> {
+pub(super) async fn document(
+    call: &DocumentCall,
+    id: &DocumentId,
+    vouch: ReadFence,
+) -> Result<Response, Error> {
     let deployment = call.deployment()?;
     deployment.kind(id.document_type())?;
     if let Some(cluster) = call.parameters.get("cluster") {
         deployment.cluster(cluster)?;
     }
-    let shape = Shape::of(call, &deployment)?;
+    let shape = DocumentFormat::of(call, &deployment)?;
     let mut answer = call.answer(Some(id));
     let (store, wanted) = (call.node.store().clone(), id.clone());
     let newest = match call.node.cluster() {
@@ -44,7 +48,7 @@ pub(super) async fn document(call: &Call, id: &DocumentId, vouch: Vouch) -> Resu
             fields.map(Some).map_err(|error| Error::Internal(error.to_string()))
         });
     let rendered = call.within(async { rendered.await? }).await?;
-    call.node.metrics().count(Metric::Gets);
+    call.node.metrics().count(CountedMetric::Gets);
     Ok(match rendered {
         Some(fields) => {
             answer.insert("fields".to_owned(), fields);
@@ -55,7 +59,11 @@ pub(super) async fn document(call: &Call, id: &DocumentId, vouch: Vouch) -> Resu
 }
 
 /// What the newest acknowledged write left, wherever it is.
-async fn newest(cluster: &dyn Cluster, id: &DocumentId, deadline: Instant) -> Result<Option<Version>, Error> {
+async fn newest(
+    cluster: &dyn ClusterView,
+    id: &DocumentId,
+    deadline: Instant,
+) -> Result<Option<DocumentVersion>, Error> {
     let (sender, receiver) = oneshot::channel();
     cluster.read(
         id.clone(),

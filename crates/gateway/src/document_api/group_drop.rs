@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 
-use millrace_column::{Bytes, Chunk, Column, ColumnKey, Fixed, View};
+use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn, View, ViewChunk};
 use millrace_document::Timestamp;
 use millrace_store::ViewScope;
 use tokio::sync::oneshot;
 
-use super::Call;
+use super::DocumentCall;
 use super::visit::WholeGroup;
 use crate::Error;
-use crate::cluster::{Cluster, DroppedGroup};
+use crate::cluster::{ClusterView, DroppedGroup};
 use crate::pool::WorkFlow;
 
 /// What was dropped of a group.
@@ -38,7 +38,7 @@ struct GroupCount {
 }
 
 /// Drops a group's documents, where all of the type are of the namespace; `None`: they are not, or there is nothing to drop.
-pub(super) async fn drop_group(call: &Call, whole: WholeGroup) -> Result<Option<GroupDrop>, Error> {
+pub(super) async fn drop_group(call: &DocumentCall, whole: WholeGroup) -> Result<Option<GroupDrop>, Error> {
     let WholeGroup { group, part, .. } = &whole;
     let cluster = call.node.cluster().cloned();
     let horizon = cluster.as_ref().map(|cluster| cluster.drop_horizon(group, *part));
@@ -77,8 +77,8 @@ pub(super) async fn drop_group(call: &Call, whole: WholeGroup) -> Result<Option<
 
 /// Drops what all replicas have.
 async fn drop_everywhere(
-    call: &Call,
-    cluster: &Arc<dyn Cluster>,
+    call: &DocumentCall,
+    cluster: &Arc<dyn ClusterView>,
     dropped: DroppedGroup,
 ) -> Result<(), Error> {
     let (sender, receiver) = oneshot::channel();
@@ -113,8 +113,8 @@ fn count(view: &dyn View, prefix: &[u8], until: Timestamp) -> Result<Option<Grou
 }
 
 fn count_chunk(
-    chunk: &Chunk,
-    (ids, timestamps): (&Bytes, &Fixed),
+    chunk: &ViewChunk,
+    (ids, timestamps): (&BytesColumn, &FixedColumn),
     prefix: &[u8],
     until: Timestamp,
 ) -> Option<GroupCount> {

@@ -20,42 +20,44 @@ use hyper::{Method, StatusCode};
 use millrace_document::{DocumentId, Location};
 use serde_json::{Map, Value};
 
-use crate::cluster::{self, Access, Forwarded, Hop, Looks, Subject, Vouch, Way};
-use crate::error::Kind;
-use crate::http::{self, BodyBounds, Parameters};
-use crate::metrics::Metric;
-use crate::{Deployment, Error, Node};
-use path::Target;
+use crate::cluster::{
+    self, AccessKind, ForwardKind, ForwardedRequest, ReadFence, RouteBackoff, RouteSubject, RoutingDecision,
+};
+use crate::error::ErrorKind;
+use crate::http::{self, BodyBounds, RequestParameters};
+use crate::metrics::CountedMetric;
+use crate::{CompiledApplication, Error, Node};
+use path::DocumentTarget;
 pub(crate) use write::MISFIT;
 
 /// How long an operation may take where the request does not say.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A request, taken apart as far as all operations need it.
-struct Call {
+struct DocumentCall {
     node: Arc<Node>,
     /// The path as it came.
     path: String,
-    parameters: Parameters,
+    parameters: RequestParameters,
     started: Instant,
     timeout: Duration,
     /// How far the request has come.
-    hop: Hop,
+    hop: ForwardKind,
     /// The request again, where its documents lie on several nodes and this one gathers them.
-    spread: Option<Forwarded>,
+    spread: Option<ForwardedRequest>,
     /// Whether the body was read before, to be handed on.
     body_is_reserved: bool,
 }
 
-impl Call {
+impl DocumentCall {
     /// The active application.
-    fn deployment(&self) -> Result<Arc<Deployment>, Error> {
+    fn deployment(&self) -> Result<Arc<CompiledApplication>, Error> {
         self.node.deployments().current()
     }
 
     /// The answer of an operation that has nothing more to say.
-    fn done<'a>(&'a self, id: Option<&'a DocumentId>) -> Done<'a> {
-        Done { path: &self.path, id: id.map(DocumentId::as_str) }
+    fn done<'a>(&'a self, id: Option<&'a DocumentId>) -> EmptyAnswer<'a> {
+        EmptyAnswer { path: &self.path, id: id.map(DocumentId::as_str) }
     }
 
     /// The beginning of every answer: the path, and the id where there is one.
@@ -97,9 +99,9 @@ impl Call {
     }
 }
 
-/// [`Call::answer`] for those who add nothing: it is written without being gathered first.
+/// [`DocumentCall::answer`] for those who add nothing: it is written without being gathered first.
 #[derive(serde::Serialize)]
-struct Done<'a> {
+struct EmptyAnswer<'a> {
     #[serde(rename = "pathId")]
     path: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,39 +113,39 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
     if request.method() == Method::OPTIONS {
         return options();
     }
-    let mut call = Call {
+    let mut call = DocumentCall {
         path: request.uri().path().to_owned(),
-        parameters: Parameters::default(),
+        parameters: RequestParameters::default(),
         node,
         started: Instant::now(),
         timeout: TIMEOUT,
-        hop: Hop::Client,
+        hop: ForwardKind::Client,
         spread: None,
         body_is_reserved: false,
     };
     let most = call.node.settings().limits.parameters_max;
-    match Parameters::parse(request.uri().query().unwrap_or(""), most) {
+    match RequestParameters::parse(request.uri().query().unwrap_or(""), most) {
         Ok(parameters) => call.parameters = parameters,
         Err(error) => return render(&call, None, &error),
     }
-    let target = match Target::parse(&call.path) {
+    let target = match DocumentTarget::parse(&call.path) {
         Ok(target) => target,
         Err(error) => return render(&call, None, &error),
     };
     let id = match &target {
-        Target::Document(id) => Some(id.clone()),
-        Target::Documents(_) => None,
+        DocumentTarget::Document(id) => Some(id.clone()),
+        DocumentTarget::Documents(_) => None,
     };
     match route(&mut call, target, request).await {
         Ok(response) => {
-            call.node.metrics().time(Metric::OperationLatency, call.started.elapsed());
+            call.node.metrics().time(CountedMetric::OperationLatency, call.started.elapsed());
             response
         }
         Err(error) => render(&call, id.as_ref(), &error),
     }
 }
 
-async fn route(call: &mut Call, target: Target, request: Request) -> Result<Response, Error> {
+async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request) -> Result<Response, Error> {
     if let Some(timeout) = call.parameters.duration("timeout")? {
         // A longer one is cut: no one waits for so long, and nothing is lost by the answer that comes then.
         call.timeout = timeout.min(call.node.settings().limits.document_timeout_max);
@@ -154,20 +156,20 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
     }
     admit(call, &target, &request)?;
     if call.node.cluster().is_none() {
-        return operate(call, target, Vouch::default(), request).await;
+        return operate(call, target, ReadFence::default(), request).await;
     }
-    call.hop = Hop::of(request.headers())?;
-    let request = Forwarded::of(&call.node, request, call.body_bounds()).await?;
+    call.hop = ForwardKind::of(request.headers())?;
+    let request = ForwardedRequest::of(&call.node, request, call.body_bounds()).await?;
     call.body_is_reserved = true;
     let is_read = request.method == Method::GET;
-    let mut looks = Looks::until(call.deadline());
+    let mut looks = RouteBackoff::until(call.deadline());
     loop {
         let vouch = match hand_on(call, &target, &request).await? {
-            Way::Here(vouch) => vouch,
-            Way::There(response) => return Ok(response),
-            Way::Divided => {
+            RoutingDecision::Here(vouch) => vouch,
+            RoutingDecision::There(response) => return Ok(response),
+            RoutingDecision::Divided => {
                 call.spread = Some(request.clone());
-                Vouch::default()
+                ReadFence::default()
             }
         };
         let outcome = match operate(call, target.clone(), vouch, request.clone().into_request()).await {
@@ -176,45 +178,52 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
         };
         match outcome {
             // What was read does not count, and nothing was written: another node owns the documents, or is about to.
-            Err(Error::Unsettled(_)) if call.hop == Hop::Client && looks.again().await => {}
+            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && looks.again().await => {}
             outcome => return outcome,
         }
     }
 }
 
 /// Counts a request of a client by its address and its group.
-fn admit(call: &Call, target: &Target, request: &Request) -> Result<(), Error> {
+fn admit(call: &DocumentCall, target: &DocumentTarget, request: &Request) -> Result<(), Error> {
     if !call.node.is_from_client(request.headers()) {
         return Ok(());
     }
     let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
     quotas.admit_address(request.extensions().get(), call.started, metrics)?;
     let group = match target {
-        Target::Document(id) => Some(id.group()),
-        Target::Documents(documents) => documents.group.as_ref(),
+        DocumentTarget::Document(id) => Some(id.group()),
+        DocumentTarget::Documents(documents) => documents.group.as_ref(),
     };
     group.map_or(Ok(()), |group| quotas.admit_group(group, call.started, metrics))
 }
 
 /// Does on this node what a request asks for, knowing what this node has of it.
-async fn operate(call: &Call, target: Target, vouch: Vouch, request: Request) -> Result<Response, Error> {
+async fn operate(
+    call: &DocumentCall,
+    target: DocumentTarget,
+    vouch: ReadFence,
+    request: Request,
+) -> Result<Response, Error> {
     let method = request.method().clone();
     match (target, method.as_str()) {
-        (Target::Document(id), "GET") => get::document(call, &id, vouch).await,
-        (Target::Document(id), "POST") => write::put(call, id, request).await,
-        (Target::Document(id), "PUT") => write::update(call, id, request).await,
-        (Target::Document(id), "DELETE") => write::remove(call, id).await,
-        (Target::Document(_), _) => Err(Error::MethodNotAllowed {
+        (DocumentTarget::Document(id), "GET") => get::document(call, &id, vouch).await,
+        (DocumentTarget::Document(id), "POST") => write::put(call, id, request).await,
+        (DocumentTarget::Document(id), "PUT") => write::update(call, id, request).await,
+        (DocumentTarget::Document(id), "DELETE") => write::remove(call, id).await,
+        (DocumentTarget::Document(_), _) => Err(Error::MethodNotAllowed {
             method: method.to_string(),
             allowed: "GET, POST, PUT, DELETE, OPTIONS",
         }),
-        (Target::Documents(documents), "GET") => {
+        (DocumentTarget::Documents(documents), "GET") => {
             visit::documents(call, documents, visit::accepts_lines(request.headers())).await
         }
-        (Target::Documents(_), "POST") => Err(sweep::copying_refused(call)),
-        (Target::Documents(documents), "PUT") => sweep::update_where(call, documents, vouch, request).await,
-        (Target::Documents(documents), "DELETE") => sweep::delete_where(call, documents, vouch).await,
-        (Target::Documents(_), _) => Err(Error::MethodNotAllowed {
+        (DocumentTarget::Documents(_), "POST") => Err(sweep::copying_refused(call)),
+        (DocumentTarget::Documents(documents), "PUT") => {
+            sweep::update_where(call, documents, vouch, request).await
+        }
+        (DocumentTarget::Documents(documents), "DELETE") => sweep::delete_where(call, documents, vouch).await,
+        (DocumentTarget::Documents(_), _) => Err(Error::MethodNotAllowed {
             method: method.to_string(),
             allowed: "GET, POST, PUT, DELETE, OPTIONS",
         }),
@@ -222,32 +231,36 @@ async fn operate(call: &Call, target: Target, vouch: Vouch, request: Request) ->
 }
 
 /// Has another node of the cluster answer, where that is for another to do.
-async fn hand_on(call: &mut Call, target: &Target, request: &Forwarded) -> Result<Way, Error> {
+async fn hand_on(
+    call: &mut DocumentCall,
+    target: &DocumentTarget,
+    request: &ForwardedRequest,
+) -> Result<RoutingDecision, Error> {
     let location = match call.hop.part() {
         Some(bucket) => Some(Location::new(bucket.bits())),
         None => target.location(),
     };
     let access = match target {
-        Target::Document(_) if request.method == Method::GET => Access::Get,
-        _ if request.method == Method::GET => Access::Read,
-        Target::Document(_) => Access::Write,
-        Target::Documents(_) => Access::Sweep,
+        DocumentTarget::Document(_) if request.method == Method::GET => AccessKind::Get,
+        _ if request.method == Method::GET => AccessKind::Read,
+        DocumentTarget::Document(_) => AccessKind::Write,
+        DocumentTarget::Documents(_) => AccessKind::Sweep,
     };
     let Some(location) = location else {
-        call.spread = Some(request.clone()).filter(|_| call.hop == Hop::Client);
-        return Ok(Way::Here(Vouch::default()));
+        call.spread = Some(request.clone()).filter(|_| call.hop == ForwardKind::Client);
+        return Ok(RoutingDecision::Here(ReadFence::default()));
     };
-    let subject = Subject { location, group: target.group(), part: None };
+    let subject = RouteSubject { location, group: target.group(), part: None };
     cluster::hand_on(&call.node, subject, access, &call.hop, request, call.deadline()).await
 }
 
 /// Reads the request and changes nothing: clients measure their connection so.
-async fn dry_run(call: &Call, target: &Target, request: Request) -> Result<Response, Error> {
+async fn dry_run(call: &DocumentCall, target: &DocumentTarget, request: Request) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
     http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
     let id = match target {
-        Target::Document(id) => Some(id),
-        Target::Documents(_) => None,
+        DocumentTarget::Document(id) => Some(id),
+        DocumentTarget::Documents(_) => None,
     };
     Ok(http::json(StatusCode::OK, &call.done(id)))
 }
@@ -262,12 +275,12 @@ fn options() -> Response {
 }
 
 /// An error as `/document/v1/` tells it.
-fn render(call: &Call, id: Option<&DocumentId>, error: &Error) -> Response {
+fn render(call: &DocumentCall, id: Option<&DocumentId>, error: &Error) -> Response {
     let metrics = call.node.metrics();
     match error.kind() {
-        Kind::Precondition => metrics.count(Metric::ConditionFailures),
-        Kind::Overloaded => metrics.count(Metric::Rejected),
-        _ => metrics.count(Metric::FailedOperations),
+        ErrorKind::Precondition => metrics.count(CountedMetric::ConditionFailures),
+        ErrorKind::Overloaded => metrics.count(CountedMetric::Rejected),
+        _ => metrics.count(CountedMetric::FailedOperations),
     }
     let mut answer = call.answer(id);
     answer.insert("message".to_owned(), Value::String(error.message()));

@@ -1,42 +1,42 @@
 //! The paths below `/document/v1/`.
 
-use millrace_document::{DocumentId, Group, Location};
+use millrace_document::{DocumentGroup, DocumentId, Location};
 
 use crate::Error;
 use crate::http::percent_decode;
 
 /// What a path addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum DocumentTarget {
     /// One document.
     Document(DocumentId),
     /// All documents of a kind.
-    Documents(Documents),
+    Documents(DocumentScope),
 }
 
 /// Which documents a path without an id addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Documents {
+pub(super) struct DocumentScope {
     /// Namespace and document type; all of them where the path does not say.
     pub(super) of: Option<(String, String)>,
     /// The group, where the path names one.
-    pub(super) group: Option<Group>,
+    pub(super) group: Option<DocumentGroup>,
 }
 
-impl Target {
+impl DocumentTarget {
     /// The group that all it addresses is in, where that can be in several buckets.
-    pub(super) fn group(&self) -> Option<&Group> {
+    pub(super) fn group(&self) -> Option<&DocumentGroup> {
         match self {
-            Target::Document(_) => None,
-            Target::Documents(documents) => documents.group.as_ref(),
+            DocumentTarget::Document(_) => None,
+            DocumentTarget::Documents(documents) => documents.group.as_ref(),
         }
     }
 
     /// A location of its bucket, where all that it addresses is in one: of a group, unless that is divided.
     pub(super) fn location(&self) -> Option<Location> {
         match self {
-            Target::Document(id) => Some(id.location()),
-            Target::Documents(documents) => {
+            DocumentTarget::Document(id) => Some(id.location()),
+            DocumentTarget::Documents(documents) => {
                 let bits = documents.group.as_ref()?.location_bits()?;
                 Some(Location::new(u64::from(bits)))
             }
@@ -55,7 +55,7 @@ impl Target {
         let rest = path.strip_prefix("/document/v1").ok_or_else(unknown)?;
         let rest = rest.strip_prefix('/').unwrap_or(rest);
         if rest.is_empty() {
-            return Ok(Target::Documents(Documents::default()));
+            return Ok(DocumentTarget::Documents(DocumentScope::default()));
         }
         let mut parts = rest.splitn(4, '/');
         let (Some(namespace), Some(document_type), Some(kind)) = (parts.next(), parts.next(), parts.next())
@@ -79,23 +79,26 @@ impl Target {
                     ));
                 }
                 let group = match kind {
-                    "number" => Group::Number(group.parse().map_err(|_| {
+                    "number" => DocumentGroup::Number(group.parse().map_err(|_| {
                         Error::BadRequest(format!(
                             "'{group}' is not a number; after /number/ comes one of up to 64 bits"
                         ))
                     })?),
-                    _ => Group::Name(group),
+                    _ => DocumentGroup::Name(group),
                 };
                 (Some(group), name)
             }
             _ => return Err(unknown()),
         };
         if name.is_empty() {
-            return Ok(Target::Documents(Documents { of: Some((namespace, document_type)), group }));
+            return Ok(DocumentTarget::Documents(DocumentScope {
+                of: Some((namespace, document_type)),
+                group,
+            }));
         }
-        let group = group.unwrap_or(Group::None);
+        let group = group.unwrap_or(DocumentGroup::None);
         let id = DocumentId::new(&namespace, &document_type, &group, &percent_decode(name))?;
-        Ok(Target::Document(id))
+        Ok(DocumentTarget::Document(id))
     }
 }
 
@@ -107,8 +110,8 @@ mod tests {
     fn paths_of_documents() {
         #[track_caller]
         fn check(path: &str, expected: &str) {
-            match Target::parse(path) {
-                Ok(Target::Document(id)) => assert_eq!(id.as_str(), expected),
+            match DocumentTarget::parse(path) {
+                Ok(DocumentTarget::Document(id)) => assert_eq!(id.as_str(), expected),
                 other => panic!("{path}: {other:?}"),
             }
         }
@@ -125,22 +128,26 @@ mod tests {
     #[test]
     fn paths_of_many() {
         #[track_caller]
-        fn check(path: &str, of: Option<(&str, &str)>, group: Option<Group>) {
+        fn check(path: &str, of: Option<(&str, &str)>, group: Option<DocumentGroup>) {
             let of = of.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
-            assert_eq!(Target::parse(path).ok(), Some(Target::Documents(Documents { of, group })), "{path}");
+            assert_eq!(
+                DocumentTarget::parse(path).ok(),
+                Some(DocumentTarget::Documents(DocumentScope { of, group })),
+                "{path}"
+            );
         }
         check("/document/v1", None, None);
         check("/document/v1/", None, None);
         check("/document/v1/ns/t/docid", Some(("ns", "t")), None);
         check("/document/v1/ns/t/docid/", Some(("ns", "t")), None);
-        check("/document/v1/ns/t/group/g", Some(("ns", "t")), Some(Group::Name("g".to_owned())));
-        check("/document/v1/ns/t/number/7/", Some(("ns", "t")), Some(Group::Number(7)));
+        check("/document/v1/ns/t/group/g", Some(("ns", "t")), Some(DocumentGroup::Name("g".to_owned())));
+        check("/document/v1/ns/t/number/7/", Some(("ns", "t")), Some(DocumentGroup::Number(7)));
     }
 
     proptest::proptest! {
         #[test]
         fn no_path_is_too_strange(path in "(/document/v1)?(/[a-z%0-9]{0,3}|/docid|/group|/number|/[^/]{0,4}|/){0,7}") {
-            if let Ok(Target::Document(id)) = Target::parse(&path) {
+            if let Ok(DocumentTarget::Document(id)) = DocumentTarget::parse(&path) {
                 proptest::prop_assert!(!id.name().is_empty());
             }
         }
@@ -150,7 +157,7 @@ mod tests {
     fn paths_of_nothing() {
         #[track_caller]
         fn check(path: &str) {
-            assert!(Target::parse(path).is_err(), "{path}");
+            assert!(DocumentTarget::parse(path).is_err(), "{path}");
         }
         check("/document/v1/ns");
         check("/document/v1/ns/t");

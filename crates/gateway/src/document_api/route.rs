@@ -3,28 +3,32 @@
 //! There is one store, and every document is stored in it once; a route chooses the content clusters that a
 //! document may belong to.
 
-use super::Call;
+use super::DocumentCall;
 use crate::deployment::DocumentKind;
-use crate::{Deployment, Error};
+use crate::{CompiledApplication, Error};
 
 /// Content clusters that an operation is sent to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Destination {
+pub(super) enum WriteDestination {
     All,
     Clusters(Vec<String>),
 }
 
-impl Destination {
+impl WriteDestination {
     /// Reads the parameters of a request.
-    pub(super) fn of(call: &Call, deployment: &Deployment, kind: &DocumentKind) -> Result<Self, Error> {
+    pub(super) fn of(
+        call: &DocumentCall,
+        deployment: &CompiledApplication,
+        kind: &DocumentKind,
+    ) -> Result<Self, Error> {
         if let Some(cluster) = call.parameters.get("cluster") {
             deployment.cluster(cluster)?;
         }
         let Some(route) = call.parameters.get("route").filter(|route| !route.trim().is_empty()) else {
-            return Ok(Destination::All);
+            return Ok(WriteDestination::All);
         };
         let clusters = deployment.application.content.iter().map(|cluster| &*cluster.id);
-        Destination::of_route(route, &clusters.collect::<Vec<_>>()).ok_or_else(|| {
+        WriteDestination::of_route(route, &clusters.collect::<Vec<_>>()).ok_or_else(|| {
             Error::parameter(
                 "route",
                 format!(
@@ -38,8 +42,8 @@ impl Destination {
     /// True if it is sent to this cluster.
     pub(super) fn includes(&self, cluster: &str) -> bool {
         match self {
-            Destination::All => true,
-            Destination::Clusters(clusters) => clusters.iter().any(|known| known == cluster),
+            WriteDestination::All => true,
+            WriteDestination::Clusters(clusters) => clusters.iter().any(|known| known == cluster),
         }
     }
 
@@ -50,7 +54,7 @@ impl Destination {
         let parts = route.split(|c: char| c.is_whitespace() || "[]\",".contains(c));
         for hop in parts.map(|hop| hop.trim_start_matches("AND:").trim_start_matches('?')) {
             if matches!(hop, "default" | "indexing") {
-                return Some(Destination::All);
+                return Some(WriteDestination::All);
             }
             let name = ["storage/cluster.", "search/cluster."]
                 .iter()
@@ -62,7 +66,7 @@ impl Destination {
                 known.iter().filter(|known| **known == name || **known == hop).map(|id| (*id).to_owned()),
             );
         }
-        (!clusters.is_empty()).then_some(Destination::Clusters(clusters))
+        (!clusters.is_empty()).then_some(WriteDestination::Clusters(clusters))
     }
 }
 
@@ -75,9 +79,10 @@ mod tests {
         #[track_caller]
         fn check(route: &str, expected: Option<&[&str]>) {
             let clusters =
-                |ids: &[&str]| Destination::Clusters(ids.iter().map(|id| (*id).to_owned()).collect());
-            let expected = expected.map(|ids| if ids == ["*"] { Destination::All } else { clusters(ids) });
-            assert_eq!(Destination::of_route(route, &["music", "books-index"]), expected, "{route}");
+                |ids: &[&str]| WriteDestination::Clusters(ids.iter().map(|id| (*id).to_owned()).collect());
+            let expected =
+                expected.map(|ids| if ids == ["*"] { WriteDestination::All } else { clusters(ids) });
+            assert_eq!(WriteDestination::of_route(route, &["music", "books-index"]), expected, "{route}");
         }
         check("default", Some(&["*"]));
         check("indexing", Some(&["*"]));

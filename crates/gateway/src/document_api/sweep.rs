@@ -9,22 +9,24 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use millrace_bucket::BucketId;
-use millrace_document::{Action, Document, DocumentId, Group, OperationKind, Update, json};
-use millrace_indexing::Caller;
-use millrace_store::{Change, Modification, Refusal, Visited, Write};
+use millrace_document::{
+    Document, DocumentGroup, DocumentId, DocumentUpdate, OperationAction, OperationKind, json,
+};
+use millrace_indexing::IndexingCaller;
+use millrace_store::{DocumentWrite, StoreChange, StoreModification, VisitedVersion, WriteRefusal};
 use serde_json::{Value, json as object};
 
-use super::Call;
-use super::buckets::{self, Answered, Buckets};
+use super::DocumentCall;
+use super::buckets::{self, BucketAnswer, ReachedBuckets};
 use super::group_drop::{GroupDrop, drop_group};
-use super::path::Documents;
+use super::path::DocumentScope;
 use super::visit::Pass;
 use super::write::{apply, commit};
 use crate::Error;
-use crate::cluster::{Access, Vouch};
+use crate::cluster::{AccessKind, ReadFence};
 use crate::deployment::DocumentKind;
 use crate::http;
-use crate::metrics::Metric;
+use crate::metrics::CountedMetric;
 
 /// Documents changed at one time.
 const TOGETHER: usize = 256;
@@ -33,18 +35,22 @@ const TOGETHER: usize = 256;
 const TIME_CHUNK: Duration = Duration::from_secs(60);
 
 /// `DELETE` of many documents.
-pub(super) async fn delete_where(call: &Call, documents: Documents, vouch: Vouch) -> Result<Response, Error> {
+pub(super) async fn delete_where(
+    call: &DocumentCall,
+    documents: DocumentScope,
+    vouch: ReadFence,
+) -> Result<Response, Error> {
     check_parameters(call)?;
     let pass = Arc::new(Pass::new(call, documents)?);
-    let going = Going { pass, change: Arc::new(|_| Ok(Modification::Remove)), removes: true };
+    let going = SweepRequest { pass, change: Arc::new(|_| Ok(StoreModification::Remove)), removes: true };
     sweep(call, going, vouch).await
 }
 
 /// `PUT` of many documents.
 pub(super) async fn update_where(
-    call: &Call,
-    documents: Documents,
-    vouch: Vouch,
+    call: &DocumentCall,
+    documents: DocumentScope,
+    vouch: ReadFence,
     request: Request,
 ) -> Result<Response, Error> {
     check_parameters(call)?;
@@ -56,13 +62,13 @@ pub(super) async fn update_where(
     let pass = Pass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
     let update = read_update(call, &kind, &namespace, request).await?;
-    let caller = Caller::default();
-    let change = move |document| apply(&kind, &update, Some(document), &caller).map(Modification::Put);
-    sweep(call, Going { pass: Arc::new(pass), change: Arc::new(change), removes: false }, vouch).await
+    let caller = IndexingCaller::default();
+    let change = move |document| apply(&kind, &update, Some(document), &caller).map(StoreModification::Put);
+    sweep(call, SweepRequest { pass: Arc::new(pass), change: Arc::new(change), removes: false }, vouch).await
 }
 
 /// `POST` to many documents would copy them to another cluster.
-pub(super) fn copying_refused(call: &Call) -> Error {
+pub(super) fn copying_refused(call: &DocumentCall) -> Error {
     match call.parameters.get("destinationCluster") {
         Some(_) => Error::BadRequest(
             "copying between content clusters is not supported: all clusters of this node share one store; visit the \
@@ -75,7 +81,7 @@ pub(super) fn copying_refused(call: &Call) -> Error {
     }
 }
 
-fn check_parameters(call: &Call) -> Result<(), Error> {
+fn check_parameters(call: &DocumentCall) -> Result<(), Error> {
     if call.parameters.get("condition").is_some() {
         let cure = "it is for single documents; write what must hold into 'selection'";
         return Err(Error::parameter("condition", cure.to_owned()));
@@ -90,31 +96,33 @@ fn check_parameters(call: &Call) -> Result<(), Error> {
 }
 
 async fn read_update(
-    call: &Call,
+    call: &DocumentCall,
     kind: &DocumentKind,
     namespace: &str,
     request: Request,
-) -> Result<Update, Error> {
+) -> Result<DocumentUpdate, Error> {
     let (parts, body) = request.into_parts();
     let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
     // The update is applied to many documents; parsing wants one id, which is not looked at after that.
-    let id = DocumentId::new(namespace, kind.schema.document_type.name(), &Group::None, "any")?;
+    let id = DocumentId::new(namespace, kind.schema.document_type.name(), &DocumentGroup::None, "any")?;
     let options = json::ParseOptions::default();
     let schema = Arc::clone(&kind.schema);
     let size = body.len();
     let parse = move || json::parse(&body, OperationKind::Update, id, &schema.document_type, options);
     let operation = http::within_or_pooled(&call.node, http::WorkSize::of_document(size), parse).await??;
     match operation.action {
-        Action::Update(update) => Ok(update),
-        Action::Put(_) | Action::Remove(_) => Err(Error::BadRequest("the body is not an update".to_owned())),
+        OperationAction::Update(update) => Ok(update),
+        OperationAction::Put(_) | OperationAction::Remove(_) => {
+            Err(Error::BadRequest("the body is not an update".to_owned()))
+        }
     }
 }
 
 /// What becomes of a document.
-type Decide = dyn Fn(Document) -> Result<Modification, Refusal> + Send + Sync;
+type Decide = dyn Fn(Document) -> Result<StoreModification, WriteRefusal> + Send + Sync;
 
 /// What a request changes.
-struct Going {
+struct SweepRequest {
     pass: Arc<Pass>,
     change: Arc<Decide>,
     /// Every document that is asked for is removed, whatever it has.
@@ -122,19 +130,19 @@ struct Going {
 }
 
 /// What a request changes on this node in one go.
-struct Portion {
+struct SweepPortion {
     /// Only what is in this bucket.
     part: Option<BucketId>,
     /// Where it begins.
     from: Option<String>,
     deadline: Instant,
-    vouch: Vouch,
+    vouch: ReadFence,
 }
 
-impl Going {
+impl SweepRequest {
     /// Changes what this node has, as [`sweep_here`] does; where a whole group goes, most of it at once.
-    async fn here(&self, call: &Call, portion: Portion) -> Result<(u64, Option<String>), Error> {
-        let Portion { part, from, deadline, vouch } = portion;
+    async fn here(&self, call: &DocumentCall, portion: SweepPortion) -> Result<(u64, Option<String>), Error> {
+        let SweepPortion { part, from, deadline, vouch } = portion;
         let pass = match part {
             Some(bucket) => Arc::new(self.pass.within(bucket)),
             None => Arc::clone(&self.pass),
@@ -164,28 +172,28 @@ impl Going {
 }
 
 /// Changes every document that is asked for until the end or the request's time for one go, on whatever node it is.
-async fn sweep(call: &Call, going: Going, vouch: Vouch) -> Result<Response, Error> {
+async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Result<Response, Error> {
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
     let deadline = Instant::now() + chunk.min(call.left());
-    call.node.metrics().count(Metric::Visits);
+    call.node.metrics().count(CountedMetric::Visits);
     let Some(request) = &call.spread else {
         let from = going.pass.start();
-        let portion = Portion { part: call.hop.part(), from, deadline, vouch };
+        let portion = SweepPortion { part: call.hop.part(), from, deadline, vouch };
         let (count, continuation) = going.here(call, portion).await?;
         return Ok(answer(call, count, continuation));
     };
-    let mut place = Buckets::of(&call.node, going.pass.group())?.resume(going.pass.start())?;
+    let mut place = ReachedBuckets::of(&call.node, going.pass.group())?.resume(going.pass.start())?;
     let mut count = 0;
     loop {
         let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));
         let asked = place.request(request, &[("timeChunk", Some(left.as_str()))]);
-        let outcome = match place.hand_on(&call.node, Access::Sweep, &asked, call.deadline()).await {
-            Ok(Answered::Here(vouch)) => {
+        let outcome = match place.hand_on(&call.node, AccessKind::Sweep, &asked, call.deadline()).await {
+            Ok(BucketAnswer::Here(vouch)) => {
                 let part = Some(place.bucket());
-                going.here(call, Portion { part, from: place.inner(), deadline, vouch }).await
+                going.here(call, SweepPortion { part, from: place.inner(), deadline, vouch }).await
             }
-            Ok(Answered::There(StatusCode::OK, body)) => swept(&body),
-            Ok(Answered::There(status, body)) => Err(buckets::refused(status, &body)),
+            Ok(BucketAnswer::There(StatusCode::OK, body)) => swept(&body),
+            Ok(BucketAnswer::There(status, body)) => Err(buckets::refused(status, &body)),
             Err(error) => Err(error),
         };
         let (changed, inner) = match outcome {
@@ -209,11 +217,11 @@ async fn sweep(call: &Call, going: Going, vouch: Vouch) -> Result<Response, Erro
 fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Answer {
+    struct SweepAnswer {
         document_count: u64,
         continuation: Option<String>,
     }
-    let answer: Answer = serde_json::from_slice(body)
+    let answer: SweepAnswer = serde_json::from_slice(body)
         .map_err(|error| Error::Internal(format!("the answer of another node cannot be read: {error}")))?;
     Ok((answer.document_count, answer.continuation))
 }
@@ -223,7 +231,7 @@ fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
 /// # Errors
 /// [`Error::Unsettled`] only where nothing was changed: whoever asked may ask again, and no document is changed twice.
 async fn sweep_here(
-    call: &Call,
+    call: &DocumentCall,
     pass: &Arc<Pass>,
     change: &Arc<Decide>,
     mut continuation: Option<String>,
@@ -235,13 +243,13 @@ async fn sweep_here(
         let found = call.node.pool().run_in(pass.flow(), move || stepping.step(from, TOGETHER)).await??;
         let mut writes = Vec::with_capacity(found.documents.len());
         for visited in found.documents {
-            let Visited::Document(document, _) = visited else { continue };
+            let VisitedVersion::Document(document, _) = visited else { continue };
             let (pass, change) = (Arc::clone(pass), Arc::clone(change));
-            let modify = Change::Modify(Box::new(move |stored| match stored {
+            let modify = StoreChange::Modify(Box::new(move |stored| match stored {
                 Some((document, timestamp)) if pass.wants_version(&document, timestamp) => change(document),
-                _ => Ok(Modification::Nothing),
+                _ => Ok(StoreModification::Nothing),
             }));
-            writes.push(Write { id: document.id, change: modify });
+            writes.push(DocumentWrite { id: document.id, change: modify });
         }
         // All of them are under way before the first is waited for: the store syncs once for many.
         let until = call.deadline();
@@ -278,7 +286,7 @@ async fn sweep_here(
     }
 }
 
-fn answer(call: &Call, count: u64, continuation: Option<String>) -> Response {
+fn answer(call: &DocumentCall, count: u64, continuation: Option<String>) -> Response {
     let mut answer = call.answer(None);
     answer.insert("documentCount".to_owned(), object!(count));
     if let Some(continuation) = continuation {

@@ -11,14 +11,14 @@ use hyper::header::ACCEPT;
 use hyper::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use self::pages::{Form, Pages};
+use self::pages::{PageForm, VisitPages};
 pub(super) use self::pass::{Pass, WholeGroup};
-use super::Call;
-use super::format::Shape;
-use super::path::Documents;
+use super::DocumentCall;
+use super::format::DocumentFormat;
+use super::path::DocumentScope;
 use crate::Error;
 use crate::http;
-use crate::metrics::Metric;
+use crate::metrics::CountedMetric;
 
 /// Documents read from the store at a time.
 const PAGE: usize = 256;
@@ -33,29 +33,33 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 const MARGIN: Duration = Duration::from_millis(500);
 
 /// `GET` of many documents; `lines` says whether a stream comes as JSON lines.
-pub(super) async fn documents(call: &Call, documents: Documents, lines: bool) -> Result<Response, Error> {
+pub(super) async fn documents(
+    call: &DocumentCall,
+    documents: DocumentScope,
+    lines: bool,
+) -> Result<Response, Error> {
     let pass = Pass::new(call, documents)?;
-    let shape = Shape::of(call, &pass.deployment)?;
+    let shape = DocumentFormat::of(call, &pass.deployment)?;
     call.parameters.number("concurrency", 1, 1000)?;
     let wanted = call.parameters.number("wantedDocumentCount", 1, u64::MAX)?;
     let wanted =
         wanted.map_or(WANTED_MAX, |wanted| usize::try_from(wanted).unwrap_or(WANTED_MAX).min(WANTED_MAX));
-    call.node.metrics().count(Metric::Visits);
+    call.node.metrics().count(CountedMetric::Visits);
     let deadline = Instant::now() + call.left().saturating_sub(MARGIN);
     let streams = call.parameters.flag("stream")?.unwrap_or(false);
-    let form = if streams && lines { Form::Lines } else { Form::List };
-    let pages = Pages::new(call, pass, shape, form, deadline);
+    let form = if streams && lines { PageForm::Lines } else { PageForm::List };
+    let pages = VisitPages::new(call, pass, shape, form, deadline);
     if streams {
         return Ok(stream::answer(&call.path, pages, deadline));
     }
     let (answer, count) = collect(pages, wanted, deadline, &call.path).await?;
-    call.node.metrics().add(Metric::DocumentsVisited, count as u64);
+    call.node.metrics().add(CountedMetric::DocumentsVisited, count as u64);
     Ok(http::answer(StatusCode::OK, "application/json;charset=utf-8", answer))
 }
 
 /// The whole answer of a visit that is not streamed, and how many documents are in it.
 async fn collect(
-    pages: Pages,
+    pages: VisitPages,
     wanted: usize,
     deadline: Instant,
     path: &str,

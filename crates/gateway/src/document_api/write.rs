@@ -9,77 +9,77 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use millrace_document::{
-    Action, Change as FieldChange, Document, DocumentId, FieldUpdate, Operation, OperationKind, Update,
-    Value, json,
+    Document, DocumentId, DocumentOperation, DocumentUpdate, DocumentValue, FieldUpdate, OperationAction,
+    OperationKind, ValueChange as FieldChange, json,
 };
-use millrace_indexing::{Caller, Failure};
-use millrace_model::Purpose;
-use millrace_selection::Selection;
-use millrace_store::{Change, Modification, Modify, Refusal, Write, Written};
+use millrace_indexing::{ComponentFailure, IndexingCaller};
+use millrace_model::SequencePurpose;
+use millrace_selection::DocumentSelection;
+use millrace_store::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification, WriteRefusal};
 use millrace_tensor::Tensor;
 use tokio::sync::oneshot;
 
-use super::Call;
-use super::route::Destination;
+use super::DocumentCall;
+use super::route::WriteDestination;
 use crate::cluster::WriteError;
 use crate::deployment::{DocumentKind, now_s};
 use crate::http::{self, BodyShare, WorkSize};
-use crate::metrics::Metric;
-use crate::{Deployment, Error, Node};
+use crate::metrics::CountedMetric;
+use crate::{CompiledApplication, Error, Node};
 
 /// Bytes of a body from which on memory for what is made of it is reserved as well: as much again, up to [`WORKING_BYTES_MAX`].
 const LARGE_BYTES_MIN: usize = 1 << 20;
 const WORKING_BYTES_MAX: usize = 32 << 20;
 
-/// [`Refusal::code`] of a condition that does not hold.
+/// [`WriteRefusal::code`] of a condition that does not hold.
 pub(super) const CONDITION: u16 = 412;
 
-/// [`Refusal::code`] of a change that does not go with the document.
+/// [`WriteRefusal::code`] of a change that does not go with the document.
 pub(crate) const MISFIT: u16 = 400;
 
-/// [`Refusal::code`] of a change whose document needs a model that too much waits for.
+/// [`WriteRefusal::code`] of a change whose document needs a model that too much waits for.
 const OVERLOADED: u16 = 429;
 
-/// [`Refusal::code`] of a change whose document needs a model that did not answer in time.
+/// [`WriteRefusal::code`] of a change whose document needs a model that did not answer in time.
 const LATE: u16 = 504;
 
 /// `POST` of a document.
-pub(super) async fn put(call: &Call, id: DocumentId, request: Request) -> Result<Response, Error> {
+pub(super) async fn put(call: &DocumentCall, id: DocumentId, request: Request) -> Result<Response, Error> {
     let (operation, _room) = read(call, OperationKind::Put, &id, request).await?;
     let response = write(call, id, operation).await?;
-    call.node.metrics().count(Metric::Puts);
+    call.node.metrics().count(CountedMetric::Puts);
     Ok(response)
 }
 
 /// `PUT` of a document.
-pub(super) async fn update(call: &Call, id: DocumentId, request: Request) -> Result<Response, Error> {
+pub(super) async fn update(call: &DocumentCall, id: DocumentId, request: Request) -> Result<Response, Error> {
     let (operation, _room) = read(call, OperationKind::Update, &id, request).await?;
     let response = write(call, id, operation).await?;
-    call.node.metrics().count(Metric::Updates);
+    call.node.metrics().count(CountedMetric::Updates);
     Ok(response)
 }
 
 /// `DELETE` of a document.
-pub(super) async fn remove(call: &Call, id: DocumentId) -> Result<Response, Error> {
-    let operation = Operation {
-        action: Action::Remove(id.clone()),
+pub(super) async fn remove(call: &DocumentCall, id: DocumentId) -> Result<Response, Error> {
+    let operation = DocumentOperation {
+        action: OperationAction::Remove(id.clone()),
         condition: None,
         create: false,
         ignored_fields: false,
     };
     let response = write(call, id, operation).await?;
-    call.node.metrics().count(Metric::Removes);
+    call.node.metrics().count(CountedMetric::Removes);
     Ok(response)
 }
 
 /// The operation in the body of a request, and the bytes of the budget of bodies that it takes until it is done. Its id comes from the
 /// path, whatever the body says.
 async fn read(
-    call: &Call,
+    call: &DocumentCall,
     kind: OperationKind,
     id: &DocumentId,
     request: Request,
-) -> Result<(Operation, BodyShare), Error> {
+) -> Result<(DocumentOperation, BodyShare), Error> {
     let deployment = call.deployment()?;
     let kind_of_document = deployment.kind(id.document_type())?;
     let schema = Arc::clone(&kind_of_document.schema);
@@ -111,12 +111,13 @@ async fn read(
 }
 
 /// Bytes of the tensors of an operation, about.
-fn tensor_bytes(operation: &Operation) -> usize {
+fn tensor_bytes(operation: &DocumentOperation) -> usize {
     let of_tensor = |tensor: &Tensor| tensor.cells().as_bytes().len();
-    let of_value = |value: &Value| if let Value::Tensor(tensor) = value { of_tensor(tensor) } else { 0 };
+    let of_value =
+        |value: &DocumentValue| if let DocumentValue::Tensor(tensor) = value { of_tensor(tensor) } else { 0 };
     match &operation.action {
-        Action::Put(document) => document.fields.iter().map(|(_, value)| of_value(value)).sum(),
-        Action::Update(update) => {
+        OperationAction::Put(document) => document.fields.iter().map(|(_, value)| of_value(value)).sum(),
+        OperationAction::Update(update) => {
             let of_change = |field: &FieldUpdate| match &field.change {
                 FieldChange::Assign(value) => of_value(value),
                 FieldChange::AddCells(tensor) => of_tensor(tensor),
@@ -124,15 +125,19 @@ fn tensor_bytes(operation: &Operation) -> usize {
             };
             update.fields.iter().map(of_change).sum()
         }
-        Action::Remove(_) => 0,
+        OperationAction::Remove(_) => 0,
     }
 }
 
 /// Carries the operation out.
-async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<Response, Error> {
+async fn write(
+    call: &DocumentCall,
+    id: DocumentId,
+    mut operation: DocumentOperation,
+) -> Result<Response, Error> {
     let deployment = call.deployment()?;
     let kind = Arc::clone(deployment.kind(id.document_type())?);
-    let destination = Destination::of(call, &deployment, &kind)?;
+    let destination = WriteDestination::of(call, &deployment, &kind)?;
     if let Some(condition) = call.parameters.get("condition") {
         operation.condition = Some(condition.to_owned());
     }
@@ -148,7 +153,7 @@ async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<
     }
     match change(call, &deployment, &kind, &destination, operation).await? {
         Some(change) => {
-            call.within(commit(&call.node, Write { id, change }, call.deadline())).await?;
+            call.within(commit(&call.node, DocumentWrite { id, change }, call.deadline())).await?;
         }
         None => tell("x-vespa-ignored-operation"),
     }
@@ -157,56 +162,64 @@ async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<
 
 /// What the store is to do; `None` for a document that belongs into none of the clusters it is sent to, which is passed over.
 async fn change(
-    call: &Call,
-    deployment: &Arc<Deployment>,
+    call: &DocumentCall,
+    deployment: &Arc<CompiledApplication>,
     kind: &Arc<DocumentKind>,
-    destination: &Destination,
-    operation: Operation,
-) -> Result<Option<Change>, Error> {
+    destination: &WriteDestination,
+    operation: DocumentOperation,
+) -> Result<Option<StoreChange>, Error> {
     let condition =
         operation.condition.as_deref().map(|text| condition(deployment, kind, text)).transpose()?;
     let create = operation.create;
     Ok(Some(match (operation.action, condition) {
-        (Action::Put(document), condition) => {
+        (OperationAction::Put(document), condition) => {
             let document = indexed(call, kind, document).await?;
             let mut clusters = kind.clusters.iter().filter(|cluster| destination.includes(&cluster.id));
             if !clusters.any(|cluster| cluster.accepts(&document)) {
                 return Ok(None);
             }
             match condition {
-                None => Change::Put(document),
-                Some(condition) => Change::Modify(Box::new(move |stored| {
+                None => StoreChange::Put(document),
+                Some(condition) => StoreChange::Modify(Box::new(move |stored| {
                     condition.check(stored.as_ref().map(|(document, _)| document), create)?;
-                    Ok(Modification::Put(document))
+                    Ok(StoreModification::Put(document))
                 })),
             }
         }
-        (Action::Remove(_), None) => Change::Remove,
-        (Action::Remove(_), Some(condition)) => Change::Modify(Box::new(move |stored| {
+        (OperationAction::Remove(_), None) => StoreChange::Remove,
+        (OperationAction::Remove(_), Some(condition)) => StoreChange::Modify(Box::new(move |stored| {
             condition.check(stored.as_ref().map(|(document, _)| document), false)?;
-            Ok(Modification::Remove)
+            Ok(StoreModification::Remove)
         })),
-        (Action::Update(update), condition) => {
-            let caller = Caller { deadline: Some(Instant::now() + call.left()), ..Caller::default() };
-            Change::Modify(modify(Arc::clone(kind), update, condition, create, caller))
+        (OperationAction::Update(update), condition) => {
+            let caller =
+                IndexingCaller { deadline: Some(Instant::now() + call.left()), ..IndexingCaller::default() };
+            StoreChange::Modify(modify(Arc::clone(kind), update, condition, create, caller))
         }
     }))
 }
 
 /// The document with what its indexing statements make of it. Where they ask models, on a thread that may wait.
-async fn indexed(call: &Call, kind: &Arc<DocumentKind>, document: Document) -> Result<Document, Error> {
+async fn indexed(
+    call: &DocumentCall,
+    kind: &Arc<DocumentKind>,
+    document: Document,
+) -> Result<Document, Error> {
     let outcome = if kind.scripts.waits() {
-        let waits = crate::caller::Caller::default();
-        let caller = Caller { deadline: Some(Instant::now() + call.left()), gone: Arc::clone(&waits.gone) };
+        let waits = crate::caller::CallerGuard::default();
+        let caller =
+            IndexingCaller { deadline: Some(Instant::now() + call.left()), gone: Arc::clone(&waits.gone) };
         let kind = Arc::clone(kind);
         let run = move || kind.scripts.run(document, &caller);
-        call.within(call.node.models().wait(Purpose::Feed, run)).await?
+        call.within(call.node.models().wait(SequencePurpose::Feed, run)).await?
     } else {
-        kind.scripts.run(document, &Caller::default())
+        kind.scripts.run(document, &IndexingCaller::default())
     };
     outcome.map_err(|error| match error {
-        millrace_indexing::Error::Component { failure: Failure::Overloaded(_), .. } => Error::Overloaded,
-        millrace_indexing::Error::Component { failure: Failure::Timeout(_), .. } => {
+        millrace_indexing::Error::Component { failure: ComponentFailure::Overloaded(_), .. } => {
+            Error::Overloaded
+        }
+        millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => {
             Error::Timeout(call.timeout)
         }
         other => Error::BadRequest(other.to_string()),
@@ -216,10 +229,10 @@ async fn indexed(call: &Call, kind: &Arc<DocumentKind>, document: Document) -> R
 /// Applies an update to the document that is there.
 fn modify(
     kind: Arc<DocumentKind>,
-    update: Update,
-    condition: Option<Condition>,
+    update: DocumentUpdate,
+    condition: Option<WriteCondition>,
     create: bool,
-    caller: Caller,
+    caller: IndexingCaller,
 ) -> Modify {
     Box::new(move |stored| {
         let document = stored.map(|(document, _)| document);
@@ -227,27 +240,29 @@ fn modify(
             condition.check(document.as_ref(), create)?;
         }
         if document.is_none() && !create {
-            return Ok(Modification::Nothing);
+            return Ok(StoreModification::Nothing);
         }
-        apply(&kind, &update, document, &caller).map(Modification::Put)
+        apply(&kind, &update, document, &caller).map(StoreModification::Put)
     })
 }
 
 /// The document after the update, with what its indexing statements make of it.
 pub(super) fn apply(
     kind: &DocumentKind,
-    update: &Update,
+    update: &DocumentUpdate,
     document: Option<Document>,
-    caller: &Caller,
-) -> Result<Document, Refusal> {
-    let misfit = |reason: String| Refusal { code: MISFIT, reason };
+    caller: &IndexingCaller,
+) -> Result<Document, WriteRefusal> {
+    let misfit = |reason: String| WriteRefusal { code: MISFIT, reason };
     let updated =
         update.apply(document, &kind.schema.document_type).map_err(|error| misfit(error.to_string()))?;
     let run = |shown| kind.scripts.run_update(shown, update, caller);
-    kind.change_shown(updated, run).map_err(|error| Refusal {
+    kind.change_shown(updated, run).map_err(|error| WriteRefusal {
         code: match &error {
-            millrace_indexing::Error::Component { failure: Failure::Overloaded(_), .. } => OVERLOADED,
-            millrace_indexing::Error::Component { failure: Failure::Timeout(_), .. } => LATE,
+            millrace_indexing::Error::Component { failure: ComponentFailure::Overloaded(_), .. } => {
+                OVERLOADED
+            }
+            millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => LATE,
             _ => MISFIT,
         },
         reason: error.to_string(),
@@ -255,22 +270,26 @@ pub(super) fn apply(
 }
 
 /// A test-and-set condition.
-struct Condition {
+struct WriteCondition {
     kind: Arc<DocumentKind>,
     text: String,
-    selection: Selection,
+    selection: DocumentSelection,
 }
 
-fn condition(deployment: &Deployment, kind: &Arc<DocumentKind>, text: &str) -> Result<Condition, Error> {
+fn condition(
+    deployment: &CompiledApplication,
+    kind: &Arc<DocumentKind>,
+    text: &str,
+) -> Result<WriteCondition, Error> {
     let selection =
         deployment.selection(text).map_err(|error| Error::parameter("condition", error.to_string()))?;
-    Ok(Condition { kind: Arc::clone(kind), text: text.to_owned(), selection })
+    Ok(WriteCondition { kind: Arc::clone(kind), text: text.to_owned(), selection })
 }
 
-impl Condition {
+impl WriteCondition {
     /// Refuses a document for which the condition does not hold; one that is not there as well, unless it may be created.
-    fn check(&self, document: Option<&Document>, create: bool) -> Result<(), Refusal> {
-        let refuse = |reason: String| Err(Refusal { code: CONDITION, reason });
+    fn check(&self, document: Option<&Document>, create: bool) -> Result<(), WriteRefusal> {
+        let refuse = |reason: String| Err(WriteRefusal { code: CONDITION, reason });
         match document {
             Some(document) if holds(&self.selection, &self.kind.shown(document)) => Ok(()),
             Some(_) => refuse(format!("{}; the stored document does not match", self.text)),
@@ -281,12 +300,16 @@ impl Condition {
 }
 
 /// Whether a selection is true of a document.
-pub(super) fn holds(selection: &Selection, document: &Document) -> bool {
+pub(super) fn holds(selection: &DocumentSelection, document: &Document) -> bool {
     selection.matches(document, now_s())
 }
 
 /// Hands a write to the store, or to all replicas where this node is one of a cluster, and waits until it is durable.
-pub(super) async fn commit(node: &Node, write: Write, deadline: Instant) -> Result<Written, Error> {
+pub(super) async fn commit(
+    node: &Node,
+    write: DocumentWrite,
+    deadline: Instant,
+) -> Result<CommittedWrite, Error> {
     let (sender, receiver) = oneshot::channel();
     // Whoever waited may have left; the write stands all the same.
     match node.cluster() {

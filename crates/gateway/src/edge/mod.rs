@@ -35,7 +35,7 @@ use self::hosts::host_of;
 pub use self::origins::WebOrigins;
 use self::origins::authority_of_origin;
 use self::refusal::EdgeRefusal;
-use crate::access_log::Peer;
+use crate::access_log::ConnectionPeer;
 use crate::{Node, access_log, cluster};
 
 /// The media types that a browser sends to another site without asking first. No client of documents sends
@@ -70,7 +70,7 @@ impl RequestGuard {
     pub(crate) fn check<B>(&self, request: &Request<B>) -> GuardVerdict {
         // A node of the cluster that has shown its certificate reaches this one by whatever name it has for
         // it.
-        if request.extensions().get::<Peer>().is_some_and(|peer| peer.is_node) {
+        if request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node) {
             return GuardVerdict::Pass(None);
         }
         let answer = match self.examine(request) {

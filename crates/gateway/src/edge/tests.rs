@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::{Server, Settings, data_port, server};
+use crate::{NodeServer, Settings, data_port, server};
 
 /// A node whose ports are served, with all that it takes to end it.
 struct ServedNode {
@@ -45,7 +45,7 @@ impl ServedNode {
             ),
         ];
         let routes = routers.map(|router| routes_of(&router));
-        let server = runtime.block_on(Server::bind(node)).expect("ports are free");
+        let server = runtime.block_on(NodeServer::bind(node)).expect("ports are free");
         let (data, config) = server.addresses().expect("they are bound");
         runtime.spawn(server.run(std::future::pending()));
         ServedNode { runtime, data, config, routes, log, _directory: directory }

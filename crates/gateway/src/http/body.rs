@@ -171,7 +171,7 @@ impl BodyBounds {
 
 /// The pace of a body: the time that was spent waiting for its sender, less what its bytes account for at the slowest rate. Time spent on
 /// anything else, such as waiting for room, does not count.
-struct Pace {
+struct BodyPace {
     /// Bytes a second.
     rate: usize,
     patience: Duration,
@@ -179,9 +179,9 @@ struct Pace {
     received: usize,
 }
 
-impl Pace {
+impl BodyPace {
     fn new(rate: usize, bounds: BodyBounds) -> Self {
-        Pace { rate: rate.max(1), patience: bounds.patience, waited: Duration::ZERO, received: 0 }
+        BodyPace { rate: rate.max(1), patience: bounds.patience, waited: Duration::ZERO, received: 0 }
     }
 
     /// The time that may still be spent waiting, if nothing comes.
@@ -217,14 +217,14 @@ impl Pace {
 /// A body that is read part by part, at least as fast as it must be, up to its limit.
 pub(crate) struct BodyReader {
     body: Body,
-    pace: Pace,
+    pace: BodyPace,
     bounds: BodyBounds,
 }
 
 impl BodyReader {
     /// A reader of `body`.
     pub(crate) fn new(node: &Node, body: Body, bounds: BodyBounds) -> Self {
-        BodyReader { body, pace: Pace::new(node.settings().limits.body_rate_min, bounds), bounds }
+        BodyReader { body, pace: BodyPace::new(node.settings().limits.body_rate_min, bounds), bounds }
     }
 
     /// The next part; `None` at the end.
@@ -363,7 +363,7 @@ mod tests {
     fn a_body_may_be_long_under_way_and_not_slow() {
         // Parts that each come after a second.
         let left_after = |part: usize, count: usize| {
-            let mut pace = Pace::new(1024, BOUNDS);
+            let mut pace = BodyPace::new(1024, BOUNDS);
             for _ in 0..count {
                 pace.waited += Duration::from_secs(1);
                 pace.received += part;
@@ -380,7 +380,7 @@ mod tests {
         let (mut sender, body) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
         sender.send_data(Bytes::from_static(b"{")).await.expect("it is read");
         let bounds = BodyBounds { patience: Duration::from_millis(20), ..BOUNDS };
-        let (mut body, mut pace) = (Body::new(body), Pace::new(1024, bounds));
+        let (mut body, mut pace) = (Body::new(body), BodyPace::new(1024, bounds));
         assert!(pace.next(&mut body).await.is_ok_and(|data| data.is_some()));
         let error = pace.next(&mut body).await.expect_err("nothing more comes");
         assert!(matches!(error, Error::SlowBody { received: 1, .. }), "{error}");

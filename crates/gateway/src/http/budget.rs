@@ -134,7 +134,7 @@ impl BodyShare {
             budget.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Error::OverBudget { budget: budget.capacity });
         }
-        let _waiter = Waiter::new(&budget, bytes);
+        let _waiter = BudgetWaiter::new(&budget, bytes);
         let (began, returned) = (Instant::now(), budget.given_back.load(Ordering::Relaxed));
         let until = began + budget.patience;
         loop {
@@ -168,20 +168,20 @@ impl Drop for BodyShare {
 }
 
 /// A request that waits for room.
-struct Waiter<'b> {
+struct BudgetWaiter<'b> {
     budget: &'b BodyBudget,
     bytes: usize,
 }
 
-impl<'b> Waiter<'b> {
+impl<'b> BudgetWaiter<'b> {
     fn new(budget: &'b BodyBudget, bytes: usize) -> Self {
         budget.waiting.fetch_add(1, Ordering::SeqCst);
         budget.wanted.fetch_add(bytes, Ordering::Relaxed);
-        Waiter { budget, bytes }
+        BudgetWaiter { budget, bytes }
     }
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for BudgetWaiter<'_> {
     fn drop(&mut self) {
         self.budget.waiting.fetch_sub(1, Ordering::SeqCst);
         self.budget.wanted.fetch_sub(self.bytes, Ordering::Relaxed);

@@ -89,13 +89,13 @@ impl Drop for ConnectionPlace {
 
 /// What a connection does, as far as it keeps it open: requests under way, and answers written.
 #[derive(Default)]
-pub(crate) struct Activity {
+pub(crate) struct ConnectionActivity {
     under_way: AtomicUsize,
     /// Grows with each request that begins or ends, and with what is written of answers.
     steps: AtomicUsize,
 }
 
-impl Activity {
+impl ConnectionActivity {
     /// Counts a request as under way until what is answered is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
         self.under_way.fetch_add(1, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl Activity {
 }
 
 /// A request under way.
-pub(crate) struct UnderWay(Arc<Activity>);
+pub(crate) struct UnderWay(Arc<ConnectionActivity>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -168,12 +168,12 @@ impl HttpBody for AnswerStream {
 }
 
 /// A stream whose written answers are noted.
-pub(crate) struct Watched<S> {
+pub(crate) struct WatchedConnection<S> {
     pub(crate) stream: S,
-    pub(crate) activity: Arc<Activity>,
+    pub(crate) activity: Arc<ConnectionActivity>,
 }
 
-impl<S> Watched<S> {
+impl<S> WatchedConnection<S> {
     fn note(&self, written: &Poll<std::io::Result<usize>>) {
         if let Poll::Ready(Ok(ANSWER_BYTES_MIN..)) = written {
             self.activity.steps.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedConnection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -191,7 +191,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedConnection<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -247,8 +247,8 @@ mod tests {
     async fn a_connection_is_idle_when_nothing_is_under_way() {
         let (first, idle) = (Duration::from_millis(5), Duration::from_millis(10));
         // It never says anything.
-        Activity::default().idle(first, idle).await;
-        let activity = Arc::new(Activity::default());
+        ConnectionActivity::default().idle(first, idle).await;
+        let activity = Arc::new(ConnectionActivity::default());
         let request = activity.begin();
         let many_times_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle)).await;
         assert!(many_times_idle.is_err(), "a request is under way");
@@ -258,7 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_is_a_stream_is_under_way_until_its_end() {
-        let activity = Arc::new(Activity::default());
+        let activity = Arc::new(ConnectionActivity::default());
         let lies_in_memory = activity.begin().until_answered(Response::new(Body::from("answer")));
         assert_eq!(activity.under_way.load(Ordering::Relaxed), 0);
         let (_sender, stream) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);

@@ -21,7 +21,7 @@ pub(crate) fn frame(value: &impl Serialize) -> Result<Bytes, String> {
 }
 
 /// Reads the values of a body.
-pub(crate) struct Frames {
+pub(crate) struct FrameReader {
     body: Body,
     read: Vec<u8>,
     /// The most bytes of one value.
@@ -30,9 +30,9 @@ pub(crate) struct Frames {
     share: Option<BodyShare>,
 }
 
-impl Frames {
+impl FrameReader {
     pub(crate) fn new(body: Body, limit: usize, share: Option<BodyShare>) -> Self {
-        Frames { body, read: Vec::new(), limit, share }
+        FrameReader { body, read: Vec::new(), limit, share }
     }
 
     /// The next value; `None` at the end.
@@ -81,16 +81,17 @@ mod tests {
         let all: Vec<u8> =
             ["one", "", "three"].iter().flat_map(|text| frame(text).expect("a text").to_vec()).collect();
         let budget = BodyBudget::new(1000, Duration::ZERO);
-        let mut frames = Frames::new(Body::from(all.clone()), 100, Some(budget.share()));
+        let mut frames = FrameReader::new(Body::from(all.clone()), 100, Some(budget.share()));
         for text in ["one", "", "three"] {
             assert_eq!(frames.next::<String>().await, Ok(Some(text.to_owned())));
         }
         assert_eq!(frames.next::<String>().await, Ok(None));
-        let mut broken = Frames::new(Body::from(all[..all.len() - 1].to_vec()), 100, Some(budget.share()));
+        let mut broken =
+            FrameReader::new(Body::from(all[..all.len() - 1].to_vec()), 100, Some(budget.share()));
         assert!(broken.next::<String>().await.is_ok());
         assert!(broken.next::<String>().await.is_ok());
         assert!(broken.next::<String>().await.is_err());
-        let mut long = Frames::new(Body::from(vec![255; 8]), 100, Some(budget.share()));
+        let mut long = FrameReader::new(Body::from(vec![255; 8]), 100, Some(budget.share()));
         assert!(long.next::<String>().await.is_err());
     }
 }

@@ -12,10 +12,10 @@ mod tls;
 pub(crate) use body::{BodyBounds, BodyReader, ReadBody, WorkSize, collect, read_body, within_or_pooled};
 pub(crate) use budget::{BodyBudget, BodyShare};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
-pub(crate) use frames::{Frames, frame};
-pub(crate) use parameters::{Parameters, form_encode, percent_decode};
+pub(crate) use frames::{FrameReader, frame};
+pub(crate) use parameters::{RequestParameters, form_encode, percent_decode};
 pub(crate) use server::serve_with;
-pub use server::{Answers, PortLimits, routed, serve};
+pub use server::{PortLimits, PortService, routed, serve};
 pub(crate) use tls::{RenewedCertificate, acceptor};
 
 use axum::response::Response;

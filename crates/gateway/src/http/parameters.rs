@@ -10,15 +10,15 @@ use crate::Error;
 
 /// The parameters of a request, in their order; a name may stand more than once.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Parameters(Vec<(String, String)>);
+pub(crate) struct RequestParameters(Vec<(String, String)>);
 
-impl Parameters {
+impl RequestParameters {
     /// Those of a query string or a form: `name=value` joined by `&`, percent-encoded, `+` for a space.
     ///
     /// # Errors
     /// [`Error::TooManyParameters`] beyond `most`; no more are read then.
     pub(crate) fn parse(text: &str, most: usize) -> Result<Self, Error> {
-        Parameters::default().and(text, most)
+        RequestParameters::default().and(text, most)
     }
 
     /// These, and after them those of another text.
@@ -92,7 +92,7 @@ impl Parameters {
     }
 }
 
-/// Names and values as [`Parameters::parse`] reads them.
+/// Names and values as [`RequestParameters::parse`] reads them.
 pub(crate) fn form_encode<'p>(pairs: impl Iterator<Item = (&'p str, &'p str)>) -> String {
     let encode = |text| percent_encoding::utf8_percent_encode(text, TO_ENCODE).to_string();
     pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect::<Vec<_>>().join("&")
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn forms() {
-        let parse = |text: &str| Parameters::parse(text, 10).expect("there are few");
+        let parse = |text: &str| RequestParameters::parse(text, 10).expect("there are few");
         let parameters = parse("a=1&b=x+y%2Bz&nocache&a=2&c=%C3%A6&d=é&e=%ff");
         assert_eq!(parameters.get("a"), Some("2"));
         assert_eq!(parameters.get("b"), Some("x y+z"));
@@ -135,10 +135,10 @@ mod tests {
     #[test]
     fn there_are_only_so_many() {
         let text = |count: usize| "a=1&".repeat(count);
-        assert_eq!(Parameters::parse(&text(1000), 1000).expect("not too many").len(), 1000);
-        let error = Parameters::parse(&text(1001), 1000).expect_err("one too many");
+        assert_eq!(RequestParameters::parse(&text(1000), 1000).expect("not too many").len(), 1000);
+        let error = RequestParameters::parse(&text(1001), 1000).expect_err("one too many");
         assert!(matches!(error, Error::TooManyParameters { most: 1000 }), "{error}");
-        let half = || Parameters::parse(&text(500), 1000).expect("not too many");
+        let half = || RequestParameters::parse(&text(500), 1000).expect("not too many");
         assert_eq!(half().and(&text(500), 1000).expect("not too many").len(), 1000);
         assert!(half().and(&text(501), 1000).is_err(), "line and form count together");
     }

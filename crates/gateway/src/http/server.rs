@@ -20,9 +20,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
-use super::connections::{Activity, ConnectionPlace, OpenConnections, Watched};
+use super::connections::{ConnectionActivity, ConnectionPlace, OpenConnections, WatchedConnection};
 use crate::RequestLimits;
-use crate::access_log::Peer;
+use crate::access_log::ConnectionPeer;
 
 /// Bytes of the head of a request: request line and headers.
 const HEAD_BYTES_MAX: usize = 128 << 10;
@@ -61,12 +61,12 @@ impl PortLimits {
 }
 
 /// What answers the requests of a port; it always does.
-pub trait Answers:
+pub trait PortService:
     Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
 }
 
-impl<S> Answers for S where
+impl<S> PortService for S where
     S: Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
         + Clone
         + Send
@@ -84,7 +84,7 @@ pub async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     limits: PortLimits,
-    service: impl Answers,
+    service: impl PortService,
     stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
@@ -98,7 +98,7 @@ pub(crate) async fn serve_with(
     mut handed: mpsc::Receiver<Connection>,
     tls: Option<TlsAcceptor>,
     limits: PortLimits,
-    service: impl Answers,
+    service: impl PortService,
     mut stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
@@ -109,7 +109,7 @@ pub(crate) async fn serve_with(
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => match limits.connections.admit(address.ip()) {
                     Some(place) => {
-                        let client = Client { address, place, limits: limits.clone() };
+                        let client = ServedClient { address, place, limits: limits.clone() };
                         accept(stream, client, tls.clone(), service.clone(), &graceful);
                     }
                     // It is counted, and the client sees that the connection has ended.
@@ -136,7 +136,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// A client that has connected.
-struct Client {
+struct ServedClient {
     address: SocketAddr,
     place: ConnectionPlace,
     limits: PortLimits,
@@ -144,13 +144,13 @@ struct Client {
 
 fn accept(
     stream: TcpStream,
-    client: Client,
+    client: ServedClient,
     tls: Option<TlsAcceptor>,
-    service: impl Answers,
+    service: impl PortService,
     graceful: &GracefulShutdown,
 ) {
-    let Client { address, place, limits } = client;
-    let peer = Peer { address, tls: tls.is_some(), is_node: false };
+    let ServedClient { address, place, limits } = client;
+    let peer = ConnectionPeer { address, tls: tls.is_some(), is_node: false };
     // Without it small answers would wait for acknowledgements of earlier ones; a failure costs only that.
     let _ = stream.set_nodelay(true);
     let watcher = graceful.watcher();
@@ -170,15 +170,20 @@ fn accept(
 }
 
 /// Serves a node of the cluster, which has shown its certificate.
-fn take(stream: Connection, limits: &PortLimits, service: impl Answers, graceful: &GracefulShutdown) {
+fn take(stream: Connection, limits: &PortLimits, service: impl PortService, graceful: &GracefulShutdown) {
     let Ok(address) = stream.get_ref().0.peer_addr() else { return };
-    let peer = Peer { address, tls: true, is_node: true };
+    let peer = ConnectionPeer { address, tls: true, is_node: true };
     let limits = PortLimits { streams_max: NODE_STREAMS_MAX, ..limits.clone() };
     tokio::spawn(connection(stream, peer, limits, service, graceful.watcher()));
 }
 
-async fn connection<S>(stream: S, peer: Peer, limits: PortLimits, service: impl Answers, watcher: Watcher)
-where
+async fn connection<S>(
+    stream: S,
+    peer: ConnectionPeer,
+    limits: PortLimits,
+    service: impl PortService,
+    watcher: Watcher,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = Builder::new(TokioExecutor::new());
@@ -196,8 +201,8 @@ where
         .keep_alive_timeout(KEEP_ALIVE.1)
         .initial_stream_window_size(WINDOW.0)
         .initial_connection_window_size(WINDOW.1);
-    let activity = Arc::new(Activity::default());
-    let stream = Watched { stream, activity: Arc::clone(&activity) };
+    let activity = Arc::new(ConnectionActivity::default());
+    let stream = WatchedConnection { stream, activity: Arc::clone(&activity) };
     let noted = Arc::clone(&activity);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let under_way = noted.begin();

@@ -24,7 +24,7 @@ const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// A message: a request, or without an `id` a notification.
 #[derive(Deserialize)]
-struct Message<'m> {
+struct RpcMessage<'m> {
     jsonrpc: String,
     #[serde(borrow)]
     id: Option<&'m RawValue>,
@@ -36,25 +36,25 @@ struct Message<'m> {
 
 /// What a client says of itself, as far as it counts here.
 #[derive(Deserialize)]
-struct Asked {
+struct McpRequest {
     #[serde(rename = "protocolVersion")]
     version: String,
 }
 
 /// Why a message is not answered with a result.
-struct Refusal {
+struct RpcRefusal {
     code: i32,
     message: String,
 }
 
-impl Refusal {
+impl RpcRefusal {
     const NOT_JSON: i32 = -32_700;
     const NO_REQUEST: i32 = -32_600;
     const NO_SUCH_METHOD: i32 = -32_601;
     const WRONG_PARAMETERS: i32 = -32_602;
 
     fn new(code: i32, message: impl Into<String>) -> Self {
-        Refusal { code, message: message.into() }
+        RpcRefusal { code, message: message.into() }
     }
 }
 
@@ -68,11 +68,11 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
             return response;
         }
     };
-    let message: Message<'_> = match serde_json::from_slice(&body) {
+    let message: RpcMessage<'_> = match serde_json::from_slice(&body) {
         Ok(message) => message,
         Err(error) => {
-            let code = if error.is_data() { Refusal::NO_REQUEST } else { Refusal::NOT_JSON };
-            return refused(None, &Refusal::new(code, format!("no JSON-RPC request: {error}")));
+            let code = if error.is_data() { RpcRefusal::NO_REQUEST } else { RpcRefusal::NOT_JSON };
+            return refused(None, &RpcRefusal::new(code, format!("no JSON-RPC request: {error}")));
         }
     };
     let Some(id) = message.id else {
@@ -80,7 +80,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
         return http::answer(StatusCode::ACCEPTED, "application/json", Vec::new());
     };
     if id.get().starts_with(['{', '[']) {
-        return refused(None, &Refusal::new(Refusal::NO_REQUEST, "'id' is a text or a number"));
+        return refused(None, &RpcRefusal::new(RpcRefusal::NO_REQUEST, "'id' is a text or a number"));
     }
     match answer(&node, message).await {
         Ok(result) => http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "result": result })),
@@ -88,7 +88,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
     }
 }
 
-fn refused(id: Option<&RawValue>, Refusal { code, message }: &Refusal) -> Response {
+fn refused(id: Option<&RawValue>, RpcRefusal { code, message }: &RpcRefusal) -> Response {
     let error = json!({ "code": code, "message": message });
     http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "error": error }))
 }
@@ -109,13 +109,14 @@ async fn body(node: &Arc<Node>, request: Request) -> Result<ReadBody, Error> {
     http::read_body(node, &parts.headers, body, node.query_bounds()).await
 }
 
-async fn answer(node: &Arc<Node>, message: Message<'_>) -> Result<Value, Refusal> {
+async fn answer(node: &Arc<Node>, message: RpcMessage<'_>) -> Result<Value, RpcRefusal> {
     if message.jsonrpc != "2.0" {
-        return Err(Refusal::new(Refusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
+        return Err(RpcRefusal::new(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
     }
     match message.method.as_str() {
         "initialize" => {
-            let asked = message.params.and_then(|params| serde_json::from_str::<Asked>(params.get()).ok());
+            let asked =
+                message.params.and_then(|params| serde_json::from_str::<McpRequest>(params.get()).ok());
             let asked = asked.map(|asked| asked.version).unwrap_or_default();
             let version = VERSIONS.into_iter().find(|version| *version == asked).unwrap_or(VERSIONS[0]);
             Ok(json!({
@@ -128,8 +129,8 @@ async fn answer(node: &Arc<Node>, message: Message<'_>) -> Result<Value, Refusal
         "ping" => Ok(json!({})),
         "tools/list" => Ok(json!({ "tools": tools::all() })),
         "tools/call" => tools::call(node, message.params).await,
-        other => Err(Refusal::new(
-            Refusal::NO_SUCH_METHOD,
+        other => Err(RpcRefusal::new(
+            RpcRefusal::NO_SUCH_METHOD,
             format!("there is no method '{other}'; there are initialize, ping, tools/list and tools/call"),
         )),
     }

@@ -12,12 +12,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::Refusal;
+use super::RpcRefusal;
 use crate::{Node, search_api};
 
 /// Calls of a tool.
 #[derive(Deserialize)]
-struct Call<'c> {
+struct ToolCall<'c> {
     name: String,
     #[serde(borrow)]
     arguments: Option<&'c RawValue>,
@@ -51,10 +51,10 @@ pub(super) fn all() -> Value {
 }
 
 /// The result of a call.
-pub(super) async fn call(node: &Arc<Node>, parameters: Option<&RawValue>) -> Result<Value, Refusal> {
-    let wrong = |message: String| Refusal::new(Refusal::WRONG_PARAMETERS, message);
+pub(super) async fn call(node: &Arc<Node>, parameters: Option<&RawValue>) -> Result<Value, RpcRefusal> {
+    let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
     let parameters = parameters.map_or("null", RawValue::get);
-    let Call { name, arguments } = serde_json::from_str(parameters)
+    let ToolCall { name, arguments } = serde_json::from_str(parameters)
         .map_err(|error| wrong(format!("a call has the name of a tool and its arguments: {error}")))?;
     match name.as_str() {
         "getSchemas" => {

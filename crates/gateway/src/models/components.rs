@@ -1,18 +1,20 @@
 use std::sync::Arc;
 
-use millrace_document::Value;
-use millrace_embedding::{Embedder, Text};
-use millrace_indexing::{Caller, ComponentCall, Components, Failure, Wanted};
-use millrace_linguistics::Chunker;
-use millrace_model::Purpose;
+use millrace_document::DocumentValue;
+use millrace_embedding::{EmbeddedText, TextEmbedder};
+use millrace_indexing::{
+    ComponentCall, ComponentFailure, GeneratorTarget, IndexingCaller, IndexingComponents,
+};
+use millrace_linguistics::TextChunker;
+use millrace_model::SequencePurpose;
 use millrace_tensor::{Tensor, TensorType};
 
-use super::Generator;
+use super::DeployedGenerator;
 
 /// Embedders and field generators of an application, and the chunkers of every application.
 pub(crate) struct ApplicationComponents {
-    embedders: Vec<Arc<Embedder>>,
-    generators: Vec<Generator>,
+    embedders: Vec<Arc<TextEmbedder>>,
+    generators: Vec<DeployedGenerator>,
     /// True if these are all. Some are left out of an application that is refused, and calls of them are not
     /// errors themselves.
     complete: bool,
@@ -20,7 +22,11 @@ pub(crate) struct ApplicationComponents {
 
 impl ApplicationComponents {
     /// Creates the components.
-    pub(crate) fn new(embedders: Vec<Arc<Embedder>>, generators: Vec<Generator>, complete: bool) -> Self {
+    pub(crate) fn new(
+        embedders: Vec<Arc<TextEmbedder>>,
+        generators: Vec<DeployedGenerator>,
+        complete: bool,
+    ) -> Self {
         ApplicationComponents { embedders, generators, complete }
     }
 
@@ -28,7 +34,7 @@ impl ApplicationComponents {
     ///
     /// # Errors
     /// There is none; the message lists the existing ones.
-    fn generator(&self, id: Option<&str>) -> Result<&Generator, String> {
+    fn generator(&self, id: Option<&str>) -> Result<&DeployedGenerator, String> {
         let id = id.ok_or("generate needs the id of a field generator, as in: generate questions")?;
         self.generators.iter().find(|generator| generator.id() == id).ok_or_else(|| {
             let known: Vec<String> =
@@ -47,7 +53,7 @@ impl ApplicationComponents {
     ///
     /// # Errors
     /// There is none; the message lists the existing ones.
-    pub(crate) fn embedder(&self, id: Option<&str>) -> Result<&Arc<Embedder>, String> {
+    pub(crate) fn embedder(&self, id: Option<&str>) -> Result<&Arc<TextEmbedder>, String> {
         let known = || {
             let ids: Vec<String> =
                 self.embedders.iter().map(|embedder| format!("'{}'", embedder.id())).collect();
@@ -67,7 +73,7 @@ impl ApplicationComponents {
     }
 }
 
-impl Components for ApplicationComponents {
+impl IndexingComponents for ApplicationComponents {
     fn check_embed(&self, call: &ComponentCall, chunks: bool, target: &TensorType) -> Result<(), String> {
         match self.embedder(call.id.as_deref()) {
             Err(_) if !self.complete => Ok(()),
@@ -78,18 +84,18 @@ impl Components for ApplicationComponents {
     fn embed(
         &self,
         call: &ComponentCall,
-        input: &Value,
+        input: &DocumentValue,
         target: &TensorType,
-        caller: &Caller,
-    ) -> Result<Tensor, Failure> {
-        let embedder = self.embedder(call.id.as_deref()).map_err(Failure::Input)?;
-        let wrong = || Failure::Input("only strings are embedded".to_owned());
+        caller: &IndexingCaller,
+    ) -> Result<Tensor, ComponentFailure> {
+        let embedder = self.embedder(call.id.as_deref()).map_err(ComponentFailure::Input)?;
+        let wrong = || ComponentFailure::Input("only strings are embedded".to_owned());
         let chunks: Vec<&str>;
         let text = match input {
-            Value::String(text) => Text::One(text),
-            Value::Array(values) => {
+            DocumentValue::String(text) => EmbeddedText::One(text),
+            DocumentValue::Array(values) => {
                 chunks = values.iter().map(string).collect::<Option<_>>().ok_or_else(wrong)?;
-                Text::Chunks(&chunks)
+                EmbeddedText::Chunks(&chunks)
             }
             _ => return Err(wrong()),
         };
@@ -104,7 +110,7 @@ impl Components for ApplicationComponents {
         Ok(chunker(call)?.chunks(text).into_iter().map(str::to_owned).collect())
     }
 
-    fn check_generate(&self, call: &ComponentCall, wanted: &Wanted) -> Result<(), String> {
+    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), String> {
         match self.generator(call.id.as_deref()) {
             Err(_) if !self.complete => Ok(()),
             generator => generator?.check(&wanted.data_type),
@@ -114,56 +120,60 @@ impl Components for ApplicationComponents {
     fn generate(
         &self,
         call: &ComponentCall,
-        input: &Value,
-        wanted: &Wanted,
-        caller: &Caller,
-    ) -> Result<Option<Value>, Failure> {
-        let generator = self.generator(call.id.as_deref()).map_err(Failure::Input)?;
+        input: &DocumentValue,
+        wanted: &GeneratorTarget,
+        caller: &IndexingCaller,
+    ) -> Result<Option<DocumentValue>, ComponentFailure> {
+        let generator = self.generator(call.id.as_deref()).map_err(ComponentFailure::Input)?;
         generator.generate(input, wanted, &feeding(caller))
     }
 }
 
 /// Converts the caller of a document's statements to that of a model.
-fn feeding(caller: &Caller) -> millrace_model::Caller {
-    millrace_model::Caller {
-        purpose: Purpose::Feed,
+fn feeding(caller: &IndexingCaller) -> millrace_model::ModelCaller {
+    millrace_model::ModelCaller {
+        purpose: SequencePurpose::Feed,
         deadline: caller.deadline,
         gone: Arc::clone(&caller.gone),
     }
 }
 
 /// The text of a string value.
-pub(super) fn string(value: &Value) -> Option<&str> {
+pub(super) fn string(value: &DocumentValue) -> Option<&str> {
     match value {
-        Value::String(text) => Some(text),
+        DocumentValue::String(text) => Some(text),
         _ => None,
     }
 }
 
-fn chunker(call: &ComponentCall) -> Result<Chunker, String> {
-    Chunker::named(call.id.as_deref().unwrap_or("sentence"), &call.arguments)
+fn chunker(call: &ComponentCall) -> Result<TextChunker, String> {
+    TextChunker::named(call.id.as_deref().unwrap_or("sentence"), &call.arguments)
 }
 
 /// Classifies an error of an embedder by its cause.
-fn failure(error: millrace_embedding::Error) -> Failure {
+fn failure(error: millrace_embedding::Error) -> ComponentFailure {
     use millrace_embedding::Error as Embedding;
     use millrace_model::Error as Model;
     let reason = error.to_string();
     match error {
-        Embedding::Model(Model::Overloaded { .. } | Model::Closed) => Failure::Overloaded(reason),
-        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => Failure::Timeout(reason),
+        Embedding::Model(Model::Overloaded { .. } | Model::Closed) => ComponentFailure::Overloaded(reason),
+        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => {
+            ComponentFailure::Timeout(reason)
+        }
         Embedding::Remote(error) => of_service(&error),
-        _ => Failure::Input(reason),
+        _ => ComponentFailure::Input(reason),
     }
 }
 
 /// Classifies an error of another service by its cause.
-pub(super) fn of_service(error: &millrace_remote::Error) -> Failure {
+pub(super) fn of_service(error: &millrace_remote::Error) -> ComponentFailure {
     use millrace_remote::Error as Remote;
     let reason = error.to_string();
     match error {
-        Remote::Retry { .. } | Remote::Overloaded { .. } => Failure::Overloaded(reason),
-        Remote::Deadline { .. } => Failure::Timeout(reason),
-        Remote::Fix { .. } | Remote::GiveUp { .. } | Remote::Download { .. } => Failure::Input(reason),
+        Remote::Retry { .. } | Remote::Overloaded { .. } => ComponentFailure::Overloaded(reason),
+        Remote::Deadline { .. } => ComponentFailure::Timeout(reason),
+        Remote::Fix { .. } | Remote::GiveUp { .. } | Remote::Download { .. } => {
+            ComponentFailure::Input(reason)
+        }
     }
 }

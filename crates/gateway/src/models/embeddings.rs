@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use millrace_embedding::Text;
-use millrace_model::{Caller, Purpose};
-use millrace_plan::Embedding;
+use millrace_embedding::EmbeddedText;
+use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_plan::EmbeddedInput;
 use millrace_query::EmbedCall;
 use millrace_tensor::{Tensor, TensorType};
 
@@ -15,31 +15,31 @@ use crate::Error;
 
 /// Tensors of the embedded texts of a query: each text once for each tensor type.
 #[derive(Default)]
-pub(crate) struct Embeddings {
+pub(crate) struct QueryEmbeddings {
     found: Vec<(EmbedCall, TensorType, Arc<Tensor>)>,
 }
 
-impl Embeddings {
+impl QueryEmbeddings {
     /// Computes the wanted embeddings.
     ///
     /// # Errors
     /// A text cannot be embedded, or not in time.
     pub(crate) fn make(
-        wanted: &[Embedding],
+        wanted: &[EmbeddedInput],
         components: &ApplicationComponents,
         deadline: Instant,
         gone: Arc<AtomicBool>,
     ) -> Result<Self, Error> {
-        let caller = Caller { purpose: Purpose::Query, deadline: Some(deadline), gone };
-        let mut embeddings = Embeddings::default();
-        for Embedding { input, call, target } in wanted {
+        let caller = ModelCaller { purpose: SequencePurpose::Query, deadline: Some(deadline), gone };
+        let mut embeddings = QueryEmbeddings::default();
+        for EmbeddedInput { input, call, target } in wanted {
             if embeddings.get(call, target).is_some() {
                 continue;
             }
             let wrong =
                 |reason: String| Error::Plan(millrace_plan::Error::Input { name: input.clone(), reason });
             let embedder = components.embedder(call.embedder.as_deref()).map_err(wrong)?;
-            let tensor = embedder.embed(Text::One(&call.text), target, &[], &caller)?;
+            let tensor = embedder.embed(EmbeddedText::One(&call.text), target, &[], &caller)?;
             embeddings.found.push((call.clone(), target.clone(), Arc::new(tensor)));
         }
         Ok(embeddings)

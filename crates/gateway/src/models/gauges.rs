@@ -1,13 +1,17 @@
 //! Metrics of models.
 
-use millrace_model::Usage;
+use millrace_model::ModelUsage;
 
-use crate::metrics::Gauge;
+use crate::metrics::MetricGauge;
 
 /// Metrics of all models together: those in memory, and the waiting and running calls, of queries and of
 /// feeding.
-pub(super) fn of_scheduler(loaded: usize, waiting: (usize, usize), running: (usize, usize)) -> Vec<Gauge> {
-    let gauge = |name, description, value: usize| Gauge::new(name, description, value as f64);
+pub(super) fn of_scheduler(
+    loaded: usize,
+    waiting: (usize, usize),
+    running: (usize, usize),
+) -> Vec<MetricGauge> {
+    let gauge = |name, description, value: usize| MetricGauge::new(name, description, value as f64);
     vec![
         gauge("millrace.model.loaded", "Models in memory", loaded),
         gauge("millrace.model.waiting_queries", "Texts of queries that wait for a model", waiting.0),
@@ -18,7 +22,7 @@ pub(super) fn of_scheduler(loaded: usize, waiting: (usize, usize), running: (usi
 }
 
 /// Metrics of one local model.
-pub(super) fn of_model(name: &str, usage: &Usage) -> Vec<Gauge> {
+pub(super) fn of_model(name: &str, usage: &ModelUsage) -> Vec<MetricGauge> {
     let gauge = |name, description, value: f64| (name, description, value);
     let per = |sum: u64, of: f64| if of > 0.0 { sum as f64 / of } else { 0.0 };
     let all = [
@@ -55,14 +59,14 @@ pub(super) fn of_model(name: &str, usage: &Usage) -> Vec<Gauge> {
             usage.dropped as f64,
         ),
     ];
-    let about = |(metric, description, value)| Gauge::new(metric, description, value).of_model(name);
+    let about = |(metric, description, value)| MetricGauge::new(metric, description, value).of_model(name);
     all.into_iter().map(about).collect()
 }
 
 /// Metrics of a model of another service.
-pub(super) fn of_service(name: &str, usage: &millrace_remote::Usage) -> Vec<Gauge> {
+pub(super) fn of_service(name: &str, usage: &millrace_remote::ServiceUsage) -> Vec<MetricGauge> {
     let gauge =
-        |metric, description, value: u64| Gauge::new(metric, description, value as f64).of_model(name);
+        |metric, description, value: u64| MetricGauge::new(metric, description, value as f64).of_model(name);
     vec![
         gauge("millrace.remote.requests", "Requests to another service's model", usage.requests),
         gauge("millrace.remote.texts", "Texts in them", usage.texts),

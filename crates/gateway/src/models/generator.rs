@@ -3,26 +3,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_document::{DataType, Value, json as document_json};
-use millrace_indexing::{Failure, Wanted};
-use millrace_model::Caller;
-use millrace_remote::Inference;
+use millrace_document::{DataType, DocumentValue, json as document_json};
+use millrace_indexing::{ComponentFailure, GeneratorTarget};
+use millrace_model::ModelCaller;
+use millrace_remote::InferenceOptions;
 use millrace_schema::{FieldGenerator, OnMisfit};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::Language;
+use super::DeployedLanguageModel;
 
 /// A field generator of an application, with its model.
-pub(crate) struct Generator {
+pub(crate) struct DeployedGenerator {
     config: FieldGenerator,
-    language: Arc<Language>,
+    language: Arc<DeployedLanguageModel>,
 }
 
-impl Generator {
+impl DeployedGenerator {
     /// Creates the generator of an element in services.xml, with the model that it names.
-    pub(crate) fn new(config: FieldGenerator, language: Arc<Language>) -> Self {
-        Generator { config, language }
+    pub(crate) fn new(config: FieldGenerator, language: Arc<DeployedLanguageModel>) -> Self {
+        DeployedGenerator { config, language }
     }
 
     /// Id of the generator.
@@ -55,21 +55,21 @@ impl Generator {
     /// The model does not answer; or its answer is not such a value, and the document must be refused.
     pub(crate) fn generate(
         &self,
-        input: &Value,
-        wanted: &Wanted,
-        caller: &Caller,
-    ) -> Result<Option<Value>, Failure> {
+        input: &DocumentValue,
+        wanted: &GeneratorTarget,
+        caller: &ModelCaller,
+    ) -> Result<Option<DocumentValue>, ComponentFailure> {
         match (input, &wanted.data_type) {
-            (Value::String(text), _) => {
+            (DocumentValue::String(text), _) => {
                 let values = self.values(&[text], wanted, caller)?;
                 Ok(values.into_iter().next().flatten())
             }
-            (Value::Array(elements), DataType::Array(element)) => {
+            (DocumentValue::Array(elements), DataType::Array(element)) => {
                 let texts: Option<Vec<&str>> = elements.iter().map(super::components::string).collect();
                 let texts = texts.ok_or_else(only_strings)?;
-                let each = Wanted { data_type: (**element).clone(), name: wanted.name.clone() };
+                let each = GeneratorTarget { data_type: (**element).clone(), name: wanted.name.clone() };
                 let values = self.values(&texts, &each, caller)?;
-                Ok(Some(Value::Array(values.into_iter().flatten().collect())))
+                Ok(Some(DocumentValue::Array(values.into_iter().flatten().collect())))
             }
             _ => Err(only_strings()),
         }
@@ -79,21 +79,21 @@ impl Generator {
     fn values(
         &self,
         texts: &[&str],
-        wanted: &Wanted,
-        caller: &Caller,
-    ) -> Result<Vec<Option<Value>>, Failure> {
+        wanted: &GeneratorTarget,
+        caller: &ModelCaller,
+    ) -> Result<Vec<Option<DocumentValue>>, ComponentFailure> {
         let config = self.language.config();
         let form = form(wanted);
         let shown = form.to_string();
         let prompts = texts.iter().map(|text| self.config.template.fill(text, &shown)).collect();
-        let inference = Inference {
+        let inference = InferenceOptions {
             model: config.model.clone(),
             tokens_max: config.tokens_max,
             temperature: config.temperature,
             reasoning_effort: config.reasoning_effort.clone(),
             schema: self.config.structured.then_some(form),
             is_strict: config.strict_schema,
-            ..Inference::default()
+            ..InferenceOptions::default()
         };
         let model = self.language.model();
         let answers = model
@@ -103,9 +103,13 @@ impl Generator {
     }
 
     /// Converts an answer to a value.
-    fn value(&self, answer: &str, wanted: &Wanted) -> Result<Option<Value>, Failure> {
+    fn value(
+        &self,
+        answer: &str,
+        wanted: &GeneratorTarget,
+    ) -> Result<Option<DocumentValue>, ComponentFailure> {
         if !self.config.structured {
-            return Ok(Some(Value::String(answer.to_owned())));
+            return Ok(Some(DocumentValue::String(answer.to_owned())));
         }
         let reason = match read(answer, wanted) {
             Ok(value) => return Ok(value),
@@ -125,17 +129,17 @@ impl Generator {
                 tracing::warn!("{}; the field stays empty", told());
                 Ok(None)
             }
-            OnMisfit::Fail => Err(Failure::Input(told())),
+            OnMisfit::Fail => Err(ComponentFailure::Input(told())),
         }
     }
 }
 
-fn only_strings() -> Failure {
-    Failure::Input("values are generated from strings only".to_owned())
+fn only_strings() -> ComponentFailure {
+    ComponentFailure::Input("values are generated from strings only".to_owned())
 }
 
 /// Parses an answer that follows [`form`]; `None` if it contains no value.
-fn read(answer: &str, wanted: &Wanted) -> Result<Option<Value>, String> {
+fn read(answer: &str, wanted: &GeneratorTarget) -> Result<Option<DocumentValue>, String> {
     let members: BTreeMap<String, Box<RawValue>> =
         serde_json::from_str(answer).map_err(|error| error.to_string())?;
     let value = members.get(&wanted.name).ok_or_else(|| format!("it lacks \"{}\"", wanted.name))?;
@@ -143,7 +147,7 @@ fn read(answer: &str, wanted: &Wanted) -> Result<Option<Value>, String> {
 }
 
 /// JSON schema of an answer: an object with the value under the field's name.
-fn form(wanted: &Wanted) -> serde_json::Value {
+fn form(wanted: &GeneratorTarget) -> serde_json::Value {
     let value = match &wanted.data_type {
         DataType::Array(element) => json!({ "type": "array", "items": { "type": scalar(element) } }),
         other => json!({ "type": scalar(other) }),
@@ -172,8 +176,8 @@ const fn scalar(data_type: &DataType) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn wanted(data_type: DataType) -> Wanted {
-        Wanted { data_type, name: "passage.made".to_owned() }
+    fn wanted(data_type: DataType) -> GeneratorTarget {
+        GeneratorTarget { data_type, name: "passage.made".to_owned() }
     }
 
     #[test]
@@ -181,7 +185,7 @@ mod tests {
         let strings = DataType::Array(Box::new(DataType::String));
         let expected = r#"{"type":"object","properties":{"passage.made":{"type":"array","items":{"type":"string"}}},"required":["passage.made"],"additionalProperties":false}"#;
         assert_eq!(form(&wanted(strings.clone())).to_string(), expected);
-        let check = |data_type: &DataType, answer: &str, expected: Result<Option<Value>, &str>| {
+        let check = |data_type: &DataType, answer: &str, expected: Result<Option<DocumentValue>, &str>| {
             let value = read(answer, &wanted(data_type.clone()));
             match (&value, expected) {
                 (Err(reason), Err(part)) => assert!(reason.contains(part), "{reason}"),
@@ -191,13 +195,17 @@ mod tests {
                 ),
             }
         };
-        let text = |text: &str| Value::String(text.to_owned());
-        check(&strings, r#"{"passage.made":["a","b"]}"#, Ok(Some(Value::Array(vec![text("a"), text("b")]))));
+        let text = |text: &str| DocumentValue::String(text.to_owned());
+        check(
+            &strings,
+            r#"{"passage.made":["a","b"]}"#,
+            Ok(Some(DocumentValue::Array(vec![text("a"), text("b")]))),
+        );
         check(&strings, r#"{"passage.made":"a"}"#, Err("expected"));
-        check(&DataType::Int, r#" {"passage.made": 7}"#, Ok(Some(Value::Int(7))));
+        check(&DataType::Int, r#" {"passage.made": 7}"#, Ok(Some(DocumentValue::Int(7))));
         check(&DataType::Byte, r#"{"passage.made":700}"#, Err("700"));
-        check(&DataType::Bool, r#"{"passage.made":true}"#, Ok(Some(Value::Bool(true))));
-        check(&DataType::Double, r#"{"passage.made":0.5}"#, Ok(Some(Value::Double(0.5))));
+        check(&DataType::Bool, r#"{"passage.made":true}"#, Ok(Some(DocumentValue::Bool(true))));
+        check(&DataType::Double, r#"{"passage.made":0.5}"#, Ok(Some(DocumentValue::Double(0.5))));
         check(&DataType::String, r#"{"passage.made":null}"#, Ok(None));
         check(&DataType::String, r#"{"made":"a"}"#, Err("it lacks \"passage.made\""));
         check(&DataType::String, "Sure! a", Err("expected value"));

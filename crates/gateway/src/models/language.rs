@@ -1,20 +1,20 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use millrace_remote as remote;
-use millrace_schema::{self as schema, Application, Findings, Mistake};
+use millrace_schema::{self as schema, Application, PackageFindings, PackageMistake};
 
-use super::Models;
+use super::NodeModels;
 
 /// A language model of an application.
-pub(crate) struct Language {
-    config: schema::LanguageModel,
-    model: remote::LanguageModel,
+pub(crate) struct DeployedLanguageModel {
+    config: schema::LanguageModelConfig,
+    model: remote::ChatModel,
     secret: Option<String>,
 }
 
-impl Language {
+impl DeployedLanguageModel {
     /// What services.xml says of it.
-    pub(crate) fn config(&self) -> &schema::LanguageModel {
+    pub(crate) fn config(&self) -> &schema::LanguageModelConfig {
         &self.config
     }
 
@@ -24,55 +24,59 @@ impl Language {
     }
 
     /// The service.
-    pub(crate) fn model(&self) -> &remote::LanguageModel {
+    pub(crate) fn model(&self) -> &remote::ChatModel {
         &self.model
     }
 }
 
 /// The language models in use: one that the next deployment has too stays as it is.
 #[derive(Default)]
-pub(super) struct KnownLanguages(Mutex<Vec<Weak<Language>>>);
+pub(super) struct KnownLanguages(Mutex<Vec<Weak<DeployedLanguageModel>>>);
 
 impl KnownLanguages {
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Language>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<DeployedLanguageModel>>> {
         // A panic leaves at most an entry too few, and then the model is made again.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn in_use(&self) -> Vec<Arc<Language>> {
+    pub(super) fn in_use(&self) -> Vec<Arc<DeployedLanguageModel>> {
         self.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 
-impl Models {
+impl NodeModels {
     /// The language models of an application. Nothing is asked of them yet. Where a secret is not there, that is told with the place of the
     /// component.
     pub(crate) fn language_models(
         &self,
         application: &Application,
-        findings: &mut Findings,
-    ) -> Vec<Arc<Language>> {
+        findings: &mut PackageFindings,
+    ) -> Vec<Arc<DeployedLanguageModel>> {
         let made = application.container.language_models.iter().filter_map(|config| {
             let language = self.language_model(config).map_err(|reason| {
                 let text = format!("{}: language model '{}': {reason}", config.place, config.id);
-                Mistake::new(Some(&config.place), text)
+                PackageMistake::new(Some(&config.place), text)
             });
             findings.keep(language)
         });
         made.collect()
     }
 
-    fn language_model(&self, config: &schema::LanguageModel) -> Result<Arc<Language>, String> {
+    fn language_model(
+        &self,
+        config: &schema::LanguageModelConfig,
+    ) -> Result<Arc<DeployedLanguageModel>, String> {
         // Where a component stands does not make it another.
-        let config = schema::LanguageModel { place: schema::Place::default(), ..config.clone() };
+        let config =
+            schema::LanguageModelConfig { place: schema::SourcePosition::default(), ..config.clone() };
         if let Some(same) = self.languages.in_use().into_iter().find(|known| known.config == config) {
             return Ok(same);
         }
         let http = self.http()?;
         http.policy().check_url(&config.endpoint)?;
         let secret = config.secret.as_deref().map(|name| self.secret(name, &config.endpoint)).transpose()?;
-        let model = remote::LanguageModel::new(&config.endpoint, http);
-        let language = Arc::new(Language { config, model, secret });
+        let model = remote::ChatModel::new(&config.endpoint, http);
+        let language = Arc::new(DeployedLanguageModel { config, model, secret });
         let mut known = self.languages.lock();
         known.retain(|known| known.strong_count() > 0);
         known.push(Arc::downgrade(&language));

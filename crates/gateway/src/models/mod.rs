@@ -18,25 +18,27 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
 use std::time::Duration;
 
-use millrace_embedding::{Embedder, Files, SecretRequest, Services};
+use millrace_embedding::{EmbedderServices, Files, SecretRequest, TextEmbedder};
 use millrace_env::{Disk as _, RealDisk, sync_name};
-use millrace_model::{Cores, Evaluator, Purpose, Scheduler, SchedulerOptions};
-use millrace_remote::{FileSource, Http, OutboundPolicy, Sha256};
-use millrace_schema::{self as schema, Application, Execution, Findings, Mistake, ModelFile};
+use millrace_model::{BusyCores, ModelEvaluator, ModelScheduler, SchedulerOptions, SequencePurpose};
+use millrace_remote::{FileSource, OutboundHttp, OutboundPolicy, Sha256Digest};
+use millrace_schema::{
+    self as schema, Application, ModelExecution, ModelFile, PackageFindings, PackageMistake,
+};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::language::KnownLanguages;
-use crate::metrics::Gauge;
+use crate::metrics::MetricGauge;
 use crate::{Error, StartError};
 
 pub(crate) use components::ApplicationComponents;
-pub(crate) use embeddings::Embeddings;
-pub(crate) use generator::Generator;
-pub(crate) use language::Language;
+pub(crate) use embeddings::QueryEmbeddings;
+pub(crate) use generator::DeployedGenerator;
+pub(crate) use language::DeployedLanguageModel;
 pub(crate) use ranking::RankModels;
 pub use secrets::SecretBinding;
-pub(crate) use stateless::{Argument, StatelessModel, StatelessModels};
+pub(crate) use stateless::{ModelArgument, StatelessModel, StatelessModels};
 
 /// Requests that may wait for a model at the same time: of queries, and documents being fed.
 const QUERIES_MAX: usize = 256;
@@ -46,14 +48,14 @@ const FEEDS_MAX: usize = 256;
 const FILE_BYTES_MAX: u64 = 32 << 30;
 
 /// What all deployments of a node share of models.
-pub(crate) struct Models {
-    scheduler: Scheduler,
+pub(crate) struct NodeModels {
+    scheduler: ModelScheduler,
     directory: PathBuf,
     /// Those in use, and those that went since they were last looked at.
-    embedders: Mutex<Vec<Known>>,
+    embedders: Mutex<Vec<KnownModels>>,
     evaluators: Mutex<Vec<KnownEvaluator>>,
     languages: KnownLanguages,
-    http: OnceLock<Result<Http, String>>,
+    http: OnceLock<Result<OutboundHttp, String>>,
     options: ModelOptions,
     /// Held while a file that is there already is being taken into use, so that it is not removed meanwhile.
     taking: RwLock<()>,
@@ -61,17 +63,17 @@ pub(crate) struct Models {
     feeds: Arc<Semaphore>,
 }
 
-struct Known {
-    config: schema::Embedder,
+struct KnownModels {
+    config: schema::EmbedderConfig,
     files: Files,
-    embedder: Weak<Embedder>,
+    embedder: Weak<TextEmbedder>,
 }
 
 /// A model that is evaluated by itself, shared by all that name the same file.
 struct KnownEvaluator {
     path: PathBuf,
-    execution: Execution,
-    evaluator: Weak<Evaluator>,
+    execution: ModelExecution,
+    evaluator: Weak<ModelEvaluator>,
 }
 
 /// The settings of a node that models go by.
@@ -89,12 +91,12 @@ pub(crate) struct ModelOptions {
     pub(crate) disk_reserve: u64,
 }
 
-impl Models {
+impl NodeModels {
     /// Models by these options; no file is read yet.
     pub(crate) fn open(options: ModelOptions) -> Result<Self, StartError> {
         let scheduling = SchedulerOptions { slots: options.slots, ..SchedulerOptions::default() };
-        Ok(Models {
-            scheduler: Scheduler::new(scheduling).map_err(StartError::Threads)?,
+        Ok(NodeModels {
+            scheduler: ModelScheduler::new(scheduling).map_err(StartError::Threads)?,
             directory: options.directory.clone(),
             options,
             taking: RwLock::default(),
@@ -109,11 +111,15 @@ impl Models {
 
     /// The embedders of an application, loaded and checked. Where a file is missing, or cannot be used, that is told with the place of the
     /// component.
-    pub(crate) fn embedders(&self, application: &Application, findings: &mut Findings) -> Vec<Arc<Embedder>> {
+    pub(crate) fn embedders(
+        &self,
+        application: &Application,
+        findings: &mut PackageFindings,
+    ) -> Vec<Arc<TextEmbedder>> {
         let loaded = application.container.embedders.iter().filter_map(|config| {
             let embedder = self.embedder(config, application).map_err(|reason| {
                 let text = format!("{}: embedder '{}': {reason}", config.place, config.id);
-                Mistake::new(Some(&config.place), text)
+                PackageMistake::new(Some(&config.place), text)
             });
             findings.keep(embedder)
         });
@@ -122,25 +128,26 @@ impl Models {
 
     fn embedder(
         &self,
-        config: &schema::Embedder,
+        config: &schema::EmbedderConfig,
         application: &Application,
-    ) -> Result<Arc<Embedder>, String> {
+    ) -> Result<Arc<TextEmbedder>, String> {
         let _taking = self.taking.read().unwrap_or_else(PoisonError::into_inner);
         let keep = |file: &ModelFile| Ok((file.clone(), self.keep(application, file)?));
         let files = config.files().into_iter().map(keep).collect::<Result<Files, String>>()?;
         // Where a component stands does not make it another.
-        let config = schema::Embedder { place: schema::Place::default(), ..config.clone() };
-        let same = |known: &&Known| known.config == config && known.files == files;
+        let config = schema::EmbedderConfig { place: schema::SourcePosition::default(), ..config.clone() };
+        let same = |known: &&KnownModels| known.config == config && known.files == files;
         if let Some(embedder) = self.lock().iter().find(same).and_then(|known| known.embedder.upgrade()) {
             return Ok(embedder);
         }
         let secret = |request: &SecretRequest<'_>| self.secret(request.name, request.endpoint);
-        let services = Services { scheduler: &self.scheduler, http: &|| self.http(), secret: &secret };
+        let services =
+            EmbedderServices { scheduler: &self.scheduler, http: &|| self.http(), secret: &secret };
         let embedder =
-            Arc::new(Embedder::load(&config, &files, &services).map_err(|error| error.to_string())?);
+            Arc::new(TextEmbedder::load(&config, &files, &services).map_err(|error| error.to_string())?);
         let mut known = self.lock();
         known.retain(|known| known.embedder.strong_count() > 0);
-        known.push(Known { config, files, embedder: Arc::downgrade(&embedder) });
+        known.push(KnownModels { config, files, embedder: Arc::downgrade(&embedder) });
         Ok(embedder)
     }
 
@@ -152,9 +159,9 @@ impl Models {
         &self,
         name: &str,
         file: &ModelFile,
-        execution: &Execution,
+        execution: &ModelExecution,
         application: &Application,
-    ) -> Result<Arc<Evaluator>, String> {
+    ) -> Result<Arc<ModelEvaluator>, String> {
         let _taking = self.taking.read().unwrap_or_else(PoisonError::into_inner);
         let path = self.keep(application, file)?;
         let same = |known: &&KnownEvaluator| known.path == path && known.execution == *execution;
@@ -164,7 +171,7 @@ impl Models {
             return Ok(evaluator);
         }
         let threads = millrace_embedding::execution(execution);
-        let evaluator = Evaluator::load(name, path.clone(), threads, &self.scheduler)
+        let evaluator = ModelEvaluator::load(name, path.clone(), threads, &self.scheduler)
             .map_err(|error| error.to_string())?;
         let evaluator = Arc::new(evaluator);
         let mut known = self.lock_evaluators();
@@ -182,7 +189,7 @@ impl Models {
         };
         let content =
             application.files.get(path).ok_or_else(|| format!("the package has no file '{path}'"))?;
-        let kept = self.directory.join(Sha256::of(content).to_string());
+        let kept = self.directory.join(Sha256Digest::of(content).to_string());
         write_once(&self.directory, &kept, content, self.options.disk_reserve)
             .map_err(|error| format!("{path} cannot be kept in {}: {error}", self.directory.display()))?;
         Ok(kept)
@@ -191,10 +198,10 @@ impl Models {
     /// Fetches a file, unless it was fetched before. Its name is the SHA-256 of its content where that is
     /// given, else that of its URL.
     fn fetch(&self, url: &str, sha256: Option<&str>) -> Result<PathBuf, String> {
-        let sha256: Option<Sha256> = sha256.map(str::parse).transpose()?;
+        let sha256: Option<Sha256Digest> = sha256.map(str::parse).transpose()?;
         let kept = match sha256 {
             Some(sha256) => self.directory.join(sha256.to_string()),
-            None => self.directory.join(format!("url-{}", Sha256::of(url.as_bytes()))),
+            None => self.directory.join(format!("url-{}", Sha256Digest::of(url.as_bytes()))),
         };
         if kept.is_file() {
             return Ok(kept);
@@ -223,9 +230,9 @@ impl Models {
     }
 
     /// Who asks other services; made when the first is asked.
-    fn http(&self) -> Result<Http, String> {
+    fn http(&self) -> Result<OutboundHttp, String> {
         let policy = || self.options.outbound.clone();
-        let made = self.http.get_or_init(|| Http::new(policy()).map_err(|error| error.to_string()));
+        let made = self.http.get_or_init(|| OutboundHttp::new(policy()).map_err(|error| error.to_string()));
         made.clone().map_err(|error| format!("other services cannot be asked: {error}"))
     }
 
@@ -272,11 +279,11 @@ impl Models {
         }
     }
 
-    fn in_use(&self) -> Vec<Arc<Embedder>> {
+    fn in_use(&self) -> Vec<Arc<TextEmbedder>> {
         self.lock().iter().filter_map(|known| known.embedder.upgrade()).collect()
     }
 
-    fn evaluators_in_use(&self) -> Vec<(PathBuf, Arc<Evaluator>)> {
+    fn evaluators_in_use(&self) -> Vec<(PathBuf, Arc<ModelEvaluator>)> {
         let known = self.lock_evaluators();
         known.iter().filter_map(|known| Some((known.path.clone(), known.evaluator.upgrade()?))).collect()
     }
@@ -286,7 +293,7 @@ impl Models {
         self.evaluators.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<KnownModels>> {
         // A panic leaves at most an entry too few, and then the model is loaded again.
         self.embedders.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -297,12 +304,12 @@ impl Models {
     /// [`Error::Overloaded`] when too much waits already.
     pub(crate) async fn wait<T: Send + 'static>(
         &self,
-        purpose: Purpose,
+        purpose: SequencePurpose,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
         let threads = match purpose {
-            Purpose::Query => &self.queries,
-            Purpose::Feed => &self.feeds,
+            SequencePurpose::Query => &self.queries,
+            SequencePurpose::Feed => &self.feeds,
         };
         let permit = Arc::clone(threads).try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let work = move || {
@@ -316,12 +323,12 @@ impl Models {
     }
 
     /// The cores that models share with other work.
-    pub(crate) fn cores(&self) -> Cores {
+    pub(crate) fn cores(&self) -> BusyCores {
         self.scheduler.cores()
     }
 
     /// What is read when metrics are asked for: some for all models together, the others for each in use.
-    pub(crate) fn gauges(&self) -> Vec<Gauge> {
+    pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
         let (embedders, evaluators) = (self.in_use(), self.evaluators_in_use());
         let loaded = embedders.iter().filter(|embedder| embedder.is_loaded()).count()
             + evaluators.iter().filter(|(_, evaluator)| evaluator.is_loaded()).count();
@@ -370,8 +377,8 @@ fn write_once(directory: &Path, path: &Path, content: &[u8], reserve: u64) -> io
 mod tests {
     use super::*;
 
-    fn models(directory: &Path) -> Models {
-        Models::open(ModelOptions {
+    fn models(directory: &Path) -> NodeModels {
+        NodeModels::open(ModelOptions {
             directory: directory.to_owned(),
             slots: 1,
             outbound: OutboundPolicy::parse(&["none"]).expect("a rule"),
@@ -393,7 +400,7 @@ mod tests {
             let kept = models.fetch(url, None).expect("it is there");
             assert_eq!(fs::read(kept).expect("a file"), b"a model");
         }
-        let digest = Sha256::of(b"a model").to_string();
+        let digest = Sha256Digest::of(b"a model").to_string();
         let error = models.fetch(url, Some(&digest)).expect_err("its digest was never checked");
         assert!(error.contains("--outbound-allow"), "{error}");
     }

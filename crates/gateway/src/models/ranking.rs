@@ -2,35 +2,35 @@
 
 use std::sync::Arc;
 
-use millrace_model::{self as model, Evaluator};
-use millrace_ranking::{Evaluation, Model, ModelFailure};
-use millrace_schema::{Application, OnnxModel};
+use millrace_model::{self as model, ModelEvaluator};
+use millrace_ranking::{ModelFailure, RankModelEvaluation, RankModelFile};
+use millrace_schema::{Application, OnnxModelConfig};
 use millrace_tensor::{Tensor, TensorType};
 
-use super::Models;
+use super::NodeModels;
 
 /// Models of one application.
 pub(crate) struct RankModels<'a> {
-    models: &'a Models,
+    models: &'a NodeModels,
     application: &'a Application,
 }
 
 impl<'a> RankModels<'a> {
-    pub(crate) fn new(models: &'a Models, application: &'a Application) -> Self {
+    pub(crate) fn new(models: &'a NodeModels, application: &'a Application) -> Self {
         RankModels { models, application }
     }
 }
 
-impl millrace_ranking::Models for RankModels<'_> {
-    fn open(&self, name: &str, model: &OnnxModel) -> Result<Arc<dyn Model>, String> {
+impl millrace_ranking::ModelSource for RankModels<'_> {
+    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, String> {
         let evaluator = self.models.evaluator(name, &model.file.value, &model.execution, self.application)?;
         Ok(Arc::new(RankModel(evaluator)))
     }
 }
 
-struct RankModel(Arc<Evaluator>);
+struct RankModel(Arc<ModelEvaluator>);
 
-impl Model for RankModel {
+impl RankModelFile for RankModel {
     fn inputs(&self) -> Vec<String> {
         self.0.inputs().iter().map(|port| port.name.clone()).collect()
     }
@@ -39,7 +39,11 @@ impl Model for RankModel {
         self.0.outputs().iter().map(|port| port.name.clone()).collect()
     }
 
-    fn bind(&self, inputs: &[(&str, &TensorType)], output: &str) -> Result<Arc<dyn Evaluation>, String> {
+    fn bind(
+        &self,
+        inputs: &[(&str, &TensorType)],
+        output: &str,
+    ) -> Result<Arc<dyn RankModelEvaluation>, String> {
         let bound = self.0.bind(inputs, &[output]).map_err(|error| reason(&error))?;
         Ok(Arc::new(RankEvaluation(bound)))
     }
@@ -53,9 +57,9 @@ fn reason(error: &model::Error) -> String {
     }
 }
 
-struct RankEvaluation(model::Evaluation);
+struct RankEvaluation(model::BoundModel);
 
-impl Evaluation for RankEvaluation {
+impl RankModelEvaluation for RankEvaluation {
     fn tensor_type(&self) -> TensorType {
         self.0.output_types().first().cloned().unwrap_or_else(TensorType::scalar)
     }

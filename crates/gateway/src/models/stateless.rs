@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millrace_model::{self as model, Evaluation, Evaluator, Port};
+use millrace_model::{self as model, BoundModel, ModelEvaluator, ModelPort};
 use millrace_ranking::TreeModel;
-use millrace_schema::{Application, Execution, Findings, Mistake, ModelFile};
-use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorType};
+use millrace_schema::{Application, ModelExecution, ModelFile, PackageFindings, PackageMistake};
+use millrace_tensor::{CellType, DimensionKind, Tensor, TensorDimension, TensorType};
 
-use super::Models;
+use super::NodeModels;
 use crate::Error;
 
 /// Maximum number of cached bindings to argument types, for each model.
@@ -23,25 +23,25 @@ pub(crate) struct StatelessModels(BTreeMap<String, StatelessModel>);
 /// A model.
 pub(crate) enum StatelessModel {
     /// ONNX: a function for each output.
-    Onnx(OnnxModel),
+    Onnx(EvaluatedModel),
     /// Decision trees: one function.
     Trees(String, TreeModel),
 }
 
 /// An ONNX model, with its recent bindings.
-pub(crate) struct OnnxModel {
-    evaluator: Arc<Evaluator>,
-    bindings: Mutex<Vec<Arc<Binding>>>,
+pub(crate) struct EvaluatedModel {
+    evaluator: Arc<ModelEvaluator>,
+    bindings: Mutex<Vec<Arc<ModelBinding>>>,
 }
 
-struct Binding {
+struct ModelBinding {
     output: String,
     types: Vec<TensorType>,
-    evaluation: Evaluation,
+    evaluation: BoundModel,
 }
 
 /// Argument of a function: its name, and its type in readable form.
-pub(crate) struct Argument {
+pub(crate) struct ModelArgument {
     pub(crate) name: String,
     pub(crate) tensor_type: String,
 }
@@ -51,9 +51,9 @@ impl StatelessModels {
     /// models and are not are reported, except those that were `blamed` before.
     pub(crate) fn load(
         application: &Application,
-        models: &Models,
+        models: &NodeModels,
         blamed: &BTreeSet<String>,
-        findings: &mut Findings,
+        findings: &mut PackageFindings,
     ) -> Self {
         let Some(executions) = &application.container.model_evaluation else { return Self::default() };
         let mut found = BTreeMap::new();
@@ -69,10 +69,10 @@ impl StatelessModels {
             let model = match ending {
                 "onnx" => {
                     let file = ModelFile::Path(path.clone());
-                    let execution = executions.get(&name).cloned().unwrap_or_else(Execution::default);
+                    let execution = executions.get(&name).cloned().unwrap_or_else(ModelExecution::default);
                     let evaluator = models.evaluator(&name, &file, &execution, application);
                     evaluator.map(|evaluator| {
-                        StatelessModel::Onnx(OnnxModel { evaluator, bindings: Mutex::default() })
+                        StatelessModel::Onnx(EvaluatedModel { evaluator, bindings: Mutex::default() })
                     })
                 }
                 "json" => match std::str::from_utf8(content).ok().and_then(TreeModel::read) {
@@ -82,7 +82,7 @@ impl StatelessModels {
                 },
                 _ => continue,
             };
-            let model = model.map_err(|reason| Mistake::in_file(path, format!("{path}: {reason}")));
+            let model = model.map_err(|reason| PackageMistake::in_file(path, format!("{path}: {reason}")));
             found.extend(findings.keep(model).map(|model| (name, model)));
         }
         StatelessModels(found)
@@ -142,17 +142,19 @@ impl StatelessModel {
     }
 
     /// Arguments of its functions.
-    pub(crate) fn arguments(&self) -> Vec<Argument> {
+    pub(crate) fn arguments(&self) -> Vec<ModelArgument> {
         match self {
             StatelessModel::Onnx(onnx) => {
-                let argument =
-                    |port: &Port| Argument { name: port.name.clone(), tensor_type: open_type(port) };
+                let argument = |port: &ModelPort| ModelArgument {
+                    name: port.name.clone(),
+                    tensor_type: open_type(port),
+                };
                 onnx.evaluator.inputs().iter().map(argument).collect()
             }
             StatelessModel::Trees(_, trees) => {
                 let argument = |name: String| {
                     let tensor_type = if trees.is_named(&name) { "string" } else { "tensor()" }.to_owned();
-                    Argument { name, tensor_type }
+                    ModelArgument { name, tensor_type }
                 };
                 trees.features().into_iter().map(argument).collect()
             }
@@ -192,14 +194,14 @@ impl StatelessModel {
     }
 }
 
-impl OnnxModel {
+impl EvaluatedModel {
     fn evaluate<'a>(
         &self,
         output: &str,
         argument: &dyn Fn(&str) -> Option<&'a str>,
         stop: &dyn Fn() -> bool,
     ) -> Result<Tensor, Error> {
-        let read = |port: &Port| {
+        let read = |port: &ModelPort| {
             let wrong = |reason: String| {
                 Error::BadRequest(format!(
                     "Argument '{}' must be a value of type {}: {reason}",
@@ -219,16 +221,16 @@ impl OnnxModel {
     }
 
     /// The model bound to these types; a recent binding is reused.
-    fn binding(&self, output: &str, types: Vec<TensorType>) -> Result<Arc<Binding>, Error> {
+    fn binding(&self, output: &str, types: Vec<TensorType>) -> Result<Arc<ModelBinding>, Error> {
         let lock = || self.bindings.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |known: &&Arc<Binding>| known.output == output && known.types == types;
+        let same = |known: &&Arc<ModelBinding>| known.output == output && known.types == types;
         if let Some(known) = lock().iter().find(same) {
             return Ok(Arc::clone(known));
         }
         let inputs: Vec<(&str, &TensorType)> =
             self.evaluator.inputs().iter().map(|port| port.name.as_str()).zip(&types).collect();
         let evaluation = self.evaluator.bind(&inputs, &[output]).map_err(|error| failed(&error))?;
-        let binding = Arc::new(Binding { output: output.to_owned(), types, evaluation });
+        let binding = Arc::new(ModelBinding { output: output.to_owned(), types, evaluation });
         let mut bindings = lock();
         bindings.truncate(BINDINGS_MAX - 1);
         bindings.insert(0, Arc::clone(&binding));
@@ -246,10 +248,10 @@ fn failed(error: &model::Error) -> Error {
 }
 
 /// Type of a port, with dimensions of any size left open.
-fn open_type(port: &Port) -> String {
+fn open_type(port: &ModelPort) -> String {
     let cell = match port.element {
-        model::Element::Double => "",
-        model::Element::Int8 => "<int8>",
+        model::CellElement::Double => "",
+        model::CellElement::Int8 => "<int8>",
         _ => "<float>",
     };
     let size = |size: &Option<usize>| size.map(|size| size.to_string()).unwrap_or_default();
@@ -260,7 +262,7 @@ fn open_type(port: &Port) -> String {
 
 /// Parses a value for a port: nested lists in brackets, a tensor with its type, or cells with their addresses
 /// if the port has all sizes.
-fn tensor(port: &Port, text: &str) -> Result<Tensor, String> {
+fn tensor(port: &ModelPort, text: &str) -> Result<Tensor, String> {
     let text = text.trim();
     if text.starts_with("tensor") {
         return Tensor::parse(text, None).map_err(|error| error.to_string());
@@ -269,7 +271,8 @@ fn tensor(port: &Port, text: &str) -> Result<Tensor, String> {
         true => nested_sizes(text, port.shape.len()),
         false => port.shape.iter().map(|size| size.unwrap_or(1)).collect(),
     };
-    let dimension = |(at, size)| Dimension { name: format!("d{at}"), kind: DimensionKind::Indexed(size) };
+    let dimension =
+        |(at, size)| TensorDimension { name: format!("d{at}"), kind: DimensionKind::Indexed(size) };
     let dimensions = sizes.into_iter().enumerate().map(dimension).collect();
     let tensor_type = TensorType::new(CellType::Float, dimensions).map_err(|error| error.to_string())?;
     Tensor::parse(text, Some(&tensor_type)).map_err(|error| error.to_string())

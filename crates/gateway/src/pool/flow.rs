@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_document::Group;
+use millrace_document::DocumentGroup;
 use millrace_store::ViewScope;
 
 /// Precedence of work. Earlier classes go first; each later one keeps a share of the time.
@@ -32,7 +32,7 @@ enum FlowOwner {
     /// All that has no owner of its own.
     Common,
     /// These groups, in order, each once.
-    Groups(Arc<[Group]>),
+    Groups(Arc<[DocumentGroup]>),
 }
 
 impl WorkFlow {
@@ -42,12 +42,12 @@ impl WorkFlow {
     }
 
     /// Short work on a single document of a group.
-    pub(crate) fn short_of(group: &Group) -> Self {
+    pub(crate) fn short_of(group: &DocumentGroup) -> Self {
         WorkFlow { class: WorkClass::Short, owner: FlowOwner::Groups(Arc::from([group.clone()])) }
     }
 
     /// Reading or changing many documents of one group.
-    pub(crate) fn of_group(group: &Group) -> Self {
+    pub(crate) fn of_group(group: &DocumentGroup) -> Self {
         WorkFlow { class: WorkClass::Grouped, owner: FlowOwner::Groups(Arc::from([group.clone()])) }
     }
 
@@ -83,13 +83,13 @@ mod tests {
 
     #[test]
     fn the_order_of_groups_does_not_matter_and_all_groups_are_a_class_of_their_own() {
-        let group = |name: &str| Group::Name(name.to_owned());
+        let group = |name: &str| DocumentGroup::Name(name.to_owned());
         let flow = |names: &[&str]| {
             WorkFlow::of_scope(&ViewScope::Groups(names.iter().map(|name| group(name)).collect()))
         };
         assert_eq!(flow(&["a", "b"]), flow(&["b", "a", "b"]));
         assert_ne!(flow(&["a"]), flow(&["a", "b"]));
-        assert_ne!(flow(&["1"]), WorkFlow::of_scope(&ViewScope::Groups(vec![Group::Number(1)])));
+        assert_ne!(flow(&["1"]), WorkFlow::of_scope(&ViewScope::Groups(vec![DocumentGroup::Number(1)])));
         assert_ne!(flow(&["a"]), WorkFlow::short_of(&group("a")), "gets do not wait for queries");
         let classes = [
             (ViewScope::Groups(vec![group("a")]), WorkClass::Grouped),

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use millrace_document::Group;
+use millrace_document::DocumentGroup;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -15,12 +15,12 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime of one thread")
 }
 
-fn pool(places: usize, capacity: usize) -> Arc<Pool> {
-    Arc::new(Pool::new(places, capacity, &Cores::default()).expect("threads"))
+fn pool(places: usize, capacity: usize) -> Arc<WorkPool> {
+    Arc::new(WorkPool::new(places, capacity, &BusyCores::default()).expect("threads"))
 }
 
 fn group(name: &str) -> WorkFlow {
-    WorkFlow::of_group(&Group::Name(name.to_owned()))
+    WorkFlow::of_group(&DocumentGroup::Name(name.to_owned()))
 }
 
 /// Pauses again and again until the flag is set; whether it was within a time that no test needs.
@@ -192,7 +192,7 @@ fn single_documents_have_a_place_beside_work_that_never_gives_way() {
             assert!(tokio::time::timeout(Duration::from_millis(20), &mut job).await.is_err());
             stuck.push(job);
         }
-        let get = WorkFlow::short_of(&Group::Name("b".to_owned()));
+        let get = WorkFlow::short_of(&DocumentGroup::Name("b".to_owned()));
         let answered = tokio::time::timeout(Duration::from_secs(20), pool.run_in(get, || 7)).await;
         assert_eq!(answered.expect("it does not wait for queries").expect("it runs"), 7);
         for _ in 0..2 {

@@ -1,13 +1,13 @@
 //! The order in which waiting work runs: values and functions of them; no threads, no clock.
 //!
-//! Each [`WorkFlow`] has a queue, first in, first out. Queues stand in rings, one for each [`Level`], and a
+//! Each [`WorkFlow`] has a queue, first in, first out. Queues stand in rings, one for each [`TurnLevel`], and a
 //! ring is served by deficit round robin: the queue in front runs while it has credit, then it gets a
 //! [`QUANTUM`] and goes to the back. Credit is charged with the time that work held its thread, once that is
 //! known, so it can fall below zero; a queue in debt is passed over until its turns have paid for it.
 //!
-//! A queue of [`WorkClass::Grouped`] begins on the level [`Level::Fresh`] and falls to [`Level::Long`] when
+//! A queue of [`WorkClass::Grouped`] begins on the level [`TurnLevel::Fresh`] and falls to [`TurnLevel::Long`] when
 //! its first quantum is used up: groups that ask little go before groups that ask much. Levels go in order,
-//! but none starves: while a level waits, it is owed a share of all time used above it ([`Level::share`]),
+//! but none starves: while a level waits, it is owed a share of all time used above it ([`TurnLevel::share`]),
 //! and is served first whenever a quantum is owed.
 //!
 //! Work that gave way comes back to the front of its queue. So work of a flow is begun only while all that
@@ -31,7 +31,7 @@ const LEVELS: usize = 4;
 
 /// A ring of queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum TurnLevel {
     /// [`WorkClass::Short`].
     Short,
     /// Groups that have not used a quantum since they last had nothing to do.
@@ -42,21 +42,22 @@ enum Level {
     AllGroups,
 }
 
-impl Level {
-    const ALL: [Level; LEVELS] = [Level::Short, Level::Fresh, Level::Long, Level::AllGroups];
+impl TurnLevel {
+    const ALL: [TurnLevel; LEVELS] =
+        [TurnLevel::Short, TurnLevel::Fresh, TurnLevel::Long, TurnLevel::AllGroups];
 
     fn first_of(class: WorkClass) -> Self {
         match class {
-            WorkClass::Short => Level::Short,
-            WorkClass::Grouped => Level::Fresh,
-            WorkClass::AllGroups => Level::AllGroups,
+            WorkClass::Short => TurnLevel::Short,
+            WorkClass::Grouped => TurnLevel::Fresh,
+            WorkClass::AllGroups => TurnLevel::AllGroups,
         }
     }
 
     /// The level of a queue whose credit is used up.
     fn below(self) -> Self {
         match self {
-            Level::Fresh => Level::Long,
+            TurnLevel::Fresh => TurnLevel::Long,
             other => other,
         }
     }
@@ -64,9 +65,9 @@ impl Level {
     /// The time used on the levels above, divided by this, is owed to the level while it waits.
     fn share(self) -> u32 {
         match self {
-            Level::Short | Level::Fresh => 1,
-            Level::Long => 2,
-            Level::AllGroups => 16,
+            TurnLevel::Short | TurnLevel::Fresh => 1,
+            TurnLevel::Long => 2,
+            TurnLevel::AllGroups => 16,
         }
     }
 }
@@ -78,14 +79,14 @@ pub(super) struct FlowIndex(usize);
 /// Work whose turn has come. It counts as running until [`TurnScheduler::end`] or
 /// [`TurnScheduler::give_way`].
 #[derive(Debug)]
-pub(super) struct Turn<W> {
+pub(super) struct FlowTurn<W> {
     pub flow: FlowIndex,
     pub work: W,
 }
 
 /// The fate of new work.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Admission<W> {
+pub(super) enum TurnAdmission<W> {
     /// It waits.
     Queued,
     /// It waits, in place of this: the newest of the longest queue.
@@ -118,7 +119,7 @@ pub(super) struct TurnScheduler<W> {
 
 struct FlowQueue<W> {
     name: WorkFlow,
-    level: Level,
+    level: TurnLevel,
     /// Nanoseconds that it may use before its turn is over; negative in debt.
     credit: i64,
     /// Work that gave way, which goes first.
@@ -128,7 +129,7 @@ struct FlowQueue<W> {
     running: usize,
     /// Levels on which work of it was served since the level was owed a quantum, which was taken then; once
     /// for each time.
-    prepaid: Vec<Level>,
+    prepaid: Vec<TurnLevel>,
     /// True while it stands in the ring of its level: some of its work waits, or it is idle and in debt.
     ringed: bool,
 }
@@ -165,7 +166,7 @@ impl<W> TurnScheduler<W> {
     /// dropped first: of its own queue, or of the longest.
     ///
     /// Cost: constant, unless all are full: then all queues are looked at.
-    pub fn push(&mut self, flow: &WorkFlow, work: W, is_abandoned: &dyn Fn(&W) -> bool) -> Admission<W> {
+    pub fn push(&mut self, flow: &WorkFlow, work: W, is_abandoned: &dyn Fn(&W) -> bool) -> TurnAdmission<W> {
         let own = self.indexes.get(flow).copied();
         let length = own.map_or(0, |at| self.flow(at).queued.len());
         if length >= self.bounds.flow
@@ -173,16 +174,16 @@ impl<W> TurnScheduler<W> {
         {
             self.drop_abandoned(own, is_abandoned);
             if self.flow(own).queued.len() >= self.bounds.flow {
-                return Admission::Refused(work);
+                return TurnAdmission::Refused(work);
             }
         }
         let mut instead = None;
         if self.waiting() >= self.bounds.all {
-            let Some(longest) = self.longest() else { return Admission::Refused(work) };
+            let Some(longest) = self.longest() else { return TurnAdmission::Refused(work) };
             self.drop_abandoned(longest, is_abandoned);
             if self.waiting() >= self.bounds.all {
                 if self.flow(longest).queued.len() <= length + 1 {
-                    return Admission::Refused(work);
+                    return TurnAdmission::Refused(work);
                 }
                 instead = self.drop_newest(longest);
             }
@@ -190,7 +191,7 @@ impl<W> TurnScheduler<W> {
         let at = self.index_of(flow);
         self.flow_mut(at).queued.push_back(work);
         self.added(at);
-        instead.map_or(Admission::Queued, Admission::QueuedInsteadOf)
+        instead.map_or(TurnAdmission::Queued, TurnAdmission::QueuedInsteadOf)
     }
 
     /// Ends a turn whose work goes back to the front of its queue.
@@ -207,7 +208,7 @@ impl<W> TurnScheduler<W> {
     ///
     /// Cost: constant, but for queues in debt that are passed over: at most one step for each quantum of time
     /// charged before.
-    pub fn next(&mut self, short_only: bool) -> Option<Turn<W>> {
+    pub fn next(&mut self, short_only: bool) -> Option<FlowTurn<W>> {
         loop {
             let (level, is_owed) = self.level_to_serve(short_only)?;
             if let Some(turn) = self.serve(level) {
@@ -228,7 +229,7 @@ impl<W> TurnScheduler<W> {
         if let Some(level) = flow.prepaid.pop() {
             self.owed[level as usize] += nanos(QUANTUM) - nanos(cost).min(nanos(DEBT_MAX));
         }
-        for below in &Level::ALL[used_on + 1..] {
+        for below in &TurnLevel::ALL[used_on + 1..] {
             let level = *below as usize;
             if self.waiting[level] > 0 {
                 let owed = self.owed[level].saturating_add(nanos(cost / below.share()));
@@ -260,26 +261,26 @@ impl<W> TurnScheduler<W> {
 
     /// The level whose turn it is: the lowest that is owed a quantum, which is true then; else the highest
     /// where something waits.
-    fn level_to_serve(&mut self, short_only: bool) -> Option<(Level, bool)> {
+    fn level_to_serve(&mut self, short_only: bool) -> Option<(TurnLevel, bool)> {
         if short_only {
-            return (self.waiting[Level::Short as usize] > 0).then_some((Level::Short, false));
+            return (self.waiting[TurnLevel::Short as usize] > 0).then_some((TurnLevel::Short, false));
         }
         for level in 0..LEVELS {
             if self.waiting[level] == 0 {
                 self.owed[level] = 0;
             }
         }
-        let is_owed = |level: &Level| self.owed[*level as usize] >= nanos(QUANTUM);
-        if let Some(level) = Level::ALL.into_iter().rev().find(is_owed) {
+        let is_owed = |level: &TurnLevel| self.owed[*level as usize] >= nanos(QUANTUM);
+        if let Some(level) = TurnLevel::ALL.into_iter().rev().find(is_owed) {
             return Some((level, true));
         }
-        let first = Level::ALL.into_iter().find(|level| self.waiting[*level as usize] > 0);
+        let first = TurnLevel::ALL.into_iter().find(|level| self.waiting[*level as usize] > 0);
         first.map(|level| (level, false))
     }
 
     /// Serves the ring of a level where something waits. None where nothing does any more, since all that
     /// waited fell to another level.
-    fn serve(&mut self, level: Level) -> Option<Turn<W>> {
+    fn serve(&mut self, level: TurnLevel) -> Option<FlowTurn<W>> {
         while self.waiting[level as usize] > 0 {
             let at =
                 *self.rings[level as usize].front().expect("a queue where something waits is in its ring");
@@ -305,7 +306,7 @@ impl<W> TurnScheduler<W> {
             };
             flow.running += 1;
             self.waiting[level as usize] -= 1;
-            return Some(Turn { flow: FlowIndex(at), work });
+            return Some(FlowTurn { flow: FlowIndex(at), work });
         }
         None
     }
@@ -326,7 +327,7 @@ impl<W> TurnScheduler<W> {
         }
         let queue = FlowQueue {
             name: flow.clone(),
-            level: Level::first_of(flow.class()),
+            level: TurnLevel::first_of(flow.class()),
             credit: nanos(QUANTUM),
             begun: VecDeque::new(),
             queued: VecDeque::new(),

@@ -16,13 +16,13 @@ const FORGOTTEN_AT_ONCE: usize = 2;
 /// Cost of a request: logarithmic in the number of keys.
 pub(super) struct AllowanceTable<K> {
     keys_max: usize,
-    left: HashMap<K, Allowance>,
+    left: HashMap<K, RateAllowance>,
     /// All keys of `left`, by when they have all of their allowance.
     by_full: BTreeSet<(Instant, K)>,
 }
 
 #[derive(Clone, Copy)]
-struct Allowance {
+struct RateAllowance {
     left: f64,
     at: Instant,
     /// When it has all, at the quota that it was last asked with.
@@ -50,7 +50,7 @@ impl<K: Clone + Eq + Hash + Ord> AllowanceTable<K> {
         }
         let until_full = if quota > 0.0 { (quota - left) / quota } else { 0.0 };
         let until_full = Duration::try_from_secs_f64(until_full).unwrap_or(DEBT_MAX).min(2 * DEBT_MAX);
-        let allowance = Allowance { left, at: now, full: now + until_full };
+        let allowance = RateAllowance { left, at: now, full: now + until_full };
         if before.is_none() && self.left.len() >= self.keys_max {
             self.forget_first();
         }

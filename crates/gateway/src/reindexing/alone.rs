@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::types::Types;
-use super::{Chosen, GRACE_MS, Step, Task, now_ms};
+use super::types::ReindexedTypes;
+use super::{Chosen, GRACE_MS, ReindexStep, ReindexTask, now_ms};
 use crate::deployments::replace_file;
-use crate::{Deployment, StartError};
+use crate::{CompiledApplication, StartError};
 
 /// Name of the file.
 const FILE: &str = "reindexing";
 
 /// Reindexing of all document types.
-pub(crate) struct Reindexings {
+pub(crate) struct LocalReindexings {
     directory: PathBuf,
-    types: Mutex<Types>,
+    types: Mutex<ReindexedTypes>,
 }
 
-impl Reindexings {
+impl LocalReindexings {
     /// Reads the state in a directory.
     pub(crate) fn open(directory: &Path) -> Result<Self, StartError> {
         let path = directory.join(FILE);
@@ -33,18 +33,18 @@ impl Reindexings {
                     format!("{error}; remove the file, and mark what was to be reindexed again"),
                 ),
             })?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Types::default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => ReindexedTypes::default(),
             Err(source) => return Err(StartError::Directory { path, source }),
         };
-        Ok(Reindexings { directory: directory.to_owned(), types: Mutex::new(types) })
+        Ok(LocalReindexings { directory: directory.to_owned(), types: Mutex::new(types) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Types> {
+    fn lock(&self) -> MutexGuard<'_, ReindexedTypes> {
         self.types.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Handles a new deployment, see [`Types::deployed`].
-    pub(crate) fn deployed(&self, deployment: &Deployment) -> io::Result<()> {
+    /// Handles a new deployment, see [`ReindexedTypes::deployed`].
+    pub(crate) fn deployed(&self, deployment: &CompiledApplication) -> io::Result<()> {
         let mut types = self.lock();
         types.deployed(deployment);
         self.save(&types)
@@ -57,7 +57,7 @@ impl Reindexings {
         self.save(&types)
     }
 
-    /// Sets the speed of types, see [`Types::set_speed`].
+    /// Sets the speed of types, see [`ReindexedTypes::set_speed`].
     pub(super) fn set_speed(&self, chosen: &Chosen, speed: f64) -> io::Result<Chosen> {
         let mut types = self.lock();
         let changed = types.set_speed(chosen, speed);
@@ -68,16 +68,16 @@ impl Reindexings {
     /// Deletes the state.
     pub(crate) fn clear(&self) -> io::Result<()> {
         let mut types = self.lock();
-        *types = Types::default();
+        *types = ReindexedTypes::default();
         self.save(&types)
     }
 
     /// The next task to reindex now.
-    pub(crate) fn next(&self) -> Option<Task> {
+    pub(crate) fn next(&self) -> Option<ReindexTask> {
         let (mut types, now) = (self.lock(), now_ms());
         types.runs_mut().find_map(|(cluster, document_type, run)| {
             let run = run.goes_on(now, GRACE_MS)?;
-            Some(Task {
+            Some(ReindexTask {
                 cluster: Arc::clone(cluster),
                 document_type: Arc::clone(document_type),
                 position: run.position.clone(),
@@ -88,7 +88,7 @@ impl Reindexings {
     }
 
     /// Records a step of a task. A step of a reindexing that another has replaced meanwhile changes nothing.
-    pub(crate) fn advance(&self, task: &Task, step: Step, save: bool) -> io::Result<()> {
+    pub(crate) fn advance(&self, task: &ReindexTask, step: ReindexStep, save: bool) -> io::Result<()> {
         let mut types = self.lock();
         if let Some(run) = types.run_of(task) {
             run.advance(step, now_ms());
@@ -96,17 +96,17 @@ impl Reindexings {
         if save { self.save(&types) } else { Ok(()) }
     }
 
-    /// Its status, see [`Types::render`].
-    pub(super) fn render(&self, deployment: &Deployment) -> Value {
+    /// Its status, see [`ReindexedTypes::render`].
+    pub(super) fn render(&self, deployment: &CompiledApplication) -> Value {
         self.lock().render(deployment)
     }
 
-    /// Its progress, see [`Types::progress`].
+    /// Its progress, see [`ReindexedTypes::progress`].
     pub(super) fn progress(&self) -> f64 {
         self.lock().progress()
     }
 
-    fn save(&self, types: &Types) -> io::Result<()> {
+    fn save(&self, types: &ReindexedTypes) -> io::Result<()> {
         replace_file(&self.directory, FILE, &serde_json::to_vec_pretty(types)?)
     }
 }

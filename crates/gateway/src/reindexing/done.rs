@@ -9,17 +9,17 @@ const PARTS_BYTES_MAX: usize = 256 << 10;
 
 /// Buckets all of whose documents are done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
-pub(crate) struct Done(BTreeSet<BucketId>);
+#[serde(from = "ReindexedOnWire", into = "ReindexedOnWire")]
+pub(crate) struct ReindexedBuckets(BTreeSet<BucketId>);
 
 /// Serialized form: for each number of bits that buckets use, and for each divided group with its bits
 /// (`BITS-LOW`, in hexadecimal digits), a row of bits, one for each possible bucket, in hexadecimal digits;
 /// trailing zeros are left out.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-struct Written(BTreeMap<String, String>);
+struct ReindexedOnWire(BTreeMap<String, String>);
 
-impl Done {
+impl ReindexedBuckets {
     /// Marks a bucket as done.
     pub(crate) fn add(&mut self, bucket: BucketId) {
         self.0.insert(bucket);
@@ -31,7 +31,7 @@ impl Done {
     }
 
     /// Adds the buckets of another set.
-    pub(crate) fn extend(&mut self, other: &Done) {
+    pub(crate) fn extend(&mut self, other: &ReindexedBuckets) {
         self.0.extend(&other.0);
     }
 
@@ -48,8 +48,8 @@ impl Done {
     }
 }
 
-impl From<Done> for Written {
-    fn from(done: Done) -> Self {
+impl From<ReindexedBuckets> for ReindexedOnWire {
+    fn from(done: ReindexedBuckets) -> Self {
         let mut rows: BTreeMap<(u8, u64), Vec<u8>> = BTreeMap::new();
         for bucket in done.0 {
             let shared = bucket.used_bits().min(BucketId::GROUP_BITS);
@@ -74,12 +74,12 @@ impl From<Done> for Written {
             left = left.checked_sub(name.len() + row.len() + 6)?;
             Some((name, row))
         });
-        Written(written.collect())
+        ReindexedOnWire(written.collect())
     }
 }
 
-impl From<Written> for Done {
-    fn from(Written(rows): Written) -> Self {
+impl From<ReindexedOnWire> for ReindexedBuckets {
+    fn from(ReindexedOnWire(rows): ReindexedOnWire) -> Self {
         let buckets = rows.iter().flat_map(|(name, row)| {
             let (bits, low) = name.split_once('-').unwrap_or((name, "0"));
             let bits = bits.parse::<u8>().ok().filter(|bits| *bits <= 58);
@@ -95,7 +95,7 @@ impl From<Written> for Done {
                 numbers.clone().map(move |number| BucketId::new(bits, number << shared | low))
             })
         });
-        Done(buckets.collect())
+        ReindexedBuckets(buckets.collect())
     }
 }
 
@@ -105,23 +105,26 @@ mod tests {
 
     #[test]
     fn what_is_done_is_written_down_and_read_again() {
-        let mut done = Done::default();
+        let mut done = ReindexedBuckets::default();
         let part = |bits, part: u64| BucketId::new(bits, part << 32 | 0x107);
         let buckets = [BucketId::new(10, 0), BucketId::new(10, 5), BucketId::new(10, 1023), part(41, 511)];
         buckets.iter().for_each(|bucket| done.add(*bucket));
         let text = serde_json::to_string(&done).unwrap();
         assert!(text.starts_with(r#"{"10":"120"#) && text.contains(r#""41-107":"00"#), "{text}");
         assert!(text.len() < 500, "{text}");
-        let read: Done = serde_json::from_str(&text).unwrap();
+        let read: ReindexedBuckets = serde_json::from_str(&text).unwrap();
         assert_eq!(read, done);
         assert!(buckets.iter().all(|bucket| read.has(*bucket)));
         assert!(!read.has(BucketId::new(10, 4)) && !read.has(part(41, 510)));
-        assert_eq!(serde_json::from_str::<Done>(r#"{"x":"f","99":"f","10":"z"}"#).unwrap(), Done::default());
+        assert_eq!(
+            serde_json::from_str::<ReindexedBuckets>(r#"{"x":"f","99":"f","10":"z"}"#).unwrap(),
+            ReindexedBuckets::default()
+        );
     }
 
     #[test]
     fn parts_of_a_part_are_done_with_it_and_not_with_the_rest() {
-        let mut done = Done::default();
+        let mut done = ReindexedBuckets::default();
         let part = |bits, part: u64| BucketId::new(bits, part << 32 | 5);
         done.add(BucketId::new(10, 5));
         done.add(part(33, 1));
@@ -132,10 +135,12 @@ mod tests {
     #[test]
     fn the_parts_of_a_great_many_groups_are_left_out() {
         let parts = (0..4096_u64).flat_map(|low| (0..1024).map(move |part| part << 32 | low << 8));
-        let done = Done(parts.map(|bits| BucketId::new(42, bits)).chain([BucketId::new(10, 3)]).collect());
+        let done = ReindexedBuckets(
+            parts.map(|bits| BucketId::new(42, bits)).chain([BucketId::new(10, 3)]).collect(),
+        );
         let text = serde_json::to_string(&done).unwrap();
         assert!(text.len() < 600_000, "{}", text.len());
-        let read: Done = serde_json::from_str(&text).unwrap();
+        let read: ReindexedBuckets = serde_json::from_str(&text).unwrap();
         assert!(read.has(BucketId::new(10, 3)) && read.0.len() > 1024 && read.0.len() < done.0.len());
     }
 }

@@ -6,8 +6,8 @@
 //! 3. The next deployment puts the marks and the new speeds into effect.
 //! 4. The background executes them (`upkeep::reindex`), one type at a time, and reports the outcome.
 //!
-//! A single node stores all of it in a file ([`Reindexings`]), the nodes of a cluster in shared notes
-//! ([`Shared`]): so it continues after a restart, or on another node.
+//! A single node stores all of it in a file ([`LocalReindexings`]), the nodes of a cluster in shared notes
+//! ([`SharedReindexing`]): so it continues after a restart, or on another node.
 
 mod alone;
 mod done;
@@ -22,10 +22,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-pub(crate) use self::alone::Reindexings;
-pub(crate) use self::done::Done;
-pub(crate) use self::shared::{Mark, Shared};
-use crate::{Deployment, Error, Node};
+pub(crate) use self::alone::LocalReindexings;
+pub(crate) use self::done::ReindexedBuckets;
+pub(crate) use self::shared::{NodeReindexMark, SharedReindexing};
+use crate::{CompiledApplication, Error, Node};
 
 /// Delay before a failed step is retried, in milliseconds.
 const GRACE_MS: u64 = 180_000;
@@ -35,7 +35,7 @@ pub(crate) type Chosen = BTreeMap<Arc<str>, Vec<Arc<str>>>;
 
 /// A document type that is being reindexed.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Task {
+pub(crate) struct ReindexTask {
     pub(crate) cluster: Arc<str>,
     pub(crate) document_type: Arc<str>,
     /// Position at which a single node continues; `None`: at the beginning.
@@ -46,7 +46,7 @@ pub(crate) struct Task {
 }
 
 /// Outcome of a step.
-pub(crate) enum Step {
+pub(crate) enum ReindexStep {
     /// There is more to do.
     GoesOn {
         /// Position of the next step.
@@ -65,7 +65,7 @@ pub(crate) enum Step {
 ///
 /// # Errors
 /// The change could not be stored.
-pub(crate) fn deployed(node: &Node, deployment: &Deployment) -> Result<(), Error> {
+pub(crate) fn deployed(node: &Node, deployment: &CompiledApplication) -> Result<(), Error> {
     match node.cluster() {
         None => node.reindexings().deployed(deployment).map_err(|error| kept(&error)),
         Some(cluster) => shared::deployed(&**cluster, deployment),
@@ -100,10 +100,10 @@ pub(crate) fn set_speed(node: &Node, chosen: &Chosen, speed: f64) -> Result<Chos
 ///
 /// # Errors
 /// Another version of the program has written the state.
-pub(crate) fn render(node: &Node, deployment: &Deployment) -> Result<Value, Error> {
+pub(crate) fn render(node: &Node, deployment: &CompiledApplication) -> Result<Value, Error> {
     match node.cluster() {
         None => Ok(node.reindexings().render(deployment)),
-        Some(cluster) => Ok(Shared::read(&**cluster)?.told(&**cluster).render(deployment)),
+        Some(cluster) => Ok(SharedReindexing::read(&**cluster)?.told(&**cluster).render(deployment)),
     }
 }
 
@@ -111,7 +111,9 @@ pub(crate) fn render(node: &Node, deployment: &Deployment) -> Result<Value, Erro
 pub(crate) fn progress(node: &Node) -> f64 {
     match node.cluster() {
         None => node.reindexings().progress(),
-        Some(cluster) => Shared::read(&**cluster).map_or(1.0, |shared| shared.told(&**cluster).progress()),
+        Some(cluster) => {
+            SharedReindexing::read(&**cluster).map_or(1.0, |shared| shared.told(&**cluster).progress())
+        }
     }
 }
 

@@ -12,12 +12,12 @@ use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 use serde::{Deserialize, Serialize};
 
-use super::done::Done;
-use super::status::{Failure, Run};
-use super::types::Types;
-use super::{GRACE_MS, Task, now_ms};
-use crate::cluster::{Cluster, Note, bucket_of, parts_of};
-use crate::{Deployment, Error};
+use super::done::ReindexedBuckets;
+use super::status::{ReindexFailure, ReindexRun};
+use super::types::ReindexedTypes;
+use super::{GRACE_MS, ReindexTask, now_ms};
+use crate::cluster::{ClusterView, SharedNote, bucket_of, parts_of};
+use crate::{CompiledApplication, Error};
 
 /// Name of the record.
 const RECORD: &str = "reindexing";
@@ -33,24 +33,24 @@ const TOGETHER: usize = 100;
 
 /// Reindexing requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct ReindexRecord {
     /// The newest generation of the application that has been taken into account.
     generation: u64,
-    pub(super) types: Types,
+    pub(super) types: ReindexedTypes,
 }
 
 /// Progress of a node with a document type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Mark {
+pub(crate) struct NodeReindexMark {
     /// Identifies the reindexing of the type.
     ready_ms: u64,
     started_ms: u64,
     /// Buckets that this node has done.
-    pub(crate) done: Done,
+    pub(crate) done: ReindexedBuckets,
     /// Buckets that it has done while nodes were absent. Documents that only these have were missing: once
     /// they are back, the buckets are done again.
     #[serde(default)]
-    pub(crate) without: Done,
+    pub(crate) without: ReindexedBuckets,
     /// Current bucket, and the position in it.
     at: Option<((u8, u64), String)>,
     /// True if nodes were absent when it came there.
@@ -58,17 +58,17 @@ pub(crate) struct Mark {
     at_without: bool,
     /// Version of the cluster state by which all that the node owns is done.
     pub(crate) clean: Option<u64>,
-    failure: Option<Failure>,
+    failure: Option<ReindexFailure>,
 }
 
-impl Mark {
+impl NodeReindexMark {
     /// Mark of a node that begins with a task.
-    pub(crate) fn new(task: &Task) -> Self {
-        Mark { ready_ms: task.ready_ms, started_ms: now_ms(), ..Mark::default() }
+    pub(crate) fn new(task: &ReindexTask) -> Self {
+        NodeReindexMark { ready_ms: task.ready_ms, started_ms: now_ms(), ..NodeReindexMark::default() }
     }
 
     /// True if it belongs to this task.
-    pub(crate) fn is_of(&self, task: &Task) -> bool {
+    pub(crate) fn is_of(&self, task: &ReindexTask) -> bool {
         self.ready_ms == task.ready_ms
     }
 
@@ -94,7 +94,7 @@ impl Mark {
 
     /// Records that the node cannot continue for this reason, and retries later.
     pub(crate) fn fail(&mut self, reason: String) {
-        self.failure = Some(Failure { at_ms: now_ms(), reason });
+        self.failure = Some(ReindexFailure { at_ms: now_ms(), reason });
     }
 
     /// True if it is too early for a retry.
@@ -104,19 +104,19 @@ impl Mark {
 }
 
 /// Notes about reindexing, as received by one node.
-pub(crate) struct Shared {
+pub(crate) struct SharedReindexing {
     /// Time of the record's last write; `None`: never.
     changed: Option<u64>,
-    record: Record,
-    notes: BTreeMap<String, Note>,
+    record: ReindexRecord,
+    notes: BTreeMap<String, SharedNote>,
 }
 
-impl Shared {
+impl SharedReindexing {
     /// Reads the notes.
     ///
     /// # Errors
     /// The record cannot be read: a newer version of the program has written it.
-    pub(crate) fn read(cluster: &dyn Cluster) -> Result<Self, Error> {
+    pub(crate) fn read(cluster: &dyn ClusterView) -> Result<Self, Error> {
         let notes = cluster.notes();
         let record = match notes.get(RECORD) {
             Some(note) => serde_json::from_slice(&note.value).map_err(|error| {
@@ -124,9 +124,9 @@ impl Shared {
                     "what is to be reindexed cannot be read ({error}): let all nodes run one version, and mark it again"
                 ))
             })?,
-            None => Record::default(),
+            None => ReindexRecord::default(),
         };
-        Ok(Shared { changed: notes.get(RECORD).map(|note| note.changed), record, notes })
+        Ok(SharedReindexing { changed: notes.get(RECORD).map(|note| note.changed), record, notes })
     }
 
     /// The newest generation of the application that has been taken into account.
@@ -135,19 +135,19 @@ impl Shared {
     }
 
     /// Running tasks in their order, for nodes that have at least this generation of the application.
-    pub(crate) fn tasks(&self, generation: u64) -> Vec<Task> {
+    pub(crate) fn tasks(&self, generation: u64) -> Vec<ReindexTask> {
         let runs = self.record.types.runs();
         let active = runs.filter(|(_, _, run)| run.is_active() && run.generation <= generation);
         active.map(|(cluster, document_type, run)| task(cluster, document_type, run)).collect()
     }
 
     /// Progress of the nodes with a task.
-    pub(crate) fn marks(&self, task: &Task) -> BTreeMap<NodeKey, Mark> {
+    pub(crate) fn marks(&self, task: &ReindexTask) -> BTreeMap<NodeKey, NodeReindexMark> {
         let prefix = prefix(task);
         let named = self.notes.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
         let marks = named.filter_map(|(name, note)| {
             let node = NodeKey(name[prefix.len()..].parse().ok()?);
-            let mark: Mark = serde_json::from_slice(&note.value).ok()?;
+            let mark: NodeReindexMark = serde_json::from_slice(&note.value).ok()?;
             mark.is_of(task).then_some((node, mark))
         });
         marks.collect()
@@ -159,10 +159,10 @@ impl Shared {
     /// Coordination does not answer.
     pub(crate) fn save(
         &self,
-        cluster: &dyn Cluster,
-        task: &Task,
+        cluster: &dyn ClusterView,
+        task: &ReindexTask,
         node: NodeKey,
-        mark: &Mark,
+        mark: &NodeReindexMark,
     ) -> Result<bool, Error> {
         let name = format!("{}{node}", prefix(task));
         write(cluster, self.changed, vec![(name, Some(json(mark)))])
@@ -172,7 +172,7 @@ impl Shared {
     ///
     /// # Errors
     /// Coordination does not answer.
-    pub(crate) fn end(&self, cluster: &dyn Cluster, task: &Task) -> Result<(), Error> {
+    pub(crate) fn end(&self, cluster: &dyn ClusterView, task: &ReindexTask) -> Result<(), Error> {
         let marks = self.marks(task);
         let started_ms = marks.values().map(|mark| mark.started_ms).min();
         let mut record = self.record.clone();
@@ -181,11 +181,11 @@ impl Shared {
         if !write(cluster, self.changed, vec![(RECORD.to_owned(), Some(json(&record)))])? {
             return Ok(());
         }
-        Shared::read(cluster)?.forget_old(cluster)
+        SharedReindexing::read(cluster)?.forget_old(cluster)
     }
 
     /// Deletes the marks of tasks that do not run.
-    fn forget_old(&self, cluster: &dyn Cluster) -> Result<(), Error> {
+    fn forget_old(&self, cluster: &dyn ClusterView) -> Result<(), Error> {
         let runs = self.record.types.runs().filter(|(_, _, run)| run.ended_ms.is_none());
         let kept: Vec<String> =
             runs.map(|(id, document_type, run)| prefix(&task(id, document_type, run))).collect();
@@ -199,13 +199,13 @@ impl Shared {
     }
 
     /// The status, including the nodes' marks.
-    pub(super) fn told(&self, cluster: &dyn Cluster) -> Types {
+    pub(super) fn told(&self, cluster: &dyn ClusterView) -> ReindexedTypes {
         let mut types = self.record.types.clone();
         for (id, document_type, run) in types.runs_mut().filter(|(_, _, run)| run.ended_ms.is_none()) {
             let marks = self.marks(&task(id, document_type, run));
             let Some(started_ms) = marks.values().map(|mark| mark.started_ms).min() else { continue };
             let failed = marks.iter().find_map(|(node, mark)| Some((node, mark.failure.as_ref()?)));
-            let failure = failed.map(|(node, failure)| Failure {
+            let failure = failed.map(|(node, failure)| ReindexFailure {
                 reason: format!("node {node}: {}", failure.reason),
                 ..failure.clone()
             });
@@ -216,9 +216,9 @@ impl Shared {
 }
 
 /// Share of all buckets that are done.
-fn progress<'a>(cluster: &dyn Cluster, marks: impl Iterator<Item = &'a Mark>) -> f64 {
+fn progress<'a>(cluster: &dyn ClusterView, marks: impl Iterator<Item = &'a NodeReindexMark>) -> f64 {
     let Ok((bits, divided)) = cluster.buckets() else { return 0.0 };
-    let mut done = Done::default();
+    let mut done = ReindexedBuckets::default();
     for mark in marks {
         done.extend(&mark.done);
         done.extend(&mark.without);
@@ -232,12 +232,12 @@ fn progress<'a>(cluster: &dyn Cluster, marks: impl Iterator<Item = &'a Mark>) ->
     behind as f64 / all as f64
 }
 
-/// Handles a new deployment, see [`Types::deployed`]: once for all nodes. Nodes that upgrade from an older
+/// Handles a new deployment, see [`ReindexedTypes::deployed`]: once for all nodes. Nodes that upgrade from an older
 /// application than the last one taken into account do not know its changes; others do.
-pub(super) fn deployed(cluster: &dyn Cluster, deployment: &Deployment) -> Result<(), Error> {
-    let knows = |known: &Record| known.generation == 0 || known.generation <= deployment.based_on;
-    let is_news = |known: &Record| known.generation < deployment.generation && knows(known);
-    if !is_news(&Shared::read(cluster)?.record) {
+pub(super) fn deployed(cluster: &dyn ClusterView, deployment: &CompiledApplication) -> Result<(), Error> {
+    let knows = |known: &ReindexRecord| known.generation == 0 || known.generation <= deployment.based_on;
+    let is_news = |known: &ReindexRecord| known.generation < deployment.generation && knows(known);
+    if !is_news(&SharedReindexing::read(cluster)?.record) {
         return Ok(());
     }
     change(cluster, |record| {
@@ -252,9 +252,12 @@ pub(super) fn deployed(cluster: &dyn Cluster, deployment: &Deployment) -> Result
 ///
 /// # Errors
 /// [`Error::Unsettled`]: coordination cannot be reached; the record may have been changed nevertheless.
-pub(super) fn change<R>(cluster: &dyn Cluster, change: impl Fn(&mut Record) -> R) -> Result<R, Error> {
+pub(super) fn change<R>(
+    cluster: &dyn ClusterView,
+    change: impl Fn(&mut ReindexRecord) -> R,
+) -> Result<R, Error> {
     for _ in 0..ATTEMPTS {
-        let shared = Shared::read(cluster)?;
+        let shared = SharedReindexing::read(cluster)?;
         let mut record = shared.record.clone();
         let answer = change(&mut record);
         if record == shared.record
@@ -268,7 +271,7 @@ pub(super) fn change<R>(cluster: &dyn Cluster, change: impl Fn(&mut Record) -> R
 
 /// Writes notes while the record is the one that was read.
 fn write(
-    cluster: &dyn Cluster,
+    cluster: &dyn ClusterView,
     changed: Option<u64>,
     notes: Vec<(String, Option<Vec<u8>>)>,
 ) -> Result<bool, Error> {
@@ -281,8 +284,8 @@ fn write(
     written.map_err(Error::Unsettled)
 }
 
-fn task(cluster: &Arc<str>, document_type: &Arc<str>, run: &Run) -> Task {
-    Task {
+fn task(cluster: &Arc<str>, document_type: &Arc<str>, run: &ReindexRun) -> ReindexTask {
+    ReindexTask {
         cluster: Arc::clone(cluster),
         document_type: Arc::clone(document_type),
         position: None,
@@ -292,7 +295,7 @@ fn task(cluster: &Arc<str>, document_type: &Arc<str>, run: &Run) -> Task {
 }
 
 /// Prefix of the names of a task's marks.
-fn prefix(task: &Task) -> String {
+fn prefix(task: &ReindexTask) -> String {
     format!("{MARKS}{}/{}/", task.cluster, task.document_type)
 }
 
@@ -319,11 +322,11 @@ mod tests {
     fn notes_are_written_as_ever() {
         let run = r#"{"ready_ms":5,"speed":0.5,"generation":3,"started_ms":6,"ended_ms":null,"position":null,"progress":0.25,"failure":{"at_ms":9,"reason":"no"}}"#;
         let status = format!(r#"{{"pending":2,"ready":{{"ready_ms":5,"speed":0.5}},"run":{run}}}"#);
-        check::<Record>(&format!(r#"{{"generation":4,"types":{{"notes":{{"note":{status}}}}}}}"#));
-        check::<Mark>(
+        check::<ReindexRecord>(&format!(r#"{{"generation":4,"types":{{"notes":{{"note":{status}}}}}}}"#));
+        check::<NodeReindexMark>(
             r#"{"ready_ms":5,"started_ms":6,"done":{"10":"1a","41-107":"0f"},"at":[[10,5],"place"],"clean":7,"failure":null}"#,
         );
-        let task = Task {
+        let task = ReindexTask {
             cluster: "notes".into(),
             document_type: "note".into(),
             position: None,

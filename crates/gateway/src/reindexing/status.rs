@@ -6,29 +6,29 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::Step;
+use super::ReindexStep;
 
 /// Reindexing status of a document type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Status {
+pub(super) struct ReindexStatus {
     /// Generation that last changed indexing statements, if the type has not been marked since.
     pub(super) pending: Option<u64>,
     /// The last request.
-    pub(super) ready: Option<Ready>,
+    pub(super) ready: Option<ReindexReady>,
     /// The last reindexing that a deployment put into effect.
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<ReindexRun>,
 }
 
 /// Mark of a type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Ready {
+pub(super) struct ReindexReady {
     ready_ms: u64,
     pub(super) speed: f64,
 }
 
 /// A reindexing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Run {
+pub(super) struct ReindexRun {
     /// Time of the mark.
     pub(super) ready_ms: u64,
     /// Speed; 0 if it is halted.
@@ -40,29 +40,29 @@ pub(super) struct Run {
     pub(super) ended_ms: Option<u64>,
     pub(super) position: Option<String>,
     pub(super) progress: f64,
-    failure: Option<Failure>,
+    failure: Option<ReindexFailure>,
 }
 
 /// Reason and time of a failed step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Failure {
+pub(super) struct ReindexFailure {
     pub(super) at_ms: u64,
     pub(super) reason: String,
 }
 
-impl Failure {
+impl ReindexFailure {
     /// True if it is too early for a retry.
     pub(super) fn waits(&self, now_ms: u64, grace_ms: u64) -> bool {
         now_ms.abs_diff(self.at_ms) < grace_ms
     }
 }
 
-impl Status {
+impl ReindexStatus {
     /// Requests a reindexing.
     pub(super) fn mark(&mut self, now_ms: u64, speed: f64) {
         // Two marks within one instant of the clock are still two.
         let last = self.ready.as_ref().map_or(0, |ready| ready.ready_ms);
-        self.ready = Some(Ready { ready_ms: now_ms.max(last + 1), speed });
+        self.ready = Some(ReindexReady { ready_ms: now_ms.max(last + 1), speed });
         self.pending = None;
     }
 
@@ -71,7 +71,7 @@ impl Status {
         let Some(ready) = &self.ready else { return };
         match &mut self.run {
             Some(run) if run.ready_ms == ready.ready_ms => run.speed = ready.speed,
-            _ => self.run = Some(Run::new(ready, generation)),
+            _ => self.run = Some(ReindexRun::new(ready, generation)),
         }
     }
 
@@ -89,9 +89,9 @@ impl Status {
     }
 }
 
-impl Run {
-    fn new(ready: &Ready, generation: u64) -> Self {
-        Run {
+impl ReindexRun {
+    fn new(ready: &ReindexReady, generation: u64) -> Self {
+        ReindexRun {
             ready_ms: ready.ready_ms,
             speed: ready.speed,
             generation,
@@ -109,7 +109,7 @@ impl Run {
     }
 
     /// Returns the reindexing if it runs now, and starts it if necessary.
-    pub(super) fn goes_on(&mut self, now_ms: u64, grace_ms: u64) -> Option<&Run> {
+    pub(super) fn goes_on(&mut self, now_ms: u64, grace_ms: u64) -> Option<&ReindexRun> {
         let waits = self.failure.as_ref().is_some_and(|failure| failure.waits(now_ms, grace_ms));
         if !self.is_active() || waits {
             return None;
@@ -119,30 +119,30 @@ impl Run {
     }
 
     /// Merges the reports of the nodes of a cluster.
-    pub(super) fn tell(&mut self, started_ms: u64, progress: f64, failure: Option<Failure>) {
+    pub(super) fn tell(&mut self, started_ms: u64, progress: f64, failure: Option<ReindexFailure>) {
         (self.started_ms, self.progress, self.failure) = (Some(started_ms), progress, failure);
     }
 
     /// Records that all nodes of a cluster have done their part; the first part began at `started_ms`.
     pub(super) fn end(&mut self, started_ms: u64, now_ms: u64) {
         self.tell(started_ms, 0.0, None);
-        self.advance(Step::Ends, now_ms);
+        self.advance(ReindexStep::Ends, now_ms);
     }
 
     /// Records the outcome of a step.
-    pub(super) fn advance(&mut self, step: Step, now_ms: u64) {
+    pub(super) fn advance(&mut self, step: ReindexStep, now_ms: u64) {
         self.failure = None;
         match step {
-            Step::GoesOn { position, progress } => {
+            ReindexStep::GoesOn { position, progress } => {
                 self.position = Some(position);
                 self.progress = progress;
             }
-            Step::Ends => {
+            ReindexStep::Ends => {
                 self.position = None;
                 self.progress = 1.0;
                 self.ended_ms = Some(now_ms);
             }
-            Step::Fails(reason) => self.failure = Some(Failure { at_ms: now_ms, reason }),
+            ReindexStep::Fails(reason) => self.failure = Some(ReindexFailure { at_ms: now_ms, reason }),
         }
     }
 
@@ -170,7 +170,7 @@ impl Run {
 }
 
 /// Renders the types of a cluster.
-pub(super) fn render(types: &BTreeMap<Arc<str>, Status>) -> Value {
+pub(super) fn render(types: &BTreeMap<Arc<str>, ReindexStatus>) -> Value {
     let mut pending = Map::new();
     let mut ready = Map::new();
     for (name, status) in types {
@@ -188,17 +188,17 @@ pub(super) fn render(types: &BTreeMap<Arc<str>, Status>) -> Value {
 mod tests {
     use super::*;
 
-    fn state(status: &Status) -> String {
+    fn state(status: &ReindexStatus) -> String {
         status.render().map_or("-".to_owned(), |shown| shown["state"].as_str().unwrap_or("?").to_owned())
     }
 
-    fn running(status: &mut Status, now_ms: u64, grace_ms: u64) -> Option<&Run> {
+    fn running(status: &mut ReindexStatus, now_ms: u64, grace_ms: u64) -> Option<&ReindexRun> {
         status.run.as_mut()?.goes_on(now_ms, grace_ms)
     }
 
     #[test]
     fn a_reindexing_from_mark_to_end() {
-        let mut status = Status { pending: Some(3), ..Status::default() };
+        let mut status = ReindexStatus { pending: Some(3), ..ReindexStatus::default() };
         status.put_into_effect(4);
         assert!(running(&mut status, 10, 5).is_none(), "nobody asked for it");
         status.mark(10, 1.0);
@@ -207,15 +207,15 @@ mod tests {
         status.put_into_effect(4);
         assert_eq!(running(&mut status, 12, 5).map(|run| run.ready_ms), Some(10));
         assert_eq!(state(&status), "running");
-        let advance = |status: &mut Status, step, now| {
+        let advance = |status: &mut ReindexStatus, step, now| {
             status.run.as_mut().expect("it was begun").advance(step, now);
         };
-        advance(&mut status, Step::Fails("no".to_owned()), 20);
+        advance(&mut status, ReindexStep::Fails("no".to_owned()), 20);
         assert_eq!(state(&status), "failed");
         assert!(running(&mut status, 24, 5).is_none(), "it waits");
         let position = running(&mut status, 25, 5).map(|run| run.position.clone());
         assert_eq!(position, Some(None), "it goes on where it was");
-        advance(&mut status, Step::GoesOn { position: "x".to_owned(), progress: 0.5 }, 26);
+        advance(&mut status, ReindexStep::GoesOn { position: "x".to_owned(), progress: 0.5 }, 26);
         assert_eq!(state(&status), "running");
         status.ready.as_mut().expect("it was marked").speed = 0.0;
         assert!(running(&mut status, 27, 5).is_some(), "speeds are set by deployments");
@@ -224,7 +224,7 @@ mod tests {
         status.ready.as_mut().expect("it was marked").speed = 2.0;
         status.put_into_effect(4);
         assert_eq!(running(&mut status, 28, 5).and_then(|run| run.position.clone()).as_deref(), Some("x"));
-        advance(&mut status, Step::Ends, 30);
+        advance(&mut status, ReindexStep::Ends, 30);
         assert_eq!(state(&status), "successful");
         assert!(running(&mut status, 31, 5).is_none());
         status.mark(10, 1.0);

@@ -6,25 +6,25 @@ use std::time::Instant;
 
 use millrace_query::Query;
 use millrace_render::ErrorMessage;
-use millrace_result::{Group, GroupList, Hit};
+use millrace_result::{GroupList, ResultGroup, ResultHit};
 use tokio::task::JoinSet;
 
-use super::federation::Part;
-use super::rewrite::Rewritten;
-use super::run::{self, Found, Request};
-use super::sources::Reached;
+use super::federation::SourceQuery;
+use super::rewrite::RewrittenQuery;
+use super::run::{self, QueryRequest, SearchOutcome};
+use super::sources::ReachedSources;
 use super::{GRACE, embed, render, spread};
-use crate::caller::Caller;
-use crate::{Deployment, Error, Node};
+use crate::caller::CallerGuard;
+use crate::{CompiledApplication, Error, Node};
 
 /// The sources of a request, before their queries are made.
-pub(super) struct Apart {
-    parts: Vec<Part>,
-    joining: Joining,
+pub(super) struct SeparateSources {
+    parts: Vec<SourceQuery>,
+    joining: ResultJoining,
 }
 
 /// How the results of sources become one.
-struct Joining {
+struct ResultJoining {
     /// Whether their hits become one list.
     blends: bool,
     /// Whether that is cut to the page of the request; by itself a source gives the page that it was asked for.
@@ -34,9 +34,9 @@ struct Joining {
 }
 
 /// The same with their queries.
-pub(super) struct Asking {
-    sources: Vec<(Part, Rewritten)>,
-    joining: Joining,
+pub(super) struct SourceQueries {
+    sources: Vec<(SourceQuery, RewrittenQuery)>,
+    joining: ResultJoining,
 }
 
 /// What one source gave.
@@ -52,10 +52,10 @@ pub(super) struct SourceFound {
     pub(super) errors: Vec<ErrorMessage>,
 }
 
-impl Apart {
-    pub(super) fn new(parts: Vec<Part>, blends: bool, unresolved: Option<Error>) -> Self {
+impl SeparateSources {
+    pub(super) fn new(parts: Vec<SourceQuery>, blends: bool, unresolved: Option<Error>) -> Self {
         let is_cut = blends && parts.len() > 1;
-        Apart { parts, joining: Joining { blends, is_cut, unresolved } }
+        SeparateSources { parts, joining: ResultJoining { blends, is_cut, unresolved } }
     }
 
     /// Makes the sources' queries. Sources that show none of the schemas that the query is restricted to are left out.
@@ -65,16 +65,18 @@ impl Apart {
     pub(super) async fn asking(
         self,
         node: &Node,
-        deployment: &Arc<Deployment>,
+        deployment: &Arc<CompiledApplication>,
         query: &Query,
-    ) -> Result<Asking, Error> {
-        let Apart { parts, joining } = self;
+    ) -> Result<SourceQueries, Error> {
+        let SeparateSources { parts, joining } = self;
         let mut sources = Vec::with_capacity(parts.len());
         for part in parts {
             let made = part.query(node, deployment).await?;
             sources.push((part, made));
         }
-        let leads = |(_, made): &(Part, Rewritten)| Reached::by(&made.query.sources, deployment).is_ok();
+        let leads = |(_, made): &(SourceQuery, RewrittenQuery)| {
+            ReachedSources::by(&made.query.sources, deployment).is_ok()
+        };
         if sources.iter().any(leads) {
             sources.retain(leads);
         }
@@ -86,11 +88,11 @@ impl Apart {
             );
             return Err(Error::BadRequest(reason));
         }
-        Ok(Asking { sources, joining })
+        Ok(SourceQueries { sources, joining })
     }
 }
 
-impl Asking {
+impl SourceQueries {
     pub(super) fn queries(&self) -> impl Iterator<Item = &Query> {
         self.sources.iter().map(|(_, made)| &made.query)
     }
@@ -102,15 +104,15 @@ impl Asking {
     pub(super) async fn run(
         self,
         node: &Arc<Node>,
-        deployment: &Arc<Deployment>,
+        deployment: &Arc<CompiledApplication>,
         query: &Query,
         started: Instant,
-    ) -> Result<Found, Error> {
-        let Asking { sources, joining } = self;
+    ) -> Result<SearchOutcome, Error> {
+        let SourceQueries { sources, joining } = self;
         let (mut asked, mut running) = (Vec::with_capacity(sources.len()), Vec::with_capacity(sources.len()));
         for (part, made) in sources {
             let of_it = Arc::new(made.query);
-            asked.push(Of { name: part.name, query: Arc::clone(&of_it), outcome: None });
+            asked.push(SourceOutcome { name: part.name, query: Arc::clone(&of_it), outcome: None });
             let (node, deployment) = (Arc::clone(node), Arc::clone(deployment));
             running.push((part.is_optional, search(node, deployment, of_it, made.told, started)));
         }
@@ -151,18 +153,18 @@ async fn at_once<T: Send + 'static>(
 /// Searches one source.
 async fn search(
     node: Arc<Node>,
-    deployment: Arc<Deployment>,
+    deployment: Arc<CompiledApplication>,
     query: Arc<Query>,
     told: Arc<[String]>,
     started: Instant,
-) -> Result<Found, Error> {
-    let caller = Caller::default();
+) -> Result<SearchOutcome, Error> {
+    let caller = CallerGuard::default();
     let gone = Arc::clone(&caller.gone);
     let deadline = started + query.timeout;
     let searching = async {
         let embeddings = Arc::new(embed(&node, &deployment, &query, deadline, &gone).await?);
         let query = Arc::clone(&query);
-        let request = Request { node, deployment, query, told, embeddings, started, gone };
+        let request = QueryRequest { node, deployment, query, told, embeddings, started, gone };
         let node = Arc::clone(&request.node);
         match node.cluster() {
             Some(cluster) => spread::run(&request, &**cluster).await,
@@ -178,27 +180,31 @@ async fn search(
 }
 
 /// A source, its query, and what came of it; nothing where nobody waited for it.
-struct Of {
+struct SourceOutcome {
     name: Arc<str>,
     query: Arc<Query>,
-    outcome: Option<Result<Found, Error>>,
+    outcome: Option<Result<SearchOutcome, Error>>,
 }
 
 /// One result of those of all sources.
-fn put_together(mut asked: Vec<Of>, query: &Query, joining: Joining) -> Result<Found, Error> {
-    let is_found = |of: &Of| matches!(of.outcome, Some(Ok(_)));
+fn put_together(
+    mut asked: Vec<SourceOutcome>,
+    query: &Query,
+    joining: ResultJoining,
+) -> Result<SearchOutcome, Error> {
+    let is_found = |of: &SourceOutcome| matches!(of.outcome, Some(Ok(_)));
     if !asked.iter().any(is_found) {
         let first = asked.into_iter().find_map(|of| of.outcome?.err());
         return Err(first.unwrap_or(Error::Timeout(query.timeout)));
     }
     keep_unshown(&mut asked);
-    let mut all = Found {
+    let mut all = SearchOutcome {
         unresolved: joining.unresolved,
         timeout: query.timeout,
         grouped: !joining.blends,
-        ..Found::default()
+        ..SearchOutcome::default()
     };
-    for Of { name, outcome, .. } in asked {
+    for SourceOutcome { name, outcome, .. } in asked {
         match outcome {
             None => {}
             Some(Ok(found)) => add(&mut all, name, found),
@@ -213,7 +219,7 @@ fn put_together(mut asked: Vec<Of>, query: &Query, joining: Joining) -> Result<F
     }
     all.hits = 0..all.result.hits.len();
     if joining.is_cut {
-        all.result.hits.sort_by(Hit::order);
+        all.result.hits.sort_by(ResultHit::order);
         let end = query.offset.saturating_add(query.hits).min(all.hits.end);
         all.hits = query.offset.min(end)..end;
     }
@@ -221,10 +227,10 @@ fn put_together(mut asked: Vec<Of>, query: &Query, joining: Joining) -> Result<F
 }
 
 /// Adds what one source found.
-fn add(all: &mut Found, name: Arc<str>, found: Found) {
+fn add(all: &mut SearchOutcome, name: Arc<str>, found: SearchOutcome) {
     let errors = render::beside_hits(&found);
     let errors = errors.into_iter().map(|error| of_source(error, &name)).collect();
-    let Found { mut result, hits, traces, planned, plans, told, .. } = found;
+    let SearchOutcome { mut result, hits, traces, planned, plans, told, .. } = found;
     let whole = &mut all.result;
     let (first_hit, first_grouping) = (whole.hits.len(), whole.groupings.len());
     // The nodes are the same for all sources.
@@ -232,7 +238,7 @@ fn add(all: &mut Found, name: Arc<str>, found: Found) {
     whole.total_count += result.total_count;
     whole.coverage.merge(&result.coverage);
     whole.coverage.nodes = nodes;
-    whole.hits.extend(result.hits.drain(hits).map(|hit| Hit { source: Arc::clone(&name), ..hit }));
+    whole.hits.extend(result.hits.drain(hits).map(|hit| ResultHit { source: Arc::clone(&name), ..hit }));
     result.groupings.iter_mut().for_each(|grouping| name_source(&mut grouping.root, &name));
     whole.groupings.append(&mut result.groupings);
     let of_it = |schema: Arc<str>| Arc::from(format!("{schema} of source {name}"));
@@ -253,7 +259,7 @@ fn add(all: &mut Found, name: Arc<str>, found: Found) {
 }
 
 /// Names the source of the hits in a group.
-fn name_source(group: &mut Group, source: &Arc<str>) {
+fn name_source(group: &mut ResultGroup, source: &Arc<str>) {
     for list in &mut group.lists {
         match list {
             GroupList::Groups { groups, .. } => {
@@ -270,9 +276,9 @@ fn of_source(error: ErrorMessage, name: &Arc<str>) -> ErrorMessage {
 
 /// Keeps of selected fields that no hit of a source can have those that no other source shows that was asked for them, and tells of
 /// each once.
-fn keep_unshown(asked: &mut [Of]) {
+fn keep_unshown(asked: &mut [SourceOutcome]) {
     let mut shown: Vec<(String, bool)> = Vec::new();
-    for Of { query, outcome, .. } in asked.iter() {
+    for SourceOutcome { query, outcome, .. } in asked.iter() {
         let Some(Ok(found)) = outcome else { continue };
         for field in &query.presentation.fields {
             let is_shown = !found.unshown.iter().any(|unshown| unshown.field == *field);

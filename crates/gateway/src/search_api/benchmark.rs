@@ -3,12 +3,12 @@
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use millrace_result::Coverage;
+use millrace_result::SearchCoverage;
 use serde_json::{Value, json};
 
 /// Figures of a query in headers and in the log.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Figures {
+pub(crate) struct QueryFigures {
     pub(super) hits: usize,
     pub(super) total_count: u64,
     pub(super) hits_asked: usize,
@@ -17,10 +17,10 @@ pub(crate) struct Figures {
     pub(super) errors: usize,
     pub(super) search_ms: u128,
     pub(super) fill_ms: u128,
-    pub(super) coverage: Coverage,
+    pub(super) coverage: SearchCoverage,
 }
 
-impl Figures {
+impl QueryFigures {
     /// Form of the access log.
     pub(crate) fn logged(&self) -> Value {
         let mut coverage =
@@ -34,21 +34,21 @@ impl Figures {
 
 /// Figures that a request asks for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct RequestedFigures {
     figures: bool,
     coverage: bool,
 }
 
-impl Asked {
+impl RequestedFigures {
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        Asked {
+        RequestedFigures {
             figures: headers.contains_key("x-yahoo-vespa-benchmarkdata"),
             coverage: headers.contains_key("x-yahoo-vespa-benchmarkdata-coverage"),
         }
     }
 
     /// Adds the requested figures to the headers of an answer.
-    pub(super) fn add(self, figures: &Figures, headers: &mut HeaderMap) {
+    pub(super) fn add(self, figures: &QueryFigures, headers: &mut HeaderMap) {
         let mut put = |name: &'static str, value: u128| {
             if let Ok(value) = HeaderValue::from_str(&value.to_string()) {
                 headers.insert(HeaderName::from_static(name), value);

@@ -12,28 +12,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_query::{FEDERATED, Limits, Query, is_same_parameter, value_of};
+use millrace_query::{FEDERATED, Query, QueryLimits, is_same_parameter, value_of};
 use millrace_schema::FederationOptions;
 
-use super::apart::Apart;
-use super::rewrite::{self, Rewritten};
+use super::apart::SeparateSources;
+use super::rewrite::{self, RewrittenQuery};
 use super::sources::SOURCES;
-use super::targets::{Target, Targets};
-use crate::error::Kind;
-use crate::{Deployment, Error, Node};
+use super::targets::{QueryTarget, QueryTargets};
+use crate::error::ErrorKind;
+use crate::{CompiledApplication, Error, Node};
 
 /// Kind of search of a query.
-pub(super) enum Way {
+pub(super) enum FederationMode {
     /// All sources in one search, by the request as it came.
     Together,
     /// All in one search, by these parameters: the sources are those of the chain, or there is only one.
-    TogetherAs(Part),
+    TogetherAs(SourceQuery),
     /// Each source by itself.
-    Apart(Apart),
+    Apart(SeparateSources),
 }
 
 /// A query of one source, or of several that are searched together.
-pub(super) struct Part {
+pub(super) struct SourceQuery {
     /// Name in results.
     pub(super) name: Arc<str>,
     /// True if it is not waited for longer than the others.
@@ -41,44 +41,48 @@ pub(super) struct Part {
     parameters: BTreeMap<String, String>,
     /// Maximum duration.
     limit: Duration,
-    limits: Limits,
+    limits: QueryLimits,
 }
 
-impl Way {
+impl FederationMode {
     /// Chooses the kind of search of a query.
     ///
     /// # Errors
     /// None of the sources exists, or one has invalid parameters.
-    pub(super) fn of(deployment: &Deployment, query: &Query, limits: &Limits) -> Result<Self, Error> {
+    pub(super) fn of(
+        deployment: &CompiledApplication,
+        query: &Query,
+        limits: &QueryLimits,
+    ) -> Result<Self, Error> {
         if query.parameters.contains_key(FEDERATED) {
             // The query was derived from this already.
-            return Ok(Way::Together);
+            return Ok(FederationMode::Together);
         }
         let chain = value_of(&query.parameters, "searchChain").map(str::trim).filter(|name| !name.is_empty());
         let federation = deployment.application.federations.get(chain.unwrap_or(DEFAULT_CHAIN));
-        let Targets { targets, restrict, unresolved } = match federation {
-            None => Targets::of_all(deployment, query)?,
-            Some(federation) => Targets::of_chain(deployment, federation, query)?,
+        let QueryTargets { targets, restrict, unresolved } = match federation {
+            None => QueryTargets::of_all(deployment, query)?,
+            Some(federation) => QueryTargets::of_chain(deployment, federation, query)?,
         };
         let blends = federation.is_none_or(|federation| federation.blends);
         let mut clusters = BTreeSet::new();
-        let distinct = targets.iter().filter_map(Target::cluster).all(|id| clusters.insert(id));
-        let alike = distinct && targets.iter().all(Target::is_plain);
+        let distinct = targets.iter().filter_map(QueryTarget::cluster).all(|id| clusters.insert(id));
+        let alike = distinct && targets.iter().all(QueryTarget::is_plain);
         if federation.is_none() && alike {
-            return Ok(Way::Together);
+            return Ok(FederationMode::Together);
         }
-        let page = Page { hits: query.hits, offset: query.offset };
-        let all = targets.iter().map(Target::full_name).collect::<Vec<_>>().join(",");
-        let whole = Whole { query, limits, restrict, all: &all };
+        let page = HitPage { hits: query.hits, offset: query.offset };
+        let all = targets.iter().map(QueryTarget::full_name).collect::<Vec<_>>().join(",");
+        let whole = FederatedRequest { query, limits, restrict, all: &all };
         Ok(match &targets[..] {
-            [only] if blends && unresolved.is_none() => Way::TogetherAs(whole.part(only, page)),
-            _ if blends && alike && unresolved.is_none() => Way::TogetherAs(whole.together(page)),
+            [only] if blends && unresolved.is_none() => FederationMode::TogetherAs(whole.part(only, page)),
+            _ if blends && alike && unresolved.is_none() => FederationMode::TogetherAs(whole.together(page)),
             _ => {
                 // All hits of the page may be one source's.
-                let best = Page { hits: query.offset.saturating_add(query.hits), offset: 0 };
+                let best = HitPage { hits: query.offset.saturating_add(query.hits), offset: 0 };
                 let window = if blends && targets.len() > 1 { best } else { page };
                 let parts = targets.iter().map(|target| whole.part(target, window)).collect();
-                Way::Apart(Apart::new(parts, blends, unresolved))
+                FederationMode::Apart(SeparateSources::new(parts, blends, unresolved))
             }
         })
     }
@@ -89,30 +93,30 @@ const DEFAULT_CHAIN: &str = "default";
 
 /// Range of the wanted hits.
 #[derive(Clone, Copy)]
-struct Page {
+struct HitPage {
     hits: usize,
     offset: usize,
 }
 
 /// Common input of the queries of all sources.
-struct Whole<'a> {
+struct FederatedRequest<'a> {
     query: &'a Query,
-    limits: &'a Limits,
+    limits: &'a QueryLimits,
     /// Schemas to search, if the query named them as sources of a chain that has others.
     restrict: Option<String>,
     /// Names of the sources, separated by commas.
     all: &'a str,
 }
 
-impl Whole<'_> {
+impl FederatedRequest<'_> {
     /// One query of all sources, none of which has parameters of its own.
-    fn together(&self, page: Page) -> Part {
+    fn together(&self, page: HitPage) -> SourceQuery {
         let parameters = self.parameters(self.all, page);
         self.made(Arc::from(self.all), parameters, FederationOptions::default(), page)
     }
 
     /// The query of one source.
-    fn part(&self, target: &Target<'_>, page: Page) -> Part {
+    fn part(&self, target: &QueryTarget<'_>, page: HitPage) -> SourceQuery {
         let mut parameters = self.parameters(&target.full_name(), page);
         if target.own.keys().any(|name| is_of_groups(name)) {
             parameters.retain(|name, _| !is_of_groups(name));
@@ -122,7 +126,7 @@ impl Whole<'_> {
     }
 
     /// Parameters of the request, restricted to these sources.
-    fn parameters(&self, sources: &str, page: Page) -> BTreeMap<String, String> {
+    fn parameters(&self, sources: &str, page: HitPage) -> BTreeMap<String, String> {
         let mut parameters = self.query.parameters.clone();
         put(&mut parameters, SOURCES, sources.to_owned());
         put(&mut parameters, FEDERATED, self.all.to_owned());
@@ -140,28 +144,32 @@ impl Whole<'_> {
         name: Arc<str>,
         parameters: BTreeMap<String, String>,
         options: FederationOptions,
-        page: Page,
-    ) -> Part {
+        page: HitPage,
+    ) -> SourceQuery {
         let whole = self.query.timeout;
-        Part {
+        SourceQuery {
             name,
             is_optional: options.optional.unwrap_or(false),
             parameters,
             limit: options.timeout.map_or(whole, |timeout| timeout.min(whole)),
-            limits: Limits { max_hits: self.limits.max_hits.max(page.hits), ..*self.limits },
+            limits: QueryLimits { max_hits: self.limits.max_hits.max(page.hits), ..*self.limits },
         }
     }
 }
 
-impl Part {
+impl SourceQuery {
     /// Builds its query.
     ///
     /// # Errors
     /// Its own parameters are invalid.
-    pub(super) async fn query(&self, node: &Node, deployment: &Arc<Deployment>) -> Result<Rewritten, Error> {
+    pub(super) async fn query(
+        &self,
+        node: &Node,
+        deployment: &Arc<CompiledApplication>,
+    ) -> Result<RewrittenQuery, Error> {
         let made = rewrite::query(node, deployment, self.parameters.clone(), self.limits).await;
         let mut made = made.map_err(|error| match error.kind() {
-            Kind::BadRequest => Error::BadRequest(format!("source '{}': {error}", self.name)),
+            ErrorKind::BadRequest => Error::BadRequest(format!("source '{}': {error}", self.name)),
             _ => error,
         })?;
         made.query.timeout = made.query.timeout.min(self.limit);

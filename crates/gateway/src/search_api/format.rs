@@ -6,7 +6,7 @@ use encoding_rs::Encoding;
 use hyper::HeaderMap;
 use hyper::header::ACCEPT;
 use millrace_query::value_of;
-use millrace_render::{Options, Response, write_cbor, write_json, write_xml};
+use millrace_render::{RenderOptions, SearchResponse, write_cbor, write_json, write_xml};
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::Error;
 
 /// Format of a result.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) enum Format {
+pub(super) enum ResultFormat {
     #[default]
     Json,
     Cbor,
@@ -25,17 +25,17 @@ pub(super) enum Format {
     Xml(Option<&'static Encoding>),
 }
 
-impl Format {
+impl ResultFormat {
     /// Reads `presentation.format`, or else the preference of the request's headers.
     pub(super) fn of(parameters: &BTreeMap<String, String>, headers: &HeaderMap) -> Result<Self, Error> {
         match value_of(parameters, "presentation.format").unwrap_or_default().trim() {
-            "" | "default" if prefers_cbor(headers) => Ok(Format::Cbor),
-            "" | "default" | "json" => Ok(Format::Json),
-            "cbor" => Ok(Format::Cbor),
-            "sse" => Ok(Format::Events),
+            "" | "default" if prefers_cbor(headers) => Ok(ResultFormat::Cbor),
+            "" | "default" | "json" => Ok(ResultFormat::Json),
+            "cbor" => Ok(ResultFormat::Cbor),
+            "sse" => Ok(ResultFormat::Events),
             "xml" => {
                 let encoding = value_of(parameters, "model.encoding").map(encoding).transpose()?;
-                Ok(Format::Xml(encoding))
+                Ok(ResultFormat::Xml(encoding))
             }
             "page" => Err(Error::parameter(
                 "presentation.format",
@@ -48,31 +48,31 @@ impl Format {
         }
     }
 
-    /// Media type of the output of [`Format::write`].
+    /// Media type of the output of [`ResultFormat::write`].
     pub(super) fn content_type(self) -> String {
         match self {
-            Format::Json => "application/json;charset=utf-8".to_owned(),
-            Format::Cbor => "application/cbor".to_owned(),
-            Format::Events => "text/event-stream;charset=utf-8".to_owned(),
-            Format::Xml(encoding) => format!("text/xml;charset={}", name(encoding)),
+            ResultFormat::Json => "application/json;charset=utf-8".to_owned(),
+            ResultFormat::Cbor => "application/cbor".to_owned(),
+            ResultFormat::Events => "text/event-stream;charset=utf-8".to_owned(),
+            ResultFormat::Xml(encoding) => format!("text/xml;charset={}", name(encoding)),
         }
     }
 
     /// Writes the response in this format.
-    pub(super) fn write(self, response: &Response<'_>, options: &Options) -> Vec<u8> {
+    pub(super) fn write(self, response: &SearchResponse<'_>, options: &RenderOptions) -> Vec<u8> {
         let mut out = Vec::with_capacity(512 + 1024 * response.hits.len());
         match self {
-            Format::Json => write_json(response, options, &mut out),
-            Format::Cbor => write_cbor(response, options, &mut out),
+            ResultFormat::Json => write_json(response, options, &mut out),
+            ResultFormat::Cbor => write_cbor(response, options, &mut out),
             // Only errors are written here: answers are sent as they come.
-            Format::Events => {
+            ResultFormat::Events => {
                 for error in response.errors {
                     let message = error.message.as_ref().unwrap_or(&error.summary);
                     let data = json!({ "source": error.source, "error": error.code, "message": message });
                     out.extend_from_slice(&event("error", &data));
                 }
             }
-            Format::Xml(encoding) => {
+            ResultFormat::Xml(encoding) => {
                 write_xml(response, options, &name(encoding), &mut out);
                 if let Some(encoding) = encoding {
                     out = encoding.encode(&String::from_utf8_lossy(&out)).0.into_owned();

@@ -11,15 +11,15 @@ use std::time::Duration;
 use axum::response::Response;
 use hyper::HeaderMap;
 use millrace_query::{Query, value_of};
-use millrace_remote::{Inference, Prompt};
-use millrace_result::Hit;
-use millrace_schema::Asking;
+use millrace_remote::{ChatPrompt, InferenceOptions};
+use millrace_result::ResultHit;
+use millrace_schema::LanguageChain;
 
 pub(super) use self::answer::event;
-use super::format::Format;
+use super::format::ResultFormat;
 use super::sources;
-use crate::models::Language;
-use crate::{Deployment, Error};
+use crate::models::DeployedLanguageModel;
+use crate::{CompiledApplication, Error};
 
 /// Chains that every application has.
 const BUILT_IN: &[&str] = &["default", "vespa", "native"];
@@ -33,31 +33,31 @@ const NOTHING: &str = "select * from sources * where false";
 const SEARCHED: &[&str] = &["yql", "model.queryString", "select", "select.where"];
 
 /// Question of a request to a language model.
-pub(super) struct Question {
-    language: Arc<Language>,
-    asking: Asking,
+pub(super) struct LanguageQuestion {
+    language: Arc<DeployedLanguageModel>,
+    asking: LanguageChain,
     template: String,
     /// Text of the query.
     query: String,
     searches: bool,
-    inference: Inference,
+    inference: InferenceOptions,
     secret: Option<String>,
 }
 
-impl Question {
+impl LanguageQuestion {
     /// The question of the request's chain; `None` if it asks nothing. Parameters without a search are
     /// completed by a query that finds nothing.
     ///
     /// # Errors
     /// There is no such chain, there is no prompt, or a parameter of the model is invalid.
     pub(super) fn of(
-        deployment: &Deployment,
+        deployment: &CompiledApplication,
         parameters: &mut BTreeMap<String, String>,
         headers: &HeaderMap,
     ) -> Result<Option<Self>, Error> {
         let Some(asking) = asking(deployment, parameters)? else { return Ok(None) };
         let language = deployment.language(&asking.model)?;
-        let own = Own { parameters, prefix: &asking.prefix };
+        let own = ChainParameters { parameters, prefix: &asking.prefix };
         let query = value_of(parameters, "model.queryString").unwrap_or_default().trim().to_owned();
         let template = match own.prompt() {
             Some(prompt) => prompt.to_owned(),
@@ -79,7 +79,7 @@ impl Question {
         if !searches {
             parameters.insert("yql".to_owned(), NOTHING.to_owned());
         }
-        Ok(Some(Question { language, asking, template, query, searches, inference, secret }))
+        Ok(Some(LanguageQuestion { language, asking, template, query, searches, inference, secret }))
     }
 
     /// True if a search comes first.
@@ -88,7 +88,7 @@ impl Question {
     }
 
     /// Prompt of the model for these hits.
-    pub(super) fn prompt(&self, hits: &[Hit]) -> String {
+    pub(super) fn prompt(&self, hits: &[ResultHit]) -> String {
         prompt::fill(&self.template, &self.query, self.searches.then(|| prompt::context(hits)).as_deref())
     }
 
@@ -97,13 +97,13 @@ impl Question {
         &self,
         prompt: String,
         query: &Query,
-        format: Format,
+        format: ResultFormat,
     ) -> Result<Response, Error> {
-        if matches!(format, Format::Cbor | Format::Xml(_)) {
+        if matches!(format, ResultFormat::Cbor | ResultFormat::Xml(_)) {
             let reason = "answers of language models come as sse or json";
             return Err(Error::parameter("presentation.format", reason.to_owned()));
         }
-        let asked = Prompt {
+        let asked = ChatPrompt {
             text: prompt.clone(),
             inference: self.inference.clone(),
             streams: self.asking.streams,
@@ -113,13 +113,16 @@ impl Question {
         let pieces = self.language.model().ask(asked).map_err(Error::Language)?;
         let source = self.language.config().id.clone();
         let shown = (query.tracing.level > 0).then_some(prompt);
-        let answer = answer::Answer { pieces, source, prompt: shown, streams: self.asking.streams };
-        if matches!(format, Format::Events) { Ok(answer.events()) } else { answer.json().await }
+        let answer = answer::LanguageAnswer { pieces, source, prompt: shown, streams: self.asking.streams };
+        if matches!(format, ResultFormat::Events) { Ok(answer.events()) } else { answer.json().await }
     }
 }
 
 /// Language model settings of the chain that the request names; `None` if it asks no model.
-fn asking(deployment: &Deployment, parameters: &BTreeMap<String, String>) -> Result<Option<Asking>, Error> {
+fn asking(
+    deployment: &CompiledApplication,
+    parameters: &BTreeMap<String, String>,
+) -> Result<Option<LanguageChain>, Error> {
     let chains = &deployment.application.container.chains;
     let name = value_of(parameters, "searchChain").unwrap_or_default().trim();
     let name = if name.is_empty() { BUILT_IN[0] } else { name };
@@ -136,12 +139,12 @@ fn asking(deployment: &Deployment, parameters: &BTreeMap<String, String>) -> Res
 }
 
 /// Parameters of a chain.
-struct Own<'p> {
+struct ChainParameters<'p> {
     parameters: &'p BTreeMap<String, String>,
     prefix: &'p str,
 }
 
-impl<'p> Own<'p> {
+impl<'p> ChainParameters<'p> {
     /// Value of a parameter, in any letter case; `None` if it is blank.
     fn text(&self, name: &str) -> Option<&'p str> {
         let wanted = |given: &str| {
@@ -168,7 +171,7 @@ impl<'p> Own<'p> {
     }
 
     /// Inference options of the request, with the defaults of services.xml.
-    fn inference(&self, language: &Language) -> Result<Inference, Error> {
+    fn inference(&self, language: &DeployedLanguageModel) -> Result<InferenceOptions, Error> {
         let config = language.config();
         let schema = self.text("json_schema").map(|text| {
             serde_json::from_str(text).map_err(|error| {
@@ -178,7 +181,7 @@ impl<'p> Own<'p> {
                 ))
             })
         });
-        Ok(Inference {
+        Ok(InferenceOptions {
             model: self.text("model").unwrap_or(&config.model).to_owned(),
             tokens_max: self.number("maxTokens")?.or(config.tokens_max),
             temperature: self.number("temperature")?.or(config.temperature),

@@ -7,11 +7,11 @@ use std::time::Duration;
 use axum::extract::Request;
 use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, Method};
-use millrace_query::{Limits, is_parameter, is_same_parameter, value_of};
+use millrace_query::{QueryLimits, is_parameter, is_same_parameter, value_of};
 
-use crate::cluster::Hop;
-use crate::http::{self, BodyShare, Parameters};
-use crate::{Deployment, Error, Node};
+use crate::cluster::ForwardKind;
+use crate::http::{self, BodyShare, RequestParameters};
+use crate::{CompiledApplication, Error, Node};
 
 /// Bytes of a query from which on its working memory is reserved: of fewer bytes nothing grows large.
 const LARGE_BYTES_MIN: usize = 64 << 10;
@@ -23,10 +23,10 @@ const WORKING_FACTOR: usize = 8;
 const NODE_FACTOR: usize = 4;
 
 /// The parameters of a request.
-pub(super) struct Read {
+pub(super) struct ReadParameters {
     pub(super) parameters: BTreeMap<String, String>,
     /// What the query may ask for at most.
-    pub(super) limits: Limits,
+    pub(super) limits: QueryLimits,
     /// The bytes of the budget of bodies that the query takes, to be kept until it is answered.
     pub(super) room: Option<BodyShare>,
 }
@@ -37,25 +37,25 @@ const GLOBAL_MAX_GROUPS: &str = "grouping.globalMaxGroups";
 /// Reads them. Of a parameter that stands in the body and in the request line, that of the body holds.
 pub(super) async fn read(
     node: &Node,
-    deployment: &Deployment,
-    hop: &Hop,
+    deployment: &CompiledApplication,
+    hop: &ForwardKind,
     request: Request,
-) -> Result<Read, Error> {
+) -> Result<ReadParameters, Error> {
     let (parts, body) = request.into_parts();
     let settings = &node.settings().limits;
     // Anybody can write the header of a hop; where there are no other nodes, nobody has reason to.
-    let is_of_node = *hop != Hop::Client && node.cluster().is_some();
+    let is_of_node = *hop != ForwardKind::Client && node.cluster().is_some();
     let (bounds, most) = match is_of_node {
         false => (node.query_bounds(), settings.parameters_max),
         true => (node.body_bounds(), settings.parameters_max.saturating_mul(NODE_FACTOR)),
     };
-    let line = Parameters::parse(parts.uri.query().unwrap_or(""), most)?;
+    let line = RequestParameters::parse(parts.uri.query().unwrap_or(""), most)?;
     let mut room = None;
     let mut parameters: BTreeMap<String, String> = BTreeMap::new();
     match parts.method {
         Method::GET | Method::HEAD => parameters.extend(line.into_pairs()),
         Method::POST => {
-            let media = Media::of(&parts.headers)?;
+            let media = BodyMedia::of(&parts.headers)?;
             let (body, mut share) = http::read_body(node, &parts.headers, body, bounds).await?.into_parts();
             let size = body.len();
             if size > LARGE_BYTES_MIN {
@@ -73,7 +73,7 @@ pub(super) async fn read(
         check(&parameters)?;
     }
     let limits = fill_in(node, deployment, &mut parameters)?;
-    Ok(Read { parameters, limits, room })
+    Ok(ReadParameters { parameters, limits, room })
 }
 
 /// Refuses parameters of a client that only query profiles may have, also if they are given for one source. Parameters that a
@@ -97,17 +97,17 @@ fn check_is_for_requests(name: &str) -> Result<(), Error> {
 }
 
 /// The form of a body.
-enum Media {
+enum BodyMedia {
     Json,
     Form,
 }
 
-impl Media {
+impl BodyMedia {
     fn of(headers: &HeaderMap) -> Result<Self, Error> {
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         match content_type.and_then(|value| value.split(';').next()).unwrap_or("").trim() {
-            "application/json" => Ok(Media::Json),
-            "application/x-www-form-urlencoded" | "" => Ok(Media::Form),
+            "application/json" => Ok(BodyMedia::Json),
+            "application/x-www-form-urlencoded" | "" => Ok(BodyMedia::Form),
             other => Err(Error::BadRequest(format!(
                 "content-type '{other}' is not known here; POST the query as application/json or as a form"
             ))),
@@ -117,11 +117,11 @@ impl Media {
     /// Those of the request line and of the body.
     fn parameters(
         &self,
-        line: Parameters,
+        line: RequestParameters,
         body: &[u8],
         most: usize,
     ) -> Result<BTreeMap<String, String>, Error> {
-        if matches!(self, Media::Json) {
+        if matches!(self, BodyMedia::Json) {
             let of_body = millrace_query::flatten(body, most.saturating_sub(line.len()))?;
             let mut parameters: BTreeMap<String, String> = line.into_pairs().collect();
             parameters.extend(of_body);
@@ -141,10 +141,10 @@ impl Media {
 /// Adds what the query profile says; what a request may ask for at most is for it alone to say.
 fn fill_in(
     node: &Node,
-    deployment: &Deployment,
+    deployment: &CompiledApplication,
     parameters: &mut BTreeMap<String, String>,
-) -> Result<Limits, Error> {
-    let mut limits = Limits { max_timeout: max_timeout(node, deployment), ..Limits::default() };
+) -> Result<QueryLimits, Error> {
+    let mut limits = QueryLimits { max_timeout: max_timeout(node, deployment), ..QueryLimits::default() };
     let profiles = &deployment.application.query_profiles;
     // Whose documents are searched is always for the request to say.
     let is_built_in = |name: &str| is_parameter(name) || name.starts_with("streaming.");
@@ -163,7 +163,7 @@ fn fill_in(
 }
 
 /// The longest timeout of a query: what services.xml allows where it says so, else the node's own bound.
-fn max_timeout(node: &Node, deployment: &Deployment) -> Duration {
+fn max_timeout(node: &Node, deployment: &CompiledApplication) -> Duration {
     let clusters = &deployment.application.content;
     let allowed = clusters.iter().filter_map(|cluster| cluster.tuning.query_timeout_s);
     let allowed = allowed.filter_map(|seconds| Duration::try_from_secs_f64(seconds).ok()).max();

@@ -3,32 +3,32 @@
 use std::time::{Duration, Instant};
 
 use millrace_query::Query;
-use millrace_render::{ErrorMessage, Options, Response, SourceGroup, Timing};
+use millrace_render::{ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup};
 
-use super::benchmark::Figures;
-use super::format::Format;
-use super::run::Found;
+use super::benchmark::QueryFigures;
+use super::format::ResultFormat;
+use super::run::SearchOutcome;
 use super::trace;
 use crate::Error;
-use crate::error::Kind;
+use crate::error::ErrorKind;
 
 /// Renders the answer to a query.
 pub(super) fn result(
     query: &Query,
-    found: &Found,
+    found: &SearchOutcome,
     started: Instant,
-    format: Format,
-) -> Result<(Vec<u8>, Figures), Error> {
+    format: ResultFormat,
+) -> Result<(Vec<u8>, QueryFigures), Error> {
     let tensors = match query.presentation.tensors.as_deref() {
         Some(text) => {
             text.parse().map_err(|reason: String| Error::parameter("presentation.format.tensors", reason))?
         }
-        None => millrace_tensor::json::Format::default(),
+        None => millrace_tensor::json::TensorFormat::default(),
     };
     let errors = beside_hits(found);
     let timing = query.presentation.timing.then(|| timing(found, started));
     let trace = trace::of(query, found, started);
-    let options = Options {
+    let options = RenderOptions {
         tensors,
         maps_as_lists: query.presentation.maps_as_lists,
         sets_as_lists: query.presentation.sets_as_lists,
@@ -44,7 +44,7 @@ pub(super) fn result(
         })
         .collect();
     let full = found.sources.iter().filter(|source| source.is_full).count();
-    let response = Response {
+    let response = SearchResponse {
         total_count: found.result.total_count,
         hits: if found.grouped { &[] } else { hits },
         groupings: if found.grouped { &[] } else { groupings },
@@ -56,7 +56,7 @@ pub(super) fn result(
         trace: trace.as_ref(),
     };
     let body = format.write(&response, &options);
-    let figures = Figures {
+    let figures = QueryFigures {
         hits: found.hits.len(),
         total_count: found.result.total_count,
         hits_asked: query.hits,
@@ -71,7 +71,7 @@ pub(super) fn result(
 }
 
 /// Errors that accompany a result.
-pub(super) fn beside_hits(found: &Found) -> Vec<ErrorMessage> {
+pub(super) fn beside_hits(found: &SearchOutcome) -> Vec<ErrorMessage> {
     let illegal = |message: String, source: Option<String>| ErrorMessage {
         code: 3,
         summary: "Illegal query".to_owned(),
@@ -107,10 +107,10 @@ pub(super) fn beside_hits(found: &Found) -> Vec<ErrorMessage> {
 }
 
 /// Renders the answer to a failed query.
-pub(super) fn error(error: &Error, format: Format) -> Vec<u8> {
+pub(super) fn error(error: &Error, format: ResultFormat) -> Vec<u8> {
     let errors = [message(error)];
-    let response = Response { errors: &errors, ..Response::default() };
-    format.write(&response, &Options::default())
+    let response = SearchResponse { errors: &errors, ..SearchResponse::default() };
+    format.write(&response, &RenderOptions::default())
 }
 
 /// Error message for results.
@@ -118,13 +118,14 @@ pub(super) fn message(error: &Error) -> ErrorMessage {
     let (code, summary) = match error {
         Error::UnknownSource { .. } => (0, "Could not resolve source"),
         _ => match error.kind() {
-            Kind::BadRequest | Kind::TooLarge | Kind::Precondition | Kind::MethodNotAllowed => {
-                (4, "Invalid query parameter")
-            }
-            Kind::NotFound | Kind::Unavailable => (1, "No backends in service. Try later"),
-            Kind::Overloaded => (21, "Insufficient resources"),
-            Kind::Timeout => (12, "Timed out"),
-            Kind::Conflict | Kind::Storage | Kind::Internal => (5, "Unspecified error"),
+            ErrorKind::BadRequest
+            | ErrorKind::TooLarge
+            | ErrorKind::Precondition
+            | ErrorKind::MethodNotAllowed => (4, "Invalid query parameter"),
+            ErrorKind::NotFound | ErrorKind::Unavailable => (1, "No backends in service. Try later"),
+            ErrorKind::Overloaded => (21, "Insufficient resources"),
+            ErrorKind::Timeout => (12, "Timed out"),
+            ErrorKind::Conflict | ErrorKind::Storage | ErrorKind::Internal => (5, "Unspecified error"),
         },
     };
     ErrorMessage {
@@ -136,11 +137,11 @@ pub(super) fn message(error: &Error) -> ErrorMessage {
     }
 }
 
-fn timing(found: &Found, started: Instant) -> Timing {
-    let sum = |part: fn(&millrace_search::Trace) -> Duration| {
+fn timing(found: &SearchOutcome, started: Instant) -> QueryTiming {
+    let sum = |part: fn(&millrace_search::SearchTrace) -> Duration| {
         found.traces.iter().map(|(_, trace)| part(trace)).sum()
     };
-    Timing {
+    QueryTiming {
         query: sum(|trace| trace.select + trace.matching + trace.order + trace.group),
         summary_fetch: sum(|trace| trace.summary),
         search: started.elapsed(),

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_plan::parsed;
-use millrace_query::{Brief, Limits, Query, is_same_parameter, value_of};
-use millrace_rules::{Rewriting, RuleBase, Step};
+use millrace_query::{BriefItem, Query, QueryLimits, is_same_parameter, value_of};
+use millrace_rules::{QueryRewriting, RewriteStep, RuleBase};
 use millrace_schema::did_you_mean;
 
 use super::run;
-use super::sources::Reached;
-use crate::{Deployment, Error, Node, http};
+use super::sources::ReachedSources;
+use crate::{CompiledApplication, Error, Node, http};
 
 /// The level from which the trace tells of each rule that was carried out; below, of what came of all.
 const RULES_LEVEL: u64 = 2;
 
 /// A query, and what is told of its rules in the trace.
-pub(super) struct Rewritten {
+pub(super) struct RewrittenQuery {
     pub(super) query: Query,
     pub(super) told: Arc<[String]>,
 }
@@ -24,15 +24,15 @@ pub(super) struct Rewritten {
 /// The query of these parameters. Its own parameters stay as they came, so that another node to which it is handed on makes the same of them.
 pub(super) async fn query(
     node: &Node,
-    deployment: &Arc<Deployment>,
+    deployment: &Arc<CompiledApplication>,
     parameters: BTreeMap<String, String>,
-    limits: Limits,
-) -> Result<Rewritten, Error> {
+    limits: QueryLimits,
+) -> Result<RewrittenQuery, Error> {
     let size = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
     let parse = move || Query::from_parameters(parameters, &limits);
     let query = http::within_or_pooled(node, http::WorkSize::of_query(size), parse).await??;
     let Some(base) = base_of(deployment, &query)? else {
-        return Ok(Rewritten { query, told: Arc::default() });
+        return Ok(RewrittenQuery { query, told: Arc::default() });
     };
     let (base, deployment) = (Arc::clone(base), Arc::clone(deployment));
     node.pool().run_in(run::flow(&query)?, move || rewritten(query, &base, &deployment, &limits)).await?
@@ -41,28 +41,33 @@ pub(super) async fn query(
 fn rewritten(
     query: Query,
     base: &RuleBase,
-    deployment: &Deployment,
-    limits: &Limits,
-) -> Result<Rewritten, Error> {
+    deployment: &CompiledApplication,
+    limits: &QueryLimits,
+) -> Result<RewrittenQuery, Error> {
     let told = Arc::default();
     let level = level(&query)?;
     // Where nothing can be searched, whoever plans the query says so.
-    let Ok(reached) = Reached::by(&query.sources, deployment) else { return Ok(Rewritten { query, told }) };
+    let Ok(reached) = ReachedSources::by(&query.sources, deployment) else {
+        return Ok(RewrittenQuery { query, told });
+    };
     let schemas: Vec<_> = reached.kinds.iter().map(|asked| &*asked.kind.schema).collect();
     let explains = level >= RULES_LEVEL;
     let Some(rewriting) = base.rewrite(&parsed(&query.root, &schemas), &query.parameters, explains) else {
-        return Ok(Rewritten { query, told });
+        return Ok(RewrittenQuery { query, told });
     };
     let told = trace(base, &query, &rewriting, level).into();
     let query = match rewriting.set.is_empty() {
         true => query,
         false => with_parameters(query, &rewriting.set, limits)?,
     };
-    Ok(Rewritten { query: Query { root: rewriting.root, ..query }, told })
+    Ok(RewrittenQuery { query: Query { root: rewriting.root, ..query }, told })
 }
 
 /// The rule base that a query is to be rewritten by.
-fn base_of<'d>(deployment: &'d Deployment, query: &Query) -> Result<Option<&'d Arc<RuleBase>>, Error> {
+fn base_of<'d>(
+    deployment: &'d CompiledApplication,
+    query: &Query,
+) -> Result<Option<&'d Arc<RuleBase>>, Error> {
     let bases = deployment.rule_bases();
     match value_of(&query.parameters, "rules.off").map(str::trim) {
         None | Some("false" | "0") => {}
@@ -97,7 +102,11 @@ fn level(query: &Query) -> Result<u64, Error> {
 }
 
 /// The query under parameters that rules have set.
-fn with_parameters(query: Query, set: &BTreeMap<String, String>, limits: &Limits) -> Result<Query, Error> {
+fn with_parameters(
+    query: Query,
+    set: &BTreeMap<String, String>,
+    limits: &QueryLimits,
+) -> Result<Query, Error> {
     let mut changed = query.parameters.clone();
     for (name, value) in set {
         changed.retain(|given, _| !is_same_parameter(given, name));
@@ -106,21 +115,21 @@ fn with_parameters(query: Query, set: &BTreeMap<String, String>, limits: &Limits
     Ok(Query { parameters: query.parameters, ..Query::from_parameters(changed, limits)? })
 }
 
-fn trace(base: &RuleBase, query: &Query, rewriting: &Rewriting, level: u64) -> Vec<String> {
+fn trace(base: &RuleBase, query: &Query, rewriting: &QueryRewriting, level: u64) -> Vec<String> {
     if level == 0 {
         return Vec::new();
     }
     let shown = |text: String| if query.tracing.query { text } else { "…".to_owned() };
-    let step = |step: &Step| match step {
-        Step::Applied { place, query } => {
+    let step = |step: &RewriteStep| match step {
+        RewriteStep::Applied { place, query } => {
             query.clone().map(|query| format!("{place}: query=[{}]", shown(query)))
         }
-        Step::Stopped { reason } => Some(format!("the rules after this are left out: {reason}")),
+        RewriteStep::Stopped { reason } => Some(format!("the rules after this are left out: {reason}")),
     };
     let mut told: Vec<String> = rewriting.steps.iter().filter_map(step).collect();
     let set: Vec<String> =
         rewriting.set.iter().map(|(name, value)| format!(" {name}={}", shown(value.clone()))).collect();
-    let root = shown(Brief(&rewriting.root).to_string());
+    let root = shown(BriefItem(&rewriting.root).to_string());
     told.push(format!("rewritten by rule base '{}': query=[{root}]{}", base.name(), set.concat()));
     told
 }

@@ -11,24 +11,24 @@ use axum::response::Response;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use millrace_bucket::BucketId;
-use millrace_query::Limits;
-use millrace_search::{Ask, Deadline, Reply, Session};
+use millrace_query::QueryLimits;
+use millrace_search::{SearchDeadline, ShareReply, ShareRequest, ShareSession};
 use serde::{Deserialize, Serialize};
 
 use super::GRACE;
-use super::rewrite::{self, Rewritten};
-use super::run::{self, Request};
-use crate::caller::Caller;
-use crate::cluster::{Vouch, bucket_of, check_held};
-use crate::http::{Frames, frame};
-use crate::{Deployment, Error, Node};
+use super::rewrite::{self, RewrittenQuery};
+use super::run::{self, QueryRequest};
+use crate::caller::CallerGuard;
+use crate::cluster::{ReadFence, bucket_of, check_held};
+use crate::http::{FrameReader, frame};
+use crate::{CompiledApplication, Error, Node};
 
 /// The most bytes of one message: of questions and of answers.
 pub(super) const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
 /// What a node is asked first.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Begin {
+pub(super) struct ShareBegin {
     /// The query's parameters as they are by now, with what is left of its time.
     pub(super) parameters: BTreeMap<String, String>,
     /// Which buckets the share is of.
@@ -36,29 +36,29 @@ pub(super) struct Begin {
     /// By which version of the cluster state: by another, they may be divided otherwise.
     pub(super) version: u64,
     /// The first question.
-    pub(super) ask: Ask,
+    pub(super) ask: ShareRequest,
 }
 
 /// A query over documents of this node, while others ask about it.
-pub(super) struct Local {
-    request: Request,
+pub(super) struct LocalShare {
+    request: QueryRequest,
     /// `None` while it works on an answer, and after one could not be given.
-    session: Option<(Session, Deadline)>,
+    session: Option<(ShareSession, SearchDeadline)>,
 }
 
-impl Local {
+impl LocalShare {
     /// Looks at the documents of these buckets.
-    pub(super) async fn begin(request: Request, buckets: Vec<BucketId>) -> Result<Self, Error> {
+    pub(super) async fn begin(request: QueryRequest, buckets: Vec<BucketId>) -> Result<Self, Error> {
         let (looking, wanted) = (request.clone(), buckets.clone());
         let session =
             request.node.pool().run_in(request.flow()?, move || run::session(&looking, &wanted)).await??;
         if let Some(cluster) = request.node.cluster() {
             check_held(&**cluster, &buckets)?;
         }
-        Ok(Local { request, session: Some(session) })
+        Ok(LocalShare { request, session: Some(session) })
     }
 
-    pub(super) async fn ask(&mut self, ask: Ask) -> Result<Reply, Error> {
+    pub(super) async fn ask(&mut self, ask: ShareRequest) -> Result<ShareReply, Error> {
         let lost = || Error::Internal("a share of a query was given up; ask again".to_owned());
         let (mut session, deadline) = self.session.take().ok_or_else(lost)?;
         let answer = move || {
@@ -74,7 +74,7 @@ impl Local {
 /// Answers the node that gathers.
 pub(super) async fn answer(
     node: &Arc<Node>,
-    deployment: Arc<Deployment>,
+    deployment: Arc<CompiledApplication>,
     request: extract::Request,
     started: Instant,
 ) -> Result<Response, Error> {
@@ -83,26 +83,26 @@ pub(super) async fn answer(
     }
     // Whoever asks looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
-    let mut asks = Frames::new(request.into_body(), MESSAGE_BYTES_MAX, Some(node.bodies().share()));
-    let begin: Option<Begin> = asks.next().await.map_err(unreadable)?;
+    let mut asks = FrameReader::new(request.into_body(), MESSAGE_BYTES_MAX, Some(node.bodies().share()));
+    let begin: Option<ShareBegin> = asks.next().await.map_err(unreadable)?;
     let begin = begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
     let buckets = begin.buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>()?;
-    let caller = Caller::default();
+    let caller = CallerGuard::default();
     let gone = Arc::clone(&caller.gone);
     // Whoever asked has looked after the limits.
-    let limits = Limits {
+    let limits = QueryLimits {
         max_hits: usize::MAX,
         max_offset: usize::MAX,
         max_timeout: Duration::MAX,
-        ..Limits::default()
+        ..QueryLimits::default()
     };
-    let Rewritten { query, told } = rewrite::query(node, &deployment, begin.parameters, limits).await?;
+    let RewrittenQuery { query, told } = rewrite::query(node, &deployment, begin.parameters, limits).await?;
     let query = Arc::new(query);
     let until = started + query.timeout;
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
-    let request = Request { node: Arc::clone(node), deployment, query, told, embeddings, started, gone };
-    let vouch = Vouch::of_version(begin.version);
-    let mut local = Local::begin(request, buckets).await?;
+    let request = QueryRequest { node: Arc::clone(node), deployment, query, told, embeddings, started, gone };
+    let vouch = ReadFence::of_version(begin.version);
+    let mut local = LocalShare::begin(request, buckets).await?;
     vouch.check(node)?;
     let first = local.ask(begin.ask).await?;
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
@@ -127,7 +127,7 @@ pub(super) async fn answer(
     Ok(Response::new(Body::new(body)))
 }
 
-async fn send(sender: &mut Sender<Bytes, Infallible>, reply: &Reply) -> Result<(), ()> {
+async fn send(sender: &mut Sender<Bytes, Infallible>, reply: &ShareReply) -> Result<(), ()> {
     let bytes = frame(reply).map_err(|reason| tracing::warn!(reason, "a share of a query cannot be sent"))?;
     sender.send_data(bytes).await.map_err(|_| ())
 }
@@ -139,16 +139,16 @@ mod tests {
     /// The bytes are those of protocol 1: other versions know them, and say them. What follows them is kept in `millrace_search`.
     #[test]
     fn a_share_is_asked_for_as_ever() {
-        let begin = Begin {
+        let begin = ShareBegin {
             parameters: BTreeMap::from([("yql".to_owned(), "select".to_owned())]),
             buckets: vec![(40, 5)],
             version: 7,
-            ask: Ask::Share(None),
+            ask: ShareRequest::Share(None),
         };
         let bytes = frame(&begin).unwrap();
         let kept = "3a000000a46a706172616d6574657273a16379716c6673656c656374676275636b65747381821828056776657273696f6e076361736ba1655368617265f6";
         assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), kept);
-        let read: Begin = ciborium::from_reader(&bytes[4..]).unwrap();
+        let read: ShareBegin = ciborium::from_reader(&bytes[4..]).unwrap();
         assert_eq!(frame(&read).unwrap(), bytes);
     }
 }

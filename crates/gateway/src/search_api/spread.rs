@@ -17,26 +17,27 @@ use hyper::{HeaderMap, Method, StatusCode};
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 use millrace_query::Query;
-use millrace_search::{Ask, Next, Outcome, Reply};
+use millrace_search::{GatheringNext, PassOutcome, ShareReply, ShareRequest};
 use millrace_store::ViewScope;
 use tokio::task::JoinSet;
 
-use super::run::{self, Found, Request};
-use super::share::{Begin, Local, MESSAGE_BYTES_MAX};
+use super::run::{self, QueryRequest, SearchOutcome};
+use super::share::{LocalShare, MESSAGE_BYTES_MAX, ShareBegin};
 use crate::Error;
 use crate::cluster::{
-    Cluster, Forwarded, Hop, PATIENCE, Place, Vouch, is_unsettled, parts_of, readers_of_all,
+    ClusterView, ForwardKind, ForwardedRequest, NodeAddress, PATIENCE, ReadFence, is_unsettled, parts_of,
+    readers_of_all,
 };
-use crate::http::{Frames, frame};
+use crate::http::{FrameReader, frame};
 
 /// The most bytes of what a node says when it refuses.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
 /// The result over all nodes.
-pub(super) async fn run(request: &Request, cluster: &dyn Cluster) -> Result<Found, Error> {
+pub(super) async fn run(request: &QueryRequest, cluster: &dyn ClusterView) -> Result<SearchOutcome, Error> {
     let deadline = request.started + request.query.timeout;
     let mut silent = BTreeSet::new();
-    let All { outcomes, nodes, unread, full } = loop {
+    let SpreadResult { outcomes, nodes, unread, full } = loop {
         match of_all(request, cluster, &mut silent).await {
             Err(Error::Unsettled(_) | Error::Unreachable { .. }) if Instant::now() + PATIENCE < deadline => {
                 tokio::time::sleep(PATIENCE).await;
@@ -57,8 +58,8 @@ pub(super) async fn run(request: &Request, cluster: &dyn Cluster) -> Result<Foun
 }
 
 /// What nodes have found together.
-struct All {
-    outcomes: Vec<Outcome>,
+struct SpreadResult {
+    outcomes: Vec<PassOutcome>,
     nodes: u32,
     /// About how many documents could not be read.
     unread: u64,
@@ -68,10 +69,10 @@ struct All {
 
 /// Asks all nodes. Those that do not answer are added to the `silent`.
 async fn of_all(
-    request: &Request,
-    cluster: &dyn Cluster,
+    request: &QueryRequest,
+    cluster: &dyn ClusterView,
     silent: &mut BTreeSet<NodeKey>,
-) -> Result<All, Error> {
+) -> Result<SpreadResult, Error> {
     let groups = match run::scope(&request.query)? {
         ViewScope::Groups(groups) if groups.iter().all(|group| group.location_bits().is_some()) => {
             Some(groups)
@@ -99,7 +100,7 @@ async fn of_all(
         let place = cluster.place(node).map_err(Error::Unsettled)?;
         let (request, schemas) = (request.clone(), gathering.schemas());
         let version = found.version;
-        talks.push(Talk { node, place, buckets, version, request, schemas, state: State::Silent });
+        talks.push(NodeTalk { node, place, buckets, version, request, schemas, state: TalkState::Silent });
     }
     let mut replies = Vec::new();
     loop {
@@ -107,22 +108,22 @@ async fn of_all(
         let (next, again) = request.node.pool().run_in(request.flow()?, next).await?;
         gathering = again;
         match next? {
-            Next::Found(outcomes) => {
-                Vouch::of_version(found.version).check(&request.node)?;
+            GatheringNext::Found(outcomes) => {
+                ReadFence::of_version(found.version).check(&request.node)?;
                 let full = found.is_full() && unread.is_none();
-                return Ok(All { outcomes, nodes: count as u32, unread: unread.unwrap_or(0), full });
+                return Ok(SpreadResult { outcomes, nodes: count as u32, unread: unread.unwrap_or(0), full });
             }
-            Next::Ask(asks) => (talks, replies) = ask_all(talks, asks, silent).await?,
+            GatheringNext::Ask(asks) => (talks, replies) = ask_all(talks, asks, silent).await?,
         }
     }
 }
 
 /// Asks all nodes at once, and waits for all answers, in order.
 async fn ask_all(
-    talks: Vec<Talk>,
-    asks: Vec<Ask>,
+    talks: Vec<NodeTalk>,
+    asks: Vec<ShareRequest>,
     silent: &mut BTreeSet<NodeKey>,
-) -> Result<(Vec<Talk>, Vec<Reply>), Error> {
+) -> Result<(Vec<NodeTalk>, Vec<ShareReply>), Error> {
     let mut asked = JoinSet::new();
     for (at, (mut talk, ask)) in talks.into_iter().zip(asks).enumerate() {
         asked.spawn(async move {
@@ -152,41 +153,41 @@ async fn ask_all(
 }
 
 /// What is asked of one node, and what it answers.
-struct Talk {
+struct NodeTalk {
     node: NodeKey,
-    place: Place,
+    place: NodeAddress,
     buckets: Vec<BucketId>,
     /// The version of the cluster state by which these are buckets.
     version: u64,
-    request: Request,
+    request: QueryRequest,
     /// How many schemas are asked.
     schemas: usize,
-    state: State,
+    state: TalkState,
 }
 
-enum State {
+enum TalkState {
     /// Nothing was said yet.
     Silent,
-    Here(Local),
+    Here(LocalShare),
     There {
         asks: Sender<Bytes, Infallible>,
-        replies: Frames,
+        replies: FrameReader,
     },
     /// It did not answer in time.
     Late,
 }
 
-impl Talk {
-    async fn ask(&mut self, ask: Ask) -> Result<Reply, Error> {
+impl NodeTalk {
+    async fn ask(&mut self, ask: ShareRequest) -> Result<ShareReply, Error> {
         let left = self.request.query.timeout.saturating_sub(self.request.started.elapsed());
         let limit = left.saturating_add(super::GRACE);
-        let begins = matches!(self.state, State::Silent | State::Late);
-        let nothing = Reply::of_nobody(&ask, self.schemas);
+        let begins = matches!(self.state, TalkState::Silent | TalkState::Late);
+        let nothing = ShareReply::of_nobody(&ask, self.schemas);
         match tokio::time::timeout(limit, self.ask_within(ask, left)).await {
             Ok(reply) => reply,
             Err(_) => match nothing.filter(|_| begins) {
                 Some(nothing) => {
-                    self.state = State::Late;
+                    self.state = TalkState::Late;
                     Ok(nothing)
                 }
                 None => Err(Error::Timeout(self.request.query.timeout)),
@@ -194,29 +195,29 @@ impl Talk {
         }
     }
 
-    async fn ask_within(&mut self, ask: Ask, left: Duration) -> Result<Reply, Error> {
+    async fn ask_within(&mut self, ask: ShareRequest, left: Duration) -> Result<ShareReply, Error> {
         match (&mut self.state, &self.place) {
-            (State::Late, _) => {
+            (TalkState::Late, _) => {
                 let late = || Error::Timeout(self.request.query.timeout);
-                Reply::of_nobody(&ask, self.schemas).ok_or_else(late)
+                ShareReply::of_nobody(&ask, self.schemas).ok_or_else(late)
             }
-            (State::Here(local), _) => local.ask(ask).await,
-            (State::There { asks, replies }, Place::At(address)) => {
+            (TalkState::Here(local), _) => local.ask(ask).await,
+            (TalkState::There { asks, replies }, NodeAddress::At(address)) => {
                 let bytes = frame(&ask).map_err(Error::Internal)?;
                 asks.send_data(bytes).await.map_err(|_| broke_off(address, "it has left"))?;
                 reply_of(address, replies).await
             }
-            (_, Place::Here) => {
-                let mut local = Local::begin(self.request.clone(), self.buckets.clone()).await?;
+            (_, NodeAddress::Here) => {
+                let mut local = LocalShare::begin(self.request.clone(), self.buckets.clone()).await?;
                 let reply = local.ask(ask).await;
-                self.state = State::Here(local);
+                self.state = TalkState::Here(local);
                 reply
             }
-            (State::Silent, Place::At(address)) => {
+            (TalkState::Silent, NodeAddress::At(address)) => {
                 let (asks, mut replies) =
                     begin(&self.request, address, (&self.buckets, self.version), ask, left).await?;
                 let reply = reply_of(address, &mut replies).await;
-                self.state = State::There { asks, replies };
+                self.state = TalkState::There { asks, replies };
                 reply
             }
         }
@@ -225,13 +226,13 @@ impl Talk {
 
 /// Begins to ask another node.
 async fn begin(
-    request: &Request,
+    request: &QueryRequest,
     address: &str,
     (buckets, version): (&[BucketId], u64),
-    ask: Ask,
+    ask: ShareRequest,
     left: Duration,
-) -> Result<(Sender<Bytes, Infallible>, Frames), Error> {
-    let begin = Begin {
+) -> Result<(Sender<Bytes, Infallible>, FrameReader), Error> {
+    let begin = ShareBegin {
         parameters: with_timeout(&request.query, left),
         buckets: buckets.iter().copied().map(parts_of).collect(),
         version,
@@ -242,7 +243,8 @@ async fn begin(
     asks.send_data(first).await.map_err(|_| broke_off(address, "it was not asked"))?;
     let forwarder = request.node.forwarder();
     let what = (Method::POST, "/search/");
-    let answer = forwarder.stream(address, what, HeaderMap::new(), Body::new(body), &Hop::Share).await?;
+    let answer =
+        forwarder.stream(address, what, HeaderMap::new(), Body::new(body), &ForwardKind::Share).await?;
     if is_unsettled(answer.headers()) {
         return Err(Error::Unsettled(format!("node {address} does not have the documents")));
     }
@@ -252,10 +254,10 @@ async fn begin(
         let body = body.map_err(|error| broke_off(address, &error.to_string()))?;
         return Err(Error::Remote { status, message: String::from_utf8_lossy(&body).into_owned() });
     }
-    Ok((asks, Frames::new(answer.into_body(), MESSAGE_BYTES_MAX, None)))
+    Ok((asks, FrameReader::new(answer.into_body(), MESSAGE_BYTES_MAX, None)))
 }
 
-async fn reply_of(address: &str, replies: &mut Frames) -> Result<Reply, Error> {
+async fn reply_of(address: &str, replies: &mut FrameReader) -> Result<ShareReply, Error> {
     let reply = replies.next().await.map_err(|reason| broke_off(address, &reason))?;
     reply.ok_or_else(|| broke_off(address, "it ended"))
 }
@@ -276,12 +278,16 @@ fn with_timeout(query: &Query, left: Duration) -> BTreeMap<String, String> {
 }
 
 /// A query as it is handed on.
-pub(super) fn forwarded(query: &Query, mut headers: HeaderMap, left: Duration) -> Result<Forwarded, Error> {
+pub(super) fn forwarded(
+    query: &Query,
+    mut headers: HeaderMap,
+    left: Duration,
+) -> Result<ForwardedRequest, Error> {
     let body =
         serde_json::to_vec(&with_timeout(query, left)).map_err(|error| Error::Internal(error.to_string()))?;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.remove(CONTENT_ENCODING);
-    Ok(Forwarded {
+    Ok(ForwardedRequest {
         method: Method::POST,
         target: "/search/".to_owned(),
         headers,

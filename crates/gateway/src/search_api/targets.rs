@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use millrace_query::{Query, is_same_parameter};
-use millrace_schema::{Federation, FederationOptions, Source, SourceChain};
+use millrace_schema::{FederationConfig, FederationOptions, SourceChain, SourceTarget};
 
 use super::sources::{is_schema, unknown};
-use crate::{Deployment, Error};
+use crate::{CompiledApplication, Error};
 
 /// Sources of a query.
-pub(super) struct Targets<'d> {
-    pub(super) targets: Vec<Target<'d>>,
+pub(super) struct QueryTargets<'d> {
+    pub(super) targets: Vec<QueryTarget<'d>>,
     /// Schemas to search in them, separated by commas, if the query named schemas and the chain has other
     /// sources.
     pub(super) restrict: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct Targets<'d> {
 }
 
 /// A source of a query.
-pub(super) struct Target<'d> {
+pub(super) struct QueryTarget<'d> {
     pub(super) name: &'d str,
     /// Chain that answers for it; `None` for a schema, which all its clusters serve.
     chain: Option<&'d SourceChain>,
@@ -31,33 +31,33 @@ pub(super) struct Target<'d> {
     pub(super) own: BTreeMap<String, String>,
 }
 
-impl<'d> Targets<'d> {
+impl<'d> QueryTargets<'d> {
     /// Sources of a chain that searches everything, or those that the query names.
-    pub(super) fn of_all(deployment: &'d Deployment, query: &'d Query) -> Result<Self, Error> {
+    pub(super) fn of_all(deployment: &'d CompiledApplication, query: &'d Query) -> Result<Self, Error> {
         let known = &deployment.application.sources;
         let (mut targets, mut unresolved) = (Vec::new(), None);
         let wanted = wanted(query);
         if wanted.is_empty() {
             for (name, source) in known.iter().filter(|(_, source)| source.is_default) {
-                targets.push(Target::of_source(name, source, FederationOptions::default(), query)?);
+                targets.push(QueryTarget::of_source(name, source, FederationOptions::default(), query)?);
             }
         }
         for name in wanted {
             match known.get(name) {
                 Some(source) => {
-                    targets.push(Target::of_source(name, source, FederationOptions::default(), query)?);
+                    targets.push(QueryTarget::of_source(name, source, FederationOptions::default(), query)?);
                 }
-                None if is_schema(deployment, name) => targets.push(Target::of_schema(name, query)?),
+                None if is_schema(deployment, name) => targets.push(QueryTarget::of_schema(name, query)?),
                 None => unresolved = unresolved.or_else(|| Some(unknown(deployment, name))),
             }
         }
-        Ok(Targets { targets, restrict: None, unresolved })
+        Ok(QueryTargets { targets, restrict: None, unresolved })
     }
 
     /// Sources of a chain that lists them. Schemas that the query names are searched in all of these.
     pub(super) fn of_chain(
-        deployment: &'d Deployment,
-        federation: &'d Federation,
+        deployment: &'d CompiledApplication,
+        federation: &'d FederationConfig,
         query: &'d Query,
     ) -> Result<Self, Error> {
         let listed = || federation.sources.iter().map(|source| source.name.as_str());
@@ -87,7 +87,7 @@ impl<'d> Targets<'d> {
             let Some(source) = deployment.application.sources.get(&listed.name).filter(|_| is_asked) else {
                 continue;
             };
-            let target = Target::of_source(&listed.name, source, listed.options, query)?;
+            let target = QueryTarget::of_source(&listed.name, source, listed.options, query)?;
             if schemas.is_empty() || target.cluster().is_some_and(shows) {
                 targets.push(target);
             }
@@ -96,16 +96,16 @@ impl<'d> Targets<'d> {
             let reason = format!("no source of the chain has documents of {}", schemas.join(", "));
             return Err(Error::BadRequest(reason));
         }
-        Ok(Targets { targets, restrict: restriction(&schemas, query)?, unresolved })
+        Ok(QueryTargets { targets, restrict: restriction(&schemas, query)?, unresolved })
     }
 }
 
 /// Names of the sources in a query, each once; empty if it searches all.
 fn wanted(query: &Query) -> Vec<&str> {
     let names: &[String] = match &query.sources {
-        millrace_query::Sources::All => &[],
-        millrace_query::Sources::Named(names) => names,
-        millrace_query::Sources::Restricted { within, .. } => within,
+        millrace_query::QuerySources::All => &[],
+        millrace_query::QuerySources::Named(names) => names,
+        millrace_query::QuerySources::Restricted { within, .. } => within,
     };
     let mut once = BTreeSet::new();
     names.iter().map(String::as_str).filter(|name| once.insert(*name)).collect()
@@ -117,7 +117,7 @@ fn restriction(schemas: &[&str], query: &Query) -> Result<Option<String>, Error>
     if schemas.is_empty() {
         return Ok(None);
     }
-    if let millrace_query::Sources::Restricted { schemas: allowed, .. } = &query.sources {
+    if let millrace_query::QuerySources::Restricted { schemas: allowed, .. } = &query.sources {
         schemas.retain(|name| allowed.iter().any(|allowed| allowed == name));
     }
     match &schemas[..] {
@@ -126,16 +126,16 @@ fn restriction(schemas: &[&str], query: &Query) -> Result<Option<String>, Error>
     }
 }
 
-impl<'d> Target<'d> {
+impl<'d> QueryTarget<'d> {
     fn of_schema(name: &'d str, query: &Query) -> Result<Self, Error> {
         let own = own(&query.parameters, name, None)?;
-        Ok(Target { name, chain: None, is_chosen: false, options: FederationOptions::default(), own })
+        Ok(QueryTarget { name, chain: None, is_chosen: false, options: FederationOptions::default(), own })
     }
 
     /// Creates a source with the waiting options of its chain.
     fn of_source(
         name: &'d str,
-        source: &'d Source,
+        source: &'d SourceTarget,
         options: FederationOptions,
         query: &Query,
     ) -> Result<Self, Error> {
@@ -143,7 +143,7 @@ impl<'d> Target<'d> {
         let chain = chosen.unwrap_or(&source.leader);
         let own = own(&query.parameters, name, Some(&chain.provider))?;
         let options = options.over(chain.options);
-        Ok(Target { name, chain: Some(chain), is_chosen: chosen.is_some(), options, own })
+        Ok(QueryTarget { name, chain: Some(chain), is_chosen: chosen.is_some(), options, own })
     }
 
     /// The content cluster that it leads to; `None` for a schema.
@@ -169,7 +169,7 @@ impl<'d> Target<'d> {
 /// The chain that the request chooses for a source by `source.NAME.provider`.
 fn chosen<'d>(
     name: &str,
-    source: &'d Source,
+    source: &'d SourceTarget,
     parameters: &BTreeMap<String, String>,
 ) -> Result<Option<&'d SourceChain>, Error> {
     let mut own = below(parameters, SOURCE, name);

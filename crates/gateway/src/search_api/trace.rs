@@ -9,28 +9,28 @@
 use std::time::{Duration, Instant};
 
 use millrace_query::Query;
-use millrace_render::Trace;
+use millrace_render::TraceStep;
 
-use super::run::{Found, Plans};
+use super::run::{PlanTrace, SearchOutcome};
 
 /// Minimum level at which plans are shown.
 const PLANS_LEVEL: u8 = 2;
 
 /// The trace of a finished query; `None` if none is wanted.
-pub(super) fn of(query: &Query, found: &Found, started: Instant) -> Option<Trace> {
-    let mut children: Vec<Trace> = found.told.iter().cloned().map(step).collect();
+pub(super) fn of(query: &Query, found: &SearchOutcome, started: Instant) -> Option<TraceStep> {
+    let mut children: Vec<TraceStep> = found.told.iter().cloned().map(step).collect();
     if let Some(plans) = &found.plans {
         children.extend(of_run(query, found, plans, started));
     }
-    (!children.is_empty()).then_some(Trace { timestamp_ms: None, message: None, children })
+    (!children.is_empty()).then_some(TraceStep { timestamp_ms: None, message: None, children })
 }
 
-fn step(message: String) -> Trace {
-    Trace { timestamp_ms: None, message: Some(message), children: Vec::new() }
+fn step(message: String) -> TraceStep {
+    TraceStep { timestamp_ms: None, message: Some(message), children: Vec::new() }
 }
 
 /// Steps of planning and running it.
-fn of_run(query: &Query, found: &Found, plans: &Plans, started: Instant) -> Vec<Trace> {
+fn of_run(query: &Query, found: &SearchOutcome, plans: &PlanTrace, started: Instant) -> Vec<TraceStep> {
     let tracing = query.tracing;
     let text = if tracing.query { plans.query.as_str() } else { "…" };
     let stamp = |at: Duration| tracing.timestamps.then(|| u64::try_from(at.as_millis()).unwrap_or(u64::MAX));
@@ -41,7 +41,7 @@ fn of_run(query: &Query, found: &Found, plans: &Plans, started: Instant) -> Vec<
             Some(profile) => format!("Using query profile '{profile}'"),
             None => "No query profile is used".to_owned(),
         }),
-        Trace {
+        TraceStep {
             timestamp_ms: stamp(found.planned),
             ..step(format!(
                 "search: query=[{text}] timeout={}ms offset={} hits={} schemas={:?}, planned after {:?}",
@@ -62,11 +62,12 @@ fn of_run(query: &Query, found: &Found, plans: &Plans, started: Instant) -> Vec<
             ("filled", trace.summary),
         ];
         let steps = parts.iter().filter(|(_, time)| !time.is_zero());
-        let mut inside: Vec<Trace> = steps.map(|(name, time)| step(format!("{name} in {time:?}"))).collect();
+        let mut inside: Vec<TraceStep> =
+            steps.map(|(name, time)| step(format!("{name} in {time:?}"))).collect();
         if let Some(plan) = plans.plans.get(index).filter(|_| explains) {
             inside.insert(0, step(format!("plan: {plan}")));
         }
-        children.push(Trace {
+        children.push(TraceStep {
             children: inside,
             ..step(format!(
                 "schema {schema}: {} documents looked at, {} matched",
@@ -74,13 +75,14 @@ fn of_run(query: &Query, found: &Found, plans: &Plans, started: Instant) -> Vec<
             ))
         });
     }
-    let sum = |part: fn(&millrace_search::Trace) -> Duration| -> Duration {
+    let sum = |part: fn(&millrace_search::SearchTrace) -> Duration| -> Duration {
         found.traces.iter().map(|(_, trace)| part(trace)).sum()
     };
     let matching = sum(|trace| trace.select + trace.matching + trace.order + trace.group);
     children.push(step(format!("Query time query '{text}': {matching:?}")));
     children.push(step(format!("Summary fetch time query '{text}': {:?}", sum(|trace| trace.summary))));
     let whole = started.elapsed();
-    children.push(Trace { timestamp_ms: stamp(whole), ..step(format!("rendering begins after {whole:?}")) });
+    children
+        .push(TraceStep { timestamp_ms: stamp(whole), ..step(format!("rendering begins after {whole:?}")) });
     children
 }

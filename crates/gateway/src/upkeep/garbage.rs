@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_store::{Modification, Visit};
+use millrace_store::{StoreModification, StoreVisit};
 
 use super::sweep::sweep;
-use super::{IDLE, Job, pace};
+use super::{BackgroundJob, IDLE, pace};
 use crate::deployment::now_s;
-use crate::metrics::Metric;
-use crate::{Deployment, Node};
+use crate::metrics::CountedMetric;
+use crate::{CompiledApplication, Node};
 
 /// Number of documents examined in one step.
 const PAGE: usize = 256;
@@ -28,20 +28,20 @@ const RETRY: Duration = Duration::from_secs(10);
 /// Passes of all clusters.
 #[derive(Default)]
 pub(super) struct GarbageCollection {
-    passes: BTreeMap<Arc<str>, Pass>,
+    passes: BTreeMap<Arc<str>, GarbagePass>,
 }
 
 /// A pass over the documents of a cluster.
-struct Pass {
+struct GarbagePass {
     /// Generation of the application whose selections are tested.
     generation: u64,
     began: Instant,
-    visit: Visit,
+    visit: StoreVisit,
     per_second: f64,
     done: bool,
 }
 
-impl Job for GarbageCollection {
+impl BackgroundJob for GarbageCollection {
     fn step(&mut self, node: &Node) -> Duration {
         let Ok(deployment) = node.deployments().current() else { return IDLE };
         self.passes.retain(|id, _| deployment.application.content.iter().any(|cluster| cluster.id == *id));
@@ -51,8 +51,10 @@ impl Job for GarbageCollection {
                 pass.generation != deployment.generation || (pass.done && pass.began.elapsed() >= interval)
             });
             if due {
-                self.passes
-                    .insert(Arc::clone(&cluster.id), Pass::new(node, &deployment, &cluster.id, interval));
+                self.passes.insert(
+                    Arc::clone(&cluster.id),
+                    GarbagePass::new(node, &deployment, &cluster.id, interval),
+                );
             }
             if let Some(pass) = self.passes.get_mut(&cluster.id).filter(|pass| !pass.done) {
                 return pass.step(node, &deployment);
@@ -62,8 +64,8 @@ impl Job for GarbageCollection {
     }
 }
 
-impl Pass {
-    fn new(node: &Node, deployment: &Deployment, cluster: &str, interval: Duration) -> Self {
+impl GarbagePass {
+    fn new(node: &Node, deployment: &CompiledApplication, cluster: &str, interval: Duration) -> Self {
         let (mut document_types, mut fields) = (Vec::new(), Vec::new());
         for kind in deployment.kinds().filter(|kind| kind.clusters.iter().any(|of| *of.id == *cluster)) {
             let selections = kind.clusters.iter().map(|cluster| cluster.belongs.as_deref());
@@ -76,37 +78,37 @@ impl Pass {
         }
         document_types.sort_unstable();
         let documents = node.store().status().documents as f64;
-        Pass {
+        GarbagePass {
             generation: deployment.generation,
             began: Instant::now(),
             done: document_types.is_empty(),
-            visit: Visit { document_types, wanted: PAGE, fields: Some(fields), ..Visit::all(&[]) },
+            visit: StoreVisit { document_types, wanted: PAGE, fields: Some(fields), ..StoreVisit::all(&[]) },
             per_second: (documents / (interval.as_secs_f64() * SHARE_OF_INTERVAL)).max(PER_SECOND_MIN),
         }
     }
 
-    fn step(&mut self, node: &Node, deployment: &Deployment) -> Duration {
+    fn step(&mut self, node: &Node, deployment: &CompiledApplication) -> Duration {
         let began = Instant::now();
         let now = now_s();
         let swept = sweep(node, &self.visit, &|document| {
             let kind = deployment.kind(document.id.document_type());
             Ok(match kind {
-                Ok(kind) if kind.is_garbage(&document, now) => Modification::Remove,
-                _ => Modification::Nothing,
+                Ok(kind) if kind.is_garbage(&document, now) => StoreModification::Remove,
+                _ => StoreModification::Nothing,
             })
         });
         let swept = match swept {
             Ok(swept) => swept,
             Err(error) => {
                 tracing::warn!(%error, "garbage collection stopped; it goes on from there shortly");
-                node.metrics().count(Metric::GarbagePassesFailed);
+                node.metrics().count(CountedMetric::GarbagePassesFailed);
                 return RETRY;
             }
         };
-        node.metrics().add(Metric::GarbageRemoved, swept.changed);
+        node.metrics().add(CountedMetric::GarbageRemoved, swept.changed);
         if swept.continuation.is_none() {
             self.done = true;
-            node.metrics().count(Metric::GarbagePasses);
+            node.metrics().count(CountedMetric::GarbagePasses);
         }
         self.visit.continuation = swept.continuation;
         pace(node, began, swept.seen, self.per_second)

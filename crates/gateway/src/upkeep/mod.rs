@@ -1,7 +1,7 @@
 //! What a node does by itself, between requests: removing documents that do not belong any more, reindexing, and letting
 //! go of models that nobody uses.
 //!
-//! Each [`Job`] has a thread and does a small step at a time: it changes one page of documents, then says how long it can wait.
+//! Each [`BackgroundJob`] has a thread and does a small step at a time: it changes one page of documents, then says how long it can wait.
 //! Steps are paced so that a job takes about as long as it may, and pauses are longer while requests wait.
 
 mod garbage;
@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_secs(1);
 const ASIDE: Duration = Duration::from_millis(50);
 
 /// Work in the background.
-trait Job: Send {
+trait BackgroundJob: Send {
     /// Does a little; answers how long to pause after it.
     ///
     /// In a cluster, what changes documents does so through the owners of their buckets: what one node changed by itself, its replicas would not have.
@@ -34,33 +34,33 @@ trait Job: Send {
 
 /// The threads of the background.
 #[derive(Default)]
-pub(crate) struct Upkeep {
-    bell: Arc<Bell>,
+pub(crate) struct BackgroundThreads {
+    bell: Arc<PauseBell>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Ends pauses before their time.
 #[derive(Default)]
-struct Bell {
-    state: Mutex<Rung>,
+struct PauseBell {
+    state: Mutex<BellState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Rung {
+struct BellState {
     times: u64,
     stopped: bool,
 }
 
-impl Upkeep {
+impl BackgroundThreads {
     /// Starts the jobs of a node. They hold it only while they work.
     ///
     /// # Errors
     /// The operating system refuses a thread.
     pub(crate) fn start(&self, node: &Arc<Node>) -> std::io::Result<()> {
-        let jobs: [(&str, Box<dyn Job>); 3] = [
+        let jobs: [(&str, Box<dyn BackgroundJob>); 3] = [
             ("garbage", Box::new(garbage::GarbageCollection::default())),
-            ("reindex", Box::new(reindex::Reindex::default())),
+            ("reindex", Box::new(reindex::ReindexJob::default())),
             ("models", Box::new(models::IdleModels)),
         ];
         for (name, job) in jobs {
@@ -95,7 +95,7 @@ impl Upkeep {
 /// After a panic, a job is tried again so much later.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
-fn work(mut job: Box<dyn Job>, node: &Weak<Node>, bell: &Bell) {
+fn work(mut job: Box<dyn BackgroundJob>, node: &Weak<Node>, bell: &PauseBell) {
     let mut seen = 0;
     loop {
         let Some(node) = node.upgrade() else { return };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Job;
+use super::BackgroundJob;
 use crate::Node;
 
 /// How often it is looked.
@@ -14,7 +14,7 @@ const UNUSED_FILE_AGE: Duration = Duration::from_secs(3600);
 /// Lets models go that were idle for as long as the settings say.
 pub(super) struct IdleModels;
 
-impl Job for IdleModels {
+impl BackgroundJob for IdleModels {
     fn step(&mut self, node: &Node) -> Duration {
         node.models().unload_idle(node.settings().model_idle);
         node.models().remove_unused(UNUSED_FILE_AGE);

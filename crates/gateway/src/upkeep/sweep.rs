@@ -4,10 +4,10 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use millrace_document::{Document, Refusal};
-use millrace_store::{Change, Modification, Swept, Visit, Visited, Write};
+use millrace_document::{Document, WriteRefusal};
+use millrace_store::{DocumentWrite, StoreChange, StoreModification, StoreVisit, SweptPage, VisitedVersion};
 
-use crate::cluster::{Cluster, Place};
+use crate::cluster::{ClusterView, NodeAddress};
 use crate::{Error, Node};
 
 /// Timeout of the replicas of a page's documents.
@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// are; if a bucket gets another owner, that one continues.
 pub(super) fn sweep(
     node: &Node,
-    visit: &Visit,
-    decide: &dyn Fn(Document) -> Result<Modification, Refusal>,
-) -> Result<Swept, Error> {
+    visit: &StoreVisit,
+    decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
+) -> Result<SweptPage, Error> {
     match node.cluster() {
         None => Ok(node.store().sweep(visit, decide)?),
         Some(cluster) => sweep_owned(node, &**cluster, visit, decide),
@@ -29,36 +29,36 @@ pub(super) fn sweep(
 
 fn sweep_owned(
     node: &Node,
-    cluster: &dyn Cluster,
-    visit: &Visit,
-    decide: &dyn Fn(Document) -> Result<Modification, Refusal>,
-) -> Result<Swept, Error> {
+    cluster: &dyn ClusterView,
+    visit: &StoreVisit,
+    decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
+) -> Result<SweptPage, Error> {
     let page = node.store().visit(visit)?;
     let deadline = Instant::now() + PATIENCE;
     let (sender, answers) = mpsc::channel();
     let mut seen = 0;
     for visited in page.visited {
-        let Visited::Document(document, timestamp) = visited else { continue };
+        let VisitedVersion::Document(document, timestamp) = visited else { continue };
         seen += 1;
-        if cluster.owner(document.id.location()) != Ok(Place::Here) {
+        if cluster.owner(document.id.location()) != Ok(NodeAddress::Here) {
             continue;
         }
         let id = document.id.clone();
         let change = match decide(document).map_err(millrace_store::Error::Refused)? {
-            Modification::Nothing => continue,
-            modification => Change::if_unchanged(timestamp, modification),
+            StoreModification::Nothing => continue,
+            modification => StoreChange::if_unchanged(timestamp, modification),
         };
         let sender = sender.clone();
         let done = Box::new(move |outcome| {
             // The receiver waits for all answers, unless it has failed by then.
             let _ = sender.send(outcome);
         });
-        cluster.write(Write { id, change }, deadline, done);
+        cluster.write(DocumentWrite { id, change }, deadline, done);
     }
     drop(sender);
     let mut changed = 0;
     for outcome in answers {
         changed += u64::from(outcome?.changed);
     }
-    Ok(Swept { seen, changed, continuation: page.continuation, progress: page.progress })
+    Ok(SweptPage { seen, changed, continuation: page.continuation, progress: page.progress })
 }

@@ -10,18 +10,17 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
-use millrace_client::{Client, Protocol, Request};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
 use millrace_cluster::{DroppedTypes, NodeKey};
-use millrace_document::{Document, DocumentId, Drop, DropScope, Group, Location};
+use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_gateway::cluster::{
-    Cluster, ClusterDeployment, Done, DroppedGroup, Gauge, Note, Noted, Owners, Place, Published, Reach,
-    ReadDone, Readers,
-    WriteError,
+    BucketReaders, ClusterDeployment, ClusterView, DocumentReach, Done, DroppedGroup, MetricGauge,
+    NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote, WriteError,
 };
-use millrace_gateway::{Node, PublishedApplication, Server, Settings};
+use millrace_gateway::{Node, NodeServer, PublishedApplication, Settings};
 use millrace_schema::Application;
-use millrace_store::{Change, Write, Written};
+use millrace_store::{CommittedWrite, DocumentWrite, StoreChange};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -38,7 +37,7 @@ pub const SERVICES: &str = "<services version='1.0'>
 const BITS: u8 = 4;
 
 /// What all nodes of the cluster agree on.
-pub struct World {
+pub struct TestCluster {
     pub addresses: Mutex<Vec<String>>,
     /// Where applications are deployed to the nodes.
     pub config_addresses: Mutex<Vec<String>>,
@@ -60,9 +59,9 @@ pub struct World {
     /// No node is known to have all that it should.
     pub partial: AtomicBool,
     /// Which documents are on nodes that serve.
-    pub reach: Mutex<Reach>,
+    pub reach: Mutex<DocumentReach>,
     /// What nodes share, and how often it was written.
-    pub notes: Mutex<BTreeMap<String, Note>>,
+    pub notes: Mutex<BTreeMap<String, SharedNote>>,
     noted: AtomicU64,
     /// How often each node has looked at them.
     pub notes_read: Mutex<BTreeMap<u16, usize>>,
@@ -80,7 +79,7 @@ pub struct World {
     pub before_modify: Mutex<Vec<Document>>,
 }
 
-impl World {
+impl TestCluster {
     fn nodes(&self) -> usize {
         self.addresses.lock().unwrap().len()
     }
@@ -91,7 +90,7 @@ impl World {
         BucketId::new(if deeper > 0 { 32 + deeper } else { BITS }, location.bits())
     }
 
-    fn buckets_of(&self, group: &Group) -> Vec<BucketId> {
+    fn buckets_of(&self, group: &DocumentGroup) -> Vec<BucketId> {
         let Some(low) = group.location_bits() else { return Vec::new() };
         let deeper = self.split.lock().unwrap().get(&low).copied().unwrap_or(0);
         let bucket = |number: u64| self.bucket(Location::new(number << 32 | u64::from(low)));
@@ -120,27 +119,27 @@ impl World {
     }
 }
 
-struct Member {
-    world: Arc<World>,
+struct TestMember {
+    world: Arc<TestCluster>,
     me: u16,
     stores: Mutex<Vec<Arc<Node>>>,
 }
 
-impl Member {
+impl TestMember {
     /// What another client writes meanwhile.
     fn write_all(&self, documents: Vec<Document>, deadline: Instant) {
         for document in documents {
             let (sender, written) = std::sync::mpsc::channel();
-            let write = Write { id: document.id.clone(), change: Change::Put(document) };
+            let write = DocumentWrite { id: document.id.clone(), change: StoreChange::Put(document) };
             self.write(write, deadline, Box::new(move |outcome| sender.send(outcome.is_ok()).unwrap()));
             assert!(written.recv().unwrap(), "another client's write");
         }
     }
 }
 
-impl Cluster for Member {
-    fn gauges(&self) -> Vec<Gauge> {
-        vec![Gauge::new("vds.idealstate.idealstate_diff", "Replicas to be made", f64::from(self.me))]
+impl ClusterView for TestMember {
+    fn gauges(&self) -> Vec<MetricGauge> {
+        vec![MetricGauge::new("vds.idealstate.idealstate_diff", "Replicas to be made", f64::from(self.me))]
     }
 
     fn serves(&self) -> Result<(), String> {
@@ -154,26 +153,26 @@ impl Cluster for Member {
         Ok(NodeKey(self.me))
     }
 
-    fn place(&self, node: NodeKey) -> Result<Place, String> {
+    fn place(&self, node: NodeKey) -> Result<NodeAddress, String> {
         if node.0 == self.me {
-            return Ok(Place::Here);
+            return Ok(NodeAddress::Here);
         }
-        Ok(Place::At(self.world.addresses.lock().unwrap()[usize::from(node.0)].clone()))
+        Ok(NodeAddress::At(self.world.addresses.lock().unwrap()[usize::from(node.0)].clone()))
     }
 
     fn advertised(&self) -> Vec<String> {
         vec!["n0.example:8080".to_owned(), "[fd00::1]:8080".to_owned()]
     }
 
-    fn owner(&self, location: Location) -> Result<Place, String> {
+    fn owner(&self, location: Location) -> Result<NodeAddress, String> {
         self.place(NodeKey(self.world.holders(self.world.bucket(location))[0]))
     }
 
-    fn owner_of(&self, bucket: BucketId) -> Result<Place, String> {
+    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, String> {
         self.place(NodeKey(self.world.holders(bucket)[0]))
     }
 
-    fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String> {
+    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, String> {
         let version = self.world.version.load(Ordering::SeqCst);
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
         match groups {
@@ -188,10 +187,10 @@ impl Cluster for Member {
                 }
             }
         }
-        Ok(Owners { version, nodes: nodes.into_iter().collect() })
+        Ok(OwnerNodes { version, nodes: nodes.into_iter().collect() })
     }
 
-    fn readers(&self, buckets: Option<&[BucketId]>, _: NodeKey) -> Result<(u64, Vec<Readers>), String> {
+    fn readers(&self, buckets: Option<&[BucketId]>, _: NodeKey) -> Result<(u64, Vec<BucketReaders>), String> {
         let own = |bucket: &BucketId| self.world.holders(*bucket)[0] == self.me;
         let buckets = buckets.map_or_else(|| self.world.all_buckets(), <[BucketId]>::to_vec);
         let readers = buckets.into_iter().filter(own).map(|bucket| {
@@ -202,7 +201,7 @@ impl Cluster for Member {
             let left = |left: usize| left.checked_sub(1);
             let soon = self.world.comparing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
             let full = !soon && !self.world.partial.load(Ordering::SeqCst);
-            Readers { bucket, nodes, full, soon, documents: 7 }
+            BucketReaders { bucket, nodes, full, soon, documents: 7 }
         });
         Ok((self.world.version.load(Ordering::SeqCst), readers.collect()))
     }
@@ -228,7 +227,7 @@ impl Cluster for Member {
         Ok(self.world.bucket(location))
     }
 
-    fn buckets_of(&self, group: &Group) -> Result<Vec<BucketId>, String> {
+    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, String> {
         self.world.listed.fetch_add(1, Ordering::SeqCst);
         Ok(self.world.buckets_of(group))
     }
@@ -245,8 +244,8 @@ impl Cluster for Member {
         done(Ok(versions.max_by_key(|version| version.timestamp)));
     }
 
-    fn write(&self, write: Write, deadline: Instant, done: Done) {
-        if matches!(write.change, Change::Modify(_)) {
+    fn write(&self, write: DocumentWrite, deadline: Instant, done: Done) {
+        if matches!(write.change, StoreChange::Modify(_)) {
             let meanwhile = std::mem::take(&mut *self.world.before_modify.lock().unwrap());
             self.write_all(meanwhile, deadline);
         }
@@ -259,9 +258,9 @@ impl Cluster for Member {
         }
         let holders = self.world.holders(self.world.bucket(write.id.location()));
         let stores = self.stores.lock().unwrap();
-        if let Change::Put(document) = &write.change {
+        if let StoreChange::Put(document) = &write.change {
             for holder in &holders[1..] {
-                let copy = Write { id: write.id.clone(), change: Change::Put(document.clone()) };
+                let copy = DocumentWrite { id: write.id.clone(), change: StoreChange::Put(document.clone()) };
                 stores[usize::from(*holder)].store().write(copy, |written| assert!(written.is_ok()));
             }
         }
@@ -269,7 +268,7 @@ impl Cluster for Member {
         own.write(write, move |outcome| done(outcome.map_err(WriteError::Store)));
     }
 
-    fn drop_horizon(&self, _: &Group, _: Option<BucketId>) -> Result<DropHorizon, String> {
+    fn drop_horizon(&self, _: &DocumentGroup, _: Option<BucketId>) -> Result<DropHorizon, String> {
         let stores = self.stores.lock().unwrap();
         let until = stores.iter().map(|node| node.store().newest()).max().unwrap_or_default();
         Ok(DropHorizon { until, version: 1, finishes: 0 })
@@ -282,18 +281,18 @@ impl Cluster for Member {
         let bucket = part.unwrap_or_else(|| self.world.buckets_of(&group)[0]);
         let scope = DropScope::Group { document_type: Some(document_type), group };
         let stores = self.stores.lock().unwrap();
-        let dropped = Drop { scope, timestamp: horizon.until };
+        let dropped = DroppedScope { scope, timestamp: horizon.until };
         for holder in self.world.holders(bucket) {
             stores[usize::from(holder)].store().apply_drop(bucket, &dropped).unwrap();
         }
-        done(Ok(Written { timestamp: dropped.timestamp, existed: None, changed: true }));
+        done(Ok(CommittedWrite { timestamp: dropped.timestamp, existed: None, changed: true }));
     }
 
-    fn reach(&self) -> Result<Reach, String> {
+    fn reach(&self) -> Result<DocumentReach, String> {
         Ok(*self.world.reach.lock().unwrap())
     }
 
-    fn notes(&self) -> BTreeMap<String, Note> {
+    fn notes(&self) -> BTreeMap<String, SharedNote> {
         *self.world.notes_read.lock().unwrap().entry(self.me).or_default() += 1;
         self.world.notes.lock().unwrap().clone()
     }
@@ -309,7 +308,7 @@ impl Cluster for Member {
         for (name, value) in written.into_iter().filter(|_| held) {
             let changed = self.world.noted.fetch_add(1, Ordering::SeqCst);
             match value {
-                Some(value) => notes.insert(name, Note { value: value.into(), changed }),
+                Some(value) => notes.insert(name, SharedNote { value: value.into(), changed }),
                 None => notes.remove(&name),
             };
         }
@@ -330,18 +329,18 @@ fn application(schema: &str, more: &[(&str, &str)]) -> Application {
 }
 
 /// The nodes.
-pub struct Nodes {
-    pub world: Arc<World>,
+pub struct TestNodes {
+    pub world: Arc<TestCluster>,
     pub nodes: Vec<Arc<Node>>,
     stops: Vec<Option<oneshot::Sender<()>>>,
     runtime: Runtime,
     _directory: tempfile::TempDir,
 }
 
-impl Nodes {
+impl TestNodes {
     /// So many nodes with an application of this schema.
     pub fn start(count: usize, schema: &str) -> Self {
-        Nodes::start_with(count, schema, &|_| ())
+        TestNodes::start_with(count, schema, &|_| ())
     }
 
     /// The same, with settings changed.
@@ -349,7 +348,7 @@ impl Nodes {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let world = Arc::new(World {
+        let world = Arc::new(TestCluster {
             addresses: Mutex::default(),
             config_addresses: Mutex::default(),
             placed: Mutex::default(),
@@ -361,7 +360,7 @@ impl Nodes {
             emptied: Mutex::default(),
             listed: AtomicUsize::new(0),
             partial: AtomicBool::new(false),
-            reach: Mutex::new(Reach::All),
+            reach: Mutex::new(DocumentReach::All),
             notes: Mutex::default(),
             noted: AtomicU64::new(1),
             notes_read: Mutex::default(),
@@ -380,7 +379,7 @@ impl Nodes {
             change(&mut settings);
             let node = Node::open(settings).expect("a node");
             node.deploy(application(schema, &[])).expect("it is deployed");
-            let server = runtime.block_on(Server::bind(Arc::clone(&node))).expect("ports");
+            let server = runtime.block_on(NodeServer::bind(Arc::clone(&node))).expect("ports");
             let (address, config_address) = server.addresses().expect("addresses");
             world.addresses.lock().unwrap().push(address.to_string());
             world.config_addresses.lock().unwrap().push(config_address.to_string());
@@ -389,14 +388,14 @@ impl Nodes {
         }
         for (node, me) in nodes.iter().zip(0u16..) {
             let stores = Mutex::new(nodes.clone());
-            node.join(Arc::new(Member { world: Arc::clone(&world), me, stores }));
+            node.join(Arc::new(TestMember { world: Arc::clone(&world), me, stores }));
         }
         for server in servers {
             let (stop, stopped) = oneshot::channel::<()>();
             stops.push(Some(stop));
             runtime.spawn(server.run(async move { drop(stopped.await) }));
         }
-        Nodes { world, nodes, stops, runtime, _directory: directory }
+        TestNodes { world, nodes, stops, runtime, _directory: directory }
     }
 
     /// The next generation of the application comes to a node: with another schema, or as it was with something else that is new.
@@ -436,8 +435,8 @@ impl Nodes {
     }
 
     fn call_at(&self, address: &str, method: Method, path: &str, body: &str) -> (u16, Value) {
-        let client = Client::new(&format!("http://{address}"), Protocol::Http1).expect("an address");
-        let mut request = Request::new(method, path);
+        let client = NodeClient::new(&format!("http://{address}"), HttpProtocol::Http1).expect("an address");
+        let mut request = OutgoingRequest::new(method, path);
         if !body.is_empty() {
             request = request.body("application/json", body.to_owned());
         }
@@ -466,5 +465,5 @@ impl Nodes {
 
 /// The low bits of a group's locations.
 pub fn low_bits(group: &str) -> u32 {
-    Group::Name(group.to_owned()).location_bits().expect("a named group")
+    DocumentGroup::Name(group.to_owned()).location_bits().expect("a named group")
 }

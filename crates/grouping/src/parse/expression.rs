@@ -1,15 +1,18 @@
 //! Parser for expressions: sums and products of values, functions, aggregates, fields, buckets.
 
-use super::Parser;
+use super::GroupingParser;
 use super::forms::FORMS;
 use crate::Error;
-use crate::functions::{self, Function};
-use crate::lexer::Lexer;
-use crate::request::{Aggregator, Bound, Bucket, Expression, FieldPath, Number, Step};
+use crate::functions::{self, GroupingFunction};
+use crate::lexer::GroupingLexer;
+use crate::request::{
+    BucketBound, GroupAggregator, GroupingExpression, GroupingNumber, GroupingPath, GroupingPathStep,
+    LiteralBucket,
+};
 
-impl Parser<'_> {
+impl GroupingParser<'_> {
     /// Parses a sum; `*`, `/` and `%` bind tighter.
-    pub(super) fn expression(&mut self) -> Result<Expression, Error> {
+    pub(super) fn expression(&mut self) -> Result<GroupingExpression, Error> {
         self.nested(|parser| {
             let mut left = parser.product()?;
             loop {
@@ -26,7 +29,7 @@ impl Parser<'_> {
         })
     }
 
-    fn product(&mut self) -> Result<Expression, Error> {
+    fn product(&mut self) -> Result<GroupingExpression, Error> {
         let mut left = self.value()?;
         loop {
             let name = if self.lexer.take_symbol('*') {
@@ -43,7 +46,7 @@ impl Parser<'_> {
         }
     }
 
-    fn value(&mut self) -> Result<Expression, Error> {
+    fn value(&mut self) -> Result<GroupingExpression, Error> {
         self.count()?;
         if self.lexer.peek_symbol('(') {
             return self.parenthesised(Self::expression);
@@ -53,8 +56,8 @@ impl Parser<'_> {
         }
         if let Some(number) = self.lexer.number()? {
             return Ok(match number {
-                Number::Long(value) => Expression::Long(value),
-                Number::Double(value) => Expression::Double(value),
+                GroupingNumber::Long(value) => GroupingExpression::Long(value),
+                GroupingNumber::Double(value) => GroupingExpression::Double(value),
             });
         }
         if self.lexer.take_symbol('-') {
@@ -62,7 +65,7 @@ impl Parser<'_> {
             return self.call("neg", vec![operand]);
         }
         if let Some(text) = self.lexer.string()? {
-            return Ok(Expression::Text(text));
+            return Ok(GroupingExpression::Text(text));
         }
         let before = self.lexer.clone();
         let name = self.lexer.word().map(str::to_owned);
@@ -72,7 +75,7 @@ impl Parser<'_> {
         }
     }
 
-    fn alias_use(&mut self) -> Result<Expression, Error> {
+    fn alias_use(&mut self) -> Result<GroupingExpression, Error> {
         let name = self.name()?;
         if self.lexer.take_symbol('=') {
             let before = self.parts;
@@ -90,7 +93,7 @@ impl Parser<'_> {
     }
 
     /// Parses an expression that starts with a name at `start`: a function, an aggregate, or a field.
-    fn named(&mut self, mut name: String, mut start: Lexer<'_>) -> Result<Expression, Error> {
+    fn named(&mut self, mut name: String, mut start: GroupingLexer<'_>) -> Result<GroupingExpression, Error> {
         if ["math", "time", "zcurve", "array"].contains(&name.as_str()) && self.lexer.peek_symbol('.') {
             let before = self.lexer.clone();
             self.lexer.symbol('.')?;
@@ -111,13 +114,13 @@ impl Parser<'_> {
             Some(function) => {
                 let arguments = self.list(Self::expression)?;
                 self.check_arity(function, arguments.len())?;
-                Ok(Expression::Call { function, arguments })
+                Ok(GroupingExpression::Call { function, arguments })
             }
             None => Err(start.expected("a function or aggregate of the grouping language")),
         }
     }
 
-    fn check_arity(&self, function: &Function, given: usize) -> Result<(), Error> {
+    fn check_arity(&self, function: &GroupingFunction, given: usize) -> Result<(), Error> {
         if (function.min_arguments..=function.max_arguments).contains(&given) {
             return Ok(());
         }
@@ -129,20 +132,20 @@ impl Parser<'_> {
         )))
     }
 
-    pub(super) fn field(&mut self, field: String, wrapped: bool) -> Result<Expression, Error> {
+    pub(super) fn field(&mut self, field: String, wrapped: bool) -> Result<GroupingExpression, Error> {
         let mut steps = Vec::new();
         loop {
             if self.lexer.take_symbol('.') {
                 let name = self.name()?;
                 if name == "at" && self.lexer.peek_symbol('(') {
                     let place = self.parenthesised(Self::expression)?;
-                    let list = Expression::Field { path: FieldPath { field, steps }, wrapped };
+                    let list = GroupingExpression::Field { path: GroupingPath { field, steps }, wrapped };
                     return self.call("array.at", vec![list, place]);
                 }
-                steps.push(Step::Name(name));
+                steps.push(GroupingPathStep::Name(name));
             } else if self.lexer.take_symbol('{') {
                 let key = match self.lexer.string()? {
-                    Some(key) => Step::Key(key),
+                    Some(key) => GroupingPathStep::Key(key),
                     None => self.bare_key()?,
                 };
                 self.lexer.symbol('}')?;
@@ -151,22 +154,24 @@ impl Parser<'_> {
                 break;
             }
         }
-        Ok(Expression::Field { path: FieldPath { field, steps }, wrapped })
+        Ok(GroupingExpression::Field { path: GroupingPath { field, steps }, wrapped })
     }
 
     /// Parses a key without quotes: the field that contains the key, a word, or a whole number.
-    fn bare_key(&mut self) -> Result<Step, Error> {
-        if let Some(Number::Long(key)) = self.lexer.number()? {
-            return Ok(Step::Key(key.to_string()));
+    fn bare_key(&mut self) -> Result<GroupingPathStep, Error> {
+        if let Some(GroupingNumber::Long(key)) = self.lexer.number()? {
+            return Ok(GroupingPathStep::Key(key.to_string()));
         }
         match self.lexer.word() {
-            Some("attribute") if self.lexer.peek_symbol('(') => Ok(Step::KeyOf(self.parenthesised_name()?)),
-            Some(key) => Ok(Step::Key(key.to_owned())),
+            Some("attribute") if self.lexer.peek_symbol('(') => {
+                Ok(GroupingPathStep::KeyOf(self.parenthesised_name()?))
+            }
+            Some(key) => Ok(GroupingPathStep::Key(key.to_owned())),
             None => Err(self.lexer.expected("a key, as in map{\"key\"} or map{attribute(field)}")),
         }
     }
 
-    pub(super) fn quantiles(&mut self) -> Result<Expression, Error> {
+    pub(super) fn quantiles(&mut self) -> Result<GroupingExpression, Error> {
         self.lexer.symbol('[')?;
         let mut quantiles = Vec::new();
         loop {
@@ -182,10 +187,10 @@ impl Parser<'_> {
         self.lexer.symbol(']')?;
         self.lexer.symbol(',')?;
         let input = Some(Box::new(self.expression()?));
-        Ok(Expression::Aggregate { aggregator: Aggregator::Quantiles, input, quantiles })
+        Ok(GroupingExpression::Aggregate { aggregator: GroupAggregator::Quantiles, input, quantiles })
     }
 
-    pub(super) fn predefined(&mut self) -> Result<Expression, Error> {
+    pub(super) fn predefined(&mut self) -> Result<GroupingExpression, Error> {
         let input = Box::new(self.expression()?);
         self.lexer.symbol(',')?;
         let parenthesised = self.lexer.take_symbol('(');
@@ -200,10 +205,10 @@ impl Parser<'_> {
         if parenthesised {
             self.lexer.symbol(')')?;
         }
-        Ok(Expression::Predefined { input, buckets })
+        Ok(GroupingExpression::Predefined { input, buckets })
     }
 
-    fn bucket(&mut self) -> Result<Bucket, Error> {
+    fn bucket(&mut self) -> Result<LiteralBucket, Error> {
         if !self.lexer.take_word("bucket") {
             return Err(self.lexer.expected("bucket(from, to), bucket[from, to> or bucket<from, to]"));
         }
@@ -223,27 +228,27 @@ impl Parser<'_> {
         } else {
             return Err(self.lexer.expected("')', ']' or '>'"));
         };
-        Ok(Bucket { from, from_inclusive, to, to_inclusive })
+        Ok(LiteralBucket { from, from_inclusive, to, to_inclusive })
     }
 
-    fn bound(&mut self) -> Result<Bound, Error> {
+    fn bound(&mut self) -> Result<BucketBound, Error> {
         let before = self.lexer.clone();
         let negative = self.lexer.take_symbol('-');
         if self.lexer.take_word("inf") {
-            return Ok(Bound::Infinite);
+            return Ok(BucketBound::Infinite);
         }
         if negative {
             self.lexer = before;
         }
         if let Some(text) = self.lexer.string()? {
-            return Ok(Bound::Text(text));
+            return Ok(BucketBound::Text(text));
         }
         if self.lexer.take_symbol('{') {
-            return self.raw().map(Bound::Raw);
+            return self.raw().map(BucketBound::Raw);
         }
         match self.lexer.number()? {
-            Some(Number::Long(value)) => Ok(Bound::Long(value)),
-            Some(Number::Double(value)) => Ok(Bound::Double(value)),
+            Some(GroupingNumber::Long(value)) => Ok(BucketBound::Long(value)),
+            Some(GroupingNumber::Double(value)) => Ok(BucketBound::Double(value)),
             None => Err(self.lexer.expected("a number, a text, {bytes}, inf or -inf")),
         }
     }
@@ -256,7 +261,9 @@ impl Parser<'_> {
                 bytes.extend_from_slice(text.as_bytes());
             } else {
                 match self.lexer.number()? {
-                    Some(Number::Long(byte)) if (-128..=255).contains(&byte) => bytes.push(byte as u8),
+                    Some(GroupingNumber::Long(byte)) if (-128..=255).contains(&byte) => {
+                        bytes.push(byte as u8)
+                    }
                     _ => return Err(self.lexer.expected("a byte (a number from 0 to 255) or a text")),
                 }
             }
@@ -265,17 +272,19 @@ impl Parser<'_> {
         Ok(bytes)
     }
 
-    pub(super) fn fixed_width(&mut self) -> Result<Expression, Error> {
+    pub(super) fn fixed_width(&mut self) -> Result<GroupingExpression, Error> {
         let input = Box::new(self.expression()?);
         self.lexer.symbol(',')?;
         match self.lexer.number()? {
-            Some(width @ Number::Long(1..)) => Ok(Expression::FixedWidth { input, width }),
-            Some(width @ Number::Double(size)) if size > 0.0 => Ok(Expression::FixedWidth { input, width }),
+            Some(width @ GroupingNumber::Long(1..)) => Ok(GroupingExpression::FixedWidth { input, width }),
+            Some(width @ GroupingNumber::Double(size)) if size > 0.0 => {
+                Ok(GroupingExpression::FixedWidth { input, width })
+            }
             _ => Err(self.lexer.expected("a width above 0, as in fixedwidth(price, 100)")),
         }
     }
 
-    pub(super) fn collate(&mut self) -> Result<Expression, Error> {
+    pub(super) fn collate(&mut self) -> Result<GroupingExpression, Error> {
         let input = Box::new(self.expression()?);
         self.lexer.symbol(',')?;
         let locale = self.string("a locale in quotes, as in uca(name, \"sv\")")?;
@@ -284,10 +293,10 @@ impl Parser<'_> {
         } else {
             None
         };
-        Ok(Expression::Collate { input, locale, strength })
+        Ok(GroupingExpression::Collate { input, locale, strength })
     }
 
-    pub(super) fn geo_distance(&mut self) -> Result<Expression, Error> {
+    pub(super) fn geo_distance(&mut self) -> Result<GroupingExpression, Error> {
         self.lexer.symbol('(')?;
         if !self.lexer.take_word("attribute") {
             return Err(self
@@ -306,12 +315,12 @@ impl Parser<'_> {
             Some("miles") => true,
             _ => return Err(self.lexer.expected("km or miles")),
         };
-        Ok(Expression::GeoDistance { field, latitude, longitude, miles })
+        Ok(GroupingExpression::GeoDistance { field, latitude, longitude, miles })
     }
 
-    fn call(&mut self, name: &str, arguments: Vec<Expression>) -> Result<Expression, Error> {
+    fn call(&mut self, name: &str, arguments: Vec<GroupingExpression>) -> Result<GroupingExpression, Error> {
         self.count()?;
         let function = functions::find(name).ok_or_else(|| self.lexer.expected("a function"))?;
-        Ok(Expression::Call { function, arguments })
+        Ok(GroupingExpression::Call { function, arguments })
     }
 }

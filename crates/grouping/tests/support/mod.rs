@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use millrace_column::{BytesBuilder, Chunk, Column, ColumnKey, MemoryView, ValueBuilder};
-use millrace_document::Value;
-use millrace_grouping::{Execution, HitRef, Request, Settings};
+use millrace_column::{BytesBuilder, Column, ColumnKey, MemoryView, ValueBuilder, ViewChunk};
+use millrace_document::DocumentValue;
+use millrace_grouping::{GroupingExecution, GroupingRequest, HitRef, Settings};
 use millrace_query::GroupingDefaults;
-use millrace_result::{Group, GroupId, GroupList, GroupValue, GroupingResult, Hit};
+use millrace_result::{GroupId, GroupList, GroupValue, GroupingResult, ResultGroup, ResultHit};
 use millrace_schema::{Application, Schema};
 
 const SCHEMA: &str = "
@@ -47,10 +47,10 @@ const SERVICES: &str = "<services version='1.0'><container id='default' version=
 <documents><document type='purchase' mode='streaming'/></documents></content></services>";
 
 /// A document: name in its id, score, and fields.
-pub struct Purchase {
+pub struct TestPurchase {
     pub name: String,
     pub score: f64,
-    pub fields: Vec<(&'static str, Value)>,
+    pub fields: Vec<(&'static str, DocumentValue)>,
 }
 
 pub fn schema() -> Arc<Schema> {
@@ -63,7 +63,7 @@ pub fn schema() -> Arc<Schema> {
 }
 
 /// A view of documents with `chunk` documents per chunk.
-pub fn view(schema: &Schema, purchases: &[Purchase], chunk: usize) -> MemoryView {
+pub fn view(schema: &Schema, purchases: &[TestPurchase], chunk: usize) -> MemoryView {
     let mut view = MemoryView::new();
     for documents in purchases.chunks(chunk) {
         let mut columns: Vec<(ColumnKey, Column)> = schema
@@ -83,7 +83,7 @@ pub fn view(schema: &Schema, purchases: &[Purchase], chunk: usize) -> MemoryView
             ids.push(Some(format!("id:shop:purchase:g=me:{}", document.name).as_bytes()));
         }
         columns.push((ColumnKey::id(), Column::Bytes(ids.finish())));
-        view.push(Chunk { documents: documents.len(), live: None }, columns);
+        view.push(ViewChunk { documents: documents.len(), live: None }, columns);
     }
     view
 }
@@ -102,16 +102,16 @@ pub fn settings(zone: &str) -> Settings {
 
 /// Executes a request over parts that are collected separately and merged.
 pub fn execute(
-    request: &Request,
+    request: &GroupingRequest,
     schema: &Schema,
     settings: &Settings,
-    parts: &[&[Purchase]],
+    parts: &[&[TestPurchase]],
 ) -> Result<GroupingResult, millrace_grouping::Error> {
     let grouping = Arc::new(request.check(schema, settings)?);
-    let mut whole: Option<Execution> = None;
+    let mut whole: Option<GroupingExecution> = None;
     for (number, purchases) in parts.iter().enumerate() {
         let view = view(schema, purchases, 5);
-        let mut execution = Execution::new(Arc::clone(&grouping), number as u32);
+        let mut execution = GroupingExecution::new(Arc::clone(&grouping), number as u32);
         for (chunk, documents) in purchases.chunks(5).enumerate() {
             let rows: Vec<u16> = (0..documents.len() as u16).collect();
             let scores: Vec<f64> = documents.iter().map(|document| document.score).collect();
@@ -127,11 +127,11 @@ pub fn execute(
     whole.finish(0, &mut |summary, references| Ok(fill(summary, references, parts)))
 }
 
-fn fill(summary: Option<&str>, references: &[HitRef], parts: &[&[Purchase]]) -> Vec<Hit> {
+fn fill(summary: Option<&str>, references: &[HitRef], parts: &[&[TestPurchase]]) -> Vec<ResultHit> {
     let hit = |reference: &HitRef| {
         let purchase = &parts[reference.part as usize][reference.chunk * 5 + usize::from(reference.document)];
         assert_eq!(purchase.score, reference.score, "the score is the document's");
-        Hit {
+        ResultHit {
             id: format!("id:shop:purchase:g=me:{}", purchase.name).parse_id(),
             document_type: "purchase".into(),
             relevance: reference.score,
@@ -160,7 +160,7 @@ pub fn show(result: &GroupingResult) -> String {
     out.trim().to_owned()
 }
 
-fn inside(group: &Group, out: &mut String) {
+fn inside(group: &ResultGroup, out: &mut String) {
     if !group.outputs.is_empty() {
         let outputs: Vec<String> =
             group.outputs.iter().map(|(name, value)| format!("{name}={}", text(value))).collect();

@@ -18,11 +18,11 @@ mod topics;
 pub use embedding::{DIMENSIONS, embed};
 
 use crate::message::thread_name;
-use crate::{Group, MailMessage};
-use people::Person;
-use random::Random;
-use text::Letter;
-use topics::{TOPICS, Topic};
+use crate::{MailGroup, MailMessage};
+use people::CorpusPerson;
+use random::CorpusRandom;
+use text::CorpusLetter;
+use topics::{CorpusTopic, TOPICS};
 
 /// Time of the first mails, 2019-01-01; the last are about seven years later.
 const FIRST_DATE: i64 = 1_546_300_800;
@@ -52,7 +52,7 @@ impl Default for Settings {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CorpusMail {
     /// Group of the owner.
-    pub group: Group,
+    pub group: MailGroup,
     /// The mail.
     pub message: MailMessage,
 }
@@ -66,13 +66,13 @@ impl CorpusMail {
 
 /// Mails of a corpus, in an order that mixes the mailboxes.
 #[derive(Debug)]
-pub struct Corpus {
-    mailboxes: Vec<Mailbox>,
+pub struct MailCorpus {
+    mailboxes: Vec<CorpusMailbox>,
     /// Mailbox of each remaining mail, last first.
     schedule: Vec<u32>,
 }
 
-impl Corpus {
+impl MailCorpus {
     /// Creates a corpus with these settings; mails are generated one at a time, on demand.
     pub fn new(settings: Settings) -> Self {
         let mailbox_count = settings.mailboxes.clamp(1, u32::MAX as usize);
@@ -81,17 +81,17 @@ impl Corpus {
         for (number, &size) in (0_u32..).zip(&sizes) {
             schedule.extend(std::iter::repeat_n(number, size));
         }
-        Random::new(settings.seed, 0).shuffle(&mut schedule);
+        CorpusRandom::new(settings.seed, 0).shuffle(&mut schedule);
         let mailboxes = sizes
             .iter()
             .enumerate()
-            .map(|(number, &size)| Mailbox::new(settings.seed, number, size))
+            .map(|(number, &size)| CorpusMailbox::new(settings.seed, number, size))
             .collect();
-        Corpus { mailboxes, schedule }
+        MailCorpus { mailboxes, schedule }
     }
 
     /// Groups and their numbers of mails, largest first.
-    pub fn groups(&self) -> impl Iterator<Item = (&Group, usize)> {
+    pub fn groups(&self) -> impl Iterator<Item = (&MailGroup, usize)> {
         self.mailboxes.iter().map(|mailbox| (&mailbox.group, mailbox.size))
     }
 
@@ -101,7 +101,7 @@ impl Corpus {
     }
 }
 
-impl Iterator for Corpus {
+impl Iterator for MailCorpus {
     type Item = CorpusMail;
 
     fn next(&mut self) -> Option<CorpusMail> {
@@ -115,7 +115,7 @@ impl Iterator for Corpus {
     }
 }
 
-impl ExactSizeIterator for Corpus {}
+impl ExactSizeIterator for MailCorpus {}
 
 /// Number of mails of each mailbox: by Zipf's law, at least one, and `mails` together.
 fn sizes(mails: usize, mailboxes: usize) -> Vec<usize> {
@@ -133,21 +133,21 @@ fn sizes(mails: usize, mailboxes: usize) -> Vec<usize> {
 
 /// Generator of a person's mail.
 #[derive(Debug)]
-struct Mailbox {
-    group: Group,
-    owner: Person,
-    contacts: Vec<Person>,
+struct CorpusMailbox {
+    group: MailGroup,
+    owner: CorpusPerson,
+    contacts: Vec<CorpusPerson>,
     /// Topics of this person, favourites first.
     topics: Vec<usize>,
-    threads: Vec<Thread>,
-    random: Random,
+    threads: Vec<CorpusThread>,
+    random: CorpusRandom,
     size: usize,
     made: usize,
 }
 
 /// A conversation that can continue.
 #[derive(Debug, Clone)]
-struct Thread {
+struct CorpusThread {
     root: String,
     topic: usize,
     subject: String,
@@ -160,18 +160,18 @@ struct Thread {
     length: usize,
 }
 
-impl Mailbox {
+impl CorpusMailbox {
     fn new(seed: u64, number: usize, size: usize) -> Self {
-        let mut random = Random::new(seed, number as u64 + 1);
-        let owner = Person::numbered(number);
+        let mut random = CorpusRandom::new(seed, number as u64 + 1);
+        let owner = CorpusPerson::numbered(number);
         let mut topics: Vec<usize> = (0..TOPICS.len()).collect();
         random.shuffle(&mut topics);
-        let group = Group::new(owner.mailbox()).expect("names of people are letters, digits and dots");
+        let group = MailGroup::new(owner.mailbox()).expect("names of people are letters, digits and dots");
         let mut contacts = people::contacts(number, &mut random);
         if contacts.is_empty() {
-            contacts.push(Person::numbered(number + 1));
+            contacts.push(CorpusPerson::numbered(number + 1));
         }
-        Mailbox { group, contacts, owner, topics, threads: Vec::new(), random, size, made: 0 }
+        CorpusMailbox { group, contacts, owner, topics, threads: Vec::new(), random, size, made: 0 }
     }
 
     fn next_mail(&mut self) -> MailMessage {
@@ -198,10 +198,10 @@ impl Mailbox {
         message
     }
 
-    fn begin_thread(&mut self, now: i64) -> Thread {
+    fn begin_thread(&mut self, now: i64) -> CorpusThread {
         let topic = self.topics[self.random.skewed(self.topics.len())];
         let partner = self.random.skewed(self.contacts.len());
-        Thread {
+        CorpusThread {
             root: format!("{:016x}.{}@{}", self.random.next(), self.made, self.owner.mailbox()),
             topic,
             subject: text::subject(&TOPICS[topic], &self.contacts, &mut self.random),
@@ -215,12 +215,12 @@ impl Mailbox {
     }
 
     /// Generates the next mail of a thread.
-    fn write(&mut self, thread: &mut Thread, now: i64, goes_on: bool) -> MailMessage {
-        let topic: &Topic = &TOPICS[thread.topic];
+    fn write(&mut self, thread: &mut CorpusThread, now: i64, goes_on: bool) -> MailMessage {
+        let topic: &CorpusTopic = &TOPICS[thread.topic];
         let partner = &self.contacts[thread.partner];
         let (sender, recipient) = if thread.answer { (&self.owner, partner) } else { (partner, &self.owner) };
         let answered = goes_on.then_some((thread.last_author.as_str(), thread.last_lines.as_str()));
-        let letter = Letter { topic, sender, recipient, contacts: &self.contacts, answered };
+        let letter = CorpusLetter { topic, sender, recipient, contacts: &self.contacts, answered };
         let body = text::body(&letter, &mut self.random);
         let subject = if goes_on { format!("Re: {}", thread.subject) } else { thread.subject.clone() };
         let mut to = vec![format!("{} <{}>", recipient.name(), recipient.address)];

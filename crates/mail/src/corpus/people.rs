@@ -1,6 +1,6 @@
 //! Names of people and places.
 
-use super::random::Random;
+use super::random::CorpusRandom;
 
 const FIRST_NAMES: &[&str] = &[
     "Anna", "Ben", "Carla", "David", "Elena", "Frank", "Grace", "Hugo", "Ines", "Jonas", "Katrin", "Luis",
@@ -29,13 +29,13 @@ const DOMAINS: &[&str] = &[
 
 /// Sender or recipient of mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Person {
+pub(super) struct CorpusPerson {
     pub first: &'static str,
     pub last: &'static str,
     pub address: String,
 }
 
-impl Person {
+impl CorpusPerson {
     /// The person with this number; different numbers have different addresses.
     pub(super) fn numbered(number: usize) -> Self {
         // Steps that share no divisor with the lengths: people with adjacent numbers have no name in common.
@@ -45,7 +45,7 @@ impl Person {
         let suffix = number / (FIRST_NAMES.len() * LAST_NAMES.len());
         let suffix = if suffix == 0 { String::new() } else { (suffix + 1).to_string() };
         let address = format!("{}.{}{suffix}@{domain}", first.to_lowercase(), last.to_lowercase());
-        Person { first, last, address }
+        CorpusPerson { first, last, address }
     }
 
     pub(super) fn name(&self) -> String {
@@ -59,7 +59,11 @@ impl Person {
 }
 
 /// Contacts of the owner of a mailbox, the most frequent first.
-pub(super) fn contacts(owner: usize, random: &mut Random) -> Vec<Person> {
+pub(super) fn contacts(owner: usize, random: &mut CorpusRandom) -> Vec<CorpusPerson> {
     let count = random.between(6, 40) as usize;
-    (0..count).map(|_| random.below(2_000)).filter(|&number| number != owner).map(Person::numbered).collect()
+    (0..count)
+        .map(|_| random.below(2_000))
+        .filter(|&number| number != owner)
+        .map(CorpusPerson::numbered)
+        .collect()
 }

@@ -2,12 +2,12 @@
 
 /// SplitMix64 generator: fast, small, and good enough for a corpus.
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub(super) struct CorpusRandom(u64);
 
-impl Random {
+impl CorpusRandom {
     /// Creates a generator for a purpose: other purposes with the same seed get other numbers.
     pub(super) fn new(seed: u64, purpose: u64) -> Self {
-        let mut random = Random(seed ^ purpose.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = CorpusRandom(seed ^ purpose.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         random.next();
         random
     }

@@ -1,11 +1,16 @@
 //! Subjects and bodies from the table of topics.
 
-use super::people::Person;
-use super::random::Random;
-use super::topics::{DAYS, PLACES, SMALL_TALK, Topic};
+use super::people::CorpusPerson;
+use super::random::CorpusRandom;
+use super::topics::{CorpusTopic, DAYS, PLACES, SMALL_TALK};
 
 /// Fills in the placeholders of a template.
-pub(super) fn fill(template: &str, topic: &Topic, contacts: &[Person], random: &mut Random) -> String {
+pub(super) fn fill(
+    template: &str,
+    topic: &CorpusTopic,
+    contacts: &[CorpusPerson],
+    random: &mut CorpusRandom,
+) -> String {
     let mut text = String::with_capacity(template.len() + 32);
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
@@ -27,7 +32,7 @@ pub(super) fn fill(template: &str, topic: &Topic, contacts: &[Person], random: &
 }
 
 /// Generates a subject, which begins with a capital letter.
-pub(super) fn subject(topic: &Topic, contacts: &[Person], random: &mut Random) -> String {
+pub(super) fn subject(topic: &CorpusTopic, contacts: &[CorpusPerson], random: &mut CorpusRandom) -> String {
     let template = random.pick(topic.subjects);
     let subject = fill(template, topic, contacts, random);
     let mut letters = subject.chars();
@@ -35,17 +40,17 @@ pub(super) fn subject(topic: &Topic, contacts: &[Person], random: &mut Random) -
 }
 
 /// Sender, recipient, and the answered message.
-pub(super) struct Letter<'a> {
-    pub topic: &'a Topic,
-    pub sender: &'a Person,
-    pub recipient: &'a Person,
-    pub contacts: &'a [Person],
+pub(super) struct CorpusLetter<'a> {
+    pub topic: &'a CorpusTopic,
+    pub sender: &'a CorpusPerson,
+    pub recipient: &'a CorpusPerson,
+    pub contacts: &'a [CorpusPerson],
     /// Author of the answered message, and its first lines.
     pub answered: Option<(&'a str, &'a str)>,
 }
 
 /// Generates a body of about 1 KB: greeting, paragraphs, signature, and the quoted text below.
-pub(super) fn body(letter: &Letter<'_>, random: &mut Random) -> String {
+pub(super) fn body(letter: &CorpusLetter<'_>, random: &mut CorpusRandom) -> String {
     let greeting = random.pick(&["Hi", "Hello", "Dear", "Hey", "Good morning"]);
     let mut body = format!("{greeting} {},\n\n", letter.recipient.first);
     for _ in 0..random.between(2, 4) {

@@ -4,7 +4,7 @@
 //! and `{number}` by general ones.
 
 /// A topic of mails.
-pub(super) struct Topic {
+pub(super) struct CorpusTopic {
     pub name: &'static str,
     pub folder: &'static str,
     pub subjects: &'static [&'static str],
@@ -13,8 +13,8 @@ pub(super) struct Topic {
     pub files: &'static [&'static str],
 }
 
-pub(super) const TOPICS: &[Topic] = &[
-    Topic {
+pub(super) const TOPICS: &[CorpusTopic] = &[
+    CorpusTopic {
         name: "travel",
         folder: "travel",
         subjects: &[
@@ -58,7 +58,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["itinerary.pdf", "boarding-pass.pdf", "hotel-voucher.pdf", "map.png"],
     },
-    Topic {
+    CorpusTopic {
         name: "invoices",
         folder: "finance",
         subjects: &[
@@ -101,7 +101,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["invoice.pdf", "statement.pdf", "receipt.pdf", "expenses.xlsx"],
     },
-    Topic {
+    CorpusTopic {
         name: "project",
         folder: "work",
         subjects: &[
@@ -145,7 +145,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["roadmap.pdf", "quarterly-report.docx", "slides.pptx", "minutes.docx"],
     },
-    Topic {
+    CorpusTopic {
         name: "operations",
         folder: "alerts",
         subjects: &[
@@ -188,7 +188,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["graph.png", "server.log", "postmortem.md", "trace.txt"],
     },
-    Topic {
+    CorpusTopic {
         name: "family",
         folder: "family",
         subjects: &[
@@ -231,7 +231,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["photo.jpg", "garden.jpg", "recipe.txt", "guests.xlsx"],
     },
-    Topic {
+    CorpusTopic {
         name: "recruiting",
         folder: "work",
         subjects: &[
@@ -274,7 +274,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["resume.pdf", "offer.pdf", "cover-letter.docx", "portfolio.zip"],
     },
-    Topic {
+    CorpusTopic {
         name: "newsletter",
         folder: "newsletters",
         subjects: &[
@@ -317,7 +317,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["voucher.pdf", "catalogue.pdf"],
     },
-    Topic {
+    CorpusTopic {
         name: "sports",
         folder: "club",
         subjects: &[
@@ -360,7 +360,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["results.pdf", "team.jpg", "schedule.pdf"],
     },
-    Topic {
+    CorpusTopic {
         name: "housing",
         folder: "home",
         subjects: &[
@@ -403,7 +403,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["lease.pdf", "damage.jpg", "floor-plan.pdf", "meter.jpg"],
     },
-    Topic {
+    CorpusTopic {
         name: "research",
         folder: "work",
         subjects: &["Draft: {thing}", "Re-run of the {thing}", "Seminar on {day}", "Comments on the {thing}"],
@@ -441,7 +441,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["draft.pdf", "data.csv", "figure-3.png", "poster.pdf"],
     },
-    Topic {
+    CorpusTopic {
         name: "contracts",
         folder: "legal",
         subjects: &[
@@ -484,7 +484,7 @@ pub(super) const TOPICS: &[Topic] = &[
         ],
         files: &["contract.pdf", "redline.docx", "nda.pdf", "signed.pdf"],
     },
-    Topic {
+    CorpusTopic {
         name: "school",
         folder: "family",
         subjects: &[

@@ -6,7 +6,7 @@
 //! memory latency.
 
 use half::bf16;
-use millrace_tensor::kernels::Pairs;
+use millrace_tensor::kernels::KernelSum;
 
 /// Prefetch distance in rows.
 #[cfg(target_arch = "x86_64")]
@@ -42,14 +42,14 @@ impl BrainQuery {
 
     /// Computes for each of `rows` the sum over the pairs of cells of the query and that row of `cells`. Rows
     /// past the end give 0.
-    pub(crate) fn sum_rows(&self, pairs: Pairs, cells: &[bf16], rows: &[u16], sums: &mut [f64]) {
+    pub(crate) fn sum_rows(&self, pairs: KernelSum, cells: &[bf16], rows: &[u16], sums: &mut [f64]) {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512bw") {
             // SAFETY: the check above found the CPU feature that the functions need.
             return unsafe {
                 match pairs {
-                    Pairs::Product => x86::rows::<false>(self, cells, rows, sums),
-                    Pairs::SquaredDifference => x86::rows::<true>(self, cells, rows, sums),
+                    KernelSum::Product => x86::rows::<false>(self, cells, rows, sums),
+                    KernelSum::SquaredDifference => x86::rows::<true>(self, cells, rows, sums),
                 }
             };
         }
@@ -57,7 +57,7 @@ impl BrainQuery {
     }
 
     /// Plain implementation of [`BrainQuery::sum_rows`].
-    fn sum_rows_plain(&self, pairs: Pairs, cells: &[bf16], rows: &[u16], sums: &mut [f64]) {
+    fn sum_rows_plain(&self, pairs: KernelSum, cells: &[bf16], rows: &[u16], sums: &mut [f64]) {
         for (sum, row) in sums.iter_mut().zip(rows) {
             let row = self.row(cells, *row);
             let mut parts = [[0.0f32; 16]; 2];
@@ -65,8 +65,8 @@ impl BrainQuery {
                 for (place, cell) in cells.iter().enumerate() {
                     let (query, cell) = (query[place % 2][place / 2], cell.to_f32());
                     parts[place % 2][place / 2] += match pairs {
-                        Pairs::Product => query * cell,
-                        Pairs::SquaredDifference => (query - cell) * (query - cell),
+                        KernelSum::Product => query * cell,
+                        KernelSum::SquaredDifference => (query - cell) * (query - cell),
                     };
                 }
             }
@@ -86,7 +86,7 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use half::bf16;
-    use millrace_tensor::kernels::Pairs;
+    use millrace_tensor::kernels::KernelSum;
 
     use super::{BrainQuery, PREFETCH_ROWS};
 
@@ -104,7 +104,7 @@ mod x86 {
                 *slice = query.row(cells, *row);
             }
             if four.iter().any(|row| row.len() != query.width) {
-                let pairs = if DIFFERENCE { Pairs::SquaredDifference } else { Pairs::Product };
+                let pairs = if DIFFERENCE { KernelSum::SquaredDifference } else { KernelSum::Product };
                 query.sum_rows_plain(pairs, cells, rows, sums);
                 continue;
             }
@@ -192,7 +192,7 @@ mod tests {
             let query: Vec<f32> = numbers[..width].iter().map(|n| f32::from(*n)).collect();
             let cells: Vec<bf16> = numbers.iter().map(|n| bf16::from_f32(f32::from(*n))).collect();
             let split = BrainQuery::new(&query);
-            for pairs in [Pairs::Product, Pairs::SquaredDifference] {
+            for pairs in [KernelSum::Product, KernelSum::SquaredDifference] {
                 let (mut fast, mut plain) = (vec![0.0; rows.len()], vec![0.0; rows.len()]);
                 split.sum_rows(pairs, &cells, &rows, &mut fast);
                 split.sum_rows_plain(pairs, &cells, &rows, &mut plain);

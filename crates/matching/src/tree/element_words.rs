@@ -4,58 +4,58 @@
 //! of the word and of the boundaries, so no element is split into words again.
 
 use millrace_column::{Column, ELEMENT_BOUNDARY, TokenIds};
-use millrace_plan::{LeafId, Node};
+use millrace_plan::{LeafId, PlanNode};
 
 use super::{ChunkPass, ReadyPlan, is_among};
 use crate::Error;
-use crate::bits::Bits;
-use crate::leaf::Kind;
+use crate::bits::DocumentBits;
+use crate::leaf::LeafKind;
 
 /// A condition whose leaves are all words of the same array of text.
 pub(super) struct ElementWords<'n> {
-    child: &'n Node,
+    child: &'n PlanNode,
     leaves: Vec<LeafId>,
 }
 
 impl<'n> ElementWords<'n> {
     /// The condition `child`, or `None` if it needs more than the positions of words: other predicates, proximity or
     /// nested elements. Also `None` if an element without any of the words can match.
-    pub(super) fn new(ready: &ReadyPlan<'_>, child: &'n Node) -> Option<Self> {
+    pub(super) fn new(ready: &ReadyPlan<'_>, child: &'n PlanNode) -> Option<Self> {
         let mut leaves = Vec::new();
         (collect(child, &mut leaves) && needs_word(child)).then_some(())?;
         let first = &ready.leaves[leaves.first()?.0].field.key;
         let is_word = |leaf: &LeafId| {
             let leaf = &ready.leaves[leaf.0];
-            matches!(leaf.kind, Kind::Words(_)) && leaf.field.key == *first && leaf.field.path.is_empty()
+            matches!(leaf.kind, LeafKind::Words(_)) && leaf.field.key == *first && leaf.field.path.is_empty()
         };
         leaves.iter().all(is_word).then_some(ElementWords { child, leaves })
     }
 }
 
 /// Collects the leaves of a tree; false if it has other nodes than boolean ones and leaves.
-fn collect(node: &Node, leaves: &mut Vec<LeafId>) -> bool {
-    let mut all = |nodes: &[Node]| nodes.iter().all(|node| collect(node, leaves));
+fn collect(node: &PlanNode, leaves: &mut Vec<LeafId>) -> bool {
+    let mut all = |nodes: &[PlanNode]| nodes.iter().all(|node| collect(node, leaves));
     match node {
-        Node::True | Node::False => true,
-        Node::And(children) | Node::Or(children) => all(children),
-        Node::AndNot(positive, negatives) => all(std::slice::from_ref(positive)) && all(negatives),
-        Node::Rank(first, _) => collect(first, leaves),
-        Node::Leaf(leaf) => {
+        PlanNode::True | PlanNode::False => true,
+        PlanNode::And(children) | PlanNode::Or(children) => all(children),
+        PlanNode::AndNot(positive, negatives) => all(std::slice::from_ref(positive)) && all(negatives),
+        PlanNode::Rank(first, _) => collect(first, leaves),
+        PlanNode::Leaf(leaf) => {
             leaves.push(*leaf);
             true
         }
-        Node::Near { .. } | Node::SameElement { .. } => false,
+        PlanNode::Near { .. } | PlanNode::SameElement { .. } => false,
     }
 }
 
 /// True if the tree holds only in elements with at least one of its words.
-fn needs_word(node: &Node) -> bool {
+fn needs_word(node: &PlanNode) -> bool {
     match node {
-        Node::False | Node::Leaf(_) => true,
-        Node::And(children) => children.iter().any(needs_word),
-        Node::Or(children) => children.iter().all(needs_word),
-        Node::AndNot(first, _) | Node::Rank(first, _) => needs_word(first),
-        Node::True | Node::Near { .. } | Node::SameElement { .. } => false,
+        PlanNode::False | PlanNode::Leaf(_) => true,
+        PlanNode::And(children) => children.iter().any(needs_word),
+        PlanNode::Or(children) => children.iter().all(needs_word),
+        PlanNode::AndNot(first, _) | PlanNode::Rank(first, _) => needs_word(first),
+        PlanNode::True | PlanNode::Near { .. } | PlanNode::SameElement { .. } => false,
     }
 }
 
@@ -65,18 +65,18 @@ impl ChunkPass<'_, '_> {
         &mut self,
         words: &ElementWords<'_>,
         only: &[u32],
-        within: &Bits,
-    ) -> Result<Bits, Error> {
+        within: &DocumentBits,
+    ) -> Result<DocumentBits, Error> {
         let ready = self.ready;
-        let mut candidates = Bits::NONE;
+        let mut candidates = DocumentBits::NONE;
         for leaf in &words.leaves {
             candidates = candidates.or(&self.look(*leaf, within)?);
         }
         let key = &ready.leaves[words.leaves[0].0].field.key;
         let Some(Column::Tokens(tokens)) = self.window.column(key, self.chunk)? else {
-            return Ok(Bits::NONE);
+            return Ok(DocumentBits::NONE);
         };
-        let mut bits = Bits::NONE;
+        let mut bits = DocumentBits::NONE;
         let mut found: Vec<(LeafId, Vec<usize>)> =
             words.leaves.iter().map(|leaf| (*leaf, Vec::new())).collect();
         for document in candidates.iter() {
@@ -106,16 +106,16 @@ fn elements_of<'t>(places: &'t [u32], document: TokenIds<'t>) -> impl Iterator<I
 }
 
 /// True if the tree holds in an element, given the elements that contain each leaf.
-fn holds(node: &Node, found: &[(LeafId, Vec<usize>)], element: usize) -> bool {
-    let inside = |node: &Node| holds(node, found, element);
+fn holds(node: &PlanNode, found: &[(LeafId, Vec<usize>)], element: usize) -> bool {
+    let inside = |node: &PlanNode| holds(node, found, element);
     match node {
-        Node::True => true,
-        Node::False | Node::Near { .. } | Node::SameElement { .. } => false,
-        Node::And(children) => children.iter().all(inside),
-        Node::Or(children) => children.iter().any(inside),
-        Node::AndNot(positive, negatives) => inside(positive) && !negatives.iter().any(inside),
-        Node::Rank(first, _) => inside(first),
-        Node::Leaf(leaf) => {
+        PlanNode::True => true,
+        PlanNode::False | PlanNode::Near { .. } | PlanNode::SameElement { .. } => false,
+        PlanNode::And(children) => children.iter().all(inside),
+        PlanNode::Or(children) => children.iter().any(inside),
+        PlanNode::AndNot(positive, negatives) => inside(positive) && !negatives.iter().any(inside),
+        PlanNode::Rank(first, _) => inside(first),
+        PlanNode::Leaf(leaf) => {
             found.iter().any(|(known, elements)| known == leaf && elements.binary_search(&element).is_ok())
         }
     }

@@ -5,25 +5,25 @@
 //! elements where they hold. A document that matches for other reasons has none.
 
 use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, TokenIds};
-use millrace_document::Value;
-use millrace_plan::{LeafId, Node};
+use millrace_document::DocumentValue;
+use millrace_plan::{LeafId, PlanNode};
 
 use super::{ChunkPass, ReadyPlan, holds, is_among, path_of};
 use crate::Error;
-use crate::bits::Bits;
-use crate::leaf::{Found, Kind};
-use crate::value::{Element, elements};
-use crate::words::Places;
+use crate::bits::DocumentBits;
+use crate::leaf::{LeafKind, LeafOutcome};
+use crate::value::{ValueElement, elements};
+use crate::words::ChunkPositions;
 
 /// An operator that restricts the word positions for ranking.
-pub(crate) struct Narrowing<'p> {
-    node: &'p Node,
+pub(crate) struct NarrowingOperator<'p> {
+    node: &'p PlanNode,
     /// Leaves of the words, without excluded ones.
     leaves: Vec<LeafId>,
 }
 
 /// Restricting operators of a tree; each has at least one leaf.
-pub(crate) fn narrowings<'p>(ready: &ReadyPlan<'p>) -> Vec<Narrowing<'p>> {
+pub(crate) fn narrowings<'p>(ready: &ReadyPlan<'p>) -> Vec<NarrowingOperator<'p>> {
     let mut found = Vec::new();
     collect(&ready.plan.root, &mut found);
     let mut uses = vec![0; ready.leaves.len()];
@@ -32,85 +32,89 @@ pub(crate) fn narrowings<'p>(ready: &ReadyPlan<'p>) -> Vec<Narrowing<'p>> {
         // A word that also occurs outside the operator keeps its positions.
         let is_own = |leaf: &LeafId| uses[leaf.0] == 1;
         let is_words =
-            |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, Kind::Words(_) | Kind::NumberWords);
+            |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, LeafKind::Words(_) | LeafKind::NumberWords);
         narrowing.leaves.retain(|leaf| is_own(leaf) && is_words(leaf));
     }
     found.retain(|narrowing| !narrowing.leaves.is_empty());
     found
 }
 
-fn collect<'p>(node: &'p Node, found: &mut Vec<Narrowing<'p>>) {
+fn collect<'p>(node: &'p PlanNode, found: &mut Vec<NarrowingOperator<'p>>) {
     match node {
-        Node::True | Node::False | Node::Leaf(_) => {}
-        Node::And(children) | Node::Or(children) => children.iter().for_each(|child| collect(child, found)),
-        Node::AndNot(positive, _) => collect(positive, found),
-        Node::Rank(first, others) => {
+        PlanNode::True | PlanNode::False | PlanNode::Leaf(_) => {}
+        PlanNode::And(children) | PlanNode::Or(children) => {
+            children.iter().for_each(|child| collect(child, found))
+        }
+        PlanNode::AndNot(positive, _) => collect(positive, found),
+        PlanNode::Rank(first, others) => {
             collect(first, found);
             others.iter().for_each(|child| collect(child, found));
         }
-        Node::Near { leaves, .. } => found.push(Narrowing { node, leaves: leaves.clone() }),
-        Node::SameElement { child, .. } => {
+        PlanNode::Near { leaves, .. } => found.push(NarrowingOperator { node, leaves: leaves.clone() }),
+        PlanNode::SameElement { child, .. } => {
             // Nearness inside one element is decided element by element.
             let mut leaves = Vec::new();
             words_of(child, &mut leaves);
-            found.push(Narrowing { node, leaves });
+            found.push(NarrowingOperator { node, leaves });
         }
     }
 }
 
 /// Collects the leaves that can match.
-fn words_of(node: &Node, leaves: &mut Vec<LeafId>) {
+fn words_of(node: &PlanNode, leaves: &mut Vec<LeafId>) {
     match node {
-        Node::True | Node::False => {}
-        Node::Leaf(leaf) => leaves.push(*leaf),
-        Node::And(children) | Node::Or(children) => {
+        PlanNode::True | PlanNode::False => {}
+        PlanNode::Leaf(leaf) => leaves.push(*leaf),
+        PlanNode::And(children) | PlanNode::Or(children) => {
             children.iter().for_each(|child| words_of(child, leaves));
         }
-        Node::AndNot(positive, _) => words_of(positive, leaves),
-        Node::Rank(first, others) => {
+        PlanNode::AndNot(positive, _) => words_of(positive, leaves),
+        PlanNode::Rank(first, others) => {
             words_of(first, leaves);
             others.iter().for_each(|child| words_of(child, leaves));
         }
-        Node::Near { leaves: near, .. } => leaves.extend(near),
-        Node::SameElement { child, .. } => words_of(child, leaves),
+        PlanNode::Near { leaves: near, .. } => leaves.extend(near),
+        PlanNode::SameElement { child, .. } => words_of(child, leaves),
     }
 }
 
 /// Counts the uses of each leaf in a tree.
-fn count(node: &Node, uses: &mut [u32]) {
+fn count(node: &PlanNode, uses: &mut [u32]) {
     match node {
-        Node::True | Node::False => {}
-        Node::Leaf(leaf) => uses[leaf.0] += 1,
-        Node::And(children) | Node::Or(children) => children.iter().for_each(|child| count(child, uses)),
-        Node::AndNot(first, others) | Node::Rank(first, others) => {
+        PlanNode::True | PlanNode::False => {}
+        PlanNode::Leaf(leaf) => uses[leaf.0] += 1,
+        PlanNode::And(children) | PlanNode::Or(children) => {
+            children.iter().for_each(|child| count(child, uses))
+        }
+        PlanNode::AndNot(first, others) | PlanNode::Rank(first, others) => {
             count(first, uses);
             others.iter().for_each(|child| count(child, uses));
         }
-        Node::Near { leaves, excluded, .. } => {
+        PlanNode::Near { leaves, excluded, .. } => {
             leaves.iter().chain(excluded).for_each(|leaf| uses[leaf.0] += 1);
         }
-        Node::SameElement { child, .. } => count(child, uses),
+        PlanNode::SameElement { child, .. } => count(child, uses),
     }
 }
 
 impl ChunkPass<'_, '_> {
     /// Restricts the words inside operators to the positions matched by them; `documents` are those that
     /// match the query.
-    pub(crate) fn narrow(&mut self, documents: &[u16], matched: &Bits) -> Result<(), Error> {
+    pub(crate) fn narrow(&mut self, documents: &[u16], matched: &DocumentBits) -> Result<(), Error> {
         let ready = self.ready;
-        for Narrowing { node, leaves } in &ready.narrowings {
+        for NarrowingOperator { node, leaves } in &ready.narrowings {
             let places = match node {
-                Node::Near { leaves: all, excluded, .. } => {
+                PlanNode::Near { leaves: all, excluded, .. } => {
                     self.in_spans(node, leaves, all, excluded, documents, matched)?
                 }
-                Node::SameElement { field, .. } => {
+                PlanNode::SameElement { field, .. } => {
                     self.in_elements(node, field, leaves, documents, matched)?
                 }
                 _ => continue,
             };
             for (leaf, places) in leaves.iter().zip(places) {
                 if let Some(evaluated) = &mut self.found[leaf.0] {
-                    evaluated.found = Found::Places(places);
+                    evaluated.found = LeafOutcome::Places(places);
                 }
             }
         }
@@ -121,14 +125,14 @@ impl ChunkPass<'_, '_> {
     /// `excluded`.
     fn in_spans(
         &mut self,
-        node: &Node,
+        node: &PlanNode,
         leaves: &[LeafId],
         all: &[LeafId],
         excluded: &[LeafId],
         documents: &[u16],
-        matched: &Bits,
-    ) -> Result<Vec<Places>, Error> {
-        let mut kept: Vec<Places> = leaves.iter().map(|_| Places::default()).collect();
+        matched: &DocumentBits,
+    ) -> Result<Vec<ChunkPositions>, Error> {
+        let mut kept: Vec<ChunkPositions> = leaves.iter().map(|_| ChunkPositions::default()).collect();
         for leaf in all.iter().chain(excluded) {
             self.seek(*leaf, matched)?;
         }
@@ -152,14 +156,14 @@ impl ChunkPass<'_, '_> {
     /// `field`.
     fn in_elements(
         &mut self,
-        node: &Node,
+        node: &PlanNode,
         field: &str,
         leaves: &[LeafId],
         documents: &[u16],
-        matched: &Bits,
-    ) -> Result<Vec<Places>, Error> {
+        matched: &DocumentBits,
+    ) -> Result<Vec<ChunkPositions>, Error> {
         let ready = self.ready;
-        let mut kept: Vec<Places> = leaves.iter().map(|_| Places::default()).collect();
+        let mut kept: Vec<ChunkPositions> = leaves.iter().map(|_| ChunkPositions::default()).collect();
         let name = field.split('.').next().unwrap_or(field);
         let Some(data_type) = ready.plan.schema.fields.get(name).map(|field| &field.data_type) else {
             return Ok(kept);
@@ -171,11 +175,11 @@ impl ChunkPass<'_, '_> {
             tokens.push(self.window.column(&ready.leaves[leaf.0].field.key, self.chunk)?);
         }
         let numbered: Vec<(usize, LeafId)> = leaves.iter().copied().enumerate().collect();
-        let Some(condition) = Condition::new(ready, node, &numbered) else { return Ok(kept) };
+        let Some(condition) = ElementCondition::new(ready, node, &numbered) else { return Ok(kept) };
         for document in documents.iter().map(|document| usize::from(*document)) {
             let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
             let mut wanted: Vec<Vec<bool>> = vec![Vec::new(); leaves.len()];
-            condition.tell(ready, Element::Value(&value, 1), 0, true, &mut wanted);
+            condition.tell(ready, ValueElement::Value(&value, 1), 0, true, &mut wanted);
             for ((at, leaf), wanted) in numbered.iter().zip(&wanted) {
                 let places = self.places(*leaf).map_or(&[][..], |places| places.of(document));
                 match &tokens[*at] {
@@ -195,20 +199,20 @@ impl ChunkPass<'_, '_> {
 }
 
 /// A condition on one element of a collection, with its leaves.
-struct Condition<'n> {
-    child: &'n Node,
+struct ElementCondition<'n> {
+    child: &'n PlanNode,
     /// Indices of the elements that may match; empty for all.
     only: &'n [u32],
     /// Path from the field to the collection.
     path: Vec<&'n str>,
     /// Leaves directly inside.
-    leaves: Vec<Values<'n>>,
+    leaves: Vec<LeafValues<'n>>,
     /// Nested conditions.
-    inner: Vec<Condition<'n>>,
+    inner: Vec<ElementCondition<'n>>,
 }
 
 /// Values of a leaf in an element: texts, or numbers.
-struct Values<'n> {
+struct LeafValues<'n> {
     /// Number of the leaf.
     at: usize,
     /// Path from the element to the values.
@@ -216,18 +220,18 @@ struct Values<'n> {
     are_numbers: bool,
 }
 
-impl<'n> Condition<'n> {
-    /// Creates the condition of a [`Node::SameElement`] that contains these numbered leaves.
-    fn new(ready: &'n ReadyPlan<'_>, node: &'n Node, leaves: &[(usize, LeafId)]) -> Option<Self> {
-        let Node::SameElement { field, child, elements: only } = node else { return None };
+impl<'n> ElementCondition<'n> {
+    /// Creates the condition of a [`PlanNode::SameElement`] that contains these numbered leaves.
+    fn new(ready: &'n ReadyPlan<'_>, node: &'n PlanNode, leaves: &[(usize, LeafId)]) -> Option<Self> {
+        let PlanNode::SameElement { field, child, elements: only } = node else { return None };
         let path = path_of(field);
-        let mut within: Vec<(&Node, Vec<(usize, LeafId)>)> = Vec::new();
+        let mut within: Vec<(&PlanNode, Vec<(usize, LeafId)>)> = Vec::new();
         let mut own = Vec::new();
         for &(at, leaf) in leaves {
             let Some(inner) = condition_on(child, leaf) else {
                 let leaf = &ready.leaves[leaf.0];
                 let path = leaf.field.path.iter().skip(path.len()).map(|part| &**part).collect();
-                own.push(Values { at, path, are_numbers: matches!(leaf.kind, Kind::NumberWords) });
+                own.push(LeafValues { at, path, are_numbers: matches!(leaf.kind, LeafKind::NumberWords) });
                 continue;
             };
             match within.iter_mut().find(|(known, _)| std::ptr::eq(*known, inner)) {
@@ -235,8 +239,8 @@ impl<'n> Condition<'n> {
                 None => within.push((inner, vec![(at, leaf)])),
             }
         }
-        let inner = within.iter().filter_map(|(node, leaves)| Condition::new(ready, node, leaves));
-        Some(Condition { child, only, path, leaves: own, inner: inner.collect() })
+        let inner = within.iter().filter_map(|(node, leaves)| ElementCondition::new(ready, node, leaves));
+        Some(ElementCondition { child, only, path, leaves: own, inner: inner.collect() })
     }
 
     /// Appends for each value of each leaf, in document order, if the elements around it match. The first
@@ -244,7 +248,7 @@ impl<'n> Condition<'n> {
     fn tell(
         &self,
         ready: &ReadyPlan<'_>,
-        from: Element<'_>,
+        from: ValueElement<'_>,
         depth: usize,
         outer: bool,
         told: &mut [Vec<bool>],
@@ -253,9 +257,9 @@ impl<'n> Condition<'n> {
             elements(collection, &mut |index, element| {
                 let depth = self.path.len();
                 let matches = outer && is_among(self.only, index) && holds(ready, self.child, element, depth);
-                for Values { at, path, are_numbers } in &self.leaves {
+                for LeafValues { at, path, are_numbers } in &self.leaves {
                     element.at(path, &mut |value, _| {
-                        if *are_numbers || matches!(value, Value::String(_)) {
+                        if *are_numbers || matches!(value, DocumentValue::String(_)) {
                             told[*at].push(matches);
                         }
                     });
@@ -267,17 +271,17 @@ impl<'n> Condition<'n> {
 }
 
 /// The condition on one element, inside a tree, that contains a leaf.
-fn condition_on(tree: &Node, leaf: LeafId) -> Option<&Node> {
+fn condition_on(tree: &PlanNode, leaf: LeafId) -> Option<&PlanNode> {
     match tree {
-        Node::True | Node::False | Node::Leaf(_) | Node::Near { .. } => None,
-        Node::And(children) | Node::Or(children) => {
+        PlanNode::True | PlanNode::False | PlanNode::Leaf(_) | PlanNode::Near { .. } => None,
+        PlanNode::And(children) | PlanNode::Or(children) => {
             children.iter().find_map(|child| condition_on(child, leaf))
         }
-        Node::AndNot(first, _) => condition_on(first, leaf),
-        Node::Rank(first, others) => {
+        PlanNode::AndNot(first, _) => condition_on(first, leaf),
+        PlanNode::Rank(first, others) => {
             std::iter::once(&**first).chain(others).find_map(|child| condition_on(child, leaf))
         }
-        Node::SameElement { child, .. } => {
+        PlanNode::SameElement { child, .. } => {
             let mut leaves = Vec::new();
             words_of(child, &mut leaves);
             leaves.contains(&leaf).then_some(tree)

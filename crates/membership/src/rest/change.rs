@@ -2,33 +2,33 @@
 
 use axum::extract::Request;
 use http_body_util::{BodyExt, Limited};
-use millrace_cluster::controller::Wish;
+use millrace_cluster::controller::NodeWish;
 use millrace_cluster::{NodeKey, NodeState};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::tree::Tree;
-use super::{Operated, Place, Refusal};
-use crate::Picture;
+use super::tree::RestTree;
+use super::{OperatedCluster, RestPath, RestRefusal};
+use crate::CoordinationPicture;
 
 /// Maximum size of a body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// The body of a `PUT`.
 #[derive(Deserialize)]
-struct Body {
-    state: States,
+struct WishBody {
+    state: WishStates,
     #[serde(default)]
-    condition: Condition,
+    condition: WishCondition,
 }
 
 #[derive(Deserialize)]
-struct States {
-    user: User,
+struct WishStates {
+    user: WishUser,
 }
 
 #[derive(Deserialize)]
-struct User {
+struct WishUser {
     state: String,
     #[serde(default)]
     reason: String,
@@ -37,7 +37,7 @@ struct User {
 /// Condition under which a state is set.
 #[derive(Deserialize, Default, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
-enum Condition {
+enum WishCondition {
     /// Unconditionally.
     #[default]
     Force,
@@ -46,21 +46,27 @@ enum Condition {
 }
 
 /// `PUT /cluster/v2/CLUSTER/storage/NODE`.
-pub(super) async fn set(operated: &dyn Operated, path: &str, request: Request) -> Result<Value, Refusal> {
+pub(super) async fn set(
+    operated: &dyn OperatedCluster,
+    path: &str,
+    request: Request,
+) -> Result<Value, RestRefusal> {
     const EXAMPLE: &str = r#"{"state": {"user": {"state": "retired", "reason": "it is replaced"}}}"#;
     let picture = operated.picture();
     let (key, name) = node(operated, &picture, path)?;
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
-    let bytes = body.map_err(|error| Refusal::wrong(format!("the body: {error}")))?.to_bytes();
-    let body: Body = serde_json::from_slice(&bytes)
-        .map_err(|error| Refusal::wrong(format!("the body: {error}; expected {EXAMPLE}")))?;
+    let bytes = body.map_err(|error| RestRefusal::wrong(format!("the body: {error}")))?.to_bytes();
+    let body: WishBody = serde_json::from_slice(&bytes)
+        .map_err(|error| RestRefusal::wrong(format!("the body: {error}; expected {EXAMPLE}")))?;
     let wish = match body.state.user.state.parse() {
-        Ok(Wish::Removed) => return Err(Refusal::wrong("to remove a node, send DELETE instead of PUT")),
+        Ok(NodeWish::Removed) => {
+            return Err(RestRefusal::wrong("to remove a node, send DELETE instead of PUT"));
+        }
         Ok(wish) => wish,
-        Err(error) => return Err(Refusal::wrong(format!("{error}"))),
+        Err(error) => return Err(RestRefusal::wrong(format!("{error}"))),
     };
-    if body.condition == Condition::Safe
-        && matches!(wish, Wish::Maintenance | Wish::Down)
+    if body.condition == WishCondition::Safe
+        && matches!(wish, NodeWish::Maintenance | NodeWish::Down)
         && let Some(other) = not_serving(&picture, key)
     {
         let reason =
@@ -74,44 +80,48 @@ pub(super) async fn set(operated: &dyn Operated, path: &str, request: Request) -
 /// `DELETE /cluster/v2/CLUSTER/storage/NODE`: the node's data does not count any more. Refused if it may have
 /// data that is needed, unless `force=true`.
 pub(super) async fn remove(
-    operated: &dyn Operated,
+    operated: &dyn OperatedCluster,
     path: &str,
     query: Option<&str>,
-) -> Result<Value, Refusal> {
+) -> Result<Value, RestRefusal> {
     let picture = operated.picture();
     let (key, name) = node(operated, &picture, path)?;
     let forced = query.unwrap_or("").split('&').any(|pair| pair == "force=true");
     if !forced && let Some(reason) = needed(operated, &picture, key) {
         return Ok(json!({ "wasModified": false, "reason": reason }));
     }
-    let modified = operated.wish(name, Wish::Removed, String::new()).await?;
+    let modified = operated.wish(name, NodeWish::Removed, String::new()).await?;
     Ok(json!({ "wasModified": modified, "reason": "ok" }))
 }
 
 /// The node of a path.
-fn node(operated: &dyn Operated, picture: &Picture, path: &str) -> Result<(NodeKey, String), Refusal> {
-    let place = Place::parse(path, operated)?;
+fn node(
+    operated: &dyn OperatedCluster,
+    picture: &CoordinationPicture,
+    path: &str,
+) -> Result<(NodeKey, String), RestRefusal> {
+    let place = RestPath::parse(path, operated)?;
     let Some(key) = place.node else {
-        return Err(Refusal::wrong("a state is set for one node: /cluster/v2/CLUSTER/storage/NODE"));
+        return Err(RestRefusal::wrong("a state is set for one node: /cluster/v2/CLUSTER/storage/NODE"));
     };
     if place.service != Some("storage") {
-        return Err(Refusal::wrong(
+        return Err(RestRefusal::wrong(
             "distributors do what their nodes do: set the state of the node under storage",
         ));
     }
-    let name = picture.name_of(key).ok_or_else(|| Tree::new(operated).absent(key))?;
+    let name = picture.name_of(key).ok_or_else(|| RestTree::new(operated).absent(key))?;
     Ok((key, name.to_owned()))
 }
 
 /// Another node that does not serve.
-fn not_serving(picture: &Picture, key: NodeKey) -> Option<String> {
+fn not_serving(picture: &CoordinationPicture, key: NodeKey) -> Option<String> {
     let nodes = picture.state.iter().flat_map(|state| state.nodes());
     let mut others = nodes.filter(|(other, _)| **other != key);
     others.find(|(_, entry)| !entry.state.serves()).map(|(_, entry)| entry.name.clone())
 }
 
 /// Reason why a node cannot be removed yet.
-fn needed(operated: &dyn Operated, picture: &Picture, key: NodeKey) -> Option<String> {
+fn needed(operated: &dyn OperatedCluster, picture: &CoordinationPicture, key: NodeKey) -> Option<String> {
     let state = picture.state.as_ref()?;
     const CURE: &str = "or remove it with force, and lose what nobody else has";
     match state.node_state(key) {

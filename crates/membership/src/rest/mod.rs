@@ -15,18 +15,18 @@ use axum::http::{StatusCode, header};
 use axum::response::Response;
 use axum::routing::get;
 use millrace_cluster::NodeKey;
-use millrace_cluster::controller::Wish;
+use millrace_cluster::controller::NodeWish;
 use serde_json::{Value, json};
 
-use crate::{Error, Membership, NodeFigures, Picture};
+use crate::{ClusterMembership, CoordinationPicture, Error, NodeFigures};
 
 /// What the endpoints show and change.
-pub trait Operated: Send + Sync + 'static {
+pub trait OperatedCluster: Send + Sync + 'static {
     /// The names of the content clusters; all of them have the same nodes.
     fn clusters(&self) -> Vec<String>;
 
     /// All that is known.
-    fn picture(&self) -> Arc<Picture>;
+    fn picture(&self) -> Arc<CoordinationPicture>;
 
     /// How the data of a node is, where that is known here.
     fn figures(&self, node: NodeKey) -> Option<NodeFigures>;
@@ -37,23 +37,23 @@ pub trait Operated: Send + Sync + 'static {
     }
 
     /// Says what an operator wishes for a node. Answers whether that is something new.
-    fn wish(&self, name: String, wish: Wish, reason: String) -> Wished<'_>;
+    fn wish(&self, name: String, wish: NodeWish, reason: String) -> Wished<'_>;
 }
 
 /// An answer to a wish, to come.
 pub type Wished<'a> = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send + 'a>>;
 
 /// A membership, shown under the names that the application gives its content clusters.
-pub struct Shown<N, F> {
+pub struct ShownMembership<N, F> {
     /// The node.
-    pub membership: Membership,
+    pub membership: ClusterMembership,
     /// Tells the names of the content clusters.
     pub clusters: N,
     /// Tells how the data of a node is, where that is known here.
     pub figures: F,
 }
 
-impl<N, F> Operated for Shown<N, F>
+impl<N, F> OperatedCluster for ShownMembership<N, F>
 where
     N: Fn() -> Vec<String> + Send + Sync + 'static,
     F: Fn(NodeKey) -> Option<NodeFigures> + Send + Sync + 'static,
@@ -62,7 +62,7 @@ where
         (self.clusters)()
     }
 
-    fn picture(&self) -> Arc<Picture> {
+    fn picture(&self) -> Arc<CoordinationPicture> {
         Arc::clone(&self.membership.pictures().borrow())
     }
 
@@ -70,13 +70,13 @@ where
         (self.figures)(node)
     }
 
-    fn wish(&self, name: String, wish: Wish, reason: String) -> Wished<'_> {
+    fn wish(&self, name: String, wish: NodeWish, reason: String) -> Wished<'_> {
         Box::pin(async move { self.membership.wish(&name, wish, &reason).await })
     }
 }
 
 /// A node that is in no cluster, shown as the one node of its content clusters.
-pub struct Alone<N, F> {
+pub struct LoneNode<N, F> {
     /// Where it serves documents and queries.
     pub url: String,
     /// Tells the names of the content clusters.
@@ -85,7 +85,7 @@ pub struct Alone<N, F> {
     pub figures: F,
 }
 
-impl<N, F> Operated for Alone<N, F>
+impl<N, F> OperatedCluster for LoneNode<N, F>
 where
     N: Fn() -> Vec<String> + Send + Sync + 'static,
     F: Fn() -> NodeFigures + Send + Sync + 'static,
@@ -94,8 +94,8 @@ where
         (self.clusters)()
     }
 
-    fn picture(&self) -> Arc<Picture> {
-        Arc::new(Picture::alone(&self.url))
+    fn picture(&self) -> Arc<CoordinationPicture> {
+        Arc::new(CoordinationPicture::alone(&self.url))
     }
 
     fn figures(&self, _: NodeKey) -> Option<NodeFigures> {
@@ -106,13 +106,13 @@ where
         true
     }
 
-    fn wish(&self, _: String, _: Wish, _: String) -> Wished<'_> {
+    fn wish(&self, _: String, _: NodeWish, _: String) -> Wished<'_> {
         Box::pin(async { Err(Error::Alone) })
     }
 }
 
 /// The endpoints below `/cluster/v2`.
-pub fn router(operated: Arc<dyn Operated>) -> Router {
+pub fn router(operated: Arc<dyn OperatedCluster>) -> Router {
     Router::new()
         .route("/cluster/v2", get(root))
         .route("/cluster/v2/", get(root))
@@ -121,26 +121,26 @@ pub fn router(operated: Arc<dyn Operated>) -> Router {
 }
 
 /// What a request is about.
-struct Place<'a> {
+struct RestPath<'a> {
     cluster: &'a str,
     service: Option<&'a str>,
     node: Option<NodeKey>,
 }
 
-impl<'a> Place<'a> {
-    fn parse(path: &'a str, operated: &dyn Operated) -> Result<Self, Refusal> {
+impl<'a> RestPath<'a> {
+    fn parse(path: &'a str, operated: &dyn OperatedCluster) -> Result<Self, RestRefusal> {
         let mut parts = path.trim_end_matches('/').split('/');
         let cluster = parts.next().unwrap_or("");
         let clusters = operated.clusters();
         if !clusters.iter().any(|known| known == cluster) {
             let known = clusters.join(", ");
-            return Err(Refusal::absent(format!("there is no cluster '{cluster}'; there are: {known}")));
+            return Err(RestRefusal::absent(format!("there is no cluster '{cluster}'; there are: {known}")));
         }
         let service = parts.next();
         if let Some(service) = service
             && !tree::SERVICES.contains(&service)
         {
-            return Err(Refusal::absent(format!(
+            return Err(RestRefusal::absent(format!(
                 "there is no service '{service}'; there are: storage, distributor"
             )));
         }
@@ -148,7 +148,7 @@ impl<'a> Place<'a> {
             None => None,
             Some(text) => {
                 let absent = || {
-                    Refusal::absent(format!(
+                    RestRefusal::absent(format!(
                         "there is no node '{text}'; a node is named by its distribution key"
                     ))
                 };
@@ -156,29 +156,29 @@ impl<'a> Place<'a> {
             }
         };
         match parts.next() {
-            None => Ok(Place { cluster, service, node }),
-            Some(_) => Err(Refusal::absent(format!("nothing is at /cluster/v2/{path}"))),
+            None => Ok(RestPath { cluster, service, node }),
+            Some(_) => Err(RestRefusal::absent(format!("nothing is at /cluster/v2/{path}"))),
         }
     }
 }
 
 /// Why a request is not answered.
-struct Refusal {
+struct RestRefusal {
     status: StatusCode,
     message: String,
 }
 
-impl Refusal {
+impl RestRefusal {
     fn absent(message: String) -> Self {
-        Refusal { status: StatusCode::NOT_FOUND, message }
+        RestRefusal { status: StatusCode::NOT_FOUND, message }
     }
 
     fn wrong(message: impl Into<String>) -> Self {
-        Refusal { status: StatusCode::BAD_REQUEST, message: message.into() }
+        RestRefusal { status: StatusCode::BAD_REQUEST, message: message.into() }
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for RestRefusal {
     fn from(error: Error) -> Self {
         let status = match &error {
             Error::UnknownNode { .. } => StatusCode::NOT_FOUND,
@@ -192,11 +192,11 @@ impl From<Error> for Refusal {
                 StatusCode::SERVICE_UNAVAILABLE
             }
         };
-        Refusal { status, message: error.to_string() }
+        RestRefusal { status, message: error.to_string() }
     }
 }
 
-fn answer(outcome: Result<Value, Refusal>) -> Response {
+fn answer(outcome: Result<Value, RestRefusal>) -> Response {
     let (status, value) = match outcome {
         Ok(value) => (StatusCode::OK, value),
         Err(refusal) => (refusal.status, json!({ "message": refusal.message })),
@@ -209,24 +209,24 @@ fn answer(outcome: Result<Value, Refusal>) -> Response {
     response
 }
 
-async fn root(State(operated): State<Arc<dyn Operated>>, RawQuery(query): RawQuery) -> Response {
-    answer(tree::depth(query.as_deref()).map(|depth| tree::Tree::new(&*operated).root(depth)))
+async fn root(State(operated): State<Arc<dyn OperatedCluster>>, RawQuery(query): RawQuery) -> Response {
+    answer(tree::depth(query.as_deref()).map(|depth| tree::RestTree::new(&*operated).root(depth)))
 }
 
 async fn below(
-    State(operated): State<Arc<dyn Operated>>,
+    State(operated): State<Arc<dyn OperatedCluster>>,
     Path(path): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
     let show = || {
         let depth = tree::depth(query.as_deref())?;
-        tree::Tree::new(&*operated).at(&Place::parse(&path, &*operated)?, depth)
+        tree::RestTree::new(&*operated).at(&RestPath::parse(&path, &*operated)?, depth)
     };
     answer(show())
 }
 
 async fn put(
-    State(operated): State<Arc<dyn Operated>>,
+    State(operated): State<Arc<dyn OperatedCluster>>,
     Path(path): Path<String>,
     request: Request,
 ) -> Response {
@@ -234,7 +234,7 @@ async fn put(
 }
 
 async fn remove(
-    State(operated): State<Arc<dyn Operated>>,
+    State(operated): State<Arc<dyn OperatedCluster>>,
     Path(path): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {

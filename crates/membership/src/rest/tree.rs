@@ -5,33 +5,33 @@ use std::sync::Arc;
 use millrace_cluster::{ClusterState, NodeKey, NodeState};
 use serde_json::{Map, Value, json};
 
-use super::{Operated, Place, Refusal};
-use crate::Picture;
+use super::{OperatedCluster, RestPath, RestRefusal};
+use crate::CoordinationPicture;
 
 /// Services of a cluster. Every node has both.
 pub(super) const SERVICES: [&str; 2] = ["storage", "distributor"];
 
 /// Number of further levels that `recursive` requests.
-pub(super) fn depth(query: Option<&str>) -> Result<usize, Refusal> {
+pub(super) fn depth(query: Option<&str>) -> Result<usize, RestRefusal> {
     let parameters = query.unwrap_or("").split('&').filter_map(|pair| pair.split_once('='));
     match parameters.filter(|(name, _)| *name == "recursive").map(|(_, value)| value).next_back() {
         None | Some("false") => Ok(0),
         Some("true") => Ok(usize::MAX),
         Some(number) => number.parse().map_err(|_| {
-            Refusal::wrong(format!("recursive is '{number}': write true, or a number of levels"))
+            RestRefusal::wrong(format!("recursive is '{number}': write true, or a number of levels"))
         }),
     }
 }
 
 /// The tree, as of one moment.
-pub(super) struct Tree<'a> {
-    operated: &'a dyn Operated,
-    picture: Arc<Picture>,
+pub(super) struct RestTree<'a> {
+    operated: &'a dyn OperatedCluster,
+    picture: Arc<CoordinationPicture>,
 }
 
-impl<'a> Tree<'a> {
-    pub(super) fn new(operated: &'a dyn Operated) -> Self {
-        Tree { operated, picture: operated.picture() }
+impl<'a> RestTree<'a> {
+    pub(super) fn new(operated: &'a dyn OperatedCluster) -> Self {
+        RestTree { operated, picture: operated.picture() }
     }
 
     pub(super) fn root(&self, depth: usize) -> Value {
@@ -42,7 +42,7 @@ impl<'a> Tree<'a> {
         json!({ "cluster": clusters.collect::<Map<_, _>>() })
     }
 
-    pub(super) fn at(&self, place: &Place<'_>, depth: usize) -> Result<Value, Refusal> {
+    pub(super) fn at(&self, place: &RestPath<'_>, depth: usize) -> Result<Value, RestRefusal> {
         match (place.service, place.node) {
             (None, _) => Ok(self.cluster(place.cluster, depth)),
             (Some(service), None) => Ok(self.service(place.cluster, service, depth)),
@@ -51,9 +51,9 @@ impl<'a> Tree<'a> {
     }
 
     /// Error for a node that does not exist.
-    pub(super) fn absent(&self, node: NodeKey) -> Refusal {
+    pub(super) fn absent(&self, node: NodeKey) -> RestRefusal {
         let known = self.picture.keys().iter().map(NodeKey::to_string).collect::<Vec<_>>().join(", ");
-        Refusal::absent(format!("there is no node {node}; there are: {known}"))
+        RestRefusal::absent(format!("there is no node {node}; there are: {known}"))
     }
 
     fn cluster(&self, cluster: &str, depth: usize) -> Value {

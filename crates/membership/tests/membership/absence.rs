@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use millrace_coordination::Operation;
-use millrace_membership::{Error, Membership, Publication};
+use millrace_coordination::KeyOperation;
+use millrace_membership::{ClusterMembership, Error, PackagePublication};
 
-use crate::support::{Cluster, PATIENCE, configuration, sees};
+use crate::support::{MemberCluster, PATIENCE, configuration, sees};
 
 /// Microseconds since 1970, so many days ago.
 fn days_ago(days: u64) -> u64 {
@@ -15,18 +15,18 @@ fn days_ago(days: u64) -> u64 {
 
 /// What comes of a node that took part last so long ago, in a cluster that was active in these spans of days
 /// ago, and remembers removals for two weeks.
-async fn join(took_part: u64, active: &[(u64, u64)], is_empty: bool) -> Result<Membership, Error> {
-    let cluster = Cluster::new();
+async fn join(took_part: u64, active: &[(u64, u64)], is_empty: bool) -> Result<ClusterMembership, Error> {
+    let cluster = MemberCluster::new();
     let spans: Vec<_> = active.iter().map(|(from, to)| (days_ago(*from), days_ago(*to))).collect();
     let record = serde_json::to_vec(&spans).expect("JSON");
-    cluster.coordination.apply(Operation::put("/millrace/activity", record)).await.expect("it is put");
+    cluster.coordination.apply(KeyOperation::put("/millrace/activity", record)).await.expect("it is put");
     let mut settings = cluster.settings("a");
     settings.removals_kept = Some(Duration::from_secs(14 * 86_400));
     settings.is_empty = is_empty;
     std::fs::create_dir_all(&settings.directory).expect("a directory");
     let file = settings.directory.join("took-part");
     std::fs::write(file, days_ago(took_part).to_string()).expect("it is written");
-    Membership::join(cluster.coordination.clone(), settings).await
+    ClusterMembership::join(cluster.coordination.clone(), settings).await
 }
 
 #[tokio::test]
@@ -57,9 +57,11 @@ async fn a_node_that_missed_nothing_that_was_forgotten_joins() {
 
 #[tokio::test]
 async fn whoever_leads_writes_down_that_the_cluster_is_active() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
-    a.publish(Publication::unconditional(b"package", &configuration(["a"]))).await.expect("it is published");
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a"])))
+        .await
+        .expect("it is published");
     sees(&a, |picture| picture.leader.is_some()).await;
     let recorded = async {
         loop {

@@ -4,19 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::ClusterState;
-use millrace_cluster::controller::Wish;
-use millrace_coordination::Operation;
-use millrace_membership::{Confirmation, Error, Member, Membership, Picture, Publication, Role, Settings};
+use millrace_cluster::controller::NodeWish;
+use millrace_coordination::KeyOperation;
+use millrace_membership::{
+    ClusterMembership, ConfirmedState, CoordinationPicture, Error, NodeRole, PackagePublication,
+    RegisteredNode, Settings,
+};
 use tokio::time::timeout;
 
-use crate::support::{Cluster, PATIENCE, configuration, reaches, sees, shown};
+use crate::support::{MemberCluster, PATIENCE, configuration, reaches, sees, shown};
 
 #[tokio::test]
 async fn nodes_join_stop_and_are_missed() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
     let b = cluster.join("b").await;
-    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b"])))
         .await
         .expect("it is published");
     let both = reaches(&b, "a:up b:up").await;
@@ -41,16 +44,19 @@ async fn nodes_join_stop_and_are_missed() {
 
 #[tokio::test]
 async fn another_leads_when_the_leader_is_gone() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
     sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
-    a.publish(Publication::unconditional(b"package", &configuration([]))).await.expect("it is published");
+    a.publish(PackagePublication::unconditional(b"package", &configuration([])))
+        .await
+        .expect("it is published");
     // It is a majority by itself of the first state, and others know that it has ended only because it says so.
     reaches(&a, "a:up").await;
     let _b = cluster.join("b").await;
     let mut settings = cluster.settings("g");
-    settings.roles = vec![Role::Gateway];
-    let gateway = Membership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
+    settings.roles = vec![NodeRole::Gateway];
+    let gateway =
+        ClusterMembership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
     // A node that keeps nothing is no part of the state.
     let before = reaches(&gateway, "a:up b:up").await;
     assert_eq!(gateway.key(), None);
@@ -62,15 +68,16 @@ async fn another_leads_when_the_leader_is_gone() {
 
 #[tokio::test]
 async fn others_know_what_a_node_has_adopted_and_that_its_lease_has_ended() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let (a, b, c) = (cluster.join("a").await, cluster.join("b").await, cluster.join("c").await);
-    a.publish(Publication::unconditional(b"package", &configuration(["a", "b", "c"])))
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b", "c"])))
         .await
         .expect("it is published");
     let all = reaches(&a, "a:up b:up c:up").await;
     assert!(all.nodes().values().all(|node| !node.lease_ended));
     b.adopted(all.version());
-    let adopted = |picture: &Arc<millrace_membership::Picture>| picture.members["b"].registration.adopted;
+    let adopted =
+        |picture: &Arc<millrace_membership::CoordinationPicture>| picture.members["b"].registration.adopted;
     sees(&a, |picture| adopted(picture) == all.version()).await;
     // It only falls silent; its lease ends by itself.
     drop(b);
@@ -81,9 +88,9 @@ async fn others_know_what_a_node_has_adopted_and_that_its_lease_has_ended() {
 
 #[tokio::test]
 async fn groups_that_a_node_sees_to_be_too_large_are_divided_for_all() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b"])))
         .await
         .expect("it is published");
     reaches(&b, "a:up b:up").await;
@@ -94,32 +101,34 @@ async fn groups_that_a_node_sees_to_be_too_large_are_divided_for_all() {
 
 #[tokio::test]
 async fn operators_wishes_reach_the_state() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b"])))
         .await
         .expect("it is published");
     reaches(&b, "a:up b:up").await;
     let wish = async |wish| b.wish("a", wish, "for the test").await.expect("it is wished");
-    assert!(wish(Wish::Retired).await);
+    assert!(wish(NodeWish::Retired).await);
     reaches(&a, "a:retired b:up").await;
-    assert!(!wish(Wish::Retired).await);
-    assert!(wish(Wish::Removed).await);
+    assert!(!wish(NodeWish::Retired).await);
+    assert!(wish(NodeWish::Removed).await);
     reaches(&a, "b:up").await;
-    assert!(wish(Wish::Up).await);
+    assert!(wish(NodeWish::Up).await);
     reaches(&a, "a:up b:up").await;
-    let refused = b.wish("c", Wish::Up, "").await.expect_err("there is none").to_string();
+    let refused = b.wish("c", NodeWish::Up, "").await.expect_err("there is none").to_string();
     assert_eq!(refused, "there is no node 'c'; the cluster has a, b");
 }
 
 #[tokio::test]
 async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    a.publish(Publication::unconditional(b"package", &configuration(["a"]))).await.expect("it is published");
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a"])))
+        .await
+        .expect("it is published");
     reaches(&a, "a:up b:up").await;
     b.leave().await;
-    a.wish("b", Wish::Removed, "").await.expect("it is removed");
+    a.wish("b", NodeWish::Removed, "").await.expect("it is removed");
     reaches(&a, "a:up").await;
 
     // It has something: an operator has to decide.
@@ -135,11 +144,11 @@ async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
 
     // It has nothing: it is a node that was never there.
     let empty = Settings { is_empty: true, ..cluster.settings("b") };
-    let b = Membership::join(Arc::clone(&cluster.coordination), empty).await.expect("it joins");
+    let b = ClusterMembership::join(Arc::clone(&cluster.coordination), empty).await.expect("it joins");
     reaches(&b, "a:up b:up").await;
     assert_eq!(b.serves(), Ok(()));
     // Removed while it runs, it stays away.
-    a.wish("b", Wish::Removed, "").await.expect("it is removed");
+    a.wish("b", NodeWish::Removed, "").await.expect("it is removed");
     reaches(&a, "a:up").await;
     sees(&b, |picture| picture.reasons.get("b").is_some_and(|reason| reason.contains(cure))).await;
     assert!(b.serves().is_err());
@@ -148,30 +157,33 @@ async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
 
 #[tokio::test]
 async fn a_name_is_one_directorys() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
     sees(&a, |picture| picture.members.contains_key("a")).await;
     let mut settings = cluster.settings("a");
     settings.directory = cluster.directory("elsewhere");
-    let refused = Membership::join(Arc::clone(&cluster.coordination), settings).await;
+    let refused = ClusterMembership::join(Arc::clone(&cluster.coordination), settings).await;
     assert!(matches!(refused.err(), Some(Error::NameTaken { address, .. }) if address == "a:19100"));
     // A restart does not have to wait until the process before it is missed.
     let before = sees(&a, |_| true).await.members["a"].registration.incarnation;
     drop(a);
     let again = cluster.join("a").await;
-    let incarnation = |member: &Member| member.registration.incarnation;
+    let incarnation = |member: &RegisteredNode| member.registration.incarnation;
     sees(&again, |picture| picture.members.get("a").is_some_and(|a| incarnation(a) > before)).await;
     for name in ["", "a/b", "ü", &"x".repeat(101)] {
-        let refused = Membership::join(Arc::clone(&cluster.coordination), cluster.settings(name)).await;
+        let refused =
+            ClusterMembership::join(Arc::clone(&cluster.coordination), cluster.settings(name)).await;
         assert!(matches!(refused.err(), Some(Error::Name(_))), "{name}");
     }
 }
 
 #[tokio::test]
 async fn the_newest_state_is_confirmed_again_and_again() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
-    a.publish(Publication::unconditional(b"package", &configuration(["a"]))).await.expect("it is published");
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a"])))
+        .await
+        .expect("it is published");
     let version = reaches(&a, "a:up").await.version();
     let mut last = None;
     while last.is_none() {
@@ -187,20 +199,20 @@ async fn the_newest_state_is_confirmed_again_and_again() {
 /// Nodes do not own by a state before it is confirmed.
 #[tokio::test]
 async fn another_state_is_confirmed_at_once() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let mut settings = cluster.settings("a");
     settings.confirm = Duration::from_secs(3600);
-    let a = Membership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
-    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+    let a = ClusterMembership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b"])))
         .await
         .expect("it is published");
     let b = cluster.join("b").await;
-    for (wish, expected) in [(Wish::Up, "a:up b:up"), (Wish::Retired, "a:up b:retired")] {
+    for (wish, expected) in [(NodeWish::Up, "a:up b:up"), (NodeWish::Retired, "a:up b:retired")] {
         sees(&b, |picture| picture.names().contains("b")).await;
         b.wish("b", wish, "a test").await.expect("it is wished");
         let version = reaches(&a, expected).await.version();
         let mut confirmations = a.confirmations();
-        let it = |confirmation: &Option<Confirmation>| confirmation.is_some_and(|it| it.version == version);
+        let it = |confirmation: &Option<ConfirmedState>| confirmation.is_some_and(|it| it.version == version);
         let _ = timeout(PATIENCE, confirmations.wait_for(it)).await.expect("it is confirmed");
     }
 }
@@ -208,15 +220,19 @@ async fn another_state_is_confirmed_at_once() {
 /// Whoever leads brings back what coordination lost, with versions that go on.
 #[tokio::test]
 async fn versions_go_on_where_coordination_was_begun_anew() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
-    a.publish(Publication::unconditional(b"package", &configuration([]))).await.expect("it is published");
+    a.publish(PackagePublication::unconditional(b"package", &configuration([])))
+        .await
+        .expect("it is published");
     let before = reaches(&a, "a:up").await;
     a.leave().await;
-    cluster.coordination.apply(Operation::DeletePrefix("/".to_owned())).await.expect("it is emptied");
+    cluster.coordination.apply(KeyOperation::DeletePrefix("/".to_owned())).await.expect("it is emptied");
     let a = cluster.join("a").await;
     assert_eq!(a.states().borrow().as_deref(), Some(&*before));
-    a.publish(Publication::unconditional(b"package", &configuration([]))).await.expect("it is published");
+    a.publish(PackagePublication::unconditional(b"package", &configuration([])))
+        .await
+        .expect("it is published");
     let mut states = a.states();
     let newer = |version| {
         move |state: &Option<_>| {
@@ -235,10 +251,10 @@ async fn versions_go_on_where_coordination_was_begun_anew() {
 
 #[tokio::test]
 async fn notes_are_written_while_what_was_read_is_true_and_known_to_all() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
     let note = |name: &str, value: &str| (name.to_owned(), Some(value.as_bytes().to_vec()));
-    let text = |picture: &Picture, name: &str| {
+    let text = |picture: &CoordinationPicture, name: &str| {
         picture.notes.get(name).map(|note| String::from_utf8_lossy(&note.value).into_owned())
     };
     let first = [note("plan", "one"), note("plan/a", "begun")];

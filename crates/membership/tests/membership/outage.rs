@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::ClusterState;
-use millrace_cluster::controller::Wish;
-use millrace_coordination::{Coordination, Etcd, Operation};
-use millrace_membership::{Membership, Publication, Role, Settings};
+use millrace_cluster::controller::NodeWish;
+use millrace_coordination::{Coordination, EtcdCoordination, KeyOperation};
+use millrace_membership::{ClusterMembership, NodeRole, PackagePublication, Settings};
 
 use crate::etcd_process::EtcdProcess;
-use crate::support::{Cluster, PATIENCE, configuration, reaches, sees, shown};
+use crate::support::{MemberCluster, PATIENCE, configuration, reaches, sees, shown};
 
 /// Waits until a node's newest state is confirmed once more.
-async fn confirmed(node: &Membership) {
+async fn confirmed(node: &ClusterMembership) {
     let before = node.confirmation();
     let version = || node.states().borrow().as_ref().map(|state| state.version());
     let again = || node.confirmation().filter(|now| Some(*now) != before && Some(now.version) == version());
@@ -26,8 +26,10 @@ async fn confirmed(node: &Membership) {
 async fn losing_etcd_takes_no_node_out() {
     let Some(mut etcd) = EtcdProcess::start().await else { return };
     let address = etcd.address();
-    let client = || Arc::new(Etcd::new(&address, None).expect("it is an address")) as Arc<dyn Coordination>;
-    let cluster = Cluster::by(client());
+    let client = || {
+        Arc::new(EtcdCoordination::new(&address, None).expect("it is an address")) as Arc<dyn Coordination>
+    };
+    let cluster = MemberCluster::by(client());
     let patient = |name| {
         let mut settings = cluster.settings(name);
         // Nodes register again one after the other.
@@ -35,9 +37,9 @@ async fn losing_etcd_takes_no_node_out() {
         settings.controller.grace = Duration::from_secs(8);
         settings
     };
-    let join = async |name| Membership::join(client(), patient(name)).await.expect("it joins");
+    let join = async |name| ClusterMembership::join(client(), patient(name)).await.expect("it joins");
     let (a, b, c) = (join("a").await, join("b").await, join("c").await);
-    a.publish(Publication::unconditional(b"package", &configuration(["a", "b", "c"])))
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b", "c"])))
         .await
         .expect("it is published");
     let before = reaches(&c, "a:up b:up c:up").await;
@@ -89,11 +91,14 @@ async fn losing_etcd_takes_no_node_out() {
 async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
     let Some(mut etcd) = EtcdProcess::start().await else { return };
     let address = etcd.address();
-    let client = || Arc::new(Etcd::new(&address, None).expect("it is an address")) as Arc<dyn Coordination>;
-    let cluster = Cluster::by(client());
-    let join = async |name| Membership::join(client(), cluster.settings(name)).await.expect("it joins");
+    let client = || {
+        Arc::new(EtcdCoordination::new(&address, None).expect("it is an address")) as Arc<dyn Coordination>
+    };
+    let cluster = MemberCluster::by(client());
+    let join =
+        async |name| ClusterMembership::join(client(), cluster.settings(name)).await.expect("it joins");
     let (a, b) = (join("a").await, join("b").await);
-    a.publish(Publication::unconditional(b"package", &configuration(["a", "b", "c"])))
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b", "c"])))
         .await
         .expect("it is published");
     sees(&b, |picture| picture.package.is_some()).await;
@@ -102,7 +107,7 @@ async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
     etcd.restart().await;
     let c = join("c").await;
     let before = reaches(&c, "a:up b:up c:up").await;
-    a.wish("b", Wish::Retired, "to have one more state").await.expect("it is known");
+    a.wish("b", NodeWish::Retired, "to have one more state").await.expect("it is known");
     reaches(&c, "a:up b:retired c:up").await;
 
     etcd.kill();
@@ -123,9 +128,9 @@ async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
 /// A leader that did not know the newest state has made another one of the same number.
 #[tokio::test]
 async fn of_two_states_of_one_number_none_stays() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b"])))
         .await
         .expect("it is published");
     let before = reaches(&a, "a:up b:up").await;
@@ -134,7 +139,7 @@ async fn of_two_states_of_one_number_none_stays() {
     nodes.values_mut().for_each(|node| node.capacity = 7.0);
     let other = ClusterState::new(before.version(), nodes, before.distribution().clone());
     let other = other.expect("it is a state").to_json();
-    cluster.coordination.apply(Operation::put("/millrace/v1/state", other)).await.expect("it is put");
+    cluster.coordination.apply(KeyOperation::put("/millrace/v1/state", other)).await.expect("it is put");
     for node in [&a, &b] {
         let mut states = node.states();
         let newer = |state: &Option<Arc<ClusterState>>| {
@@ -152,19 +157,19 @@ async fn of_two_states_of_one_number_none_stays() {
 /// Whoever led has ended: nobody else can do it.
 #[tokio::test]
 async fn whoever_knows_a_newer_state_brings_it_back() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let mut settings = cluster.settings("a");
-    settings.roles = vec![Role::Gateway, Role::Content];
+    settings.roles = vec![NodeRole::Gateway, NodeRole::Content];
     let coordination = Arc::clone(&cluster.coordination);
-    let a = Membership::join(coordination, settings).await.expect("it joins");
+    let a = ClusterMembership::join(coordination, settings).await.expect("it joins");
     let b = cluster.join("b").await;
-    b.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+    b.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b"])))
         .await
         .expect("it is published");
     let before = reaches(&a, "a:up b:up").await;
     drop(b);
     let older = before.as_ref().clone().numbered(0).to_json();
-    cluster.coordination.apply(Operation::put("/millrace/v1/state", older)).await.expect("it is put");
+    cluster.coordination.apply(KeyOperation::put("/millrace/v1/state", older)).await.expect("it is put");
     let now = async {
         loop {
             let there = cluster.coordination.get("/millrace/v1/state").await.expect("it is read");
@@ -182,13 +187,16 @@ async fn whoever_knows_a_newer_state_brings_it_back() {
 #[tokio::test]
 async fn clusters_share_an_etcd_by_their_prefixes() {
     let Some(etcd) = EtcdProcess::start().await else { return };
-    let cluster = Cluster::by(Arc::new(Etcd::new(&etcd.address(), None).expect("it is an address")));
+    let cluster =
+        MemberCluster::by(Arc::new(EtcdCoordination::new(&etcd.address(), None).expect("it is an address")));
     let join = async |name: &str, prefix: &str| {
         let settings = Settings { prefix: prefix.to_owned(), ..cluster.settings(name) };
-        Membership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins")
+        ClusterMembership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins")
     };
     let (a, b) = (join("a", "/one").await, join("b", "/one-more/").await);
-    a.publish(Publication::unconditional(b"package", &configuration([]))).await.expect("it is published");
+    a.publish(PackagePublication::unconditional(b"package", &configuration([])))
+        .await
+        .expect("it is published");
     reaches(&a, "a:up").await;
     sees(&b, |picture| picture.members.contains_key("b")).await;
     assert!(b.package().is_none() && b.states().borrow().is_none());

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use millrace_cluster::DroppedTypes;
-use millrace_coordination::Operation;
+use millrace_coordination::KeyOperation;
 use millrace_document::Timestamp;
-use millrace_membership::{Error, PACKAGE_BYTES_MAX, Publication};
+use millrace_membership::{Error, PACKAGE_BYTES_MAX, PackagePublication};
 
-use crate::support::{Cluster, configuration, sees};
+use crate::support::{MemberCluster, configuration, sees};
 
 /// Bytes that differ from each other.
 fn archive(length: usize, seed: u8) -> Vec<u8> {
@@ -16,12 +16,12 @@ fn archive(length: usize, seed: u8) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_package_reaches_all_nodes_and_those_that_come_later() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
     for (length, generation) in [(1_300_000, 1), (0, 2), (1, 3), (512 << 10, 4)] {
         let archive = archive(length, generation as u8);
         let published = a
-            .publish(Publication::unconditional(&archive, &configuration(["a", "b"])))
+            .publish(PackagePublication::unconditional(&archive, &configuration(["a", "b"])))
             .await
             .expect("it is published");
         assert_eq!(published.generation, generation);
@@ -33,7 +33,10 @@ async fn a_package_reaches_all_nodes_and_those_that_come_later() {
     }
     // A generation that a node has counted to by itself is passed over.
     let published = b
-        .publish(Publication { generation: 40, ..Publication::unconditional(b"last", &configuration(["a"])) })
+        .publish(PackagePublication {
+            generation: 40,
+            ..PackagePublication::unconditional(b"last", &configuration(["a"]))
+        })
         .await
         .expect("it is published");
     assert_eq!(published.generation, 40);
@@ -47,13 +50,13 @@ async fn a_package_reaches_all_nodes_and_those_that_come_later() {
 
 #[tokio::test]
 async fn of_two_packages_at_a_time_one_is_refused() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
     let (one, other) = (archive(3 << 20, 1), archive(3 << 20, 2));
     let wanted = configuration([]);
     let (first, second) = tokio::join!(
-        a.publish(Publication::unconditional(&one, &wanted)),
-        b.publish(Publication::unconditional(&other, &wanted))
+        a.publish(PackagePublication::unconditional(&one, &wanted)),
+        b.publish(PackagePublication::unconditional(&other, &wanted))
     );
     let (winner, archive, loser) = match (first, second) {
         (Ok(package), Err(error)) => (package, one, error),
@@ -68,49 +71,53 @@ async fn of_two_packages_at_a_time_one_is_refused() {
 
 #[tokio::test]
 async fn what_is_not_what_was_published_is_refused() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
     let published = a
-        .publish(Publication::unconditional(&archive(1 << 20, 1), &configuration([])))
+        .publish(PackagePublication::unconditional(&archive(1 << 20, 1), &configuration([])))
         .await
         .expect("it is published");
     let fetched = async || a.fetch(&published).await.err().map(|error| error.to_string()).unwrap_or_default();
     let part = format!("/millrace/packages/{}/000001", published.id);
-    cluster.coordination.apply(Operation::put(&*part, vec![0; 512 << 10])).await.expect("it is put");
+    cluster.coordination.apply(KeyOperation::put(&*part, vec![0; 512 << 10])).await.expect("it is put");
     assert!(fetched().await.contains("generation 1 of the application cannot be read: its parts do not fit"));
-    cluster.coordination.apply(Operation::Delete(part)).await.expect("it is deleted");
+    cluster.coordination.apply(KeyOperation::Delete(part)).await.expect("it is deleted");
     assert!(fetched().await.contains("a part is not there any more"));
-    let too_large =
-        a.publish(Publication::unconditional(&vec![0; PACKAGE_BYTES_MAX + 1], &configuration([]))).await;
+    let too_large = a
+        .publish(PackagePublication::unconditional(&vec![0; PACKAGE_BYTES_MAX + 1], &configuration([])))
+        .await;
     assert!(matches!(too_large, Err(Error::PackageSize { .. })));
     assert_eq!(Arc::clone(&a.pictures().borrow()).package.as_ref(), Some(&published));
 }
 
 #[tokio::test]
 async fn a_package_that_was_checked_against_an_older_one_is_refused() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
     let wanted = configuration(["a"]);
-    let based_on = |based_on| Publication { based_on, ..Publication::unconditional(b"package", &wanted) };
+    let based_on =
+        |based_on| PackagePublication { based_on, ..PackagePublication::unconditional(b"package", &wanted) };
     assert_eq!(a.publish(based_on(0)).await.expect("it is the first").generation, 1);
     let stale = a.publish(based_on(0)).await;
     assert!(matches!(stale, Err(Error::Conflict(1))), "{stale:?}");
     assert_eq!(a.publish(based_on(1)).await.expect("it is the next").generation, 2);
     // Coordination was restored from a backup: nodes have a newer one, which this one was checked against.
-    let next = Publication { generation: 8, ..based_on(7) };
+    let next = PackagePublication { generation: 8, ..based_on(7) };
     assert_eq!(a.publish(next).await.expect("it brings the cluster forward").generation, 8);
 }
 
 #[tokio::test]
 async fn the_list_of_removed_types_only_grows() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
     let wanted = configuration(["a"]);
     let publish = async |removals: &[(&str, u64)]| {
         let mut dropped = DroppedTypes::default();
         removals.iter().for_each(|(name, at)| dropped.add(name, Timestamp(*at)));
-        let publication =
-            Publication { dropped: &dropped, ..Publication::unconditional(b"package", &wanted) };
+        let publication = PackagePublication {
+            dropped: &dropped,
+            ..PackagePublication::unconditional(b"package", &wanted)
+        };
         let published = a.publish(publication).await.expect("it is published");
         let dropped = published.dropped.expect("this version tells");
         dropped.iter().map(|(name, at)| format!("{name}:{}", at.0)).collect::<Vec<_>>().join(" ")
@@ -125,7 +132,7 @@ async fn the_list_of_removed_types_only_grows() {
     let entry = cluster.coordination.get(key).await.expect("it answers").expect("it is there");
     let mut record: serde_json::Value = serde_json::from_slice(&entry.value).expect("JSON");
     record.as_object_mut().expect("an object").remove("dropped");
-    cluster.coordination.apply(Operation::put(key, record.to_string())).await.expect("it is put");
+    cluster.coordination.apply(KeyOperation::put(key, record.to_string())).await.expect("it is put");
     let seen =
         sees(&a, |picture| picture.package.as_ref().is_some_and(|package| package.dropped.is_none())).await;
     assert_eq!(seen.package.as_ref().map(|package| package.generation), Some(4));

@@ -6,12 +6,14 @@
 use std::collections::BTreeSet;
 
 use millrace_cluster::PROTOCOL;
-use millrace_cluster::controller::{Registration, Wish};
-use millrace_coordination::{Condition, Operation, Transaction};
-use millrace_membership::{Membership, Package, Picture, Publication, Role};
+use millrace_cluster::controller::{NodeWish, Registration};
+use millrace_coordination::{KeyCondition, KeyOperation, Transaction};
+use millrace_membership::{
+    ClusterMembership, CoordinationPicture, NodeRole, PackagePublication, PublishedPackage,
+};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, configuration, reaches, sees};
+use crate::support::{MemberCluster, configuration, reaches, sees};
 
 const KEPT: &str = include_str!("protocol-1.txt");
 
@@ -37,7 +39,7 @@ fn has_all(value: &Value, of: &Value) -> bool {
 }
 
 /// What a picture says of a key, as it is written.
-fn written(picture: &Picture, key: &str) -> Value {
+fn written(picture: &CoordinationPicture, key: &str) -> Value {
     let value = match key.strip_prefix("/millrace/v1/").expect("it is followed").split_once('/') {
         Some(("nodes", name)) => serde_json::to_value(&picture.members[name]),
         Some(("wishes", name)) => serde_json::to_value(&picture.wishes[name]),
@@ -58,13 +60,13 @@ fn written(picture: &Picture, key: &str) -> Value {
 
 #[tokio::test]
 async fn what_nodes_have_agreed_on_is_read_and_written_as_ever() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     for (key, value) in kept() {
-        cluster.coordination.apply(Operation::put(key, value.to_string())).await.expect("it is put");
+        cluster.coordination.apply(KeyOperation::put(key, value.to_string())).await.expect("it is put");
     }
     let mut settings = cluster.settings("z");
-    settings.roles = vec![Role::Gateway];
-    let z = Membership::join(cluster.coordination.clone(), settings).await.expect("it joins");
+    settings.roles = vec![NodeRole::Gateway];
+    let z = ClusterMembership::join(cluster.coordination.clone(), settings).await.expect("it joins");
     let seen = sees(&z, |picture| picture.members.contains_key("z")).await;
     for (key, value) in kept() {
         let again = written(&seen, key);
@@ -76,13 +78,13 @@ async fn what_nodes_have_agreed_on_is_read_and_written_as_ever() {
 
 #[tokio::test]
 async fn nodes_write_where_they_ever_did() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    a.publish(Publication::unconditional(b"package", &configuration(["a", "b"])))
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b"])))
         .await
         .expect("it is published");
     reaches(&b, "a:up b:up").await;
-    for (name, wish) in [("a", Wish::Maintenance), ("b", Wish::Retired)] {
+    for (name, wish) in [("a", NodeWish::Maintenance), ("b", NodeWish::Retired)] {
         a.wish(name, wish, "").await.expect("it is known");
     }
     sees(&b, |picture| !picture.reasons.is_empty()).await;
@@ -97,9 +99,11 @@ async fn nodes_write_where_they_ever_did() {
 
 #[tokio::test]
 async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
-    a.publish(Publication::unconditional(b"package", &configuration(["a"]))).await.expect("it is published");
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a"])))
+        .await
+        .expect("it is published");
     let own = reaches(&a, "a:up").await;
     sees(&a, |picture| picture.leader.is_some()).await;
     // Others have taken over, all of which speak the next protocol.
@@ -107,7 +111,7 @@ async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
     newer["version"] = json!(own.version() + 5);
     newer["protocol"] = json!(PROTOCOL + 1);
     newer["nodes"]["0"]["state"] = json!("something of its own");
-    let put = Operation::put("/millrace/v1/state", newer.to_string());
+    let put = KeyOperation::put("/millrace/v1/state", newer.to_string());
     let put = cluster.coordination.apply(put).await.expect("it is put").revision;
     sees(&a, |picture| picture.leader.is_none()).await;
     assert_eq!(a.states().borrow().as_ref().map(|state| state.version()), Some(own.version()));
@@ -120,8 +124,8 @@ async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
     newer["protocol"] = json!(PROTOCOL);
     newer["nodes"]["0"]["state"] = json!("up");
     let readable = Transaction::new()
-        .when(Condition::Changed("/millrace/v1/state".to_owned(), put))
-        .then(Operation::put("/millrace/v1/state", newer.to_string()));
+        .when(KeyCondition::Changed("/millrace/v1/state".to_owned(), put))
+        .then(KeyOperation::put("/millrace/v1/state", newer.to_string()));
     assert!(cluster.coordination.transact(readable).await.expect("it is asked").held, "it was overwritten");
     sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
     let next = reaches(&a, "a:up").await;
@@ -133,7 +137,7 @@ fn fields_that_were_added_to_a_protocol_are_optional_and_stay_as_they_are() {
     let package =
         r#"{"generation":7,"id":"7-1","bytes":577,"hash":"c4","dropped":{"memo":1795316001042330}}"#;
     let full = r#"{"address":"b:1","incarnation":5,"adopted":0,"stopping":false,"capacity":1.0,"group":[],"too_large":[],"out_of_space":true,"protocol":1}"#;
-    let package_again: Package = serde_json::from_str(package).expect("a package");
+    let package_again: PublishedPackage = serde_json::from_str(package).expect("a package");
     let full_again: Registration = serde_json::from_str(full).expect("a registration");
     assert_eq!(serde_json::to_string(&package_again).expect("JSON"), package);
     assert_eq!(serde_json::to_string(&full_again).expect("JSON"), full);

@@ -7,12 +7,12 @@ use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use millrace_cluster::NodeKey;
-use millrace_membership::rest::{Alone, Shown, router};
-use millrace_membership::{BucketFigures, NodeFigures, Publication};
+use millrace_membership::rest::{LoneNode, ShownMembership, router};
+use millrace_membership::{BucketFigures, NodeFigures, PackagePublication};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::support::{Cluster, configuration, reaches};
+use crate::support::{MemberCluster, configuration, reaches};
 
 async fn ask(router: &Router, method: Method, path: &str, body: &str) -> (StatusCode, Value) {
     let request = Request::builder().method(method).uri(path).body(Body::from(body.to_owned()));
@@ -31,7 +31,7 @@ async fn a_node_that_is_alone_has_a_tree_of_its_own() {
         ..NodeFigures::default()
     };
     let clusters = || vec!["music".to_owned()];
-    let router = router(Arc::new(Alone { url: "http://a:8080".to_owned(), clusters, figures }));
+    let router = router(Arc::new(LoneNode { url: "http://a:8080".to_owned(), clusters, figures }));
     let (_, all) = ask(&router, Method::GET, "/cluster/v2/?recursive=true", "").await;
     let music = &all["cluster"]["music"];
     assert_eq!((&music["state"]["generated"]["state"], &music["alone"]), (&json!("up"), &json!(true)));
@@ -53,14 +53,14 @@ async fn a_node_that_is_alone_has_a_tree_of_its_own() {
 
 #[tokio::test]
 async fn the_tree_and_the_states() {
-    let cluster = Cluster::new();
+    let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
     let figures = |key: NodeKey| {
         let buckets = BucketFigures { owned: 1, replicas: 5 * u64::from(key.0), incomplete: 0 };
         Some(NodeFigures { buckets, documents: 70, bytes: 900, ..NodeFigures::default() })
     };
     let clusters = || vec!["music".to_owned(), "books".to_owned()];
-    let router = router(Arc::new(Shown { membership: a.clone(), clusters, figures }));
+    let router = router(Arc::new(ShownMembership { membership: a.clone(), clusters, figures }));
     let get = async |path: &str| ask(&router, Method::GET, path, "").await;
     let put = async |path: &str, body: &str| ask(&router, Method::PUT, path, body).await;
     let delete = async |path: &str| ask(&router, Method::DELETE, path, "").await;
@@ -70,7 +70,7 @@ async fn the_tree_and_the_states() {
         before["state"]["generated"],
         json!({ "state": "down", "reason": "no application is deployed" })
     );
-    a.publish(Publication::unconditional(b"package", &configuration(["a", "b", "c"])))
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b", "c"])))
         .await
         .expect("it is published");
     reaches(&a, "a:up b:up c:down").await;

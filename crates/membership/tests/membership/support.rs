@@ -5,29 +5,31 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_cluster::{ClusterState, Configuration, ConfiguredNode, Layout, NodeKey, NodeState};
-use millrace_coordination::{Coordination, Embedded};
-use millrace_membership::{Membership, Picture, Settings};
+use millrace_cluster::{
+    ClusterConfiguration, ClusterState, ConfiguredNode, NodeHierarchy, NodeKey, NodeState,
+};
+use millrace_coordination::{Coordination, EmbeddedCoordination};
+use millrace_membership::{ClusterMembership, CoordinationPicture, Settings};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
 /// Time limit, longer than any step here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Cluster {
+pub struct MemberCluster {
     pub coordination: Arc<dyn Coordination>,
     directory: TempDir,
 }
 
-impl Cluster {
+impl MemberCluster {
     pub fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let coordination = Embedded::open(&directory.path().join("embedded")).expect("it opens");
-        Cluster { coordination: Arc::new(coordination), directory }
+        let coordination = EmbeddedCoordination::open(&directory.path().join("embedded")).expect("it opens");
+        MemberCluster { coordination: Arc::new(coordination), directory }
     }
 
     pub fn by(coordination: Arc<dyn Coordination>) -> Self {
-        Cluster { coordination, directory: tempfile::tempdir().expect("a temporary directory") }
+        MemberCluster { coordination, directory: tempfile::tempdir().expect("a temporary directory") }
     }
 
     pub fn directory(&self, name: &str) -> PathBuf {
@@ -46,21 +48,21 @@ impl Cluster {
         settings
     }
 
-    pub async fn join(&self, name: &str) -> Membership {
+    pub async fn join(&self, name: &str) -> ClusterMembership {
         let coordination = Arc::clone(&self.coordination);
-        Membership::join(coordination, self.settings(name)).await.expect("it joins")
+        ClusterMembership::join(coordination, self.settings(name)).await.expect("it joins")
     }
 }
 
 /// Configuration of nodes with these names, with the keys 0, 1, …
-pub fn configuration<const N: usize>(names: [&str; N]) -> Configuration {
+pub fn configuration<const N: usize>(names: [&str; N]) -> ClusterConfiguration {
     let node = |(key, name): (usize, &str)| {
         let node = ConfiguredNode { name: name.to_owned(), capacity: 1.0, group: "rack".to_owned() };
         (NodeKey(key as u16), node)
     };
     let nodes: BTreeMap<NodeKey, ConfiguredNode> = names.into_iter().enumerate().map(node).collect();
-    let layout = Layout::Nodes(nodes.keys().copied().collect());
-    Configuration { redundancy: 2, nodes, layout, ..Configuration::default() }
+    let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
+    ClusterConfiguration { redundancy: 2, nodes, layout, ..ClusterConfiguration::default() }
 }
 
 /// A state as text: `name:state` for each node.
@@ -76,7 +78,7 @@ pub fn shown(state: &ClusterState) -> String {
 }
 
 /// Waits until a node knows this state.
-pub async fn reaches(node: &Membership, expected: &str) -> Arc<ClusterState> {
+pub async fn reaches(node: &ClusterMembership, expected: &str) -> Arc<ClusterState> {
     let mut states = node.states();
     let wait = states.wait_for(|state| state.as_ref().is_some_and(|state| shown(state) == expected));
     let reached = match timeout(PATIENCE, wait).await {
@@ -88,7 +90,10 @@ pub async fn reaches(node: &Membership, expected: &str) -> Arc<ClusterState> {
 }
 
 /// Waits until a node's picture satisfies a condition.
-pub async fn sees(node: &Membership, what: impl FnMut(&Arc<Picture>) -> bool) -> Arc<Picture> {
+pub async fn sees(
+    node: &ClusterMembership,
+    what: impl FnMut(&Arc<CoordinationPicture>) -> bool,
+) -> Arc<CoordinationPicture> {
     let mut pictures = node.pictures();
     let picture = timeout(PATIENCE, pictures.wait_for(what)).await.expect("it is seen in time");
     Arc::clone(&picture.expect("the node is there"))

@@ -4,36 +4,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::Caller;
-use crate::{Error, States};
+use super::ModelCaller;
+use crate::{Error, SequenceStates};
 
 /// Interval between calls of a caller's `stop`.
 const STOP_ASKED_EVERY: Duration = Duration::from_millis(5);
 
 /// Work that one caller waits for.
-pub(super) struct Call {
+pub(super) struct SequenceCall {
     deadline: Option<Instant>,
     gone: Arc<AtomicBool>,
     /// Set when the caller itself stopped waiting.
     left: AtomicBool,
-    progress: Mutex<Progress>,
+    progress: Mutex<CallProgress>,
     changed: Condvar,
 }
 
-struct Progress {
-    results: Vec<Option<Result<States, Error>>>,
+struct CallProgress {
+    results: Vec<Option<Result<SequenceStates, Error>>>,
     missing: usize,
     /// Runs in progress for this call.
-    runs: Vec<Weak<Run>>,
+    runs: Vec<Weak<ModelRun>>,
 }
 
-impl Call {
-    pub fn new(sequences: usize, caller: &Caller) -> Self {
-        Call {
+impl SequenceCall {
+    pub fn new(sequences: usize, caller: &ModelCaller) -> Self {
+        SequenceCall {
             deadline: caller.deadline,
             gone: Arc::clone(&caller.gone),
             left: AtomicBool::new(false),
-            progress: Mutex::new(Progress {
+            progress: Mutex::new(CallProgress {
                 results: (0..sequences).map(|_| None).collect(),
                 missing: sequences,
                 runs: Vec::new(),
@@ -42,7 +42,7 @@ impl Call {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    fn lock(&self) -> MutexGuard<'_, CallProgress> {
         // Code that holds this lock cannot panic.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,7 +54,7 @@ impl Call {
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    pub fn finish(&self, at: usize, result: Result<States, Error>) {
+    pub fn finish(&self, at: usize, result: Result<SequenceStates, Error>) {
         let mut progress = self.lock();
         if progress.results[at].replace(result).is_none() {
             progress.missing -= 1;
@@ -66,7 +66,7 @@ impl Call {
 
     /// Waits for all results, until the deadline, or until `stop` says yes, which is asked now and then.
     /// `stop` may take long: nothing is locked while it is asked, so that runs can end.
-    pub fn wait(&self, model: &str, stop: Option<&dyn Fn() -> bool>) -> Result<Vec<States>, Error> {
+    pub fn wait(&self, model: &str, stop: Option<&dyn Fn() -> bool>) -> Result<Vec<SequenceStates>, Error> {
         let mut progress = self.lock();
         while progress.missing > 0 {
             let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -104,14 +104,14 @@ impl Call {
 }
 
 /// A run in progress.
-pub(super) struct Run {
-    calls: Vec<Arc<Call>>,
-    pub grant: Grant,
+pub(super) struct ModelRun {
+    calls: Vec<Arc<SequenceCall>>,
+    pub grant: RunGrant,
 }
 
-impl Run {
-    pub fn begin<'a>(calls: impl Iterator<Item = &'a Arc<Call>>, spread: bool) -> Arc<Self> {
-        let run = Arc::new(Run { calls: calls.cloned().collect(), grant: Grant::new(spread) });
+impl ModelRun {
+    pub fn begin<'a>(calls: impl Iterator<Item = &'a Arc<SequenceCall>>, spread: bool) -> Arc<Self> {
+        let run = Arc::new(ModelRun { calls: calls.cloned().collect(), grant: RunGrant::new(spread) });
         for call in &run.calls {
             call.lock().runs.push(Arc::downgrade(&run));
         }
@@ -127,25 +127,25 @@ impl Run {
 
 /// Permissions of a run.
 #[derive(Default)]
-pub struct Grant {
+pub struct RunGrant {
     spread: bool,
-    spent: Mutex<Spent>,
-    interrupt: Interrupt,
+    spent: Mutex<RunCost>,
+    interrupt: RunInterrupt,
 }
 
 /// Resources used by a run.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Spent {
+pub(crate) struct RunCost {
     /// Number of threads available to it.
     pub threads: usize,
     /// Time inside ONNX Runtime.
     pub inside: Duration,
 }
 
-impl Grant {
+impl RunGrant {
     /// Creates the permissions of a run that may spread over idle cores, or must stay on its own thread.
     pub fn new(spread: bool) -> Self {
-        Grant { spread, ..Grant::default() }
+        RunGrant { spread, ..RunGrant::default() }
     }
 
     /// True if the run may spread over idle cores.
@@ -154,7 +154,7 @@ impl Grant {
     }
 
     /// Signals that no caller waits for the run.
-    pub fn interrupt(&self) -> &Interrupt {
+    pub fn interrupt(&self) -> &RunInterrupt {
         &self.interrupt
     }
 
@@ -166,19 +166,19 @@ impl Grant {
     }
 
     /// Resources used by all calls.
-    pub(crate) fn spent(&self) -> Spent {
+    pub(crate) fn spent(&self) -> RunCost {
         *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Signal to a run that no caller waits for it.
 #[derive(Default)]
-pub struct Interrupt {
+pub struct RunInterrupt {
     raised: AtomicBool,
     end: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl Interrupt {
+impl RunInterrupt {
     /// Sets the function that ends this run. A run has one; later ones are ignored.
     pub fn install(&self, end: impl Fn() + Send + Sync + 'static) {
         let _ = self.end.set(Box::new(end));
@@ -203,14 +203,14 @@ impl Interrupt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Purpose;
+    use crate::SequencePurpose;
 
     #[test]
     fn a_run_can_end_while_the_caller_is_asked_if_it_still_waits() {
-        let call = Call::new(1, &Caller::patient(Purpose::Query));
+        let call = SequenceCall::new(1, &ModelCaller::patient(SequencePurpose::Query));
         let stop = || {
             assert!(call.progress.try_lock().is_ok(), "a run that ends now would wait for the caller");
-            call.finish(0, Ok(States::default()));
+            call.finish(0, Ok(SequenceStates::default()));
             true
         };
         assert_eq!(call.wait("model", Some(&stop)).expect("it ended in time").len(), 1);

@@ -2,20 +2,22 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::call::Call;
-use super::queue::Work;
-use super::{Caller, Grant, Owner, Purpose, Runner, Scheduler, Shared};
-use crate::usage::Counters;
-use crate::{Error, Usage};
+use super::call::SequenceCall;
+use super::queue::QueuedWork;
+use super::{
+    ModelCaller, ModelEntry, ModelRunner, ModelScheduler, RunGrant, SchedulerShared, SequencePurpose,
+};
+use crate::usage::ModelCounters;
+use crate::{Error, ModelUsage};
 
 /// Entry of a model with separate runs in the scheduler.
-pub(crate) struct Jobs {
-    shared: Arc<Shared>,
-    owner: Arc<Owner>,
+pub(crate) struct ModelJobs {
+    shared: Arc<SchedulerShared>,
+    owner: Arc<ModelEntry>,
 }
 
 /// One run.
-pub(crate) struct Job<T> {
+pub(crate) struct ModelJob<T> {
     /// Number of rows, for metrics.
     pub rows: usize,
     /// The work.
@@ -23,17 +25,18 @@ pub(crate) struct Job<T> {
 }
 
 /// Work of a job, called with its permissions.
-type JobWork<T> = dyn FnOnce(&Grant) -> Result<T, Error> + Send;
+type JobWork<T> = dyn FnOnce(&RunGrant) -> Result<T, Error> + Send;
 
-impl Scheduler {
+impl ModelScheduler {
     /// Registers a model whose runs are not batched with those of other callers.
-    pub(crate) fn jobs(&self, name: impl Into<String>) -> Jobs {
-        let owner = Owner { name: name.into(), runner: Runner::Jobs, counters: Counters::default() };
-        Jobs { shared: Arc::clone(&self.shared), owner: Arc::new(owner) }
+    pub(crate) fn jobs(&self, name: impl Into<String>) -> ModelJobs {
+        let owner =
+            ModelEntry { name: name.into(), runner: ModelRunner::Jobs, counters: ModelCounters::default() };
+        ModelJobs { shared: Arc::clone(&self.shared), owner: Arc::new(owner) }
     }
 }
 
-impl Jobs {
+impl ModelJobs {
     /// Runs the jobs of a query, in parallel as far as slots are free, and waits for all of them. `stop` is
     /// called from time to time; once it returns true, the jobs are abandoned.
     ///
@@ -42,24 +45,24 @@ impl Jobs {
     /// [`Error::Deadline`] if `stop` returned true.
     pub fn run<T: Send + 'static>(
         &self,
-        jobs: Vec<Job<T>>,
+        jobs: Vec<ModelJob<T>>,
         stop: &dyn Fn() -> bool,
     ) -> Result<Vec<T>, Error> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let call = Arc::new(Call::new(jobs.len(), &Caller::patient(Purpose::Query)));
+        let call = Arc::new(SequenceCall::new(jobs.len(), &ModelCaller::patient(SequencePurpose::Query)));
         let found: Vec<Arc<Mutex<Option<T>>>> = jobs.iter().map(|_| Arc::default()).collect();
         let work = jobs.into_iter().zip(&found).map(|(job, found)| {
             let found = Arc::clone(found);
-            let work = move |grant: &Grant| {
+            let work = move |grant: &RunGrant| {
                 let value = (job.work)(grant)?;
                 *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
                 Ok(())
             };
-            Work::Job(Mutex::new(Some(Box::new(work))), job.rows)
+            QueuedWork::Job(Mutex::new(Some(Box::new(work))), job.rows)
         });
-        self.shared.push(&self.owner, &call, work.collect(), Purpose::Query)?;
+        self.shared.push(&self.owner, &call, work.collect(), SequencePurpose::Query)?;
         self.shared.cores.rest(|| call.wait(&self.owner.name, Some(stop)))?;
         let taken = |found: &Arc<Mutex<Option<T>>>| {
             let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -84,7 +87,7 @@ impl Jobs {
     }
 
     /// Usage of the model.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ModelUsage {
         self.owner.counters.read()
     }
 

@@ -4,70 +4,70 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::Owner;
-use super::call::{Call, Grant};
-use crate::batch::{self, Limits};
-use crate::{Error, Sequence, States};
+use super::ModelEntry;
+use super::call::{RunGrant, SequenceCall};
+use crate::batch::{self, BatchLimits};
+use crate::{Error, SequenceStates, TokenizedText};
 
 /// Waiting work.
-pub(super) struct Entry {
-    pub owner: Arc<Owner>,
-    pub call: Arc<Call>,
+pub(super) struct QueueEntry {
+    pub owner: Arc<ModelEntry>,
+    pub call: Arc<SequenceCall>,
     /// Index in the work of its call.
     pub at: usize,
-    pub work: Work,
+    pub work: QueuedWork,
     pub arrived: Instant,
 }
 
 /// Kind of work.
-pub(super) enum Work {
+pub(super) enum QueuedWork {
     /// A sequence, which may run together with others of the same model.
-    Sequence(Sequence),
+    Sequence(TokenizedText),
     /// A separate run over this number of rows; `None` once it has started.
     Job(Mutex<Option<Box<JobFunction>>>, usize),
 }
 
 /// A separate run of a model. It stores its result for the caller.
-pub(super) type JobFunction = dyn FnOnce(&Grant) -> Result<(), Error> + Send;
+pub(super) type JobFunction = dyn FnOnce(&RunGrant) -> Result<(), Error> + Send;
 
-impl Work {
+impl QueuedWork {
     /// Size that it contributes to a batch.
     fn len(&self) -> usize {
         match self {
-            Work::Sequence(sequence) => sequence.len(),
-            Work::Job(..) => 0,
+            QueuedWork::Sequence(sequence) => sequence.len(),
+            QueuedWork::Job(..) => 0,
         }
     }
 }
 
-impl Entry {
+impl QueueEntry {
     /// The sequence, if it is one.
-    pub fn sequence(&self) -> Option<&Sequence> {
+    pub fn sequence(&self) -> Option<&TokenizedText> {
         match &self.work {
-            Work::Sequence(sequence) => Some(sequence),
-            Work::Job(..) => None,
+            QueuedWork::Sequence(sequence) => Some(sequence),
+            QueuedWork::Job(..) => None,
         }
     }
 
-    pub fn finish(self, result: Result<States, Error>) {
+    pub fn finish(self, result: Result<SequenceStates, Error>) {
         self.call.finish(self.at, result);
     }
 }
 
 /// Waiting entries of all models, and the runs in progress.
 #[derive(Default)]
-pub(super) struct Queue {
-    entries: VecDeque<Entry>,
-    runs: Vec<UnderWay>,
+pub(super) struct ModelQueue {
+    entries: VecDeque<QueueEntry>,
+    runs: Vec<RunUnderWay>,
 }
 
 /// A run in progress.
-struct UnderWay {
-    owner: Arc<Owner>,
+struct RunUnderWay {
+    owner: Arc<ModelEntry>,
     entries: usize,
 }
 
-impl Queue {
+impl ModelQueue {
     /// Number of waiting entries.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -79,15 +79,15 @@ impl Queue {
     }
 
     /// Number of entries of one model.
-    pub fn len_of(&self, owner: &Arc<Owner>) -> usize {
+    pub fn len_of(&self, owner: &Arc<ModelEntry>) -> usize {
         self.entries.iter().filter(|entry| Arc::ptr_eq(&entry.owner, owner)).count()
     }
 
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: QueueEntry) {
         self.entries.push_back(entry);
     }
 
-    pub fn drain(&mut self) -> impl Iterator<Item = Entry> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = QueueEntry> + '_ {
         self.entries.drain(..)
     }
 
@@ -107,7 +107,7 @@ impl Queue {
     /// run is at most the number of the model's waiting and running entries, divided by the `slots` that
     /// other models leave it. Runs of few callers and of many thus approach the same size, and no caller
     /// waits for a run of many. Empty if nothing waits.
-    pub fn take(&mut self, limits: Limits, slots: usize) -> Vec<Entry> {
+    pub fn take(&mut self, limits: BatchLimits, slots: usize) -> Vec<QueueEntry> {
         let Some(first) = self.entries.front() else { return Vec::new() };
         let owner = Arc::clone(&first.owner);
         let positions: Vec<usize> =
@@ -119,7 +119,7 @@ impl Queue {
         let slots = slots.saturating_sub(self.runs.len() - runs).max(1);
         let share = (positions.len() + under_way).div_ceil(slots);
         let own = owner.runner.limits();
-        let limits = Limits {
+        let limits = BatchLimits {
             tokens: limits.tokens.min(own.tokens),
             sequences: limits.sequences.min(own.sequences).min(share),
         };
@@ -138,13 +138,13 @@ impl Queue {
     }
 
     /// Records the start of a run of `entries` entries.
-    pub fn began(&mut self, owner: &Arc<Owner>, entries: usize) {
-        self.runs.push(UnderWay { owner: Arc::clone(owner), entries });
+    pub fn began(&mut self, owner: &Arc<ModelEntry>, entries: usize) {
+        self.runs.push(RunUnderWay { owner: Arc::clone(owner), entries });
     }
 
     /// Records the end of a run of `entries` entries.
-    pub fn ended(&mut self, owner: &Arc<Owner>, entries: usize) {
-        let of = |run: &UnderWay| Arc::ptr_eq(&run.owner, owner) && run.entries == entries;
+    pub fn ended(&mut self, owner: &Arc<ModelEntry>, entries: usize) {
+        let of = |run: &RunUnderWay| Arc::ptr_eq(&run.owner, owner) && run.entries == entries;
         if let Some(at) = self.runs.iter().position(of) {
             self.runs.swap_remove(at);
         }

@@ -4,11 +4,11 @@
 //! which paths it refuses depends on its version. A model here is one file, so none is opened: [`check`]
 //! looks at every tensor that a file can have.
 
-use super::protobuf::{Field, MalformedMessage, checked_fields};
+use super::protobuf::{MalformedMessage, ProtobufField, checked_fields};
 
 /// The messages of a model file that lead to tensors (onnx.proto).
 #[derive(Debug, Clone, Copy)]
-enum Message {
+enum ProtobufMessage {
     Model,
     Training,
     Function,
@@ -19,21 +19,23 @@ enum Message {
     Tensor,
 }
 
-impl Message {
+impl ProtobufMessage {
     /// The message that is in a field of this one, by the number of the field.
-    const fn inner(self, number: u64) -> Option<Message> {
+    const fn inner(self, number: u64) -> Option<ProtobufMessage> {
         match (self, number) {
-            (Message::Model, 20) => Some(Message::Training),
-            (Message::Model, 25) => Some(Message::Function),
-            (Message::Model, 7) | (Message::Training, 1 | 2) | (Message::Attribute, 6 | 11) => {
-                Some(Message::Graph)
+            (ProtobufMessage::Model, 20) => Some(ProtobufMessage::Training),
+            (ProtobufMessage::Model, 25) => Some(ProtobufMessage::Function),
+            (ProtobufMessage::Model, 7)
+            | (ProtobufMessage::Training, 1 | 2)
+            | (ProtobufMessage::Attribute, 6 | 11) => Some(ProtobufMessage::Graph),
+            (ProtobufMessage::Function, 7) | (ProtobufMessage::Graph, 1) => Some(ProtobufMessage::Node),
+            (ProtobufMessage::Function, 11) | (ProtobufMessage::Node, 5) => Some(ProtobufMessage::Attribute),
+            (ProtobufMessage::Graph, 15) | (ProtobufMessage::Attribute, 22 | 23) => {
+                Some(ProtobufMessage::Sparse)
             }
-            (Message::Function, 7) | (Message::Graph, 1) => Some(Message::Node),
-            (Message::Function, 11) | (Message::Node, 5) => Some(Message::Attribute),
-            (Message::Graph, 15) | (Message::Attribute, 22 | 23) => Some(Message::Sparse),
-            (Message::Graph, 5) | (Message::Attribute, 5 | 10) | (Message::Sparse, 1 | 2) => {
-                Some(Message::Tensor)
-            }
+            (ProtobufMessage::Graph, 5)
+            | (ProtobufMessage::Attribute, 5 | 10)
+            | (ProtobufMessage::Sparse, 1 | 2) => Some(ProtobufMessage::Tensor),
             _ => None,
         }
     }
@@ -45,11 +47,11 @@ impl Message {
 /// A tensor names another file, or the file is not in the form of ONNX.
 pub(super) fn check(model: &[u8]) -> Result<(), String> {
     let malformed = |_: MalformedMessage| "it is not an ONNX model: its structure cannot be read".to_owned();
-    let mut waiting = vec![(Message::Model, model)];
+    let mut waiting = vec![(ProtobufMessage::Model, model)];
     while let Some((message, bytes)) = waiting.pop() {
         for field in checked_fields(bytes) {
             let field = field.map_err(malformed)?;
-            if matches!(message, Message::Tensor) && is_elsewhere(&field) {
+            if matches!(message, ProtobufMessage::Tensor) && is_elsewhere(&field) {
                 return Err(
                     "it has weights in other files (external data), which are not opened; save it as one file \
                      (onnx.save_model with save_as_external_data=False)"
@@ -64,7 +66,7 @@ pub(super) fn check(model: &[u8]) -> Result<(), String> {
 }
 
 /// Returns true for a field of a tensor that says that its cells are in another file.
-fn is_elsewhere(field: &Field<'_>) -> bool {
+fn is_elsewhere(field: &ProtobufField<'_>) -> bool {
     const EXTERNAL_DATA: u64 = 13;
     const DATA_LOCATION: u64 = 14;
     match field.number {

@@ -1,24 +1,24 @@
 //! Protocol buffers, as far as needed to find fields: the wire format, without a schema.
 
 /// A field of a message.
-pub(super) struct Field<'b> {
+pub(super) struct ProtobufField<'b> {
     /// Number in the schema.
     pub number: u64,
-    content: Content<'b>,
+    content: ProtobufContent<'b>,
 }
 
-enum Content<'b> {
+enum ProtobufContent<'b> {
     Integer(u64),
     Bytes(&'b [u8]),
     /// A number of fixed size, which is ignored.
     Fixed,
 }
 
-impl<'b> Field<'b> {
+impl<'b> ProtobufField<'b> {
     /// Content of the field, if it has this number and is bytes, text or a message.
     pub fn bytes_of(&self, number: u64) -> Option<&'b [u8]> {
         match self.content {
-            Content::Bytes(bytes) if self.number == number => Some(bytes),
+            ProtobufContent::Bytes(bytes) if self.number == number => Some(bytes),
             _ => None,
         }
     }
@@ -26,16 +26,16 @@ impl<'b> Field<'b> {
     /// The integer, or the packed integers.
     pub fn integers(&self) -> impl Iterator<Item = u64> + use<'b> {
         let (one, mut packed) = match self.content {
-            Content::Integer(integer) => (Some(integer), &[][..]),
-            Content::Bytes(bytes) => (None, bytes),
-            Content::Fixed => (None, &[][..]),
+            ProtobufContent::Integer(integer) => (Some(integer), &[][..]),
+            ProtobufContent::Bytes(bytes) => (None, bytes),
+            ProtobufContent::Fixed => (None, &[][..]),
         };
         one.into_iter().chain(std::iter::from_fn(move || integer(&mut packed)))
     }
 }
 
 /// The fields of a message, up to where it is malformed.
-pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = ProtobufField<'_>> {
     checked_fields(message).map_while(Result::ok)
 }
 
@@ -46,7 +46,7 @@ pub(super) struct MalformedMessage;
 /// The fields of a message; an error, once, where it is malformed.
 pub(super) fn checked_fields(
     mut message: &[u8],
-) -> impl Iterator<Item = Result<Field<'_>, MalformedMessage>> {
+) -> impl Iterator<Item = Result<ProtobufField<'_>, MalformedMessage>> {
     std::iter::from_fn(move || {
         if message.is_empty() {
             return None;
@@ -60,19 +60,19 @@ pub(super) fn checked_fields(
 }
 
 /// The first field of a message, taken from the front. Groups, which no model has, count as malformed.
-fn field<'b>(message: &mut &'b [u8]) -> Option<Field<'b>> {
+fn field<'b>(message: &mut &'b [u8]) -> Option<ProtobufField<'b>> {
     let key = integer(message).filter(|key| *key <= u64::from(u32::MAX))?;
     let content = match key & 7 {
-        0 => Content::Integer(integer(message)?),
-        1 => message.split_off(..8).map(|_| Content::Fixed)?,
+        0 => ProtobufContent::Integer(integer(message)?),
+        1 => message.split_off(..8).map(|_| ProtobufContent::Fixed)?,
         2 => {
             let length = usize::try_from(integer(message)?).ok()?;
-            Content::Bytes(message.split_off(..length)?)
+            ProtobufContent::Bytes(message.split_off(..length)?)
         }
-        5 => message.split_off(..4).map(|_| Content::Fixed)?,
+        5 => message.split_off(..4).map(|_| ProtobufContent::Fixed)?,
         _ => return None,
     };
-    Some(Field { number: key >> 3, content })
+    Some(ProtobufField { number: key >> 3, content })
 }
 
 /// An integer of variable length, taken from the front.

@@ -1,12 +1,12 @@
 //! Geographic conditions: within a distance of a position, or in a box.
 
 use millrace_document::DataType;
-use millrace_query::Annotations;
+use millrace_query::ItemAnnotations;
 
-use super::{Place, Tree, wrong};
-use crate::{Error, Node, Predicate};
+use super::{ItemPosition, TreeBuilder, wrong};
+use crate::{Error, PlanNode, Predicate};
 
-impl Tree<'_> {
+impl TreeBuilder<'_> {
     /// Condition for at most `radius_km` from a position, given by latitude and longitude; a negative radius
     /// means no limit.
     pub(super) fn geo_circle(
@@ -14,8 +14,8 @@ impl Tree<'_> {
         field: &str,
         [latitude, longitude]: [f64; 2],
         radius_km: f64,
-        annotations: &Annotations,
-    ) -> Result<Node, Error> {
+        annotations: &ItemAnnotations,
+    ) -> Result<PlanNode, Error> {
         check_degrees(field, latitude, longitude)?;
         let radius_km = (radius_km >= 0.0).then_some(radius_km);
         self.geo(field, annotations, &Predicate::GeoCircle { latitude, longitude, radius_km })
@@ -26,8 +26,8 @@ impl Tree<'_> {
         &mut self,
         field: &str,
         corners: [f64; 4],
-        annotations: &Annotations,
-    ) -> Result<Node, Error> {
+        annotations: &ItemAnnotations,
+    ) -> Result<PlanNode, Error> {
         let [south, west, north, east] = corners;
         check_degrees(field, south, west)?;
         check_degrees(field, north, east)?;
@@ -35,8 +35,13 @@ impl Tree<'_> {
     }
 
     /// Without a name, the position field is used.
-    fn geo(&mut self, field: &str, annotations: &Annotations, predicate: &Predicate) -> Result<Node, Error> {
-        let place = Place { element: None, typed: false };
+    fn geo(
+        &mut self,
+        field: &str,
+        annotations: &ItemAnnotations,
+        predicate: &Predicate,
+    ) -> Result<PlanNode, Error> {
+        let place = ItemPosition { element: None, typed: false };
         let only = || self.schema.fields.values().find(|field| holds_positions(&field.data_type));
         let field = match only() {
             Some(only) if field.is_empty() => &only.name,

@@ -5,30 +5,30 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use millrace_document::DataType;
-use millrace_query::{Annotations, Bound, Item, Match, Number};
+use millrace_query::{ItemAnnotations, QueryItem, QueryNumber, RangeBound, TermMatch};
 
-use super::{Place, Tree, wrong};
-use crate::target::{self, Target};
-use crate::words::Words;
-use crate::{Error, Node, Predicate, number};
+use super::{ItemPosition, TreeBuilder, wrong};
+use crate::target::{self, PredicateTarget};
+use crate::words::WordPredicates;
+use crate::{Error, PlanNode, Predicate, number};
 
-impl Tree<'_> {
+impl TreeBuilder<'_> {
     /// Condition for a value between two bounds.
     pub(super) fn range(
         &mut self,
         field: &str,
-        bounds: (Bound, Bound),
-        annotations: &Annotations,
-        place: Place<'_>,
-    ) -> Result<Node, Error> {
+        bounds: (RangeBound, RangeBound),
+        annotations: &ItemAnnotations,
+        place: ItemPosition<'_>,
+    ) -> Result<PlanNode, Error> {
         let text = described(bounds);
         let languages = self.languages();
         self.each(field, place, annotations, &text, |target| match bounds {
             // A number is a word in a field of words.
-            (Bound::Inclusive(low), Bound::Inclusive(high))
+            (RangeBound::Inclusive(low), RangeBound::Inclusive(high))
                 if low == high && target::holds_text(target.value_type) =>
             {
-                Words::new(target, annotations, languages).term(&text, &Match::Word)
+                WordPredicates::new(target, annotations, languages).term(&text, &TermMatch::Word)
             }
             _ => within(target, bounds),
         })
@@ -39,12 +39,16 @@ impl Tree<'_> {
     ///
     /// Ranges with annotations stay separate, and so do those over multi-valued fields, where each range may
     /// be met by another value.
-    pub(super) fn join_ranges(&mut self, items: &[Item], place: Place<'_>) -> Option<Vec<Item>> {
+    pub(super) fn join_ranges(
+        &mut self,
+        items: &[QueryItem],
+        place: ItemPosition<'_>,
+    ) -> Option<Vec<QueryItem>> {
         if place.element.is_some() || items.iter().filter(|item| plain(item).is_some()).nth(1).is_none() {
             return None;
         }
         let known = self.joined_ranges.len();
-        let mut joined: Vec<Item> = Vec::with_capacity(items.len());
+        let mut joined: Vec<QueryItem> = Vec::with_capacity(items.len());
         let mut first_of: BTreeMap<&str, usize> = BTreeMap::new();
         for item in items {
             let Some((field, low, high)) = plain(item).filter(|(field, ..)| self.has_one_number(field))
@@ -53,7 +57,7 @@ impl Tree<'_> {
                 continue;
             };
             let first = first_of.get(field).and_then(|at| joined.get_mut(*at));
-            if let Some(Item::Range { low: known_low, high: known_high, .. }) = first
+            if let Some(QueryItem::Range { low: known_low, high: known_high, .. }) = first
                 && let Some(low) = tighter(*known_low, low, Ordering::Greater)
                 && let Some(high) = tighter(*known_high, high, Ordering::Less)
             {
@@ -79,8 +83,11 @@ impl Tree<'_> {
 }
 
 /// Predicate of a range in one field; `None` if the range is empty.
-fn within(target: &Target<'_>, (low, high): (Bound, Bound)) -> Result<Option<Predicate>, Error> {
-    if low == Bound::Open && high == Bound::Open && number::kind(target.value_type).is_some() {
+fn within(
+    target: &PredicateTarget<'_>,
+    (low, high): (RangeBound, RangeBound),
+) -> Result<Option<Predicate>, Error> {
+    if low == RangeBound::Open && high == RangeBound::Open && number::kind(target.value_type).is_some() {
         return Ok(Some(Predicate::Present));
     }
     let kind = number::kind(target.value_type).ok_or_else(|| {
@@ -97,19 +104,19 @@ fn within(target: &Target<'_>, (low, high): (Bound, Bound)) -> Result<Option<Pre
 }
 
 /// Text of a range for ranking.
-fn described((low, high): (Bound, Bound)) -> String {
-    let text = |bound: Bound| match bound {
-        Bound::Open => String::new(),
-        Bound::Inclusive(number) | Bound::Exclusive(number) => number.to_string(),
+fn described((low, high): (RangeBound, RangeBound)) -> String {
+    let text = |bound: RangeBound| match bound {
+        RangeBound::Open => String::new(),
+        RangeBound::Inclusive(number) | RangeBound::Exclusive(number) => number.to_string(),
     };
     if low == high { text(low) } else { format!("[{};{}]", text(low), text(high)) }
 }
 
 /// Field and bounds of a range without annotations.
-fn plain(item: &Item) -> Option<(&str, Bound, Bound)> {
+fn plain(item: &QueryItem) -> Option<(&str, RangeBound, RangeBound)> {
     match item {
-        Item::Range { field, low, high, hit_limit: None, annotations }
-            if *annotations == Annotations::default() =>
+        QueryItem::Range { field, low, high, hit_limit: None, annotations }
+            if *annotations == ItemAnnotations::default() =>
         {
             Some((field, *low, *high))
         }
@@ -119,19 +126,20 @@ fn plain(item: &Item) -> Option<(&str, Bound, Bound)> {
 
 /// The more restrictive of two bounds: the number that compares to the other as `tight` is the tighter one.
 /// `None` if they cannot be compared exactly.
-fn tighter(one: Bound, other: Bound, tight: Ordering) -> Option<Bound> {
+fn tighter(one: RangeBound, other: RangeBound, tight: Ordering) -> Option<RangeBound> {
     let order = match (one, other) {
-        (Bound::Open, bound) | (bound, Bound::Open) => return Some(bound),
+        (RangeBound::Open, bound) | (bound, RangeBound::Open) => return Some(bound),
         (
-            Bound::Inclusive(one) | Bound::Exclusive(one),
-            Bound::Inclusive(other) | Bound::Exclusive(other),
+            RangeBound::Inclusive(one) | RangeBound::Exclusive(one),
+            RangeBound::Inclusive(other) | RangeBound::Exclusive(other),
         ) => match (one, other) {
-            (Number::Integer(one), Number::Integer(other)) => one.cmp(&other),
-            (Number::Float(one), Number::Float(other)) => one.partial_cmp(&other)?,
-            (Number::Integer(_), Number::Float(_)) | (Number::Float(_), Number::Integer(_)) => return None,
+            (QueryNumber::Integer(one), QueryNumber::Integer(other)) => one.cmp(&other),
+            (QueryNumber::Float(one), QueryNumber::Float(other)) => one.partial_cmp(&other)?,
+            (QueryNumber::Integer(_), QueryNumber::Float(_))
+            | (QueryNumber::Float(_), QueryNumber::Integer(_)) => return None,
         },
     };
     // At equal numbers, the exclusive bound is tighter.
-    let is_one = order == tight || order == Ordering::Equal && matches!(one, Bound::Exclusive(_));
+    let is_one = order == tight || order == Ordering::Equal && matches!(one, RangeBound::Exclusive(_));
     Some(if is_one { one } else { other })
 }

@@ -1,21 +1,21 @@
 //! Sets of values, with or without weights: `in`, `weightedSet`, `dotProduct` and `wand`.
 
-use millrace_query::{Annotations, WeightedOperator};
+use millrace_query::{ItemAnnotations, WeightedOperator};
 
-use super::{Place, Tree, wrong};
-use crate::target::{self, Target};
-use crate::words::{Languages, Words};
-use crate::{Error, Node, Predicate, number};
+use super::{ItemPosition, TreeBuilder, wrong};
+use crate::target::{self, PredicateTarget};
+use crate::words::{PlanLanguages, WordPredicates};
+use crate::{Error, PlanNode, Predicate, number};
 
-impl Tree<'_> {
+impl TreeBuilder<'_> {
     /// Condition of `in`. In a text field, each value may consist of several words.
     pub(super) fn set(
         &mut self,
         field: &str,
-        place: Place<'_>,
-        annotations: &Annotations,
+        place: ItemPosition<'_>,
+        annotations: &ItemAnnotations,
         values: &[String],
-    ) -> Result<Node, Error> {
+    ) -> Result<PlanNode, Error> {
         let weighted: Vec<(String, i32)> = values.iter().map(|value| (value.clone(), 1)).collect();
         let languages = self.languages();
         self.each(field, place, annotations, "in", |target| any_of(target, annotations, languages, &weighted))
@@ -27,9 +27,9 @@ impl Tree<'_> {
         operator: WeightedOperator,
         field: &str,
         tokens: &[(String, i32)],
-        annotations: &Annotations,
-        place: Place<'_>,
-    ) -> Result<Node, Error> {
+        annotations: &ItemAnnotations,
+        place: ItemPosition<'_>,
+    ) -> Result<PlanNode, Error> {
         let (name, above) = match operator {
             WeightedOperator::WeightedSet => ("weightedSet", None),
             WeightedOperator::DotProduct => ("dotProduct", Some(f64::NEG_INFINITY)),
@@ -55,14 +55,14 @@ fn is_set(predicate: &Predicate) -> bool {
 
 /// Predicate of weighted values in one field; `None` if nothing can match it.
 fn any_of(
-    target: &Target<'_>,
-    annotations: &Annotations,
-    languages: Languages<'_>,
+    target: &PredicateTarget<'_>,
+    annotations: &ItemAnnotations,
+    languages: PlanLanguages<'_>,
     values: &[(String, i32)],
 ) -> Result<Option<Predicate>, Error> {
-    let words = Words::new(target, annotations, languages);
+    let words = WordPredicates::new(target, annotations, languages);
     let predicate = match number::kind(target.value_type) {
-        Some(number::Kind::Integer) => {
+        Some(number::NumberKind::Integer) => {
             let number =
                 |(text, weight): &(String, i32)| match text.trim().trim_end_matches(['L', 'l']).parse() {
                     Ok(number) => Ok((number, *weight)),
@@ -76,7 +76,7 @@ fn any_of(
             numbers.dedup_by_key(|(number, _)| *number);
             Predicate::NumberIn(numbers)
         }
-        Some(number::Kind::Float(_)) | None if !target::holds_text(target.value_type) => {
+        Some(number::NumberKind::Float(_)) | None if !target::holds_text(target.value_type) => {
             let reason =
                 format!("it holds {}; a set of values needs whole numbers or strings", target.value_type);
             return Err(wrong(&target.path, reason));

@@ -3,17 +3,22 @@
 use std::ops::Range;
 
 use millrace_linguistics::segments;
-use millrace_query::{Annotations, Item, Match, TermText};
+use millrace_query::{ItemAnnotations, QueryItem, TermMatch, TermText};
 use millrace_schema::MatchMode;
 
-use super::{Place, Tree, or, single, wrong};
-use crate::target::Target;
-use crate::words::{Languages, Words};
-use crate::{Error, LeafId, Node, Predicate, TermId, WordPattern};
+use super::{ItemPosition, TreeBuilder, or, single, wrong};
+use crate::target::PredicateTarget;
+use crate::words::{PlanLanguages, WordPredicates};
+use crate::{Error, LeafId, PlanNode, Predicate, TermId, WordPattern};
 
-impl Tree<'_> {
+impl TreeBuilder<'_> {
     /// A term over all fields denoted by its name.
-    pub(super) fn term(&mut self, item: &Item, field: &str, place: Place<'_>) -> Result<Node, Error> {
+    pub(super) fn term(
+        &mut self,
+        item: &QueryItem,
+        field: &str,
+        place: ItemPosition<'_>,
+    ) -> Result<PlanNode, Error> {
         if field == "sddocname" && place.element.is_none() {
             return Ok(self.document_type(item));
         }
@@ -24,7 +29,7 @@ impl Tree<'_> {
             if words.len() > 1 {
                 let nodes =
                     words.iter().map(|word| self.term(word, field, place)).collect::<Result<_, _>>()?;
-                return Ok(Node::And(nodes));
+                return Ok(PlanNode::And(nodes));
             }
         }
         let languages = self.languages();
@@ -32,9 +37,10 @@ impl Tree<'_> {
     }
 
     /// Words near each other, within each field denoted by the name.
-    pub(super) fn near(&mut self, item: &Item, place: Place<'_>) -> Result<Node, Error> {
-        let Item::Near { field, words, excluded, distance, exclusion_distance, ordered, .. } = item else {
-            return Ok(Node::False);
+    pub(super) fn near(&mut self, item: &QueryItem, place: ItemPosition<'_>) -> Result<PlanNode, Error> {
+        let QueryItem::Near { field, words, excluded, distance, exclusion_distance, ordered, .. } = item
+        else {
+            return Ok(PlanNode::False);
         };
         let targets = self.targets(field, place)?;
         let is_one = targets.len() == 1;
@@ -61,8 +67,8 @@ impl Tree<'_> {
             match leaves.as_slice() {
                 // A missing word is near nothing.
                 found if found.len() < words.len() => {}
-                [only] if outside.is_empty() => nodes.push(Node::Leaf(*only)),
-                _ => nodes.push(Node::Near {
+                [only] if outside.is_empty() => nodes.push(PlanNode::Leaf(*only)),
+                _ => nodes.push(PlanNode::Near {
                     leaves,
                     excluded: outside,
                     distance: *distance,
@@ -77,8 +83,8 @@ impl Tree<'_> {
     /// The leaf of a word in a proximity condition; `None` if nothing can match it.
     fn leaf_of(
         &mut self,
-        item: &Item,
-        target: &Target<'_>,
+        item: &QueryItem,
+        target: &PredicateTarget<'_>,
         term: Option<TermId>,
     ) -> Result<Option<LeafId>, Error> {
         let mut predicates = predicates(item, target, self.languages())?;
@@ -92,25 +98,29 @@ impl Tree<'_> {
     }
 
     /// `sddocname`: constant condition on the document type.
-    fn document_type(&self, item: &Item) -> Node {
-        if *self.schema.name == text(item) { Node::True } else { Node::False }
+    fn document_type(&self, item: &QueryItem) -> PlanNode {
+        if *self.schema.name == text(item) { PlanNode::True } else { PlanNode::False }
     }
 }
 
 /// Predicates of a term in one field, any of which may hold.
-fn predicates(item: &Item, target: &Target<'_>, languages: Languages<'_>) -> Result<Vec<Predicate>, Error> {
-    let words = Words::new(target, annotations(item), languages);
+fn predicates(
+    item: &QueryItem,
+    target: &PredicateTarget<'_>,
+    languages: PlanLanguages<'_>,
+) -> Result<Vec<Predicate>, Error> {
+    let words = WordPredicates::new(target, annotations(item), languages);
     let found = match item {
-        Item::Term { text, matching, .. } => Vec::from_iter(words.term(&text.text, matching)?),
-        Item::Phrase { words: parts, .. } => Vec::from_iter(words.phrase(parts)?),
-        Item::Alternatives { words: alternatives, .. } => {
+        QueryItem::Term { text, matching, .. } => Vec::from_iter(words.term(&text.text, matching)?),
+        QueryItem::Phrase { words: parts, .. } => Vec::from_iter(words.phrase(parts)?),
+        QueryItem::Alternatives { words: alternatives, .. } => {
             let mut all = Vec::new();
             for (word, _) in alternatives {
-                all.extend(words.term(word, &Match::Word)?);
+                all.extend(words.term(word, &TermMatch::Word)?);
             }
             all
         }
-        Item::Equiv { words: equivalents, .. } => {
+        QueryItem::Equiv { words: equivalents, .. } => {
             let mut all = Vec::new();
             for equivalent in equivalents {
                 all.extend(predicates(equivalent, target, languages)?);
@@ -123,12 +133,14 @@ fn predicates(item: &Item, target: &Target<'_>, languages: Languages<'_>) -> Res
 }
 
 /// Typed text in a script without spaces, as terms of single words; empty for other text.
-fn segmented(item: &Item) -> Vec<Item> {
-    let Item::Term { field, text, matching: Match::Word, annotations } = item else { return Vec::new() };
-    let term = |range: Range<usize>| Item::Term {
+fn segmented(item: &QueryItem) -> Vec<QueryItem> {
+    let QueryItem::Term { field, text, matching: TermMatch::Word, annotations } = item else {
+        return Vec::new();
+    };
+    let term = |range: Range<usize>| QueryItem::Term {
         field: field.clone(),
         text: TermText::from(&text.text[range]),
-        matching: Match::Word,
+        matching: TermMatch::Word,
         annotations: annotations.clone(),
     };
     segments(&text.text).unwrap_or_default().into_iter().map(term).collect()
@@ -150,27 +162,27 @@ fn together(predicates: Vec<Predicate>) -> Vec<Predicate> {
     others
 }
 
-static PLAIN: std::sync::LazyLock<Annotations> = std::sync::LazyLock::new(Annotations::default);
+static PLAIN: std::sync::LazyLock<ItemAnnotations> = std::sync::LazyLock::new(ItemAnnotations::default);
 
-fn annotations(item: &Item) -> &Annotations {
+fn annotations(item: &QueryItem) -> &ItemAnnotations {
     match item {
-        Item::Term { annotations, .. }
-        | Item::Phrase { annotations, .. }
-        | Item::Equiv { annotations, .. }
-        | Item::Alternatives { annotations, .. } => annotations,
+        QueryItem::Term { annotations, .. }
+        | QueryItem::Phrase { annotations, .. }
+        | QueryItem::Equiv { annotations, .. }
+        | QueryItem::Alternatives { annotations, .. } => annotations,
         _ => &PLAIN,
     }
 }
 
 /// Text of a term as in the query.
-fn text(item: &Item) -> String {
+fn text(item: &QueryItem) -> String {
     match item {
-        Item::Term { text, .. } => text.text.clone(),
-        Item::Phrase { words, .. } => {
+        QueryItem::Term { text, .. } => text.text.clone(),
+        QueryItem::Phrase { words, .. } => {
             words.iter().map(|word| word.text.text.as_str()).collect::<Vec<_>>().join(" ")
         }
-        Item::Equiv { words, .. } => words.iter().map(text).collect::<Vec<_>>().join(" "),
-        Item::Alternatives { words, .. } => {
+        QueryItem::Equiv { words, .. } => words.iter().map(text).collect::<Vec<_>>().join(" "),
+        QueryItem::Alternatives { words, .. } => {
             words.iter().map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(" ")
         }
         _ => String::new(),

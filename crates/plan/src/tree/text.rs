@@ -1,40 +1,47 @@
 //! Conversion of text typed by a user to items, and then to nodes.
 
-use millrace_linguistics::{Analyzer, Language, segments};
-use millrace_query::{Annotations, Composite, Item, Match, Syntax, TermText, UserText, simple};
+use millrace_linguistics::{FieldAnalyzer, TextLanguage, segments};
+use millrace_query::{
+    ItemAnnotations, QueryItem, TermMatch, TermText, TextSyntax, UserText, WordComposite, simple,
+};
 use millrace_schema::{MatchMode, Schema};
 
-use super::{Place, Tree};
+use super::{ItemPosition, TreeBuilder};
 use crate::target::{self, plain_matching};
-use crate::{Error, Node};
+use crate::{Error, PlanNode};
 
-/// The item with typed text parsed as schemas interpret it ([`Item::Typed`]): for rules, and for displaying
+/// The item with typed text parsed as schemas interpret it ([`QueryItem::Typed`]): for rules, and for displaying
 /// the parsed query.
 ///
 /// Of several schemas, a name before a colon is interpreted by the first one that has such a field.
-pub fn parsed(item: &Item, schemas: &[&Schema]) -> Item {
-    let all = |items: &[Item]| items.iter().map(|item| parsed(item, schemas)).collect();
+pub fn parsed(item: &QueryItem, schemas: &[&Schema]) -> QueryItem {
+    let all = |items: &[QueryItem]| items.iter().map(|item| parsed(item, schemas)).collect();
     match item {
-        Item::Text(text) if text.grammar.syntax != Syntax::None => {
+        QueryItem::Text(text) if text.grammar.syntax != TextSyntax::None => {
             let ends = |name: &str| schemas.iter().find_map(|schema| target::term_end(schema, name));
-            simple::parse(text, &ends).map_or_else(|| item.clone(), |parsed| Item::Typed(Box::new(parsed)))
+            simple::parse(text, &ends)
+                .map_or_else(|| item.clone(), |parsed| QueryItem::Typed(Box::new(parsed)))
         }
-        Item::And(items) => Item::And(all(items)),
-        Item::Or(items) => Item::Or(all(items)),
-        Item::Rank(items) => Item::Rank(all(items)),
-        Item::Not { positive, negatives } => {
-            Item::Not { positive: Box::new(parsed(positive, schemas)), negatives: all(negatives) }
+        QueryItem::And(items) => QueryItem::And(all(items)),
+        QueryItem::Or(items) => QueryItem::Or(all(items)),
+        QueryItem::Rank(items) => QueryItem::Rank(all(items)),
+        QueryItem::Not { positive, negatives } => {
+            QueryItem::Not { positive: Box::new(parsed(positive, schemas)), negatives: all(negatives) }
         }
         other => other.clone(),
     }
 }
 
-impl Tree<'_> {
+impl TreeBuilder<'_> {
     /// The node of user text; `None` if it has no word and may be empty.
-    pub(super) fn user_text(&mut self, text: &UserText, place: Place<'_>) -> Result<Option<Node>, Error> {
+    pub(super) fn user_text(
+        &mut self,
+        text: &UserText,
+        place: ItemPosition<'_>,
+    ) -> Result<Option<PlanNode>, Error> {
         let item = match text.grammar.syntax {
-            Syntax::None => self.words_of(text, place)?,
-            Syntax::Simple | Syntax::Web | Syntax::Advanced => {
+            TextSyntax::None => self.words_of(text, place)?,
+            TextSyntax::Simple | TextSyntax::Web | TextSyntax::Advanced => {
                 let schema = self.schema;
                 simple::parse(text, &|name| target::term_end(schema, name))
             }
@@ -47,10 +54,14 @@ impl Tree<'_> {
     }
 
     /// The node of typed text. It is an error if none of it can match.
-    pub(super) fn typed(&mut self, item: &Item, place: Place<'_>) -> Result<Option<Node>, Error> {
+    pub(super) fn typed(
+        &mut self,
+        item: &QueryItem,
+        place: ItemPosition<'_>,
+    ) -> Result<Option<PlanNode>, Error> {
         let before = self.leaves.len();
         self.unknown.take();
-        let node = self.node(item, Place { typed: true, ..place })?;
+        let node = self.node(item, ItemPosition { typed: true, ..place })?;
         match self.unknown.take() {
             Some(error) if self.leaves.len() == before => Err(error),
             _ => Ok(node),
@@ -58,14 +69,15 @@ impl Tree<'_> {
     }
 
     /// All words of the text, combined as its grammar specifies.
-    fn words_of(&self, text: &UserText, place: Place<'_>) -> Result<Option<Item>, Error> {
+    fn words_of(&self, text: &UserText, place: ItemPosition<'_>) -> Result<Option<QueryItem>, Error> {
         let targets = self.targets(&text.field, place)?;
         let matching = match targets.iter().find(|target| target.is_text()) {
             Some(target) => target.matching().clone(),
             None => plain_matching(),
         };
         let language = text.annotations.language.as_deref().or(self.query.language.as_deref());
-        let analyzer = Analyzer::new(&matching, language.map_or(Language::Unknown, Language::from_tag));
+        let analyzer =
+            FieldAnalyzer::new(&matching, language.map_or(TextLanguage::Unknown, TextLanguage::from_tag));
         let mut words: Vec<String> = Vec::new();
         // Words in their typed form: each field converts them by its own settings.
         match segments(&text.text).filter(|_| matching.mode == MatchMode::Text) {
@@ -77,35 +89,35 @@ impl Tree<'_> {
         }
         let field = || text.field.clone();
         let annotations = || text.annotations.clone();
-        let terms = || -> Vec<Item> {
-            let term = |word: &String| Item::Term {
+        let terms = || -> Vec<QueryItem> {
+            let term = |word: &String| QueryItem::Term {
                 field: field(),
                 text: word.as_str().into(),
-                matching: Match::Word,
+                matching: TermMatch::Word,
                 annotations: annotations(),
             };
             words.iter().map(term).collect()
         };
         Ok(Some(match text.grammar.composite {
-            Composite::And => Item::And(terms()),
-            Composite::Or => Item::Or(terms()),
-            Composite::WeakAnd => Item::WeakAnd {
+            WordComposite::And => QueryItem::And(terms()),
+            WordComposite::Or => QueryItem::Or(terms()),
+            WordComposite::WeakAnd => QueryItem::WeakAnd {
                 children: terms(),
                 target_hits: text.target_hits,
-                annotations: Annotations::default(),
+                annotations: ItemAnnotations::default(),
             },
-            Composite::Phrase => Item::Phrase {
+            WordComposite::Phrase => QueryItem::Phrase {
                 field: field(),
                 words: words.iter().map(|word| TermText::from(word.as_str()).into()).collect(),
                 annotations: annotations(),
             },
-            Composite::Near | Composite::OrderedNear => Item::Near {
+            WordComposite::Near | WordComposite::OrderedNear => QueryItem::Near {
                 field: field(),
                 words: terms(),
                 excluded: Vec::new(),
                 distance: text.distance,
                 exclusion_distance: text.distance.div_ceil(2),
-                ordered: text.grammar.composite == Composite::OrderedNear,
+                ordered: text.grammar.composite == WordComposite::OrderedNear,
                 annotations: annotations(),
             },
         }))

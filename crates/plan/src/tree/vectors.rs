@@ -4,15 +4,15 @@ use millrace_document::DataType;
 use millrace_query::NearestNeighbor;
 use millrace_tensor::{DimensionKind, Tensor, TensorType};
 
-use super::{Place, Tree, wrong};
-use crate::{Error, Node, Predicate};
+use super::{ItemPosition, TreeBuilder, wrong};
+use crate::{Error, PlanNode, Predicate};
 
-impl Tree<'_> {
+impl TreeBuilder<'_> {
     /// Nearest-neighbour condition on the vectors of a field.
-    pub(super) fn nearest(&mut self, nearest: &NearestNeighbor) -> Result<Node, Error> {
-        let place = Place { element: None, typed: false };
+    pub(super) fn nearest(&mut self, nearest: &NearestNeighbor) -> Result<PlanNode, Error> {
+        let place = ItemPosition { element: None, typed: false };
         let targets = self.targets(&nearest.field, place)?;
-        let Some(target) = targets.first() else { return Ok(Node::False) };
+        let Some(target) = targets.first() else { return Ok(PlanNode::False) };
         let DataType::Tensor(tensor_type) = &target.field.data_type else {
             let reason =
                 format!("nearestNeighbor needs a tensor, and it is of type {}", target.field.data_type);

@@ -1,10 +1,10 @@
 //! Annotations: looked up from an item outwards through its ancestors.
 
-use super::{Builder, Built, Scope};
-use crate::syntax::{Fault, Form, Node};
-use crate::{Annotations, Composite, Grammar, Number, Syntax, Tokenization};
+use super::{AnnotationScope, Built, ItemBuilder};
+use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
+use crate::{ItemAnnotations, QueryGrammar, QueryNumber, TextSyntax, TextTokenization, WordComposite};
 
-/// Names of annotations that items evaluate; the others are stored in [`Annotations::other`].
+/// Names of annotations that items evaluate; the others are stored in [`ItemAnnotations::other`].
 const KNOWN: [&str; 49] = [
     "accentdrop",
     "allowempty",
@@ -57,21 +57,21 @@ const KNOWN: [&str; 49] = [
     "andsegmenting",
 ];
 
-impl<'a> Scope<'a> {
+impl<'a> AnnotationScope<'a> {
     /// The annotation with this name (in any case) of the item itself.
-    pub(super) fn own(&self, name: &str) -> Option<&'a Node> {
+    pub(super) fn own(&self, name: &str) -> Option<&'a SyntaxNode> {
         self.annotations.iter().rev().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// The annotation with this name of the item or its nearest ancestor.
-    pub(super) fn annotation(&self, name: &str) -> Option<&'a Node> {
+    pub(super) fn annotation(&self, name: &str) -> Option<&'a SyntaxNode> {
         self.own(name).or_else(|| self.parent.and_then(|parent| parent.annotation(name)))
     }
 }
 
-impl Builder<'_> {
-    pub(super) fn annotations(&self, scope: &Scope<'_>) -> Built<Annotations> {
-        let mut all = Annotations::default();
+impl ItemBuilder<'_> {
+    pub(super) fn annotations(&self, scope: &AnnotationScope<'_>) -> Built<ItemAnnotations> {
+        let mut all = ItemAnnotations::default();
         if scope.is_bare() {
             return Ok(all);
         }
@@ -99,7 +99,7 @@ impl Builder<'_> {
         all.use_position_data = self.truth(scope, "usePositionData", true)?;
         for (key, value) in scope.annotations {
             if key.eq_ignore_ascii_case("annotations") {
-                if let Form::Map(entries) = &value.form {
+                if let SyntaxForm::Map(entries) = &value.form {
                     all.other.extend(entries.iter().map(|(key, value)| (key.clone(), plain(value))));
                 }
             } else if !KNOWN.contains(&key.to_ascii_lowercase().as_str()) {
@@ -109,23 +109,23 @@ impl Builder<'_> {
         Ok(all)
     }
 
-    fn connectivity(&self, node: &Node) -> Built<(i32, f64)> {
-        let wrong = || Fault::new(node.at, "expected connectivity: {id: 4, weight: 0.8}");
-        let Form::Map(entries) = &node.form else { return Err(wrong()) };
+    fn connectivity(&self, node: &SyntaxNode) -> Built<(i32, f64)> {
+        let wrong = || SyntaxFault::new(node.at, "expected connectivity: {id: 4, weight: 0.8}");
+        let SyntaxForm::Map(entries) = &node.form else { return Err(wrong()) };
         let entry =
             |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node).ok_or_else(wrong);
         Ok((self.small(entry("id")?, "id")?, self.number(entry("weight")?)?.as_f64()))
     }
 
     /// Document frequency, given as a count and a total, as a share.
-    fn document_frequency(&self, node: &Node) -> Built<f64> {
+    fn document_frequency(&self, node: &SyntaxNode) -> Built<f64> {
         let wrong = || {
-            Fault::new(
+            SyntaxFault::new(
                 node.at,
                 "expected documentFrequency: {frequency: 10, count: 1000}, and no more than count",
             )
         };
-        let Form::Map(entries) = &node.form else { return Err(wrong()) };
+        let SyntaxForm::Map(entries) = &node.form else { return Err(wrong()) };
         let entry = |name: &str| {
             let (_, node) = entries.iter().find(|(key, _)| key == name).ok_or_else(wrong)?;
             Ok(self.number(node)?.as_f64())
@@ -134,19 +134,19 @@ impl Builder<'_> {
         if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(wrong()) }
     }
 
-    fn small(&self, node: &Node, what: &str) -> Built<i32> {
+    fn small(&self, node: &SyntaxNode, what: &str) -> Built<i32> {
         match self.number(node)? {
-            Number::Integer(number) => i32::try_from(number).ok(),
-            Number::Float(_) => None,
+            QueryNumber::Integer(number) => i32::try_from(number).ok(),
+            QueryNumber::Float(_) => None,
         }
-        .ok_or_else(|| Fault::new(node.at, format!("expected a whole number of 32 bits for {what}")))
+        .ok_or_else(|| SyntaxFault::new(node.at, format!("expected a whole number of 32 bits for {what}")))
     }
 
-    pub(super) fn integer(&self, scope: &Scope<'_>, name: &str) -> Built<Option<i64>> {
+    pub(super) fn integer(&self, scope: &AnnotationScope<'_>, name: &str) -> Built<Option<i64>> {
         let Some(node) = scope.annotation(name) else { return Ok(None) };
         match self.number(node)? {
-            Number::Integer(number) => Ok(Some(number)),
-            Number::Float(_) => Err(Fault::new(
+            QueryNumber::Integer(number) => Ok(Some(number)),
+            QueryNumber::Float(_) => Err(SyntaxFault::new(
                 node.at,
                 format!("expected a whole number for {name}, found {}", node.describe()),
             )),
@@ -154,31 +154,34 @@ impl Builder<'_> {
     }
 
     /// A number from 0 to 2³²-1.
-    pub(super) fn count(&self, scope: &Scope<'_>, name: &str) -> Built<Option<u32>> {
+    pub(super) fn count(&self, scope: &AnnotationScope<'_>, name: &str) -> Built<Option<u32>> {
         match self.integer(scope, name)? {
             None => Ok(None),
             Some(number) => u32::try_from(number).map(Some).map_err(|_| {
                 let at = scope.annotation(name).map_or(0, |node| node.at);
-                Fault::new(at, format!("expected a number from 0 to {} for {name}, found {number}", u32::MAX))
+                SyntaxFault::new(
+                    at,
+                    format!("expected a number from 0 to {} for {name}, found {number}", u32::MAX),
+                )
             }),
         }
     }
 
-    pub(super) fn float(&self, scope: &Scope<'_>, name: &str) -> Built<Option<f64>> {
+    pub(super) fn float(&self, scope: &AnnotationScope<'_>, name: &str) -> Built<Option<f64>> {
         scope.annotation(name).map(|node| Ok(self.number(node)?.as_f64())).transpose()
     }
 
-    pub(super) fn string(&self, scope: &Scope<'_>, name: &str) -> Built<Option<String>> {
+    pub(super) fn string(&self, scope: &AnnotationScope<'_>, name: &str) -> Built<Option<String>> {
         scope.annotation(name).map(|node| Ok(self.text(node)?.text)).transpose()
     }
 
-    pub(super) fn truth(&self, scope: &Scope<'_>, name: &str, default: bool) -> Built<bool> {
+    pub(super) fn truth(&self, scope: &AnnotationScope<'_>, name: &str, default: bool) -> Built<bool> {
         let Some(node) = scope.annotation(name) else { return Ok(default) };
         match &node.form {
-            Form::Bool(value) => Ok(*value),
-            Form::String(text) if text == "true" => Ok(true),
-            Form::String(text) if text == "false" => Ok(false),
-            _ => Err(Fault::new(
+            SyntaxForm::Bool(value) => Ok(*value),
+            SyntaxForm::String(text) if text == "true" => Ok(true),
+            SyntaxForm::String(text) if text == "false" => Ok(false),
+            _ => Err(SyntaxFault::new(
                 node.at,
                 format!("expected true or false for {name}, found {}", node.describe()),
             )),
@@ -186,7 +189,7 @@ impl Builder<'_> {
     }
 
     /// Value of `totalTargetHits`, or of `targetHits`.
-    pub(super) fn target_hits(&self, scope: &Scope<'_>) -> Built<Option<u32>> {
+    pub(super) fn target_hits(&self, scope: &AnnotationScope<'_>) -> Built<Option<u32>> {
         match self.count(scope, "totalTargetHits")? {
             None => self.count(scope, "targetHits"),
             total => Ok(total),
@@ -194,72 +197,74 @@ impl Builder<'_> {
     }
 
     /// Value of `hitLimit`, with the sign given by `ascending` and `descending`.
-    pub(super) fn hit_limit(&self, scope: &Scope<'_>) -> Built<Option<i64>> {
+    pub(super) fn hit_limit(&self, scope: &AnnotationScope<'_>) -> Built<Option<i64>> {
         let limit = self.integer(scope, "hitLimit")?;
         let descending = self.truth(scope, "descending", false)?;
         Ok(limit.map(|limit| if descending { limit.saturating_abs().saturating_neg() } else { limit }))
     }
 
     /// Applies `grammar` and its parts to `default`. `raw` and `segment` are not grammars but kinds of terms.
-    pub(super) fn grammar(&self, scope: &Scope<'_>, default: Grammar) -> Built<Reading> {
-        let wrong =
-            |name: &str, reason: String| Fault::new(scope.annotation(name).map_or(0, |node| node.at), reason);
+    pub(super) fn grammar(&self, scope: &AnnotationScope<'_>, default: QueryGrammar) -> Built<TextReading> {
+        let wrong = |name: &str, reason: String| {
+            SyntaxFault::new(scope.annotation(name).map_or(0, |node| node.at), reason)
+        };
         let mut grammar = default;
         if let Some(name) = self.string(scope, "grammar")? {
             match name.as_str() {
-                "raw" => return Ok(Reading::Raw),
-                "segment" => return Ok(Reading::Segment),
-                _ => grammar = Grammar::from_type(&name).map_err(|reason| wrong("grammar", reason))?,
+                "raw" => return Ok(TextReading::Raw),
+                "segment" => return Ok(TextReading::Segment),
+                _ => grammar = QueryGrammar::from_type(&name).map_err(|reason| wrong("grammar", reason))?,
             }
         }
         if let Some(name) = self.string(scope, "grammar.composite")? {
             grammar.composite =
-                Composite::from_name(&name).map_err(|reason| wrong("grammar.composite", reason))?;
+                WordComposite::from_name(&name).map_err(|reason| wrong("grammar.composite", reason))?;
         }
         if let Some(name) = self.string(scope, "grammar.syntax")? {
-            grammar.syntax = Syntax::from_name(&name).map_err(|reason| wrong("grammar.syntax", reason))?;
+            grammar.syntax =
+                TextSyntax::from_name(&name).map_err(|reason| wrong("grammar.syntax", reason))?;
         }
         if let Some(name) = self.string(scope, "grammar.tokenization")? {
             grammar.tokenization =
-                Tokenization::from_name(&name).map_err(|reason| wrong("grammar.tokenization", reason))?;
+                TextTokenization::from_name(&name).map_err(|reason| wrong("grammar.tokenization", reason))?;
         }
-        Ok(Reading::Grammar(grammar))
+        Ok(TextReading::Grammar(grammar))
     }
 }
 
 /// Interpretation of typed text.
-pub(super) enum Reading {
+pub(super) enum TextReading {
     /// One term with the exact text.
     Raw,
     /// One term, split by linguistics.
     Segment,
-    Grammar(Grammar),
+    Grammar(QueryGrammar),
 }
 
-impl Scope<'_> {
+impl AnnotationScope<'_> {
     fn is_bare(&self) -> bool {
-        self.annotations.is_empty() && self.parent.is_none_or(Scope::is_bare)
+        self.annotations.is_empty() && self.parent.is_none_or(AnnotationScope::is_bare)
     }
 }
 
-impl Number {
+impl QueryNumber {
     /// The nearest 64-bit float.
     pub fn as_f64(self) -> f64 {
         match self {
-            Number::Integer(number) => number as f64,
-            Number::Float(number) => number,
+            QueryNumber::Integer(number) => number as f64,
+            QueryNumber::Float(number) => number,
         }
     }
 }
 
 /// Text of a value, for annotations that are not evaluated.
-fn plain(node: &Node) -> String {
+fn plain(node: &SyntaxNode) -> String {
     match &node.form {
-        Form::String(text) | Form::Name(text) | Form::Parameter(text) => text.clone(),
-        Form::Number(number) => number.to_string(),
-        Form::Bool(value) => value.to_string(),
-        Form::List(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(",")),
-        Form::Map(entries) => {
+        SyntaxForm::String(text) | SyntaxForm::Name(text) | SyntaxForm::Parameter(text) => text.clone(),
+        SyntaxForm::Number(number) => number.to_string(),
+        SyntaxForm::Bool(value) => value.to_string(),
+        SyntaxForm::List(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(",")),
+        SyntaxForm::Map(entries) => {
             let entries: Vec<String> =
                 entries.iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
             format!("{{{}}}", entries.join(","))

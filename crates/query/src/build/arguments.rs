@@ -1,26 +1,26 @@
 //! Arguments of operators: text, numbers, lists, weighted tokens; `@name` is replaced by its parameter.
 
-use super::{Builder, Built, weights};
-use crate::syntax::{Fault, Form, Node};
-use crate::{Number, TermText};
+use super::{Built, ItemBuilder, weights};
+use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
+use crate::{QueryNumber, TermText};
 
-impl Builder<'_> {
+impl ItemBuilder<'_> {
     /// Value of the parameter `@name`.
     pub(super) fn parameter(&self, at: usize, name: &str) -> Built<&str> {
         self.context.parameters.get(name).map(String::as_str).ok_or_else(|| {
-            Fault::new(at, format!("the request has no parameter '{name}'; add {name}=… beside yql"))
+            SyntaxFault::new(at, format!("the request has no parameter '{name}'; add {name}=… beside yql"))
         })
     }
 
-    pub(super) fn text(&self, node: &Node) -> Built<TermText> {
+    pub(super) fn text(&self, node: &SyntaxNode) -> Built<TermText> {
         let text = match &node.form {
-            Form::String(text) => text.clone(),
-            Form::Name(name) => name.clone(),
-            Form::Number(number) => number.to_string(),
-            Form::Bool(value) => value.to_string(),
-            Form::Parameter(name) => self.parameter(node.at, name)?.to_owned(),
+            SyntaxForm::String(text) => text.clone(),
+            SyntaxForm::Name(name) => name.clone(),
+            SyntaxForm::Number(number) => number.to_string(),
+            SyntaxForm::Bool(value) => value.to_string(),
+            SyntaxForm::Parameter(name) => self.parameter(node.at, name)?.to_owned(),
             _ => {
-                return Err(Fault::new(
+                return Err(SyntaxFault::new(
                     node.at,
                     format!("expected text, found {}; for example: \"word\"", node.describe()),
                 ));
@@ -30,30 +30,36 @@ impl Builder<'_> {
         Ok(TermText { text, origin: origin.and_then(|(_, origin)| span(origin)) })
     }
 
-    pub(super) fn number(&self, node: &Node) -> Built<Number> {
+    pub(super) fn number(&self, node: &SyntaxNode) -> Built<QueryNumber> {
         let text = match &node.form {
-            Form::Number(number) => return Ok(*number),
-            Form::String(text) => text,
-            Form::Parameter(name) => self.parameter(node.at, name)?,
-            _ => return Err(Fault::new(node.at, format!("expected a number, found {}", node.describe()))),
+            SyntaxForm::Number(number) => return Ok(*number),
+            SyntaxForm::String(text) => text,
+            SyntaxForm::Parameter(name) => self.parameter(node.at, name)?,
+            _ => {
+                return Err(SyntaxFault::new(
+                    node.at,
+                    format!("expected a number, found {}", node.describe()),
+                ));
+            }
         };
         parse_number(text).ok_or_else(|| {
-            Fault::new(node.at, format!("expected a number, found {text:?} in {}", node.describe()))
+            SyntaxFault::new(node.at, format!("expected a number, found {text:?} in {}", node.describe()))
         })
     }
 
     /// Values of `in (…)`.
-    pub(super) fn values(&self, nodes: &[Node]) -> Built<Vec<String>> {
+    pub(super) fn values(&self, nodes: &[SyntaxNode]) -> Built<Vec<String>> {
         let mut values = Vec::with_capacity(nodes.len());
         for node in nodes {
             match &node.form {
-                Form::Parameter(name) => {
+                SyntaxForm::Parameter(name) => {
                     let text = self.parameter(node.at, name)?;
-                    let more = weights::list(text)
-                        .map_err(|reason| Fault::new(node.at, format!("parameter '{name}': {reason}")))?;
+                    let more = weights::list(text).map_err(|reason| {
+                        SyntaxFault::new(node.at, format!("parameter '{name}': {reason}"))
+                    })?;
                     values.extend(more);
                 }
-                Form::List(items) => values.extend(self.values(items)?),
+                SyntaxForm::List(items) => values.extend(self.values(items)?),
                 _ => values.push(self.text(node)?.text),
             }
         }
@@ -61,29 +67,30 @@ impl Builder<'_> {
     }
 
     /// Weighted tokens, from a map, a list of pairs, or a parameter with either.
-    pub(super) fn weighted(&self, node: &Node, example: &str) -> Built<Vec<(String, f64)>> {
-        let wrong = |node: &Node| {
-            Fault::new(
+    pub(super) fn weighted(&self, node: &SyntaxNode, example: &str) -> Built<Vec<(String, f64)>> {
+        let wrong = |node: &SyntaxNode| {
+            SyntaxFault::new(
                 node.at,
                 format!("expected tokens with weights, found {}; for example: {example}", node.describe()),
             )
         };
         match &node.form {
-            Form::Map(entries) => {
-                let entry = |(key, value): &(String, Node)| Ok((key.clone(), self.number(value)?.as_f64()));
+            SyntaxForm::Map(entries) => {
+                let entry =
+                    |(key, value): &(String, SyntaxNode)| Ok((key.clone(), self.number(value)?.as_f64()));
                 entries.iter().map(entry).collect()
             }
-            Form::List(items) => {
-                let pair = |item: &Node| match &item.form {
-                    Form::List(pair) if pair.len() == 2 => {
+            SyntaxForm::List(items) => {
+                let pair = |item: &SyntaxNode| match &item.form {
+                    SyntaxForm::List(pair) if pair.len() == 2 => {
                         Ok((self.text(&pair[0])?.text, self.number(&pair[1])?.as_f64()))
                     }
                     _ => Err(wrong(item)),
                 };
                 items.iter().map(pair).collect()
             }
-            Form::Parameter(name) => weights::pairs(self.parameter(node.at, name)?).map_err(|reason| {
-                Fault::new(
+            SyntaxForm::Parameter(name) => weights::pairs(self.parameter(node.at, name)?).map_err(|reason| {
+                SyntaxFault::new(
                     node.at,
                     format!("parameter '{name}': {reason}; for example: {{token: 3, \"other token\": 1}}"),
                 )
@@ -94,20 +101,20 @@ impl Builder<'_> {
 }
 
 /// Parses a YQL number, which may end in `L`.
-pub(crate) fn parse_number(text: &str) -> Option<Number> {
+pub(crate) fn parse_number(text: &str) -> Option<QueryNumber> {
     let text = text.trim();
     let whole = text.strip_suffix(['L', 'l']).unwrap_or(text);
     if let Ok(number) = whole.parse() {
-        return Some(Number::Integer(number));
+        return Some(QueryNumber::Integer(number));
     }
-    text.parse().ok().filter(|number: &f64| !number.is_nan()).map(Number::Float)
+    text.parse().ok().filter(|number: &f64| !number.is_nan()).map(QueryNumber::Float)
 }
 
 /// Range in `origin: {original: "abc", offset: 1, length: 2}`.
-fn span(node: &Node) -> Option<(u32, u32)> {
-    let Form::Map(entries) = &node.form else { return None };
+fn span(node: &SyntaxNode) -> Option<(u32, u32)> {
+    let SyntaxForm::Map(entries) = &node.form else { return None };
     let number = |name: &str| match entries.iter().find(|(key, _)| key == name)?.1.form {
-        Form::Number(Number::Integer(number)) => u32::try_from(number).ok(),
+        SyntaxForm::Number(QueryNumber::Integer(number)) => u32::try_from(number).ok(),
         _ => None,
     };
     Some((number("offset")?, number("length")?))

@@ -7,10 +7,12 @@ use std::ops::RangeInclusive;
 
 pub(crate) use conditions::kilometres;
 
-use super::annotations::Reading;
-use super::{Builder, Built, Scope};
-use crate::syntax::{Fault, Form, Node};
-use crate::{Annotations, Composite, Grammar, Item, Match, Syntax, TermText, UserText};
+use super::annotations::TextReading;
+use super::{AnnotationScope, Built, ItemBuilder};
+use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
+use crate::{
+    ItemAnnotations, QueryGrammar, QueryItem, TermMatch, TermText, TextSyntax, UserText, WordComposite,
+};
 
 /// Default distance of `near`, in positions.
 const NEAR_DISTANCE: u32 = 2;
@@ -22,7 +24,7 @@ const KILOMETRES_PER_DEGREE: f64 = std::f64::consts::PI * 6356.752 / 180.0;
 const MANY: usize = usize::MAX;
 
 /// A YQL operator with function syntax.
-pub struct Operator {
+pub struct YqlOperator {
     /// Name; case is ignored.
     pub name: &'static str,
     /// Permitted position.
@@ -45,28 +47,28 @@ pub enum OperatorPlace {
     Term,
 }
 
-type Code = fn(&Builder<'_>, &Call<'_>) -> Built<Item>;
+type Code = fn(&ItemBuilder<'_>, &OperatorCall<'_>) -> Built<QueryItem>;
 
 /// An operator with its arguments.
-struct Call<'a> {
-    operator: &'static Operator,
+struct OperatorCall<'a> {
+    operator: &'static YqlOperator,
     at: usize,
     /// Field of a term operator.
     field: &'a str,
-    arguments: &'a [Node],
-    scope: &'a Scope<'a>,
+    arguments: &'a [SyntaxNode],
+    scope: &'a AnnotationScope<'a>,
 }
 
 /// Table rows: name, place, arity, example, description, code.
 macro_rules! operators {
     ($($name:literal, $place:ident, $arity:expr, $example:literal, $doc:literal, $code:expr;)*) => {
-        &[$(Operator { name: $name, place: OperatorPlace::$place, arity: $arity, example: $example, doc: $doc, code: $code }),*]
+        &[$(YqlOperator { name: $name, place: OperatorPlace::$place, arity: $arity, example: $example, doc: $doc, code: $code }),*]
     };
 }
 
 /// All operators with function syntax.
 #[rustfmt::skip]
-pub static OPERATORS: &[Operator] = operators! {
+pub static OPERATORS: &[YqlOperator] = operators! {
     "range", Condition, 3..=3, "range(year, 2000, 2010) or range(year, 2000, Infinity)",
         "Numbers between two bounds, both included unless `bounds` says open, leftOpen or rightOpen.", conditions::range;
     "rank", Condition, 1..=MANY, "rank(title contains \"a\", body contains \"b\")",
@@ -123,32 +125,44 @@ fn names(place: OperatorPlace) -> String {
     }
 }
 
-fn operator(name: &str, place: OperatorPlace) -> Option<&'static Operator> {
+fn operator(name: &str, place: OperatorPlace) -> Option<&'static YqlOperator> {
     OPERATORS.iter().find(|operator| operator.place == place && operator.name.eq_ignore_ascii_case(name))
 }
 
-impl Builder<'_> {
+impl ItemBuilder<'_> {
     /// Condition `field contains value`.
-    pub(super) fn contains(&self, field: &Node, value: &Node, scope: &Scope<'_>) -> Built<Item> {
+    pub(super) fn contains(
+        &self,
+        field: &SyntaxNode,
+        value: &SyntaxNode,
+        scope: &AnnotationScope<'_>,
+    ) -> Built<QueryItem> {
         let (name, element) = self.field(field)?;
         let item = self.value(element.map_or(name, |_| ""), value, scope)?;
         self.in_element(name, element, item)
     }
 
     /// Operand after `contains`.
-    pub(super) fn value(&self, field: &str, node: &Node, above: &Scope<'_>) -> Built<Item> {
+    pub(super) fn value(
+        &self,
+        field: &str,
+        node: &SyntaxNode,
+        above: &AnnotationScope<'_>,
+    ) -> Built<QueryItem> {
         let scope = &above.inside(node);
         match &node.form {
-            Form::String(_) | Form::Name(_) | Form::Number(_) | Form::Bool(_) | Form::Parameter(_) => {
-                Ok(Item::Term {
-                    field: field.to_owned(),
-                    text: self.text(node)?,
-                    matching: self.matching(scope)?,
-                    annotations: self.annotations(scope)?,
-                })
-            }
-            Form::Call(name, arguments) => self.term_function(field, node.at, name, arguments, scope),
-            _ => Err(Fault::new(
+            SyntaxForm::String(_)
+            | SyntaxForm::Name(_)
+            | SyntaxForm::Number(_)
+            | SyntaxForm::Bool(_)
+            | SyntaxForm::Parameter(_) => Ok(QueryItem::Term {
+                field: field.to_owned(),
+                text: self.text(node)?,
+                matching: self.matching(scope)?,
+                annotations: self.annotations(scope)?,
+            }),
+            SyntaxForm::Call(name, arguments) => self.term_function(field, node.at, name, arguments, scope),
+            _ => Err(SyntaxFault::new(
                 node.at,
                 format!(
                     "expected text or a function of text, found {}; for example: \"word\" or phrase(\"two\", \"words\")",
@@ -164,53 +178,65 @@ impl Builder<'_> {
         field: &str,
         at: usize,
         name: &str,
-        arguments: &[Node],
-        scope: &Scope<'_>,
-    ) -> Built<Item> {
+        arguments: &[SyntaxNode],
+        scope: &AnnotationScope<'_>,
+    ) -> Built<QueryItem> {
         let Some(operator) = operator(name, OperatorPlace::Term) else {
             let known = names(OperatorPlace::Term);
-            return Err(Fault::new(at, format!("'{name}' is no function of text; there are {known}")));
+            return Err(SyntaxFault::new(at, format!("'{name}' is no function of text; there are {known}")));
         };
-        self.apply(&Call { operator, at, field, arguments, scope })
+        self.apply(&OperatorCall { operator, at, field, arguments, scope })
     }
 
     /// An operator that is a condition.
-    pub(super) fn call(&self, at: usize, name: &str, arguments: &[Node], scope: &Scope<'_>) -> Built<Item> {
+    pub(super) fn call(
+        &self,
+        at: usize,
+        name: &str,
+        arguments: &[SyntaxNode],
+        scope: &AnnotationScope<'_>,
+    ) -> Built<QueryItem> {
         match operator(name, OperatorPlace::Condition) {
-            Some(operator) => self.apply(&Call { operator, at, field: "", arguments, scope }),
+            Some(operator) => self.apply(&OperatorCall { operator, at, field: "", arguments, scope }),
             None if scope.in_element => self.term_function("", at, name, arguments, scope),
-            None if operator(name, OperatorPlace::Term).is_some() => Err(Fault::new(
+            None if operator(name, OperatorPlace::Term).is_some() => Err(SyntaxFault::new(
                 at,
                 format!("{name}(…) needs a field; for example: title contains {name}(\"word\")"),
             )),
             None => {
                 let known = names(OperatorPlace::Condition);
-                Err(Fault::new(at, format!("there is no operator '{name}'; there are {known}")))
+                Err(SyntaxFault::new(at, format!("there is no operator '{name}'; there are {known}")))
             }
         }
     }
 
-    fn apply(&self, call: &Call<'_>) -> Built<Item> {
-        let Operator { name, arity, example, code, .. } = call.operator;
+    fn apply(&self, call: &OperatorCall<'_>) -> Built<QueryItem> {
+        let YqlOperator { name, arity, example, code, .. } = call.operator;
         if !arity.contains(&call.arguments.len()) {
             let count = call.arguments.len();
             let reason = format!("{name}(…) cannot have {count} arguments; for example: {example}");
-            return Err(Fault::new(call.at, reason));
+            return Err(SyntaxFault::new(call.at, reason));
         }
         code(self, call)
     }
 
     /// Arguments, as conditions.
-    fn children(&self, call: &Call<'_>) -> Built<Vec<Item>> {
+    fn children(&self, call: &OperatorCall<'_>) -> Built<Vec<QueryItem>> {
         call.arguments.iter().map(|child| self.item(child, call.scope)).collect()
     }
 
-    fn user_text(&self, field: &str, text: &Node, scope: &Scope<'_>, syntax: Syntax) -> Built<Item> {
+    fn user_text(
+        &self,
+        field: &str,
+        text: &SyntaxNode,
+        scope: &AnnotationScope<'_>,
+        syntax: TextSyntax,
+    ) -> Built<QueryItem> {
         let scope = &scope.inside(text);
-        let default = Grammar { syntax, ..self.context.input_grammar };
-        let annotations: Annotations = self.annotations(scope)?;
+        let default = QueryGrammar { syntax, ..self.context.input_grammar };
+        let annotations: ItemAnnotations = self.annotations(scope)?;
         let term = |annotations| {
-            Ok(Item::Term {
+            Ok(QueryItem::Term {
                 field: field.to_owned(),
                 text: TermText { text: self.text(text)?.text, origin: None },
                 matching: self.matching(scope)?,
@@ -218,12 +244,12 @@ impl Builder<'_> {
             })
         };
         let grammar = match self.grammar(scope, default)? {
-            Reading::Raw => return term(Annotations { implicit_transforms: false, ..annotations }),
-            Reading::Segment => return term(annotations),
-            Reading::Grammar(grammar) => grammar,
+            TextReading::Raw => return term(ItemAnnotations { implicit_transforms: false, ..annotations }),
+            TextReading::Segment => return term(annotations),
+            TextReading::Grammar(grammar) => grammar,
         };
-        let near = matches!(grammar.composite, Composite::Near | Composite::OrderedNear);
-        Ok(Item::Text(UserText {
+        let near = matches!(grammar.composite, WordComposite::Near | WordComposite::OrderedNear);
+        Ok(QueryItem::Text(UserText {
             field: field.to_owned(),
             text: self.text(text)?.text,
             grammar,
@@ -240,15 +266,15 @@ impl Builder<'_> {
     }
 
     /// Match type given by `prefix`, `substring` and `suffix` of a term.
-    fn matching(&self, scope: &Scope<'_>) -> Built<Match> {
+    fn matching(&self, scope: &AnnotationScope<'_>) -> Built<TermMatch> {
         Ok(if self.truth(scope, "substring", false)? {
-            Match::Substring
+            TermMatch::Substring
         } else if self.truth(scope, "prefix", false)? {
-            Match::Prefix
+            TermMatch::Prefix
         } else if self.truth(scope, "suffix", false)? {
-            Match::Suffix
+            TermMatch::Suffix
         } else {
-            Match::Word
+            TermMatch::Word
         })
     }
 }

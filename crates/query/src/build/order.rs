@@ -1,12 +1,16 @@
 //! Sort keys of `order by`.
 
-use super::{Builder, Built, Context, ROOT};
-use crate::syntax::{Fault, Form, Node};
-use crate::{SortKey, SortOrder};
+use super::{BuildContext, Built, ItemBuilder, ROOT};
+use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
+use crate::{QuerySortKey, SortOrder};
 
 /// The sort key of a name or call with its annotations.
-pub(crate) fn sort_key(node: &Node, order: Option<SortOrder>, context: &Context<'_>) -> Built<SortKey> {
-    let builder = Builder { context };
+pub(crate) fn sort_key(
+    node: &SyntaxNode,
+    order: Option<SortOrder>,
+    context: &BuildContext<'_>,
+) -> Built<QuerySortKey> {
+    let builder = ItemBuilder { context };
     let scope = &ROOT.inside(node);
     let mut key = from_call(node)?;
     key.order = order;
@@ -16,7 +20,7 @@ pub(crate) fn sort_key(node: &Node, order: Option<SortOrder>, context: &Context<
             arguments.push(locale);
             arguments.extend(builder.string(scope, "strength")?);
         } else if let Some(strength) = scope.annotation("strength") {
-            return Err(Fault::new(
+            return Err(SyntaxFault::new(
                 strength.at,
                 "strength needs a locale; for example: {function: \"uca\", locale: \"en_US\", strength: \"PRIMARY\"}name",
             ));
@@ -29,34 +33,36 @@ pub(crate) fn sort_key(node: &Node, order: Option<SortOrder>, context: &Context<
     if let Some(policy) = builder.string(scope, "missing")? {
         key.missing = Some((policy, builder.string(scope, "missingValue")?));
     }
-    key.check().map_err(|reason| Fault::new(node.at, reason))?;
+    key.check().map_err(|reason| SyntaxFault::new(node.at, reason))?;
     Ok(key)
 }
 
 /// Parses `field`, `lowercase(field)`, `uca(field, locale, strength)`, `missing(…, first)`.
-fn from_call(node: &Node) -> Built<SortKey> {
-    let name_of = |node: &Node| match &node.form {
-        Form::Name(name) | Form::String(name) => Ok(name.clone()),
-        Form::Number(number) => Ok(number.to_string()),
-        _ => Err(Fault::new(node.at, format!("expected a name, found {}", node.describe()))),
+fn from_call(node: &SyntaxNode) -> Built<QuerySortKey> {
+    let name_of = |node: &SyntaxNode| match &node.form {
+        SyntaxForm::Name(name) | SyntaxForm::String(name) => Ok(name.clone()),
+        SyntaxForm::Number(number) => Ok(number.to_string()),
+        _ => Err(SyntaxFault::new(node.at, format!("expected a name, found {}", node.describe()))),
     };
     match &node.form {
-        Form::Name(field) => Ok(SortKey { field: field.clone(), order: None, function: None, missing: None }),
-        Form::Call(function, arguments) if function == "missing" && arguments.len() >= 2 => {
+        SyntaxForm::Name(field) => {
+            Ok(QuerySortKey { field: field.clone(), order: None, function: None, missing: None })
+        }
+        SyntaxForm::Call(function, arguments) if function == "missing" && arguments.len() >= 2 => {
             let mut key = from_call(&arguments[0])?;
             key.missing = Some((name_of(&arguments[1])?, arguments.get(2).map(name_of).transpose()?));
             Ok(key)
         }
-        Form::Call(function, arguments) if !arguments.is_empty() => {
+        SyntaxForm::Call(function, arguments) if !arguments.is_empty() => {
             let rest = arguments[1..].iter().map(name_of).collect::<Built<_>>()?;
-            Ok(SortKey {
+            Ok(QuerySortKey {
                 field: name_of(&arguments[0])?,
                 order: None,
                 function: Some((function.clone(), rest)),
                 missing: None,
             })
         }
-        _ => Err(Fault::new(
+        _ => Err(SyntaxFault::new(
             node.at,
             format!(
                 "expected a field to sort by, found {}; for example: order by date desc",

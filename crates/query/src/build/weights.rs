@@ -5,7 +5,7 @@ use super::arguments::parse_number;
 
 /// Parses the values of a list; only values with a comma or a quote need quotes.
 pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = WeightReader { text, at: 0 };
     let mut values = Vec::new();
     if text.trim().is_empty() {
         return Ok(values);
@@ -21,7 +21,7 @@ pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
 
 /// Parses weighted tokens.
 pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, String> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = WeightReader { text, at: 0 };
     let mut pairs = Vec::new();
     let (close, inner) = match reader.peek() {
         Some('{') => ('}', None),
@@ -59,13 +59,13 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, String> {
     if reader.end() { Ok(pairs) } else { Err(format!("found {:?} after '{close}'", &text[reader.at..])) }
 }
 
-struct Reader<'a> {
+struct WeightReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
-    /// Returns the next character that is not blank, and moves [`Reader::at`] to it.
+impl WeightReader<'_> {
+    /// Returns the next character that is not blank, and moves [`WeightReader::at`] to it.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();

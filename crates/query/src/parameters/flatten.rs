@@ -49,7 +49,7 @@ pub fn flatten(body: &[u8], most: usize) -> Result<BTreeMap<String, String>, Err
         reason: format!("{error}; {EXAMPLE}"),
     };
     json_text::read(body, |text| {
-        let mut flattened = Flattened { parameters: BTreeMap::new(), most, refusal: None };
+        let mut flattened = FlattenedParameters { parameters: BTreeMap::new(), most, refusal: None };
         let read = serde_json::from_slice::<&RawValue>(text).and_then(|whole| {
             flattened.object("", whole, 0)?;
             Ok(())
@@ -64,14 +64,14 @@ pub fn flatten(body: &[u8], most: usize) -> Result<BTreeMap<String, String>, Err
 }
 
 /// Parameters as they are found.
-struct Flattened {
+struct FlattenedParameters {
     parameters: BTreeMap<String, String>,
     most: usize,
     /// The reason why no more are read.
     refusal: Option<Error>,
 }
 
-impl Flattened {
+impl FlattenedParameters {
     /// Reads the entries of an object whose name is `prefix`, which is empty for the body itself.
     fn object(&mut self, prefix: &str, object: &RawValue, level: usize) -> Result<(), serde_json::Error> {
         if !object.get().starts_with('{') {
@@ -84,7 +84,7 @@ impl Flattened {
             return Ok(());
         }
         let mut json = serde_json::Deserializer::from_str(object.get());
-        Entries { of: self, prefix, level }.deserialize(&mut json)
+        ParameterEntries { of: self, prefix, level }.deserialize(&mut json)
     }
 
     fn put(&mut self, name: String, value: &RawValue, level: usize) -> Result<(), serde_json::Error> {
@@ -117,7 +117,7 @@ impl Flattened {
     /// Reads an object that may be a map of tokens, which counts as one parameter, and is its entries where they are few.
     fn map(&mut self, name: String, map: &RawValue, level: usize) -> Result<(), serde_json::Error> {
         let left = self.most.saturating_sub(self.parameters.len() + 1);
-        let mut entries = Flattened { parameters: BTreeMap::new(), most: left, refusal: None };
+        let mut entries = FlattenedParameters { parameters: BTreeMap::new(), most: left, refusal: None };
         match (entries.object(&name, map, level), entries.refusal.take()) {
             (_, Some(Error::TooMany { .. })) => {}
             (_, Some(refusal)) => self.refusal = Some(refusal),
@@ -152,13 +152,13 @@ impl Flattened {
 }
 
 /// The entries of an object, each of which becomes parameters.
-struct Entries<'f, 'n> {
-    of: &'f mut Flattened,
+struct ParameterEntries<'f, 'n> {
+    of: &'f mut FlattenedParameters,
     prefix: &'n str,
     level: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Entries<'_, '_> {
+impl<'de> DeserializeSeed<'de> for ParameterEntries<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -166,7 +166,7 @@ impl<'de> DeserializeSeed<'de> for Entries<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Entries<'_, '_> {
+impl<'de> Visitor<'de> for ParameterEntries<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use super::{Reader, names, parameter};
+use super::{ParameterReader, names, parameter};
 use crate::{
-    Collapse, Error, GroupingDefaults, Now, Presentation, Ranking, Sources, Streaming, Tracing, duration,
+    CollapseOptions, Error, GroupingDefaults, PresentationOptions, QuerySources, RankingOptions, RankingTime,
+    StreamingScope, TracingOptions, duration,
 };
 
 /// Whether words are as rare as a model says.
 const USE_MODEL: &str = "ranking.significance.useModel";
 
-impl Reader<'_> {
-    pub(super) fn ranking(&self) -> Result<Ranking, Error> {
-        let mut ranking = Ranking {
+impl ParameterReader<'_> {
+    pub(super) fn ranking(&self) -> Result<RankingOptions, Error> {
+        let mut ranking = RankingOptions {
             profile: self.text("ranking.profile"),
             keep_rank_count: self.either("ranking.totalKeepRankCount", "ranking.keepRankCount")?,
             score_drop_limit: self.float("ranking.rankScoreDropLimit")?,
@@ -26,7 +27,7 @@ impl Reader<'_> {
             list_features: self.truth("ranking.listFeatures", false)?,
             use_significance_model: self.get(USE_MODEL).map(|_| self.truth(USE_MODEL, false)).transpose()?,
             location: self.text("ranking.location"),
-            ..Ranking::default()
+            ..RankingOptions::default()
         };
         if let Some(text) = self.get("ranking.freshness") {
             ranking.now = now(text)?;
@@ -71,10 +72,10 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn tracing(&self) -> Result<Tracing, Error> {
+    pub(super) fn tracing(&self) -> Result<TracingOptions, Error> {
         let profiled = self.truth("trace.profile", false)?;
         let level = self.whole("trace.level")?.map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX));
-        Ok(Tracing {
+        Ok(TracingOptions {
             level: level.max(u8::from(profiled)),
             explained: profiled || self.whole("trace.explainLevel")?.is_some_and(|level| level > 0),
             timestamps: profiled || self.truth("trace.timestamps", false)?,
@@ -82,14 +83,14 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn presentation(&self, fields: Vec<String>) -> Result<Presentation, Error> {
+    pub(super) fn presentation(&self, fields: Vec<String>) -> Result<PresentationOptions, Error> {
         let tensors = self.text("presentation.format.tensors");
         let forms = ["short", "long", "short-value", "long-value", "hex", "hex-value"];
         if let Some(form) = tensors.as_deref().filter(|form| !forms.contains(form)) {
             let reason = format!("{form:?} is no form of tensors; there are {}", forms.join(", "));
             return Err(parameter("presentation.format.tensors", reason));
         }
-        Ok(Presentation {
+        Ok(PresentationOptions {
             summary: self.text("presentation.summary"),
             fields,
             bolding: self.truth("presentation.bolding", true)?,
@@ -114,7 +115,7 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn collapse(&self) -> Result<Option<Collapse>, Error> {
+    pub(super) fn collapse(&self) -> Result<Option<CollapseOptions>, Error> {
         let Some(names) = self.text("collapsefield") else { return Ok(None) };
         let size = self.whole("collapsesize")?.unwrap_or(1);
         let mut fields = Vec::new();
@@ -122,31 +123,31 @@ impl Reader<'_> {
             let own = self.whole(&format!("collapsesize.{field}"))?;
             fields.push((field.to_owned(), own.unwrap_or(size)));
         }
-        Ok(Some(Collapse { fields, summary: self.text("collapse.summary") }))
+        Ok(Some(CollapseOptions { fields, summary: self.text("collapse.summary") }))
     }
 
     /// The sources of YQL; `sources` and `restrict` go before them.
-    pub(super) fn sources(&self, asked: Sources) -> Sources {
+    pub(super) fn sources(&self, asked: QuerySources) -> QuerySources {
         let named = |name: &str| -> Vec<String> {
             let text = self.get(name).unwrap_or_default();
             text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
         };
         let sources = match named("model.sources") {
             names if names.is_empty() || names == ["*"] => asked,
-            names => Sources::Named(names),
+            names => QuerySources::Named(names),
         };
         let schemas = named("model.restrict");
         if schemas.is_empty() {
             return sources;
         }
         let within = match sources {
-            Sources::Named(names) => names,
+            QuerySources::Named(names) => names,
             _ => Vec::new(),
         };
-        Sources::Restricted { schemas, within }
+        QuerySources::Restricted { schemas, within }
     }
 
-    pub(super) fn streaming(&self) -> Result<Streaming, Error> {
+    pub(super) fn streaming(&self) -> Result<StreamingScope, Error> {
         let mut groups: Vec<String> =
             self.get("streaming.groupname").into_iter().map(str::to_owned).collect();
         if let Some(text) = self.get("streaming.groupnames") {
@@ -169,7 +170,7 @@ impl Reader<'_> {
             let wrong = || parameter("streaming.userid", format!("expected a whole number, found {text:?}"));
             text.trim().parse().map_err(|_| wrong())
         });
-        Ok(Streaming { groups, user: user.transpose()?, selection: self.text("streaming.selection") })
+        Ok(StreamingScope { groups, user: user.transpose()?, selection: self.text("streaming.selection") })
     }
 
     fn either(&self, total: &str, each: &str) -> Result<Option<usize>, Error> {
@@ -200,17 +201,17 @@ pub(super) fn timeout(text: &str) -> Result<Duration, Error> {
 }
 
 /// `now`, `now-3600`, or seconds since 1970.
-fn now(text: &str) -> Result<Now, Error> {
+fn now(text: &str) -> Result<RankingTime, Error> {
     let wrong = || {
         let reason = format!("expected seconds since 1970, now, or now-3600; found {text:?}");
         parameter("ranking.freshness", reason)
     };
     match text.trim().strip_prefix("now") {
-        Some("") => Ok(Now::WallClock(Duration::ZERO)),
+        Some("") => Ok(RankingTime::WallClock(Duration::ZERO)),
         Some(before) => {
             let seconds = before.strip_prefix('-').and_then(|seconds| seconds.parse().ok());
-            seconds.map(|seconds| Now::WallClock(Duration::from_secs(seconds))).ok_or_else(wrong)
+            seconds.map(|seconds| RankingTime::WallClock(Duration::from_secs(seconds))).ok_or_else(wrong)
         }
-        None => text.trim().parse().map(Now::At).map_err(|_| wrong()),
+        None => text.trim().parse().map(RankingTime::At).map_err(|_| wrong()),
     }
 }

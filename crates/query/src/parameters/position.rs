@@ -2,16 +2,16 @@
 
 use millrace_document::scalar::position;
 
-use super::{Reader, parameter};
+use super::{ParameterReader, parameter};
 use crate::build::kilometres;
-use crate::{Annotations, Error, Item};
+use crate::{Error, ItemAnnotations, QueryItem};
 
 /// How far from the place documents may be where the request does not say.
 const RADIUS_KM: f64 = 50.0;
 
-impl Reader<'_> {
+impl ParameterReader<'_> {
     /// The tree, with a circle that documents must be in where a place is given.
-    pub(super) fn with_position(&self, root: Item) -> Result<Item, Error> {
+    pub(super) fn with_position(&self, root: QueryItem) -> Result<QueryItem, Error> {
         let Some(text) = self.text("pos.ll") else { return Ok(root) };
         if self.text("pos.xy").is_some() {
             return Err(parameter(
@@ -29,13 +29,13 @@ impl Reader<'_> {
                 parameter("pos.radius", format!("{text:?} is no radius; {units}; for example: 5km"))
             })?,
         };
-        let circle = Item::GeoLocation {
+        let circle = QueryItem::GeoLocation {
             field: self.text("pos.attribute").unwrap_or_default(),
             latitude: f64::from(latitude) / 1e6,
             longitude: f64::from(longitude) / 1e6,
             radius_km,
-            annotations: Annotations::default(),
+            annotations: ItemAnnotations::default(),
         };
-        Ok(Item::And(vec![root, circle]))
+        Ok(QueryItem::And(vec![root, circle]))
     }
 }

@@ -1,32 +1,32 @@
 //! Parameters that change the tree of a query: `weakAnd.replace`, and a wand beside the query by `wand.field` and `wand.tokens`.
 
-use super::{Reader, parameter};
+use super::{ParameterReader, parameter};
 use crate::build::weights;
-use crate::{Annotations, Error, Item, Match, WeightedOperator};
+use crate::{Error, ItemAnnotations, QueryItem, TermMatch, WeightedOperator};
 
 /// Hits that a weakAnd or wand exposes to ranking where the request does not say.
 const TARGET_HITS: u32 = 100;
 
-impl Reader<'_> {
+impl ParameterReader<'_> {
     /// Whether the request has a wand, which is a query by itself.
     pub(super) fn has_wand(&self) -> bool {
         self.text("wand.field").is_some()
     }
 
     /// The tree as these parameters change it.
-    pub(super) fn with_wands(&self, root: Item) -> Result<Item, Error> {
+    pub(super) fn with_wands(&self, root: QueryItem) -> Result<QueryItem, Error> {
         let root = match self.truth("weakAnd.replace", false)? {
             true => weak(root, self.hits("wand.hits")?.unwrap_or(TARGET_HITS)),
             false => root,
         };
         Ok(match (root, self.wand()?) {
             (root, None) => root,
-            (Item::True, Some(wand)) => wand,
-            (root, Some(wand)) => Item::And(vec![root, wand]),
+            (QueryItem::True, Some(wand)) => wand,
+            (root, Some(wand)) => QueryItem::And(vec![root, wand]),
         })
     }
 
-    fn wand(&self) -> Result<Option<Item>, Error> {
+    fn wand(&self) -> Result<Option<QueryItem>, Error> {
         let Some(field) = self.text("wand.field") else { return Ok(None) };
         let text = self.text("wand.tokens").unwrap_or_default();
         let wrong =
@@ -44,11 +44,11 @@ impl Reader<'_> {
             Some(hits) => hits,
             None => self.hits("hits")?.unwrap_or(TARGET_HITS),
         };
-        let weighted = |operator| Item::Weighted {
+        let weighted = |operator| QueryItem::Weighted {
             operator,
             field: field.clone(),
             tokens: tokens.clone(),
-            annotations: Annotations::default(),
+            annotations: ItemAnnotations::default(),
         };
         Ok(Some(match self.get("wand.type").unwrap_or("vespa") {
             "parallel" => weighted(WeightedOperator::Wand {
@@ -56,12 +56,12 @@ impl Reader<'_> {
                 score_threshold: self.float("wand.scoreThreshold")?.unwrap_or(0.0),
             }),
             "dotProduct" => weighted(WeightedOperator::DotProduct),
-            "vespa" => Item::WeakAnd {
+            "vespa" => QueryItem::WeakAnd {
                 children: terms(&field, &tokens),
                 target_hits,
-                annotations: Annotations::default(),
+                annotations: ItemAnnotations::default(),
             },
-            "or" => Item::Or(terms(&field, &tokens)),
+            "or" => QueryItem::Or(terms(&field, &tokens)),
             other => {
                 let reason =
                     format!("{other:?} is no type of wand; there are vespa, parallel, dotProduct and or");
@@ -75,27 +75,27 @@ impl Reader<'_> {
     }
 }
 
-fn terms(field: &str, tokens: &[(String, i32)]) -> Vec<Item> {
-    let term = |(token, weight): &(String, i32)| Item::Term {
+fn terms(field: &str, tokens: &[(String, i32)]) -> Vec<QueryItem> {
+    let term = |(token, weight): &(String, i32)| QueryItem::Term {
         field: field.to_owned(),
         text: token.as_str().into(),
-        matching: Match::Word,
-        annotations: Annotations { weight: *weight, ..Annotations::default() },
+        matching: TermMatch::Word,
+        annotations: ItemAnnotations { weight: *weight, ..ItemAnnotations::default() },
     };
     tokens.iter().map(term).collect()
 }
 
 /// The tree with a weakAnd for each or.
-fn weak(item: Item, target_hits: u32) -> Item {
-    let all = |items: Vec<Item>| items.into_iter().map(|item| weak(item, target_hits)).collect();
+fn weak(item: QueryItem, target_hits: u32) -> QueryItem {
+    let all = |items: Vec<QueryItem>| items.into_iter().map(|item| weak(item, target_hits)).collect();
     match item {
-        Item::Or(items) => {
-            Item::WeakAnd { children: all(items), target_hits, annotations: Annotations::default() }
+        QueryItem::Or(items) => {
+            QueryItem::WeakAnd { children: all(items), target_hits, annotations: ItemAnnotations::default() }
         }
-        Item::And(items) => Item::And(all(items)),
-        Item::Rank(items) => Item::Rank(all(items)),
-        Item::Not { positive, negatives } => {
-            Item::Not { positive: Box::new(weak(*positive, target_hits)), negatives }
+        QueryItem::And(items) => QueryItem::And(all(items)),
+        QueryItem::Rank(items) => QueryItem::Rank(all(items)),
+        QueryItem::Not { positive, negatives } => {
+            QueryItem::Not { positive: Box::new(weak(*positive, target_hits)), negatives }
         }
         other => other,
     }

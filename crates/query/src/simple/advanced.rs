@@ -4,8 +4,8 @@
 //! `ONEAR(n)` have a distance. They are left-associative with equal precedence; parentheses group. Terms
 //! without an operator between them must all match. An operator name in the position of a term is a term.
 
-use super::reader::Reader;
-use crate::{Annotations, Item};
+use super::reader::SimpleReader;
+use crate::{ItemAnnotations, QueryItem};
 
 /// Maximum nesting of parentheses; deeper ones are ignored.
 const DEPTH_MAX: usize = 100;
@@ -15,7 +15,7 @@ const NEAR_DISTANCE: u32 = 2;
 const WEAK_AND_HITS: u32 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Operator {
+enum AdvancedOperator {
     And,
     Or,
     AndNot,
@@ -26,8 +26,8 @@ enum Operator {
 }
 
 /// Parses the rest of the text.
-pub(super) fn parse(reader: &mut Reader<'_>, depth: usize) -> Option<Item> {
-    let mut whole: Option<Item> = None;
+pub(super) fn parse(reader: &mut SimpleReader<'_>, depth: usize) -> Option<QueryItem> {
+    let mut whole: Option<QueryItem> = None;
     let mut last = None;
     while reader.skip_blanks() {
         if reader.peek() == Some(')') {
@@ -48,7 +48,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, depth: usize) -> Option<Item> {
         whole = Some(match whole {
             None => operand,
             Some(left) => {
-                let operator = operator.unwrap_or(Operator::And);
+                let operator = operator.unwrap_or(AdvancedOperator::And);
                 let joined = join(left, operator, operand, last == Some(operator));
                 last = Some(operator);
                 joined
@@ -58,7 +58,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, depth: usize) -> Option<Item> {
     whole
 }
 
-fn operand(reader: &mut Reader<'_>, depth: usize) -> Option<Item> {
+fn operand(reader: &mut SimpleReader<'_>, depth: usize) -> Option<QueryItem> {
     while matches!(reader.peek(), Some('+')) {
         reader.skip(1);
     }
@@ -70,7 +70,7 @@ fn operand(reader: &mut Reader<'_>, depth: usize) -> Option<Item> {
 }
 
 /// Reads an operator, if one is next.
-fn operator(reader: &mut Reader<'_>) -> Option<Operator> {
+fn operator(reader: &mut SimpleReader<'_>) -> Option<AdvancedOperator> {
     let rest = reader.rest();
     let length = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
     let (word, after) = rest.split_at(length);
@@ -85,14 +85,14 @@ fn operator(reader: &mut Reader<'_>) -> Option<Operator> {
         return None;
     }
     let operator = match word.to_ascii_uppercase().as_str() {
-        "AND" => Operator::And,
-        "OR" => Operator::Or,
-        "ANDNOT" => Operator::AndNot,
-        "RANK" => Operator::Rank,
-        "NEAR" => Operator::Near { ordered: false, distance },
-        "ONEAR" => Operator::Near { ordered: true, distance },
-        "EQUIV" => Operator::Equiv,
-        "WEAKAND" | "WAND" => Operator::WeakAnd,
+        "AND" => AdvancedOperator::And,
+        "OR" => AdvancedOperator::Or,
+        "ANDNOT" => AdvancedOperator::AndNot,
+        "RANK" => AdvancedOperator::Rank,
+        "NEAR" => AdvancedOperator::Near { ordered: false, distance },
+        "ONEAR" => AdvancedOperator::Near { ordered: true, distance },
+        "EQUIV" => AdvancedOperator::Equiv,
+        "WEAKAND" | "WAND" => AdvancedOperator::WeakAnd,
         _ => return None,
     };
     reader.skip(taken);
@@ -101,33 +101,36 @@ fn operator(reader: &mut Reader<'_>) -> Option<Operator> {
 
 /// Combines both operands. With `again`, the left operand was made by the same operator, and takes in the
 /// right one.
-fn join(left: Item, operator: Operator, right: Item, again: bool) -> Item {
+fn join(left: QueryItem, operator: AdvancedOperator, right: QueryItem, again: bool) -> QueryItem {
     let mut items = match left {
-        Item::And(items) | Item::Or(items) | Item::Rank(items) if again => items,
-        Item::WeakAnd { children: items, .. } if again => items,
-        Item::Near { words: items, .. } | Item::Equiv { words: items, .. } if again => items,
-        Item::Not { positive, mut negatives } if again => {
+        QueryItem::And(items) | QueryItem::Or(items) | QueryItem::Rank(items) if again => items,
+        QueryItem::WeakAnd { children: items, .. } if again => items,
+        QueryItem::Near { words: items, .. } | QueryItem::Equiv { words: items, .. } if again => items,
+        QueryItem::Not { positive, mut negatives } if again => {
             negatives.push(right);
-            return Item::Not { positive, negatives };
+            return QueryItem::Not { positive, negatives };
         }
         left => vec![left],
     };
     items.push(right);
-    let field = items.first().and_then(Item::field).unwrap_or_default().to_owned();
-    let annotations = Annotations::default();
-    let are_terms = items.iter().all(|item| matches!(item, Item::Term { .. } | Item::Phrase { .. }));
+    let field = items.first().and_then(QueryItem::field).unwrap_or_default().to_owned();
+    let annotations = ItemAnnotations::default();
+    let are_terms =
+        items.iter().all(|item| matches!(item, QueryItem::Term { .. } | QueryItem::Phrase { .. }));
     match operator {
-        Operator::Near { .. } | Operator::Equiv if !are_terms => Item::And(items),
-        Operator::And => Item::And(items),
-        Operator::Or => Item::Or(items),
-        Operator::AndNot => {
+        AdvancedOperator::Near { .. } | AdvancedOperator::Equiv if !are_terms => QueryItem::And(items),
+        AdvancedOperator::And => QueryItem::And(items),
+        AdvancedOperator::Or => QueryItem::Or(items),
+        AdvancedOperator::AndNot => {
             let positive = Box::new(items.remove(0));
-            Item::Not { positive, negatives: items }
+            QueryItem::Not { positive, negatives: items }
         }
-        Operator::Rank => Item::Rank(items),
-        Operator::WeakAnd => Item::WeakAnd { children: items, target_hits: WEAK_AND_HITS, annotations },
-        Operator::Equiv => Item::Equiv { field, words: items, annotations },
-        Operator::Near { ordered, distance } => Item::Near {
+        AdvancedOperator::Rank => QueryItem::Rank(items),
+        AdvancedOperator::WeakAnd => {
+            QueryItem::WeakAnd { children: items, target_hits: WEAK_AND_HITS, annotations }
+        }
+        AdvancedOperator::Equiv => QueryItem::Equiv { field, words: items, annotations },
+        AdvancedOperator::Near { ordered, distance } => QueryItem::Near {
             field,
             words: items,
             excluded: Vec::new(),

@@ -2,63 +2,67 @@
 
 use super::{Fields, TermEnd};
 use crate::number_text::{self, NumberText};
-use crate::{Annotations, Grammar, Item, Match, PhraseWord, Syntax, TermText};
+use crate::{ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, TermMatch, TermText, TextSyntax};
 
 /// The most pieces of a text. That is more than the words that a plan takes, so that it refuses what is longer.
 const PIECES_MAX: usize = 1 << 16;
 
 /// A part of the query and whether it must or must not match.
-pub(super) struct Piece {
-    pub sign: Sign,
-    pub item: Item,
+pub(super) struct SimplePiece {
+    pub sign: PieceSign,
+    pub item: QueryItem,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum PieceSign {
     Plus,
     Minus,
     None,
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct SimpleReader<'a> {
     text: &'a str,
     at: usize,
     field: &'a str,
-    grammar: Grammar,
-    annotations: &'a Annotations,
+    grammar: QueryGrammar,
+    annotations: &'a ItemAnnotations,
     fields: Fields<'a>,
     /// Rule for the end of terms in `field`.
     end: TermEnd,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SimpleReader<'a> {
     pub fn new(
         text: &'a str,
         field: &'a str,
-        grammar: Grammar,
-        annotations: &'a Annotations,
+        grammar: QueryGrammar,
+        annotations: &'a ItemAnnotations,
         fields: Fields<'a>,
     ) -> Self {
         let end = fields(field).unwrap_or_default();
-        Reader { text, at: 0, field, grammar, annotations, fields, end }
+        SimpleReader { text, at: 0, field, grammar, annotations, fields, end }
     }
 
     /// Reads all parts, in order.
-    pub fn pieces(mut self) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = Vec::new();
+    pub fn pieces(mut self) -> Vec<SimplePiece> {
+        let mut pieces: Vec<SimplePiece> = Vec::new();
         let mut either = false;
         while pieces.len() < PIECES_MAX && self.skip_blanks() {
-            if self.grammar.syntax == Syntax::Web && self.rest().starts_with("OR") && self.ends_at(2) {
+            if self.grammar.syntax == TextSyntax::Web && self.rest().starts_with("OR") && self.ends_at(2) {
                 self.at += 2;
                 either = !pieces.is_empty();
                 continue;
             }
             let Some(piece) = self.piece() else { continue };
             match pieces.last_mut() {
-                Some(Piece { sign: Sign::None, item: last }) if either && piece.sign == Sign::None => {
+                Some(SimplePiece { sign: PieceSign::None, item: last })
+                    if either && piece.sign == PieceSign::None =>
+                {
                     match last {
-                        Item::Or(items) => items.push(piece.item),
-                        _ => *last = Item::Or(vec![std::mem::replace(last, Item::True), piece.item]),
+                        QueryItem::Or(items) => items.push(piece.item),
+                        _ => {
+                            *last = QueryItem::Or(vec![std::mem::replace(last, QueryItem::True), piece.item])
+                        }
                     }
                 }
                 _ => pieces.push(piece),
@@ -69,21 +73,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next part, if there is one; consumes at least one character.
-    fn piece(&mut self) -> Option<Piece> {
+    fn piece(&mut self) -> Option<SimplePiece> {
         let sign = match self.peek()? {
-            '+' => Sign::Plus,
-            '-' => Sign::Minus,
-            _ => Sign::None,
+            '+' => PieceSign::Plus,
+            '-' => PieceSign::Minus,
+            _ => PieceSign::None,
         };
-        self.at += usize::from(sign != Sign::None);
-        let as_it_is = sign == Sign::Plus && self.grammar.syntax == Syntax::Web;
+        self.at += usize::from(sign != PieceSign::None);
+        let as_it_is = sign == PieceSign::Plus && self.grammar.syntax == TextSyntax::Web;
         let item = if self.peek() == Some('(') { self.group(sign) } else { self.term() };
         let item = item.map(|item| if as_it_is { unstemmed(item) } else { item });
-        Some(Piece { sign, item: item? })
+        Some(SimplePiece { sign, item: item? })
     }
 
     /// Parses `(a b c)`: any of them, or with `-` all of them. Parentheses inside are ignored.
-    fn group(&mut self, sign: Sign) -> Option<Item> {
+    fn group(&mut self, sign: PieceSign) -> Option<QueryItem> {
         self.at += 1;
         let mut items = Vec::new();
         while self.skip_blanks() {
@@ -99,13 +103,13 @@ impl<'a> Reader<'a> {
         match items.len() {
             0 => None,
             1 => items.pop(),
-            _ if sign == Sign::Minus => Some(Item::And(items)),
-            _ => Some(Item::Or(items)),
+            _ if sign == PieceSign::Minus => Some(QueryItem::And(items)),
+            _ => Some(QueryItem::Or(items)),
         }
     }
 
     /// Parses `field:` and a core term, with its weight. `None` for meaningless text, which is skipped.
-    pub(super) fn term(&mut self) -> Option<Item> {
+    pub(super) fn term(&mut self) -> Option<QueryItem> {
         let start = self.at;
         let named = self.field_name();
         let (field, end) = match &named {
@@ -120,7 +124,7 @@ impl<'a> Reader<'a> {
             (Some('{'), _) if named.is_some() => self.same_element(&field),
             (Some('('), end) if named.is_some() => {
                 let outer = (std::mem::take(&mut self.field), std::mem::replace(&mut self.end, end));
-                let group = self.group(Sign::None);
+                let group = self.group(PieceSign::None);
                 (self.field, self.end) = outer;
                 return group.map(|item| with_field(item, &field));
             }
@@ -150,7 +154,7 @@ impl<'a> Reader<'a> {
         Some((name.to_owned(), term_end))
     }
 
-    fn phrase(&mut self, field: &str) -> Option<Item> {
+    fn phrase(&mut self, field: &str) -> Option<QueryItem> {
         let body = &self.text[self.at + 1..];
         let length = body.find('"').unwrap_or(body.len());
         let words: Vec<TermText> = body[..length]
@@ -164,47 +168,52 @@ impl<'a> Reader<'a> {
             0 => None,
             1 => {
                 let text = words.into_iter().next()?;
-                Some(Item::Term { field: field.to_owned(), text, matching: Match::Word, annotations })
+                Some(QueryItem::Term {
+                    field: field.to_owned(),
+                    text,
+                    matching: TermMatch::Word,
+                    annotations,
+                })
             }
             _ => {
                 let words = words.into_iter().map(PhraseWord::from).collect();
-                Some(Item::Phrase { field: field.to_owned(), words, annotations })
+                Some(QueryItem::Phrase { field: field.to_owned(), words, annotations })
             }
         }
     }
 
     /// Parses `[low;high;limit]`, `<number` or `>number`; `None` without a number.
-    fn range(&mut self, field: &str) -> Option<Item> {
+    fn range(&mut self, field: &str) -> Option<QueryItem> {
         let rest = self.rest();
         let length = number_text::length(rest);
         self.at += length.max(1);
         let NumberText { low, high, hit_limit } = number_text::parse(&rest[..length])?;
         let annotations = self.weighted();
-        Some(Item::Range { field: field.to_owned(), low, high, hit_limit, annotations })
+        Some(QueryItem::Range { field: field.to_owned(), low, high, hit_limit, annotations })
     }
 
     /// Reads the text up to the terminator, which may be any text; a star after it makes it a prefix.
-    fn exact(&mut self, field: &str, terminator: &str) -> Option<Item> {
+    fn exact(&mut self, field: &str, terminator: &str) -> Option<QueryItem> {
         let rest = self.rest();
         let length = rest.find(terminator).unwrap_or(rest.len());
         self.at += (length + terminator.len()).min(rest.len());
-        let matching = if self.peek() == Some('*') { Match::Prefix } else { Match::Word };
-        self.at += usize::from(matching == Match::Prefix);
+        let matching = if self.peek() == Some('*') { TermMatch::Prefix } else { TermMatch::Word };
+        self.at += usize::from(matching == TermMatch::Prefix);
         let annotations = self.weighted();
         self.value(field, &rest[..length], matching, annotations)
     }
 
     /// Reads a value in quotes.
-    fn quoted(&mut self, field: &str) -> Option<Item> {
+    fn quoted(&mut self, field: &str) -> Option<QueryItem> {
         let body = &self.text[self.at + 1..];
         let length = body.find('"').unwrap_or(body.len());
         self.at = (self.at + 1 + length + 1).min(self.text.len());
         let annotations = self.weighted();
-        self.value(field, &body[..length], Match::Word, annotations)
+        self.value(field, &body[..length], TermMatch::Word, annotations)
     }
 
     /// Reads a value up to the next blank, with its stars and weight.
-    fn whole(&mut self, field: &str) -> Option<Item> {
+    fn whole(&mut self, field: &str) -> Option<QueryItem> {
         let rest = self.rest();
         let length = rest.find(char::is_whitespace).unwrap_or(rest.len());
         let chunk = &rest[..length];
@@ -219,13 +228,19 @@ impl<'a> Reader<'a> {
         self.value(field, value, matching, annotations)
     }
 
-    fn value(&self, field: &str, value: &str, matching: Match, annotations: Annotations) -> Option<Item> {
+    fn value(
+        &self,
+        field: &str,
+        value: &str,
+        matching: TermMatch,
+        annotations: ItemAnnotations,
+    ) -> Option<QueryItem> {
         let text = TermText::from(value);
-        (!value.is_empty()).then(|| Item::Term { field: field.to_owned(), text, matching, annotations })
+        (!value.is_empty()).then(|| QueryItem::Term { field: field.to_owned(), text, matching, annotations })
     }
 
     /// Parses `{member:term member:term}`: all must match in one element.
-    fn same_element(&mut self, field: &str) -> Option<Item> {
+    fn same_element(&mut self, field: &str) -> Option<QueryItem> {
         self.at += 1;
         let mut children = Vec::new();
         while self.skip_blanks() {
@@ -252,7 +267,7 @@ impl<'a> Reader<'a> {
                 self.at += self.peek().map_or(0, char::len_utf8);
             }
         }
-        (!children.is_empty()).then(|| Item::SameElement {
+        (!children.is_empty()).then(|| QueryItem::SameElement {
             field: field.to_owned(),
             children,
             elements: Vec::new(),
@@ -261,7 +276,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a word with its stars and weight; `None` without a letter or digit.
-    fn word(&mut self, field: &str) -> Option<Item> {
+    fn word(&mut self, field: &str) -> Option<QueryItem> {
         let rest = self.rest();
         let length = rest
             .find(|c: char| c.is_whitespace() || matches!(c, '"' | '(' | ')' | '{' | '}' | '!'))
@@ -273,21 +288,21 @@ impl<'a> Reader<'a> {
         if !is_searchable(word) {
             return None;
         }
-        if let (Match::Word, Some(words)) = (&matching, around_colon(word)) {
+        if let (TermMatch::Word, Some(words)) = (&matching, around_colon(word)) {
             // The text before the colon is not a field: it is a word, too.
-            let term = |word: &str| Item::Term {
+            let term = |word: &str| QueryItem::Term {
                 field: field.to_owned(),
                 text: word.into(),
-                matching: Match::Word,
+                matching: TermMatch::Word,
                 annotations: annotations.clone(),
             };
-            return Some(Item::And(words.into_iter().map(term).collect()));
+            return Some(QueryItem::And(words.into_iter().map(term).collect()));
         }
-        Some(Item::Term { field: field.to_owned(), text: word.into(), matching, annotations })
+        Some(QueryItem::Term { field: field.to_owned(), text: word.into(), matching, annotations })
     }
 
     /// Annotations with the weight that is next: `!`, `!!`, `!150`.
-    fn weighted(&mut self) -> Annotations {
+    fn weighted(&mut self) -> ItemAnnotations {
         let mut annotations = self.annotations.clone();
         let marks = self.rest().bytes().take_while(|&byte| byte == b'!').count();
         if marks > 0 {
@@ -328,12 +343,12 @@ impl<'a> Reader<'a> {
 }
 
 /// A word without surrounding stars, with the match type that they specify.
-fn stars(chunk: &str) -> (&str, Match) {
+fn stars(chunk: &str) -> (&str, TermMatch) {
     let matching = match (chunk.starts_with('*'), chunk.ends_with('*')) {
-        (true, true) => Match::Substring,
-        (true, false) => Match::Suffix,
-        (false, true) => Match::Prefix,
-        (false, false) => Match::Word,
+        (true, true) => TermMatch::Substring,
+        (true, false) => TermMatch::Suffix,
+        (false, true) => TermMatch::Prefix,
+        (false, false) => TermMatch::Word,
     };
     (chunk.trim_matches('*'), matching)
 }
@@ -351,20 +366,20 @@ fn is_searchable(word: &str) -> bool {
 }
 
 /// Disables stemming of the item's terms.
-fn unstemmed(mut item: Item) -> Item {
-    if let Item::Term { annotations, .. } | Item::Phrase { annotations, .. } = &mut item {
+fn unstemmed(mut item: QueryItem) -> QueryItem {
+    if let QueryItem::Term { annotations, .. } | QueryItem::Phrase { annotations, .. } = &mut item {
         annotations.stem = false;
     }
     item
 }
 
 /// Sets `field` where the item has none.
-fn with_field(mut item: Item, name: &str) -> Item {
+fn with_field(mut item: QueryItem, name: &str) -> QueryItem {
     match &mut item {
-        Item::And(items) | Item::Or(items) => {
+        QueryItem::And(items) | QueryItem::Or(items) => {
             *items = std::mem::take(items).into_iter().map(|item| with_field(item, name)).collect();
         }
-        Item::Term { field, .. } | Item::Phrase { field, .. } | Item::Range { field, .. }
+        QueryItem::Term { field, .. } | QueryItem::Phrase { field, .. } | QueryItem::Range { field, .. }
             if field.is_empty() =>
         {
             *field = name.to_owned();

@@ -1,10 +1,10 @@
 //! The grouping part of a statement, split into its requests; their content is parsed elsewhere.
 
-use crate::syntax::Fault;
+use crate::syntax::SyntaxFault;
 
 /// Splits the grouping requests of `text` from `from` on: each is one `all(…)` or `each(…)`, after its
 /// annotation `{…}`. They may be separated by blanks, `|`, `,` or `;`.
-pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, Fault> {
+pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, SyntaxFault> {
     const EXAMPLE: &str = "all(group(sender) each(output(count())))";
     let bytes = text.as_bytes();
     let mut requests = Vec::new();
@@ -23,7 +23,7 @@ pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, Fault> {
         let open = at + word + bytes[at + word..].iter().take_while(|b| b.is_ascii_whitespace()).count();
         if !matches!(&text[at..at + word], "all" | "each") || bytes.get(open) != Some(&b'(') {
             let rest: String = text[at..].chars().take(20).collect();
-            return Err(Fault::new(
+            return Err(SyntaxFault::new(
                 at,
                 format!("expected a grouping request, found {rest:?}; for example: {EXAMPLE}"),
             ));
@@ -43,7 +43,7 @@ pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, Fault> {
         requests.push(text[start..at].trim().to_owned());
     }
     if requests.is_empty() {
-        return Err(Fault::new(
+        return Err(SyntaxFault::new(
             from,
             format!("expected a grouping request after '|'; for example: {EXAMPLE}"),
         ));
@@ -52,7 +52,7 @@ pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, Fault> {
 }
 
 /// Position of the closing bracket for the bracket at `open`; strings may contain any text.
-fn balanced(text: &str, open: usize) -> Result<usize, Fault> {
+fn balanced(text: &str, open: usize) -> Result<usize, SyntaxFault> {
     let bytes = text.as_bytes();
     // Buckets start with a square bracket and may end with `>`; only brackets of annotations are paired.
     let square = bytes[open] == b'[';
@@ -79,5 +79,5 @@ fn balanced(text: &str, open: usize) -> Result<usize, Fault> {
         }
         at += 1;
     }
-    Err(Fault::new(open, format!("this '{}' is not closed", char::from(bytes[open]))))
+    Err(SyntaxFault::new(open, format!("this '{}' is not closed", char::from(bytes[open]))))
 }

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::Number;
-use crate::syntax::Fault;
+use crate::QueryNumber;
+use crate::syntax::SyntaxFault;
 
 /// A token of YQL.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Token<'a> {
+pub(super) enum YqlToken<'a> {
     /// A name, possibly a keyword, without its dots.
     Word(&'a str),
-    Number(Number),
+    Number(QueryNumber),
     String(Cow<'a, str>),
     /// `@name`.
     Parameter(&'a str),
@@ -20,15 +20,15 @@ pub(super) enum Token<'a> {
     End,
 }
 
-impl fmt::Display for Token<'_> {
+impl fmt::Display for YqlToken<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Token::Word(word) => write!(f, "'{word}'"),
-            Token::Number(number) => write!(f, "the number {number}"),
-            Token::String(text) => write!(f, "the string {text:?}"),
-            Token::Parameter(name) => write!(f, "'@{name}'"),
-            Token::Mark(mark) => write!(f, "'{mark}'"),
-            Token::End => f.write_str("the end of the query"),
+            YqlToken::Word(word) => write!(f, "'{word}'"),
+            YqlToken::Number(number) => write!(f, "the number {number}"),
+            YqlToken::String(text) => write!(f, "the string {text:?}"),
+            YqlToken::Parameter(name) => write!(f, "'@{name}'"),
+            YqlToken::Mark(mark) => write!(f, "'{mark}'"),
+            YqlToken::End => f.write_str("the end of the query"),
         }
     }
 }
@@ -37,36 +37,39 @@ const MARKS: [&str; 20] =
     ["<=", ">=", "==", "(", ")", "[", "]", "{", "}", ",", ":", ";", ".", "*", "|", "!", "=", "<", ">", "+"];
 
 /// Reader of single tokens, so that the text after `|` can be left unread.
-pub(super) struct Lexer<'a> {
+pub(super) struct YqlLexer<'a> {
     pub text: &'a str,
     /// Offset of the unread text.
     pub at: usize,
 }
 
-impl<'a> Lexer<'a> {
+impl<'a> YqlLexer<'a> {
     /// The next token, with its offset.
-    pub fn next(&mut self) -> Result<(usize, Token<'a>), Fault> {
+    pub fn next(&mut self) -> Result<(usize, YqlToken<'a>), SyntaxFault> {
         self.skip_blanks()?;
         let start = self.at;
         let rest = &self.text[start..];
-        let Some(first) = rest.chars().next() else { return Ok((start, Token::End)) };
+        let Some(first) = rest.chars().next() else { return Ok((start, YqlToken::End)) };
         let token = match first {
-            '"' | '\'' => Token::String(self.string(first)?),
+            '"' | '\'' => YqlToken::String(self.string(first)?),
             '@' => {
                 let name = take(&rest[1..], |c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'));
                 if name.is_empty() {
-                    return Err(Fault::new(start, "expected a parameter's name after '@', as in @text"));
+                    return Err(SyntaxFault::new(
+                        start,
+                        "expected a parameter's name after '@', as in @text",
+                    ));
                 }
                 self.at += 1 + name.len();
-                Token::Parameter(name)
+                YqlToken::Parameter(name)
             }
-            '0'..='9' => Token::Number(self.number()?),
+            '0'..='9' => YqlToken::Number(self.number()?),
             '-' if rest[1..].starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
-                Token::Number(self.number()?)
+                YqlToken::Number(self.number()?)
             }
             '-' if take(&rest[1..], char::is_alphabetic).eq_ignore_ascii_case("infinity") => {
                 self.at += 1 + "infinity".len();
-                Token::Number(Number::Float(f64::NEG_INFINITY))
+                YqlToken::Number(QueryNumber::Float(f64::NEG_INFINITY))
             }
             _ if first.is_alphabetic() || first == '_' => {
                 // A hyphen belongs to a name if another letter follows: names of clusters contain hyphens.
@@ -79,12 +82,12 @@ impl<'a> Lexer<'a> {
                     word = &rest[..word.len() + 1 + part.len()];
                 }
                 self.at += word.len();
-                Token::Word(word)
+                YqlToken::Word(word)
             }
             _ => match MARKS.into_iter().find(|mark| rest.starts_with(mark)) {
                 Some(mark) => {
                     self.at += mark.len();
-                    Token::Mark(if mark == "==" { "=" } else { mark })
+                    YqlToken::Mark(if mark == "==" { "=" } else { mark })
                 }
                 None => {
                     let hint = match first {
@@ -92,7 +95,7 @@ impl<'a> Lexer<'a> {
                         '&' => "; write 'and'",
                         _ => "",
                     };
-                    return Err(Fault::new(
+                    return Err(SyntaxFault::new(
                         start,
                         format!("found {first:?}, which has no meaning here{hint}"),
                     ));
@@ -102,7 +105,7 @@ impl<'a> Lexer<'a> {
         Ok((start, token))
     }
 
-    fn skip_blanks(&mut self) -> Result<(), Fault> {
+    fn skip_blanks(&mut self) -> Result<(), SyntaxFault> {
         loop {
             let rest = &self.text[self.at..];
             let trimmed = rest.trim_start();
@@ -112,7 +115,7 @@ impl<'a> Lexer<'a> {
             } else if trimmed.starts_with("/*") {
                 let end = trimmed
                     .find("*/")
-                    .ok_or_else(|| Fault::new(self.at, "this comment is not closed; expected '*/'"))?;
+                    .ok_or_else(|| SyntaxFault::new(self.at, "this comment is not closed; expected '*/'"))?;
                 self.at += end + 2;
             } else {
                 return Ok(());
@@ -121,11 +124,11 @@ impl<'a> Lexer<'a> {
     }
 
     /// Reads a string literal, starting at its opening quote.
-    fn string(&mut self, quote: char) -> Result<Cow<'a, str>, Fault> {
+    fn string(&mut self, quote: char) -> Result<Cow<'a, str>, SyntaxFault> {
         let start = self.at;
         let body = &self.text[start + 1..];
         let unclosed = || {
-            Fault::new(
+            SyntaxFault::new(
                 start,
                 format!("this string is not closed; expected {quote} before the end of the query"),
             )
@@ -157,7 +160,7 @@ impl<'a> Lexer<'a> {
                     let digits: String = chars.by_ref().take(4).map(|(_, c)| c).collect();
                     let code = u32::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 4);
                     text.push(code.and_then(char::from_u32).ok_or_else(|| {
-                        Fault::new(
+                        SyntaxFault::new(
                             here,
                             "expected four hexadecimal digits of a character after \\u, as in \\u00e6",
                         )
@@ -165,7 +168,7 @@ impl<'a> Lexer<'a> {
                 }
                 same @ ('"' | '\'' | '\\' | '/') => text.push(same),
                 other => {
-                    return Err(Fault::new(
+                    return Err(SyntaxFault::new(
                         here,
                         format!(
                             "'\\{other}' is no escape; write '\\\\{other}' for a backslash and {other:?}"
@@ -177,7 +180,7 @@ impl<'a> Lexer<'a> {
         Err(unclosed())
     }
 
-    fn number(&mut self) -> Result<Number, Fault> {
+    fn number(&mut self) -> Result<QueryNumber, SyntaxFault> {
         let start = self.at;
         let rest = &self.text[start..];
         let sign = usize::from(rest.starts_with('-'));
@@ -201,15 +204,15 @@ impl<'a> Lexer<'a> {
             self.at += 1;
         }
         if rest[self.at - start..].starts_with(|c: char| c.is_alphanumeric()) {
-            return Err(Fault::new(
+            return Err(SyntaxFault::new(
                 start,
                 format!("expected a number, found {:?}; quote text", take(rest, |c| !c.is_whitespace())),
             ));
         }
-        let number = if whole { literal.parse().ok().map(Number::Integer) } else { None };
+        let number = if whole { literal.parse().ok().map(QueryNumber::Integer) } else { None };
         number
-            .or_else(|| literal.parse().ok().map(Number::Float))
-            .ok_or_else(|| Fault::new(start, format!("{literal:?} is not a number")))
+            .or_else(|| literal.parse().ok().map(QueryNumber::Float))
+            .ok_or_else(|| SyntaxFault::new(start, format!("{literal:?} is not a number")))
     }
 }
 

@@ -1,14 +1,14 @@
 //! YQL's grammar: tokens to a statement.
 
-use super::lexer::{Lexer, Token};
-use super::{MAX_DEPTH, Statement, grouping};
-use crate::syntax::{Comparison, Fault, Form, Node};
-use crate::{SortOrder, Sources};
+use super::lexer::{YqlLexer, YqlToken};
+use super::{MAX_DEPTH, YqlStatement, grouping};
+use crate::syntax::{NumberComparison, SyntaxFault, SyntaxForm, SyntaxNode};
+use crate::{QuerySources, SortOrder};
 
-pub(super) struct Parser<'a> {
-    lexer: Lexer<'a>,
-    token: Token<'a>,
-    /// Start of [`Parser::token`].
+pub(super) struct YqlParser<'a> {
+    lexer: YqlLexer<'a>,
+    token: YqlToken<'a>,
+    /// Start of [`YqlParser::token`].
     at: usize,
     /// End of the previous token.
     previous_end: usize,
@@ -20,16 +20,16 @@ pub(super) struct Parser<'a> {
 /// The most tokens of a statement: what is made of a token takes many times its bytes. A list of 100,000 numbers fits.
 const TOKENS_MAX: usize = 400_000;
 
-type Parsed<T> = Result<T, Fault>;
+type Parsed<T> = Result<T, SyntaxFault>;
 
-impl<'a> Parser<'a> {
+impl<'a> YqlParser<'a> {
     pub fn new(text: &'a str) -> Parsed<Self> {
-        let mut lexer = Lexer { text, at: 0 };
+        let mut lexer = YqlLexer { text, at: 0 };
         let (at, token) = lexer.next()?;
-        Ok(Parser { lexer, token, at, previous_end: 0, depth: 0, tokens: 1 })
+        Ok(YqlParser { lexer, token, at, previous_end: 0, depth: 0, tokens: 1 })
     }
 
-    pub fn statement(mut self) -> Parsed<Statement> {
+    pub fn statement(mut self) -> Parsed<YqlStatement> {
         const EXAMPLE: &str = "select * from sources * where title contains \"word\"";
         self.keyword("select", EXAMPLE)?;
         let fields = self.fields()?;
@@ -37,7 +37,7 @@ impl<'a> Parser<'a> {
         let sources = self.sources()?;
         self.keyword("where", "… where title contains \"word\", or … where true for all documents")?;
         let root = self.expression()?;
-        let mut statement = Statement {
+        let mut statement = YqlStatement {
             fields,
             sources,
             root,
@@ -58,23 +58,23 @@ impl<'a> Parser<'a> {
                 statement.offset = Some(self.amount("offset 20")?);
             } else if self.take_keyword("timeout")? {
                 statement.timeout = Some(self.amount("timeout 500, in milliseconds")?);
-            } else if self.token == Token::Mark("|") {
+            } else if self.token == YqlToken::Mark("|") {
                 statement.grouping = grouping::split(self.lexer.text, self.lexer.at)?;
                 return Ok(statement);
             } else {
                 let at = if self.take_mark(";")? { self.at } else { at };
-                if self.token == Token::End {
+                if self.token == YqlToken::End {
                     return Ok(statement);
                 }
                 let reason = match &self.token {
-                    Token::Word(word) if is_operator_typo(word) => format!(
+                    YqlToken::Word(word) if is_operator_typo(word) => format!(
                         "found '{word}'; the operators are contains, matches, in, =, <, >, <=, >=, and, or, !"
                     ),
                     token => format!(
                         "expected 'and', 'or', 'order by', 'limit', 'offset', 'timeout', '|' with grouping, or the end, found {token}"
                     ),
                 };
-                return Err(Fault::new(at, reason));
+                return Err(SyntaxFault::new(at, reason));
             }
         }
     }
@@ -90,22 +90,22 @@ impl<'a> Parser<'a> {
         Ok(fields)
     }
 
-    fn sources(&mut self) -> Parsed<Sources> {
+    fn sources(&mut self) -> Parsed<QuerySources> {
         if self.take_mark("*")? {
-            return Ok(Sources::All);
+            return Ok(QuerySources::All);
         }
         if self.take_keyword("sources")? && (self.take_mark("*")? || self.is_keyword("where")) {
-            return Ok(Sources::All);
+            return Ok(QuerySources::All);
         }
         let mut names = vec![self.name("from sources mail, notes")?];
         while self.take_mark(",")? {
             names.push(self.name("from sources mail, notes")?);
         }
-        Ok(Sources::Named(names))
+        Ok(QuerySources::Named(names))
     }
 
     /// Sort keys of `order by`, each a name or call with its annotations.
-    fn order(&mut self) -> Parsed<Vec<(Node, Option<SortOrder>)>> {
+    fn order(&mut self) -> Parsed<Vec<(SyntaxNode, Option<SortOrder>)>> {
         let mut keys = Vec::new();
         loop {
             let node = self.annotated(Self::sort_object)?;
@@ -123,52 +123,52 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn sort_object(&mut self) -> Parsed<Node> {
+    fn sort_object(&mut self) -> Parsed<SyntaxNode> {
         let at = self.at;
-        if let Token::String(text) = &self.token {
+        if let YqlToken::String(text) = &self.token {
             let name = text.to_string();
             self.advance()?;
-            return Ok(Node::new(at, Form::Name(name)));
+            return Ok(SyntaxNode::new(at, SyntaxForm::Name(name)));
         }
         let name = self.name("order by date desc, or order by \"[relevance]\" desc")?;
-        if self.token != Token::Mark("(") {
-            return Ok(Node::new(at, Form::Name(name)));
+        if self.token != YqlToken::Mark("(") {
+            return Ok(SyntaxNode::new(at, SyntaxForm::Name(name)));
         }
         let arguments = self.arguments(Self::sort_argument)?;
-        Ok(Node::new(at, Form::Call(name, arguments)))
+        Ok(SyntaxNode::new(at, SyntaxForm::Call(name, arguments)))
     }
 
-    fn sort_argument(&mut self) -> Parsed<Node> {
-        if let Token::Number(number) = self.token {
+    fn sort_argument(&mut self) -> Parsed<SyntaxNode> {
+        if let YqlToken::Number(number) = self.token {
             let at = self.at;
             self.advance()?;
-            return Ok(Node::new(at, Form::Number(number)));
+            return Ok(SyntaxNode::new(at, SyntaxForm::Number(number)));
         }
         self.nested(Self::sort_object)
     }
 
-    fn amount(&mut self, example: &str) -> Parsed<Node> {
+    fn amount(&mut self, example: &str) -> Parsed<SyntaxNode> {
         let at = self.at;
         let form = match &self.token {
-            Token::Number(number) => Form::Number(*number),
-            Token::Parameter(name) => Form::Parameter((*name).to_owned()),
+            YqlToken::Number(number) => SyntaxForm::Number(*number),
+            YqlToken::Parameter(name) => SyntaxForm::Parameter((*name).to_owned()),
             token => {
-                return Err(Fault::new(
+                return Err(SyntaxFault::new(
                     at,
                     format!("expected a whole number, found {token}; for example: {example}"),
                 ));
             }
         };
         self.advance()?;
-        Ok(Node::new(at, form))
+        Ok(SyntaxNode::new(at, form))
     }
 
     /// Parses conditions joined by `or` and `and`; annotations at the start apply to all of it.
-    fn expression(&mut self) -> Parsed<Node> {
+    fn expression(&mut self) -> Parsed<SyntaxNode> {
         self.nested(|this| this.annotated(Self::disjunction))
     }
 
-    fn disjunction(&mut self) -> Parsed<Node> {
+    fn disjunction(&mut self) -> Parsed<SyntaxNode> {
         let at = self.at;
         let first = self.conjunction()?;
         if !self.is_keyword("or") {
@@ -178,10 +178,10 @@ impl<'a> Parser<'a> {
         while self.take_keyword("or")? {
             children.push(self.conjunction()?);
         }
-        Ok(Node::new(at, Form::Or(children)))
+        Ok(SyntaxNode::new(at, SyntaxForm::Or(children)))
     }
 
-    fn conjunction(&mut self) -> Parsed<Node> {
+    fn conjunction(&mut self) -> Parsed<SyntaxNode> {
         let at = self.at;
         let first = self.condition()?;
         if !self.is_keyword("and") {
@@ -191,35 +191,35 @@ impl<'a> Parser<'a> {
         while self.take_keyword("and")? {
             children.push(self.condition()?);
         }
-        Ok(Node::new(at, Form::And(children)))
+        Ok(SyntaxNode::new(at, SyntaxForm::And(children)))
     }
 
     /// Parses one operand, or two with an operator between them.
-    fn condition(&mut self) -> Parsed<Node> {
+    fn condition(&mut self) -> Parsed<SyntaxNode> {
         let at = self.at;
         let mut bangs = 0;
         while self.take_mark("!")? {
             bangs += 1;
         }
         let left = self.operand()?;
-        let boxed = |left: Node, right: Node| (Box::new(left), Box::new(right));
+        let boxed = |left: SyntaxNode, right: SyntaxNode| (Box::new(left), Box::new(right));
         let form = match self.token {
-            Token::Word(word) if word.eq_ignore_ascii_case("contains") => {
+            YqlToken::Word(word) if word.eq_ignore_ascii_case("contains") => {
                 self.advance()?;
                 let (left, right) = boxed(left, self.operand()?);
-                Form::Contains(left, right)
+                SyntaxForm::Contains(left, right)
             }
-            Token::Word(word) if word.eq_ignore_ascii_case("matches") => {
+            YqlToken::Word(word) if word.eq_ignore_ascii_case("matches") => {
                 self.advance()?;
                 let (left, right) = boxed(left, self.operand()?);
-                Form::Matches(left, right)
+                SyntaxForm::Matches(left, right)
             }
-            Token::Word(word) if word.eq_ignore_ascii_case("in") => {
+            YqlToken::Word(word) if word.eq_ignore_ascii_case("in") => {
                 self.advance()?;
-                let values = if let Token::Parameter(_) = self.token {
+                let values = if let YqlToken::Parameter(_) = self.token {
                     vec![self.operand()?]
                 } else {
-                    if self.token != Token::Mark("(") {
+                    if self.token != YqlToken::Mark("(") {
                         return Err(self.unexpected(
                             "'(' with values",
                             "folder in (\"inbox\", \"sent\"), year in (2001, 2002) or folder in (@folders)",
@@ -227,51 +227,51 @@ impl<'a> Parser<'a> {
                     }
                     self.arguments(Self::operand)?
                 };
-                Form::In(Box::new(left), values)
+                SyntaxForm::In(Box::new(left), values)
             }
-            Token::Mark(mark @ ("=" | "<" | ">" | "<=" | ">=")) => {
+            YqlToken::Mark(mark @ ("=" | "<" | ">" | "<=" | ">=")) => {
                 self.advance()?;
                 let comparison = match mark {
-                    "=" => Comparison::Equal,
-                    "<" => Comparison::Less,
-                    ">" => Comparison::Greater,
-                    "<=" => Comparison::LessOrEqual,
-                    _ => Comparison::GreaterOrEqual,
+                    "=" => NumberComparison::Equal,
+                    "<" => NumberComparison::Less,
+                    ">" => NumberComparison::Greater,
+                    "<=" => NumberComparison::LessOrEqual,
+                    _ => NumberComparison::GreaterOrEqual,
                 };
                 let (left, right) = boxed(left, self.operand()?);
-                Form::Compare(comparison, left, right)
+                SyntaxForm::Compare(comparison, left, right)
             }
             _ => return Ok(negated(at, bangs, left)),
         };
-        Ok(negated(at, bangs, Node::new(at, form)))
+        Ok(negated(at, bangs, SyntaxNode::new(at, form)))
     }
 
-    fn operand(&mut self) -> Parsed<Node> {
+    fn operand(&mut self) -> Parsed<SyntaxNode> {
         self.nested(|this| this.annotated(Self::bare_operand))
     }
 
-    fn bare_operand(&mut self) -> Parsed<Node> {
+    fn bare_operand(&mut self) -> Parsed<SyntaxNode> {
         let at = self.at;
         let form = match &self.token {
-            Token::Number(number) => Form::Number(*number),
-            Token::String(text) => Form::String(text.to_string()),
-            Token::Parameter(name) => Form::Parameter((*name).to_owned()),
-            Token::Mark("(") => {
+            YqlToken::Number(number) => SyntaxForm::Number(*number),
+            YqlToken::String(text) => SyntaxForm::String(text.to_string()),
+            YqlToken::Parameter(name) => SyntaxForm::Parameter((*name).to_owned()),
+            YqlToken::Mark("(") => {
                 self.advance()?;
                 let inner = self.expression()?;
                 self.mark(")", "( a contains \"x\" or b contains \"y\" )")?;
                 return Ok(inner);
             }
-            Token::Mark("!") => {
+            YqlToken::Mark("!") => {
                 self.advance()?;
                 return Ok(negated(at, 1, self.operand()?));
             }
-            Token::Word(word) if word.eq_ignore_ascii_case("true") => Form::Bool(true),
-            Token::Word(word) if word.eq_ignore_ascii_case("false") => Form::Bool(false),
-            Token::Word(word) if word.eq_ignore_ascii_case("infinity") => {
-                Form::Number(crate::Number::Float(f64::INFINITY))
+            YqlToken::Word(word) if word.eq_ignore_ascii_case("true") => SyntaxForm::Bool(true),
+            YqlToken::Word(word) if word.eq_ignore_ascii_case("false") => SyntaxForm::Bool(false),
+            YqlToken::Word(word) if word.eq_ignore_ascii_case("infinity") => {
+                SyntaxForm::Number(crate::QueryNumber::Float(f64::INFINITY))
             }
-            Token::Word(_) => return self.name_or_call(),
+            YqlToken::Word(_) => return self.name_or_call(),
             _ => {
                 return Err(self.unexpected(
                     "a condition or a value",
@@ -280,23 +280,23 @@ impl<'a> Parser<'a> {
             }
         };
         self.advance()?;
-        Ok(Node::new(at, form))
+        Ok(SyntaxNode::new(at, form))
     }
 
     /// Parses `field`, `field.member`, `field{key}`, `field[2]`, or `function(…)`.
-    fn name_or_call(&mut self) -> Parsed<Node> {
+    fn name_or_call(&mut self) -> Parsed<SyntaxNode> {
         let at = self.at;
         let mut name = self.name("title contains \"word\"")?;
-        if self.token == Token::Mark("(") {
+        if self.token == YqlToken::Mark("(") {
             let arguments = self.arguments(Self::expression)?;
-            return Ok(Node::new(at, Form::Call(name, arguments)));
+            return Ok(SyntaxNode::new(at, SyntaxForm::Call(name, arguments)));
         }
-        while self.at == self.previous_end && self.token == Token::Mark("{") {
+        while self.at == self.previous_end && self.token == YqlToken::Mark("{") {
             self.advance()?;
             let key = match &self.token {
-                Token::String(key) => key.to_string(),
-                Token::Word(key) => (*key).to_owned(),
-                Token::Number(key) => key.to_string(),
+                YqlToken::String(key) => key.to_string(),
+                YqlToken::Word(key) => (*key).to_owned(),
+                YqlToken::Number(key) => key.to_string(),
                 _ => return Err(self.unexpected("a key", "properties{\"color\"} contains \"red\"")),
             };
             self.advance()?;
@@ -306,10 +306,10 @@ impl<'a> Parser<'a> {
                 name = format!("{name}.{}", self.word("properties{\"color\"}.name")?);
             }
         }
-        if self.at == self.previous_end && self.token == Token::Mark("[") {
+        if self.at == self.previous_end && self.token == YqlToken::Mark("[") {
             self.advance()?;
             let index = match self.token {
-                Token::Number(crate::Number::Integer(index)) => u32::try_from(index).ok(),
+                YqlToken::Number(crate::QueryNumber::Integer(index)) => u32::try_from(index).ok(),
                 _ => None,
             };
             let Some(index) = index else {
@@ -317,12 +317,12 @@ impl<'a> Parser<'a> {
             };
             self.advance()?;
             self.mark("]", "numbers[2] = 42")?;
-            return Ok(Node::new(at, Form::Element(name, index)));
+            return Ok(SyntaxNode::new(at, SyntaxForm::Element(name, index)));
         }
-        Ok(Node::new(at, Form::Name(name)))
+        Ok(SyntaxNode::new(at, SyntaxForm::Name(name)))
     }
 
-    fn arguments(&mut self, argument: fn(&mut Self) -> Parsed<Node>) -> Parsed<Vec<Node>> {
+    fn arguments(&mut self, argument: fn(&mut Self) -> Parsed<SyntaxNode>) -> Parsed<Vec<SyntaxNode>> {
         self.mark("(", "phrase(\"new\", \"york\")")?;
         let mut arguments = Vec::new();
         if self.take_mark(")")? {
@@ -341,24 +341,24 @@ impl<'a> Parser<'a> {
 
     /// Parses `inner` with the annotations before it: `{…}`, or the older `[{…}]`. A list or map without a
     /// following operand is a value.
-    fn annotated(&mut self, inner: fn(&mut Self) -> Parsed<Node>) -> Parsed<Node> {
+    fn annotated(&mut self, inner: fn(&mut Self) -> Parsed<SyntaxNode>) -> Parsed<SyntaxNode> {
         let at = self.at;
-        if !matches!(self.token, Token::Mark("{" | "[")) {
+        if !matches!(self.token, YqlToken::Mark("{" | "[")) {
             return inner(self);
         }
         let literal = self.literal()?;
-        if matches!(self.token, Token::Mark("," | ")" | "]" | "}" | ";" | "|") | Token::End) {
+        if matches!(self.token, YqlToken::Mark("," | ")" | "]" | "}" | ";" | "|") | YqlToken::End) {
             return Ok(literal);
         }
         let annotations = match literal.form {
-            Form::Map(entries) => entries,
-            Form::List(items) => {
+            SyntaxForm::Map(entries) => entries,
+            SyntaxForm::List(items) => {
                 let mut entries = Vec::new();
                 for item in items {
                     match item.form {
-                        Form::Map(more) => entries.extend(more),
+                        SyntaxForm::Map(more) => entries.extend(more),
                         _ => {
-                            return Err(Fault::new(
+                            return Err(SyntaxFault::new(
                                 item.at,
                                 "expected an annotation, as in {stem: false}\"word\"",
                             ));
@@ -367,7 +367,7 @@ impl<'a> Parser<'a> {
                 }
                 entries
             }
-            _ => return Err(Fault::new(at, "expected an annotation, as in {stem: false}\"word\"")),
+            _ => return Err(SyntaxFault::new(at, "expected an annotation, as in {stem: false}\"word\"")),
         };
         let mut node = self.nested(|this| this.annotated(inner))?;
         node.annotations.splice(0..0, annotations);
@@ -375,21 +375,21 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a number, string, truth value, parameter, name, list or map.
-    fn literal(&mut self) -> Parsed<Node> {
+    fn literal(&mut self) -> Parsed<SyntaxNode> {
         self.nested(Self::bare_literal)
     }
 
-    fn bare_literal(&mut self) -> Parsed<Node> {
+    fn bare_literal(&mut self) -> Parsed<SyntaxNode> {
         let at = self.at;
         if self.take_mark("[")? {
             let mut items = Vec::new();
             if self.take_mark("]")? {
-                return Ok(Node::new(at, Form::List(items)));
+                return Ok(SyntaxNode::new(at, SyntaxForm::List(items)));
             }
             loop {
                 items.push(self.literal()?);
                 if self.take_mark("]")? {
-                    return Ok(Node::new(at, Form::List(items)));
+                    return Ok(SyntaxNode::new(at, SyntaxForm::List(items)));
                 }
                 if !self.take_mark(",")? {
                     return Err(self.unexpected("',' or ']'", "[[11, 1], [37, 2]]"));
@@ -400,36 +400,36 @@ impl<'a> Parser<'a> {
             return self.map(at);
         }
         let form = match &self.token {
-            Token::Number(number) => Form::Number(*number),
-            Token::String(text) => Form::String(text.to_string()),
-            Token::Parameter(name) => Form::Parameter((*name).to_owned()),
-            Token::Word(word) => match word.to_ascii_lowercase().as_str() {
-                "true" => Form::Bool(true),
-                "false" => Form::Bool(false),
-                "infinity" => Form::Number(crate::Number::Float(f64::INFINITY)),
-                _ => Form::Name((*word).to_owned()),
+            YqlToken::Number(number) => SyntaxForm::Number(*number),
+            YqlToken::String(text) => SyntaxForm::String(text.to_string()),
+            YqlToken::Parameter(name) => SyntaxForm::Parameter((*name).to_owned()),
+            YqlToken::Word(word) => match word.to_ascii_lowercase().as_str() {
+                "true" => SyntaxForm::Bool(true),
+                "false" => SyntaxForm::Bool(false),
+                "infinity" => SyntaxForm::Number(crate::QueryNumber::Float(f64::INFINITY)),
+                _ => SyntaxForm::Name((*word).to_owned()),
             },
             _ => return Err(self.unexpected("a value", "{weight: 200, stem: false, label: \"title\"}")),
         };
         self.advance()?;
-        Ok(Node::new(at, form))
+        Ok(SyntaxNode::new(at, form))
     }
 
     /// Parses the entries of a map after its `{`.
-    fn map(&mut self, at: usize) -> Parsed<Node> {
+    fn map(&mut self, at: usize) -> Parsed<SyntaxNode> {
         const EXAMPLE: &str = "{weight: 200, \"stem\": false}";
         let mut entries = Vec::new();
         if self.take_mark("}")? {
-            return Ok(Node::new(at, Form::Map(entries)));
+            return Ok(SyntaxNode::new(at, SyntaxForm::Map(entries)));
         }
         loop {
             let key = match &self.token {
-                Token::String(key) => {
+                YqlToken::String(key) => {
                     let key = key.to_string();
                     self.advance()?;
                     key
                 }
-                Token::Number(key) => {
+                YqlToken::Number(key) => {
                     let key = key.to_string();
                     self.advance()?;
                     key
@@ -439,7 +439,7 @@ impl<'a> Parser<'a> {
             self.mark(":", EXAMPLE)?;
             entries.push((key, self.literal()?));
             if self.take_mark("}")? {
-                return Ok(Node::new(at, Form::Map(entries)));
+                return Ok(SyntaxNode::new(at, SyntaxForm::Map(entries)));
             }
             if !self.take_mark(",")? {
                 return Err(self.unexpected("',' or '}'", EXAMPLE));
@@ -459,7 +459,7 @@ impl<'a> Parser<'a> {
 
     fn word(&mut self, example: &str) -> Parsed<&'a str> {
         match self.token {
-            Token::Word(word) => {
+            YqlToken::Word(word) => {
                 self.advance()?;
                 Ok(word)
             }
@@ -469,7 +469,7 @@ impl<'a> Parser<'a> {
 
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_DEPTH {
-            return Err(Fault::new(
+            return Err(SyntaxFault::new(
                 self.at,
                 "nested too deeply; a list of many alternatives is shorter as: folder in (\"a\", \"b\")",
             ));
@@ -486,14 +486,14 @@ impl<'a> Parser<'a> {
         if self.tokens > TOKENS_MAX {
             let reason =
                 format!("the statement has more than {TOKENS_MAX} words and signs; ask in several queries");
-            return Err(Fault::new(self.at, reason));
+            return Err(SyntaxFault::new(self.at, reason));
         }
         (self.at, self.token) = self.lexer.next()?;
         Ok(())
     }
 
     fn is_keyword(&self, keyword: &str) -> bool {
-        matches!(self.token, Token::Word(word) if word.eq_ignore_ascii_case(keyword))
+        matches!(self.token, YqlToken::Word(word) if word.eq_ignore_ascii_case(keyword))
     }
 
     fn take_keyword(&mut self, keyword: &str) -> Parsed<bool> {
@@ -513,7 +513,7 @@ impl<'a> Parser<'a> {
     }
 
     fn take_mark(&mut self, mark: &'static str) -> Parsed<bool> {
-        let found = self.token == Token::Mark(mark);
+        let found = self.token == YqlToken::Mark(mark);
         if found {
             self.advance()?;
         }
@@ -524,13 +524,16 @@ impl<'a> Parser<'a> {
         if self.take_mark(mark)? { Ok(()) } else { Err(self.unexpected(&format!("'{mark}'"), example)) }
     }
 
-    fn unexpected(&self, expected: &str, example: &str) -> Fault {
-        Fault::new(self.at, format!("expected {expected}, found {}; for example: {example}", self.token))
+    fn unexpected(&self, expected: &str, example: &str) -> SyntaxFault {
+        SyntaxFault::new(
+            self.at,
+            format!("expected {expected}, found {}; for example: {example}", self.token),
+        )
     }
 }
 
-fn negated(at: usize, bangs: usize, node: Node) -> Node {
-    if bangs % 2 == 1 { Node::new(at, Form::Not(Box::new(node))) } else { node }
+fn negated(at: usize, bangs: usize, node: SyntaxNode) -> SyntaxNode {
+    if bangs % 2 == 1 { SyntaxNode::new(at, SyntaxForm::Not(Box::new(node))) } else { node }
 }
 
 /// True for operators of other languages that are spelled differently in YQL.

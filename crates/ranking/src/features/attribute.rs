@@ -1,15 +1,17 @@
 //! Features of document values: `attribute`.
 
-use millrace_column::{Cell, Column, ColumnKey, Fixed, value};
-use millrace_document::{DataType, Value};
+use millrace_column::{CellKind, Column, ColumnKey, FixedColumn, value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_expression::{FeatureName, string_hash};
 use millrace_tensor::{Tensor, TensorType};
 
 use super::path::walk;
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// Sets up `attribute(field)` with its optional arguments and outputs.
-pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let part = setup.part(name, 0)?;
     let (field, data_type) = (part.field, part.data_type);
     if !part.is_attribute && !matches!(field.data_type, DataType::Tensor(_)) {
@@ -34,12 +36,12 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
                     field.data_type
                 ));
             }
-            _ => Of::Number,
+            _ => AttributeOutput::Number,
         },
-        (None, Some("count")) => Of::Count,
+        (None, Some("count")) => AttributeOutput::Count,
         (Some(index), None) => match index.parse() {
             Ok(index) if part.many && !matches!(field.data_type, DataType::WeightedSet { .. }) => {
-                Of::Element(index)
+                AttributeOutput::Element(index)
             }
             _ => {
                 return Err(format!(
@@ -49,23 +51,28 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
             }
         },
         (Some(key), Some(output @ ("weight" | "contains"))) => match field.data_type {
-            DataType::WeightedSet { .. } if output == "weight" => Of::Weight(key.clone()),
-            DataType::WeightedSet { .. } => Of::Contains(key.clone()),
+            DataType::WeightedSet { .. } if output == "weight" => AttributeOutput::Weight(key.clone()),
+            DataType::WeightedSet { .. } => AttributeOutput::Contains(key.clone()),
             _ => return Err(format!("{name} needs a weighted set, but {field_name} is {}", field.data_type)),
         },
         _ => return Err(format!("{name}: attribute has the outputs count, weight and contains")),
     };
-    Ok(Box::new(Attribute { field: field_name, path: part.path, data_type: field.data_type.clone(), of }))
+    Ok(Box::new(AttributeFeature {
+        field: field_name,
+        path: part.path,
+        data_type: field.data_type.clone(),
+        of,
+    }))
 }
 
-struct Attribute {
+struct AttributeFeature {
     field: String,
     path: Vec<String>,
     data_type: DataType,
-    of: Of,
+    of: AttributeOutput,
 }
 
-enum Of {
+enum AttributeOutput {
     Number,
     Count,
     Element(usize),
@@ -73,15 +80,15 @@ enum Of {
     Contains(String),
 }
 
-impl Feature for Attribute {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for AttributeFeature {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.field));
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
-            if let (Of::Number, Some(Column::Fixed(fixed))) = (&self.of, column) {
+            if let (AttributeOutput::Number, Some(Column::Fixed(fixed))) = (&self.of, column) {
                 return numbers(fixed, chunk, values);
             }
-            let missing = if matches!(self.of, Of::Number) { f64::NAN } else { 0.0 };
+            let missing = if matches!(self.of, AttributeOutput::Number) { f64::NAN } else { 0.0 };
             let out = values.numbers(chunk.len(), missing);
             let Some(column) = column else { return };
             for (at, document) in chunk.documents() {
@@ -93,30 +100,30 @@ impl Feature for Attribute {
     }
 }
 
-impl Of {
-    fn number(&self, value: &Value, path: &[String]) -> Option<f64> {
+impl AttributeOutput {
+    fn number(&self, value: &DocumentValue, path: &[String]) -> Option<f64> {
         match (self, value) {
-            (Of::Weight(key), Value::WeightedSet(elements)) => weight(elements, key),
-            (Of::Contains(key), Value::WeightedSet(elements)) => {
+            (AttributeOutput::Weight(key), DocumentValue::WeightedSet(elements)) => weight(elements, key),
+            (AttributeOutput::Contains(key), DocumentValue::WeightedSet(elements)) => {
                 Some(f64::from(u8::from(weight(elements, key).is_some())))
             }
-            (Of::Weight(_) | Of::Contains(_), _) => None,
-            (Of::Number | Of::Count | Of::Element(_), value) => {
+            (AttributeOutput::Weight(_) | AttributeOutput::Contains(_), _) => None,
+            (AttributeOutput::Number | AttributeOutput::Count | AttributeOutput::Element(_), value) => {
                 let (mut count, mut wanted) = (0, None);
-                let at = if let Of::Element(at) = self { *at } else { 0 };
+                let at = if let AttributeOutput::Element(at) = self { *at } else { 0 };
                 walk(value, path, &mut |value| {
                     if count == at {
                         wanted = number(value);
                     }
                     count += 1;
                 });
-                if matches!(self, Of::Count) { Some(count as f64) } else { wanted }
+                if matches!(self, AttributeOutput::Count) { Some(count as f64) } else { wanted }
             }
         }
     }
 }
 
-fn weight(elements: &[(Value, i32)], key: &str) -> Option<f64> {
+fn weight(elements: &[(DocumentValue, i32)], key: &str) -> Option<f64> {
     elements
         .iter()
         .find(|(value, _)| label(value).as_deref() == Some(key))
@@ -124,53 +131,53 @@ fn weight(elements: &[(Value, i32)], key: &str) -> Option<f64> {
 }
 
 /// Converts a value to a number; strings to their hash.
-pub(crate) fn number(value: &Value) -> Option<f64> {
+pub(crate) fn number(value: &DocumentValue) -> Option<f64> {
     match value {
-        Value::Bool(value) => Some(f64::from(u8::from(*value))),
-        Value::Byte(value) => Some(f64::from(*value)),
-        Value::Int(value) => Some(f64::from(*value)),
-        Value::Long(value) => Some(*value as f64),
-        Value::Float(value) => Some(f64::from(*value)),
-        Value::Double(value) => Some(*value),
-        Value::String(value) => Some(string_hash(value)),
+        DocumentValue::Bool(value) => Some(f64::from(u8::from(*value))),
+        DocumentValue::Byte(value) => Some(f64::from(*value)),
+        DocumentValue::Int(value) => Some(f64::from(*value)),
+        DocumentValue::Long(value) => Some(*value as f64),
+        DocumentValue::Float(value) => Some(f64::from(*value)),
+        DocumentValue::Double(value) => Some(*value),
+        DocumentValue::String(value) => Some(string_hash(value)),
         _ => None,
     }
 }
 
 /// Converts a string or whole number to a cell label.
-pub(crate) fn label(value: &Value) -> Option<String> {
+pub(crate) fn label(value: &DocumentValue) -> Option<String> {
     match value {
-        Value::Bool(value) => Some(value.to_string()),
-        Value::Byte(value) => Some(value.to_string()),
-        Value::Int(value) => Some(value.to_string()),
-        Value::Long(value) => Some(value.to_string()),
-        Value::String(value) => Some(value.clone()),
+        DocumentValue::Bool(value) => Some(value.to_string()),
+        DocumentValue::Byte(value) => Some(value.to_string()),
+        DocumentValue::Int(value) => Some(value.to_string()),
+        DocumentValue::Long(value) => Some(value.to_string()),
+        DocumentValue::String(value) => Some(value.clone()),
         _ => None,
     }
 }
 
 /// Reads the numbers of a column; NaN for a missing number, false for a missing truth value.
-pub(crate) fn numbers(column: &Fixed, chunk: &Chunk<'_>, values: &mut Values) {
+pub(crate) fn numbers(column: &FixedColumn, chunk: &FeatureChunk<'_>, values: &mut FeatureValues) {
     let out = values.numbers(chunk.len(), f64::NAN);
     let matched = &chunk.matches.documents[..];
     // Documents ascend, so an equal count means that all documents of the column are selected.
     let places = (matched.len() < column.len() || column.width() > 1).then_some((matched, column.width()));
     match column.cell() {
-        Cell::Bool => gather(places, column.cells::<u8>(), out, |cell| f64::from(*cell)),
-        Cell::I8 => gather(places, column.cells::<i8>(), out, |cell| f64::from(*cell)),
-        Cell::I32 => gather(places, column.cells::<i32>(), out, |cell| f64::from(*cell)),
-        Cell::I64 => gather(places, column.cells::<i64>(), out, |cell| *cell as f64),
-        Cell::U64 => gather(places, column.cells::<u64>(), out, |cell| *cell as f64),
-        Cell::BF16 => gather(places, column.cells::<half::bf16>(), out, |cell| cell.to_f64()),
-        Cell::F32 => gather(places, column.cells::<f32>(), out, |cell| f64::from(*cell)),
-        Cell::F64 => gather(places, column.cells::<f64>(), out, |cell| *cell),
+        CellKind::Bool => gather(places, column.cells::<u8>(), out, |cell| f64::from(*cell)),
+        CellKind::I8 => gather(places, column.cells::<i8>(), out, |cell| f64::from(*cell)),
+        CellKind::I32 => gather(places, column.cells::<i32>(), out, |cell| f64::from(*cell)),
+        CellKind::I64 => gather(places, column.cells::<i64>(), out, |cell| *cell as f64),
+        CellKind::U64 => gather(places, column.cells::<u64>(), out, |cell| *cell as f64),
+        CellKind::BF16 => gather(places, column.cells::<half::bf16>(), out, |cell| cell.to_f64()),
+        CellKind::F32 => gather(places, column.cells::<f32>(), out, |cell| f64::from(*cell)),
+        CellKind::F64 => gather(places, column.cells::<f64>(), out, |cell| *cell),
     }
     let presence = column.presence();
     let all_present =
         presence.words().iter().map(|word| word.count_ones() as usize).sum::<usize>() == column.len();
-    if column.cell() != Cell::Bool && !all_present {
+    if column.cell() != CellKind::Bool && !all_present {
         let out = match values {
-            Values::Numbers(out) => out,
+            FeatureValues::Numbers(out) => out,
             _ => return,
         };
         for (at, document) in chunk.documents() {
@@ -199,30 +206,30 @@ struct TensorAttribute {
     tensor_type: TensorType,
 }
 
-impl Feature for TensorAttribute {
+impl RankFeature for TensorAttribute {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.field));
         let data_type = DataType::Tensor(self.tensor_type.clone());
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             if let Some(Column::Fixed(fixed)) = column
                 && self.tensor_type.is_dense()
                 && fixed.width() == self.tensor_type.dense_size()
             {
-                *values = Values::Rows(fixed.clone());
+                *values = FeatureValues::Rows(fixed.clone());
                 return;
             }
             let tensors = chunk.documents().map(|(_, document)| {
                 match column.and_then(|column| value(column, &data_type, document)) {
-                    Some(Value::Tensor(tensor)) => tensor,
+                    Some(DocumentValue::Tensor(tensor)) => tensor,
                     _ => empty(&self.tensor_type),
                 }
             });
-            *values = Values::Tensors(tensors.collect());
+            *values = FeatureValues::Tensors(tensors.collect());
         }))
     }
 }

@@ -1,13 +1,15 @@
 use millrace_column::ColumnKey;
 use millrace_expression::FeatureName;
-use millrace_matching::{Demands, LeafMatches};
+use millrace_matching::{LeafMatches, RankingDemands};
 
 use super::lengths::field_lengths;
 use super::term::{FieldTerm, leaves_labelled, term, terms_of};
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// BM25 parameters: the influence of frequency and of length.
-pub(crate) struct Weights {
+pub(crate) struct Bm25Weights {
     k1: f64,
     b: f64,
     average_length: Option<f64>,
@@ -16,22 +18,22 @@ pub(crate) struct Weights {
 /// Default average element length: a fixed number, as it is not measured.
 const ELEMENT_LENGTH: f64 = 100.0;
 
-impl Weights {
+impl Bm25Weights {
     /// Reads the rank properties of `feature(field)`.
-    pub fn new(setup: &Setup<'_>, feature: &str, field: &str, average: &str) -> Result<Self, String> {
+    pub fn new(setup: &FeatureSetup<'_>, feature: &str, field: &str, average: &str) -> Result<Self, String> {
         let number = |property, default| setup.properties.number(feature, field, property, default);
         let (k1, b, average) = (number("k1", 1.2)?, number("b", 0.75)?, number(average, 0.0)?);
-        Ok(Weights { k1, b, average_length: (average > 0.0).then_some(average) })
+        Ok(Bm25Weights { k1, b, average_length: (average > 0.0).then_some(average) })
     }
 
     /// Reads the rank properties of an `elementwise` feature, falling back to those of the field's `bm25`.
-    pub fn of_elements(setup: &Setup<'_>, name: &FeatureName, field: &str) -> Result<Self, String> {
-        let whole = Weights::new(setup, "bm25", field, "averageFieldLength")?;
+    pub fn of_elements(setup: &FeatureSetup<'_>, name: &FeatureName, field: &str) -> Result<Self, String> {
+        let whole = Bm25Weights::new(setup, "bm25", field, "averageFieldLength")?;
         let parameters = name.parameters.join(",");
         let number =
             |property, default| setup.properties.number("elementwise", &parameters, property, default);
         let average = number("averageElementLength", whole.average_length.unwrap_or(0.0))?;
-        Ok(Weights {
+        Ok(Bm25Weights {
             k1: number("k1", whole.k1)?,
             b: number("b", whole.b)?,
             average_length: (average > 0.0).then_some(average),
@@ -39,7 +41,7 @@ impl Weights {
     }
 
     /// Average field length of the profile; by default that of the group.
-    pub fn average_field_length(&self, request: &Request<'_>, field: &str) -> f64 {
+    pub fn average_field_length(&self, request: &FeatureRequest<'_>, field: &str) -> f64 {
         self.average_length.unwrap_or_else(|| {
             request.matches.statistics.fields.get(field).map_or(1.0, |field| field.average_length())
         })
@@ -63,7 +65,7 @@ impl Weights {
 }
 
 /// The terms that search a field, each with its inverse document frequency.
-pub(crate) fn weigh(request: &Request<'_>, field: &str) -> Vec<(FieldTerm, f64)> {
+pub(crate) fn weigh(request: &FeatureRequest<'_>, field: &str) -> Vec<(FieldTerm, f64)> {
     let statistics = &request.matches.statistics;
     let rarity = |found: &FieldTerm| {
         let annotations = term(request.plan, found.term).map(|term| &term.annotations);
@@ -78,13 +80,13 @@ pub(crate) fn weigh(request: &Request<'_>, field: &str) -> Vec<(FieldTerm, f64)>
 }
 
 /// `bm25(field)` and `bm25(field:name,label:label)`
-struct Bm25 {
+struct Bm25Feature {
     field: String,
     label: Option<String>,
-    weights: Weights,
+    weights: Bm25Weights,
 }
 
-pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let named = |key: &str| {
         let prefix = format!("{key}:");
         name.parameters.iter().find_map(|parameter| parameter.strip_prefix(&prefix)).map(str::to_owned)
@@ -95,23 +97,23 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
         ..name.clone()
     };
     let field = setup.text_field(&plain, 0)?.name.to_string();
-    let weights = Weights::new(setup, "bm25", &field, "averageFieldLength")?;
-    Ok(Box::new(Bm25 { label, weights, field }))
+    let weights = Bm25Weights::new(setup, "bm25", &field, "averageFieldLength")?;
+    Ok(Box::new(Bm25Feature { label, weights, field }))
 }
 
-impl Feature for Bm25 {
-    fn demands(&self) -> Demands {
-        Demands { counts: true, statistics: true, ..Demands::default() }
+impl RankFeature for Bm25Feature {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { counts: true, statistics: true, ..RankingDemands::default() }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let labelled = self.label.as_ref().map(|label| leaves_labelled(request.plan, label));
         let mut terms = weigh(request, &self.field);
         terms.retain(|(found, _)| labelled.as_ref().is_none_or(|labelled| labelled.contains(&found.leaf)));
         let norm = self.weights.norm(self.weights.average_field_length(request, &self.field));
         let tokens = request.column(ColumnKey::tokens(&self.field));
         let mut norms = Vec::new();
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             field_lengths(chunk, chunk.tokens(tokens), &mut norms);
             norms.iter_mut().for_each(|length| *length = norm(*length));
             let scores = values.numbers(chunk.len(), 0.0);
@@ -133,22 +135,24 @@ fn rarity(documents: f64, frequency: f64) -> f64 {
 
 /// `averageFieldLength(field)`
 pub(crate) fn average_field_length(
-    setup: &Setup<'_>,
+    setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn Feature>, String> {
+) -> Result<Box<dyn RankFeature>, String> {
     Ok(Box::new(AverageFieldLength(setup.text_field(name, 0)?.name.to_string())))
 }
 
 struct AverageFieldLength(String);
 
-impl Feature for AverageFieldLength {
-    fn demands(&self) -> Demands {
-        Demands { statistics: true, ..Demands::default() }
+impl RankFeature for AverageFieldLength {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { statistics: true, ..RankingDemands::default() }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let field = request.matches.statistics.fields.get(self.0.as_str());
         let length = field.map_or(0.0, |field| field.average_length());
-        Box::new(Run(move |_: &Chunk<'_>, values: &mut Values| *values = Values::Number(length)))
+        Box::new(ClosureExecutor(move |_: &FeatureChunk<'_>, values: &mut FeatureValues| {
+            *values = FeatureValues::Number(length)
+        }))
     }
 }

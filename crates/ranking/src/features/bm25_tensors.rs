@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 
 use millrace_column::{ColumnKey, ELEMENT_BOUNDARY};
 use millrace_expression::FeatureName;
-use millrace_matching::{Demands, LeafMatches};
+use millrace_matching::{LeafMatches, RankingDemands};
 use millrace_plan::LeafId;
-use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorBuilder, TensorType};
+use millrace_tensor::{CellType, DimensionKind, Tensor, TensorBuilder, TensorDimension, TensorType};
 
-use super::bm25::{Weights, weigh};
+use super::bm25::{Bm25Weights, weigh};
 use super::lengths::field_lengths;
-use super::term::{Positions, term, terms_of};
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::term::{LeafPositions, term, terms_of};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// A tensor type with one mapped dimension.
 pub(crate) fn mapped(name: &str, cell: CellType) -> Result<TensorType, String> {
-    let dimension = Dimension { name: name.to_owned(), kind: DimensionKind::Mapped };
+    let dimension = TensorDimension { name: name.to_owned(), kind: DimensionKind::Mapped };
     TensorType::new(cell, vec![dimension]).map_err(|error| error.to_string())
 }
 
@@ -32,28 +34,31 @@ pub(crate) fn of_cells(tensor_type: &TensorType, cells: impl IntoIterator<Item =
 }
 
 /// `bm25_for_labels(field)`
-pub(crate) fn for_labels(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn for_labels(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.text_field(name, 0)?.name.to_string();
-    let weights = Weights::new(setup, "bm25", &field, "averageFieldLength")?;
+    let weights = Bm25Weights::new(setup, "bm25", &field, "averageFieldLength")?;
     Ok(Box::new(ForLabels { field, weights, tensor_type: mapped("label", CellType::Float)? }))
 }
 
 struct ForLabels {
     field: String,
-    weights: Weights,
+    weights: Bm25Weights,
     tensor_type: TensorType,
 }
 
-impl Feature for ForLabels {
+impl RankFeature for ForLabels {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }
 
-    fn demands(&self) -> Demands {
-        Demands { counts: true, statistics: true, ..Demands::default() }
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { counts: true, statistics: true, ..RankingDemands::default() }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let mut terms: Vec<(&str, LeafId, f64)> = Vec::new();
         for (found, rarity) in weigh(request, &self.field) {
             if let Some(label) =
@@ -65,7 +70,7 @@ impl Feature for ForLabels {
         let norm = self.weights.norm(self.weights.average_field_length(request, &self.field));
         let tokens = request.column(ColumnKey::tokens(&self.field));
         let mut lengths = Vec::new();
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             field_lengths(chunk, chunk.tokens(tokens), &mut lengths);
             let tensor = |(at, length): (usize, &f64)| {
                 let mut cells: BTreeMap<&str, f64> = BTreeMap::new();
@@ -79,13 +84,16 @@ impl Feature for ForLabels {
                 }
                 of_cells(&self.tensor_type, cells.into_iter().map(|(label, cell)| (label.to_owned(), cell)))
             };
-            *values = Values::Tensors(lengths.iter().enumerate().map(tensor).collect());
+            *values = FeatureValues::Tensors(lengths.iter().enumerate().map(tensor).collect());
         }))
     }
 }
 
 /// `elementwise(bm25(field),dimension,cell_type)`
-pub(crate) fn elementwise(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn elementwise(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let usage = || format!("{name}: write elementwise(bm25(field),dimension,cell_type)");
     let inner = name.parameters.first().and_then(|inner| FeatureName::parse(inner).ok()).ok_or_else(usage)?;
     let (Some(dimension), "bm25", None) = (name.parameters.get(1), inner.name.as_str(), &inner.output) else {
@@ -101,33 +109,33 @@ pub(crate) fn elementwise(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<d
         }
     };
     let field = setup.text_field(&inner, 0)?.name.to_string();
-    let weights = Weights::of_elements(setup, name, &field)?;
-    Ok(Box::new(Elementwise { field, weights, tensor_type: mapped(dimension, cell)? }))
+    let weights = Bm25Weights::of_elements(setup, name, &field)?;
+    Ok(Box::new(ElementwiseBm25 { field, weights, tensor_type: mapped(dimension, cell)? }))
 }
 
-struct Elementwise {
+struct ElementwiseBm25 {
     field: String,
-    weights: Weights,
+    weights: Bm25Weights,
     tensor_type: TensorType,
 }
 
-impl Feature for Elementwise {
+impl RankFeature for ElementwiseBm25 {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }
 
-    fn demands(&self) -> Demands {
-        Demands { counts: true, positions: true, statistics: true }
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { counts: true, positions: true, statistics: true }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let terms = weigh(request, &self.field);
         let norm = self.weights.norm(self.weights.average_element_length());
         let tokens = request.column(ColumnKey::tokens(&self.field));
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
-            let mut lists: Vec<(Positions<'_>, f64)> = terms
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
+            let mut lists: Vec<(LeafPositions<'_>, f64)> = terms
                 .iter()
-                .map(|(found, rarity)| (Positions::of(chunk.matches.leaf(found.leaf)), *rarity))
+                .map(|(found, rarity)| (LeafPositions::of(chunk.matches.leaf(found.leaf)), *rarity))
                 .collect();
             let tokens = chunk.tokens(tokens);
             let tensor = |(_, document): (usize, usize)| {
@@ -146,13 +154,13 @@ impl Feature for Elementwise {
                 }
                 of_cells(&self.tensor_type, cells.into_iter().map(|(at, cell)| (at.to_string(), cell)))
             };
-            *values = Values::Tensors(chunk.documents().map(tensor).collect());
+            *values = FeatureValues::Tensors(chunk.documents().map(tensor).collect());
         }))
     }
 }
 
 /// For each element, the index after its last word.
-fn element_ends(tokens: &millrace_column::Tokens, document: usize) -> Vec<u32> {
+fn element_ends(tokens: &millrace_column::TokensColumn, document: usize) -> Vec<u32> {
     let ids = tokens.document(document);
     let boundaries = ids.iter().enumerate().filter(|(_, id)| *id == ELEMENT_BOUNDARY);
     let mut ends: Vec<u32> = boundaries.map(|(at, _)| at as u32).collect();
@@ -161,7 +169,10 @@ fn element_ends(tokens: &millrace_column::Tokens, document: usize) -> Vec<u32> {
 }
 
 /// `queryTermDocumentFrequency(field)`
-pub(crate) fn document_frequency(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn document_frequency(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.text_field(name, 0)?.name.to_string();
     Ok(Box::new(DocumentFrequency { field, tensor_type: mapped("term", CellType::Double)? }))
 }
@@ -171,24 +182,24 @@ struct DocumentFrequency {
     tensor_type: TensorType,
 }
 
-impl Feature for DocumentFrequency {
+impl RankFeature for DocumentFrequency {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }
 
-    fn demands(&self) -> Demands {
-        Demands { statistics: true, ..Demands::default() }
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { statistics: true, ..RankingDemands::default() }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let frequencies = &request.matches.statistics.document_frequency;
         let cells = terms_of(request.plan, &self.field).into_iter().map(|found| {
             let frequency = frequencies.get(found.leaf.0).copied().unwrap_or_default();
             (found.term.0.to_string(), frequency as f64)
         });
         let tensor = std::sync::Arc::new(of_cells(&self.tensor_type, cells));
-        Box::new(Run(move |_: &Chunk<'_>, values: &mut Values| {
-            *values = Values::Tensor(std::sync::Arc::clone(&tensor));
+        Box::new(ClosureExecutor(move |_: &FeatureChunk<'_>, values: &mut FeatureValues| {
+            *values = FeatureValues::Tensor(std::sync::Arc::clone(&tensor));
         }))
     }
 }

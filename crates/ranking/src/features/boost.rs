@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// Values of a function at 0, 1, 2 …
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Table {
+pub(crate) struct BoostTable {
     numbers: Arc<[f64]>,
     max: f64,
 }
@@ -14,7 +14,7 @@ const SIZE: usize = 256;
 /// Maximum size of a table.
 const SIZE_MAX: usize = 1 << 20;
 
-impl Table {
+impl BoostTable {
     /// Parses `expdecay(w,t)`, `loggrowth(w,t,s)` or `linear(w,t)`, each with the size as an optional last
     /// parameter.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -45,7 +45,7 @@ impl Table {
         }
         let numbers: Arc<[f64]> = (0..size).map(|x| function(x as f64)).collect();
         let max = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        Ok(Table { numbers, max })
+        Ok(BoostTable { numbers, max })
     }
 
     /// The value at `index`; the last value if `index` is past the end.
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn tables_are_their_functions() {
         let check = |text: &str, index: usize, expected: f64| {
-            let found = Table::parse(text).map(|table| table.at(index));
+            let found = BoostTable::parse(text).map(|table| table.at(index));
             assert!(found.as_ref().is_ok_and(|found| (found - expected).abs() < 1e-9), "{text}: {found:?}");
         };
         check("linear(1,0)", 7, 7.0);
@@ -98,7 +98,7 @@ mod tests {
         check("loggrowth(1500,4000,19)", 19, 1500.0 * 2.0f64.ln() + 4000.0);
         for wrong in ["linear", "linear(1)", "linear(1,x)", "linear(1,2,3,4)", "linear(1,2,0)", "cubic(1,2)"]
         {
-            assert!(Table::parse(wrong).is_err(), "{wrong}");
+            assert!(BoostTable::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
 use millrace_matching::nearest_subspace;
 use millrace_plan::Predicate;
@@ -12,10 +12,12 @@ use millrace_tensor::{CellType, Tensor, TensorBuilder, TensorType};
 
 use super::attribute::empty;
 use super::term::leaves_labelled;
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// `closest(field)`, `closest(field,label)`
-pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.field(name, 0)?;
     let mapped = match &field.data_type {
         DataType::Tensor(tensor_type) => tensor_type.mapped().cloned().collect::<Vec<_>>(),
@@ -27,7 +29,7 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
             field.name, field.data_type
         ));
     }
-    Ok(Box::new(Closest {
+    Ok(Box::new(ClosestFeature {
         field: field.name.to_string(),
         label: name.parameters.get(1).cloned(),
         data_type: field.data_type.clone(),
@@ -35,19 +37,19 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
     }))
 }
 
-struct Closest {
+struct ClosestFeature {
     field: String,
     label: Option<String>,
     data_type: DataType,
     tensor_type: TensorType,
 }
 
-impl Feature for Closest {
+impl RankFeature for ClosestFeature {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let plan = request.plan;
         let labelled = self.label.as_ref().map(|label| leaves_labelled(plan, label));
         let targets: Vec<(&Arc<Tensor>, DistanceMetric)> = plan
@@ -64,18 +66,18 @@ impl Feature for Closest {
             })
             .collect();
         let column = request.column(ColumnKey::value(&self.field));
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let of = |document| match column.and_then(|column| value(column, &self.data_type, document)) {
-                Some(Value::Tensor(tensor)) => self.of(&targets, &tensor),
+                Some(DocumentValue::Tensor(tensor)) => self.of(&targets, &tensor),
                 _ => empty(&self.tensor_type),
             };
-            *values = Values::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
+            *values = FeatureValues::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
         }))
     }
 }
 
-impl Closest {
+impl ClosestFeature {
     fn of(&self, targets: &[(&Arc<Tensor>, DistanceMetric)], tensor: &Tensor) -> Tensor {
         let nearest = targets
             .iter()

@@ -8,7 +8,9 @@ use millrace_schema::DistanceMetric;
 
 use super::term::{leaf, leaves_labelled, match_weight};
 use super::time::logarithmic;
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// Microdegrees per kilometre along a great circle.
 const MICRODEGREES_PER_KM: f64 = 180e6 / (std::f64::consts::PI * 6371.0088);
@@ -18,23 +20,23 @@ const NOWHERE_KM: f64 = 711_648.5;
 const NOWHERE: f64 = 6.4e9;
 
 /// Selection of query operators.
-enum Which {
+enum OperatorSelector {
     Field(String),
     Label(String),
 }
 
-impl Which {
+impl OperatorSelector {
     fn leaves(&self, plan: &Plan) -> Vec<LeafId> {
         match self {
-            Which::Label(label) => leaves_labelled(plan, label),
-            Which::Field(field) => {
+            OperatorSelector::Label(label) => leaves_labelled(plan, label),
+            OperatorSelector::Field(field) => {
                 (0..plan.leaves.len()).map(LeafId).filter(|id| *plan.leaves[id.0].field == **field).collect()
             }
         }
     }
 }
 
-enum Of {
+enum DistanceOutput {
     Distance,
     Closeness,
     GeoDistance,
@@ -44,32 +46,32 @@ enum Of {
     RawScore,
 }
 
-struct Measured {
-    which: Which,
-    of: Of,
+struct MeasuredDistances {
+    which: OperatorSelector,
+    of: DistanceOutput,
 }
 
-fn which(setup: &Setup<'_>, name: &FeatureName) -> Result<Which, String> {
+fn which(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<OperatorSelector, String> {
     match (name.parameters.first().map(String::as_str), name.parameters.get(1)) {
         (Some("field"), Some(_)) => {
             let field = setup.field(name, 1)?;
             match field.data_type {
-                DataType::Tensor(_) => Ok(Which::Field(field.name.to_string())),
+                DataType::Tensor(_) => Ok(OperatorSelector::Field(field.name.to_string())),
                 _ => Err(format!("{name} needs a tensor field, but {} is {}", field.name, field.data_type)),
             }
         }
-        (Some("label"), Some(label)) => Ok(Which::Label(label.clone())),
+        (Some("label"), Some(label)) => Ok(OperatorSelector::Label(label.clone())),
         _ => Err(format!("{name}: write {}(field,name) or {}(label,name)", name.name, name.name)),
     }
 }
 
 /// `distance(field,name)`, `distance(label,name)`, `distance(name)`
-pub(crate) fn distance(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn distance(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     if name.parameters.len() == 1 {
-        let which = Which::Field(setup.field(name, 0)?.name.to_string());
+        let which = OperatorSelector::Field(setup.field(name, 0)?.name.to_string());
         let of = match name.output.as_deref() {
-            None => Of::GeoDistance,
-            Some("km") => Of::GeoKilometres,
+            None => DistanceOutput::GeoDistance,
+            Some("km") => DistanceOutput::GeoKilometres,
             Some(output) => {
                 return super::nearest_place::setup(setup, name, output)?.ok_or_else(|| {
                     format!(
@@ -78,43 +80,57 @@ pub(crate) fn distance(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn 
                 });
             }
         };
-        return Ok(Box::new(Measured { which, of }));
+        return Ok(Box::new(MeasuredDistances { which, of }));
     }
-    Ok(Box::new(Measured { which: which(setup, name)?, of: Of::Distance }))
+    Ok(Box::new(MeasuredDistances { which: which(setup, name)?, of: DistanceOutput::Distance }))
 }
 
 /// `closeness(field,name)`, `closeness(label,name)`, `closeness(name)`
-pub(crate) fn closeness(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn closeness(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     if name.parameters.len() == 1 {
         let field = setup.field(name, 0)?.name.to_string();
         let max = setup.properties.number("closeness", &field, "maxDistance", 9_013_305.0)?;
         let half = setup.properties.number("closeness", &field, "halfResponse", 593_861.739)?;
         let of = match name.output.as_deref() {
-            None => Of::GeoCloseness { max },
-            Some("logscale") => Of::GeoLogarithmic { max, scale: half * half / (max - 2.0 * half).max(1.0) },
+            None => DistanceOutput::GeoCloseness { max },
+            Some("logscale") => {
+                DistanceOutput::GeoLogarithmic { max, scale: half * half / (max - 2.0 * half).max(1.0) }
+            }
             Some(_) => return Err(format!("{name}: closeness has the output logscale")),
         };
-        return Ok(Box::new(Measured { which: Which::Field(field), of }));
+        return Ok(Box::new(MeasuredDistances { which: OperatorSelector::Field(field), of }));
     }
-    Ok(Box::new(Measured { which: which(setup, name)?, of: Of::Closeness }))
+    Ok(Box::new(MeasuredDistances { which: which(setup, name)?, of: DistanceOutput::Closeness }))
 }
 
 /// `rawScore(field)`
-pub(crate) fn raw_score(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    let which = Which::Field(setup.field(name, 0)?.name.to_string());
-    Ok(Box::new(Measured { which, of: Of::RawScore }))
+pub(crate) fn raw_score(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
+    let which = OperatorSelector::Field(setup.field(name, 0)?.name.to_string());
+    Ok(Box::new(MeasuredDistances { which, of: DistanceOutput::RawScore }))
 }
 
 /// `itemRawScore(label)`
-pub(crate) fn item_raw_score(_: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn item_raw_score(
+    _: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     match name.parameters.first() {
-        Some(label) => Ok(Box::new(Measured { which: Which::Label(label.clone()), of: Of::RawScore })),
+        Some(label) => Ok(Box::new(MeasuredDistances {
+            which: OperatorSelector::Label(label.clone()),
+            of: DistanceOutput::RawScore,
+        })),
         None => Err(format!("{name} needs the label of a query item")),
     }
 }
 
-impl Feature for Measured {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for MeasuredDistances {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let plan = request.plan;
         let leaves: Vec<(LeafId, DistanceMetric)> = self
             .which
@@ -124,15 +140,17 @@ impl Feature for Measured {
                 Predicate::Nearest { metric, .. } => Some((id, *metric)),
                 // These operators have no metric of their own, and the features that use them ignore it.
                 Predicate::GeoCircle { .. } => Some((id, DistanceMetric::GeoDegrees)),
-                _ if matches!(self.of, Of::RawScore) && leaf(plan, id)?.dot_product_above.is_some() => {
+                _ if matches!(self.of, DistanceOutput::RawScore)
+                    && leaf(plan, id)?.dot_product_above.is_some() =>
+                {
                     Some((id, DistanceMetric::DotProduct))
                 }
                 _ => None,
             })
             .collect();
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| match self.of {
-            Of::RawScore => raw_scores(&leaves, chunk, values),
-            Of::Closeness => {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| match self.of {
+            DistanceOutput::RawScore => raw_scores(&leaves, chunk, values),
+            DistanceOutput::Closeness => {
                 let out = values.numbers(chunk.len(), f64::NEG_INFINITY);
                 for (id, metric) in &leaves {
                     if let LeafMatches::Distances(distances) = chunk.matches.leaf(*id) {
@@ -146,8 +164,13 @@ impl Feature for Measured {
     }
 }
 
-impl Measured {
-    fn distances(&self, leaves: &[(LeafId, DistanceMetric)], chunk: &Chunk<'_>, values: &mut Values) {
+impl MeasuredDistances {
+    fn distances(
+        &self,
+        leaves: &[(LeafId, DistanceMetric)],
+        chunk: &FeatureChunk<'_>,
+        values: &mut FeatureValues,
+    ) {
         let out = values.numbers(chunk.len(), f64::INFINITY);
         for (id, _) in leaves {
             if let LeafMatches::Distances(distances) = chunk.matches.leaf(*id) {
@@ -160,13 +183,15 @@ impl Measured {
             let known = distance.is_finite();
             let microdegrees = if known { *distance * MICRODEGREES_PER_KM } else { NOWHERE };
             *distance = match self.of {
-                Of::GeoDistance => microdegrees,
-                Of::GeoKilometres if known => *distance,
-                Of::GeoKilometres => NOWHERE_KM,
-                Of::GeoCloseness { max } => (1.0 - microdegrees / max).max(0.0),
-                Of::GeoLogarithmic { max, scale } => logarithmic(microdegrees, max, scale),
-                Of::Distance | Of::Closeness | Of::RawScore if known => *distance,
-                Of::Distance | Of::Closeness | Of::RawScore => f64::MAX,
+                DistanceOutput::GeoDistance => microdegrees,
+                DistanceOutput::GeoKilometres if known => *distance,
+                DistanceOutput::GeoKilometres => NOWHERE_KM,
+                DistanceOutput::GeoCloseness { max } => (1.0 - microdegrees / max).max(0.0),
+                DistanceOutput::GeoLogarithmic { max, scale } => logarithmic(microdegrees, max, scale),
+                DistanceOutput::Distance | DistanceOutput::Closeness | DistanceOutput::RawScore if known => {
+                    *distance
+                }
+                DistanceOutput::Distance | DistanceOutput::Closeness | DistanceOutput::RawScore => f64::MAX,
             };
         }
     }
@@ -182,7 +207,7 @@ fn closest(scores: &mut [f64], distances: &[f64], metric: DistanceMetric) {
     }
 }
 
-fn raw_scores(leaves: &[(LeafId, DistanceMetric)], chunk: &Chunk<'_>, values: &mut Values) {
+fn raw_scores(leaves: &[(LeafId, DistanceMetric)], chunk: &FeatureChunk<'_>, values: &mut FeatureValues) {
     let mut one = vec![f64::NEG_INFINITY; chunk.len()];
     let out = values.numbers(chunk.len(), 0.0);
     for (id, metric) in leaves {

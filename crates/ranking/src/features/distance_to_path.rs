@@ -1,16 +1,18 @@
 //! `distanceToPath(field)`: the distance of a position from a path in the query.
 
 use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
 
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// Distance of a document without a position, or of any document if the query has no path.
 const NOWHERE: f64 = 6.4e9;
 
 #[derive(Debug, Clone, Copy)]
-enum Output {
+enum PathOutput {
     Distance,
     Traveled,
     Product,
@@ -19,14 +21,14 @@ enum Output {
 struct DistanceToPath {
     field: String,
     data_type: DataType,
-    output: Output,
+    output: PathOutput,
     /// Rank property of the request that contains the path.
     property: String,
     fallback: Option<String>,
 }
 
 /// `distanceToPath(field).distance`, `.traveled`, `.product`
-pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.field(name, 0)?;
     let element = match &field.data_type {
         DataType::Array(element) => element,
@@ -36,9 +38,9 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
         return Err(format!("{name} needs a field of positions, but {} is {}", field.name, field.data_type));
     }
     let output = match name.output.as_deref() {
-        Some("distance") => Output::Distance,
-        Some("traveled") => Output::Traveled,
-        Some("product") => Output::Product,
+        Some("distance") => PathOutput::Distance,
+        Some("traveled") => PathOutput::Traveled,
+        Some("product") => PathOutput::Product,
         _ => return Err(format!("{name}: distanceToPath has the outputs distance, traveled and product")),
     };
     Ok(Box::new(DistanceToPath {
@@ -55,21 +57,21 @@ type Point = (f64, f64);
 
 /// The point of a path nearest to a position.
 #[derive(Debug, Clone, Copy)]
-struct Nearest {
+struct NearestPathPoint {
     distance: f64,
     /// Share of the path before this point, 0 to 1.
     traveled: f64,
     product: f64,
 }
 
-const NO_PATH: Nearest = Nearest { distance: NOWHERE, traveled: 1.0, product: 0.0 };
+const NO_PATH: NearestPathPoint = NearestPathPoint { distance: NOWHERE, traveled: 1.0, product: 0.0 };
 
-impl Feature for DistanceToPath {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for DistanceToPath {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let text = request.plan.query.ranking.properties.get(&self.property).or(self.fallback.as_ref());
         let path = text.and_then(|text| parse(text)).unwrap_or_default();
         let column = request.column(ColumnKey::value(&self.field));
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), self.output.of(&NO_PATH));
             let Some(column) = chunk.column(column) else { return };
             for (at, document) in chunk.documents() {
@@ -83,24 +85,26 @@ impl Feature for DistanceToPath {
     }
 }
 
-impl Output {
-    fn of(self, nearest: &Nearest) -> f64 {
+impl PathOutput {
+    fn of(self, nearest: &NearestPathPoint) -> f64 {
         match self {
-            Output::Distance => nearest.distance,
-            Output::Traveled => nearest.traveled,
-            Output::Product => nearest.product,
+            PathOutput::Distance => nearest.distance,
+            PathOutput::Traveled => nearest.traveled,
+            PathOutput::Product => nearest.product,
         }
     }
 }
 
-fn places(value: Option<&Value>) -> impl Iterator<Item = Point> + '_ {
+fn places(value: Option<&DocumentValue>) -> impl Iterator<Item = Point> + '_ {
     let values = match value {
-        Some(Value::Array(elements)) => elements.as_slice(),
+        Some(DocumentValue::Array(elements)) => elements.as_slice(),
         Some(single) => std::slice::from_ref(single),
         None => &[],
     };
     values.iter().filter_map(|value| match value {
-        Value::Position { latitude, longitude } => Some((f64::from(*longitude), f64::from(*latitude))),
+        DocumentValue::Position { latitude, longitude } => {
+            Some((f64::from(*longitude), f64::from(*latitude)))
+        }
         _ => None,
     })
 }
@@ -115,8 +119,8 @@ fn parse(text: &str) -> Option<Vec<Point>> {
 }
 
 /// The nearest point of a path; the first one of several.
-fn nearest(path: &[Point], place: Point) -> Option<Nearest> {
-    let mut best: Option<Nearest> = None;
+fn nearest(path: &[Point], place: Point) -> Option<NearestPathPoint> {
+    let mut best: Option<NearestPathPoint> = None;
     let mut length = 0.0;
     for part in path.windows(2) {
         let (from, to) = (part[0], part[1]);
@@ -130,7 +134,7 @@ fn nearest(path: &[Point], place: Point) -> Option<Nearest> {
         let away = (met.0 - place.0, met.1 - place.1);
         let distance = away.0.hypot(away.1);
         if best.is_none_or(|best| distance < best.distance) {
-            best = Some(Nearest {
+            best = Some(NearestPathPoint {
                 distance,
                 traveled: length + share * squared.sqrt(),
                 product: along.0 * away.1 - away.0 * along.1,
@@ -138,5 +142,8 @@ fn nearest(path: &[Point], place: Point) -> Option<Nearest> {
         }
         length += squared.sqrt();
     }
-    best.map(|best| Nearest { traveled: if length > 0.0 { best.traveled / length } else { 0.0 }, ..best })
+    best.map(|best| NearestPathPoint {
+        traveled: if length > 0.0 { best.traveled / length } else { 0.0 },
+        ..best
+    })
 }

@@ -2,7 +2,7 @@
 
 use millrace_schema::SchemaField;
 
-use super::Setup;
+use super::FeatureSetup;
 use super::segments;
 
 /// Default number of query terms.
@@ -10,7 +10,7 @@ const TERMS: f64 = 5.0;
 
 /// Names of these features: those of the query, of each text field, and of each attribute that is a single
 /// number.
-pub(crate) fn default_features(setup: &Setup<'_>) -> Result<Vec<String>, String> {
+pub(crate) fn default_features(setup: &FeatureSetup<'_>) -> Result<Vec<String>, String> {
     let mut features: Vec<String> = [
         "firstPhase",
         "nativeAttributeMatch",

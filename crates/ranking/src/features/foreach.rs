@@ -5,7 +5,7 @@
 
 use millrace_expression::FeatureName;
 
-use super::Setup;
+use super::FeatureSetup;
 
 /// Default number of terms.
 const TERMS: f64 = 16.0;
@@ -14,7 +14,7 @@ const TERMS: f64 = 16.0;
 const BYTES: usize = 1 << 20;
 
 /// Expands the feature to an expression.
-pub(crate) fn expand(setup: &Setup<'_>, name: &FeatureName) -> Result<String, String> {
+pub(crate) fn expand(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<String, String> {
     let [dimension, variable, feature, condition, operation] = name.parameters.as_slice() else {
         return Err(format!("{name}: write foreach(dimension,variable,feature,condition,operation)"));
     };
@@ -26,7 +26,7 @@ pub(crate) fn expand(setup: &Setup<'_>, name: &FeatureName) -> Result<String, St
     }
     let holds = condition_of(condition)
         .ok_or_else(|| format!("{name}: the condition is true, \">a\" or \"<a\", found '{condition}'"))?;
-    let items: Vec<Item> = items
+    let items: Vec<ForeachItem> = items
         .iter()
         .enumerate()
         .map(|(number, item)| {
@@ -38,7 +38,7 @@ pub(crate) fn expand(setup: &Setup<'_>, name: &FeatureName) -> Result<String, St
                 (Some(is_there), Some(holds)) => Some(format!("({is_there} && {holds})")),
                 (one, other) => one.or(other),
             };
-            Item { value, condition }
+            ForeachItem { value, condition }
         })
         .collect();
     combine(&items, operation).ok_or_else(|| {
@@ -47,7 +47,7 @@ pub(crate) fn expand(setup: &Setup<'_>, name: &FeatureName) -> Result<String, St
 }
 
 /// The values of the variable, in order.
-fn items(setup: &Setup<'_>, dimension: &str) -> Result<Vec<String>, String> {
+fn items(setup: &FeatureSetup<'_>, dimension: &str) -> Result<Vec<String>, String> {
     let fields = setup.schema.fields.values();
     match dimension {
         "terms" => {
@@ -72,12 +72,12 @@ fn condition_of(condition: &str) -> Option<Option<String>> {
 }
 
 /// One value and its condition; without a condition it always counts.
-struct Item {
+struct ForeachItem {
     value: String,
     condition: Option<String>,
 }
 
-impl Item {
+impl ForeachItem {
     fn or(&self, neutral: &str) -> String {
         match &self.condition {
             None => self.value.clone(),
@@ -90,14 +90,14 @@ impl Item {
     }
 }
 
-fn combine(items: &[Item], operation: &str) -> Option<String> {
+fn combine(items: &[ForeachItem], operation: &str) -> Option<String> {
     let join = |operator: &str, neutral: &str| {
         items.iter().map(|item| item.or(neutral)).collect::<Vec<_>>().join(operator)
     };
-    let count = || items.iter().map(Item::counts).collect::<Vec<_>>().join("+");
+    let count = || items.iter().map(ForeachItem::counts).collect::<Vec<_>>().join("+");
     // The best of no values is 0.
     let best = |function: &str, worst: &str| {
-        let of = |best: String, item: &Item| format!("{function}({best},{})", item.or(worst));
+        let of = |best: String, item: &ForeachItem| format!("{function}({best},{})", item.or(worst));
         items
             .chunks(16)
             .map(|some| some.iter().fold(worst.to_owned(), of))

@@ -1,17 +1,20 @@
 //! Field lengths: of the whole field, or of the matching element.
 
-use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds, Tokens};
+use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds, TokensColumn};
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::Demands;
+use millrace_matching::RankingDemands;
 use millrace_schema::SchemaField;
 
-use super::term::{Positions, count, terms_of};
+use super::term::{LeafPositions, count, terms_of};
 use super::terms::FAR;
-use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
+    RankFeature,
+};
 
 /// Number of words of each matched document, over all elements.
-pub(crate) fn field_lengths(chunk: &Chunk<'_>, tokens: Option<&Tokens>, lengths: &mut Vec<f64>) {
+pub(crate) fn field_lengths(chunk: &FeatureChunk<'_>, tokens: Option<&TokensColumn>, lengths: &mut Vec<f64>) {
     lengths.clear();
     let Some(tokens) = tokens else {
         lengths.resize(chunk.len(), 0.0);
@@ -35,7 +38,7 @@ pub(crate) fn field_lengths(chunk: &Chunk<'_>, tokens: Option<&Tokens>, lengths:
 
 /// Division of a field into elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum ElementBoundaries {
     /// The words of one text.
     Text,
     /// Words with boundaries between elements.
@@ -44,20 +47,20 @@ pub(crate) enum Shape {
     Numbers,
 }
 
-impl Shape {
+impl ElementBoundaries {
     pub fn of(field: &SchemaField) -> Self {
         let is_whole = !field.name.contains('.');
         match field.data_type {
-            _ if field.is_number_word() => Shape::Numbers,
-            DataType::String | DataType::Uri if is_whole => Shape::Text,
-            _ => Shape::Texts,
+            _ if field.is_number_word() => ElementBoundaries::Numbers,
+            DataType::String | DataType::Uri if is_whole => ElementBoundaries::Text,
+            _ => ElementBoundaries::Texts,
         }
     }
 
     /// Requests the columns that give the lengths.
-    pub fn bind(self, field: &str, request: &mut Request<'_>) -> BoundShape {
-        let words = (self != Shape::Numbers).then(|| request.column(ColumnKey::tokens(field)));
-        BoundShape { words, has_elements: self == Shape::Texts }
+    pub fn bind(self, field: &str, request: &mut FeatureRequest<'_>) -> BoundShape {
+        let words = (self != ElementBoundaries::Numbers).then(|| request.column(ColumnKey::tokens(field)));
+        BoundShape { words, has_elements: self == ElementBoundaries::Texts }
     }
 }
 
@@ -71,10 +74,10 @@ pub(crate) struct BoundShape {
 
 impl BoundShape {
     /// The elements of a document, by its index in the chunk.
-    pub fn elements(self, chunk: &Chunk<'_>, document: usize) -> Elements {
-        let Some(slot) = self.words else { return Elements::Numbers };
+    pub fn elements(self, chunk: &FeatureChunk<'_>, document: usize) -> DocumentElements {
+        let Some(slot) = self.words else { return DocumentElements::Numbers };
         let Some(tokens) = chunk.tokens(slot) else {
-            return Elements::Words { boundaries: Vec::new(), end: 0 };
+            return DocumentElements::Words { boundaries: Vec::new(), end: 0 };
         };
         let ids = tokens.document(document);
         let boundaries = match self.has_elements {
@@ -83,12 +86,12 @@ impl BoundShape {
             }
             false => Vec::new(),
         };
-        Elements::Words { boundaries, end: ids.len() as u32 }
+        DocumentElements::Words { boundaries, end: ids.len() as u32 }
     }
 }
 
 /// Boundaries of a document's elements among its words.
-pub(crate) enum Elements {
+pub(crate) enum DocumentElements {
     /// Indices of the boundaries, ascending, and the end of the last element.
     Words {
         boundaries: Vec<u32>,
@@ -97,59 +100,66 @@ pub(crate) enum Elements {
     Numbers,
 }
 
-impl Elements {
+impl DocumentElements {
     /// Number of words of the longest element with one of the positions; of the longest element if there are
     /// no positions.
     pub fn longest(&self, positions: impl Iterator<Item = u32>) -> u32 {
         let length = |element| match self {
-            Elements::Words { .. } => {
+            DocumentElements::Words { .. } => {
                 let (start, end) = self.bounds(element);
                 end - start
             }
-            Elements::Numbers => 1,
+            DocumentElements::Numbers => 1,
         };
         let longest = positions.map(|position| length(self.element(position))).max();
         longest.unwrap_or_else(|| match self {
-            Elements::Words { boundaries, .. } => (0..=boundaries.len()).map(length).max().unwrap_or(0),
-            Elements::Numbers => 1,
+            DocumentElements::Words { boundaries, .. } => {
+                (0..=boundaries.len()).map(length).max().unwrap_or(0)
+            }
+            DocumentElements::Numbers => 1,
         })
     }
 
     /// Number of words between the start of the element and a position.
     pub fn offset(&self, position: u32) -> u32 {
         match self {
-            Elements::Words { .. } => position - self.bounds(self.element(position)).0,
-            Elements::Numbers => 0,
+            DocumentElements::Words { .. } => position - self.bounds(self.element(position)).0,
+            DocumentElements::Numbers => 0,
         }
     }
 
     fn element(&self, position: u32) -> usize {
         match self {
-            Elements::Words { boundaries, .. } => boundaries.partition_point(|boundary| *boundary < position),
-            Elements::Numbers => position as usize / 2,
+            DocumentElements::Words { boundaries, .. } => {
+                boundaries.partition_point(|boundary| *boundary < position)
+            }
+            DocumentElements::Numbers => position as usize / 2,
         }
     }
 
     /// First and end index of an element.
     fn bounds(&self, element: usize) -> (u32, u32) {
         match self {
-            Elements::Words { boundaries, end } => {
+            DocumentElements::Words { boundaries, end } => {
                 let start = element.checked_sub(1).map_or(0, |before| boundaries[before] + 1);
                 (start, boundaries.get(element).copied().unwrap_or(*end))
             }
-            Elements::Numbers => (element as u32 * 2, element as u32 * 2 + 1),
+            DocumentElements::Numbers => (element as u32 * 2, element as u32 * 2 + 1),
         }
     }
 }
 
 /// `fieldLength(field)`: 1000000 if no term matches.
-pub(crate) fn field_length(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn field_length(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.searched(name, 0)?;
     if field.index.is_none() && !field.is_number_word() {
         return Err(format!("{name} needs a field with 'indexing: index', but {} is none", field.name));
     }
     Ok(Box::new(FieldLength {
-        shape: Shape::of(field),
+        shape: ElementBoundaries::of(field),
         has_words: field.is_text() || field.is_number_word(),
         field: field.name.to_string(),
     }))
@@ -157,25 +167,30 @@ pub(crate) fn field_length(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<
 
 struct FieldLength {
     field: String,
-    shape: Shape,
+    shape: ElementBoundaries,
     /// True if the values are words; otherwise no term matches.
     has_words: bool,
 }
 
-impl Feature for FieldLength {
-    fn demands(&self) -> Demands {
+impl RankFeature for FieldLength {
+    fn demands(&self) -> RankingDemands {
         // The matching element matters only if there are several.
-        Demands { counts: true, positions: self.shape == Shape::Texts, ..Demands::default() }
+        RankingDemands {
+            counts: true,
+            positions: self.shape == ElementBoundaries::Texts,
+            ..RankingDemands::default()
+        }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let mut terms = terms_of(request.plan, &self.field);
         terms.retain(|_| self.has_words);
         let shape = self.shape.bind(&self.field, request);
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), FAR);
             let found: Vec<_> = terms.iter().map(|found| chunk.matches.leaf(found.leaf)).collect();
-            let mut positions: Vec<Positions<'_>> = found.iter().map(|found| Positions::of(found)).collect();
+            let mut positions: Vec<LeafPositions<'_>> =
+                found.iter().map(|found| LeafPositions::of(found)).collect();
             let mut here: Vec<&[u32]> = Vec::with_capacity(positions.len());
             for (document, place) in chunk.documents() {
                 here.clear();

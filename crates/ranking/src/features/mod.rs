@@ -33,29 +33,29 @@ mod whole;
 
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, Fixed};
-use millrace_expression::{FeatureName, Operand, Rows};
-use millrace_matching::{ChunkMatches, Demands, Matches};
+use millrace_column::{Column, ColumnKey, FixedColumn};
+use millrace_expression::{FeatureName, InputBatch, TensorRows};
+use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands};
 use millrace_plan::Plan;
 use millrace_schema::{RankProfile, Schema, SchemaField};
 use millrace_tensor::{Tensor, TensorType};
 
-use crate::properties::Properties;
+use crate::properties::RankProperties;
 
 pub(crate) use dump::default_features;
 pub(crate) use foreach::expand as expand_foreach;
-pub(crate) use phases::{Earlier, PerHit, modelled, normalized};
+pub(crate) use phases::{HitsTogether, PerHit, modelled, normalized};
 pub(crate) use table::set_up;
 pub use table::{FEATURES, FeatureInfo};
 
 /// Environment of a feature's setup.
-pub(crate) struct Setup<'a> {
+pub(crate) struct FeatureSetup<'a> {
     pub schema: &'a Schema,
     pub profile: &'a RankProfile,
-    pub properties: Properties,
+    pub properties: RankProperties,
 }
 
-impl Setup<'_> {
+impl FeatureSetup<'_> {
     /// The field named by a parameter of the feature.
     pub fn field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
         let Some(field) = name.parameters.get(at) else {
@@ -103,43 +103,43 @@ impl Setup<'_> {
 }
 
 /// A feature set up for a profile.
-pub(crate) trait Feature: Send + Sync {
+pub(crate) trait RankFeature: Send + Sync {
     /// Type of the values.
     fn tensor_type(&self) -> TensorType {
         TensorType::scalar()
     }
 
     /// Match data that the feature needs.
-    fn demands(&self) -> Demands {
-        Demands::default()
+    fn demands(&self) -> RankingDemands {
+        RankingDemands::default()
     }
 
     /// Binds the feature to a request: its terms and its columns.
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q>;
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q>;
 }
 
 /// A feature bound to a request.
-pub(crate) trait Executor {
+pub(crate) trait FeatureExecutor {
     /// Computes the values for all matched documents of a chunk.
-    fn run(&mut self, chunk: &Chunk<'_>, values: &mut Values);
+    fn run(&mut self, chunk: &FeatureChunk<'_>, values: &mut FeatureValues);
 }
 
 /// Environment of a feature's binding.
-pub(crate) struct Request<'q> {
+pub(crate) struct FeatureRequest<'q> {
     pub plan: &'q Plan,
-    pub matches: &'q Matches,
+    pub matches: &'q MatchedDocuments,
     /// Results of earlier phases; `None` during the first phase.
-    pub earlier: Option<&'q Earlier>,
+    pub earlier: Option<&'q HitsTogether>,
     keys: Vec<ColumnKey>,
 }
 
-/// Index of a requested column in a [`Chunk`].
+/// Index of a requested column in a [`FeatureChunk`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ColumnSlot(usize);
 
-impl<'q> Request<'q> {
-    pub fn new(plan: &'q Plan, matches: &'q Matches, earlier: Option<&'q Earlier>) -> Self {
-        Request { plan, matches, earlier, keys: Vec::new() }
+impl<'q> FeatureRequest<'q> {
+    pub fn new(plan: &'q Plan, matches: &'q MatchedDocuments, earlier: Option<&'q HitsTogether>) -> Self {
+        FeatureRequest { plan, matches, earlier, keys: Vec::new() }
     }
 
     /// Requests a column.
@@ -158,17 +158,17 @@ impl<'q> Request<'q> {
 }
 
 /// One chunk of documents, as input of features.
-pub(crate) struct Chunk<'a> {
+pub(crate) struct FeatureChunk<'a> {
     pub matches: &'a ChunkMatches,
     pub columns: &'a [Option<Column>],
 }
 
-impl<'a> Chunk<'a> {
+impl<'a> FeatureChunk<'a> {
     pub fn column(&self, slot: ColumnSlot) -> Option<&'a Column> {
         self.columns.get(slot.0)?.as_ref()
     }
 
-    pub fn tokens(&self, slot: ColumnSlot) -> Option<&'a millrace_column::Tokens> {
+    pub fn tokens(&self, slot: ColumnSlot) -> Option<&'a millrace_column::TokensColumn> {
         match self.column(slot) {
             Some(Column::Tokens(tokens)) => Some(tokens),
             _ => None,
@@ -187,7 +187,7 @@ impl<'a> Chunk<'a> {
 }
 
 /// The values of a feature for the matched documents of a chunk.
-pub(crate) enum Values {
+pub(crate) enum FeatureValues {
     /// The same number for all documents.
     Number(f64),
     Numbers(Vec<f64>),
@@ -195,17 +195,17 @@ pub(crate) enum Values {
     Tensor(Arc<Tensor>),
     Tensors(Vec<Tensor>),
     /// Dense tensors in the layout of their column.
-    Rows(Fixed),
+    Rows(FixedColumn),
 }
 
-impl Values {
+impl FeatureValues {
     /// Resizes to one number per document, all `default`. Reuses the memory.
     pub fn numbers(&mut self, count: usize, default: f64) -> &mut [f64] {
-        if !matches!(self, Values::Numbers(_)) {
-            *self = Values::Numbers(Vec::with_capacity(count));
+        if !matches!(self, FeatureValues::Numbers(_)) {
+            *self = FeatureValues::Numbers(Vec::with_capacity(count));
         }
         match self {
-            Values::Numbers(numbers) => {
+            FeatureValues::Numbers(numbers) => {
                 numbers.clear();
                 numbers.resize(count, default);
                 numbers
@@ -215,30 +215,32 @@ impl Values {
     }
 
     /// Converts the values to an operand of a program.
-    pub fn operand<'a>(&'a self, documents: &'a [u16]) -> Operand<'a> {
-        use millrace_column::Cell;
+    pub fn operand<'a>(&'a self, documents: &'a [u16]) -> InputBatch<'a> {
+        use millrace_column::CellKind;
         match self {
-            Values::Number(number) => Operand::number(*number),
-            Values::Numbers(numbers) => Operand::numbers(numbers),
-            Values::Tensor(tensor) => Operand::tensor(tensor),
-            Values::Tensors(tensors) => Operand::tensors(tensors),
-            Values::Rows(column) => match column.cell() {
-                Cell::F64 => Operand::rows(Rows::Double(column.cells()), documents),
-                Cell::F32 => Operand::rows(Rows::Float(column.cells()), documents),
-                Cell::BF16 => Operand::rows(Rows::BFloat16(column.cells()), documents),
-                Cell::I8 => Operand::rows(Rows::Int8(column.cells()), documents),
+            FeatureValues::Number(number) => InputBatch::number(*number),
+            FeatureValues::Numbers(numbers) => InputBatch::numbers(numbers),
+            FeatureValues::Tensor(tensor) => InputBatch::tensor(tensor),
+            FeatureValues::Tensors(tensors) => InputBatch::tensors(tensors),
+            FeatureValues::Rows(column) => match column.cell() {
+                CellKind::F64 => InputBatch::rows(TensorRows::Double(column.cells()), documents),
+                CellKind::F32 => InputBatch::rows(TensorRows::Float(column.cells()), documents),
+                CellKind::BF16 => InputBatch::rows(TensorRows::BFloat16(column.cells()), documents),
+                CellKind::I8 => InputBatch::rows(TensorRows::Int8(column.cells()), documents),
                 // Dense tensors never have such cells: the column was written under another schema.
-                Cell::Bool | Cell::I32 | Cell::I64 | Cell::U64 => Operand::rows(Rows::Double(&[]), documents),
+                CellKind::Bool | CellKind::I32 | CellKind::I64 | CellKind::U64 => {
+                    InputBatch::rows(TensorRows::Double(&[]), documents)
+                }
             },
         }
     }
 }
 
 /// An executor made of a closure.
-pub(crate) struct Run<F>(pub F);
+pub(crate) struct ClosureExecutor<F>(pub F);
 
-impl<F: FnMut(&Chunk<'_>, &mut Values)> Executor for Run<F> {
-    fn run(&mut self, chunk: &Chunk<'_>, values: &mut Values) {
+impl<F: FnMut(&FeatureChunk<'_>, &mut FeatureValues)> FeatureExecutor for ClosureExecutor<F> {
+    fn run(&mut self, chunk: &FeatureChunk<'_>, values: &mut FeatureValues) {
         (self.0)(chunk, values);
     }
 }
@@ -246,9 +248,11 @@ impl<F: FnMut(&Chunk<'_>, &mut Values)> Executor for Run<F> {
 /// A feature whose number is the same for all documents of a request.
 pub(crate) struct PerRequest<F>(pub F);
 
-impl<F: Fn(&Request<'_>) -> f64 + Send + Sync> Feature for PerRequest<F> {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl<F: Fn(&FeatureRequest<'_>) -> f64 + Send + Sync> RankFeature for PerRequest<F> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let number = (self.0)(request);
-        Box::new(Run(move |_: &Chunk<'_>, values: &mut Values| *values = Values::Number(number)))
+        Box::new(ClosureExecutor(move |_: &FeatureChunk<'_>, values: &mut FeatureValues| {
+            *values = FeatureValues::Number(number)
+        }))
     }
 }

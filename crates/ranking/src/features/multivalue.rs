@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Add;
 
 use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
 use millrace_tensor::{CellType, Tensor, TensorType};
 
 use super::attribute::{label, number};
 use super::bm25_tensors::{mapped, of_cells};
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// The field of `attribute(field)` used as a parameter.
 pub(crate) fn source<'s>(
-    setup: &'s Setup<'_>,
+    setup: &'s FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<(&'s str, &'s DataType), String> {
     let parameter = name.parameters.first().map_or("", String::as_str);
@@ -27,16 +29,26 @@ pub(crate) fn source<'s>(
 }
 
 /// `tensorFromLabels(attribute(field),dimension)`
-pub(crate) fn from_labels(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn from_labels(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     made(setup, name, false)
 }
 
 /// `tensorFromWeightedSet(attribute(field),dimension)`
-pub(crate) fn from_weighted_set(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn from_weighted_set(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     made(setup, name, true)
 }
 
-fn made(setup: &Setup<'_>, name: &FeatureName, weighted: bool) -> Result<Box<dyn Feature>, String> {
+fn made(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+    weighted: bool,
+) -> Result<Box<dyn RankFeature>, String> {
     let (field, data_type) = source(setup, name)?;
     let tensor_type = mapped(name.parameters.get(1).map_or(field, String::as_str), CellType::Double)?;
     if weighted && !matches!(data_type, DataType::WeightedSet { .. }) {
@@ -54,13 +66,13 @@ struct MadeTensor {
 }
 
 impl MadeTensor {
-    fn of(&self, value: Option<Value>) -> Tensor {
+    fn of(&self, value: Option<DocumentValue>) -> Tensor {
         let cells: BTreeMap<String, f64> = match value {
-            Some(Value::WeightedSet(elements)) if self.weighted => elements
+            Some(DocumentValue::WeightedSet(elements)) if self.weighted => elements
                 .iter()
                 .filter_map(|(value, weight)| label(value).map(|label| (label, f64::from(*weight))))
                 .collect(),
-            Some(Value::Array(elements)) if !self.weighted => {
+            Some(DocumentValue::Array(elements)) if !self.weighted => {
                 elements.iter().filter_map(|value| label(value).map(|label| (label, 1.0))).collect()
             }
             Some(single) if !self.weighted => label(&single).map(|label| (label, 1.0)).into_iter().collect(),
@@ -70,23 +82,26 @@ impl MadeTensor {
     }
 }
 
-impl Feature for MadeTensor {
+impl RankFeature for MadeTensor {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.field));
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let of = |document| self.of(column.and_then(|column| value(column, &self.data_type, document)));
-            *values = Values::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
+            *values = FeatureValues::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
         }))
     }
 }
 
 /// `dotProduct(field,vector)`
-pub(crate) fn dot_product(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn dot_product(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.field(name, 0)?;
     if !matches!(field.data_type, DataType::WeightedSet { .. } | DataType::Array(_)) {
         return Err(format!(
@@ -114,22 +129,22 @@ struct DotProduct {
     fallback: Option<String>,
 }
 
-impl Feature for DotProduct {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for DotProduct {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let text = request.plan.query.ranking.properties.get(&self.property).or(self.fallback.as_ref());
         let vector = text.map(|text| parse_vector(text)).unwrap_or_default();
         let column = request.column(ColumnKey::value(&self.field));
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let out = values.numbers(chunk.len(), 0.0);
             let Some(column) = column else { return };
             for (at, document) in chunk.documents() {
                 out[at] = match value(column, &self.data_type, document) {
-                    Some(Value::WeightedSet(elements)) => elements
+                    Some(DocumentValue::WeightedSet(elements)) => elements
                         .iter()
                         .filter_map(|(value, weight)| Some(vector.get(&label(value)?)? * f64::from(*weight)))
                         .fold(0.0, Add::add),
-                    Some(Value::Array(elements)) => elements
+                    Some(DocumentValue::Array(elements)) => elements
                         .iter()
                         .enumerate()
                         .filter_map(|(index, value)| Some(vector.get(&index.to_string())? * number(value)?))

@@ -3,22 +3,25 @@
 use millrace_column::ColumnKey;
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::Demands;
+use millrace_matching::RankingDemands;
 use millrace_plan::LeafId;
 use millrace_schema::SchemaField;
 
-use super::boost::{Table, of_rank_type};
+use super::boost::{BoostTable, of_rank_type};
 use super::lengths::field_lengths;
 use super::proximity::NativeProximity;
-use super::term::{Positions, count, match_weight, significance, terms_of, weight};
-use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
+use super::term::{LeafPositions, count, match_weight, significance, terms_of, weight};
+use super::{
+    ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
+    RankFeature,
+};
 
 /// Minimum field length used in the formula.
 const LENGTH_MIN: f64 = 6.0;
 
 /// The fields of a native feature: those named, or all fields of the kind.
 pub(crate) fn fields<'s>(
-    setup: &'s Setup<'_>,
+    setup: &'s FeatureSetup<'_>,
     name: &FeatureName,
     is_kind: impl Fn(&SchemaField) -> bool,
 ) -> Result<Vec<&'s SchemaField>, String> {
@@ -44,18 +47,18 @@ fn is_attribute(field: &SchemaField) -> bool {
 
 /// The boost table of a field, from its rank properties or its rank type.
 pub(crate) fn table(
-    setup: &Setup<'_>,
+    setup: &FeatureSetup<'_>,
     feature: &str,
     field: &SchemaField,
     table: &str,
-) -> Result<Table, String> {
+) -> Result<BoostTable, String> {
     let rank_type = setup.profile.rank_types.get(&*field.name).or(field.rank_type.as_ref());
     let default = of_rank_type(rank_type.map_or("about", String::as_str), table);
-    Table::parse(setup.properties.text(feature, &field.name, table).unwrap_or(default))
+    BoostTable::parse(setup.properties.text(feature, &field.name, table).unwrap_or(default))
 }
 
 /// Maximum of a table; 1 if tables are not normalized.
-pub(crate) fn table_max(setup: &Setup<'_>, table: &Table) -> f64 {
+pub(crate) fn table_max(setup: &FeatureSetup<'_>, table: &BoostTable) -> f64 {
     let normalized = setup.properties.text("nativeRank", "", "useTableNormalization") != Some("false");
     if normalized { table.max() } else { 1.0 }
 }
@@ -66,8 +69,8 @@ pub(crate) struct NativeFieldMatch(Vec<MatchField>);
 struct MatchField {
     name: String,
     weight: f64,
-    first: Table,
-    count: Table,
+    first: BoostTable,
+    count: BoostTable,
     first_importance: f64,
     max: f64,
     /// Replaces the length of each document's field.
@@ -75,7 +78,7 @@ struct MatchField {
 }
 
 impl NativeFieldMatch {
-    fn new(setup: &Setup<'_>, name: &FeatureName) -> Result<Self, String> {
+    fn new(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, String> {
         const FEATURE: &str = "nativeFieldMatch";
         let fields = fields(setup, name, is_index)?;
         let of = |field: &SchemaField| {
@@ -102,7 +105,7 @@ impl MatchField {
     /// Maps the last word of a field to the end of the table of first occurrences, and a count equal to the
     /// number of words to the end of the table of occurrences.
     fn boost(&self, first: u32, count: u32, length: f64) -> f64 {
-        let place = |number: u32, of: f64, table: &Table| {
+        let place = |number: u32, of: f64, table: &BoostTable| {
             (f64::from(number) * (table.len() - 1) as f64 / of) as usize
         };
         let length = length.max(LENGTH_MIN);
@@ -112,18 +115,18 @@ impl MatchField {
 }
 
 /// A field with the terms that search it and their weights.
-struct Searched<'q> {
+struct SearchedField<'q> {
     field: &'q MatchField,
     terms: Vec<(LeafId, f64)>,
     tokens: ColumnSlot,
 }
 
-impl Feature for NativeFieldMatch {
-    fn demands(&self) -> Demands {
-        Demands { counts: true, positions: true, statistics: true }
+impl RankFeature for NativeFieldMatch {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { counts: true, positions: true, statistics: true }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let mut divisor = 0.0;
         let mut searched = Vec::new();
         for field in &self.0 {
@@ -136,7 +139,7 @@ impl Feature for NativeFieldMatch {
                 terms.push((found.leaf, importance));
             }
             if !terms.is_empty() {
-                searched.push(Searched {
+                searched.push(SearchedField {
                     field,
                     terms,
                     tokens: request.column(ColumnKey::tokens(&field.name)),
@@ -144,16 +147,18 @@ impl Feature for NativeFieldMatch {
             }
         }
         let mut lengths = Vec::new();
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
-            for Searched { field, terms, tokens } in &searched {
+            for SearchedField { field, terms, tokens } in &searched {
                 field_lengths(chunk, chunk.tokens(*tokens), &mut lengths);
                 if let Some(length) = field.length {
                     lengths.fill(length);
                 }
                 for (leaf, importance) in terms {
                     let found = chunk.matches.leaf(*leaf);
-                    for (document, (out, positions)) in out.iter_mut().zip(Positions::of(found)).enumerate() {
+                    for (document, (out, positions)) in
+                        out.iter_mut().zip(LeafPositions::of(found)).enumerate()
+                    {
                         let count = count(found, document);
                         if count > 0 {
                             let first = positions.first().copied().unwrap_or_default();
@@ -175,12 +180,12 @@ pub(crate) struct NativeAttributeMatch(Vec<AttributeField>);
 struct AttributeField {
     name: String,
     weight: f64,
-    table: Table,
+    table: BoostTable,
     max: f64,
 }
 
 impl NativeAttributeMatch {
-    fn new(setup: &Setup<'_>, name: &FeatureName) -> Result<Self, String> {
+    fn new(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, String> {
         let fields = fields(setup, name, is_attribute)?;
         let of = |field: &SchemaField| {
             let table = table(setup, "nativeAttributeMatch", field, "weightTable")?;
@@ -191,8 +196,8 @@ impl NativeAttributeMatch {
     }
 }
 
-impl Feature for NativeAttributeMatch {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for NativeAttributeMatch {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let mut divisor = 0.0;
         let mut searched = Vec::new();
         for field in &self.0 {
@@ -202,7 +207,7 @@ impl Feature for NativeAttributeMatch {
                 searched.push((field, found.leaf, importance));
             }
         }
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
             for (field, leaf, importance) in &searched {
                 let found = chunk.matches.leaf(*leaf);
@@ -221,15 +226,15 @@ impl Feature for NativeAttributeMatch {
 
 /// `nativeRank`: the weighted sum of its parts.
 struct NativeRank {
-    parts: [(f64, Box<dyn Feature>); 3],
+    parts: [(f64, Box<dyn RankFeature>); 3],
 }
 
-impl Feature for NativeRank {
-    fn demands(&self) -> Demands {
-        Demands { counts: true, positions: true, statistics: true }
+impl RankFeature for NativeRank {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { counts: true, positions: true, statistics: true }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let total: f64 = self.parts.iter().map(|(weight, _)| weight).sum();
         let mut parts: Vec<_> = self
             .parts
@@ -237,12 +242,12 @@ impl Feature for NativeRank {
             .filter(|(weight, _)| *weight != 0.0)
             .map(|(weight, part)| (weight / total, part.bind(request)))
             .collect();
-        let mut part_values = Values::Number(0.0);
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        let mut part_values = FeatureValues::Number(0.0);
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
             for (weight, part) in &mut parts {
                 part.run(chunk, &mut part_values);
-                if let Values::Numbers(numbers) = &part_values {
+                if let FeatureValues::Numbers(numbers) = &part_values {
                     out.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += *weight * number);
                 }
             }
@@ -251,22 +256,31 @@ impl Feature for NativeRank {
 }
 
 /// `nativeFieldMatch(field,…)`
-pub(crate) fn field_match(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn field_match(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     Ok(Box::new(NativeFieldMatch::new(setup, name)?))
 }
 
 /// `nativeAttributeMatch(field,…)`
-pub(crate) fn attribute_match(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn attribute_match(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     Ok(Box::new(NativeAttributeMatch::new(setup, name)?))
 }
 
 /// `nativeProximity(field,…)`
-pub(crate) fn proximity(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn proximity(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     Ok(Box::new(NativeProximity::new(setup, name)?))
 }
 
 /// `nativeRank(field,…)`
-pub(crate) fn rank(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn rank(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let weight = |property, default| setup.properties.number("nativeRank", "", property, default);
     let normalized = setup.properties.text("nativeRank", "", "useTableNormalization") != Some("false");
     let proximity = weight("proximityWeight", if normalized { 25.0 } else { 100.0 })?;
@@ -280,7 +294,10 @@ pub(crate) fn rank(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feat
 }
 
 /// `nativeDotProduct(field)`: the weights of the query's terms times those of the document's values.
-pub(crate) fn dot_product(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn dot_product(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let field = match name.parameters.first() {
         Some(_) => Some(setup.field(name, 0)?.name.to_string()),
         None => None,
@@ -290,8 +307,8 @@ pub(crate) fn dot_product(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<d
 
 struct NativeDotProduct(Option<String>);
 
-impl Feature for NativeDotProduct {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for NativeDotProduct {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let plan = request.plan;
         let searched: Vec<(LeafId, f64)> = plan
             .leaves
@@ -300,7 +317,7 @@ impl Feature for NativeDotProduct {
             .filter(|(_, leaf)| self.0.as_ref().is_none_or(|field| *leaf.field == **field))
             .filter_map(|(at, leaf)| leaf.term.map(|term| (LeafId(at), weight(plan, term))))
             .collect();
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
             for (leaf, weight) in &searched {
                 let found = chunk.matches.leaf(*leaf);

@@ -1,15 +1,17 @@
 //! `distance(field)`: the position of a document nearest to those in the query.
 
 use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
 use millrace_matching::distance_km;
 use millrace_plan::Predicate;
 
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 #[derive(Debug, Clone, Copy)]
-enum Output {
+enum NearestPlaceOutput {
     Index,
     Latitude,
     Longitude,
@@ -18,19 +20,19 @@ enum Output {
 struct NearestPlace {
     field: String,
     data_type: DataType,
-    output: Output,
+    output: NearestPlaceOutput,
 }
 
 /// Sets up `distance(field).index`, `.latitude` or `.longitude`; `None` for other outputs.
 pub(crate) fn setup(
-    setup: &Setup<'_>,
+    setup: &FeatureSetup<'_>,
     name: &FeatureName,
     output: &str,
-) -> Result<Option<Box<dyn Feature>>, String> {
+) -> Result<Option<Box<dyn RankFeature>>, String> {
     let output = match output {
-        "index" => Output::Index,
-        "latitude" => Output::Latitude,
-        "longitude" => Output::Longitude,
+        "index" => NearestPlaceOutput::Index,
+        "latitude" => NearestPlaceOutput::Latitude,
+        "longitude" => NearestPlaceOutput::Longitude,
         _ => return Ok(None),
     };
     let field = setup.field(name, 0)?;
@@ -41,8 +43,8 @@ pub(crate) fn setup(
     })))
 }
 
-impl Feature for NearestPlace {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for NearestPlace {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let places: Vec<(f64, f64)> = request
             .plan
             .leaves
@@ -55,32 +57,32 @@ impl Feature for NearestPlace {
             .collect();
         let column = request.column(ColumnKey::value(&self.field));
         let missing = match self.output {
-            Output::Index => -1.0,
-            Output::Latitude => 90.0,
-            Output::Longitude => -180.0,
+            NearestPlaceOutput::Index => -1.0,
+            NearestPlaceOutput::Latitude => 90.0,
+            NearestPlaceOutput::Longitude => -180.0,
         };
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), missing);
             let Some(column) = chunk.column(column) else { return };
             for (at, document) in chunk.documents() {
                 let value = value(column, &self.data_type, document);
                 let positions = match &value {
-                    Some(Value::Array(elements)) => elements.as_slice(),
+                    Some(DocumentValue::Array(elements)) => elements.as_slice(),
                     Some(single) => std::slice::from_ref(single),
                     None => &[],
                 };
                 let mut best = f64::INFINITY;
                 for (index, position) in positions.iter().enumerate() {
-                    let Value::Position { latitude, longitude } = position else { continue };
+                    let DocumentValue::Position { latitude, longitude } = position else { continue };
                     let here = (f64::from(*latitude) / 1e6, f64::from(*longitude) / 1e6);
                     let away =
                         places.iter().map(|place| distance_km(*place, here)).fold(f64::INFINITY, f64::min);
                     if away < best {
                         best = away;
                         out[at] = match self.output {
-                            Output::Index => index as f64,
-                            Output::Latitude => here.0,
-                            Output::Longitude => here.1,
+                            NearestPlaceOutput::Index => index as f64,
+                            NearestPlaceOutput::Latitude => here.0,
+                            NearestPlaceOutput::Longitude => here.1,
                         };
                     }
                 }

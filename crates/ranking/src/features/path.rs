@@ -1,13 +1,13 @@
 //! Parts of structs and maps, named by a path: `person.name`, `prices.value`.
 
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
 use millrace_schema::SchemaField;
 
-use super::Setup;
+use super::FeatureSetup;
 
 /// A field, or a part of a field, named by a feature's parameter.
-pub(crate) struct Part<'s> {
+pub(crate) struct FieldPart<'s> {
     pub field: &'s SchemaField,
     /// Path from the field's value to the part; empty for the field itself.
     pub path: Vec<String>,
@@ -19,9 +19,9 @@ pub(crate) struct Part<'s> {
     pub is_attribute: bool,
 }
 
-impl Setup<'_> {
+impl FeatureSetup<'_> {
     /// The field, or part of a field, that a feature reads.
-    pub fn part(&self, name: &FeatureName, at: usize) -> Result<Part<'_>, String> {
+    pub fn part(&self, name: &FeatureName, at: usize) -> Result<FieldPart<'_>, String> {
         let text = name.parameters.get(at).map_or("", String::as_str);
         let (first, rest) = match text.split_once('.') {
             Some((first, rest)) if !self.schema.fields.contains_key(text) => (first, rest),
@@ -30,7 +30,7 @@ impl Setup<'_> {
         let Some(field) = self.schema.fields.get(first).filter(|_| !rest.is_empty()) else {
             let field = self.field(name, at)?;
             let (data_type, many) = (&field.data_type, is_collection(&field.data_type));
-            return Ok(Part {
+            return Ok(FieldPart {
                 field,
                 path: Vec::new(),
                 data_type,
@@ -48,7 +48,7 @@ impl Setup<'_> {
         };
         let own = field.part(rest);
         let is_attribute = field.attribute.is_some() || own.is_some_and(|own| own.attribute.is_some());
-        Ok(Part { field, path, data_type, many, is_attribute })
+        Ok(FieldPart { field, path, data_type, many, is_attribute })
     }
 }
 
@@ -76,18 +76,18 @@ fn type_at<'t>(data_type: &'t DataType, path: &[String], many: &mut bool) -> Opt
 }
 
 /// Visits the values at the end of a path, in document order.
-pub(crate) fn walk<'v>(value: &'v Value, path: &[String], visit: &mut dyn FnMut(&'v Value)) {
+pub(crate) fn walk<'v>(value: &'v DocumentValue, path: &[String], visit: &mut dyn FnMut(&'v DocumentValue)) {
     match (value, path) {
-        (Value::Array(elements), _) => elements.iter().for_each(|element| walk(element, path, visit)),
-        (Value::WeightedSet(elements), _) => {
+        (DocumentValue::Array(elements), _) => elements.iter().for_each(|element| walk(element, path, visit)),
+        (DocumentValue::WeightedSet(elements), _) => {
             elements.iter().for_each(|(element, _)| walk(element, path, visit));
         }
-        (Value::Map(entries), []) => entries.iter().for_each(|(key, _)| walk(key, path, visit)),
-        (Value::Map(entries), [first, rest @ ..]) => {
+        (DocumentValue::Map(entries), []) => entries.iter().for_each(|(key, _)| walk(key, path, visit)),
+        (DocumentValue::Map(entries), [first, rest @ ..]) => {
             let of_key = first == "key";
             entries.iter().for_each(|(key, value)| walk(if of_key { key } else { value }, rest, visit));
         }
-        (Value::Struct(fields), [first, rest @ ..]) => {
+        (DocumentValue::Struct(fields), [first, rest @ ..]) => {
             let member = fields.iter().find(|(name, _)| **name == **first);
             member.into_iter().for_each(|(_, value)| walk(value, rest, visit));
         }

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use millrace_expression::FeatureName;
-use millrace_tensor::{Cells, Tensor, TensorType};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
 
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 use crate::onnx::TensorPerHit;
 
 /// A number per hit, by chunk and document.
@@ -13,7 +15,7 @@ pub(crate) type PerHit = HashMap<(usize, u16), f64>;
 
 /// Data computed over all hits.
 #[derive(Debug, Default)]
-pub(crate) struct Earlier {
+pub(crate) struct HitsTogether {
     /// First-phase ranks, from 1, of the hits that later phases may rank again.
     pub ranks: PerHit,
     /// Highest score of the first phase.
@@ -25,40 +27,40 @@ pub(crate) struct Earlier {
 }
 
 /// `firstPhaseRank`
-pub(crate) fn rank(_: &Setup<'_>, _: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    Ok(Box::new(Rank))
+pub(crate) fn rank(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+    Ok(Box::new(PhaseFeature))
 }
 
 /// `firstPhaseMax`
-pub(crate) fn max(_: &Setup<'_>, _: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    Ok(Box::new(Max))
+pub(crate) fn max(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+    Ok(Box::new(RankingMax))
 }
 
-/// A number normalized by the global phase: the entry at this index of [`Earlier::normalized`].
-pub(crate) fn normalized(place: usize) -> Box<dyn Feature> {
-    Box::new(Normalized(place))
+/// A number normalized by the global phase: the entry at this index of [`HitsTogether::normalized`].
+pub(crate) fn normalized(place: usize) -> Box<dyn RankFeature> {
+    Box::new(NormalizedFeature(place))
 }
 
-/// The output of a model that has run over the hits: the entry at this index of [`Earlier::modelled`].
-pub(crate) fn modelled(place: usize, tensor_type: TensorType) -> Box<dyn Feature> {
-    Box::new(Modelled { place, tensor_type })
+/// The output of a model that has run over the hits: the entry at this index of [`HitsTogether::modelled`].
+pub(crate) fn modelled(place: usize, tensor_type: TensorType) -> Box<dyn RankFeature> {
+    Box::new(ModelFeature { place, tensor_type })
 }
 
-struct Modelled {
+struct ModelFeature {
     place: usize,
     tensor_type: TensorType,
 }
 
-impl Feature for Modelled {
+impl RankFeature for ModelFeature {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let outputs = request.earlier.and_then(|earlier| earlier.modelled.get(self.place));
         let missing = undefined(&self.tensor_type);
         let is_number = self.tensor_type.is_scalar();
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let output = |document: &u16| {
                 let known = outputs.and_then(|outputs| outputs.get(&(chunk.matches.chunk, *document)));
                 known.unwrap_or(&missing)
@@ -68,7 +70,7 @@ impl Feature for Modelled {
                 let numbers = values.numbers(chunk.len(), f64::NAN);
                 numbers.iter_mut().zip(outputs).for_each(|(number, output)| *number = output.cells().get(0));
             } else {
-                *values = Values::Tensors(outputs.cloned().collect());
+                *values = FeatureValues::Tensors(outputs.cloned().collect());
             }
         }))
     }
@@ -76,30 +78,30 @@ impl Feature for Modelled {
 
 /// A dense tensor of NaN cells.
 fn undefined(tensor_type: &TensorType) -> Tensor {
-    let mut cells = Cells::with_capacity(tensor_type.cell(), tensor_type.dense_size());
+    let mut cells = TensorCells::with_capacity(tensor_type.cell(), tensor_type.dense_size());
     (0..tensor_type.dense_size()).for_each(|_| cells.push(f64::NAN));
     let tensor = Tensor::new(tensor_type.clone(), Vec::new(), cells);
     tensor.unwrap_or_else(|_| Tensor::scalar(f64::NAN))
 }
 
-struct Rank;
+struct PhaseFeature;
 
-impl Feature for Rank {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for PhaseFeature {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         per_hit(request.earlier.map(|earlier| &earlier.ranks), f64::MAX)
     }
 }
 
-struct Normalized(usize);
+struct NormalizedFeature(usize);
 
-impl Feature for Normalized {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for NormalizedFeature {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         per_hit(request.earlier.and_then(|earlier| earlier.normalized.get(self.0)), 0.0)
     }
 }
 
-fn per_hit<'q>(numbers: Option<&'q PerHit>, missing: f64) -> Box<dyn Executor + 'q> {
-    Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+fn per_hit<'q>(numbers: Option<&'q PerHit>, missing: f64) -> Box<dyn FeatureExecutor + 'q> {
+    Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
         let out = values.numbers(chunk.len(), missing);
         for (out, document) in out.iter_mut().zip(&chunk.matches.documents) {
             let known = numbers.and_then(|numbers| numbers.get(&(chunk.matches.chunk, *document)));
@@ -108,11 +110,13 @@ fn per_hit<'q>(numbers: Option<&'q PerHit>, missing: f64) -> Box<dyn Executor + 
     }))
 }
 
-struct Max;
+struct RankingMax;
 
-impl Feature for Max {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for RankingMax {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let max = request.earlier.and_then(|earlier| earlier.max).unwrap_or(f64::NEG_INFINITY);
-        Box::new(Run(move |_: &Chunk<'_>, values: &mut Values| *values = Values::Number(max)))
+        Box::new(ClosureExecutor(move |_: &FeatureChunk<'_>, values: &mut FeatureValues| {
+            *values = FeatureValues::Number(max)
+        }))
     }
 }

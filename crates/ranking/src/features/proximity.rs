@@ -3,14 +3,17 @@
 use millrace_column::ColumnKey;
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::Demands;
+use millrace_matching::RankingDemands;
 use millrace_plan::{LeafId, Plan, TermId};
 use millrace_schema::SchemaField;
 
-use super::boost::Table;
+use super::boost::BoostTable;
 use super::native::{fields, is_index, table, table_max};
-use super::term::{FieldTerm, Positions, connectedness, significance, terms_of, weight};
-use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
+use super::term::{FieldTerm, LeafPositions, connectedness, significance, terms_of, weight};
+use super::{
+    ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
+    RankFeature,
+};
 
 /// `nativeProximity`
 pub(crate) struct NativeProximity {
@@ -24,14 +27,14 @@ struct ProximityField {
     /// True if the text may have several elements.
     has_elements: bool,
     weight: f64,
-    forward: Table,
-    reverse: Table,
+    forward: BoostTable,
+    reverse: BoostTable,
     importance: f64,
     max: f64,
 }
 
 impl NativeProximity {
-    pub fn new(setup: &Setup<'_>, name: &FeatureName) -> Result<Self, String> {
+    pub fn new(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, String> {
         const FEATURE: &str = "nativeProximity";
         let of = |field: &SchemaField| {
             let forward = table(setup, FEATURE, field, "proximityTable")?;
@@ -56,34 +59,34 @@ impl NativeProximity {
 }
 
 /// Two terms of a field, and the value of their proximity.
-struct Pair<'q> {
+struct TermPair<'q> {
     field: &'q ProximityField,
     leaves: (LeafId, LeafId),
     importance: f64,
-    elements: Option<Elements>,
+    elements: Option<TextElements>,
 }
 
 /// Ends of the elements of a field, and the gap between neighbouring elements; without a gap, words of two
 /// elements are never near.
 #[derive(Clone, Copy)]
-struct Elements {
+struct TextElements {
     tokens: ColumnSlot,
     gap: Option<u32>,
 }
 
-impl Feature for NativeProximity {
-    fn demands(&self) -> Demands {
-        Demands { counts: true, positions: true, statistics: true }
+impl RankFeature for NativeProximity {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { counts: true, positions: true, statistics: true }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let (plan, matches) = (request.plan, request.matches);
         let importance = |id: TermId| significance(plan, matches, id) * weight(plan, id);
         let mut divisor = 0.0;
         let mut pairs = Vec::new();
         for field in &self.fields {
             let terms = terms_of(plan, &field.name);
-            let elements = (field.has_elements && terms.len() > 1).then(|| Elements {
+            let elements = (field.has_elements && terms.len() > 1).then(|| TextElements {
                 tokens: request.column(ColumnKey::tokens(&field.name)),
                 gap: plan.element_gap(&field.name),
             });
@@ -92,15 +95,15 @@ impl Feature for NativeProximity {
                     let connected = weakest(plan, &terms[i + 1..i + 2 + distance]) / (distance + 1) as f64;
                     let importance = field.weight * connected * (importance(a.term) + importance(b.term));
                     divisor += importance * field.max;
-                    pairs.push(Pair { field, leaves: (a.leaf, b.leaf), importance, elements });
+                    pairs.push(TermPair { field, leaves: (a.leaf, b.leaf), importance, elements });
                 }
             }
         }
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
-            for Pair { field, leaves, importance, elements } in &pairs {
-                let first = Positions::of(chunk.matches.leaf(leaves.0));
-                let second = Positions::of(chunk.matches.leaf(leaves.1));
+            for TermPair { field, leaves, importance, elements } in &pairs {
+                let first = LeafPositions::of(chunk.matches.leaf(leaves.0));
+                let second = LeafPositions::of(chunk.matches.leaf(leaves.1));
                 let tokens = elements.and_then(|elements| Some((elements, chunk.tokens(elements.tokens)?)));
                 for ((out, (_, document)), (a, b)) in
                     out.iter_mut().zip(chunk.documents()).zip(first.zip(second))
@@ -112,7 +115,7 @@ impl Feature for NativeProximity {
                         }
                         None => nearest(a, b, |from, to| Some(to - from)),
                     };
-                    let near = |table: &Table, distance: Option<u32>| {
+                    let near = |table: &BoostTable, distance: Option<u32>| {
                         distance.map_or(0.0, |distance| table.at((distance as usize).saturating_sub(1)))
                     };
                     *out += importance

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use millrace_expression::{FeatureName, string_hash};
-use millrace_plan::Input;
+use millrace_plan::FeatureInput;
 use millrace_schema::InputType;
 use millrace_tensor::{Tensor, TensorType};
 
 use super::attribute::empty;
 use super::term::{connectedness, significance, weight};
-use super::{Chunk, Executor, Feature, PerRequest, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, PerRequest,
+    RankFeature,
+};
 
 /// `query(name)`
-pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let Some(input) = name.parameters.first() else {
         return Err(format!("{name} needs the name of an input, as in query(user_vector)"));
     };
@@ -34,86 +37,96 @@ struct QueryInput {
     tensor_type: TensorType,
 }
 
-impl Feature for QueryInput {
+impl RankFeature for QueryInput {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let tensor = match request.plan.inputs.get(&self.input) {
-            Some(Input::Tensor(tensor)) if *tensor.tensor_type() == self.tensor_type => Arc::clone(tensor),
-            Some(Input::String(text)) => Arc::new(Tensor::scalar(string_hash(text))),
-            Some(Input::Tensor(_)) | None => Arc::new(empty(&self.tensor_type)),
+            Some(FeatureInput::Tensor(tensor)) if *tensor.tensor_type() == self.tensor_type => {
+                Arc::clone(tensor)
+            }
+            Some(FeatureInput::String(text)) => Arc::new(Tensor::scalar(string_hash(text))),
+            Some(FeatureInput::Tensor(_)) | None => Arc::new(empty(&self.tensor_type)),
         };
         let scalar = self.tensor_type.is_scalar();
-        Box::new(Run(move |_: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |_: &FeatureChunk<'_>, values: &mut FeatureValues| {
             *values = match scalar {
-                true => Values::Number(tensor.cells().get(0)),
-                false => Values::Tensor(Arc::clone(&tensor)),
+                true => FeatureValues::Number(tensor.cells().get(0)),
+                false => FeatureValues::Tensor(Arc::clone(&tensor)),
             };
         }))
     }
 }
 
 /// `term(n).significance`, `.weight`, `.connectedness`
-pub(crate) fn term(_: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn term(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     use millrace_plan::TermId;
     let Some(number) = name.parameters.first().and_then(|number| number.parse().ok()).map(TermId) else {
         return Err(format!("{name} needs the number of a term from 0, as in term(0).significance"));
     };
     match name.output.as_deref() {
-        Some("significance") => Ok(Box::new(Significance(number))),
-        Some("weight") => Ok(Box::new(PerRequest(move |request: &Request<'_>| {
+        Some("significance") => Ok(Box::new(TermSignificance(number))),
+        Some("weight") => Ok(Box::new(PerRequest(move |request: &FeatureRequest<'_>| {
             if number.0 < request.plan.terms.len() { weight(request.plan, number) } else { 0.0 }
         }))),
-        Some("connectedness") => {
-            Ok(Box::new(PerRequest(move |request: &Request<'_>| match number.0 < request.plan.terms.len() {
+        Some("connectedness") => Ok(Box::new(PerRequest(move |request: &FeatureRequest<'_>| {
+            match number.0 < request.plan.terms.len() {
                 true => connectedness(request.plan, number),
                 false => 0.0,
-            })))
-        }
+            }
+        }))),
         _ => Err(format!("{name}: term has the outputs significance, weight and connectedness")),
     }
 }
 
-struct Significance(millrace_plan::TermId);
+struct TermSignificance(millrace_plan::TermId);
 
-impl Feature for Significance {
-    fn demands(&self) -> millrace_matching::Demands {
-        millrace_matching::Demands { statistics: true, ..Default::default() }
+impl RankFeature for TermSignificance {
+    fn demands(&self) -> millrace_matching::RankingDemands {
+        millrace_matching::RankingDemands { statistics: true, ..Default::default() }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let number = significance(request.plan, request.matches, self.0);
-        Box::new(Run(move |_: &Chunk<'_>, values: &mut Values| *values = Values::Number(number)))
+        Box::new(ClosureExecutor(move |_: &FeatureChunk<'_>, values: &mut FeatureValues| {
+            *values = FeatureValues::Number(number)
+        }))
     }
 }
 
 /// `queryTermCount`
-pub(crate) fn query_term_count(_: &Setup<'_>, _: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    Ok(Box::new(PerRequest(|request: &Request<'_>| request.plan.terms.len() as f64)))
+pub(crate) fn query_term_count(
+    _: &FeatureSetup<'_>,
+    _: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
+    Ok(Box::new(PerRequest(|request: &FeatureRequest<'_>| request.plan.terms.len() as f64)))
 }
 
 /// `now`
-pub(crate) fn now(_: &Setup<'_>, _: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    Ok(Box::new(PerRequest(|request: &Request<'_>| request.plan.now as f64)))
+pub(crate) fn now(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+    Ok(Box::new(PerRequest(|request: &FeatureRequest<'_>| request.plan.now as f64)))
 }
 
 /// `num_docs_indexed`: number of documents of the group, the population of the word statistics.
-pub(crate) fn document_count(_: &Setup<'_>, _: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    Ok(Box::new(PerRequest(|request: &Request<'_>| request.matches.documents as f64)))
+pub(crate) fn document_count(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+    Ok(Box::new(PerRequest(|request: &FeatureRequest<'_>| request.matches.documents as f64)))
 }
 
 /// `value(x)`
-pub(crate) fn value(_: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn value(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     match name.parameters.first().and_then(|number| number.parse::<f64>().ok()) {
-        Some(number) => Ok(Box::new(PerRequest(move |_: &Request<'_>| number))),
+        Some(number) => Ok(Box::new(PerRequest(move |_: &FeatureRequest<'_>| number))),
         None => Err(format!("{name} needs a number, as in value(1.5)")),
     }
 }
 
 /// `match.weight.field` and the other outputs of `match`.
-pub(crate) fn match_weight(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn match_weight(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let field = name.output.as_deref().and_then(|output| output.strip_prefix("weight."));
     let weight = match field.and_then(|field| setup.schema.fields.get(field)) {
         Some(field) => setup.weight(field),
@@ -121,5 +134,5 @@ pub(crate) fn match_weight(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<
             return Err(format!("{name}: match has the output weight.<field>, for a field of the schema"));
         }
     };
-    Ok(Box::new(PerRequest(move |_: &Request<'_>| weight)))
+    Ok(Box::new(PerRequest(move |_: &FeatureRequest<'_>| weight)))
 }

@@ -1,18 +1,20 @@
 use millrace_column::{Column, ColumnKey};
 use millrace_expression::FeatureName;
 
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// Numbers drawn from the document id and a seed, so that repeating a query with the same time gives the same
 /// numbers.
-struct Random {
+struct HashedRandom {
     seed: u64,
     /// True if all queries get the same numbers.
     stable: bool,
-    spread: Spread,
+    spread: RandomSpread,
 }
 
-enum Spread {
+enum RandomSpread {
     /// Uniform over 0 to 1.
     Even,
     Normal {
@@ -22,57 +24,60 @@ enum Spread {
 }
 
 /// `random`, `random(name)`, `random.match`
-pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let stable = match name.output.as_deref() {
         None => false,
         Some("match") => true,
         Some(_) => return Err(format!("{name}: random has the output match")),
     };
-    random(setup, name, stable, Spread::Even)
+    random(setup, name, stable, RandomSpread::Even)
 }
 
 /// `randomNormal`, `randomNormal(mean,stddev,name)`
-pub(crate) fn normal(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn normal(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     random(setup, name, false, normal_spread(name)?)
 }
 
 /// `randomNormalStable`, `randomNormalStable(mean,stddev,name)`
-pub(crate) fn normal_stable(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn normal_stable(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     random(setup, name, true, normal_spread(name)?)
 }
 
-fn normal_spread(name: &FeatureName) -> Result<Spread, String> {
+fn normal_spread(name: &FeatureName) -> Result<RandomSpread, String> {
     let number = |at: usize, default: f64| match name.parameters.get(at) {
         None => Ok(default),
         Some(text) => {
             text.parse().map_err(|_| format!("{name}: write {}(mean,stddev), two numbers", name.name))
         }
     };
-    Ok(Spread::Normal { mean: number(0, 0.0)?, deviation: number(1, 1.0)? })
+    Ok(RandomSpread::Normal { mean: number(0, 0.0)?, deviation: number(1, 1.0)? })
 }
 
 fn random(
-    setup: &Setup<'_>,
+    setup: &FeatureSetup<'_>,
     name: &FeatureName,
     stable: bool,
-    spread: Spread,
-) -> Result<Box<dyn Feature>, String> {
+    spread: RandomSpread,
+) -> Result<Box<dyn RankFeature>, String> {
     let default = if stable { 1024.0 } else { 0.0 };
     let key = if name.output.is_some() { "random.match" } else { name.name.as_str() };
     let seed = setup.properties.number(key, "", "seed", default)?;
     let named = name.parameters.iter().flat_map(|parameter| parameter.bytes());
     let seed = named.fold(seed.to_bits(), |seed, byte| mixed(seed ^ u64::from(byte)));
-    Ok(Box::new(Random { seed, stable, spread }))
+    Ok(Box::new(HashedRandom { seed, stable, spread }))
 }
 
-impl Feature for Random {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for HashedRandom {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let asked = request.plan.query.ranking.properties.get("random.match.seed").filter(|_| self.stable);
         let asked = asked.and_then(|seed| seed.trim().parse::<f64>().ok()).map_or(0, f64::to_bits);
         let seed =
             if self.stable { mixed(self.seed ^ asked) } else { mixed(self.seed ^ request.plan.now as u64) };
         let ids = request.column(ColumnKey::id());
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let ids = match chunk.column(ids) {
                 Some(Column::Bytes(ids)) => Some(ids),
                 _ => None,
@@ -86,13 +91,13 @@ impl Feature for Random {
     }
 }
 
-impl Spread {
+impl RandomSpread {
     fn of(&self, drawn: u64) -> f64 {
         // 53 bits, which a double represents exactly.
         let even = |drawn: u64| (drawn >> 11) as f64 / (1u64 << 53) as f64;
         match self {
-            Spread::Even => even(drawn),
-            Spread::Normal { mean, deviation } => {
+            RandomSpread::Even => even(drawn),
+            RandomSpread::Normal { mean, deviation } => {
                 // The Box–Muller transform; its first number must not be 0.
                 let (radius, angle) = (1.0 - even(drawn), even(mixed(drawn)));
                 mean + deviation * (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()

@@ -21,7 +21,7 @@ pub(super) struct Settings {
 
 /// Totals of a segmentation up to the current term.
 #[derive(Debug, Clone)]
-pub(super) struct Segmentation {
+pub(super) struct FieldSegmentation {
     pub matches: u32,
     /// Number of pairs of consecutive terms within a segment.
     pub pairs: u32,
@@ -37,23 +37,23 @@ pub(super) struct Segmentation {
     pub weighted_proximity: f64,
     pub segments: u32,
     /// Starts of the segments, last segment first.
-    starts: Option<Rc<Start>>,
+    starts: Option<Rc<SegmentStart>>,
 }
 
 #[derive(Debug)]
-struct Start {
+struct SegmentStart {
     at: u32,
-    before: Option<Rc<Start>>,
+    before: Option<Rc<SegmentStart>>,
 }
 
 /// Default connectedness of terms.
 pub(super) const CONNECTEDNESS: f64 = 0.1;
 
-impl Segmentation {
+impl FieldSegmentation {
     /// Finds the best segmentation; `None` if no term occurs. `positions` holds the positions of each query
     /// term, ascending; `connectedness` that of each term with the previous one.
     pub fn best(settings: &Settings, positions: &[&[u32]], connectedness: &[f64]) -> Option<Self> {
-        Search { settings, positions, connectedness }.run()
+        SegmentSearch { settings, positions, connectedness }.run()
     }
 
     /// Proximity of the terms within segments, weighted by their connectedness.
@@ -76,7 +76,7 @@ impl Segmentation {
     }
 }
 
-struct Search<'s> {
+struct SegmentSearch<'s> {
     settings: &'s Settings,
     positions: &'s [&'s [u32]],
     connectedness: &'s [f64],
@@ -84,19 +84,19 @@ struct Search<'s> {
 
 /// The best partial segmentation up to a query term at which a segment may start.
 struct StartPoint {
-    so_far: Segmentation,
+    so_far: FieldSegmentation,
     /// Occurrences to start at; the next one is last.
     untried: Vec<u32>,
     tried: bool,
 }
 
-impl Search<'_> {
-    fn run(&self) -> Option<Segmentation> {
+impl SegmentSearch<'_> {
+    fn run(&self) -> Option<FieldSegmentation> {
         let first = self.present(0)?;
         let mut points: Vec<Option<StartPoint>> = (0..self.positions.len()).map(|_| None).collect();
         let untried = self.positions[first].iter().rev().copied().collect();
-        points[first] = Some(StartPoint { so_far: Segmentation::empty(), untried, tried: false });
-        let mut best: Option<Segmentation> = None;
+        points[first] = Some(StartPoint { so_far: FieldSegmentation::empty(), untried, tried: false });
+        let mut best: Option<FieldSegmentation> = None;
         let mut alternatives = 0;
         // A segment leads to a later term, so a start point is final once the points before it are done.
         for term in first..points.len() {
@@ -135,7 +135,12 @@ impl Search<'_> {
 
     /// Follows a segment from an occurrence of a term. Returns the totals, the end position, and the term at
     /// which the next segment starts.
-    fn follow(&self, so_far: &Segmentation, term: usize, begin: u32) -> (Segmentation, u32, Option<usize>) {
+    fn follow(
+        &self,
+        so_far: &FieldSegmentation,
+        term: usize,
+        begin: u32,
+    ) -> (FieldSegmentation, u32, Option<usize>) {
         let mut segmentation = so_far.clone();
         segmentation.begin(begin);
         let (mut at, mut sequence, mut next) = (begin, 1, self.present(term + 1));
@@ -175,9 +180,9 @@ impl Search<'_> {
     }
 }
 
-impl Segmentation {
+impl FieldSegmentation {
     fn empty() -> Self {
-        Segmentation {
+        FieldSegmentation {
             matches: 0,
             pairs: 0,
             out_of_order: 0,
@@ -195,7 +200,7 @@ impl Segmentation {
 
     fn begin(&mut self, at: u32) {
         self.segments += 1;
-        self.starts = Some(Rc::new(Start { at, before: self.starts.take() }));
+        self.starts = Some(Rc::new(SegmentStart { at, before: self.starts.take() }));
         self.meet(at);
     }
 
@@ -243,8 +248,8 @@ mod tests {
         let lists: Vec<&[u32]> = positions.iter().map(Vec::as_slice).collect();
         let settings = Settings { limit: 10, proximity: (0..21).map(proximity).collect(), alternatives };
         let connectedness = vec![CONNECTEDNESS; lists.len()];
-        let found = Segmentation::best(&settings, &lists, &connectedness).expect("some word occurs");
-        let Segmentation { matches, segments, longest_sequence, gaps, proximity, .. } = found;
+        let found = FieldSegmentation::best(&settings, &lists, &connectedness).expect("some word occurs");
+        let FieldSegmentation { matches, segments, longest_sequence, gaps, proximity, .. } = found;
         assert_eq!(
             (matches, segments, longest_sequence, gaps),
             (expected.0, expected.1, expected.2, expected.3),

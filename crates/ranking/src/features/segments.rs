@@ -1,25 +1,27 @@
 //! fieldMatch: a measure of the query's best segmentation in a field.
 
 use millrace_expression::FeatureName;
-use millrace_matching::Demands;
+use millrace_matching::RankingDemands;
 use millrace_plan::{LeafId, Plan, Predicate, TermId};
 
-use super::lengths::{Elements, Shape};
-use super::segmentation::{CONNECTEDNESS, Segmentation, Settings};
-use super::term::{FieldTerm, Positions, connectedness, count, leaf, significance, terms_of, weight};
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::lengths::{DocumentElements, ElementBoundaries};
+use super::segmentation::{CONNECTEDNESS, FieldSegmentation, Settings};
+use super::term::{FieldTerm, LeafPositions, connectedness, count, leaf, significance, terms_of, weight};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 struct FieldMatch {
     field: String,
-    shape: Shape,
+    shape: ElementBoundaries,
     output: Output,
-    parameters: Parameters,
+    parameters: SegmentParameters,
 }
 
-type Output = fn(&Metrics<'_>) -> f64;
+type Output = fn(&SegmentMetrics<'_>) -> f64;
 
 /// Settings from rank properties.
-struct Parameters {
+struct SegmentParameters {
     segmentation: Settings,
     occurrences_max: f64,
     proximity_completeness: f64,
@@ -65,7 +67,7 @@ const OUTPUTS: [(&str, Output); 30] = [
     ("longestSequence", |m| m.of(|s| s.longest_sequence)),
     ("head", |m| m.offset(|s| s.first)),
     ("tail", |m| m.tail()),
-    ("segmentDistance", |m| m.of(Segmentation::segment_distance)),
+    ("segmentDistance", |m| m.of(FieldSegmentation::segment_distance)),
 ];
 
 /// The names of the outputs.
@@ -74,9 +76,9 @@ pub(super) fn outputs() -> impl Iterator<Item = &'static str> {
 }
 
 /// `fieldMatch(field)` and its outputs.
-pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.worded(name, 0)?;
-    let (shape, field) = (Shape::of(field), field.name.to_string());
+    let (shape, field) = (ElementBoundaries::of(field), field.name.to_string());
     let wanted = name.output.as_deref().unwrap_or("match");
     let Some((_, output)) = OUTPUTS.iter().find(|(known, _)| *known == wanted) else {
         return Err(format!(
@@ -91,7 +93,7 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
         proximity: proximity_table(setup, &field, limit)?,
         alternatives: number("maxAlternativeSegmentations", 10_000.0)?.clamp(0.0, 10_000.0) as u32,
     };
-    let parameters = Parameters {
+    let parameters = SegmentParameters {
         segmentation,
         occurrences_max: number("maxOccurrences", 100.0)?.max(1.0),
         proximity_completeness: number("proximityCompletenessImportance", 0.9)?,
@@ -106,7 +108,7 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
 
 /// Value of each distance, rounded to hundredths: it halves every two positions; a backward distance counts
 /// a third.
-fn proximity_table(setup: &Setup<'_>, field: &str, limit: u32) -> Result<Vec<f64>, String> {
+fn proximity_table(setup: &FeatureSetup<'_>, field: &str, limit: u32) -> Result<Vec<f64>, String> {
     let own = setup.properties.numbers("fieldMatch", field, "proximityTable")?;
     if own.is_empty() {
         let forward = |i: u32| 0.5f64.powf(f64::from(i) / 2.0);
@@ -124,7 +126,7 @@ fn proximity_table(setup: &Setup<'_>, field: &str, limit: u32) -> Result<Vec<f64
 }
 
 /// The query from the point of view of one field.
-struct Query {
+struct FieldQuery {
     /// Terms in query order. Each word of a phrase is a term; equivalents are one term, even if some are
     /// phrases.
     terms: Vec<QueryTerm>,
@@ -143,8 +145,8 @@ struct QueryTerm {
     significance: f64,
 }
 
-impl Query {
-    fn new(request: &Request<'_>, field: &str) -> Self {
+impl FieldQuery {
+    fn new(request: &FeatureRequest<'_>, field: &str) -> Self {
         let (plan, matches) = (request.plan, request.matches);
         let all = || (0..plan.terms.len()).map(TermId);
         let words = |same: &[FieldTerm]| {
@@ -159,7 +161,7 @@ impl Query {
             })
         };
         let found = terms_of(plan, field);
-        Query {
+        FieldQuery {
             terms: found.chunk_by(|one, other| one.term == other.term).flat_map(words).collect(),
             weight: all().map(|id| weight(plan, id)).sum(),
             significance: all().map(|id| significance(plan, matches, id)).sum(),
@@ -178,21 +180,21 @@ fn words(plan: &Plan, same: &[FieldTerm]) -> u32 {
     }
 }
 
-impl Feature for FieldMatch {
-    fn demands(&self) -> Demands {
-        Demands { counts: true, positions: true, statistics: true }
+impl RankFeature for FieldMatch {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { counts: true, positions: true, statistics: true }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
-        let query = Query::new(request, &self.field);
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
+        let query = FieldQuery::new(request, &self.field);
         let connectedness: Vec<f64> =
             query.terms.iter().map(|term| connectedness(request.plan, term.term)).collect();
         let shape = self.shape.bind(&self.field, request);
         // Positions of each word in one document.
         let mut positions: Vec<Vec<u32>> = vec![Vec::new(); query.terms.len()];
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
-            let list = |leaf: &LeafId| Positions::of(chunk.matches.leaf(*leaf));
-            let mut lists: Vec<Vec<Positions<'_>>> =
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
+            let list = |leaf: &LeafId| LeafPositions::of(chunk.matches.leaf(*leaf));
+            let mut lists: Vec<Vec<LeafPositions<'_>>> =
                 query.terms.iter().map(|term| term.leaves.iter().map(list).collect()).collect();
             let out = values.numbers(chunk.len(), 0.0);
             for ((document, place), out) in chunk.documents().zip(out) {
@@ -214,10 +216,10 @@ impl Feature for FieldMatch {
                     .filter(|(term, here)| here.is_empty() && term.leaves.iter().any(is_found));
                 let elements = shape.elements(chunk, place);
                 let longest = elements.longest(positions.iter().flat_map(|here| here.iter().copied()));
-                let metrics = Metrics {
+                let metrics = SegmentMetrics {
                     query: &query,
                     parameters: &self.parameters,
-                    segmentation: Segmentation::best(
+                    segmentation: FieldSegmentation::best(
                         &self.parameters.segmentation,
                         &positions,
                         &connectedness,
@@ -247,34 +249,34 @@ fn average(connectedness: &[f64]) -> f64 {
 }
 
 /// Results of a segmentation.
-struct Metrics<'m> {
-    query: &'m Query,
-    parameters: &'m Parameters,
+struct SegmentMetrics<'m> {
+    query: &'m FieldQuery,
+    parameters: &'m SegmentParameters,
     /// The segmentation; `None` if no term has positions.
-    segmentation: Option<Segmentation>,
+    segmentation: Option<FieldSegmentation>,
     /// Number of terms that match without positions.
     degraded: u32,
     average_connectedness: f64,
     positions: &'m [&'m [u32]],
-    elements: &'m Elements,
+    elements: &'m DocumentElements,
     /// Length of the longest element with a position.
     length: f64,
 }
 
-impl Metrics<'_> {
+impl SegmentMetrics<'_> {
     /// A count of the segmentation; 0 without a segmentation.
-    fn of(&self, count: impl Fn(&Segmentation) -> u32) -> f64 {
+    fn of(&self, count: impl Fn(&FieldSegmentation) -> u32) -> f64 {
         self.segmentation.as_ref().map_or(0.0, |segmentation| f64::from(count(segmentation)))
     }
 
     /// A position of the segmentation, counted from the start of its element; 0 without a segmentation.
-    fn offset(&self, position: impl Fn(&Segmentation) -> u32) -> f64 {
+    fn offset(&self, position: impl Fn(&FieldSegmentation) -> u32) -> f64 {
         let segmentation = self.segmentation.as_ref();
         segmentation.map_or(0.0, |segmentation| f64::from(self.elements.offset(position(segmentation))))
     }
 
     fn tail(&self) -> f64 {
-        let after = |_: &Segmentation| (self.length - 1.0 - self.offset(|s| s.last)).max(0.0);
+        let after = |_: &FieldSegmentation| (self.length - 1.0 - self.offset(|s| s.last)).max(0.0);
         self.segmentation.as_ref().map_or(0.0, after)
     }
 
@@ -314,7 +316,7 @@ impl Metrics<'_> {
     }
 
     fn segment_proximity(&self) -> f64 {
-        (1.0 - self.of(Segmentation::segment_distance) / self.length.max(1.0)).max(0.0)
+        (1.0 - self.of(FieldSegmentation::segment_distance) / self.length.max(1.0)).max(0.0)
     }
 
     /// 1 if no two terms share a segment; the number of segments penalizes that case.
@@ -327,7 +329,7 @@ impl Metrics<'_> {
     }
 
     fn absolute_proximity(&self) -> f64 {
-        self.segmentation.as_ref().map_or(0.0, Segmentation::absolute_proximity)
+        self.segmentation.as_ref().map_or(0.0, FieldSegmentation::absolute_proximity)
     }
 
     fn proximity(&self) -> f64 {

@@ -1,53 +1,56 @@
 //! Similarity of the query and a field, or its elements.
 
-use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, Tokens, value};
-use millrace_document::{DataType, Value};
-use millrace_expression::{FeatureName, Scratch};
-use millrace_matching::Demands;
+use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, TokensColumn, value};
+use millrace_document::{DataType, DocumentValue};
+use millrace_expression::{EvaluationScratch, FeatureName};
+use millrace_matching::RankingDemands;
 
-use super::similarity_output::Formula;
-use super::term::{FieldTerm, Positions, terms_of, weight};
-use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
+use super::similarity_output::OutputFormula;
+use super::term::{FieldTerm, LeafPositions, terms_of, weight};
+use super::{
+    ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
+    RankFeature,
+};
 
 /// Distance in positions beyond which words are not near.
 const FAR: f64 = 8.0;
 
 #[derive(Debug, Clone, Copy)]
-enum Output {
+enum SimilarityOutput {
     Score,
     Proximity,
     Order,
     QueryCoverage,
     FieldCoverage,
-    /// The output of [`Kind::Completeness`].
+    /// The output of [`SimilarityKind::Completeness`].
     Completeness,
     ElementWeight,
 }
 
-enum Kind {
+enum SimilarityKind {
     /// The field as a whole.
     Text,
     /// All matching elements, combined by a formula.
-    Elements(Formula),
+    Elements(OutputFormula),
     /// The most complete element.
     Completeness,
 }
 
-struct Similarity {
+struct ElementSimilarity {
     field: String,
     data_type: DataType,
-    kind: Kind,
-    output: Output,
-    /// Parameter of [`Kind::Completeness`]: weight of the field against the query.
+    kind: SimilarityKind,
+    output: SimilarityOutput,
+    /// Parameter of [`SimilarityKind::Completeness`]: weight of the field against the query.
     importance: f64,
 }
 
 fn similarity(
-    setup: &Setup<'_>,
+    setup: &FeatureSetup<'_>,
     name: &FeatureName,
-    kind: Kind,
-    outputs: &[(&str, Output)],
-) -> Result<Similarity, String> {
+    kind: SimilarityKind,
+    outputs: &[(&str, SimilarityOutput)],
+) -> Result<ElementSimilarity, String> {
     let field = setup.text_field(name, 0)?;
     let wanted = name.output.as_deref().unwrap_or_default();
     let Some((_, output)) = outputs.iter().find(|(known, _)| *known == wanted) else {
@@ -58,24 +61,24 @@ fn similarity(
     let importance =
         setup.properties.number("elementCompleteness", &field.name, "fieldCompletenessImportance", 0.5)?;
     let (field, data_type) = (field.name.to_string(), field.data_type.clone());
-    Ok(Similarity { field, data_type, kind, output: *output, importance })
+    Ok(ElementSimilarity { field, data_type, kind, output: *output, importance })
 }
 
 /// `textSimilarity(field)`
-pub(crate) fn text(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn text(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let outputs = [
-        ("", Output::Score),
-        ("score", Output::Score),
-        ("proximity", Output::Proximity),
-        ("order", Output::Order),
-        ("queryCoverage", Output::QueryCoverage),
-        ("fieldCoverage", Output::FieldCoverage),
+        ("", SimilarityOutput::Score),
+        ("score", SimilarityOutput::Score),
+        ("proximity", SimilarityOutput::Proximity),
+        ("order", SimilarityOutput::Order),
+        ("queryCoverage", SimilarityOutput::QueryCoverage),
+        ("fieldCoverage", SimilarityOutput::FieldCoverage),
     ];
-    Ok(Box::new(similarity(setup, name, Kind::Text, &outputs)?))
+    Ok(Box::new(similarity(setup, name, SimilarityKind::Text, &outputs)?))
 }
 
 /// `elementSimilarity(field)`, `elementSimilarity(field).name`
-pub(crate) fn element(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn element(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.text_field(name, 0)?;
     let output = name.output.as_deref().unwrap_or("default");
     let property = format!("output.{output}");
@@ -89,27 +92,35 @@ pub(crate) fn element(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn F
             ));
         }
     };
-    let formula = Formula::parse(formula)
+    let formula = OutputFormula::parse(formula)
         .map_err(|reason| format!("rank property elementSimilarity({}).{property}: {reason}", field.name))?;
     let plain = FeatureName { output: None, ..name.clone() };
-    Ok(Box::new(similarity(setup, &plain, Kind::Elements(formula), &[("", Output::Score)])?))
+    Ok(Box::new(similarity(
+        setup,
+        &plain,
+        SimilarityKind::Elements(formula),
+        &[("", SimilarityOutput::Score)],
+    )?))
 }
 
 /// `elementCompleteness(field)`
-pub(crate) fn completeness(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn completeness(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let outputs = [
-        ("", Output::Completeness),
-        ("completeness", Output::Completeness),
-        ("fieldCompleteness", Output::FieldCoverage),
-        ("queryCompleteness", Output::QueryCoverage),
-        ("elementWeight", Output::ElementWeight),
+        ("", SimilarityOutput::Completeness),
+        ("completeness", SimilarityOutput::Completeness),
+        ("fieldCompleteness", SimilarityOutput::FieldCoverage),
+        ("queryCompleteness", SimilarityOutput::QueryCoverage),
+        ("elementWeight", SimilarityOutput::ElementWeight),
     ];
-    Ok(Box::new(similarity(setup, name, Kind::Completeness, &outputs)?))
+    Ok(Box::new(similarity(setup, name, SimilarityKind::Completeness, &outputs)?))
 }
 
 /// An occurrence of a term.
 #[derive(Debug, Clone, Copy)]
-struct Occurrence {
+struct TermOccurrence {
     position: u32,
     /// Index of the term in the query.
     term: usize,
@@ -117,18 +128,18 @@ struct Occurrence {
 
 /// Measures of one element, or of a whole field.
 #[derive(Debug, Clone, Copy, Default)]
-struct Measures {
+struct ElementMeasures {
     proximity: f64,
     order: f64,
     query: f64,
     field: f64,
 }
 
-impl Measures {
+impl ElementMeasures {
     /// Measures `occurrences`, which ascend by position. Each term and each position counts once.
-    fn of(occurrences: &[Occurrence], weights: &[f64], length: f64) -> Self {
+    fn of(occurrences: &[TermOccurrence], weights: &[f64], length: f64) -> Self {
         let mut used = vec![false; weights.len()];
-        let mut last: Option<Occurrence> = None;
+        let mut last: Option<TermOccurrence> = None;
         let (mut matched, mut near, mut in_order, mut covered) = (0.0f64, 0.0, 0.0, 0.0);
         for occurrence in occurrences {
             if used[occurrence.term] || last.is_some_and(|last| last.position == occurrence.position) {
@@ -144,7 +155,7 @@ impl Measures {
             last = Some(*occurrence);
         }
         if matched == 0.0 || length == 0.0 {
-            return Measures::default();
+            return ElementMeasures::default();
         }
         let total: f64 = weights.iter().sum();
         let (proximity, order) = match matched < 2.0 {
@@ -152,7 +163,7 @@ impl Measures {
             false => (near / (matched - 1.0), in_order / (matched - 1.0)),
         };
         let query = if total > 0.0 { covered / total } else { 0.0 };
-        Measures { proximity, order, query, field: (matched / length).min(1.0) }
+        ElementMeasures { proximity, order, query, field: (matched / length).min(1.0) }
     }
 
     fn score(&self) -> f64 {
@@ -165,44 +176,45 @@ fn nearness(distance: f64) -> f64 {
     if distance > FAR { 0.0 } else { 1.0 - ((distance - 1.0) / FAR).powi(2) }
 }
 
-impl Feature for Similarity {
-    fn demands(&self) -> Demands {
-        Demands { counts: true, positions: true, ..Demands::default() }
+impl RankFeature for ElementSimilarity {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let terms = terms_of(request.plan, &self.field);
         let weights: Vec<f64> = terms.iter().map(|found| weight(request.plan, found.term)).collect();
         let tokens = request.column(ColumnKey::tokens(&self.field));
         let weighted = matches!(self.data_type, DataType::WeightedSet { .. });
         let elements = weighted.then(|| request.column(ColumnKey::value(&self.field)));
-        let mut work = Work::default();
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        let mut work = SimilarityScratch::default();
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
             self.run(chunk, &terms, &weights, (tokens, elements), &mut work, out);
         }))
     }
 }
 
-impl Similarity {
+impl ElementSimilarity {
     fn run(
         &self,
-        chunk: &Chunk<'_>,
+        chunk: &FeatureChunk<'_>,
         terms: &[FieldTerm],
         weights: &[f64],
         (tokens, elements): (ColumnSlot, Option<ColumnSlot>),
-        work: &mut Work,
+        work: &mut SimilarityScratch,
         out: &mut [f64],
     ) {
         let Some(tokens) = chunk.tokens(tokens) else { return };
-        let mut lists: Vec<Positions<'_>> =
-            terms.iter().map(|found| Positions::of(chunk.matches.leaf(found.leaf))).collect();
+        let mut lists: Vec<LeafPositions<'_>> =
+            terms.iter().map(|found| LeafPositions::of(chunk.matches.leaf(found.leaf))).collect();
         let mut occurrences = Vec::new();
         for (at, document) in chunk.documents() {
             occurrences.clear();
             for (term, list) in lists.iter_mut().enumerate() {
                 let positions = list.next().unwrap_or_default();
-                occurrences.extend(positions.iter().map(|position| Occurrence { position: *position, term }));
+                occurrences
+                    .extend(positions.iter().map(|position| TermOccurrence { position: *position, term }));
             }
             if occurrences.is_empty() {
                 continue;
@@ -216,7 +228,7 @@ impl Similarity {
 
     fn weights(&self, column: Option<&Column>, document: usize) -> Option<Vec<f64>> {
         match value(column?, &self.data_type, document)? {
-            Value::WeightedSet(elements) => {
+            DocumentValue::WeightedSet(elements) => {
                 Some(elements.iter().map(|(_, weight)| f64::from(*weight)).collect())
             }
             _ => None,
@@ -226,21 +238,21 @@ impl Similarity {
     /// The output for a document that matches at least one term.
     fn of(
         &self,
-        occurrences: &[Occurrence],
+        occurrences: &[TermOccurrence],
         weights: &[f64],
         lengths: &[u32],
         element_weights: Option<Vec<f64>>,
-        work: &mut Work,
+        work: &mut SimilarityScratch,
     ) -> f64 {
         let weight_of = |element: usize| {
             element_weights.as_ref().and_then(|weights| weights.get(element)).copied().unwrap_or(1.0)
         };
         match &self.kind {
-            Kind::Text => {
+            SimilarityKind::Text => {
                 let length = lengths.iter().map(|length| f64::from(*length)).sum();
-                self.output(&Measures::of(occurrences, weights, length), 1.0)
+                self.output(&ElementMeasures::of(occurrences, weights, length), 1.0)
             }
-            Kind::Completeness => {
+            SimilarityKind::Completeness => {
                 let mut best: Option<(f64, f64)> = None;
                 each_element(occurrences, weights, lengths, |element, measures| {
                     let weight = weight_of(element);
@@ -251,13 +263,13 @@ impl Similarity {
                 });
                 best.map_or(0.0, |(_, output)| output)
             }
-            Kind::Elements(formula) => {
+            SimilarityKind::Elements(formula) => {
                 work.measures.iter_mut().for_each(Vec::clear);
                 each_element(
                     occurrences,
                     weights,
                     lengths,
-                    |element, Measures { proximity, order, query, field }| {
+                    |element, ElementMeasures { proximity, order, query, field }| {
                         let measures = [proximity, order, query, field, weight_of(element)];
                         work.measures.iter_mut().zip(measures).for_each(|(all, one)| all.push(one));
                     },
@@ -267,37 +279,37 @@ impl Similarity {
         }
     }
 
-    fn completeness(&self, measures: &Measures) -> f64 {
+    fn completeness(&self, measures: &ElementMeasures) -> f64 {
         measures.query * (1.0 - self.importance) + self.importance * measures.field
     }
 
-    fn output(&self, measures: &Measures, weight: f64) -> f64 {
+    fn output(&self, measures: &ElementMeasures, weight: f64) -> f64 {
         match self.output {
-            Output::Score => measures.score() * weight,
-            Output::Proximity => measures.proximity,
-            Output::Order => measures.order,
-            Output::QueryCoverage => measures.query,
-            Output::FieldCoverage => measures.field,
-            Output::Completeness => self.completeness(measures),
-            Output::ElementWeight => weight.max(0.0),
+            SimilarityOutput::Score => measures.score() * weight,
+            SimilarityOutput::Proximity => measures.proximity,
+            SimilarityOutput::Order => measures.order,
+            SimilarityOutput::QueryCoverage => measures.query,
+            SimilarityOutput::FieldCoverage => measures.field,
+            SimilarityOutput::Completeness => self.completeness(measures),
+            SimilarityOutput::ElementWeight => weight.max(0.0),
         }
     }
 }
 
 /// Reusable memory.
 #[derive(Default)]
-struct Work {
+struct SimilarityScratch {
     measures: [Vec<f64>; 5],
-    scratch: Scratch,
+    scratch: EvaluationScratch,
     values: Vec<f64>,
 }
 
 /// Measures each element with an occurrence.
 fn each_element(
-    occurrences: &[Occurrence],
+    occurrences: &[TermOccurrence],
     weights: &[f64],
     lengths: &[u32],
-    mut visit: impl FnMut(usize, Measures),
+    mut visit: impl FnMut(usize, ElementMeasures),
 ) {
     let (mut begin, mut rest) = (0u32, occurrences);
     for (element, length) in lengths.iter().enumerate() {
@@ -307,13 +319,13 @@ fn each_element(
         // The position between two elements belongs to the boundary.
         begin = end + 1;
         if !here.is_empty() {
-            visit(element, Measures::of(here, weights, f64::from(*length)));
+            visit(element, ElementMeasures::of(here, weights, f64::from(*length)));
         }
     }
 }
 
 /// Number of words of each element.
-fn element_lengths(tokens: &Tokens, document: usize) -> Vec<u32> {
+fn element_lengths(tokens: &TokensColumn, document: usize) -> Vec<u32> {
     let mut lengths = vec![0];
     for id in tokens.document(document).iter() {
         if id == ELEMENT_BOUNDARY {

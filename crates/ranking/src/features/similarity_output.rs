@@ -1,27 +1,30 @@
 //! Formulas of `elementSimilarity`: the rank property that combines the matching elements.
 
-use millrace_expression::{Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch};
+use millrace_expression::{
+    EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName, FunctionBody,
+    InputBatch, ParsedExpression,
+};
 use millrace_tensor::TensorType;
 
 /// `aggregator(expression)` with an expression over the measures of an element.
-pub(super) struct Formula {
-    program: Program,
+pub(super) struct OutputFormula {
+    program: ExpressionProgram,
     /// For each input of the program, its index in [`SYMBOLS`].
     inputs: Vec<usize>,
-    aggregator: Aggregator,
+    aggregator: FormulaAggregator,
 }
 
 /// Symbols of the measures: proximity, order, query coverage, field coverage, weight.
 const SYMBOLS: [&str; 5] = ["p", "o", "q", "f", "w"];
 
 #[derive(Debug, Clone, Copy)]
-enum Aggregator {
+enum FormulaAggregator {
     Max,
     Average,
     Sum,
 }
 
-impl Formula {
+impl OutputFormula {
     /// Parses a formula.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
@@ -33,50 +36,50 @@ impl Formula {
         let (name, inner) = text.trim().split_once('(').ok_or_else(wrong)?;
         let inner = inner.trim_end().strip_suffix(')').ok_or_else(wrong)?;
         let aggregator = match name.trim() {
-            "max" => Aggregator::Max,
-            "avg" => Aggregator::Average,
-            "sum" => Aggregator::Sum,
+            "max" => FormulaAggregator::Max,
+            "avg" => FormulaAggregator::Average,
+            "sum" => FormulaAggregator::Sum,
             _ => return Err(wrong()),
         };
-        let compiled =
-            Expression::parse(inner).and_then(|expression| Program::compile(&expression, &Symbols));
+        let compiled = ParsedExpression::parse(inner)
+            .and_then(|expression| ExpressionProgram::compile(&expression, &FormulaSymbols));
         let program = compiled.map_err(|error| format!("{}: {}", wrong(), error.reason()))?;
         if !program.tensor_type().is_scalar() {
             return Err(wrong());
         }
         let place = |name: &FeatureName| SYMBOLS.iter().position(|symbol| *symbol == name.name).unwrap_or(0);
         let inputs = program.inputs().iter().map(|(name, _)| place(name)).collect();
-        Ok(Formula { program, inputs, aggregator })
+        Ok(OutputFormula { program, inputs, aggregator })
     }
 
     /// The value for elements whose measures are given as one list per symbol; 0 without elements.
-    pub fn of(&self, measures: &[Vec<f64>; 5], scratch: &mut Scratch, out: &mut Vec<f64>) -> f64 {
+    pub fn of(&self, measures: &[Vec<f64>; 5], scratch: &mut EvaluationScratch, out: &mut Vec<f64>) -> f64 {
         out.clear();
         out.resize(measures[0].len(), 0.0);
         if out.is_empty() {
             return 0.0;
         }
-        let operands: Vec<Operand<'_>> =
-            self.inputs.iter().map(|place| Operand::numbers(&measures[*place])).collect();
+        let operands: Vec<InputBatch<'_>> =
+            self.inputs.iter().map(|place| InputBatch::numbers(&measures[*place])).collect();
         self.program.evaluate(scratch, out.len(), &operands).write(out);
         let sum = || out.iter().sum::<f64>();
         match self.aggregator {
-            Aggregator::Max => out.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            Aggregator::Sum => sum(),
-            Aggregator::Average => sum() / out.len() as f64,
+            FormulaAggregator::Max => out.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            FormulaAggregator::Sum => sum(),
+            FormulaAggregator::Average => sum() / out.len() as f64,
         }
     }
 }
 
 /// The names that a formula can use.
-struct Symbols;
+struct FormulaSymbols;
 
-impl Scope for Symbols {
-    fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
+impl ExpressionScope for FormulaSymbols {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
         let known =
             name.parameters.is_empty() && name.output.is_none() && SYMBOLS.contains(&name.name.as_str());
         match known {
-            true => Ok(Feature::Input(TensorType::scalar())),
+            true => Ok(FeatureKind::Input(TensorType::scalar())),
             false => Err(format!("there is no symbol '{name}'")),
         }
     }

@@ -1,8 +1,9 @@
 use millrace_expression::FeatureName;
 
 use super::{
-    Feature, Setup, attribute, bm25, bm25_tensors, closest, distance, distance_to_path, field_info, lengths,
-    multivalue, native, phases, query, random, segments, similarity, tensor_from, terms, time, whole,
+    FeatureSetup, RankFeature, attribute, bm25, bm25_tensors, closest, distance, distance_to_path,
+    field_info, lengths, multivalue, native, phases, query, random, segments, similarity, tensor_from, terms,
+    time, whole,
 };
 
 /// A rank feature as documented.
@@ -17,7 +18,7 @@ pub struct FeatureInfo {
     pub(crate) setup: SetupFunction,
 }
 
-pub(crate) type SetupFunction = fn(&Setup<'_>, &FeatureName) -> Result<Box<dyn Feature>, String>;
+pub(crate) type SetupFunction = fn(&FeatureSetup<'_>, &FeatureName) -> Result<Box<dyn RankFeature>, String>;
 
 /// Table rows: name, usage, description, setup.
 macro_rules! features {
@@ -86,7 +87,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
 };
 
 /// Sets a feature up.
-pub(crate) fn set_up(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn set_up(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     match FEATURES.iter().find(|info| info.name == name.name) {
         Some(info) => (info.setup)(setup, name),
         None => Err(format!("there is no rank feature, function or constant '{name}'")),

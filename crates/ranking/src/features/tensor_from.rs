@@ -1,16 +1,18 @@
 //! Tensors with several mapped dimensions, made from arrays.
 
 use millrace_column::{ColumnKey, value};
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
-use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorBuilder, TensorType};
+use millrace_tensor::{CellType, DimensionKind, Tensor, TensorBuilder, TensorDimension, TensorType};
 
 use super::attribute::{label, number};
 use super::multivalue::source;
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// `tensorFromStructs(attribute(field),key,…,value,type)`
-pub(crate) fn structs(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn structs(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let [_, keys @ .., member, cell] = name.parameters.as_slice() else {
         return Err(usage(name));
     };
@@ -37,7 +39,7 @@ pub(crate) fn structs(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn F
         "float" => CellType::Float,
         other => return Err(format!("{name}: the type is float or double, found '{other}'")),
     };
-    let made = Made::Structs { keys: keys.to_vec(), member: member.clone() };
+    let made = TensorSource::Structs { keys: keys.to_vec(), member: member.clone() };
     feature(field, data_type, &keys.iter().map(String::as_str).collect::<Vec<_>>(), cell, made)
 }
 
@@ -46,7 +48,10 @@ fn usage(name: &FeatureName) -> String {
 }
 
 /// `tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)`
-pub(crate) fn labels_with_offset(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn labels_with_offset(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let [_, labels, offsets] = name.parameters.as_slice() else {
         return Err(format!(
             "{name}: write tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)"
@@ -56,7 +61,7 @@ pub(crate) fn labels_with_offset(setup: &Setup<'_>, name: &FeatureName) -> Resul
     if !matches!(data_type, DataType::Array(_)) {
         return Err(format!("{name} needs an array, but {field} is {data_type}"));
     }
-    feature(field, data_type, &[labels, offsets], CellType::Float, Made::LabelsWithOffset)
+    feature(field, data_type, &[labels, offsets], CellType::Float, TensorSource::LabelsWithOffset)
 }
 
 fn feature(
@@ -64,9 +69,9 @@ fn feature(
     data_type: &DataType,
     dimensions: &[&str],
     cell: CellType,
-    made: Made,
-) -> Result<Box<dyn Feature>, String> {
-    let mapped = |name: &&str| Dimension { name: (*name).to_owned(), kind: DimensionKind::Mapped };
+    made: TensorSource,
+) -> Result<Box<dyn RankFeature>, String> {
+    let mapped = |name: &&str| TensorDimension { name: (*name).to_owned(), kind: DimensionKind::Mapped };
     let tensor_type =
         TensorType::new(cell, dimensions.iter().map(mapped).collect()).map_err(|error| error.to_string())?;
     // Types keep their dimensions sorted; labels follow that order.
@@ -85,35 +90,35 @@ struct FromArray {
     tensor_type: TensorType,
     /// For each dimension of the type, its index among the labels.
     order: Vec<usize>,
-    made: Made,
+    made: TensorSource,
 }
 
-enum Made {
+enum TensorSource {
     Structs { keys: Vec<String>, member: String },
     LabelsWithOffset,
 }
 
-impl Made {
+impl TensorSource {
     /// Labels and cell of one element.
-    fn cell(&self, at: usize, element: &Value) -> Option<(Vec<String>, f64)> {
+    fn cell(&self, at: usize, element: &DocumentValue) -> Option<(Vec<String>, f64)> {
         match (self, element) {
-            (Made::Structs { keys, member }, Value::Struct(fields)) => {
+            (TensorSource::Structs { keys, member }, DocumentValue::Struct(fields)) => {
                 let of = |name: &String| {
                     fields.iter().find(|(known, _)| **known == **name).map(|(_, value)| value)
                 };
                 let labels = keys.iter().map(|key| of(key).and_then(label)).collect::<Option<_>>()?;
                 Some((labels, of(member).and_then(number)?))
             }
-            (Made::Structs { .. }, _) => None,
-            (Made::LabelsWithOffset, element) => Some((vec![label(element)?, at.to_string()], 1.0)),
+            (TensorSource::Structs { .. }, _) => None,
+            (TensorSource::LabelsWithOffset, element) => Some((vec![label(element)?, at.to_string()], 1.0)),
         }
     }
 }
 
 impl FromArray {
-    fn of(&self, value: Option<Value>) -> Tensor {
+    fn of(&self, value: Option<DocumentValue>) -> Tensor {
         let mut builder = TensorBuilder::new(&self.tensor_type);
-        if let Some(Value::Array(elements)) = value {
+        if let Some(DocumentValue::Array(elements)) = value {
             for (at, element) in elements.iter().enumerate() {
                 let Some((labels, cell)) = self.made.cell(at, element) else { continue };
                 let labels = self.order.iter().map(|at| labels[*at].clone()).collect();
@@ -127,17 +132,17 @@ impl FromArray {
     }
 }
 
-impl Feature for FromArray {
+impl RankFeature for FromArray {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.field));
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
             let of = |document| self.of(column.and_then(|column| value(column, &self.data_type, document)));
-            *values = Values::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
+            *values = FeatureValues::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! Query terms as features see them.
 
-use millrace_matching::{LeafMatches, Matches};
-use millrace_plan::{Leaf, LeafId, Plan, Term, TermId};
+use millrace_matching::{LeafMatches, MatchedDocuments};
+use millrace_plan::{LeafId, Plan, PlanLeaf, PlanTerm, TermId};
 
 /// A term that searches a field.
 #[derive(Debug, Clone, Copy)]
@@ -25,11 +25,11 @@ pub(crate) fn leaves_labelled(plan: &Plan, label: &str) -> Vec<LeafId> {
     labelled.flat_map(|term| term.leaves.iter().copied()).collect()
 }
 
-pub(crate) fn term(plan: &Plan, id: TermId) -> Option<&Term> {
+pub(crate) fn term(plan: &Plan, id: TermId) -> Option<&PlanTerm> {
     plan.terms.get(id.0)
 }
 
-pub(crate) fn leaf(plan: &Plan, id: LeafId) -> Option<&Leaf> {
+pub(crate) fn leaf(plan: &Plan, id: LeafId) -> Option<&PlanLeaf> {
     plan.leaves.get(id.0)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn weight(plan: &Plan, id: TermId) -> f64 {
 
 /// Significance of a term: as annotated, or from 0.5 for a term of every document in the group to 1 for a
 /// very rare one.
-pub(crate) fn significance(plan: &Plan, matches: &Matches, id: TermId) -> f64 {
+pub(crate) fn significance(plan: &Plan, matches: &MatchedDocuments, id: TermId) -> f64 {
     /// Minimum frequency: rarer terms count as having this one.
     const RAREST: f64 = 0.000_001;
     let Some(term) = term(plan, id) else { return 0.0 };
@@ -61,7 +61,7 @@ pub(crate) fn connectedness(plan: &Plan, id: TermId) -> f64 {
     const DEFAULT: f64 = 0.1;
     let Some(before) = id.0.checked_sub(1).and_then(|before| plan.terms.get(before)) else { return DEFAULT };
     let Some(this) = plan.terms.get(id.0) else { return DEFAULT };
-    let connects = |from: &Term, to: &Term| match (from.annotations.connectivity, to.annotations.id) {
+    let connects = |from: &PlanTerm, to: &PlanTerm| match (from.annotations.connectivity, to.annotations.id) {
         (Some((target, weight)), Some(id)) if target == id => Some(weight),
         _ => None,
     };
@@ -90,24 +90,24 @@ pub(crate) fn match_weight(found: &LeafMatches, document: usize) -> Option<f64> 
 }
 
 /// Positions of a leaf's occurrences, one document after another.
-pub(crate) struct Positions<'a> {
+pub(crate) struct LeafPositions<'a> {
     counts: &'a [u32],
     rest: &'a [u32],
     next: usize,
 }
 
-impl<'a> Positions<'a> {
+impl<'a> LeafPositions<'a> {
     pub fn of(found: &'a LeafMatches) -> Self {
         match found {
             LeafMatches::Words(occurrences) => {
-                Positions { counts: &occurrences.counts, rest: &occurrences.positions, next: 0 }
+                LeafPositions { counts: &occurrences.counts, rest: &occurrences.positions, next: 0 }
             }
-            _ => Positions { counts: &[], rest: &[], next: 0 },
+            _ => LeafPositions { counts: &[], rest: &[], next: 0 },
         }
     }
 }
 
-impl<'a> Iterator for Positions<'a> {
+impl<'a> Iterator for LeafPositions<'a> {
     type Item = &'a [u32];
 
     /// Positions in the next document; empty past the end, so that leaves of any kind can be iterated side by

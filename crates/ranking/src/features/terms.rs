@@ -1,24 +1,26 @@
 //! Matches of terms in fields: positions and counts.
 
-use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, Tokens, value};
-use millrace_document::{DataType, Value};
+use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, TokensColumn, value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_expression::FeatureName;
-use millrace_matching::Demands;
+use millrace_matching::RankingDemands;
 use millrace_plan::{LeafId, TermId};
 use millrace_schema::SchemaField;
 
 use super::proximity::pair_at_distance;
-use super::term::{FieldTerm, Positions, count, match_weight, significance, terms_of, weight};
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::term::{FieldTerm, LeafPositions, count, match_weight, significance, terms_of, weight};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// Substitute for a position or length that does not exist.
 pub(crate) const FAR: f64 = 1_000_000.0;
 
 /// A count over the terms of a field.
-struct Counted {
+struct CountedTerms {
     field: String,
     term: Option<usize>,
-    of: Count,
+    of: TermCount,
     /// Type of the field if it is a weighted set of words, whose weights are those of the elements.
     weighted: Option<DataType>,
 }
@@ -30,7 +32,7 @@ fn weighted_set(field: &SchemaField) -> Option<DataType> {
         .then(|| field.data_type.clone())
 }
 
-enum Count {
+enum TermCount {
     Matched,
     Total,
     FirstPosition,
@@ -44,52 +46,58 @@ fn number(name: &FeatureName, at: usize) -> Result<usize, String> {
 }
 
 /// `matches(field)`, `matches(field,n)`
-pub(crate) fn matches(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn matches(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.searched(name, 0)?.name.to_string();
     let term = if name.parameters.len() > 1 { Some(number(name, 1)?) } else { None };
-    Ok(Box::new(Counted { field, term, of: Count::Matched, weighted: None }))
+    Ok(Box::new(CountedTerms { field, term, of: TermCount::Matched, weighted: None }))
 }
 
 /// `matchCount(field)`
-pub(crate) fn match_count(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    Ok(Box::new(Counted {
+pub(crate) fn match_count(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
+    Ok(Box::new(CountedTerms {
         field: setup.searched(name, 0)?.name.to_string(),
         term: None,
-        of: Count::Total,
+        of: TermCount::Total,
         weighted: None,
     }))
 }
 
 /// `fieldTermMatch(field,n).firstPosition`, `.occurrences`, `.weight`
-pub(crate) fn field_term_match(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn field_term_match(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.searched(name, 0)?;
     let (weighted, field) = (weighted_set(field), field.name.to_string());
     let of = match name.output.as_deref() {
-        Some("firstPosition") => Count::FirstPosition,
-        Some("occurrences") => Count::Occurrences,
-        Some("weight") => Count::Weight,
+        Some("firstPosition") => TermCount::FirstPosition,
+        Some("occurrences") => TermCount::Occurrences,
+        Some("weight") => TermCount::Weight,
         _ => {
             return Err(format!(
                 "{name}: fieldTermMatch has the outputs firstPosition, occurrences and weight"
             ));
         }
     };
-    Ok(Box::new(Counted { field, term: Some(number(name, 1)?), of, weighted }))
+    Ok(Box::new(CountedTerms { field, term: Some(number(name, 1)?), of, weighted }))
 }
 
-impl Feature for Counted {
-    fn demands(&self) -> Demands {
+impl RankFeature for CountedTerms {
+    fn demands(&self) -> RankingDemands {
         match self.of {
-            Count::Matched | Count::Total | Count::Occurrences => {
-                Demands { counts: true, ..Demands::default() }
+            TermCount::Matched | TermCount::Total | TermCount::Occurrences => {
+                RankingDemands { counts: true, ..RankingDemands::default() }
             }
-            Count::FirstPosition | Count::Weight => {
-                Demands { counts: true, positions: true, ..Demands::default() }
+            TermCount::FirstPosition | TermCount::Weight => {
+                RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
             }
         }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let terms: Vec<FieldTerm> = terms_of(request.plan, &self.field)
             .into_iter()
             .filter(|found| self.term.is_none_or(|term| found.term == TermId(term)))
@@ -97,22 +105,22 @@ impl Feature for Counted {
         let elements = self.weighted.is_some().then(|| {
             (request.column(ColumnKey::tokens(&self.field)), request.column(ColumnKey::value(&self.field)))
         });
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
-            let missing = if matches!(self.of, Count::FirstPosition) { FAR } else { 0.0 };
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
+            let missing = if matches!(self.of, TermCount::FirstPosition) { FAR } else { 0.0 };
             let out = values.numbers(chunk.len(), missing);
             for FieldTerm { leaf, .. } in &terms {
                 let found = chunk.matches.leaf(*leaf);
-                let mut positions = Positions::of(found);
+                let mut positions = LeafPositions::of(found);
                 for (document, out) in out.iter_mut().enumerate() {
                     let (count, positions) = (count(found, document), positions.next().unwrap_or_default());
                     match self.of {
-                        Count::Matched if count > 0 => *out = 1.0,
-                        Count::Matched => {}
-                        Count::Total | Count::Occurrences => *out += f64::from(count),
-                        Count::FirstPosition => {
+                        TermCount::Matched if count > 0 => *out = 1.0,
+                        TermCount::Matched => {}
+                        TermCount::Total | TermCount::Occurrences => *out += f64::from(count),
+                        TermCount::FirstPosition => {
                             positions.first().into_iter().for_each(|first| *out = out.min(f64::from(*first)));
                         }
-                        Count::Weight => {
+                        TermCount::Weight => {
                             let weight = match elements {
                                 Some((tokens, value)) => {
                                     let place = usize::from(chunk.matches.documents[document]);
@@ -130,16 +138,16 @@ impl Feature for Counted {
     }
 }
 
-impl Counted {
+impl CountedTerms {
     /// The greatest weight of the elements that contain one of the positions.
     fn element_weight(
         &self,
-        tokens: Option<&Tokens>,
+        tokens: Option<&TokensColumn>,
         column: Option<&Column>,
         place: usize,
         positions: &[u32],
     ) -> Option<f64> {
-        let Value::WeightedSet(elements) = value(column?, self.weighted.as_ref()?, place)? else {
+        let DocumentValue::WeightedSet(elements) = value(column?, self.weighted.as_ref()?, place)? else {
             return None;
         };
         let ids = tokens?.document(place);
@@ -152,7 +160,10 @@ impl Counted {
 }
 
 /// `termDistance(field,x,y)`
-pub(crate) fn term_distance(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn term_distance(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let (reverse, position) = match name.output.as_deref() {
         Some("forward") => (false, false),
         Some("forwardTermPosition") => (false, true),
@@ -177,20 +188,20 @@ struct TermDistance {
     position: bool,
 }
 
-impl Feature for TermDistance {
-    fn demands(&self) -> Demands {
-        Demands { counts: true, positions: true, ..Demands::default() }
+impl RankFeature for TermDistance {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { counts: true, positions: true, ..RankingDemands::default() }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let terms = terms_of(request.plan, &self.field);
         let leaf =
             |term: usize| terms.iter().find(|found| found.term == TermId(term)).map(|found| found.leaf);
         let leaves = leaf(self.terms.0).zip(leaf(self.terms.1));
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), FAR);
             let Some((a, b)) = leaves else { return };
-            let (a, b) = (Positions::of(chunk.matches.leaf(a)), Positions::of(chunk.matches.leaf(b)));
+            let (a, b) = (LeafPositions::of(chunk.matches.leaf(a)), LeafPositions::of(chunk.matches.leaf(b)));
             for (out, (a, b)) in out.iter_mut().zip(a.zip(b)) {
                 if let Some((from, to)) = pair_at_distance(a, b) {
                     *out = f64::from(if self.position { from } else { to - from });
@@ -201,7 +212,10 @@ impl Feature for TermDistance {
 }
 
 /// `attributeMatch(field)`
-pub(crate) fn attribute_match(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn attribute_match(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.field(name, 0)?;
     let output = name.output.clone().unwrap_or_else(|| "completeness".to_owned());
     if !ATTRIBUTE_OUTPUTS.contains(&output.as_str()) {
@@ -243,7 +257,7 @@ struct AttributeMatch {
 
 /// Matches of a field's terms in one document.
 #[derive(Default)]
-struct Found {
+struct FieldTermMatches {
     matches: f64,
     total_weight: f64,
     max_weight: f64,
@@ -252,12 +266,12 @@ struct Found {
     weighted_weight: f64,
 }
 
-impl Feature for AttributeMatch {
-    fn demands(&self) -> Demands {
-        Demands { counts: true, statistics: true, ..Demands::default() }
+impl RankFeature for AttributeMatch {
+    fn demands(&self) -> RankingDemands {
+        RankingDemands { counts: true, statistics: true, ..RankingDemands::default() }
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let (plan, matches) = (request.plan, request.matches);
         let terms: Vec<(LeafId, f64, f64)> = terms_of(plan, &self.field)
             .into_iter()
@@ -268,11 +282,11 @@ impl Feature for AttributeMatch {
         let all_significance: f64 = all().map(|id| significance(plan, matches, id)).sum();
         let column = request.column(ColumnKey::value(&self.field));
         let weight_here: f64 = terms.iter().map(|(_, weight, _)| weight).sum();
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
             let sizes = chunk.column(column);
             for (document, place) in chunk.documents() {
-                let mut found = Found::default();
+                let mut found = FieldTermMatches::default();
                 for (leaf, weight, significance) in &terms {
                     let Some(here) = match_weight(chunk.matches.leaf(*leaf), document) else { continue };
                     found.max_weight = if found.matches == 0.0 { here } else { found.max_weight.max(here) };
@@ -318,11 +332,11 @@ impl Feature for AttributeMatch {
 }
 
 impl AttributeMatch {
-    fn field_completeness(&self, found: &Found, column: Option<&Column>, document: usize) -> f64 {
+    fn field_completeness(&self, found: &FieldTermMatches, column: Option<&Column>, document: usize) -> f64 {
         let value = column.and_then(|column| value(column, &self.data_type, document));
         let completeness = match value {
-            Some(Value::Array(elements)) => found.matches / (elements.len() as f64).max(1.0),
-            Some(Value::WeightedSet(elements)) => {
+            Some(DocumentValue::Array(elements)) => found.matches / (elements.len() as f64).max(1.0),
+            Some(DocumentValue::WeightedSet(elements)) => {
                 let total: f64 = elements.iter().map(|(_, weight)| f64::from(*weight)).sum();
                 if total > 0.0 { found.total_weight / total } else { 0.0 }
             }

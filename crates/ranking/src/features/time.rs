@@ -3,57 +3,64 @@
 use millrace_column::{Column, ColumnKey};
 use millrace_expression::FeatureName;
 
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+};
 
 /// Age of a document without a time, in seconds.
 const UNKNOWN: f64 = 1e10;
 
-enum Of {
+enum TimeOutput {
     Age,
     Linear { max_age: f64 },
     Logarithmic { max_age: f64, scale: f64 },
 }
 
-struct Time {
+struct TimeFeature {
     field: String,
-    of: Of,
+    of: TimeOutput,
 }
 
 /// `age(field)`
-pub(crate) fn age(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn age(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.field(name, 0)?.name.to_string();
-    Ok(Box::new(Time { field, of: Of::Age }))
+    Ok(Box::new(TimeFeature { field, of: TimeOutput::Age }))
 }
 
 /// `freshness(field)` and `freshness(field).logscale`
-pub(crate) fn freshness(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn freshness(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+) -> Result<Box<dyn RankFeature>, String> {
     let field = setup.field(name, 0)?.name.to_string();
     let max_age = setup.properties.number("freshness", &field, "maxAge", 3.0 * 30.0 * 86_400.0)?;
     let half = setup.properties.number("freshness", &field, "halfResponse", 7.0 * 86_400.0)?;
     let of = match name.output.as_deref() {
-        None => Of::Linear { max_age },
-        Some("logscale") => Of::Logarithmic { max_age, scale: half * half / (max_age - 2.0 * half).max(1.0) },
+        None => TimeOutput::Linear { max_age },
+        Some("logscale") => {
+            TimeOutput::Logarithmic { max_age, scale: half * half / (max_age - 2.0 * half).max(1.0) }
+        }
         Some(_) => return Err(format!("{name}: freshness has the output logscale")),
     };
-    Ok(Box::new(Time { field, of }))
+    Ok(Box::new(TimeFeature { field, of }))
 }
 
-impl Feature for Time {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+impl RankFeature for TimeFeature {
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.field));
         let now = request.plan.now as f64;
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             match chunk.column(column) {
                 Some(Column::Fixed(fixed)) => super::attribute::numbers(fixed, chunk, values),
                 _ => _ = values.numbers(chunk.len(), f64::NAN),
             }
-            let Values::Numbers(numbers) = values else { return };
+            let FeatureValues::Numbers(numbers) = values else { return };
             for number in numbers {
                 let age = if number.is_nan() { UNKNOWN } else { (now - *number).max(0.0) };
                 *number = match self.of {
-                    Of::Age => age,
-                    Of::Linear { max_age } => (1.0 - age / max_age).max(0.0),
-                    Of::Logarithmic { max_age, scale } => logarithmic(age, max_age, scale),
+                    TimeOutput::Age => age,
+                    TimeOutput::Linear { max_age } => (1.0 - age / max_age).max(0.0),
+                    TimeOutput::Logarithmic { max_age, scale } => logarithmic(age, max_age, scale),
                 };
             }
         }))

@@ -2,13 +2,16 @@
 
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::Demands;
+use millrace_matching::RankingDemands;
 
 use super::term::terms_of;
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values, query, set_up};
+use super::{
+    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+    query, set_up,
+};
 
 /// `match`, `match.totalWeight`, `match.weight.field`
-pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
     if name.output.as_deref().is_some_and(|output| output.starts_with("weight.")) {
         return query::match_weight(setup, name);
     }
@@ -26,29 +29,29 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
             (false, _) => continue,
         };
         let of = FeatureName { name: of.to_owned(), parameters: vec![field.name.to_string()], output: None };
-        fields.push(Field {
+        fields.push(WholeField {
             name: field.name.to_string(),
             weight: setup.weight(field),
             degree: if total_weight { None } else { Some(set_up(setup, &of)?) },
         });
     }
-    Ok(Box::new(Match(fields)))
+    Ok(Box::new(WholeMatch(fields)))
 }
 
-struct Field {
+struct WholeField {
     name: String,
     weight: f64,
     /// Match quality of the field; `None` if only the weight is needed.
-    degree: Option<Box<dyn Feature>>,
+    degree: Option<Box<dyn RankFeature>>,
 }
 
-struct Match(Vec<Field>);
+struct WholeMatch(Vec<WholeField>);
 
-impl Feature for Match {
-    fn demands(&self) -> Demands {
+impl RankFeature for WholeMatch {
+    fn demands(&self) -> RankingDemands {
         self.0.iter().filter_map(|field| field.degree.as_ref()).map(|degree| degree.demands()).fold(
-            Demands::default(),
-            |all, one| Demands {
+            RankingDemands::default(),
+            |all, one| RankingDemands {
                 counts: all.counts || one.counts,
                 positions: all.positions || one.positions,
                 statistics: all.statistics || one.statistics,
@@ -56,34 +59,36 @@ impl Feature for Match {
         )
     }
 
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
-        let searched = |field: &&Field| !terms_of(request.plan, &field.name).is_empty();
-        let searched: Vec<&Field> = self.0.iter().filter(searched).collect();
+    fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
+        let searched = |field: &&WholeField| !terms_of(request.plan, &field.name).is_empty();
+        let searched: Vec<&WholeField> = self.0.iter().filter(searched).collect();
         let total: f64 = searched.iter().map(|field| field.weight).sum();
-        let mut degrees: Vec<(f64, Box<dyn Executor + 'q>)> = searched
+        let mut degrees: Vec<(f64, Box<dyn FeatureExecutor + 'q>)> = searched
             .into_iter()
             .filter_map(|field| Some((field.weight, field.degree.as_ref()?.bind(request))))
             .collect();
-        let mut of_field = Values::Number(0.0);
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+        let mut of_field = FeatureValues::Number(0.0);
+        Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             if degrees.is_empty() || total <= 0.0 {
                 // Without match qualities the value is the weight itself; if no field is searched, both are
                 // 0.
-                *values = Values::Number(if degrees.is_empty() { total } else { 0.0 });
+                *values = FeatureValues::Number(if degrees.is_empty() { total } else { 0.0 });
                 return;
             }
             let out = values.numbers(chunk.len(), 0.0);
             for (weight, degree) in &mut degrees {
                 degree.run(chunk, &mut of_field);
                 match &of_field {
-                    Values::Number(number) => out.iter_mut().for_each(|out| *out += *weight * number / total),
-                    Values::Numbers(numbers) => {
+                    FeatureValues::Number(number) => {
+                        out.iter_mut().for_each(|out| *out += *weight * number / total)
+                    }
+                    FeatureValues::Numbers(numbers) => {
                         out.iter_mut()
                             .zip(numbers)
                             .for_each(|(out, number)| *out += *weight * number / total);
                     }
                     // fieldMatch and attributeMatch are numbers.
-                    Values::Tensor(_) | Values::Tensors(_) | Values::Rows(_) => {}
+                    FeatureValues::Tensor(_) | FeatureValues::Tensors(_) | FeatureValues::Rows(_) => {}
                 }
             }
         }))

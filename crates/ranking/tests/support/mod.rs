@@ -6,20 +6,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_column::MemoryView;
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentValue};
 use millrace_fixtures::{Fields, field};
-use millrace_matching::{Matches, match_plan};
-use millrace_plan::{Input, LeafId, Node, Plan, Predicate, WordPattern};
-use millrace_ranking::Profile;
+use millrace_matching::{MatchedDocuments, match_plan};
+use millrace_plan::{FeatureInput, LeafId, Plan, PlanNode, Predicate, WordPattern};
+use millrace_ranking::CompiledProfile;
 use millrace_schema::{
-    Constant, DistanceMetric, FunctionDef, InputDef, InputType, Phase, Place, RankProfile, Schema, Sourced,
+    DistanceMetric, FunctionDef, InputDef, InputType, RankPhase, RankProfile, Schema, SchemaConstant,
+    SourcePosition, SourcedText,
 };
 use millrace_tensor::{Tensor, TensorType};
 
-pub fn sourced(text: &str) -> Sourced<String> {
-    Sourced {
+pub fn sourced(text: &str) -> SourcedText<String> {
+    SourcedText {
         value: text.to_owned(),
-        place: Place { file: "schemas/test.sd".to_owned(), line: 10, column: 5 },
+        place: SourcePosition { file: "schemas/test.sd".to_owned(), line: 10, column: 5 },
     }
 }
 
@@ -60,8 +61,8 @@ pub fn schema(profiles: impl IntoIterator<Item = RankProfile>) -> Schema {
     }
 }
 
-fn constant(spec: &str, text: &str) -> Constant {
-    Constant { constant_type: InputType::Tensor(tensor_type(spec)), value: sourced(text) }
+fn constant(spec: &str, text: &str) -> SchemaConstant {
+    SchemaConstant { constant_type: InputType::Tensor(tensor_type(spec)), value: sourced(text) }
 }
 
 /// A profile with a first phase, and the functions and inputs that tests use.
@@ -82,44 +83,46 @@ pub fn profile(first_phase: &str) -> RankProfile {
             ("boost".to_owned(), input("tensor()")),
             ("user".to_owned(), input("tensor<float>(x[2])")),
         ]),
-        first_phase: Phase { expression: Some(sourced(first_phase)), ..Phase::default() },
+        first_phase: RankPhase { expression: Some(sourced(first_phase)), ..RankPhase::default() },
         properties: vec![("freshness(sent).maxAge".to_owned(), "100".to_owned())],
-        place: Place { file: "schemas/test.sd".to_owned(), line: 8, column: 3 },
+        place: SourcePosition { file: "schemas/test.sd".to_owned(), line: 8, column: 3 },
         ..RankProfile::default()
     }
 }
 
 /// The documents: title, price, and further fields as needed.
 pub fn documents() -> Vec<Fields> {
-    let text = |text: &str| Value::String(text.to_owned());
-    let texts = |texts: &[&str]| Value::Array(texts.iter().map(|t| Value::String((*t).to_owned())).collect());
+    let text = |text: &str| DocumentValue::String(text.to_owned());
+    let texts = |texts: &[&str]| {
+        DocumentValue::Array(texts.iter().map(|t| DocumentValue::String((*t).to_owned())).collect())
+    };
     let tags = |tags: &[(&str, i32)]| {
-        Value::WeightedSet(
-            tags.iter().map(|(tag, weight)| (Value::String((*tag).to_owned()), *weight)).collect(),
+        DocumentValue::WeightedSet(
+            tags.iter().map(|(tag, weight)| (DocumentValue::String((*tag).to_owned()), *weight)).collect(),
         )
     };
     vec![
         Fields::from([
             ("title", text("red fox jumps")),
             ("notes", texts(&["a red note", "fox"])),
-            ("price", Value::Float(2.5)),
-            ("sent", Value::Long(990)),
+            ("price", DocumentValue::Float(2.5)),
+            ("sent", DocumentValue::Long(990)),
             ("color", text("blue")),
-            ("flag", Value::Bool(true)),
-            ("numbers", Value::Array(vec![Value::Int(4), Value::Int(5)])),
+            ("flag", DocumentValue::Bool(true)),
+            ("numbers", DocumentValue::Array(vec![DocumentValue::Int(4), DocumentValue::Int(5)])),
             ("tags", tags(&[("new", 30), ("hot", 10)])),
-            ("vector", Value::Tensor(tensor("tensor<float>(x[2]):[3,4]"))),
-            ("parts", Value::Tensor(tensor("tensor<float>(p{},x[2]):{a:[1,0],b:[0,2]}"))),
+            ("vector", DocumentValue::Tensor(tensor("tensor<float>(x[2]):[3,4]"))),
+            ("parts", DocumentValue::Tensor(tensor("tensor<float>(p{},x[2]):{a:[1,0],b:[0,2]}"))),
         ]),
         Fields::from([
             ("title", text("blue fox")),
-            ("price", Value::Float(10.0)),
-            ("sent", Value::Long(950)),
+            ("price", DocumentValue::Float(10.0)),
+            ("sent", DocumentValue::Long(950)),
             ("tags", tags(&[("hot", 5)])),
-            ("vector", Value::Tensor(tensor("tensor<float>(x[2]):[0,1]"))),
+            ("vector", DocumentValue::Tensor(tensor("tensor<float>(x[2]):[0,1]"))),
         ]),
         Fields::from([("title", text("fox and fox met red dog"))]),
-        Fields::from([("title", text("a green dog")), ("price", Value::Float(1.0))]),
+        Fields::from([("title", text("a green dog")), ("price", DocumentValue::Float(1.0))]),
     ]
 }
 
@@ -150,16 +153,16 @@ pub fn plan(schema: Schema) -> Plan {
         ("tags", Predicate::Value { pattern: WordPattern::Exact("hot".to_owned()), cased: false }),
         ("vector", nearest),
     ];
-    let root = Node::Rank(
-        Box::new(Node::Or((0..4).map(|leaf| Node::Leaf(LeafId(leaf))).collect())),
-        vec![Node::Leaf(LeafId(4))],
+    let root = PlanNode::Rank(
+        Box::new(PlanNode::Or((0..4).map(|leaf| PlanNode::Leaf(LeafId(leaf))).collect())),
+        vec![PlanNode::Leaf(LeafId(4))],
     );
     let mut plan = millrace_fixtures::plan(&Arc::new(schema), root, leaves);
     plan.terms[0].annotations.weight = 200;
     plan.terms[4].annotations.label = Some("near".to_owned());
     plan.inputs = BTreeMap::from([
-        ("boost".to_owned(), Input::Tensor(Arc::new(Tensor::scalar(3.0)))),
-        ("user".to_owned(), Input::Tensor(Arc::new(tensor("tensor<float>(x[2]):[1,2]")))),
+        ("boost".to_owned(), FeatureInput::Tensor(Arc::new(Tensor::scalar(3.0)))),
+        ("user".to_owned(), FeatureInput::Tensor(Arc::new(tensor("tensor<float>(x[2]):[1,2]")))),
     ]);
     plan.now = 1000;
     let mut query = millrace_fixtures::query();
@@ -170,6 +173,6 @@ pub fn plan(schema: Schema) -> Plan {
 }
 
 /// The matches of a plan's query, with the data that a profile needs.
-pub fn matches(plan: &Plan, view: &MemoryView, profile: &Profile) -> Matches {
+pub fn matches(plan: &Plan, view: &MemoryView, profile: &CompiledProfile) -> MatchedDocuments {
     match_plan(plan, view, profile.demands(plan), &|| false).expect("columns in memory can be read")
 }

@@ -2,7 +2,7 @@
 
 /// Complete events, and the beginning of the next.
 #[derive(Default)]
-pub(crate) struct Events {
+pub(crate) struct EventStream {
     pending: Vec<u8>,
     /// Number of bytes read.
     read: usize,
@@ -10,7 +10,7 @@ pub(crate) struct Events {
     data: Option<String>,
 }
 
-impl Events {
+impl EventStream {
     /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.pending.drain(..self.read);
@@ -56,7 +56,7 @@ mod tests {
         let text = ": hello\r\nevent: x\r\ndata: {\"a\":1}\r\n\r\n\ndata:two\ndata: \u{e9}lines\n\nid: 7\n\ndata: open\n";
         let expected = ["{\"a\":1}", "two\n\u{e9}lines"];
         for size in 1..text.len() {
-            let mut events = Events::default();
+            let mut events = EventStream::default();
             let mut found = Vec::new();
             for bytes in text.as_bytes().chunks(size) {
                 events.push(bytes);

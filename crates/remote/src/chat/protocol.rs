@@ -9,7 +9,7 @@ use crate::protocol::message;
 
 /// Options of an answer. The service decides on missing ones.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Inference {
+pub struct InferenceOptions {
     /// Name of the model at the service.
     pub model: String,
     /// Maximum number of tokens of an answer.
@@ -45,43 +45,43 @@ pub struct Inference {
 }
 
 #[derive(Serialize)]
-struct Request<'r> {
+struct ChatRequest<'r> {
     #[serde(flatten)]
-    inference: &'r Inference,
-    messages: [Message<'r>; 1],
+    inference: &'r InferenceOptions,
+    messages: [ChatMessage<'r>; 1],
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<Value>,
 }
 
 #[derive(Serialize)]
-struct Message<'r> {
+struct ChatMessage<'r> {
     role: &'static str,
     content: &'r str,
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    choices: Vec<Choice>,
+struct ChatAnswer {
+    choices: Vec<ChatChoice>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct ChatChoice {
     #[serde(default)]
     index: usize,
     #[serde(alias = "delta")]
-    message: Option<Content>,
+    message: Option<ChatContent>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Content {
+struct ChatContent {
     content: Option<String>,
 }
 
 /// Content of an event.
 #[derive(Debug, PartialEq)]
-pub(super) enum Piece {
+pub(super) enum ChatPiece {
     /// Next part of the answer, which may be empty, and true if it is the last.
     Text(String, bool),
     /// End of the answer.
@@ -96,14 +96,15 @@ pub(super) fn address(endpoint: &str) -> String {
 }
 
 /// Body of a request for an answer.
-pub(super) fn request(text: &str, inference: &Inference, streams: bool) -> Vec<u8> {
+pub(super) fn request(text: &str, inference: &InferenceOptions, streams: bool) -> Vec<u8> {
     let response_format = inference.schema.as_ref().map(|schema| {
         let schema = json!({ "name": "answer", "schema": schema, "strict": inference.is_strict });
         json!({ "type": "json_schema", "json_schema": schema })
     });
-    let messages = [Message { role: "user", content: text }];
+    let messages = [ChatMessage { role: "user", content: text }];
     // Strings and numbers always have a JSON form.
-    serde_json::to_vec(&Request { inference, messages, stream: streams, response_format }).unwrap_or_default()
+    serde_json::to_vec(&ChatRequest { inference, messages, stream: streams, response_format })
+        .unwrap_or_default()
 }
 
 /// True if an answer consists of events: a service may ignore the request for them.
@@ -113,15 +114,15 @@ pub(super) fn is_stream<B>(response: &Response<B>) -> bool {
 }
 
 /// Parses an event; the error is that of a failed answer.
-pub(super) fn piece(event: &str) -> Result<Piece, String> {
+pub(super) fn piece(event: &str) -> Result<ChatPiece, String> {
     if event.trim() == "[DONE]" {
-        return Ok(Piece::End);
+        return Ok(ChatPiece::End);
     }
-    match serde_json::from_str::<Answer>(event) {
+    match serde_json::from_str::<ChatAnswer>(event) {
         Ok(answer) => {
             let choice = first(answer);
             let is_last = choice.as_ref().is_some_and(|choice| choice.finish_reason.is_some());
-            Ok(Piece::Text(choice.and_then(content).unwrap_or_default(), is_last))
+            Ok(ChatPiece::Text(choice.and_then(content).unwrap_or_default(), is_last))
         }
         Err(_) => Err(message(event.as_bytes())),
     }
@@ -129,16 +130,16 @@ pub(super) fn piece(event: &str) -> Result<Piece, String> {
 
 /// Text of a complete answer.
 pub(super) fn text(body: &[u8]) -> Result<String, String> {
-    let answer: Answer =
+    let answer: ChatAnswer =
         serde_json::from_slice(body).map_err(|error| format!("its answer is not understood: {error}"))?;
     first(answer).and_then(content).ok_or_else(|| "its answer has no text".to_owned())
 }
 
-fn first(answer: Answer) -> Option<Choice> {
+fn first(answer: ChatAnswer) -> Option<ChatChoice> {
     answer.choices.into_iter().find(|choice| choice.index == 0)
 }
 
-fn content(choice: Choice) -> Option<String> {
+fn content(choice: ChatChoice) -> Option<String> {
     choice.message?.content
 }
 
@@ -148,13 +149,13 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_not_sent() {
-        let body = |inference: &Inference| -> Value {
+        let body = |inference: &InferenceOptions| -> Value {
             serde_json::from_slice(&request("why?", inference, true)).expect("JSON")
         };
-        let plain = Inference { model: "m".to_owned(), ..Inference::default() };
+        let plain = InferenceOptions { model: "m".to_owned(), ..InferenceOptions::default() };
         let messages = json!([{ "role": "user", "content": "why?" }]);
         assert_eq!(body(&plain), json!({ "model": "m", "messages": messages, "stream": true }));
-        let full = Inference {
+        let full = InferenceOptions {
             tokens_max: Some(9),
             temperature: Some(0.5),
             choices: Some(1),
@@ -180,15 +181,15 @@ mod tests {
 
     #[test]
     fn events_are_pieces_the_end_or_an_error() {
-        let text = |text: &str| Ok(Piece::Text(text.to_owned(), false));
-        let last = |text: &str| Ok(Piece::Text(text.to_owned(), true));
+        let text = |text: &str| Ok(ChatPiece::Text(text.to_owned(), false));
+        let last = |text: &str| Ok(ChatPiece::Text(text.to_owned(), true));
         let error = |reason: &str| Err(reason.to_owned());
         for (event, expected) in [
             (r#"{"choices":[{"index":0,"delta":{"content":"a"}}]}"#, text("a")),
             (r#"{"choices":[{"index":1,"delta":{"content":"b"}}]}"#, text("")),
             (r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#, last("")),
             (r#"{"choices":[],"usage":{"total_tokens":7}}"#, text("")),
-            (" [DONE]", Ok(Piece::End)),
+            (" [DONE]", Ok(ChatPiece::End)),
             (r#"{"error":{"message":"too long"}}"#, error("too long")),
             ("<html>", error("<html>")),
         ] {

@@ -9,10 +9,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// A listener, until the process ends.
-pub struct Twin(String);
+pub struct TwinServer(String);
 
 /// A received request.
-pub struct Request {
+pub struct TwinRequest {
     #[allow(dead_code, reason = "each test looks at what it needs")]
     pub path: String,
     #[allow(dead_code, reason = "each test looks at what it needs")]
@@ -22,7 +22,7 @@ pub struct Request {
 
 /// The answer to a request.
 #[allow(dead_code, reason = "each test answers what it needs")]
-pub enum Reply {
+pub enum TwinReply {
     Answer {
         status: u16,
         headers: Vec<(&'static str, String)>,
@@ -35,41 +35,41 @@ pub enum Reply {
 }
 
 #[allow(dead_code, reason = "each test asks for what it needs")]
-impl Request {
+impl TwinRequest {
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).expect("JSON")
     }
 }
 
 #[allow(dead_code, reason = "each test answers what it needs")]
-impl Reply {
+impl TwinReply {
     pub fn json(status: u16, body: Value) -> Self {
         Self::bytes(status, body.to_string().into_bytes())
     }
 
     pub fn bytes(status: u16, body: Vec<u8>) -> Self {
         let length = body.len().to_string();
-        Reply::Answer { status, headers: vec![("content-length", length)], body }
+        TwinReply::Answer { status, headers: vec![("content-length", length)], body }
     }
 
     pub fn header(self, name: &'static str, value: &str) -> Self {
-        let Reply::Answer { status, mut headers, body } = self else { return self };
+        let TwinReply::Answer { status, mut headers, body } = self else { return self };
         headers.retain(|(known, _)| *known != name);
         headers.push((name, value.to_owned()));
-        Reply::Answer { status, headers, body }
+        TwinReply::Answer { status, headers, body }
     }
 
     pub fn hang_up() -> Self {
-        Reply::HangUp
+        TwinReply::HangUp
     }
 
     pub fn silence() -> Self {
-        Reply::Silence
+        TwinReply::Silence
     }
 }
 
-impl Twin {
-    pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+impl TwinServer {
+    pub fn start(answer: impl Fn(&TwinRequest) -> TwinReply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let answer = Arc::new(answer);
@@ -79,7 +79,7 @@ impl Twin {
                 std::thread::spawn(move || serve(stream, &*answer));
             }
         });
-        Twin(format!("http://{address}"))
+        TwinServer(format!("http://{address}"))
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -87,7 +87,7 @@ impl Twin {
     }
 }
 
-fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) {
+fn serve(mut stream: TcpStream, answer: &dyn Fn(&TwinRequest) -> TwinReply) {
     let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
     let mut line = String::new();
     reader.read_line(&mut line).expect("a request");
@@ -105,15 +105,15 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).expect("a body");
-    match answer(&Request { path, authorization, body }) {
-        Reply::Answer { status, headers, body } => {
+    match answer(&TwinRequest { path, authorization, body }) {
+        TwinReply::Answer { status, headers, body } => {
             let mut head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\n");
             headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
             // The client may have left.
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(b"\r\n"));
             let _ = stream.write_all(&body);
         }
-        Reply::Events(events) => {
+        TwinReply::Events(events) => {
             let head = "HTTP/1.1 200 x\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
             let _ = stream.write_all(head.as_bytes());
             for event in events {
@@ -122,7 +122,7 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) {
                 }
             }
         }
-        Reply::HangUp => {}
-        Reply::Silence => std::thread::sleep(Duration::from_secs(20)),
+        TwinReply::HangUp => {}
+        TwinReply::Silence => std::thread::sleep(Duration::from_secs(20)),
     }
 }

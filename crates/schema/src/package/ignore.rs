@@ -3,11 +3,11 @@
 use crate::Error;
 
 /// The patterns of one `.vespaignore`.
-pub(super) struct Ignore {
+pub(super) struct IgnorePatterns {
     patterns: Vec<(String, bool)>,
 }
 
-impl Ignore {
+impl IgnorePatterns {
     /// Parses one pattern per line; lines that start with `#` are comments.
     ///
     /// # Errors
@@ -19,7 +19,8 @@ impl Ignore {
                 continue;
             }
             if line.starts_with('!') || line.contains("**") {
-                let place = crate::Place { file: ".vespaignore".to_owned(), line: number + 1, column: 1 };
+                let place =
+                    crate::SourcePosition { file: ".vespaignore".to_owned(), line: number + 1, column: 1 };
                 let reason = format!(
                     "'{line}': negation and ** are not supported: name the paths to leave out one by one"
                 );
@@ -27,7 +28,7 @@ impl Ignore {
             }
             patterns.push((line.trim_end_matches('/').to_owned(), line.ends_with('/')));
         }
-        Ok(Ignore { patterns })
+        Ok(IgnorePatterns { patterns })
     }
 
     /// True if the file or directory at this path, relative to services.xml, is skipped.
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_the_format_lacks_is_refused() {
-        let error = Ignore::parse("a\n!b").map(|_| ()).unwrap_err();
+        let error = IgnorePatterns::parse("a\n!b").map(|_| ()).unwrap_err();
         assert!(error.to_string().starts_with(".vespaignore:2:1: '!b': negation"), "{error}");
     }
 }

@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::Error;
-use ignore::Ignore;
+use ignore::IgnorePatterns;
 
 /// Files of a package by path, with forward slashes.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
@@ -44,7 +44,7 @@ fn unzipped(archive: impl Read + Seek, bytes: u64) -> Result<Files, Error> {
         .map_err(|error| Error::Package(format!(
             "this is no zip archive ({error}): send one of the directory that has services.xml, as 'millrace deploy DIRECTORY' does"
         )))?;
-    let mut files = Collected::new(bytes);
+    let mut files = CollectedFiles::new(bytes);
     for index in 0..zip.len() {
         let entry = zip
             .by_index(index)
@@ -83,7 +83,7 @@ fn bytes_of(archive: &fs::File) -> Result<u64, Error> {
 
 fn untarred(archive: impl BufRead, bytes: u64) -> Result<Files, Error> {
     let broken = |error: std::io::Error| Error::Package(format!("read the tar archive: {error}"));
-    let mut files = Collected::new(bytes);
+    let mut files = CollectedFiles::new(bytes);
     // Headers and skipped entries are unpacked too, so the whole stream is bounded, not only what is kept.
     let stream = flate2::bufread::MultiGzDecoder::new(archive).take(files.left.saturating_add(UNPACKED_FREE));
     let mut tar = tar::Archive::new(stream);
@@ -110,8 +110,8 @@ pub(crate) fn from_dir(directory: &Path) -> Result<Files, Error> {
         directory
     };
     let patterns = fs::read_to_string(root.join(".vespaignore")).unwrap_or_default();
-    let ignore = Ignore::parse(&patterns)?;
-    let mut files = Collected { files: Files::new(), left: BYTES_MAX };
+    let ignore = IgnorePatterns::parse(&patterns)?;
+    let mut files = CollectedFiles { files: Files::new(), left: BYTES_MAX };
     walk(root, "", 0, &ignore, &mut files)?;
     files.finish()
 }
@@ -120,8 +120,8 @@ fn walk(
     directory: &Path,
     prefix: &str,
     depth: usize,
-    ignore: &Ignore,
-    files: &mut Collected,
+    ignore: &IgnorePatterns,
+    files: &mut CollectedFiles,
 ) -> Result<(), Error> {
     let broken =
         |path: &Path, error: std::io::Error| Error::Package(format!("read {}: {error}", path.display()));
@@ -159,15 +159,15 @@ fn link(path: &str) -> Error {
 }
 
 /// Files read so far, with the remaining limits.
-struct Collected {
+struct CollectedFiles {
     files: Files,
     left: u64,
 }
 
-impl Collected {
+impl CollectedFiles {
     fn new(archive_bytes: u64) -> Self {
         let by_ratio = archive_bytes.saturating_mul(RATIO_MAX);
-        Collected { files: Files::new(), left: BYTES_MAX.min(UNPACKED_FREE.max(by_ratio)) }
+        CollectedFiles { files: Files::new(), left: BYTES_MAX.min(UNPACKED_FREE.max(by_ratio)) }
     }
 
     fn add(&mut self, path: &str, content: impl Read) -> Result<(), Error> {

@@ -2,16 +2,16 @@
 //! locations.
 
 use crate::suggest::{did_you_mean, one_of};
-use crate::{Error, Place, Sourced};
+use crate::{Error, SourcePosition, SourcedText};
 
 /// A name with its location.
-pub(crate) type Name = Sourced<String>;
+pub(crate) type Name = SourcedText<String>;
 
 /// Maximum nesting of blocks and of types.
 const DEPTH_MAX: usize = 32;
 
 /// A position in the text of one file.
-pub(crate) struct Cursor<'a> {
+pub(crate) struct SchemaCursor<'a> {
     file: &'a str,
     text: &'a str,
     line_starts: Vec<usize>,
@@ -22,7 +22,7 @@ pub(crate) struct Cursor<'a> {
 
 /// Form of a construct after its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body {
+pub(crate) enum ConstructBody {
     /// `: value`, to the end of the line.
     Line,
     /// `{ … }`.
@@ -31,10 +31,10 @@ pub(crate) enum Body {
     None,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> SchemaCursor<'a> {
     pub(crate) fn new(file: &'a str, text: &'a str) -> Self {
         let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Cursor { file, text, line_starts, at: 0, depth: 0, warnings: Vec::new() }
+        SchemaCursor { file, text, line_starts, at: 0, depth: 0, warnings: Vec::new() }
     }
 
     /// Returns the warnings about the text so far.
@@ -42,24 +42,24 @@ impl<'a> Cursor<'a> {
         self.warnings
     }
 
-    pub(crate) fn warn(&mut self, place: &Place, message: &str) {
+    pub(crate) fn warn(&mut self, place: &SourcePosition, message: &str) {
         self.warnings.push(format!("{place}: {message}"));
     }
 
     /// Location of the next token, after white space.
-    pub(crate) fn place(&mut self) -> Place {
+    pub(crate) fn place(&mut self) -> SourcePosition {
         self.skip();
         self.place_at(self.at)
     }
 
-    fn place_at(&self, at: usize) -> Place {
+    fn place_at(&self, at: usize) -> SourcePosition {
         let line = self.line_starts.partition_point(|&start| start <= at);
         let column = self.text[self.line_starts[line - 1]..at].chars().count() + 1;
-        Place { file: self.file.to_owned(), line, column }
+        SourcePosition { file: self.file.to_owned(), line, column }
     }
 
     /// A syntax error at `place`.
-    pub(crate) fn error_at<T>(&self, place: Place, reason: impl Into<String>) -> Result<T, Error> {
+    pub(crate) fn error_at<T>(&self, place: SourcePosition, reason: impl Into<String>) -> Result<T, Error> {
         Err(Error::Syntax { place, reason: reason.into() })
     }
 
@@ -272,13 +272,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// Form of the construct after its head; the `:` or `{` is not consumed.
-    pub(crate) fn body(&mut self) -> Body {
+    pub(crate) fn body(&mut self) -> ConstructBody {
         if self.sees(':') {
-            Body::Line
+            ConstructBody::Line
         } else if self.sees('{') {
-            Body::Block
+            ConstructBody::Block
         } else {
-            Body::None
+            ConstructBody::None
         }
     }
 
@@ -311,7 +311,7 @@ impl<'a> Cursor<'a> {
     /// Runs `read` one nesting level deeper.
     pub(crate) fn deeper<T>(
         &mut self,
-        place: &Place,
+        place: &SourcePosition,
         read: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         if self.depth == DEPTH_MAX {
@@ -325,21 +325,21 @@ impl<'a> Cursor<'a> {
 
     /// Reads text of another language: `: text` to the end of the line, or `{ text }`. Comments become
     /// spaces, so positions stay valid.
-    pub(crate) fn foreign(&mut self, keyword: &Name) -> Result<Sourced<String>, Error> {
+    pub(crate) fn foreign(&mut self, keyword: &Name) -> Result<SourcedText<String>, Error> {
         match self.body() {
-            Body::Line => {
+            ConstructBody::Line => {
                 self.expect(':')?;
                 self.line(&keyword.value)
             }
-            Body::Block => self.block_text(&keyword.value),
-            Body::None => self.expected(&format!("':' or '{{' after '{}'", keyword.value)),
+            ConstructBody::Block => self.block_text(&keyword.value),
+            ConstructBody::None => self.expected(&format!("':' or '{{' after '{}'", keyword.value)),
         }
     }
 
     /// Reads up to the end of the line, or to a `}` that closes the enclosing block; never empty.
-    pub(crate) fn line(&mut self, what: &str) -> Result<Sourced<String>, Error> {
+    pub(crate) fn line(&mut self, what: &str) -> Result<SourcedText<String>, Error> {
         self.skip_in_line();
-        let text = self.scan(Until::LineEnd);
+        let text = self.scan(ForeignEnd::LineEnd);
         if text.value.is_empty() {
             return self.error_at(
                 text.place,
@@ -350,10 +350,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads `{ text }` with balanced braces.
-    pub(crate) fn block_text(&mut self, what: &str) -> Result<Sourced<String>, Error> {
+    pub(crate) fn block_text(&mut self, what: &str) -> Result<SourcedText<String>, Error> {
         let opened = self.place();
         self.expect('{')?;
-        let text = self.scan(Until::Brace);
+        let text = self.scan(ForeignEnd::Brace);
         if !self.eat('}') {
             return self.error_at(
                 opened,
@@ -365,7 +365,7 @@ impl<'a> Cursor<'a> {
 
     /// Reads text up to an unmatched `}` or the line's end. Quoted text is one unit, comments become spaces,
     /// surrounding white space is dropped.
-    fn scan(&mut self, until: Until) -> Sourced<String> {
+    fn scan(&mut self, until: ForeignEnd) -> SourcedText<String> {
         let start = self.at;
         let mut kept = String::new();
         let mut open = 0_usize;
@@ -374,7 +374,7 @@ impl<'a> Cursor<'a> {
             let rest = &self.text[self.at..];
             let length = match c {
                 '}' if open == 0 => break,
-                '\n' if open == 0 && until == Until::LineEnd => {
+                '\n' if open == 0 && until == ForeignEnd::LineEnd => {
                     let next = rest.trim_start();
                     if last_visible != '|' && !next.starts_with('|') {
                         break;
@@ -409,13 +409,13 @@ impl<'a> Cursor<'a> {
         let lead = kept.len() - kept.trim_start().len();
         let skipped = kept[..lead].chars().count();
         let at = self.text[start..].char_indices().nth(skipped).map_or(self.text.len(), |(at, _)| start + at);
-        Sourced { value: kept.trim().to_owned(), place: self.place_at(at.min(self.at)) }
+        SourcedText { value: kept.trim().to_owned(), place: self.place_at(at.min(self.at)) }
     }
 }
 
 /// End of embedded text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Until {
+enum ForeignEnd {
     /// The line's end, or a `}` that closes the enclosing block.
     ///
     /// A line continues in the next if braces are open, or if it ends or the next one starts with `|`.

@@ -1,12 +1,12 @@
 //! Parser of `field` and `struct-field`.
 
-use super::cursor::{Body, Cursor, Name};
+use super::cursor::{ConstructBody, Name, SchemaCursor};
 use super::syntax::{FieldDecl, MatchDecl};
 use super::{matching, summary, types};
-use crate::{Error, Sourced};
+use crate::{Error, SourcedText};
 
 /// Parses the text after `field`.
-pub(super) fn field(cursor: &mut Cursor<'_>) -> Result<FieldDecl, Error> {
+pub(super) fn field(cursor: &mut SchemaCursor<'_>) -> Result<FieldDecl, Error> {
     let name = cursor.name("field")?;
     if !cursor.eat_word("type") {
         return cursor.expected(&format!(
@@ -19,19 +19,19 @@ pub(super) fn field(cursor: &mut Cursor<'_>) -> Result<FieldDecl, Error> {
 }
 
 /// Parses the text after `struct-field`.
-fn struct_field(cursor: &mut Cursor<'_>) -> Result<FieldDecl, Error> {
+fn struct_field(cursor: &mut SchemaCursor<'_>) -> Result<FieldDecl, Error> {
     let name = cursor.name("struct-field")?;
     body(cursor, FieldDecl::new(name, None))
 }
 
-fn body(cursor: &mut Cursor<'_>, mut field: FieldDecl) -> Result<FieldDecl, Error> {
+fn body(cursor: &mut SchemaCursor<'_>, mut field: FieldDecl) -> Result<FieldDecl, Error> {
     if cursor.sees('{') {
         cursor.block("field", |cursor, word| element(cursor, word, &mut field))?;
     }
     Ok(field)
 }
 
-fn element(cursor: &mut Cursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
+fn element(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
     match word.value.as_str() {
         "indexing" => {
             if let Some(first) = &field.indexing {
@@ -62,7 +62,7 @@ fn element(cursor: &mut Cursor<'_>, word: Name, field: &mut FieldDecl) -> Result
             )?);
             Ok(())
         })?,
-        "bolding" => field.bolding = Some(Sourced { value: cursor.switch()?, place: word.place }),
+        "bolding" => field.bolding = Some(SourcedText { value: cursor.switch()?, place: word.place }),
         "rank" => rank(cursor, &word, field)?,
         "rank-type" => {
             // The field's own name may be given.
@@ -136,8 +136,8 @@ fn element(cursor: &mut Cursor<'_>, word: Name, field: &mut FieldDecl) -> Result
 }
 
 /// Parses `attribute other_name: …` and `index other_name: …`; the name is kept as an alias of the field.
-fn own_name(cursor: &mut Cursor<'_>, field: &mut FieldDecl, what: &str) -> Result<(), Error> {
-    if cursor.body() != Body::None {
+fn own_name(cursor: &mut SchemaCursor<'_>, field: &mut FieldDecl, what: &str) -> Result<(), Error> {
+    if cursor.body() != ConstructBody::None {
         return Ok(());
     }
     let name = cursor.name(what)?;
@@ -152,8 +152,8 @@ fn own_name(cursor: &mut Cursor<'_>, field: &mut FieldDecl, what: &str) -> Resul
 }
 
 /// Parses `alias: name`, or `alias component: name` of a uri.
-fn alias(cursor: &mut Cursor<'_>, field: &mut FieldDecl) -> Result<(), Error> {
-    if cursor.body() == Body::None {
+fn alias(cursor: &mut SchemaCursor<'_>, field: &mut FieldDecl) -> Result<(), Error> {
+    if cursor.body() == ConstructBody::None {
         let component = cursor.name("component")?;
         cursor.warn(
             &component.place,
@@ -167,7 +167,7 @@ fn alias(cursor: &mut Cursor<'_>, field: &mut FieldDecl) -> Result<(), Error> {
     Ok(())
 }
 
-fn rank(cursor: &mut Cursor<'_>, keyword: &Name, field: &mut FieldDecl) -> Result<(), Error> {
+fn rank(cursor: &mut SchemaCursor<'_>, keyword: &Name, field: &mut FieldDecl) -> Result<(), Error> {
     matching::properties(cursor, keyword, |cursor, word| {
         match word.value.as_str() {
             "filter" => field.rank_filter = Some(field.rank_filter.unwrap_or(true)),
@@ -181,7 +181,7 @@ fn rank(cursor: &mut Cursor<'_>, keyword: &Name, field: &mut FieldDecl) -> Resul
 }
 
 /// Parses the name of a rank type.
-pub(super) fn rank_type(cursor: &mut Cursor<'_>) -> Result<String, Error> {
+pub(super) fn rank_type(cursor: &mut SchemaCursor<'_>) -> Result<String, Error> {
     let name = cursor.value("a rank type")?;
     let table =
         [("identity", ()), ("about", ()), ("tags", ()), ("empty", ()), ("simple", ()), ("default", ())];
@@ -190,13 +190,13 @@ pub(super) fn rank_type(cursor: &mut Cursor<'_>) -> Result<String, Error> {
 }
 
 /// Parses `: name` or `: "text"`.
-pub(super) fn query_command(cursor: &mut Cursor<'_>) -> Result<String, Error> {
+pub(super) fn query_command(cursor: &mut SchemaCursor<'_>) -> Result<String, Error> {
     cursor.expect(':')?;
     Ok(cursor.value("a command")?.value)
 }
 
 /// Parses the text after `fieldset`.
-pub(super) fn fieldset(cursor: &mut Cursor<'_>) -> Result<super::syntax::FieldsetDecl, Error> {
+pub(super) fn fieldset(cursor: &mut SchemaCursor<'_>) -> Result<super::syntax::FieldsetDecl, Error> {
     let name = cursor.name("fieldset")?;
     let mut fieldset =
         super::syntax::FieldsetDecl { name, fields: Vec::new(), matching: MatchDecl::default() };

@@ -1,32 +1,37 @@
 //! Parser of `match`, `index`, `attribute`, `sorting`, `dictionary`, `linguistics`: matching and order of a
 //! field.
 
-use super::cursor::{Body, Cursor, Name};
+use super::cursor::{ConstructBody, Name, SchemaCursor};
 use super::syntax::{AttributeDecl, IndexDecl, MatchDecl};
 use crate::{
-    DefaultTerm, Dictionary, DistanceMetric, Error, LinguisticsProfile, MatchMode, Sourced, Stemming,
+    DefaultTerm, DictionarySettings, DistanceMetric, Error, FieldStemming, LinguisticsProfile, MatchMode,
+    SourcedText,
 };
 
 /// Parses `: property` or `{ property … }`; calls `property` with the first word of each.
 pub(super) fn properties(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut SchemaCursor<'_>,
     keyword: &Name,
-    mut property: impl FnMut(&mut Cursor<'_>, Name) -> Result<(), Error>,
+    mut property: impl FnMut(&mut SchemaCursor<'_>, Name) -> Result<(), Error>,
 ) -> Result<(), Error> {
     match cursor.body() {
-        Body::Block => cursor.block(&keyword.value, property),
-        Body::Line => {
+        ConstructBody::Block => cursor.block(&keyword.value, property),
+        ConstructBody::Line => {
             cursor.expect(':')?;
             match cursor.word() {
                 Some(word) => property(cursor, word),
                 None => cursor.expected(&format!("a property of '{}'", keyword.value)),
             }
         }
-        Body::None => cursor.expected(&format!("':' or '{{' after '{}'", keyword.value)),
+        ConstructBody::None => cursor.expected(&format!("':' or '{{' after '{}'", keyword.value)),
     }
 }
 
-pub(super) fn matching(cursor: &mut Cursor<'_>, keyword: &Name, decl: &mut MatchDecl) -> Result<(), Error> {
+pub(super) fn matching(
+    cursor: &mut SchemaCursor<'_>,
+    keyword: &Name,
+    decl: &mut MatchDecl,
+) -> Result<(), Error> {
     decl.place = Some(keyword.place.clone());
     properties(cursor, keyword, |cursor, word| {
         match word.value.as_str() {
@@ -83,7 +88,11 @@ pub(super) fn matching(cursor: &mut Cursor<'_>, keyword: &Name, decl: &mut Match
     Ok(())
 }
 
-pub(super) fn index(cursor: &mut Cursor<'_>, keyword: &Name, decl: &mut IndexDecl) -> Result<(), Error> {
+pub(super) fn index(
+    cursor: &mut SchemaCursor<'_>,
+    keyword: &Name,
+    decl: &mut IndexDecl,
+) -> Result<(), Error> {
     properties(cursor, keyword, |cursor, word| {
         match word.value.as_str() {
             "enable-bm25" => decl.enable_bm25 = true,
@@ -131,7 +140,7 @@ pub(super) fn index(cursor: &mut Cursor<'_>, keyword: &Name, decl: &mut IndexDec
 }
 
 pub(super) fn attribute(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut SchemaCursor<'_>,
     keyword: &Name,
     decl: &mut AttributeDecl,
     sorting_decl: &mut Vec<(String, String)>,
@@ -158,7 +167,7 @@ pub(super) fn attribute(
                     ("hamming", DistanceMetric::Hamming),
                 ];
                 let value = cursor.choose("distance metric", &name, &table)?;
-                decl.distance_metric = Some(Sourced { value, place: name.place });
+                decl.distance_metric = Some(SourcedText { value, place: name.place });
             }
             _ => {
                 let known = [
@@ -179,7 +188,7 @@ pub(super) fn attribute(
 
 /// Parses sort settings, as pairs of property and value.
 pub(super) fn sorting(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut SchemaCursor<'_>,
     keyword: &Name,
     settings: &mut Vec<(String, String)>,
 ) -> Result<(), Error> {
@@ -225,8 +234,8 @@ pub(super) fn sorting(
     })
 }
 
-pub(super) fn dictionary(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Dictionary, Error> {
-    let mut dictionary = Dictionary::default();
+pub(super) fn dictionary(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<DictionarySettings, Error> {
+    let mut dictionary = DictionarySettings::default();
     properties(cursor, keyword, |cursor, word| {
         match word.value.as_str() {
             // Dictionaries are derived from columns; their structure cannot be selected.
@@ -241,7 +250,10 @@ pub(super) fn dictionary(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Dict
 }
 
 /// Parses `linguistics { profile: x }` or `linguistics { profile { index: x search: y } }`.
-pub(super) fn linguistics(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<LinguisticsProfile, Error> {
+pub(super) fn linguistics(
+    cursor: &mut SchemaCursor<'_>,
+    keyword: &Name,
+) -> Result<LinguisticsProfile, Error> {
     let mut profile = LinguisticsProfile { index: String::new(), search: String::new() };
     properties(cursor, keyword, |cursor, word| {
         if word.value != "profile" {
@@ -268,14 +280,14 @@ pub(super) fn linguistics(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Lin
 }
 
 /// Parses `: none`, `: best`, …
-pub(super) fn stemming(cursor: &mut Cursor<'_>) -> Result<Stemming, Error> {
+pub(super) fn stemming(cursor: &mut SchemaCursor<'_>) -> Result<FieldStemming, Error> {
     cursor.expect(':')?;
     let name = cursor.value("a kind of stemming")?;
     let table = [
-        ("none", Stemming::None),
-        ("best", Stemming::Best),
-        ("shortest", Stemming::Shortest),
-        ("multiple", Stemming::Multiple),
+        ("none", FieldStemming::None),
+        ("best", FieldStemming::Best),
+        ("shortest", FieldStemming::Shortest),
+        ("multiple", FieldStemming::Multiple),
     ];
     cursor.choose("stemming setting", &name, &table)
 }

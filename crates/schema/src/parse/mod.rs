@@ -17,8 +17,8 @@ mod types;
 #[cfg(test)]
 mod documentation_tests;
 
-use cursor::Cursor;
 pub(crate) use cursor::Name;
+use cursor::SchemaCursor;
 use syntax::{ProfileDecl, SchemaDecl};
 
 use crate::Error;
@@ -40,9 +40,9 @@ fn read<T>(
     file: &str,
     text: &str,
     warnings: &mut Vec<String>,
-    parse: impl FnOnce(&mut Cursor<'_>) -> Result<T, Error>,
+    parse: impl FnOnce(&mut SchemaCursor<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let mut cursor = Cursor::new(file, text.get(..text.len().min(FILE_SIZE_MAX)).unwrap_or_default());
+    let mut cursor = SchemaCursor::new(file, text.get(..text.len().min(FILE_SIZE_MAX)).unwrap_or_default());
     if text.len() > FILE_SIZE_MAX {
         let place = cursor.place();
         return cursor.error_at(

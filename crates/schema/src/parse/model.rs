@@ -2,13 +2,13 @@
 
 use millrace_tensor::TensorType;
 
-use super::cursor::{Cursor, Name};
+use super::cursor::{Name, SchemaCursor};
 use super::syntax::{ConstantDecl, TextOrFile};
 use super::types;
-use crate::{Error, Execution, InputDef, InputType, ModelFile, OnnxModel, Sourced};
+use crate::{Error, InputDef, InputType, ModelExecution, ModelFile, OnnxModelConfig, SourcedText};
 
 /// Parses the text after `constant` in a schema: a name, a file and a type.
-pub(super) fn constant(cursor: &mut Cursor<'_>) -> Result<ConstantDecl, Error> {
+pub(super) fn constant(cursor: &mut SchemaCursor<'_>) -> Result<ConstantDecl, Error> {
     let name = feature_name(cursor, "constant")?;
     let (mut value, mut constant_type) = (None, None);
     cursor.block("constant", |cursor, word| {
@@ -39,7 +39,10 @@ pub(super) fn constant(cursor: &mut Cursor<'_>) -> Result<ConstantDecl, Error> {
 }
 
 /// Parses `constants { name type: value … }`.
-pub(super) fn constants(cursor: &mut Cursor<'_>, constants: &mut Vec<ConstantDecl>) -> Result<(), Error> {
+pub(super) fn constants(
+    cursor: &mut SchemaCursor<'_>,
+    constants: &mut Vec<ConstantDecl>,
+) -> Result<(), Error> {
     cursor.block("constants", |cursor, word| {
         let name = argument(cursor, word, "constant")?;
         if cursor.sees('{') {
@@ -59,7 +62,7 @@ pub(super) fn constants(cursor: &mut Cursor<'_>, constants: &mut Vec<ConstantDec
     })
 }
 
-fn old_constant(cursor: &mut Cursor<'_>, name: Name) -> Result<ConstantDecl, Error> {
+fn old_constant(cursor: &mut SchemaCursor<'_>, name: Name) -> Result<ConstantDecl, Error> {
     let (mut value, mut constant_type) = (None, InputType::Tensor(TensorType::scalar()));
     cursor.block("constant", |cursor, word| {
         match word.value.as_str() {
@@ -83,7 +86,7 @@ fn old_constant(cursor: &mut Cursor<'_>, name: Name) -> Result<ConstantDecl, Err
 }
 
 /// Parses `inputs { query(name) type: default … }`.
-pub(super) fn inputs(cursor: &mut Cursor<'_>, inputs: &mut Vec<(Name, InputDef)>) -> Result<(), Error> {
+pub(super) fn inputs(cursor: &mut SchemaCursor<'_>, inputs: &mut Vec<(Name, InputDef)>) -> Result<(), Error> {
     cursor.block("inputs", |cursor, word| {
         let name = argument(cursor, word, "query")?;
         let input_type = optional_type(cursor)?;
@@ -99,7 +102,7 @@ pub(super) fn inputs(cursor: &mut Cursor<'_>, inputs: &mut Vec<(Name, InputDef)>
 }
 
 /// Parses a type in the same line; the default is a plain number.
-fn optional_type(cursor: &mut Cursor<'_>) -> Result<InputType, Error> {
+fn optional_type(cursor: &mut SchemaCursor<'_>) -> Result<InputType, Error> {
     if cursor.sees_more_in_line() {
         types::input_type(cursor)
     } else {
@@ -107,7 +110,7 @@ fn optional_type(cursor: &mut Cursor<'_>) -> Result<InputType, Error> {
     }
 }
 
-fn feature_name(cursor: &mut Cursor<'_>, feature: &str) -> Result<Name, Error> {
+fn feature_name(cursor: &mut SchemaCursor<'_>, feature: &str) -> Result<Name, Error> {
     match cursor.word() {
         Some(word) => argument(cursor, word, feature),
         None => cursor.expected(&format!("the name of a {feature}")),
@@ -115,7 +118,7 @@ fn feature_name(cursor: &mut Cursor<'_>, feature: &str) -> Result<Name, Error> {
 }
 
 /// Parses `name`, or the full form `feature(name)`.
-fn argument(cursor: &mut Cursor<'_>, word: Name, feature: &str) -> Result<Name, Error> {
+fn argument(cursor: &mut SchemaCursor<'_>, word: Name, feature: &str) -> Result<Name, Error> {
     if word.value == feature && cursor.eat('(') {
         let name = cursor.name(feature)?;
         cursor.expect(')')?;
@@ -129,22 +132,22 @@ fn argument(cursor: &mut Cursor<'_>, word: Name, feature: &str) -> Result<Name, 
 }
 
 /// Parses the text after `onnx-model`.
-pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), Error> {
+pub(super) fn onnx_model(cursor: &mut SchemaCursor<'_>) -> Result<(Name, OnnxModelConfig), Error> {
     let name = cursor.name("onnx-model")?;
     let (mut file, mut sha256) = (None, None);
     let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-    let mut execution = Execution::default();
+    let mut execution = ModelExecution::default();
     cursor.block("onnx-model", |cursor, word| {
         match word.value.as_str() {
             "file" => {
                 cursor.expect(':')?;
                 let path = cursor.value("a path")?;
-                file = Some(Sourced { value: ModelFile::Path(path.value), place: path.place });
+                file = Some(SourcedText { value: ModelFile::Path(path.value), place: path.place });
             }
             "uri" | "url" => {
                 cursor.expect(':')?;
                 let url = cursor.value("an address")?;
-                file = Some(Sourced {
+                file = Some(SourcedText {
                     value: ModelFile::Url { url: url.value, sha256: None },
                     place: url.place,
                 });
@@ -199,20 +202,21 @@ pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), E
         }
         Ok(())
     })?;
-    if let (Some(Sourced { value: file @ ModelFile::Url { .. }, .. }), Some(sha256)) = (&mut file, sha256) {
+    if let (Some(SourcedText { value: file @ ModelFile::Url { .. }, .. }), Some(sha256)) = (&mut file, sha256)
+    {
         match ModelFile::at_url(file.to_string(), Some(&sha256.value)) {
             Ok(checked) => *file = checked,
             Err(reason) => return cursor.error_at(sha256.place, reason),
         }
     }
     match file {
-        Some(file) => Ok((name, OnnxModel { file, inputs, outputs, execution })),
+        Some(file) => Ok((name, OnnxModelConfig { file, inputs, outputs, execution })),
         None => cursor.error_at(name.place, "this onnx-model names no file: add 'file: models/name.onnx'"),
     }
 }
 
 /// Parses the name of an ONNX model's input or output, usually quoted.
-fn onnx_name(cursor: &mut Cursor<'_>) -> Result<String, Error> {
+fn onnx_name(cursor: &mut SchemaCursor<'_>) -> Result<String, Error> {
     match cursor.quoted()? {
         Some(name) => Ok(name.value),
         None => match cursor.word() {

@@ -1,11 +1,11 @@
 //! Parser of `first-phase`, `second-phase`, `global-phase`, and of lists of features.
 
-use super::cursor::{Body, Cursor, Name};
+use super::cursor::{ConstructBody, Name, SchemaCursor};
 use super::syntax::{FeaturesDecl, PhaseDecl, TextOrFile};
-use crate::{Error, Sourced};
+use crate::{Error, SourcedText};
 
 /// Parses the body of a phase.
-pub(super) fn phase(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<PhaseDecl, Error> {
+pub(super) fn phase(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<PhaseDecl, Error> {
     let mut phase = PhaseDecl::default();
     cursor.block(&keyword.value, |cursor, word| {
         let first = keyword.value == "first-phase";
@@ -42,7 +42,7 @@ pub(super) fn phase(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<PhaseDecl
 }
 
 /// Parses the text after `expression`: text, or `file:name`.
-pub(super) fn expression(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<TextOrFile, Error> {
+pub(super) fn expression(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<TextOrFile, Error> {
     let text = cursor.foreign(keyword)?;
     if text.value.is_empty() {
         return cursor.error_at(text.place, "the expression is empty");
@@ -54,24 +54,24 @@ pub(super) fn expression(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Text
 }
 
 /// Parses the text after `match-features` and similar keywords: `: a b`, or `inherits p { a b }`.
-pub(super) fn features(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<FeaturesDecl, Error> {
+pub(super) fn features(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<FeaturesDecl, Error> {
     let inherits = cursor.inherits("rank-profile")?;
     let text = match cursor.body() {
-        Body::None if !inherits.is_empty() => None,
-        Body::Line => {
+        ConstructBody::None if !inherits.is_empty() => None,
+        ConstructBody::Line => {
             cursor.expect(':')?;
             // An empty list removes the inherited features.
             if cursor.sees_more_in_line() { Some(cursor.line(&keyword.value)?) } else { None }
         }
-        Body::Block | Body::None => Some(cursor.foreign(keyword)?),
+        ConstructBody::Block | ConstructBody::None => Some(cursor.foreign(keyword)?),
     };
     let Some(text) = text else { return Ok(FeaturesDecl { inherits, features: Vec::new() }) };
     Ok(FeaturesDecl { inherits, features: split(&text) })
 }
 
 /// Splits a list of features at white space outside of parentheses and quotes.
-fn split(text: &Sourced<String>) -> Vec<Sourced<String>> {
-    let mut features: Vec<Sourced<String>> = Vec::new();
+fn split(text: &SourcedText<String>) -> Vec<SourcedText<String>> {
+    let mut features: Vec<SourcedText<String>> = Vec::new();
     let mut place = text.place.clone();
     let mut open = 0_usize;
     let mut quoted = false;
@@ -80,7 +80,7 @@ fn split(text: &Sourced<String>) -> Vec<Sourced<String>> {
         let separates = c.is_whitespace() && open == 0 && !quoted;
         if !separates {
             if !within {
-                features.push(Sourced { value: String::new(), place: place.clone() });
+                features.push(SourcedText { value: String::new(), place: place.clone() });
             }
             if let Some(feature) = features.last_mut() {
                 feature.value.push(c);

@@ -1,12 +1,12 @@
 //! Parser of `rank-profile`.
 
-use super::cursor::{Body, Cursor, Name};
+use super::cursor::{ConstructBody, Name, SchemaCursor};
 use super::syntax::{FunctionDecl, ProfileDecl, RankDecl};
 use super::{field, matching, model, phase};
 use crate::Error;
 
 /// Parses a `.profile` file: one rank profile.
-pub(super) fn file(cursor: &mut Cursor<'_>) -> Result<ProfileDecl, Error> {
+pub(super) fn file(cursor: &mut SchemaCursor<'_>) -> Result<ProfileDecl, Error> {
     if !cursor.eat_word("rank-profile") {
         return cursor.expected("'rank-profile', which a .profile file holds");
     }
@@ -14,7 +14,7 @@ pub(super) fn file(cursor: &mut Cursor<'_>) -> Result<ProfileDecl, Error> {
 }
 
 /// Parses the text after `rank-profile`; the name of an inner profile is prefixed by that of the outer one.
-pub(super) fn rank_profile(cursor: &mut Cursor<'_>, outer: Option<&str>) -> Result<ProfileDecl, Error> {
+pub(super) fn rank_profile(cursor: &mut SchemaCursor<'_>, outer: Option<&str>) -> Result<ProfileDecl, Error> {
     let mut name = cursor.name("rank-profile")?;
     if let Some(outer) = outer {
         name.value = format!("{outer}.{}", name.value);
@@ -25,7 +25,7 @@ pub(super) fn rank_profile(cursor: &mut Cursor<'_>, outer: Option<&str>) -> Resu
     Ok(profile)
 }
 
-fn element(cursor: &mut Cursor<'_>, word: Name, profile: &mut ProfileDecl) -> Result<(), Error> {
+fn element(cursor: &mut SchemaCursor<'_>, word: Name, profile: &mut ProfileDecl) -> Result<(), Error> {
     match word.value.as_str() {
         "function" | "macro" => {
             let function = function(cursor)?;
@@ -141,7 +141,7 @@ const TUNING: &[&str] = &[
 ];
 
 /// Parses the text after `function`: `inline name(a, b) { expression … }`.
-fn function(cursor: &mut Cursor<'_>) -> Result<FunctionDecl, Error> {
+fn function(cursor: &mut SchemaCursor<'_>) -> Result<FunctionDecl, Error> {
     let mut name = cursor.name("function")?;
     let inline = name.value == "inline" && !cursor.sees('(');
     if inline {
@@ -174,7 +174,7 @@ fn function(cursor: &mut Cursor<'_>) -> Result<FunctionDecl, Error> {
 }
 
 /// Parses `rank-properties { key: value … }`; keys may contain parentheses and quotes.
-fn properties(cursor: &mut Cursor<'_>, properties: &mut Vec<(String, String)>) -> Result<(), Error> {
+fn properties(cursor: &mut SchemaCursor<'_>, properties: &mut Vec<(String, String)>) -> Result<(), Error> {
     let opened = cursor.place();
     cursor.expect('{')?;
     while !cursor.eat('}') {
@@ -192,7 +192,7 @@ fn properties(cursor: &mut Cursor<'_>, properties: &mut Vec<(String, String)>) -
     Ok(())
 }
 
-fn rank(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<(Name, RankDecl), Error> {
+fn rank(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<(Name, RankDecl), Error> {
     let name = cursor.name("field")?;
     let mut rank = RankDecl::default();
     matching::properties(cursor, keyword, |cursor, word| {
@@ -222,7 +222,7 @@ fn rank(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<(Name, RankDecl), Err
     Ok((name, rank))
 }
 
-fn diversity(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Option<(Name, usize)>, Error> {
+fn diversity(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<Option<(Name, usize)>, Error> {
     let (mut attribute, mut min_groups) = (None, None);
     cursor.block("diversity", |cursor, word| {
         match word.value.as_str() {
@@ -249,7 +249,11 @@ fn diversity(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Option<(Name, us
 
 /// Parses `match-phase`, which limits ranking by an attribute. All matches are ranked here, so only its
 /// diversity is kept.
-fn match_phase(cursor: &mut Cursor<'_>, keyword: &Name, profile: &mut ProfileDecl) -> Result<(), Error> {
+fn match_phase(
+    cursor: &mut SchemaCursor<'_>,
+    keyword: &Name,
+    profile: &mut ProfileDecl,
+) -> Result<(), Error> {
     cursor.block("match-phase", |cursor, word| {
         match word.value.as_str() {
             "attribute" => {
@@ -268,7 +272,9 @@ fn match_phase(cursor: &mut Cursor<'_>, keyword: &Name, profile: &mut ProfileDec
             | "pre-post-filter-tipping-point" => {
                 cursor.number::<f64>(&word, "a number").map(drop)?;
             }
-            "diversity" if cursor.body() == Body::Block => profile.diversity = diversity(cursor, &word)?,
+            "diversity" if cursor.body() == ConstructBody::Block => {
+                profile.diversity = diversity(cursor, &word)?
+            }
             _ => {
                 let known =
                     ["attribute", "order", "max-hits", "total-max-hits", "max-filter-coverage", "diversity"];

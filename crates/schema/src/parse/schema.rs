@@ -1,12 +1,12 @@
 //! Parser of `schema` (or `search`), `document`, `struct`.
 
-use super::cursor::{Cursor, Name};
+use super::cursor::{Name, SchemaCursor};
 use super::syntax::{DocumentDecl, SchemaDecl, StructDecl};
 use super::{field, matching, model, profile, summary};
 use crate::Error;
 
 /// Parses a schema file: a schema, or a separate document.
-pub(super) fn file(cursor: &mut Cursor<'_>) -> Result<SchemaDecl, Error> {
+pub(super) fn file(cursor: &mut SchemaCursor<'_>) -> Result<SchemaDecl, Error> {
     match cursor.word() {
         Some(word) if matches!(word.value.as_str(), "schema" | "search") => schema(cursor),
         Some(word) if word.value == "document" => {
@@ -38,7 +38,7 @@ fn empty(name: Name, inherits: Option<Name>) -> SchemaDecl {
     }
 }
 
-fn schema(cursor: &mut Cursor<'_>) -> Result<SchemaDecl, Error> {
+fn schema(cursor: &mut SchemaCursor<'_>) -> Result<SchemaDecl, Error> {
     let name = cursor.name("schema")?;
     let inherits = if cursor.eat_word("inherits") { Some(cursor.name("schema")?) } else { None };
     let mut schema = empty(name, inherits);
@@ -46,7 +46,7 @@ fn schema(cursor: &mut Cursor<'_>) -> Result<SchemaDecl, Error> {
     Ok(schema)
 }
 
-fn element(cursor: &mut Cursor<'_>, word: Name, schema: &mut SchemaDecl) -> Result<(), Error> {
+fn element(cursor: &mut SchemaCursor<'_>, word: Name, schema: &mut SchemaDecl) -> Result<(), Error> {
     match word.value.as_str() {
         "document" => {
             let document = document(cursor, Some(&schema.name))?;
@@ -109,7 +109,7 @@ fn element(cursor: &mut Cursor<'_>, word: Name, schema: &mut SchemaDecl) -> Resu
     Ok(())
 }
 
-fn document(cursor: &mut Cursor<'_>, schema: Option<&Name>) -> Result<DocumentDecl, Error> {
+fn document(cursor: &mut SchemaCursor<'_>, schema: Option<&Name>) -> Result<DocumentDecl, Error> {
     let name = match schema {
         Some(schema) if cursor.sees('{') => schema.clone(),
         _ => cursor.name("document")?,
@@ -157,7 +157,7 @@ fn document(cursor: &mut Cursor<'_>, schema: Option<&Name>) -> Result<DocumentDe
     Ok(document)
 }
 
-fn struct_type(cursor: &mut Cursor<'_>) -> Result<StructDecl, Error> {
+fn struct_type(cursor: &mut SchemaCursor<'_>) -> Result<StructDecl, Error> {
     let name = cursor.name("struct")?;
     let inherits = cursor.inherits("struct")?;
     let mut decl = StructDecl { name, inherits, fields: Vec::new() };
@@ -171,7 +171,7 @@ fn struct_type(cursor: &mut Cursor<'_>) -> Result<StructDecl, Error> {
     Ok(decl)
 }
 
-fn annotation(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<(), Error> {
+fn annotation(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<(), Error> {
     cursor.name("annotation")?;
     cursor.inherits("annotation")?;
     if cursor.sees('{') {

@@ -1,12 +1,12 @@
 //! Parser of `document-summary`, and of `summary` inside it and in fields.
 
-use super::cursor::{Body, Cursor, Name};
+use super::cursor::{ConstructBody, Name, SchemaCursor};
 use super::syntax::{SummaryDecl, SummaryFieldDecl};
 use super::types;
 use crate::{Error, SummaryMode};
 
 /// Parses the text after `document-summary`.
-pub(super) fn document_summary(cursor: &mut Cursor<'_>) -> Result<SummaryDecl, Error> {
+pub(super) fn document_summary(cursor: &mut SchemaCursor<'_>) -> Result<SummaryDecl, Error> {
     let name = cursor.name("document-summary")?;
     let inherits = cursor.inherits("document-summary")?;
     let mut decl = SummaryDecl { name, inherits, omit_summary_features: false, fields: Vec::new() };
@@ -45,10 +45,10 @@ pub(super) fn document_summary(cursor: &mut Cursor<'_>) -> Result<SummaryDecl, E
 }
 
 /// Parses the text after `summary`: `: dynamic`, `title type string { … }`, `title: dynamic`, `{ … }`.
-pub(super) fn summary(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<SummaryFieldDecl, Error> {
+pub(super) fn summary(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<SummaryFieldDecl, Error> {
     let name = match cursor.body() {
-        Body::None => Some(cursor.name("summary")?),
-        Body::Line | Body::Block => None,
+        ConstructBody::None => Some(cursor.name("summary")?),
+        ConstructBody::Line | ConstructBody::Block => None,
     };
     if cursor.eat_word("type") {
         // The type is that of the source; older schemas repeat it here.
@@ -63,20 +63,20 @@ pub(super) fn summary(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Summary
         place: keyword.place.clone(),
     };
     match cursor.body() {
-        Body::Block => cursor.block("summary", |cursor, word| property(cursor, word, &mut decl))?,
-        Body::Line => {
+        ConstructBody::Block => cursor.block("summary", |cursor, word| property(cursor, word, &mut decl))?,
+        ConstructBody::Line => {
             cursor.expect(':')?;
             match cursor.word() {
                 Some(word) => property(cursor, word, &mut decl)?,
                 None => return cursor.expected("a summary property, such as 'dynamic'"),
             }
         }
-        Body::None => {}
+        ConstructBody::None => {}
     }
     Ok(decl)
 }
 
-fn property(cursor: &mut Cursor<'_>, word: Name, decl: &mut SummaryFieldDecl) -> Result<(), Error> {
+fn property(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut SummaryFieldDecl) -> Result<(), Error> {
     match word.value.as_str() {
         "full" | "static" => decl.mode = Some(SummaryMode::Full),
         "dynamic" => decl.mode = Some(SummaryMode::Dynamic),

@@ -2,8 +2,8 @@
 
 use super::cursor::Name;
 use crate::{
-    Dictionary, DistanceMetric, InputDef, InputType, LinguisticsProfile, MatchMode, OnnxModel, Place,
-    Sourced, Stemming, SummaryMode,
+    DictionarySettings, DistanceMetric, FieldStemming, InputDef, InputType, LinguisticsProfile, MatchMode,
+    OnnxModelConfig, SourcePosition, SourcedText, SummaryMode,
 };
 use millrace_tensor::TensorType;
 
@@ -21,8 +21,8 @@ pub(crate) struct SchemaDecl {
     pub summaries: Vec<SummaryDecl>,
     pub profiles: Vec<ProfileDecl>,
     pub constants: Vec<ConstantDecl>,
-    pub onnx_models: Vec<(Name, OnnxModel)>,
-    pub stemming: Option<Stemming>,
+    pub onnx_models: Vec<(Name, OnnxModelConfig)>,
+    pub stemming: Option<FieldStemming>,
     pub raw_as_base64: Option<bool>,
 }
 
@@ -58,16 +58,16 @@ pub(crate) struct FieldDecl {
     pub name: Name,
     /// Type; `None` for a struct-field, whose type is that of the struct.
     pub data_type: Option<TypeDecl>,
-    pub indexing: Option<Sourced<String>>,
+    pub indexing: Option<SourcedText<String>>,
     pub attribute: Option<AttributeDecl>,
     pub index: Option<IndexDecl>,
     pub matching: MatchDecl,
     pub sorting: Vec<(String, String)>,
-    pub dictionary: Option<Dictionary>,
+    pub dictionary: Option<DictionarySettings>,
     pub linguistics: Option<LinguisticsProfile>,
-    pub stemming: Option<Stemming>,
+    pub stemming: Option<FieldStemming>,
     pub normalizing: Option<bool>,
-    pub bolding: Option<Sourced<bool>>,
+    pub bolding: Option<SourcedText<bool>>,
     /// True for `rank: filter`, false for `rank: normal`.
     pub rank_filter: Option<bool>,
     pub rank_type: Option<String>,
@@ -116,20 +116,20 @@ pub(crate) struct AttributeDecl {
     pub fast_access: bool,
     pub paged: bool,
     pub mutable: bool,
-    pub distance_metric: Option<Sourced<DistanceMetric>>,
+    pub distance_metric: Option<SourcedText<DistanceMetric>>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IndexDecl {
     pub enable_bm25: bool,
-    pub stemming: Option<Stemming>,
-    pub hnsw: Option<Place>,
+    pub stemming: Option<FieldStemming>,
+    pub hnsw: Option<SourcePosition>,
 }
 
 /// `match`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MatchDecl {
-    pub place: Option<Place>,
+    pub place: Option<SourcePosition>,
     pub mode: Option<MatchMode>,
     pub gram_size: Option<usize>,
     pub cased: bool,
@@ -164,7 +164,7 @@ pub(crate) struct SummaryFieldDecl {
     pub to: Vec<Name>,
     pub mode: Option<SummaryMode>,
     pub bolding: Option<bool>,
-    pub place: Place,
+    pub place: SourcePosition,
 }
 
 #[derive(Debug, Clone)]
@@ -177,7 +177,7 @@ pub(crate) struct ConstantDecl {
 /// Text in the schema, or in a file of the package.
 #[derive(Debug, Clone)]
 pub(crate) enum TextOrFile {
-    Text(Sourced<String>),
+    Text(SourcedText<String>),
     File(Name),
 }
 
@@ -188,7 +188,7 @@ pub(crate) struct ProfileDecl {
     pub functions: Vec<FunctionDecl>,
     pub inputs: Vec<(Name, InputDef)>,
     pub constants: Vec<ConstantDecl>,
-    pub onnx_models: Vec<(Name, OnnxModel)>,
+    pub onnx_models: Vec<(Name, OnnxModelConfig)>,
     pub first_phase: Option<PhaseDecl>,
     pub second_phase: Option<PhaseDecl>,
     pub global_phase: Option<PhaseDecl>,
@@ -262,5 +262,5 @@ pub(crate) struct PhaseDecl {
 #[derive(Debug, Clone)]
 pub(crate) struct FeaturesDecl {
     pub inherits: Vec<Name>,
-    pub features: Vec<Sourced<String>>,
+    pub features: Vec<SourcedText<String>>,
 }

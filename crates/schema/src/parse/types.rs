@@ -2,12 +2,12 @@
 
 use millrace_tensor::TensorType;
 
-use super::cursor::Cursor;
+use super::cursor::SchemaCursor;
 use super::syntax::TypeDecl;
 use crate::{Error, InputType};
 
 /// Parses `string`, `array<person>`, `tensor<float>(x[3])`, …
-pub(super) fn field_type(cursor: &mut Cursor<'_>) -> Result<TypeDecl, Error> {
+pub(super) fn field_type(cursor: &mut SchemaCursor<'_>) -> Result<TypeDecl, Error> {
     let place = cursor.place();
     let Some(name) = cursor.word() else {
         return cursor.expected("a type, such as 'string' or 'array<int>'");
@@ -56,7 +56,7 @@ pub(super) fn field_type(cursor: &mut Cursor<'_>) -> Result<TypeDecl, Error> {
 }
 
 /// Parses the type of an input or constant: `double` and other numbers, `string`, or a tensor type.
-pub(super) fn input_type(cursor: &mut Cursor<'_>) -> Result<InputType, Error> {
+pub(super) fn input_type(cursor: &mut SchemaCursor<'_>) -> Result<InputType, Error> {
     let Some(name) = cursor.word() else { return cursor.expected("'double' or a tensor type") };
     if name.value == "tensor" {
         return Ok(InputType::Tensor(tensor(cursor, name)?));
@@ -74,7 +74,7 @@ pub(super) fn input_type(cursor: &mut Cursor<'_>) -> Result<InputType, Error> {
 }
 
 /// Parses the text after the word `tensor`: `<float>(x[3],y{})`.
-pub(super) fn tensor(cursor: &mut Cursor<'_>, keyword: super::Name) -> Result<TensorType, Error> {
+pub(super) fn tensor(cursor: &mut SchemaCursor<'_>, keyword: super::Name) -> Result<TensorType, Error> {
     let mut spec = keyword.value;
     if cursor.eat('<') {
         let cell = cursor.name("cell type")?;

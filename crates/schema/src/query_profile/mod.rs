@@ -11,10 +11,10 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use self::read::Profile;
+use self::read::WrittenProfile;
 use self::types::ProfileType;
 use crate::suggest::did_you_mean;
-use crate::{Error, Findings, Place};
+use crate::{Error, PackageFindings, SourcePosition};
 
 pub use self::values::ProfileValue;
 
@@ -27,23 +27,23 @@ const STEPS_MAX: usize = 1_000;
 /// All query profiles and query profile types of an application.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueryProfiles {
-    profiles: BTreeMap<Id, Profile>,
-    types: BTreeMap<Id, ProfileType>,
+    profiles: BTreeMap<ProfileId, WrittenProfile>,
+    types: BTreeMap<ProfileId, ProfileType>,
 }
 
 /// `name:major.minor.micro.qualifier`; omitted numbers are 0.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Id {
+struct ProfileId {
     name: String,
     version: [u32; 3],
     qualifier: String,
 }
 
-impl Id {
+impl ProfileId {
     /// Parses an id; `None` if its version is invalid.
     fn parse(text: &str) -> Option<Self> {
         let (name, version) = text.split_once(':').unwrap_or((text, ""));
-        let mut id = Id { name: name.to_owned(), version: [0; 3], qualifier: String::new() };
+        let mut id = ProfileId { name: name.to_owned(), version: [0; 3], qualifier: String::new() };
         for (at, part) in version.splitn(4, '.').enumerate().filter(|(_, part)| !part.is_empty()) {
             match id.version.get_mut(at) {
                 Some(number) => *number = part.parse().ok()?,
@@ -54,7 +54,7 @@ impl Id {
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for ProfileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [major, minor, micro] = self.version;
         match (self.version == [0; 3], self.qualifier.is_empty()) {
@@ -66,10 +66,10 @@ impl fmt::Display for Id {
 }
 
 /// The newest version that matches `reference`, whose version may be partial or omitted.
-fn find<'m, T>(all: &'m BTreeMap<Id, T>, reference: &str) -> Option<&'m T> {
+fn find<'m, T>(all: &'m BTreeMap<ProfileId, T>, reference: &str) -> Option<&'m T> {
     let (name, version) = reference.split_once(':').unwrap_or((reference, ""));
     let parts: Vec<&str> = version.splitn(4, '.').filter(|part| !part.is_empty()).collect();
-    let matches = |id: &Id| {
+    let matches = |id: &ProfileId| {
         id.name == name
             && parts.iter().enumerate().all(|(at, part)| match id.version.get(at) {
                 Some(number) => part.parse() == Ok(*number),
@@ -82,7 +82,7 @@ fn find<'m, T>(all: &'m BTreeMap<Id, T>, reference: &str) -> Option<&'m T> {
 impl QueryProfiles {
     /// Reads all query profiles and types of a package, and validates their references. Invalid ones are
     /// omitted, and so are those that use them. The second value is true if no type was omitted.
-    pub(crate) fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut Findings) -> (Self, bool) {
+    pub(crate) fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut PackageFindings) -> (Self, bool) {
         let mut all = QueryProfiles::default();
         let (mut broken, mut broken_types) = (LeftOut::default(), LeftOut::default());
         let of_profiles = files
@@ -155,12 +155,12 @@ impl QueryProfiles {
     }
 
     fn names(&self) -> String {
-        self.profiles.keys().map(Id::to_string).collect::<Vec<_>>().join(", ")
+        self.profiles.keys().map(ProfileId::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// The profile denoted by a name: itself or, if types say that names are paths, the one at the longest
     /// prefix of its path.
-    fn profile(&self, reference: &str) -> Option<&Profile> {
+    fn profile(&self, reference: &str) -> Option<&WrittenProfile> {
         let by_path = |path: &str| {
             let profile = find(&self.profiles, path)?;
             self.type_of(profile, 0).is_some_and(|of| self.matches_paths(of)).then_some(profile)
@@ -181,7 +181,7 @@ impl QueryProfiles {
     /// profiles; on an error, it ends with the faulty one. Errors in `left_out` were already reported.
     fn check(
         &self,
-        profile: &Profile,
+        profile: &WrittenProfile,
         left_out: &BTreeSet<String>,
         way: &mut Vec<String>,
         steps: &mut usize,
@@ -246,7 +246,12 @@ impl LeftOut {
     }
 }
 
-fn insert<T>(all: &mut BTreeMap<Id, T>, id: Id, read: T, place: impl Fn(&T) -> &Place) -> Result<(), Error> {
+fn insert<T>(
+    all: &mut BTreeMap<ProfileId, T>,
+    id: ProfileId,
+    read: T,
+    place: impl Fn(&T) -> &SourcePosition,
+) -> Result<(), Error> {
     if let Some(first) = all.get(&id) {
         let reason = format!("query profile '{id}' is declared at {} already", place(first));
         return Err(Error::Invalid { place: place(&read).clone(), reason });

@@ -2,77 +2,77 @@
 
 use roxmltree::Node;
 
-use super::Id;
-use crate::{Error, Place, xml};
+use super::ProfileId;
+use crate::{Error, SourcePosition, xml};
 
 /// A query profile as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Profile {
+pub(super) struct WrittenProfile {
     pub(super) name: String,
     pub(super) type_name: Option<String>,
     /// Request parameters that select variants.
     pub(super) dimensions: Vec<String>,
-    pub(super) own: Part,
+    pub(super) own: ProfilePart,
     /// Variants, most specific first.
-    pub(super) variants: Vec<Variant>,
-    pub(super) place: Place,
+    pub(super) variants: Vec<ProfileVariant>,
+    pub(super) place: SourcePosition,
 }
 
 /// Values, and the profiles that supply further values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Part {
-    pub(super) entries: Vec<Entry>,
+pub(super) struct ProfilePart {
+    pub(super) entries: Vec<ProfileEntry>,
     pub(super) inherits: Vec<String>,
 }
 
 /// Values for requests with certain dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Variant {
+pub(super) struct ProfileVariant {
     /// Required value of each dimension; `None` for any.
     pub(super) dimensions: Vec<Option<String>>,
-    pub(super) part: Part,
+    pub(super) part: ProfilePart,
 }
 
 /// A parameter; nested names are separated by dots.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ProfileEntry {
     pub(super) name: String,
-    pub(super) content: Content,
+    pub(super) content: EntryContent,
     /// Explicit setting; `None` to use that of the type.
     pub(super) overridable: Option<bool>,
-    pub(super) place: Place,
+    pub(super) place: SourcePosition,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum EntryContent {
     Value(String),
     /// The parameters of another profile, below this name.
     Reference(String),
 }
 
-impl Profile {
+impl WrittenProfile {
     /// Names of all profiles that this one may include.
     pub(super) fn references(&self) -> impl Iterator<Item = &str> {
         let parts = std::iter::once(&self.own).chain(self.variants.iter().map(|variant| &variant.part));
         parts.flat_map(|part| {
             let referred = part.entries.iter().filter_map(|entry| match &entry.content {
-                Content::Reference(name) => Some(name.as_str()),
-                Content::Value(_) => None,
+                EntryContent::Reference(name) => Some(name.as_str()),
+                EntryContent::Value(_) => None,
             });
             part.inherits.iter().map(String::as_str).chain(referred)
         })
     }
 }
 
-pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(Id, Profile), Error> {
+pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(ProfileId, WrittenProfile), Error> {
     let document = xml::parse(path, xml::text(path, bytes)?)?;
     let root = document.root_element();
     let id = id(path, root, "query-profile")?;
-    let mut profile = Profile {
+    let mut profile = WrittenProfile {
         name: id.name.clone(),
         type_name: root.attribute("type").map(str::to_owned),
         dimensions: Vec::new(),
-        own: Part { entries: Vec::new(), inherits: words(root.attribute("inherits")) },
+        own: ProfilePart { entries: Vec::new(), inherits: words(root.attribute("inherits")) },
         variants: Vec::new(),
         place: xml::place(path, root),
     };
@@ -103,7 +103,7 @@ pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(Id, Profile), Error> {
 }
 
 /// Id of a profile or type with this element name.
-pub(super) fn id(path: &str, root: Node<'_, '_>, name: &str) -> Result<Id, Error> {
+pub(super) fn id(path: &str, root: Node<'_, '_>, name: &str) -> Result<ProfileId, Error> {
     let found = root.tag_name().name();
     if found != name {
         return xml::invalid(path, root, format!("expected <{name} id='…'>, found <{found}>"));
@@ -111,13 +111,13 @@ pub(super) fn id(path: &str, root: Node<'_, '_>, name: &str) -> Result<Id, Error
     let Some(text) = root.attribute("id") else {
         return xml::invalid(path, root, format!("<{name}> needs the attribute 'id'"));
     };
-    match Id::parse(text) {
+    match ProfileId::parse(text) {
         Some(id) => Ok(id),
         None => xml::invalid(path, root, format!("'{text}' is no id: expected a name, or name:1.2.3")),
     }
 }
 
-fn variant(path: &str, node: Node<'_, '_>) -> Result<Variant, Error> {
+fn variant(path: &str, node: Node<'_, '_>) -> Result<ProfileVariant, Error> {
     let Some(values) = node.attribute("for") else {
         return xml::invalid(path, node, "a nested <query-profile> needs the attribute 'for'");
     };
@@ -127,7 +127,7 @@ fn variant(path: &str, node: Node<'_, '_>) -> Result<Variant, Error> {
     while dimensions.last() == Some(&None) {
         dimensions.pop();
     }
-    let mut part = Part { entries: Vec::new(), inherits: words(node.attribute("inherits")) };
+    let mut part = ProfilePart { entries: Vec::new(), inherits: words(node.attribute("inherits")) };
     for element in xml::elements(node) {
         match element.tag_name().name() {
             "description" => {}
@@ -138,12 +138,12 @@ fn variant(path: &str, node: Node<'_, '_>) -> Result<Variant, Error> {
             }
         }
     }
-    Ok(Variant { dimensions, part })
+    Ok(ProfileVariant { dimensions, part })
 }
 
 /// Reads a field, or the fields of the profile inside it. Recursion is bounded by the depth of the XML, which
 /// is limited.
-fn field(path: &str, node: Node<'_, '_>, prefix: &str, part: &mut Part) -> Result<(), Error> {
+fn field(path: &str, node: Node<'_, '_>, prefix: &str, part: &mut ProfilePart) -> Result<(), Error> {
     let Some(name) = node.attribute("name") else {
         return xml::invalid(path, node, "<field> needs the attribute 'name'");
     };
@@ -155,10 +155,10 @@ fn field(path: &str, node: Node<'_, '_>, prefix: &str, part: &mut Part) -> Resul
         return Ok(());
     }
     let content = match xml::child(node, "ref") {
-        Some(reference) => Content::Reference(xml::content(reference).to_owned()),
-        None => Content::Value(xml::content(node).to_owned()),
+        Some(reference) => EntryContent::Reference(xml::content(reference).to_owned()),
+        None => EntryContent::Value(xml::content(node).to_owned()),
     };
-    if let Content::Value(text) = &content
+    if let EntryContent::Value(text) = &content
         && let Some(open) = text.rfind("%{")
         && !text[open..].contains('}')
     {
@@ -172,7 +172,7 @@ fn field(path: &str, node: Node<'_, '_>, prefix: &str, part: &mut Part) -> Resul
             return xml::invalid(path, node, format!("overridable is true or false, not '{other}'"));
         }
     };
-    part.entries.push(Entry { name, content, overridable, place: xml::place(path, node) });
+    part.entries.push(ProfileEntry { name, content, overridable, place: xml::place(path, node) });
     Ok(())
 }
 

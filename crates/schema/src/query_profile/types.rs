@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_tensor::TensorType;
 use roxmltree::Node;
 
-use super::read::{Content, Profile, id, words};
-use super::{DEPTH_MAX, Id, QueryProfiles, STEPS_MAX, find};
+use super::read::{EntryContent, WrittenProfile, id, words};
+use super::{DEPTH_MAX, ProfileId, QueryProfiles, STEPS_MAX, find};
 use crate::suggest::{did_you_mean, one_of};
-use crate::{Error, Findings, Place, xml};
+use crate::{Error, PackageFindings, SourcePosition, xml};
 
 /// Predefined types, which permit the parameters of the query API.
 const BUILT_IN: &[&str] = &["native", "model", "ranking", "presentation", "root", "DefaultQueryProfileType"];
@@ -21,14 +21,14 @@ pub(super) struct ProfileType {
     strict: bool,
     match_path: bool,
     fields: Vec<FieldType>,
-    pub(super) place: Place,
+    pub(super) place: SourcePosition,
 }
 
 impl ProfileType {
     /// Names of all types that it uses.
     pub(super) fn references(&self) -> impl Iterator<Item = &str> {
         let inner = self.fields.iter().filter_map(|field| match &field.kind {
-            Kind::Profile(Some(name)) => Some(name.as_str()),
+            ParameterKind::Profile(Some(name)) => Some(name.as_str()),
             _ => None,
         });
         let names = self.inherits.iter().map(String::as_str).chain(inner);
@@ -40,7 +40,7 @@ impl ProfileType {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldType {
     pub(super) name: String,
-    kind: Kind,
+    kind: ParameterKind,
     pub(super) mandatory: bool,
     pub(super) overridable: bool,
     /// Aliases in lower case.
@@ -49,7 +49,7 @@ pub(super) struct FieldType {
 
 /// Type of a parameter's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum ParameterKind {
     String,
     Integer,
     Long,
@@ -64,25 +64,25 @@ enum Kind {
 const KINDS: &[&str] =
     &["string", "integer", "long", "float", "double", "boolean", "tensor(…)", "query-profile:TYPE"];
 
-impl Kind {
+impl ParameterKind {
     /// Parses the type of a value.
     ///
     /// # Errors
     /// The type is unknown, or its tensor type is invalid; the text gives the known types or the cause.
     fn parse(text: &str) -> Result<Self, String> {
         Ok(match text {
-            "string" => Kind::String,
-            "integer" => Kind::Integer,
-            "long" => Kind::Long,
-            "float" => Kind::Float,
-            "double" => Kind::Double,
-            "boolean" => Kind::Boolean,
-            "query-profile" => Kind::Profile(None),
-            _ if text.starts_with("tensor") => {
-                Kind::Tensor(TensorType::parse(text).map_err(|error| format!("type '{text}': {error}"))?)
-            }
+            "string" => ParameterKind::String,
+            "integer" => ParameterKind::Integer,
+            "long" => ParameterKind::Long,
+            "float" => ParameterKind::Float,
+            "double" => ParameterKind::Double,
+            "boolean" => ParameterKind::Boolean,
+            "query-profile" => ParameterKind::Profile(None),
+            _ if text.starts_with("tensor") => ParameterKind::Tensor(
+                TensorType::parse(text).map_err(|error| format!("type '{text}': {error}"))?,
+            ),
             _ => match text.strip_prefix("query-profile:") {
-                Some(name) => Kind::Profile(Some(name.to_owned())),
+                Some(name) => ParameterKind::Profile(Some(name.to_owned())),
                 None => {
                     return Err(format!("unknown type '{text}': expected {}", one_of(KINDS.iter().copied())));
                 }
@@ -94,18 +94,22 @@ impl Kind {
     fn fault(&self, value: &str) -> Option<&'static str> {
         let value = value.trim();
         match self {
-            Kind::String | Kind::Tensor(_) | Kind::Profile(_) => None,
-            Kind::Integer => value.parse::<i32>().err().map(|_| "expected a whole number of 32 bits"),
-            Kind::Long => value.parse::<i64>().err().map(|_| "expected a whole number of 64 bits"),
-            Kind::Float | Kind::Double => value.parse::<f64>().err().map(|_| "expected a number"),
-            Kind::Boolean => {
+            ParameterKind::String | ParameterKind::Tensor(_) | ParameterKind::Profile(_) => None,
+            ParameterKind::Integer => {
+                value.parse::<i32>().err().map(|_| "expected a whole number of 32 bits")
+            }
+            ParameterKind::Long => value.parse::<i64>().err().map(|_| "expected a whole number of 64 bits"),
+            ParameterKind::Float | ParameterKind::Double => {
+                value.parse::<f64>().err().map(|_| "expected a number")
+            }
+            ParameterKind::Boolean => {
                 (!matches!(value, "true" | "false" | "1" | "0" | "")).then_some("expected true or false")
             }
         }
     }
 }
 
-pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(Id, ProfileType), Error> {
+pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(ProfileId, ProfileType), Error> {
     let document = xml::parse(path, xml::text(path, bytes)?)?;
     let root = document.root_element();
     let id = id(path, root, "query-profile-type")?;
@@ -136,7 +140,7 @@ fn field(path: &str, node: Node<'_, '_>) -> Result<FieldType, Error> {
     let (Some(name), Some(kind)) = (node.attribute("name"), node.attribute("type")) else {
         return xml::invalid(path, node, "<field> of a type needs the attributes 'name' and 'type'");
     };
-    let kind = match Kind::parse(kind) {
+    let kind = match ParameterKind::parse(kind) {
         Ok(kind) => kind,
         Err(reason) => return xml::invalid(path, node, reason),
     };
@@ -159,12 +163,16 @@ fn query_feature(parameter: &str) -> Option<&str> {
 impl QueryProfiles {
     /// Query features whose tensor types are declared by the types, as in `ranking.features.query(user)`, by
     /// name (without `query()`). `None`, with an error, if two types declare one feature differently.
-    pub(crate) fn query_features(&self, findings: &mut Findings) -> Option<BTreeMap<&str, &TensorType>> {
+    pub(crate) fn query_features(
+        &self,
+        findings: &mut PackageFindings,
+    ) -> Option<BTreeMap<&str, &TensorType>> {
         let told = findings.told();
         let mut found: BTreeMap<&str, (&TensorType, &ProfileType)> = BTreeMap::new();
         for of in self.types.values() {
             for field in &of.fields {
-                let (Some(name), Kind::Tensor(tensor_type)) = (query_feature(&field.name), &field.kind)
+                let (Some(name), ParameterKind::Tensor(tensor_type)) =
+                    (query_feature(&field.name), &field.kind)
                 else {
                     continue;
                 };
@@ -187,7 +195,7 @@ impl QueryProfiles {
     }
 
     /// The type of a profile: its own, or that of the first inherited profile that has one.
-    pub(super) fn type_of(&self, profile: &Profile, depth: usize) -> Option<&ProfileType> {
+    pub(super) fn type_of(&self, profile: &WrittenProfile, depth: usize) -> Option<&ProfileType> {
         match &profile.type_name {
             Some(name) => self.type_named(name),
             None if depth > DEPTH_MAX => None,
@@ -247,7 +255,7 @@ impl QueryProfiles {
             Some((&field.kind, rest))
         });
         match nested {
-            Some((Kind::Profile(Some(inner)), rest)) => match self.type_named(inner) {
+            Some((ParameterKind::Profile(Some(inner)), rest)) => match self.type_named(inner) {
                 Some(inner) => self.declared(inner, rest, &|_| false),
                 None => Ok(None),
             },
@@ -294,11 +302,11 @@ impl QueryProfiles {
     }
 
     /// Checks the values of a profile against its type.
-    pub(super) fn check_types_of_values(&self, profile: &Profile, findings: &mut Findings) {
+    pub(super) fn check_types_of_values(&self, profile: &WrittenProfile, findings: &mut PackageFindings) {
         let Some(of) = self.type_of(profile, 0) else { return };
         let parts = std::iter::once(&profile.own).chain(profile.variants.iter().map(|variant| &variant.part));
         for entry in parts.flat_map(|part| &part.entries) {
-            let Content::Value(value) = &entry.content else { continue };
+            let EntryContent::Value(value) = &entry.content else { continue };
             // Substituted text is only known for a request.
             let fault = match value.contains("%{") {
                 true => None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::QueryProfiles;
-use super::read::{Content, Part, Profile};
+use super::read::{EntryContent, ProfilePart, WrittenProfile};
 use crate::Error;
 
 /// A value for a request parameter.
@@ -25,7 +25,7 @@ const REFERENCES_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// The first value found for a parameter.
-struct Found {
+struct ParameterValue {
     value: String,
     overridable: Option<bool>,
     /// Common prefix of the names beside it.
@@ -33,9 +33,9 @@ struct Found {
 }
 
 /// State of collecting values.
-struct Collection<'r> {
+struct ValueCollection<'r> {
     request: &'r BTreeMap<String, String>,
-    found: BTreeMap<String, Found>,
+    found: BTreeMap<String, ParameterValue>,
 }
 
 impl QueryProfiles {
@@ -63,7 +63,7 @@ impl QueryProfiles {
                 None => return Ok(Vec::new()),
             },
         };
-        let mut collection = Collection { request, found: BTreeMap::new() };
+        let mut collection = ValueCollection { request, found: BTreeMap::new() };
         // A profile part that the request replaces takes precedence over the original.
         let references = request.iter().filter_map(|(name, value)| Some((name, value.strip_prefix("ref:")?)));
         for (name, reference) in references.take(REFERENCES_MAX) {
@@ -116,7 +116,7 @@ impl QueryProfiles {
 
     /// Adds the values of a profile below `prefix`, unless one was found before. Terminates, because the
     /// package was checked for cycles.
-    fn collect(&self, profile: &Profile, prefix: &str, collection: &mut Collection<'_>) {
+    fn collect(&self, profile: &WrittenProfile, prefix: &str, collection: &mut ValueCollection<'_>) {
         let dimensions = self.dimensions(profile);
         for variant in &profile.variants {
             let matches = variant.dimensions.iter().enumerate().all(|(at, wanted)| match wanted {
@@ -132,19 +132,19 @@ impl QueryProfiles {
         self.collect_part(&profile.own, prefix, collection);
     }
 
-    fn collect_part(&self, part: &Part, prefix: &str, collection: &mut Collection<'_>) {
+    fn collect_part(&self, part: &ProfilePart, prefix: &str, collection: &mut ValueCollection<'_>) {
         // Of several values for one name, the last wins.
         for entry in part.entries.iter().rev() {
             let name = format!("{prefix}{}", entry.name);
             match &entry.content {
-                Content::Value(value) => {
-                    collection.found.entry(name).or_insert_with(|| Found {
+                EntryContent::Value(value) => {
+                    collection.found.entry(name).or_insert_with(|| ParameterValue {
                         value: value.clone(),
                         overridable: entry.overridable,
                         prefix: prefix.to_owned(),
                     });
                 }
-                Content::Reference(reference) => {
+                EntryContent::Reference(reference) => {
                     let replaced =
                         collection.request.get(&name).is_some_and(|value| value.starts_with("ref:"));
                     if !replaced && let Some(other) = self.profile(reference) {
@@ -161,7 +161,7 @@ impl QueryProfiles {
     }
 
     /// Dimensions of a profile: its own, or those of the first inherited profile that has some.
-    fn dimensions<'s>(&'s self, profile: &'s Profile) -> &'s [String] {
+    fn dimensions<'s>(&'s self, profile: &'s WrittenProfile) -> &'s [String] {
         if !profile.dimensions.is_empty() {
             return &profile.dimensions;
         }
@@ -170,7 +170,7 @@ impl QueryProfiles {
     }
 }
 
-impl Collection<'_> {
+impl ValueCollection<'_> {
     /// Substitutes `%{name}` by the value of that name in the request or the profile, and `%{.name}` by the
     /// sibling value.
     fn substituted(&self, value: &str, prefix: &str, depth: usize) -> String {

@@ -2,12 +2,12 @@
 
 use millrace_document::DataType;
 
-use super::types::{self, Types};
+use super::types::{self, StructTypes};
 use crate::field::holds_text;
 use crate::parse::syntax::{FieldDecl, IndexDecl, MatchDecl, SchemaDecl, SummaryFieldDecl};
 use crate::{
-    Attribute, DefaultTerm, DistanceMetric, Error, IndexSettings, MatchMode, Matching, Place, SchemaField,
-    Stemming, SummaryMode,
+    AttributeSettings, DefaultTerm, DistanceMetric, Error, FieldMatching, FieldStemming, IndexSettings,
+    MatchMode, SchemaField, SourcePosition, SummaryMode,
 };
 
 /// Words of the indexing language, and names that results use for other purposes.
@@ -26,17 +26,17 @@ const RESERVED: &[&str] = &[
 ];
 
 /// Settings that fields take from their schema.
-pub(super) struct Defaults<'a> {
-    pub stemming: Stemming,
+pub(super) struct FieldDefaults<'a> {
+    pub stemming: FieldStemming,
     pub schema: &'a SchemaDecl,
 }
 
 /// Resolves a field of the document, or (`synthetic`) one outside of it.
 pub(super) fn resolve<'a>(
     decl: &'a FieldDecl,
-    types: &mut Types<'a>,
+    types: &mut StructTypes<'a>,
     synthetic: bool,
-    defaults: &Defaults<'_>,
+    defaults: &FieldDefaults<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<SchemaField, Error> {
     let place = &decl.name.place;
@@ -67,7 +67,11 @@ pub(super) fn resolve<'a>(
 
 /// Adds settings for those members of an `index` field's structs and maps that have no `struct-field`: the
 /// field's own settings.
-fn searched_members(decl: &FieldDecl, field: &mut SchemaField, defaults: &Defaults<'_>) -> Result<(), Error> {
+fn searched_members(
+    decl: &FieldDecl,
+    field: &mut SchemaField,
+    defaults: &FieldDefaults<'_>,
+) -> Result<(), Error> {
     for (path, data_type) in types::members(&field.data_type) {
         if field.part(&path).is_some() {
             continue;
@@ -85,7 +89,7 @@ fn struct_field(
     decl: &FieldDecl,
     prefix: &str,
     field: &mut SchemaField,
-    defaults: &Defaults<'_>,
+    defaults: &FieldDefaults<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Error> {
     let path =
@@ -108,11 +112,11 @@ fn with_type(
     name: &str,
     data_type: DataType,
     synthetic: bool,
-    defaults: &Defaults<'_>,
+    defaults: &FieldDefaults<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<SchemaField, Error> {
     let place = &decl.name.place;
-    let outputs = Outputs::of(decl.indexing.as_ref().map_or("", |text| &text.value));
+    let outputs = StatementOutputs::of(decl.indexing.as_ref().map_or("", |text| &text.value));
     if *types::bottom(&data_type) == DataType::Predicate && (outputs.index || outputs.attribute) {
         return invalid(
             place,
@@ -212,7 +216,7 @@ fn index_settings(own: Option<&IndexDecl>, shared: Option<&IndexDecl>) -> IndexS
     }
 }
 
-fn attribute_settings(decl: &FieldDecl, data_type: &DataType) -> Result<Attribute, Error> {
+fn attribute_settings(decl: &FieldDecl, data_type: &DataType) -> Result<AttributeSettings, Error> {
     let own = decl.attribute.clone().unwrap_or_default();
     if let (Some(metric), false) = (&own.distance_metric, matches!(data_type, DataType::Tensor(_))) {
         return invalid(
@@ -232,7 +236,7 @@ fn attribute_settings(decl: &FieldDecl, data_type: &DataType) -> Result<Attribut
             );
         }
     }
-    Ok(Attribute {
+    Ok(AttributeSettings {
         fast_search: own.fast_search,
         fast_access: own.fast_access,
         paged: own.paged,
@@ -247,13 +251,13 @@ fn matching(
     decl: &FieldDecl,
     data_type: &DataType,
     index: Option<&IndexSettings>,
-    defaults: &Defaults<'_>,
-) -> Matching {
+    defaults: &FieldDefaults<'_>,
+) -> FieldMatching {
     let default_mode = if index.is_some() { MatchMode::Text } else { MatchMode::Word };
     let mode = decl.matching.mode.unwrap_or(default_mode);
     let words = index.is_some() && mode == MatchMode::Text;
     let stemming = index.and_then(|index| index.stemming).or(decl.stemming).unwrap_or(defaults.stemming);
-    let base = Matching {
+    let base = FieldMatching {
         mode,
         cased: false,
         default_term: DefaultTerm::Word,
@@ -261,7 +265,7 @@ fn matching(
         max_length: None,
         max_occurrences: None,
         max_token_length: None,
-        stemming: if words { stemming } else { Stemming::None },
+        stemming: if words { stemming } else { FieldStemming::None },
         normalizing: index.is_some()
             && decl.normalizing.unwrap_or(true)
             && !matches!(data_type, DataType::Uri),
@@ -270,9 +274,9 @@ fn matching(
 }
 
 /// `base` with the settings of a `match` applied.
-pub(super) fn override_matching(base: Matching, decl: &MatchDecl) -> Matching {
+pub(super) fn override_matching(base: FieldMatching, decl: &MatchDecl) -> FieldMatching {
     let mode = decl.mode.unwrap_or(base.mode);
-    Matching {
+    FieldMatching {
         mode,
         cased: decl.cased || base.cased,
         default_term: decl.default_term.unwrap_or(base.default_term),
@@ -280,22 +284,22 @@ pub(super) fn override_matching(base: Matching, decl: &MatchDecl) -> Matching {
         max_length: decl.max_length.or(base.max_length),
         max_occurrences: decl.max_occurrences.or(base.max_occurrences),
         max_token_length: decl.max_token_length.or(base.max_token_length),
-        stemming: if mode == MatchMode::Text { base.stemming } else { Stemming::None },
+        stemming: if mode == MatchMode::Text { base.stemming } else { FieldStemming::None },
         normalizing: base.normalizing,
     }
 }
 
 /// Destinations of the values of indexing statements.
-struct Outputs {
+struct StatementOutputs {
     index: bool,
     attribute: bool,
     summary: bool,
 }
 
-impl Outputs {
+impl StatementOutputs {
     /// Scans the words of the statements, except quoted text.
     fn of(indexing: &str) -> Self {
-        let mut outputs = Outputs { index: false, attribute: false, summary: false };
+        let mut outputs = StatementOutputs { index: false, attribute: false, summary: false };
         let unquoted = indexing.split('"').step_by(2);
         for word in
             unquoted.flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')))
@@ -311,6 +315,6 @@ impl Outputs {
     }
 }
 
-fn invalid<T>(place: &Place, reason: String) -> Result<T, Error> {
+fn invalid<T>(place: &SourcePosition, reason: String) -> Result<T, Error> {
     Err(Error::Invalid { place: place.clone(), reason })
 }

@@ -12,42 +12,45 @@ mod types;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use millrace_document::{DataType, DocumentType, Field};
+use millrace_document::{DataType, DocumentField, DocumentType};
 
 use crate::parse::Name;
 use crate::parse::syntax::{FieldDecl, FieldsetDecl, SchemaDecl, StructDecl};
 use crate::suggest::did_you_mean;
-use crate::{Broken, Constant, Error, Fieldset, Findings, Place, Schema, SchemaField, Stemming};
-use sources::Sources;
+use crate::{
+    Error, FieldStemming, Fieldset, MistakenParts, PackageFindings, Schema, SchemaConstant, SchemaField,
+    SourcePosition,
+};
+use sources::PackageSources;
 
 /// Maximum depth of inheritance of schemas, documents, structs and profiles.
 const INHERITANCE_MAX: usize = 32;
 
 /// Declared schemas of a package.
 #[derive(Default)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredSchemas {
     pub schemas: Vec<SchemaDecl>,
     /// Names of schemas that could not be read.
-    pub broken: Broken,
+    pub broken: MistakenParts,
     /// Rank profiles in unreadable files, by schema.
-    pub broken_profiles: BTreeMap<String, Broken>,
+    pub broken_profiles: BTreeMap<String, MistakenParts>,
 }
 
 /// Schemas of a package, without invalid parts.
-pub(crate) struct Schemas {
+pub(crate) struct ResolvedSchemas {
     pub sound: BTreeMap<Arc<str>, Arc<Schema>>,
     /// Names of schemas that are omitted.
-    pub broken: Broken,
+    pub broken: MistakenParts,
     /// Names of parts that the other schemas lack.
-    pub broken_names: Broken,
+    pub broken_names: MistakenParts,
 }
 
 /// Resolves all schemas of a package.
 pub(crate) fn schemas(
-    declared: &Declared,
+    declared: &DeclaredSchemas,
     files: &BTreeMap<String, Vec<u8>>,
-    findings: &mut Findings,
-) -> Schemas {
+    findings: &mut PackageFindings,
+) -> ResolvedSchemas {
     let mut by_name: BTreeMap<&str, &SchemaDecl> = BTreeMap::new();
     for decl in &declared.schemas {
         if let Some(first) = by_name.get(decl.name.value.as_str()) {
@@ -57,26 +60,26 @@ pub(crate) fn schemas(
             by_name.insert(&decl.name.value, decl);
         }
     }
-    let mut resolver = Resolver {
+    let mut resolver = SchemaResolver {
         decls: by_name,
         done: BTreeMap::new(),
         broken: declared.broken.clone(),
         broken_profiles: &declared.broken_profiles,
-        sources: Sources::new(files),
+        sources: PackageSources::new(files),
         findings,
     };
     for decl in &declared.schemas {
         resolver.visit(&decl.name, &mut Vec::new());
     }
-    let mut broken_names = Broken::default();
+    let mut broken_names = MistakenParts::default();
     resolver.done.values().for_each(|resolved| broken_names.extend(&resolved.broken.names));
     let sound =
         resolver.done.into_iter().map(|(name, resolved)| (Arc::from(name), resolved.schema)).collect();
-    Schemas { sound, broken: resolver.broken, broken_names }
+    ResolvedSchemas { sound, broken: resolver.broken, broken_names }
 }
 
 /// A resolved schema, with the declarations that inheriting schemas need.
-struct Resolved {
+struct ResolvedSchema {
     schema: Arc<Schema>,
     document_fields: Vec<FieldDecl>,
     structs: Vec<StructDecl>,
@@ -88,9 +91,9 @@ struct Resolved {
 #[derive(Debug, Clone, Default)]
 struct BrokenParts {
     /// Fields, fieldsets, constants and models: names used in expressions and statements.
-    names: Broken,
-    profiles: Broken,
-    summaries: Broken,
+    names: MistakenParts,
+    profiles: MistakenParts,
+    summaries: MistakenParts,
 }
 
 impl BrokenParts {
@@ -101,16 +104,16 @@ impl BrokenParts {
     }
 }
 
-struct Resolver<'a> {
+struct SchemaResolver<'a> {
     decls: BTreeMap<&'a str, &'a SchemaDecl>,
-    done: BTreeMap<String, Resolved>,
-    broken: Broken,
-    broken_profiles: &'a BTreeMap<String, Broken>,
-    sources: Sources<'a>,
-    findings: &'a mut Findings,
+    done: BTreeMap<String, ResolvedSchema>,
+    broken: MistakenParts,
+    broken_profiles: &'a BTreeMap<String, MistakenParts>,
+    sources: PackageSources<'a>,
+    findings: &'a mut PackageFindings,
 }
 
-impl<'a> Resolver<'a> {
+impl<'a> SchemaResolver<'a> {
     /// Resolves the schema with this name after those it inherits; `within` is the chain of dependent
     /// schemas. `None` if it, or one that it inherits, is invalid.
     fn visit(&mut self, name: &Name, within: &mut Vec<&'a str>) -> Option<()> {
@@ -161,7 +164,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The schema without its invalid parts, whose errors are reported.
-    fn resolve(&mut self, decl: &SchemaDecl) -> Result<Resolved, Error> {
+    fn resolve(&mut self, decl: &SchemaDecl) -> Result<ResolvedSchema, Error> {
         let Some(document) = &decl.document else {
             return invalid(
                 &decl.name,
@@ -198,14 +201,14 @@ impl<'a> Resolver<'a> {
         if let Some(unread) = self.broken_profiles.get(&decl.name.value) {
             broken.profiles.extend(unread);
         }
-        let mut faults = Faults { findings: self.findings, broken };
+        let mut faults = SchemaFaults { findings: self.findings, broken };
         add_own(&mut document_fields, &document.fields, "field", |field| &field.name, &mut faults);
         let own_structs: Vec<StructDecl> = document.structs.iter().chain(&decl.structs).cloned().collect();
         add_own(&mut structs, &own_structs, "struct", |decl| &decl.name, &mut faults);
         let mut outside_fields = base.map(|base| base.outside_fields.clone()).unwrap_or_default();
         add_own(&mut outside_fields, &decl.fields, "field", |field| &field.name, &mut faults);
 
-        let stemming = decl.stemming.or(base.map(|base| base.schema.stemming)).unwrap_or(Stemming::Best);
+        let stemming = decl.stemming.or(base.map(|base| base.schema.stemming)).unwrap_or(FieldStemming::Best);
         let fields = resolve_fields(decl, &document_fields, &outside_fields, &structs, stemming, &mut faults);
         let shown: Vec<&FieldDecl> = document_fields.iter().chain(&outside_fields).collect();
         let inherited_summaries = base.map(|base| base.schema.summaries.clone()).unwrap_or_default();
@@ -247,17 +250,17 @@ impl<'a> Resolver<'a> {
         self.sources.check_models(&schema, &mut faults);
         let broken = faults.broken;
         let broken = pass_over(&mut schema, broken);
-        Ok(Resolved { schema: Arc::new(schema), document_fields, structs, outside_fields, broken })
+        Ok(ResolvedSchema { schema: Arc::new(schema), document_fields, structs, outside_fields, broken })
     }
 }
 
 /// Errors in the parts of a schema: reported, and recorded by name.
-struct Faults<'f> {
-    findings: &'f mut Findings,
+struct SchemaFaults<'f> {
+    findings: &'f mut PackageFindings,
     broken: BrokenParts,
 }
 
-impl Faults<'_> {
+impl SchemaFaults<'_> {
     /// Returns a field, fieldset, constant or model, or records its name as invalid.
     fn keep<T>(&mut self, name: &str, read: Result<T, Error>) -> Option<T> {
         if read.is_err() {
@@ -304,9 +307,9 @@ fn add_own<T: Clone>(
     own: &[T],
     what: &str,
     name: fn(&T) -> &Name,
-    faults: &mut Faults<'_>,
+    faults: &mut SchemaFaults<'_>,
 ) {
-    let mut seen: BTreeMap<&str, &Place> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, &SourcePosition> = BTreeMap::new();
     let mut once: Vec<T> = Vec::new();
     for item in own {
         let Name { value, place } = name(item);
@@ -330,11 +333,11 @@ fn resolve_fields(
     document_fields: &[FieldDecl],
     outside_fields: &[FieldDecl],
     structs: &[StructDecl],
-    stemming: Stemming,
-    faults: &mut Faults<'_>,
+    stemming: FieldStemming,
+    faults: &mut SchemaFaults<'_>,
 ) -> BTreeMap<Arc<str>, SchemaField> {
-    let mut types = types::Types::new(structs, faults.findings);
-    let defaults = field::Defaults { stemming, schema: decl };
+    let mut types = types::StructTypes::new(structs, faults.findings);
+    let defaults = field::FieldDefaults { stemming, schema: decl };
     let mut fields: BTreeMap<Arc<str>, SchemaField> = BTreeMap::new();
     let written = document_fields
         .iter()
@@ -373,7 +376,7 @@ fn document_type(name: &Name, decls: &[FieldDecl], fields: &BTreeMap<Arc<str>, S
     let fields = decls
         .iter()
         .filter_map(|decl| fields.get(decl.name.value.as_str()))
-        .map(|field| Field { name: Arc::clone(&field.name), data_type: field.data_type.clone() })
+        .map(|field| DocumentField { name: Arc::clone(&field.name), data_type: field.data_type.clone() })
         .collect();
     DocumentType::new(&name.value, fields)
 }
@@ -381,7 +384,7 @@ fn document_type(name: &Name, decls: &[FieldDecl], fields: &BTreeMap<Arc<str>, S
 fn resolve_fieldsets(
     decl: &SchemaDecl,
     fields: &BTreeMap<Arc<str>, SchemaField>,
-    faults: &mut Faults<'_>,
+    faults: &mut SchemaFaults<'_>,
 ) -> BTreeMap<String, Fieldset> {
     let mut fieldsets = BTreeMap::new();
     for fieldset in &decl.fieldsets {
@@ -427,9 +430,9 @@ fn resolve_fieldset(
 /// Constants of a schema by name, with their files read.
 fn resolve_constants(
     decl: &SchemaDecl,
-    sources: &Sources<'_>,
-    faults: &mut Faults<'_>,
-) -> BTreeMap<String, Constant> {
+    sources: &PackageSources<'_>,
+    faults: &mut SchemaFaults<'_>,
+) -> BTreeMap<String, SchemaConstant> {
     let mut constants = BTreeMap::new();
     for constant in &decl.constants {
         let name = &constant.name;
@@ -459,7 +462,7 @@ fn find_field<'f>(
 }
 
 /// Checks the fields used in rank profiles.
-fn check_profiles(decl: &SchemaDecl, schema: &Schema, faults: &mut Faults<'_>) {
+fn check_profiles(decl: &SchemaDecl, schema: &Schema, faults: &mut SchemaFaults<'_>) {
     for profile in &decl.profiles {
         let user = format!("rank-profile '{}'", profile.name.value);
         let named =

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::Faults;
-use super::sources::Sources;
+use super::SchemaFaults;
+use super::sources::PackageSources;
 use crate::parse::syntax::{ConstantDecl, FeaturesDecl, FunctionDecl, PhaseDecl, ProfileDecl};
 use crate::parse::{Name, profile_file};
 use crate::suggest::did_you_mean;
-use crate::{Constant, Error, FunctionDef, Phase, Place, RankProfile, Sourced};
+use crate::{Error, FunctionDef, RankPhase, RankProfile, SchemaConstant, SourcePosition, SourcedText};
 
 /// A profile that is generated from a schema's fields when it is inherited.
 const HYBRID: &str = "hybrid";
@@ -20,10 +20,10 @@ type Profiles = BTreeMap<String, RankProfile>;
 pub(super) fn resolve(
     declared: &[ProfileDecl],
     inherited: &Profiles,
-    place: &Place,
-    sources: &Sources<'_>,
+    place: &SourcePosition,
+    sources: &PackageSources<'_>,
     hybrid: &dyn Fn() -> Result<String, String>,
-    faults: &mut Faults<'_>,
+    faults: &mut SchemaFaults<'_>,
 ) -> Profiles {
     let mut pending: BTreeMap<&str, &ProfileDecl> = BTreeMap::new();
     for profile in declared.iter().flat_map(flatten) {
@@ -45,7 +45,8 @@ pub(super) fn resolve(
         faults.broken.profiles.add(HYBRID);
     }
     let names: Vec<&str> = pending.keys().copied().collect();
-    let mut resolver = Resolver { pending, inherited, done: BTreeMap::new(), sources, place, hybrid, faults };
+    let mut resolver =
+        ProfileResolver { pending, inherited, done: BTreeMap::new(), sources, place, hybrid, faults };
     for name in names {
         resolver.declared(name, &mut Vec::new());
     }
@@ -63,10 +64,10 @@ fn flatten(profile: &ProfileDecl) -> Vec<&ProfileDecl> {
 }
 
 /// Profiles that exist without a declaration.
-fn built_in(name: &str, place: &Place) -> RankProfile {
+fn built_in(name: &str, place: &SourcePosition) -> RankProfile {
     let mut profile = RankProfile { name: name.to_owned(), place: place.clone(), ..RankProfile::default() };
     if name == "unranked" {
-        profile.first_phase.expression = Some(Sourced { value: "0".to_owned(), place: place.clone() });
+        profile.first_phase.expression = Some(SourcedText { value: "0".to_owned(), place: place.clone() });
         profile.ignore_default_rank_features = true;
     }
     profile
@@ -90,17 +91,17 @@ fn waits(decl: &ProfileDecl, within: &[&str]) -> Result<(), Error> {
     Ok(())
 }
 
-struct Resolver<'a, 'f> {
+struct ProfileResolver<'a, 'f> {
     pending: BTreeMap<&'a str, &'a ProfileDecl>,
     inherited: &'a Profiles,
     done: Profiles,
-    sources: &'a Sources<'a>,
-    place: &'a Place,
+    sources: &'a PackageSources<'a>,
+    place: &'a SourcePosition,
     hybrid: &'a dyn Fn() -> Result<String, String>,
-    faults: &'a mut Faults<'f>,
+    faults: &'a mut SchemaFaults<'f>,
 }
 
-impl<'a> Resolver<'a, '_> {
+impl<'a> ProfileResolver<'a, '_> {
     /// Resolves a declared profile after those it inherits; `within` is the chain of dependent profiles.
     fn declared(&mut self, name: &'a str, within: &mut Vec<&'a str>) {
         let Some(decl) = self.pending.get(name).copied() else { return };
@@ -173,7 +174,7 @@ impl<'a> Resolver<'a, '_> {
             place: decl.name.place.clone(),
             ..RankProfile::default()
         };
-        let inherit = Inherit { child: &decl.name, parents };
+        let inherit = ProfileInheritance { child: &decl.name, parents };
         profile.functions = inherit.map("function", |p| &p.functions, self.functions(&decl.functions)?)?;
         let inputs = unique("input", decl.inputs.iter().map(|(name, def)| (name, def.clone())))?;
         profile.inputs = inherit.map("input", |p| &p.inputs, inputs)?;
@@ -237,14 +238,14 @@ impl<'a> Resolver<'a, '_> {
 
     fn phase(
         &self,
-        inherit: &Inherit<'_>,
+        inherit: &ProfileInheritance<'_>,
         what: &str,
         decl: Option<&PhaseDecl>,
-        get: fn(&RankProfile) -> &Phase,
-    ) -> Result<Phase, Error> {
+        get: fn(&RankProfile) -> &RankPhase,
+    ) -> Result<RankPhase, Error> {
         let own = decl.cloned().unwrap_or_default();
         let expression = own.expression.as_ref().map(|text| self.sources.expression(text)).transpose()?;
-        Ok(Phase {
+        Ok(RankPhase {
             expression: inherit.value(what, expression, |p| get(p).expression.as_ref())?,
             rerank_count: inherit.value(what, own.rerank_count, |p| get(p).rerank_count.as_ref())?,
             score_drop_limit: inherit
@@ -259,8 +260,8 @@ impl<'a> Resolver<'a, '_> {
         decl: Option<&FeaturesDecl>,
         child: &Name,
         parents: &[RankProfile],
-        get: fn(&RankProfile) -> &Vec<Sourced<String>>,
-    ) -> Result<Vec<Sourced<String>>, Error> {
+        get: fn(&RankProfile) -> &Vec<SourcedText<String>>,
+    ) -> Result<Vec<SourcedText<String>>, Error> {
         let Some(decl) = decl else {
             return Ok(parents
                 .iter()
@@ -269,7 +270,7 @@ impl<'a> Resolver<'a, '_> {
                 .cloned()
                 .unwrap_or_default());
         };
-        let mut features: Vec<Sourced<String>> = Vec::new();
+        let mut features: Vec<SourcedText<String>> = Vec::new();
         for parent in &decl.inherits {
             let known = parents.iter().find(|profile| profile.name == parent.value);
             let parent = match known {
@@ -286,12 +287,12 @@ impl<'a> Resolver<'a, '_> {
 }
 
 /// Inheritance of settings from a profile's parents.
-struct Inherit<'a> {
+struct ProfileInheritance<'a> {
     child: &'a Name,
     parents: &'a [RankProfile],
 }
 
-impl Inherit<'_> {
+impl ProfileInheritance<'_> {
     /// Own entries, and those of parents; parents with different values of an entry are an error.
     fn map<T: Clone + PartialEq>(
         &self,
@@ -342,7 +343,10 @@ impl Inherit<'_> {
 }
 
 /// Constants by name, with their files read.
-fn constants(decls: &[ConstantDecl], sources: &Sources<'_>) -> Result<BTreeMap<String, Constant>, Error> {
+fn constants(
+    decls: &[ConstantDecl],
+    sources: &PackageSources<'_>,
+) -> Result<BTreeMap<String, SchemaConstant>, Error> {
     let mut constants = Vec::new();
     for decl in decls {
         constants.push((&decl.name, constant(decl, sources)?));
@@ -351,9 +355,9 @@ fn constants(decls: &[ConstantDecl], sources: &Sources<'_>) -> Result<BTreeMap<S
 }
 
 /// A constant, with its file read.
-pub(super) fn constant(decl: &ConstantDecl, sources: &Sources<'_>) -> Result<Constant, Error> {
+pub(super) fn constant(decl: &ConstantDecl, sources: &PackageSources<'_>) -> Result<SchemaConstant, Error> {
     let value = sources.constant(&decl.value)?;
-    Ok(Constant { constant_type: decl.constant_type.clone(), value })
+    Ok(SchemaConstant { constant_type: decl.constant_type.clone(), value })
 }
 
 /// A map by name; duplicate names are an error.

@@ -3,29 +3,29 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Faults, invalid};
+use super::{SchemaFaults, invalid};
 use crate::parse::Name;
 use crate::parse::syntax::TextOrFile;
 use crate::suggest::did_you_mean;
-use crate::{Error, ModelFile, Place, Schema, Sourced};
+use crate::{Error, ModelFile, Schema, SourcePosition, SourcedText};
 
 /// Reader of schema parts in files of the package.
-pub(super) struct Sources<'a> {
+pub(super) struct PackageSources<'a> {
     files: &'a BTreeMap<String, Vec<u8>>,
     pub(super) models: Arc<BTreeMap<String, String>>,
 }
 
-impl<'a> Sources<'a> {
+impl<'a> PackageSources<'a> {
     pub(super) fn new(files: &'a BTreeMap<String, Vec<u8>>) -> Self {
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
         let models = files
             .iter()
             .filter_map(|(path, bytes)| Some((path.strip_prefix("models/")?.to_owned(), text(bytes)?)));
-        Sources { models: Arc::new(models.collect()), files }
+        PackageSources { models: Arc::new(models.collect()), files }
     }
 
     /// An expression; for `file:` it is read from `name.expression` beside the schema.
-    pub(super) fn expression(&self, text: &TextOrFile) -> Result<Sourced<String>, Error> {
+    pub(super) fn expression(&self, text: &TextOrFile) -> Result<SourcedText<String>, Error> {
         let file = match text {
             TextOrFile::Text(text) => return Ok(text.clone()),
             TextOrFile::File(file) => file,
@@ -42,9 +42,9 @@ impl<'a> Sources<'a> {
             .map(|directory| format!("{directory}/{name}.expression"));
         for path in &candidates {
             if let Some(bytes) = self.files.get(path) {
-                return Ok(Sourced {
+                return Ok(SourcedText {
                     value: self.text(file, path, bytes)?.trim().to_owned(),
-                    place: Place::start_of(path),
+                    place: SourcePosition::start_of(path),
                 });
             }
         }
@@ -52,7 +52,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Text of a constant: a literal, or the JSON of its file.
-    pub(super) fn constant(&self, text: &TextOrFile) -> Result<Sourced<String>, Error> {
+    pub(super) fn constant(&self, text: &TextOrFile) -> Result<SourcedText<String>, Error> {
         let file = match text {
             TextOrFile::Text(text) => return Ok(text.clone()),
             TextOrFile::File(file) => file,
@@ -64,9 +64,9 @@ impl<'a> Sources<'a> {
             );
         }
         match self.files.get(&file.value) {
-            Some(bytes) => Ok(Sourced {
+            Some(bytes) => Ok(SourcedText {
                 value: self.text(file, &file.value, bytes)?.to_owned(),
-                place: Place::start_of(&file.value),
+                place: SourcePosition::start_of(&file.value),
             }),
             None => {
                 let hint = did_you_mean(&file.value, self.files.keys().map(String::as_str));
@@ -82,10 +82,10 @@ impl<'a> Sources<'a> {
     }
 
     /// Checks that the files of ONNX models exist.
-    pub(super) fn check_models(&self, schema: &Schema, faults: &mut Faults<'_>) {
+    pub(super) fn check_models(&self, schema: &Schema, faults: &mut SchemaFaults<'_>) {
         let of_profiles = schema.rank_profiles.values().flat_map(|profile| &profile.onnx_models);
         for (name, model) in schema.onnx_models.iter().chain(of_profiles) {
-            let Sourced { value: ModelFile::Path(path), place } = &model.file else { continue };
+            let SourcedText { value: ModelFile::Path(path), place } = &model.file else { continue };
             if !self.files.contains_key(path) {
                 let hint = did_you_mean(path, self.files.keys().map(String::as_str));
                 let reason = format!(

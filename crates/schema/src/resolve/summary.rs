@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Faults;
+use super::SchemaFaults;
 use crate::parse::Name;
 use crate::parse::syntax::{FieldDecl, SummaryDecl, SummaryFieldDecl};
 use crate::suggest::did_you_mean;
@@ -22,7 +22,7 @@ pub(super) fn resolve(
     field_decls: &[&FieldDecl],
     fields: &Fields,
     inherited: Summaries,
-    faults: &mut Faults<'_>,
+    faults: &mut SchemaFaults<'_>,
 ) -> Summaries {
     let mut summaries = inherited;
     summaries.remove("default");
@@ -79,7 +79,12 @@ pub(super) fn resolve(
 }
 
 /// Summaries from `summary` in indexing statements, and from `summary` and `summary-to` in fields.
-fn from_fields(decls: &[&FieldDecl], fields: &Fields, summaries: &mut Summaries, faults: &mut Faults<'_>) {
+fn from_fields(
+    decls: &[&FieldDecl],
+    fields: &Fields,
+    summaries: &mut Summaries,
+    faults: &mut SchemaFaults<'_>,
+) {
     summary_named("default", summaries);
     for decl in decls {
         let Some(field) = fields.get(decl.name.value.as_str()) else {
@@ -123,7 +128,7 @@ fn declared_summary(
     decl: &SummaryDecl,
     fields: &Fields,
     summaries: &mut Summaries,
-    faults: &mut Faults<'_>,
+    faults: &mut SchemaFaults<'_>,
 ) -> Result<(), Error> {
     let mut shown = Vec::new();
     for parent in decl.inherits.iter().filter(|parent| parent.value != decl.name.value) {
@@ -154,7 +159,7 @@ fn summary_field(
     name: &Name,
     implied: &Name,
     fields: &Fields,
-    faults: &Faults<'_>,
+    faults: &SchemaFaults<'_>,
 ) -> Result<Option<SummaryField>, Error> {
     let mut sources = Vec::new();
     let written =

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_document::{DataType, Field, StructType};
+use millrace_document::{DataType, DocumentField, StructType};
 
 use crate::parse::Name;
 use crate::parse::syntax::{FieldDecl, StructDecl, TypeDecl};
 use crate::suggest::did_you_mean;
-use crate::{Error, Findings, Place};
+use crate::{Error, PackageFindings, SourcePosition};
 
 /// Names of single-value types.
 const PRIMITIVES: &[(&str, DataType)] = &[
@@ -27,17 +27,17 @@ const PRIMITIVES: &[(&str, DataType)] = &[
 ];
 
 /// Struct types of one document type, each resolved once.
-pub(super) struct Types<'a> {
+pub(super) struct StructTypes<'a> {
     declared: BTreeMap<&'a str, &'a StructDecl>,
     /// Results so far. An invalid struct makes all that use it invalid, for the same reason.
     resolved: BTreeMap<&'a str, Result<Arc<StructType>, Error>>,
 }
 
-impl<'a> Types<'a> {
+impl<'a> StructTypes<'a> {
     /// Resolves all structs. Reports those that contain or inherit themselves, have an unknown type, or a
     /// duplicate name.
-    pub(super) fn new(structs: &'a [StructDecl], findings: &mut Findings) -> Self {
-        let mut types = Types { declared: BTreeMap::new(), resolved: BTreeMap::new() };
+    pub(super) fn new(structs: &'a [StructDecl], findings: &mut PackageFindings) -> Self {
+        let mut types = StructTypes { declared: BTreeMap::new(), resolved: BTreeMap::new() };
         for decl in structs {
             if PRIMITIVES.iter().any(|(name, _)| *name == decl.name.value) || decl.name.value == "tag" {
                 let reason = format!(
@@ -63,11 +63,12 @@ impl<'a> Types<'a> {
     fn data_type(
         &mut self,
         decl: &'a TypeDecl,
-        place: &Place,
+        place: &SourcePosition,
         field: &'a FieldDecl,
         within: &mut Vec<&'a str>,
     ) -> Result<DataType, Error> {
-        let invalid = |place: &Place, reason: String| Err(Error::Invalid { place: place.clone(), reason });
+        let invalid =
+            |place: &SourcePosition, reason: String| Err(Error::Invalid { place: place.clone(), reason });
         Ok(match decl {
             TypeDecl::Tensor(tensor_type) => DataType::Tensor(tensor_type.clone()),
             TypeDecl::Array(element) => {
@@ -156,7 +157,8 @@ impl<'a> Types<'a> {
         within: &mut Vec<&'a str>,
     ) -> Result<Arc<StructType>, Error> {
         let name = decl.name.value.as_str();
-        let invalid = |place: &Place, reason: String| Err(Error::Invalid { place: place.clone(), reason });
+        let invalid =
+            |place: &SourcePosition, reason: String| Err(Error::Invalid { place: place.clone(), reason });
         if within.contains(&name) {
             return invalid(&decl.name.place, format!("struct '{name}' contains itself"));
         }
@@ -167,7 +169,7 @@ impl<'a> Types<'a> {
             );
         }
         within.push(name);
-        let mut fields: Vec<Field> = Vec::new();
+        let mut fields: Vec<DocumentField> = Vec::new();
         for parent in &decl.inherits {
             let Some(parent_decl) = self.declared.get(parent.value.as_str()).copied() else {
                 let hint = did_you_mean(&parent.value, self.declared.keys().copied());
@@ -184,7 +186,7 @@ impl<'a> Types<'a> {
             }
             let Some(type_decl) = &field.data_type else { continue };
             let data_type = self.data_type(type_decl, &field.name.place, field, within)?;
-            fields.push(Field { name: field.name.value.as_str().into(), data_type });
+            fields.push(DocumentField { name: field.name.value.as_str().into(), data_type });
         }
         within.pop();
         Ok(Arc::new(StructType { name: name.to_owned(), fields }))

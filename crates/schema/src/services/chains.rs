@@ -3,14 +3,14 @@
 use roxmltree::Node;
 
 /// A chain with all chains that it inherits.
-pub(super) struct Lineage<'a, 'i> {
+pub(super) struct ChainLineage<'a, 'i> {
     /// The chains, itself first.
     pub(super) chains: Vec<Node<'a, 'i>>,
     /// Inherited names that are not chains of services.xml: those of built-in chains.
     pub(super) built_in: Vec<&'a str>,
 }
 
-impl<'a, 'i> Lineage<'a, 'i> {
+impl<'a, 'i> ChainLineage<'a, 'i> {
     /// Inheritance of a chain; `all` are the chains of the container.
     pub(super) fn of(chain: Node<'a, 'i>, all: &[Node<'a, 'i>]) -> Self {
         let (mut chains, mut built_in, mut next) = (Vec::new(), Vec::new(), vec![chain]);
@@ -26,6 +26,6 @@ impl<'a, 'i> Lineage<'a, 'i> {
                 }
             }
         }
-        Lineage { chains, built_in }
+        ChainLineage { chains, built_in }
     }
 }

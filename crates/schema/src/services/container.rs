@@ -8,11 +8,12 @@ use super::{FILE, document_size, embedder, language, number};
 use crate::package::Files;
 use crate::suggest::one_of;
 use crate::{
-    Container, Embedder, Error, Execution, FieldGenerator, Findings, LanguageModel, SearchChain, xml,
+    ContainerCluster, EmbedderConfig, Error, FieldGenerator, LanguageModelConfig, ModelExecution,
+    PackageFindings, SearchChain, xml,
 };
 
 /// A container cluster, without invalid parts.
-pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut Findings) -> Container {
+pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut PackageFindings) -> ContainerCluster {
     let components = components(node, files, findings);
     // Inside of config, an element with this name has another meaning.
     let is_searcher = |child: &Node<'_, '_>| {
@@ -33,7 +34,7 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut Findings) -
     let size = document_api.and_then(|api| xml::child(api, "max-document-size"));
     let server = xml::at_path(node, "http/server");
     let port = server.and_then(|server| server.attribute("port").map(|port| (server, port)));
-    Container {
+    ContainerCluster {
         id: node.attribute("id").unwrap_or("container").to_owned(),
         port: port.and_then(|(server, port)| findings.keep(number(server, port))),
         search: xml::child(node, "search").is_some(),
@@ -54,15 +55,15 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut Findings) -
 
 /// Components of a container, and the chains that use them.
 #[derive(Default)]
-struct Components {
-    embedders: Vec<Embedder>,
-    language_models: Vec<LanguageModel>,
+struct ContainerComponents {
+    embedders: Vec<EmbedderConfig>,
+    language_models: Vec<LanguageModelConfig>,
     generators: Vec<FieldGenerator>,
     chains: Vec<SearchChain>,
 }
 
-fn components(node: Node<'_, '_>, files: &Files, findings: &mut Findings) -> Components {
-    let mut read = Components::default();
+fn components(node: Node<'_, '_>, files: &Files, findings: &mut PackageFindings) -> ContainerComponents {
+    let mut read = ContainerComponents::default();
     let mut writers: Vec<Node<'_, '_>> = Vec::new();
     let told = findings.told();
     let listed = xml::elements(node)
@@ -115,7 +116,7 @@ fn add<T>(
 }
 
 /// `<model-evaluation/>`, with the execution settings of single models.
-fn model_evaluation(node: Node<'_, '_>) -> Result<BTreeMap<String, Execution>, Error> {
+fn model_evaluation(node: Node<'_, '_>) -> Result<BTreeMap<String, ModelExecution>, Error> {
     let models = xml::at_path(node, "onnx/models").into_iter().flat_map(xml::elements);
     models
         .filter(|model| model.tag_name().name() == "model")
@@ -126,7 +127,7 @@ fn model_evaluation(node: Node<'_, '_>) -> Result<BTreeMap<String, Execution>, E
         .collect()
 }
 
-fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Embedder>, Error> {
+fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<EmbedderConfig>, Error> {
     let id = node.attribute("id").or(node.attribute("class")).unwrap_or_default();
     if let Some(component_type) = node.attribute("type") {
         if !embedder::TYPES.contains(&component_type) {

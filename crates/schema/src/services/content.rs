@@ -5,14 +5,14 @@ use std::sync::Arc;
 use roxmltree::Node;
 
 use super::{FILE, number, required, snippets, topology, tuning};
-use crate::resolve::Schemas;
+use crate::resolve::ResolvedSchemas;
 use crate::suggest::did_you_mean;
-use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, Findings, xml};
+use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, PackageFindings, xml};
 
 pub(super) fn read(
     node: Node<'_, '_>,
-    schemas: &Schemas,
-    findings: &mut Findings,
+    schemas: &ResolvedSchemas,
+    findings: &mut PackageFindings,
 ) -> Result<ContentCluster, Error> {
     let Some(documents) = xml::child(node, "documents") else {
         return xml::invalid(
@@ -55,7 +55,7 @@ pub(super) fn read(
 }
 
 /// Selection of an element; `None` if it refers to an invalid part of a schema.
-fn selection(node: Node<'_, '_>, schemas: &Schemas) -> Option<String> {
+fn selection(node: Node<'_, '_>, schemas: &ResolvedSchemas) -> Option<String> {
     let text = node.attribute("selection")?;
     let depends = schemas.broken.is_in(text) || schemas.broken_names.is_in(text);
     (!depends).then(|| text.to_owned())
@@ -64,7 +64,7 @@ fn selection(node: Node<'_, '_>, schemas: &Schemas) -> Option<String> {
 /// A document type of a cluster; `None` if its schema is invalid.
 fn document(
     node: Node<'_, '_>,
-    schemas: &Schemas,
+    schemas: &ResolvedSchemas,
     warnings: &mut Vec<String>,
 ) -> Result<Option<ClusterDocument>, Error> {
     let written = required(node, "type")?;

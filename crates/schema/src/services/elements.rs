@@ -1,15 +1,15 @@
 //! Elements that services.xml may contain, and their meaning.
 
 /// A known element.
-pub(super) struct Element {
+pub(super) struct KnownElement {
     pub name: &'static str,
-    pub meaning: Meaning,
-    pub children: &'static [Element],
+    pub meaning: ElementMeaning,
+    pub children: &'static [KnownElement],
 }
 
 /// Effect of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum ElementMeaning {
     /// It is read, or has the same effect with any content.
     Known,
     /// Known; its content is not checked.
@@ -20,20 +20,20 @@ pub(super) enum Meaning {
     Refused(&'static str),
 }
 
-const fn known(name: &'static str, children: &'static [Element]) -> Element {
-    Element { name, meaning: Meaning::Known, children }
+const fn known(name: &'static str, children: &'static [KnownElement]) -> KnownElement {
+    KnownElement { name, meaning: ElementMeaning::Known, children }
 }
 
-const fn closed(name: &'static str) -> Element {
-    Element { name, meaning: Meaning::Closed, children: &[] }
+const fn closed(name: &'static str) -> KnownElement {
+    KnownElement { name, meaning: ElementMeaning::Closed, children: &[] }
 }
 
-const fn no_effect(name: &'static str, reason: &'static str) -> Element {
-    Element { name, meaning: Meaning::NoEffect(reason), children: &[] }
+const fn no_effect(name: &'static str, reason: &'static str) -> KnownElement {
+    KnownElement { name, meaning: ElementMeaning::NoEffect(reason), children: &[] }
 }
 
-const fn refused(name: &'static str, reason: &'static str) -> Element {
-    Element { name, meaning: Meaning::Refused(reason), children: &[] }
+const fn refused(name: &'static str, reason: &'static str) -> KnownElement {
+    KnownElement { name, meaning: ElementMeaning::Refused(reason), children: &[] }
 }
 
 const JAVA: &str = "Java components do not run here: remove it, and do its work in the client";
@@ -41,7 +41,7 @@ const CONFIG: &str = "config overrides are not read: settings are in millrace's 
 const ONE_PROCESS: &str = "the process scales its threads itself";
 
 /// Elements of `services`.
-pub(super) const SERVICES: &[Element] = &[
+pub(super) const SERVICES: &[KnownElement] = &[
     known("container", CONTAINER),
     known("content", CONTENT),
     closed("admin"),
@@ -52,7 +52,7 @@ pub(super) const SERVICES: &[Element] = &[
     refused("include", "files are included by name: <preprocess:include file='…'/>"),
 ];
 
-const CONTAINER: &[Element] = &[
+const CONTAINER: &[KnownElement] = &[
     known("search", SEARCH),
     known("document-api", DOCUMENT_API),
     known(
@@ -110,7 +110,7 @@ const CONTAINER: &[Element] = &[
 
 const TLS: &str = "TLS is set in the server's own configuration";
 
-const FILTERING: &[Element] = &[
+const FILTERING: &[KnownElement] = &[
     refused("filter", JAVA),
     known(
         "request-chain",
@@ -123,7 +123,7 @@ const FILTERING: &[Element] = &[
     closed("access-control"),
 ];
 
-const SEARCH: &[Element] = &[
+const SEARCH: &[KnownElement] = &[
     closed("binding"),
     closed("include"),
     known(
@@ -148,13 +148,13 @@ const SEARCH: &[Element] = &[
     no_effect("config", CONFIG),
 ];
 
-const FEDERATION: &[Element] = &[
+const FEDERATION: &[KnownElement] = &[
     known("source", &[closed("federationoptions")]),
     closed("source-set"),
     refused("target-selector", "Java components do not run here: remove it, and name sources in the query"),
 ];
 
-const PROVIDER: &[Element] = &[
+const PROVIDER: &[KnownElement] = &[
     closed("federationoptions"),
     known(
         "source",
@@ -175,7 +175,7 @@ const PROVIDER: &[Element] = &[
     refused("federation", "a provider asks one content cluster: put it into a <chain>"),
 ];
 
-const DOCUMENT_API: &[Element] = &[
+const DOCUMENT_API: &[KnownElement] = &[
     closed("binding"),
     closed("abortondocumenterror"),
     closed("retryenabled"),
@@ -192,7 +192,7 @@ const DOCUMENT_API: &[Element] = &[
     no_effect("http-client-api", "the older feed API is gone"),
 ];
 
-const CONTENT: &[Element] = &[
+const CONTENT: &[KnownElement] = &[
     known(
         "documents",
         &[
@@ -233,9 +233,9 @@ const CONTENT: &[Element] = &[
     no_effect("config", CONFIG),
 ];
 
-const GROUP: &[Element] = &[closed("distribution"), closed("node"), closed("nodes"), closed("group")];
+const GROUP: &[KnownElement] = &[closed("distribution"), closed("node"), closed("nodes"), closed("group")];
 
-const PROTON: &[Element] = &[
+const PROTON: &[KnownElement] = &[
     closed("searchable-copies"),
     closed("sync-transactionlog"),
     closed("flush-on-shutdown"),
@@ -243,7 +243,7 @@ const PROTON: &[Element] = &[
     known("tuning", &[known("searchnode", SEARCHNODE)]),
 ];
 
-const SEARCHNODE: &[Element] = &[
+const SEARCHNODE: &[KnownElement] = &[
     closed("lidspace"),
     no_effect("requestthreads", ONE_PROCESS),
     closed("flushstrategy"),
@@ -255,7 +255,7 @@ const SEARCHNODE: &[Element] = &[
     closed("attribute"),
 ];
 
-const TUNING: &[Element] = &[
+const TUNING: &[KnownElement] = &[
     closed("bucket-splitting"),
     closed("min-node-ratio-per-group"),
     closed("distribution"),

@@ -4,8 +4,8 @@ use roxmltree::Node;
 
 use super::{FILE, number, one_of_these};
 use crate::embedder::{
-    ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, EmbeddingService, Execution, ModelFile, Pooling,
-    Prepend, Quantization, RemoteModel, Transformer, TransformerNames,
+    ColbertTokens, EmbedderConfig, EmbedderKind, EmbedderMeans, EmbeddingService, ModelExecution, ModelFile,
+    PrependTexts, RemoteModel, TokenPooling, TransformerConfig, TransformerNames, VectorQuantization,
 };
 use crate::suggest::did_you_mean;
 use crate::{Error, xml};
@@ -69,7 +69,7 @@ pub(super) const TYPES: &[&str] = &[
 ];
 
 /// The embedder in a component of one of these types.
-pub(super) fn read(node: Node<'_, '_>, component_type: &str) -> Result<Embedder, Error> {
+pub(super) fn read(node: Node<'_, '_>, component_type: &str) -> Result<EmbedderConfig, Error> {
     let Some(id) = node.attribute("id") else {
         return xml::invalid(FILE, node, "an embedder needs an id, which statements and queries call it by");
     };
@@ -84,7 +84,12 @@ pub(super) fn read(node: Node<'_, '_>, component_type: &str) -> Result<Embedder,
             None => EmbedderMeans::Transformer(transformer(&settings, component_type)?),
         },
     };
-    Ok(Embedder { id: id.to_owned(), means, prepend: settings.prepend(), place: xml::place(FILE, node) })
+    Ok(EmbedderConfig {
+        id: id.to_owned(),
+        means,
+        prepend: settings.prepend(),
+        place: xml::place(FILE, node),
+    })
 }
 
 /// Component type of a service: its additional settings, and its default URL.
@@ -154,14 +159,14 @@ fn remote(
             None => REMOTE_BATCH,
         };
     let quantization = match service {
-        EmbeddingService::OpenAi => Quantization::Float,
+        EmbeddingService::OpenAi => VectorQuantization::Float,
         _ => settings.one_of(
             "quantization",
             &[
-                ("auto", Quantization::Auto),
-                ("float", Quantization::Float),
-                ("int8", Quantization::Int8),
-                ("binary", Quantization::Binary),
+                ("auto", VectorQuantization::Auto),
+                ("float", VectorQuantization::Float),
+                ("int8", VectorQuantization::Int8),
+                ("binary", VectorQuantization::Binary),
             ],
         )?,
     };
@@ -176,7 +181,7 @@ fn remote(
     })
 }
 
-fn transformer(settings: &Settings<'_, '_>, component_type: &str) -> Result<Transformer, Error> {
+fn transformer(settings: &Settings<'_, '_>, component_type: &str) -> Result<TransformerConfig, Error> {
     let own = own_settings(component_type);
     let known: Vec<&str> = COMMON.iter().chain(own).copied().collect();
     settings.only(component_type, &known)?;
@@ -190,7 +195,7 @@ fn transformer(settings: &Settings<'_, '_>, component_type: &str) -> Result<Tran
     };
     let max_tokens = settings.number("max-tokens", max_tokens)?;
     let types = settings.text("transformer-token-type-ids", "token_type_ids");
-    Ok(Transformer {
+    Ok(TransformerConfig {
         kind: kind(settings, component_type, max_tokens)?,
         model: settings.model("transformer-model")?,
         tokenizer: settings.model(vocabulary)?,
@@ -211,7 +216,7 @@ fn kind(settings: &Settings<'_, '_>, component_type: &str, max_tokens: usize) ->
     Ok(match component_type {
         "bert-embedder" => EmbedderKind::Bert {
             pooling: settings
-                .one_of("pooling-strategy", &[("mean", Pooling::Mean), ("cls", Pooling::Cls)])?,
+                .one_of("pooling-strategy", &[("mean", TokenPooling::Mean), ("cls", TokenPooling::Cls)])?,
             start_token: start,
             end_token: end,
         },
@@ -230,7 +235,7 @@ fn kind(settings: &Settings<'_, '_>, component_type: &str, max_tokens: usize) ->
         _ => EmbedderKind::HuggingFace {
             pooling: settings.one_of(
                 "pooling-strategy",
-                &[("mean", Pooling::Mean), ("cls", Pooling::Cls), ("none", Pooling::None)],
+                &[("mean", TokenPooling::Mean), ("cls", TokenPooling::Cls), ("none", TokenPooling::None)],
             )?,
             normalize: settings.one_of("normalize", &[("false", false), ("true", true)])?,
         },
@@ -306,22 +311,22 @@ impl<'a> Settings<'a, '_> {
         }
     }
 
-    fn prepend(&self) -> Prepend {
+    fn prepend(&self) -> PrependTexts {
         let of = |name: &str| {
             let child = xml::child(self.node, "prepend").and_then(|prepend| xml::child(prepend, name));
             child.and_then(|child| child.text()).unwrap_or_default().to_owned()
         };
-        Prepend { query: of("query"), document: of("document") }
+        PrependTexts { query: of("query"), document: of("document") }
     }
 
     /// Execution settings of a model; the names of the settings start with `prefix`.
-    pub fn execution(&self, prefix: &str) -> Result<Execution, Error> {
+    pub fn execution(&self, prefix: &str) -> Result<ModelExecution, Error> {
         let name = |name: &str| format!("{prefix}{name}");
         let threads = |name: &str| -> Result<Option<usize>, Error> {
             xml::child(self.node, name).map(|child| number(child, xml::content(child))).transpose()
         };
         let device: i32 = self.number(&name("gpu-device"), -1)?;
-        Ok(Execution {
+        Ok(ModelExecution {
             intra_op_threads: threads(&name("intraop-threads"))?,
             inter_op_threads: threads(&name("interop-threads"))?,
             parallel: self.one_of(&name("execution-mode"), &[("sequential", false), ("parallel", true)])?,

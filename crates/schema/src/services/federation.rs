@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use roxmltree::Node;
 
-use super::chains::Lineage;
+use super::chains::ChainLineage;
 use super::{FILE, required};
 use crate::suggest::did_you_mean;
 use crate::{
-    ContentCluster, Error, FederatedSource, Federation, FederationOptions, Source, SourceChain, xml,
+    ContentCluster, Error, FederatedSource, FederationConfig, FederationOptions, SourceChain, SourceTarget,
+    xml,
 };
 
 /// The two names of the chain that merges all hits into one list, unless it excludes the blending searcher.
@@ -20,7 +21,7 @@ const BLENDING: &str = "com.yahoo.prelude.searcher.BlendingSearcher";
 /// The only set of sources: the default for queries that name none.
 const DEFAULT_SET: &str = "default";
 
-type Sources = BTreeMap<String, Source>;
+type Sources = BTreeMap<String, SourceTarget>;
 
 /// Source names for queries. Containers may repeat shared definitions; the first one wins.
 pub(super) fn sources<'n>(
@@ -38,7 +39,7 @@ pub(super) fn sources<'n>(
         if !all.values().any(|source| source.leader.cluster == cluster.id) {
             let id = Arc::clone(&cluster.id);
             let leader = SourceChain { provider: Arc::clone(&id), cluster: id, options: Default::default() };
-            let source = Source { leader, participants: Vec::new(), is_default: true };
+            let source = SourceTarget { leader, participants: Vec::new(), is_default: true };
             all.insert(cluster.id.to_string(), source);
         }
     }
@@ -108,7 +109,7 @@ fn add(
             format!("'{name}' is the name of a content cluster, and this asks another: give it another name");
         return xml::invalid(FILE, node, reason);
     }
-    all.insert(name.to_owned(), Source { leader, participants: Vec::new(), is_default });
+    all.insert(name.to_owned(), SourceTarget { leader, participants: Vec::new(), is_default });
     Ok(())
 }
 
@@ -143,7 +144,7 @@ pub(super) fn federations<'n>(
     containers: impl Iterator<Item = Node<'n, 'n>>,
     sources: &Sources,
     warnings: &mut Vec<String>,
-) -> Result<BTreeMap<String, Federation>, Error> {
+) -> Result<BTreeMap<String, FederationConfig>, Error> {
     let mut federations = BTreeMap::new();
     for search in containers.filter_map(|container| xml::child(container, "search")) {
         let shared: Vec<Node<'_, '_>> = xml::named(search, "federation").collect();
@@ -151,7 +152,7 @@ pub(super) fn federations<'n>(
         for chain in &all {
             warn_of_excludes(*chain, true, warnings);
             let id = required(*chain, "id")?;
-            let Lineage { chains, built_in } = Lineage::of(*chain, &all);
+            let ChainLineage { chains, built_in } = ChainLineage::of(*chain, &all);
             let inherits = built_in.iter().any(|id| BLENDING_CHAINS.contains(id));
             let excluded = chains.iter().flat_map(|chain| excludes(*chain)).any(|name| name == BLENDING);
             let blends = inherits && !excluded;
@@ -160,7 +161,7 @@ pub(super) fn federations<'n>(
                 None if blends == inherits => continue,
                 None => default_set(sources).collect(),
             };
-            federations.entry(id.to_owned()).or_insert(Federation { sources: asked, blends });
+            federations.entry(id.to_owned()).or_insert(FederationConfig { sources: asked, blends });
         }
     }
     Ok(federations)

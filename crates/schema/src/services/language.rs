@@ -2,10 +2,12 @@
 
 use roxmltree::Node;
 
-use super::chains::Lineage;
+use super::chains::ChainLineage;
 use super::container::class_of;
 use super::{FILE, number};
-use crate::language::{Asking, FieldGenerator, LanguageModel, OnMisfit, PromptTemplate, SearchChain};
+use crate::language::{
+    FieldGenerator, LanguageChain, LanguageModelConfig, OnMisfit, PromptTemplate, SearchChain,
+};
 use crate::package::Files;
 use crate::suggest::{did_you_mean, one_of};
 use crate::{Error, xml};
@@ -54,7 +56,7 @@ pub(super) fn is_searcher(class: &str) -> bool {
 }
 
 /// The language model in a component; `None` if it is something else.
-pub(super) fn model(node: Node<'_, '_>) -> Result<Option<LanguageModel>, Error> {
+pub(super) fn model(node: Node<'_, '_>) -> Result<Option<LanguageModelConfig>, Error> {
     let id = node.attribute("id").unwrap_or_default();
     match class_of(node) {
         CLIENT => {}
@@ -75,7 +77,7 @@ pub(super) fn model(node: Node<'_, '_>) -> Result<Option<LanguageModel>, Error> 
     let secret = settings.text("apiKeySecretRef").or(settings.text("apiKeySecretName"));
     let tokens_max: i64 = settings.number("maxTokens", -1)?;
     let temperature: f64 = settings.number("temperature", -1.0)?;
-    Ok(Some(LanguageModel {
+    Ok(Some(LanguageModelConfig {
         id: id.to_owned(),
         endpoint: endpoint.to_owned(),
         secret: secret.map(str::to_owned),
@@ -96,7 +98,7 @@ pub(super) fn is_generator(component: Node<'_, '_>) -> bool {
 /// The field generator in a component; it must use one of these models.
 pub(super) fn generator(
     node: Node<'_, '_>,
-    models: &[LanguageModel],
+    models: &[LanguageModelConfig],
     files: &Files,
 ) -> Result<FieldGenerator, Error> {
     let settings = Settings::of(node, ".language-model-field-generator", GENERATOR_SETTINGS)?;
@@ -130,7 +132,10 @@ fn template(node: Node<'_, '_>, settings: &Settings<'_, '_>, files: &Files) -> R
 }
 
 /// Chains of a container, which use these models.
-pub(super) fn chains(container: Node<'_, '_>, models: &[LanguageModel]) -> Result<Vec<SearchChain>, Error> {
+pub(super) fn chains(
+    container: Node<'_, '_>,
+    models: &[LanguageModelConfig],
+) -> Result<Vec<SearchChain>, Error> {
     let Some(search) = xml::child(container, "search") else { return Ok(Vec::new()) };
     let all: Vec<Node<'_, '_>> = xml::named(search, "chain").collect();
     all.iter()
@@ -155,13 +160,13 @@ fn searcher_of<'a, 'i>(
     let own = |chain: &Node<'a, 'i>| {
         xml::named(*chain, "searcher").filter_map(shared).find(|node| is_searcher(class_of(*node)))
     };
-    Lineage::of(chain, all).chains.iter().find_map(own)
+    ChainLineage::of(chain, all).chains.iter().find_map(own)
 }
 
-fn asking(node: Node<'_, '_>, models: &[LanguageModel]) -> Result<Asking, Error> {
+fn asking(node: Node<'_, '_>, models: &[LanguageModelConfig]) -> Result<LanguageChain, Error> {
     let settings = Settings::of(node, ".llm-searcher", SEARCHER_SETTINGS)?;
     let model = provider(node, &settings, models)?;
-    Ok(Asking {
+    Ok(LanguageChain {
         model: model.id.clone(),
         prefix: settings.text("propertyPrefix").unwrap_or(PREFIX).to_owned(),
         streams: settings.flag("stream", true)?,
@@ -173,8 +178,8 @@ fn asking(node: Node<'_, '_>, models: &[LanguageModel]) -> Result<Asking, Error>
 fn provider<'m>(
     node: Node<'_, '_>,
     settings: &Settings<'_, '_>,
-    models: &'m [LanguageModel],
-) -> Result<&'m LanguageModel, Error> {
+    models: &'m [LanguageModelConfig],
+) -> Result<&'m LanguageModelConfig, Error> {
     match (settings.text("providerId"), models) {
         (_, []) => {
             let reason = format!(

@@ -21,23 +21,24 @@ use std::sync::Arc;
 use roxmltree::Node;
 
 use crate::package::Files;
-use crate::resolve::Schemas;
+use crate::resolve::ResolvedSchemas;
 use crate::suggest::{did_you_mean, one_of};
 use crate::{
-    Container, ContentCluster, Error, Federation, Findings, Schema, SignificanceModels, Source, xml,
+    ContainerCluster, ContentCluster, Error, FederationConfig, PackageFindings, Schema, SignificanceModels,
+    SourceTarget, xml,
 };
-use elements::{Element, Meaning};
+use elements::{ElementMeaning, KnownElement};
 
 /// Path of the file.
 pub(crate) const FILE: &str = "services.xml";
 
 /// Content of services.xml.
 #[derive(Default)]
-pub(crate) struct Services {
-    pub container: Container,
+pub(crate) struct ServicesFile {
+    pub container: ContainerCluster,
     pub content: Vec<ContentCluster>,
-    pub sources: BTreeMap<String, Source>,
-    pub federations: BTreeMap<String, Federation>,
+    pub sources: BTreeMap<String, SourceTarget>,
+    pub federations: BTreeMap<String, FederationConfig>,
     pub significance: SignificanceModels,
     /// True if all container clusters are valid.
     pub containers_known: bool,
@@ -49,10 +50,10 @@ pub(crate) struct Services {
 /// services.xml at all.
 pub(crate) fn read(
     text: &str,
-    schemas: &Schemas,
+    schemas: &ResolvedSchemas,
     files: &Files,
-    findings: &mut Findings,
-) -> Option<Services> {
+    findings: &mut PackageFindings,
+) -> Option<ServicesFile> {
     let text = findings.keep(preprocess::run(text, files))?;
     let document = findings.keep(xml::parse(FILE, &text))?;
     let root = document.root_element();
@@ -60,7 +61,8 @@ pub(crate) fn read(
         let reason = format!("expected <services>, found <{}>", root.tag_name().name());
         return findings.keep(xml::invalid(FILE, root, reason));
     }
-    let mut services = Services { containers_known: true, content_known: true, ..Services::default() };
+    let mut services =
+        ServicesFile { containers_known: true, content_known: true, ..ServicesFile::default() };
     let clusters = || xml::elements(root);
     let sound: Vec<bool> = clusters().map(|cluster| has_known_elements(cluster, findings)).collect();
     let mut containers = Vec::new();
@@ -178,16 +180,19 @@ fn once<'a, T: Clone + 'a>(all: impl Iterator<Item = &'a T>, id: fn(&T) -> &Stri
 
 /// One process serves everything, so of several container clusters the searching one determines name and
 /// port.
-fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut Vec<String>) -> Container {
+fn choose_container(
+    containers: Vec<(Node<'_, '_>, ContainerCluster)>,
+    warnings: &mut Vec<String>,
+) -> ContainerCluster {
     if containers.is_empty() {
         warnings.push(format!(
             "{FILE}: there is no container cluster: queries and feeds are served all the same"
         ));
-        return Container {
+        return ContainerCluster {
             id: "default".to_owned(),
             search: true,
             document_api: true,
-            ..Container::default()
+            ..ContainerCluster::default()
         };
     }
     if containers.len() > 1 {
@@ -229,7 +234,7 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     container
 }
 
-fn check_clusters(clusters: &[(Node<'_, '_>, ContentCluster)], findings: &mut Findings) {
+fn check_clusters(clusters: &[(Node<'_, '_>, ContentCluster)], findings: &mut PackageFindings) {
     for (at, (node, cluster)) in clusters.iter().enumerate() {
         if clusters[..at].iter().any(|(_, other)| other.id == cluster.id) {
             let reason = format!("there are two content clusters with the id '{}'", cluster.id);
@@ -239,7 +244,7 @@ fn check_clusters(clusters: &[(Node<'_, '_>, ContentCluster)], findings: &mut Fi
 }
 
 /// True if a root element and all elements inside it are allowed; reports those that are not.
-fn has_known_elements(cluster: Node<'_, '_>, findings: &mut Findings) -> bool {
+fn has_known_elements(cluster: Node<'_, '_>, findings: &mut PackageFindings) -> bool {
     let told = findings.told();
     check_element(cluster, elements::SERVICES, findings);
     findings.told() == told
@@ -247,7 +252,7 @@ fn has_known_elements(cluster: Node<'_, '_>, findings: &mut Findings) -> bool {
 
 /// Rejects unknown and unsupported elements, and warns of those without effect. Recursion is bounded by the
 /// depth of the table.
-fn check_element(element: Node<'_, '_>, known: &[Element], findings: &mut Findings) {
+fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut PackageFindings) {
     let name = qualified_name(element);
     let parent = element.parent().map_or("", |parent| parent.tag_name().name());
     let Some(meant) = known.iter().find(|known| known.name == name) else {
@@ -257,18 +262,18 @@ fn check_element(element: Node<'_, '_>, known: &[Element], findings: &mut Findin
         return;
     };
     match meant.meaning {
-        Meaning::Refused(reason) => {
+        ElementMeaning::Refused(reason) => {
             findings.keep(xml::invalid::<()>(FILE, element, format!("<{name}> in <{parent}>: {reason}")));
         }
-        Meaning::NoEffect(_) if snippets::is_config(element) => {}
-        Meaning::NoEffect(reason) => {
+        ElementMeaning::NoEffect(_) if snippets::is_config(element) => {}
+        ElementMeaning::NoEffect(reason) => {
             let place = xml::place(FILE, element);
             findings.warnings.push(format!("{place}: <{name}> has no effect: {reason}"));
         }
-        Meaning::Known => {
+        ElementMeaning::Known => {
             xml::elements(element).for_each(|child| check_element(child, meant.children, findings));
         }
-        Meaning::Closed => {}
+        ElementMeaning::Closed => {}
     }
 }
 

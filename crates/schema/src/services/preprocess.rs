@@ -2,7 +2,7 @@
 
 use super::{FILE, qualified_name, required};
 use crate::package::Files;
-use crate::{Error, Place, xml};
+use crate::{Error, SourcePosition, xml};
 
 /// Maximum nesting of included files.
 const DEPTH_MAX: usize = 8;
@@ -87,7 +87,7 @@ fn substitute(text: String) -> Result<String, Error> {
         Some(at) => {
             let name: String = result[at + 2..].chars().take_while(|&c| c != '}').take(60).collect();
             let line = result[..at].matches('\n').count() + 1;
-            let place = Place { file: FILE.to_owned(), line, column: 1 };
+            let place = SourcePosition { file: FILE.to_owned(), line, column: 1 };
             Err(Error::Invalid {
                 place,
                 reason: format!("there is no property '{name}': add it to <preprocess:properties>"),

@@ -3,7 +3,7 @@
 use roxmltree::Node;
 
 use super::{FILE, number};
-use crate::{Error, Snippets, xml};
+use crate::{Error, SnippetLengths, xml};
 
 const NAME: &str = "vespa.config.search.summary.juniperrc";
 
@@ -13,8 +13,8 @@ pub(super) fn is_config(node: Node<'_, '_>) -> bool {
 }
 
 /// Settings of a content cluster, or of services.xml for all of them.
-pub(super) fn read(cluster: Node<'_, '_>) -> Result<Snippets, Error> {
-    let mut snippets = Snippets::default();
+pub(super) fn read(cluster: Node<'_, '_>) -> Result<SnippetLengths, Error> {
+    let mut snippets = SnippetLengths::default();
     let around = cluster.parent().into_iter().flat_map(xml::elements);
     for config in around.chain(xml::elements(cluster)).filter(|node| is_config(*node)) {
         for setting in xml::elements(config) {

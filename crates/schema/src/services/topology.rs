@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_cluster::{Configuration, ConfiguredNode, Layout, NodeKey};
+use millrace_cluster::{ClusterConfiguration, ConfiguredNode, NodeHierarchy, NodeKey};
 use roxmltree::Node;
 
 use super::{FILE, number, required};
-use crate::{Error, Tuning, xml};
+use crate::{ContentTuning, Error, xml};
 
 /// Reads the nodes of a `<content>`. If none are listed, every joining node is accepted.
 pub(super) fn read(
     content: Node<'_, '_>,
-    tuning: &Tuning,
+    tuning: &ContentTuning,
     warnings: &mut Vec<String>,
-) -> Result<Configuration, Error> {
-    let mut listed = Listed { nodes: BTreeMap::new(), warnings };
+) -> Result<ClusterConfiguration, Error> {
+    let mut listed = ListedNodes { nodes: BTreeMap::new(), warnings };
     let nodes = xml::child(content, "nodes");
     let group = xml::child(content, "group");
     let (at, layout) = match (nodes, group) {
@@ -28,12 +28,12 @@ pub(super) fn read(
         }
         (Some(nodes), None) => (nodes, listed.nodes(nodes, "")?),
         (None, Some(group)) => (group, listed.group(group, "")?),
-        (None, None) => (content, Layout::Nodes(Vec::new())),
+        (None, None) => (content, NodeHierarchy::Nodes(Vec::new())),
     };
     let controller = |name: &str| xml::at_path(content, &format!("tuning/cluster-controller/{name}"));
-    let configuration = Configuration {
+    let configuration = ClusterConfiguration {
         redundancy: redundancy(content)?,
-        bits: tuning.bucket_bits_min.unwrap_or(Configuration::BITS).max(1),
+        bits: tuning.bucket_bits_min.unwrap_or(ClusterConfiguration::BITS).max(1),
         nodes: listed.nodes,
         layout,
         group_nodes_min: share(xml::at_path(content, "tuning/min-node-ratio-per-group"))?,
@@ -82,14 +82,14 @@ fn seconds(element: Node<'_, '_>) -> Result<Duration, Error> {
 }
 
 /// Nodes listed so far.
-struct Listed<'a> {
+struct ListedNodes<'a> {
     nodes: BTreeMap<NodeKey, ConfiguredNode>,
     warnings: &'a mut Vec<String>,
 }
 
-impl Listed<'_> {
+impl ListedNodes<'_> {
     /// A `<group>` of nodes, or of groups. Recursion is bounded by the depth of the file, which is limited.
-    fn group(&mut self, group: Node<'_, '_>, path: &str) -> Result<Layout, Error> {
+    fn group(&mut self, group: Node<'_, '_>, path: &str) -> Result<NodeHierarchy, Error> {
         let is = |name: &'static str| move |node: &Node<'_, '_>| node.tag_name().name() == name;
         let Some(first) = xml::elements(group).find(is("group")) else {
             return match xml::child(group, "nodes") {
@@ -116,11 +116,11 @@ impl Listed<'_> {
             let path = if path.is_empty() { name } else { format!("{path}.{name}") };
             groups.push((key, self.group(group, &path)?));
         }
-        Ok(Layout::Groups { partitions: required(distribution, "partitions")?.to_owned(), groups })
+        Ok(NodeHierarchy::Groups { partitions: required(distribution, "partitions")?.to_owned(), groups })
     }
 
     /// The `<node>` elements of an element that contains nothing else.
-    fn nodes(&mut self, parent: Node<'_, '_>, path: &str) -> Result<Layout, Error> {
+    fn nodes(&mut self, parent: Node<'_, '_>, path: &str) -> Result<NodeHierarchy, Error> {
         let mut keys = Vec::new();
         let only = xml::elements(parent).filter(|node| node.tag_name().name() == "node").count() == 1;
         for node in xml::elements(parent) {
@@ -132,7 +132,7 @@ impl Listed<'_> {
                 }
             }
         }
-        Ok(Layout::Nodes(keys))
+        Ok(NodeHierarchy::Nodes(keys))
     }
 
     fn node(&mut self, node: Node<'_, '_>, path: &str, only: bool) -> Result<NodeKey, Error> {

@@ -3,7 +3,7 @@
 use roxmltree::Node;
 
 use super::{FILE, bytes, document_size, number};
-use crate::{Error, Tuning, xml};
+use crate::{ContentTuning, Error, xml};
 
 /// Each bucket has files of its own: smaller ones would be mostly overhead.
 const BUCKET_DOCUMENTS_MIN: u64 = 1024;
@@ -15,10 +15,10 @@ const BUCKET_BITS_MAX: u8 = 12;
 const QUERY_TIMEOUT_MAX_S: f64 = 600.0;
 
 /// Reads the limits of a `<content>`.
-pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Tuning, Error> {
-    let mut tuning = Tuning {
+pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<ContentTuning, Error> {
+    let mut tuning = ContentTuning {
         document_size_max: xml::at_path(node, "tuning/max-document-size").map(document_size).transpose()?,
-        ..Tuning::default()
+        ..ContentTuning::default()
     };
     // If both are set, that of the cluster is used: it is the one that stops feeding.
     for path in ["engine/proton/resource-limits/disk", "tuning/resource-limits/disk"] {
@@ -51,7 +51,7 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Tun
 
 fn splitting_limits(
     node: Node<'_, '_>,
-    tuning: &mut Tuning,
+    tuning: &mut ContentTuning,
     warnings: &mut Vec<String>,
 ) -> Result<(), Error> {
     let mut at_least = |attribute: &str, least: u64| -> Result<Option<u64>, Error> {

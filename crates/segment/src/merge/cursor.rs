@@ -1,18 +1,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_bucket::SortKey;
-use millrace_column::{Bytes, CHUNK_DOCS, Column, ColumnKey, Fixed};
+use millrace_bucket::DocumentSortKey;
+use millrace_column::{BytesColumn, CHUNK_DOCS, Column, ColumnKey, FixedColumn};
 use millrace_document::DocumentId;
 use millrace_env::pace;
 
 use super::{CHUNK_BYTES, MergeInput, MergePolicy};
 use crate::ranges::{joined, reach, span};
-use crate::{ChunkInfo, Error, GroupEntry, NewChunk, Section, Segment, Writer};
+use crate::{ChunkInfo, Error, GroupEntry, NewChunk, SegmentFile, SegmentWriter, TypeSection};
 
 /// A place in a source.
-pub(super) struct Cursor {
-    pub(super) segment: Arc<Segment>,
+pub(super) struct MergeCursor {
+    pub(super) segment: Arc<SegmentFile>,
     pub(super) section: usize,
     ranges: Vec<(u64, u64)>,
     /// Those of them that do not touch each other.
@@ -22,17 +22,17 @@ pub(super) struct Cursor {
     pub(super) chunk: u32,
     pub(super) row: usize,
     pub(super) keys: Option<KeyColumns>,
-    pub(super) sort_key: Option<SortKey>,
+    pub(super) sort_key: Option<DocumentSortKey>,
 }
 
 pub(super) struct KeyColumns {
     pub(super) info: ChunkInfo,
-    ids: Bytes,
-    timestamps: Fixed,
-    removed: Option<Fixed>,
+    ids: BytesColumn,
+    timestamps: FixedColumn,
+    removed: Option<FixedColumn>,
 }
 
-impl Cursor {
+impl MergeCursor {
     pub(super) fn new(input: &MergeInput, section: usize) -> Result<Self, Error> {
         let ranges = input.locations.clone();
         let joined = joined(&ranges);
@@ -47,7 +47,7 @@ impl Cursor {
                 !beyond
             })?;
         }
-        let mut cursor = Cursor {
+        let mut cursor = MergeCursor {
             segment: Arc::clone(&input.segment),
             section,
             ranges,
@@ -63,7 +63,7 @@ impl Cursor {
         Ok(cursor)
     }
 
-    pub(super) fn section(&self) -> &Section {
+    pub(super) fn section(&self) -> &TypeSection {
         &self.segment.sections()[self.section]
     }
 
@@ -74,7 +74,7 @@ impl Cursor {
 
     /// All of the reversed location of the row it stands at.
     pub(super) fn place(&self) -> Option<u64> {
-        self.sort_key.as_ref().map(SortKey::reversed_location)
+        self.sort_key.as_ref().map(DocumentSortKey::reversed_location)
     }
 
     pub(super) fn group(&self) -> Option<(u32, String)> {
@@ -174,7 +174,7 @@ impl Cursor {
         let id = keys.ids.get(self.row).and_then(|id| std::str::from_utf8(id).ok());
         let id = id.and_then(|id| DocumentId::parse(id).ok());
         let id = id.ok_or_else(|| self.segment.corrupt(0, "a document id is not one"))?;
-        let key = SortKey::new(&id);
+        let key = DocumentSortKey::new(&id);
         if self.row > 0 && self.sort_key.as_ref().is_some_and(|before| *before >= key) {
             return Err(self.segment.corrupt(0, "the documents of a chunk are not in order"));
         }
@@ -248,7 +248,7 @@ impl Cursor {
         dropped: u64,
         columns: &[ColumnKey],
         policy: &dyn MergePolicy,
-        writer: &mut Writer<'_>,
+        writer: &mut SegmentWriter<'_>,
     ) -> Result<bool, Error> {
         let Some(entry) = &self.entry else { return Ok(false) };
         let range = entry.first_chunk..entry.first_chunk + entry.chunks;

@@ -16,17 +16,17 @@ mod values;
 
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, Layout};
+use millrace_column::{Column, ColumnKey, ValueLayout};
 
-use self::cursor::Cursor;
-use self::output::{Output, Taken};
-use crate::{Error, Segment, Writer};
+use self::cursor::MergeCursor;
+use self::output::{TakenRows, TypeOutput};
+use crate::{Error, SegmentFile, SegmentWriter};
 
 /// A source of a merge.
 #[derive(Debug, Clone)]
 pub struct MergeInput {
     /// The segment.
-    pub segment: Arc<Segment>,
+    pub segment: Arc<SegmentFile>,
     /// Only documents whose location, [reversed](millrace_document::Location::reversed), is in one of these ranges, both ends included. In
     /// order; none reaches into another.
     pub locations: Vec<(u64, u64)>,
@@ -38,7 +38,7 @@ pub trait MergePolicy {
     fn columns(&self, document_type: &str, present: &[ColumnKey]) -> Vec<ColumnKey>;
 
     /// What the values of a field are now; `None` for a field that the schema does not have.
-    fn layout(&self, document_type: &str, field: &str) -> Option<Layout>;
+    fn layout(&self, document_type: &str, field: &str) -> Option<ValueLayout>;
 
     /// A column, from the value column of its field; `None` when it cannot be derived.
     fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column>;
@@ -63,7 +63,7 @@ const CHUNK_BYTES: u64 = 8 << 20;
 /// A source cannot be read or is damaged; the writer cannot write.
 pub fn merge(
     inputs: &[MergeInput],
-    writer: &mut Writer<'_>,
+    writer: &mut SegmentWriter<'_>,
     policy: &dyn MergePolicy,
 ) -> Result<bool, Error> {
     let mut types: Vec<&str> = inputs
@@ -84,13 +84,13 @@ pub fn merge(
 fn merge_section(
     document_type: &str,
     inputs: &[MergeInput],
-    writer: &mut Writer<'_>,
+    writer: &mut SegmentWriter<'_>,
     policy: &dyn MergePolicy,
 ) -> Result<bool, Error> {
     let mut cursors = Vec::new();
     for input in inputs {
         if let Some(section) = input.segment.section(document_type) {
-            cursors.push(Cursor::new(input, section)?);
+            cursors.push(MergeCursor::new(input, section)?);
         }
     }
     let mut present: Vec<ColumnKey> =
@@ -105,7 +105,7 @@ fn merge_section(
     columns.dedup();
 
     writer.begin_section(document_type, columns.clone())?;
-    let mut output = Output { document_type, columns: &columns, policy, taken: Taken::default() };
+    let mut output = TypeOutput { document_type, columns: &columns, policy, taken: TakenRows::default() };
     loop {
         if policy.cancelled() {
             return Ok(false);
@@ -127,6 +127,6 @@ fn merge_section(
 }
 
 /// The group whose rows come next: location and key. Documents without a group are in one as long as no other comes between.
-fn next_group(cursors: &[Cursor]) -> Option<(u32, String)> {
-    cursors.iter().filter_map(Cursor::group).min()
+fn next_group(cursors: &[MergeCursor]) -> Option<(u32, String)> {
+    cursors.iter().filter_map(MergeCursor::group).min()
 }

@@ -4,27 +4,27 @@ use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_column::{CHUNK_DOCS, Column, ColumnKey, Form};
+use millrace_column::{CHUNK_DOCS, Column, ColumnForm, ColumnKey};
 use millrace_env::pace;
 
 use super::concat::concat_with_gaps;
-use super::cursor::Cursor;
+use super::cursor::MergeCursor;
 use super::values::{JoinedValues, damaged, parts};
 use super::{CHUNK_BYTES, MergePolicy};
 use crate::writer::is_key_column;
-use crate::{ChunkInfo, Error, NewChunk, Segment, Writer};
+use crate::{ChunkInfo, Error, NewChunk, SegmentFile, SegmentWriter};
 
 /// Rows that were taken for the next chunk.
 #[derive(Default)]
-pub(super) struct Taken {
-    runs: Vec<Run>,
+pub(super) struct TakenRows {
+    runs: Vec<RowRun>,
     info: Option<ChunkInfo>,
     bytes: u64,
 }
 
 /// Rows of a chunk of a source.
-pub(super) struct Run {
-    pub(super) segment: Arc<Segment>,
+pub(super) struct RowRun {
+    pub(super) segment: Arc<SegmentFile>,
     section: usize,
     chunk: u32,
     pub(super) rows: Range<usize>,
@@ -33,20 +33,20 @@ pub(super) struct Run {
 }
 
 /// What is written of a type: rows of all sources, gathered to chunks.
-pub(super) struct Output<'a> {
+pub(super) struct TypeOutput<'a> {
     pub(super) document_type: &'a str,
     pub(super) columns: &'a [ColumnKey],
     pub(super) policy: &'a dyn MergePolicy,
-    pub(super) taken: Taken,
+    pub(super) taken: TakenRows,
 }
 
-impl Output<'_> {
+impl TypeOutput<'_> {
     /// Takes the rows of a group, at which some of the cursors stand, one by one.
     pub(super) fn rows_of_group(
         &mut self,
         group: &(u32, String),
-        cursors: &mut [Cursor],
-        writer: &mut Writer<'_>,
+        cursors: &mut [MergeCursor],
+        writer: &mut SegmentWriter<'_>,
     ) -> Result<(), Error> {
         let mut location = group.0;
         let mut known: Option<(usize, u64)> = None;
@@ -87,7 +87,7 @@ impl Output<'_> {
             || self.taken.bytes >= CHUNK_BYTES
     }
 
-    fn take(&mut self, cursor: &Cursor) -> Result<(), Error> {
+    fn take(&mut self, cursor: &MergeCursor) -> Result<(), Error> {
         let timestamp = cursor.timestamp();
         let location = cursor.place().expect("a cursor that stands in a group stands at a row");
         let info = self.taken.info.get_or_insert(ChunkInfo {
@@ -114,7 +114,7 @@ impl Output<'_> {
             _ => {
                 let documents = cursor.keys().info.documents.max(1);
                 let bytes = cursor.segment.chunk_bytes(cursor.section, cursor.chunk)?;
-                let run = Run {
+                let run = RowRun {
                     segment: Arc::clone(&cursor.segment),
                     section: cursor.section,
                     chunk: cursor.chunk,
@@ -128,8 +128,8 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn flush(&mut self, location: u32, group: &str, writer: &mut Writer<'_>) -> Result<(), Error> {
-        let Taken { runs, info, .. } = std::mem::take(&mut self.taken);
+    fn flush(&mut self, location: u32, group: &str, writer: &mut SegmentWriter<'_>) -> Result<(), Error> {
+        let TakenRows { runs, info, .. } = std::mem::take(&mut self.taken);
         let Some(info) = info else { return Ok(()) };
         let taken: usize = runs.iter().map(|run| run.rows.len()).sum();
         assert!(taken == info.documents as usize, "a chunk has the rows that were taken for it");
@@ -138,17 +138,17 @@ impl Output<'_> {
             .columns
             .iter()
             .map(|key| match key.form {
-                Form::Value => Ok(values.column(&key.field).cloned()),
-                Form::Rest => Ok(values.rest()),
-                Form::Tokens => self.tokens(key, &runs, &values),
-                Form::Id | Form::Timestamp | Form::Removed => self.concat(key, &runs),
+                ColumnForm::Value => Ok(values.column(&key.field).cloned()),
+                ColumnForm::Rest => Ok(values.rest()),
+                ColumnForm::Tokens => self.tokens(key, &runs, &values),
+                ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed => self.concat(key, &runs),
             })
             .collect::<Result<_, _>>()?;
         writer.add(NewChunk { location, group, info, columns })
     }
 
     /// A column of the chunk that each run is of.
-    pub(super) fn columns_of(&self, key: &ColumnKey, runs: &[Run]) -> Result<Vec<Option<Column>>, Error> {
+    pub(super) fn columns_of(&self, key: &ColumnKey, runs: &[RowRun]) -> Result<Vec<Option<Column>>, Error> {
         pace::step();
         let mut read: HashMap<(u64, u32), Option<Column>> = HashMap::new();
         let mut columns = Vec::with_capacity(runs.len());
@@ -162,7 +162,7 @@ impl Output<'_> {
     }
 
     /// A column of no field.
-    fn concat(&self, key: &ColumnKey, runs: &[Run]) -> Result<Option<Column>, Error> {
+    fn concat(&self, key: &ColumnKey, runs: &[RowRun]) -> Result<Option<Column>, Error> {
         let columns = self.columns_of(key, runs)?;
         let joined =
             concat_with_gaps(&parts(&columns, runs)).map_err(|error| damaged(&runs[0].segment, &error))?;
@@ -173,7 +173,12 @@ impl Output<'_> {
     }
 
     /// The words of a field, derived where a source lacks them.
-    fn tokens(&self, key: &ColumnKey, runs: &[Run], values: &JoinedValues) -> Result<Option<Column>, Error> {
+    fn tokens(
+        &self,
+        key: &ColumnKey,
+        runs: &[RowRun],
+        values: &JoinedValues,
+    ) -> Result<Option<Column>, Error> {
         let derive = |value: &Column| self.policy.derive(self.document_type, key, value);
         if let Some(value) = values.changed(key.root()) {
             return Ok(value.and_then(derive));
@@ -191,14 +196,14 @@ impl Output<'_> {
     }
 }
 
-impl Run {
+impl RowRun {
     fn column(&self, key: &ColumnKey) -> Result<Option<Column>, Error> {
         Ok(self.segment.columns_uncached(self.section, key, self.chunk..self.chunk + 1)?.pop().flatten())
     }
 }
 
 /// Of the rows that have the first key of all, the cursor of the newest.
-fn newest_of_first_key(cursors: &[Cursor]) -> Option<usize> {
+fn newest_of_first_key(cursors: &[MergeCursor]) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (index, cursor) in cursors.iter().enumerate() {
         let Some(key) = &cursor.sort_key else { continue };

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use millrace_column::{Column, ColumnKey, ColumnPart, Form, RestRows, join_values};
+use millrace_column::{Column, ColumnForm, ColumnKey, ColumnPart, RestRows, join_values};
 use millrace_env::pace;
 
-use super::output::{Output, Run};
-use crate::{Error, Segment};
+use super::output::{RowRun, TypeOutput};
+use crate::{Error, SegmentFile};
 
 /// The value columns of a chunk.
 pub(super) struct JoinedValues {
@@ -26,12 +26,12 @@ struct JoinedField {
 
 impl JoinedValues {
     /// Joins the values of these runs.
-    pub fn new(output: &Output<'_>, runs: &[Run]) -> Result<Self, Error> {
+    pub fn new(output: &TypeOutput<'_>, runs: &[RowRun]) -> Result<Self, Error> {
         let damaged = |error| damaged(&runs[0].segment, &error);
         let rest = output.columns_of(&ColumnKey::rest(), runs)?;
         let mut rest = RestRows::decode(&parts(&rest, runs)).map_err(damaged)?;
         let mut fields = BTreeMap::new();
-        for key in output.columns.iter().filter(|key| key.form == Form::Value) {
+        for key in output.columns.iter().filter(|key| key.form == ColumnForm::Value) {
             pace::step();
             let columns = output.columns_of(key, runs)?;
             let declared = output.policy.layout(output.document_type, &key.field);
@@ -63,7 +63,7 @@ impl JoinedValues {
 }
 
 /// A segment of which a column cannot be joined with others.
-pub(super) fn damaged(segment: &Segment, error: &millrace_column::Error) -> Error {
+pub(super) fn damaged(segment: &SegmentFile, error: &millrace_column::Error) -> Error {
     let reason = match error {
         millrace_column::Error::Corrupt(reason) => reason,
         _ => "columns of one name, which is that of no value, are of several layouts",
@@ -72,7 +72,7 @@ pub(super) fn damaged(segment: &Segment, error: &millrace_column::Error) -> Erro
 }
 
 /// The columns of runs with the rows that are taken of each.
-pub(super) fn parts<'a>(columns: &'a [Option<Column>], runs: &[Run]) -> Vec<ColumnPart<'a>> {
+pub(super) fn parts<'a>(columns: &'a [Option<Column>], runs: &[RowRun]) -> Vec<ColumnPart<'a>> {
     assert!(columns.len() == runs.len(), "each run has its own part of a column");
     columns.iter().zip(runs).map(|(column, run)| (column.as_ref(), run.rows.clone())).collect()
 }

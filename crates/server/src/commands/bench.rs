@@ -3,21 +3,21 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use millrace_bench::{BENCHES, Bench, Only, Progress, Report, Settings, find};
+use millrace_bench::{BENCHES, BenchProgress, BenchReport, Benchmark, CaseFilter, Settings, find};
 
 use crate::cli::BenchArguments;
 use crate::error::Error;
-use crate::output::{Output, print_all};
+use crate::output::{CommandOutput, print_all};
 
 /// Runs benchmarks and prints their figures with their limits, each as soon as it is measured. The exit
 /// status is 1 if a goal is missed, or if one of several cannot run.
-pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Error> {
+pub fn run(arguments: &BenchArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
     let name = arguments.full_name();
-    let benches: Vec<&Bench> = match name.as_str() {
+    let benches: Vec<&Benchmark> = match name.as_str() {
         "all" => BENCHES.iter().collect(),
         "list" => {
             let width = BENCHES.iter().map(|bench| bench.name.len()).max().unwrap_or_default();
-            let line = |bench: &Bench| format!("{:<width$}  {}\n", bench.name, bench.about);
+            let line = |bench: &Benchmark| format!("{:<width$}  {}\n", bench.name, bench.about);
             print_all(BENCHES.iter().map(line).collect::<String>().as_bytes());
             return Ok(ExitCode::SUCCESS);
         }
@@ -46,7 +46,7 @@ pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Erro
         plots.extend(report.plots);
     }
     if let Some(path) = &arguments.plot {
-        match Report::draw(&plots) {
+        match BenchReport::draw(&plots) {
             Some(svg) => {
                 std::fs::write(path, svg).map_err(|source| Error::File { path: path.clone(), source })?
             }
@@ -57,8 +57,8 @@ pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Erro
 }
 
 fn settings(arguments: &BenchArguments, is_json: bool) -> Result<Settings, Error> {
-    let only = Only { case: arguments.case.clone(), clients: arguments.clients.clone() };
-    if only != Only::default() && arguments.full_name() != "model" {
+    let only = CaseFilter { case: arguments.case.clone(), clients: arguments.clients.clone() };
+    if only != CaseFilter::default() && arguments.full_name() != "model" {
         return Err(Error::Argument(
             "--case and --clients choose among the cases of 'bench model'".to_owned(),
         ));
@@ -77,6 +77,6 @@ fn settings(arguments: &BenchArguments, is_json: bool) -> Result<Settings, Error
         size: arguments.size,
         program: std::env::current_exe().ok(),
         only,
-        progress: Progress { figure, step: |step| eprintln!("{step}") },
+        progress: BenchProgress { figure, step: |step| eprintln!("{step}") },
     })
 }

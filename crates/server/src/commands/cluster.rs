@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use millrace_client::{Client, Protocol, Request};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::json;
 
-use crate::cli::{ClusterCommand, NodeArguments, NodeChange, NodeCommand, Wait};
+use crate::cli::{ClusterCommand, NodeArguments, NodeChange, NodeCommand, WaitArguments};
 use crate::error::Error;
-use crate::output::Output;
-use crate::overview::Overview;
+use crate::output::CommandOutput;
+use crate::overview::ClusterOverview;
 
 /// Pause between two reads of the cluster.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -19,7 +19,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sets the wanted state of a node. The exit status is 1 if the cluster does not follow.
-pub async fn node(node: &NodeArguments, command: &NodeCommand, output: &Output) -> Result<ExitCode, Error> {
+pub async fn node(
+    node: &NodeArguments,
+    command: &NodeCommand,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
     let (state, change) = match command {
         NodeCommand::Retire(change) => ("retired", change),
         NodeCommand::Maintenance(change) => ("maintenance", change),
@@ -27,19 +31,20 @@ pub async fn node(node: &NodeArguments, command: &NodeCommand, output: &Output) 
         NodeCommand::Up(change) => ("up", change),
         NodeCommand::Remove(change) => ("removed", change),
     };
-    let client = Client::new(&node.config_url, Protocol::Http1)?.patient(change.patience.timeout);
-    let overview = Overview::read(&client).await?;
+    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.patient(change.patience.timeout);
+    let overview = ClusterOverview::read(&client).await?;
     let path = overview.path_of(&change.name)?;
     let request = match command {
         NodeCommand::Remove(_) => {
             let force = change.force || is_empty(&overview, &change.name).await;
-            Request::new(Method::DELETE, path).parameter("force", if force { "true" } else { "false" })
+            OutgoingRequest::new(Method::DELETE, path)
+                .parameter("force", if force { "true" } else { "false" })
         }
         _ => {
             let condition = if change.force { "FORCE" } else { "SAFE" };
             let user = json!({ "state": state, "reason": change.reason.as_deref().unwrap_or("") });
             let body = json!({ "state": { "user": user }, "condition": condition });
-            Request::new(Method::PUT, path).body("application/json", body.to_string())
+            OutgoingRequest::new(Method::PUT, path).body("application/json", body.to_string())
         }
     };
     let answer = client.send(request).await?.checked()?.json();
@@ -70,7 +75,7 @@ fn follow_up(command: &NodeCommand, change: &NodeChange) -> String {
 }
 
 /// True if a retired node reports that it has no data left.
-async fn is_empty(overview: &Overview, name: &str) -> bool {
+async fn is_empty(overview: &ClusterOverview, name: &str) -> bool {
     let Some(node) = overview.nodes.iter().find(|node| node.name == name) else { return false };
     if node.state != "retired" {
         return false;
@@ -82,13 +87,13 @@ async fn is_empty(overview: &Overview, name: &str) -> bool {
 pub async fn cluster(
     node: &NodeArguments,
     command: &ClusterCommand,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let client = Client::new(&node.config_url, Protocol::Http1)?;
+    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?;
     match command {
         ClusterCommand::Show(patience) => {
             let client = client.patient(patience.timeout);
-            let mut overview = Overview::read(&client).await?;
+            let mut overview = ClusterOverview::read(&client).await?;
             overview.ask_nodes().await;
             output.print(|| overview.text(), &overview.value());
             Ok(ExitCode::SUCCESS)
@@ -98,12 +103,12 @@ pub async fn cluster(
 }
 
 /// Waits until nothing is left to do. The exit status is 1 after a timeout.
-async fn wait(client: &Client, wait: &Wait, output: &Output) -> Result<ExitCode, Error> {
+async fn wait(client: &NodeClient, wait: &WaitArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
     let began = Instant::now();
     let end = began + Duration::from_secs(wait.timeout);
     let mut seen = 0;
     loop {
-        let (left, away) = match Overview::read(client).await {
+        let (left, away) = match ClusterOverview::read(client).await {
             Ok(mut overview) => {
                 overview.ask_nodes().await;
                 (overview.left(wait.ideal), overview.away())

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use crate::cli::{Cli, Completions};
+use crate::cli::{CommandLine, CompletionsArguments};
 use crate::output::print_all;
 
 /// Prints the completion script for a shell.
-pub fn run(arguments: &Completions) -> ExitCode {
+pub fn run(arguments: &CompletionsArguments) -> ExitCode {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Cli::whole(), "millrace", &mut script);
+    clap_complete::generate(arguments.shell, &mut CommandLine::whole(), "millrace", &mut script);
     print_all(&script);
     ExitCode::SUCCESS
 }

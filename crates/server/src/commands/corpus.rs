@@ -4,14 +4,14 @@ use std::process::ExitCode;
 
 use millrace_mail::corpus;
 
-use crate::cli::Corpus;
+use crate::cli::CorpusArguments;
 use crate::output::print_all;
 
 /// Writes a synthetic mail corpus to standard output, as JSON lines for `millrace feed`.
-pub fn run(arguments: &Corpus) -> ExitCode {
+pub fn run(arguments: &CorpusArguments) -> ExitCode {
     let settings =
         corpus::Settings { seed: arguments.seed, mails: arguments.mails, mailboxes: arguments.mailboxes };
-    for mail in corpus::Corpus::new(settings) {
+    for mail in corpus::MailCorpus::new(settings) {
         print_all(format!("{}\n", mail.operation()).as_bytes());
     }
     ExitCode::SUCCESS

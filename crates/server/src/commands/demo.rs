@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use millrace_bench::Report;
-use millrace_client::feed::{Options, feed};
-use millrace_client::{Client, Protocol, Request};
-use millrace_gateway::{Node, Server, Settings};
-use millrace_mail::corpus::{self, Corpus, embed};
+use millrace_bench::BenchReport;
+use millrace_client::feed::{FeedOptions, feed};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use millrace_gateway::{Node, NodeServer, Settings};
+use millrace_mail::corpus::{self, MailCorpus, embed};
 use millrace_schema::Application;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use crate::answer::text;
-use crate::cli::Demo;
-use crate::commands::feed::{Bar, Source, text as report};
+use crate::cli::DemoArguments;
+use crate::commands::feed::{FeedBar, FeedSource, text as report};
 use crate::error::Error;
-use crate::lines::Lines;
-use crate::output::Output;
+use crate::lines::LineReader;
+use crate::output::CommandOutput;
 
 /// The example application, so that the demo needs only the binary.
 const FILES: [(&str, &str); 2] = [
@@ -39,13 +39,13 @@ const TRAVEL: &str = "night train ferry luggage";
 const UNDERSTOOD: f64 = 0.3;
 
 /// A query of the demo.
-struct Question {
+struct DemoQuestion {
     title: &'static str,
     parameters: Vec<(&'static str, String)>,
 }
 
 /// Starts the node, feeds, queries, and prints the next steps.
-pub async fn run(arguments: &Demo, output: &Output) -> Result<ExitCode, Error> {
+pub async fn run(arguments: &DemoArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
     let directory = std::env::temp_dir().join(format!("millrace-demo-{}", std::process::id()));
     let result =
         show(arguments, output, Settings { port: 0, config_port: 0, ..Settings::new(directory.clone()) })
@@ -55,7 +55,11 @@ pub async fn run(arguments: &Demo, output: &Output) -> Result<ExitCode, Error> {
     result
 }
 
-async fn show(arguments: &Demo, output: &Output, settings: Settings) -> Result<ExitCode, Error> {
+async fn show(
+    arguments: &DemoArguments,
+    output: &CommandOutput,
+    settings: Settings,
+) -> Result<ExitCode, Error> {
     let say = |line: &str| {
         if !output.is_json() {
             println!("{line}");
@@ -63,7 +67,7 @@ async fn show(arguments: &Demo, output: &Output, settings: Settings) -> Result<E
     };
     say("\n1. Starting a node on free ports, with an empty data directory");
     let started = Instant::now();
-    let server = Server::bind(deployed(settings)?).await?;
+    let server = NodeServer::bind(deployed(settings)?).await?;
     let (data, _) = server.addresses().map_err(Error::Runtime)?;
     let url = format!("http://{data}");
     let (stop, stopped) = oneshot::channel::<()>();
@@ -82,13 +86,14 @@ async fn show(arguments: &Demo, output: &Output, settings: Settings) -> Result<E
         ..corpus::Settings::default()
     };
     say(&format!("\n2. Feeding {} mails of {} people, durably", corpus.mails, corpus.mailboxes));
-    let bar = Bar::new(None, output.is_json());
-    let operations = Lines::new(Corpus::new(corpus).map(|mail| mail.operation()));
+    let bar = FeedBar::new(None, output.is_json());
+    let operations = LineReader::new(MailCorpus::new(corpus).map(|mail| mail.operation()));
     let fed =
-        feed(&url, "the corpus", operations, &Options::default(), None, |progress| bar.show(progress)).await;
+        feed(&url, "the corpus", operations, &FeedOptions::default(), None, |progress| bar.show(progress))
+            .await;
     bar.end();
     let fed = fed?;
-    say(&format!("   {}", report("fed", &fed, Source::Made)));
+    say(&format!("   {}", report("fed", &fed, FeedSource::Made)));
 
     let answers = search(&url, corpus, &say).await?;
 
@@ -133,7 +138,7 @@ fn deployed(settings: Settings) -> Result<Arc<Node>, Error> {
 
 /// Runs the seven queries over the largest mailbox, and returns their answers as JSON.
 async fn search(url: &str, corpus: corpus::Settings, say: impl Fn(&str)) -> Result<Vec<Value>, Error> {
-    let (group, size) = Corpus::new(corpus)
+    let (group, size) = MailCorpus::new(corpus)
         .groups()
         .next()
         .map(|(group, size)| (group.as_str().to_owned(), size))
@@ -141,7 +146,7 @@ async fn search(url: &str, corpus: corpus::Settings, say: impl Fn(&str)) -> Resu
     say(&format!(
         "\n3. Searching the largest mailbox: {group}, {size} mails (median of {REPEATS} runs, over HTTP)"
     ));
-    let client = Client::new(url, Protocol::Http1)?;
+    let client = NodeClient::new(url, HttpProtocol::Http1)?;
     let mut answers = Vec::new();
     for (number, question) in questions(&client, &group).await?.iter().enumerate() {
         let (answer, time) = ask(&client, &group, &question.parameters).await?;
@@ -154,7 +159,7 @@ async fn search(url: &str, corpus: corpus::Settings, say: impl Fn(&str)) -> Resu
 }
 
 /// The seven queries; one of them is about a thread that must be found first.
-async fn questions(client: &Client, group: &str) -> Result<Vec<Question>, Error> {
+async fn questions(client: &NodeClient, group: &str) -> Result<Vec<DemoQuestion>, Error> {
     let busiest = "select * from mail where true limit 0 | all(group(thread) max(1) order(-count()) each(output(count())))";
     let (answer, _) = ask(client, group, &[("yql", busiest.to_owned())]).await?;
     let thread = find(&answer, "value").unwrap_or_default();
@@ -163,7 +168,7 @@ async fn questions(client: &Client, group: &str) -> Result<Vec<Question>, Error>
     let hits = |count: usize| ("hits", count.to_string());
     let line = || ("presentation.summary", "line".to_owned());
     Ok(vec![
-        Question {
+        DemoQuestion {
             title: "two words, ranked by bm25, with snippets",
             parameters: vec![
                 query("select subject, from_name, body from mail where userQuery()"),
@@ -172,7 +177,7 @@ async fn questions(client: &Client, group: &str) -> Result<Vec<Question>, Error>
                 hits(3),
             ],
         },
-        Question {
+        DemoQuestion {
             title: "a word, two years, one folder",
             parameters: vec![
                 query(
@@ -183,7 +188,7 @@ async fn questions(client: &Client, group: &str) -> Result<Vec<Question>, Error>
                 line(),
             ],
         },
-        Question {
+        DemoQuestion {
             title: "a phrase",
             parameters: vec![
                 query(
@@ -192,7 +197,7 @@ async fn questions(client: &Client, group: &str) -> Result<Vec<Question>, Error>
                 hits(3),
             ],
         },
-        Question {
+        DemoQuestion {
             title: "the newest ten of the longest thread",
             parameters: vec![
                 query(&format!(
@@ -201,13 +206,13 @@ async fn questions(client: &Client, group: &str) -> Result<Vec<Question>, Error>
                 line(),
             ],
         },
-        Question {
+        DemoQuestion {
             title: "who writes most",
             parameters: vec![query(
                 "select * from mail where true limit 0 | all(group(from_address) max(5) order(-count()) each(output(count())))",
             )],
         },
-        Question {
+        DemoQuestion {
             title: "nearest to 'night train ferry luggage', exactly",
             parameters: vec![
                 query("select * from mail where {targetHits: 5}nearestNeighbor(embedding, embedding)"),
@@ -217,7 +222,7 @@ async fn questions(client: &Client, group: &str) -> Result<Vec<Question>, Error>
                 line(),
             ],
         },
-        Question {
+        DemoQuestion {
             title: "the same words, vectors and age together: rank-profile hybrid",
             parameters: vec![
                 query(
@@ -235,14 +240,14 @@ async fn questions(client: &Client, group: &str) -> Result<Vec<Question>, Error>
 }
 
 /// Results of words, vectors and both for the example's questions, over a part of the mails.
-fn understood() -> Result<Report, Error> {
+fn understood() -> Result<BenchReport, Error> {
     let quality = millrace_bench::find("quality")?;
     Ok((quality.run)(&millrace_bench::Settings { size: UNDERSTOOD, ..Default::default() })?)
 }
 
 /// Runs a query several times; returns the answer and the median time.
 async fn ask(
-    client: &Client,
+    client: &NodeClient,
     group: &str,
     parameters: &[(&str, String)],
 ) -> Result<(Value, Duration), Error> {
@@ -253,7 +258,7 @@ async fn ask(
     let mut times = Vec::with_capacity(REPEATS);
     let mut answer = Value::Null;
     for _ in 0..REPEATS {
-        let request = Request::new(Method::POST, "/search/").body("application/json", body.clone());
+        let request = OutgoingRequest::new(Method::POST, "/search/").body("application/json", body.clone());
         let started = Instant::now();
         let received = client.send(request).await?;
         times.push(started.elapsed());

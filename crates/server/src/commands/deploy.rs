@@ -3,18 +3,22 @@
 use std::process::ExitCode;
 
 use hyper::Method;
-use millrace_client::{Client, Protocol, Request, pack};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest, pack};
 use serde_json::Value;
 
-use crate::cli::{Deploy, NodeArguments};
+use crate::cli::{DeployArguments, NodeArguments};
 use crate::error::Error;
-use crate::output::Output;
+use crate::output::CommandOutput;
 
 /// Sends an application package, and shows the node's messages about it.
-pub async fn run(node: &NodeArguments, arguments: &Deploy, output: &Output) -> Result<ExitCode, Error> {
+pub async fn run(
+    node: &NodeArguments,
+    arguments: &DeployArguments,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
     let package = pack(&arguments.application)?;
-    let client = Client::new(&node.config_url, Protocol::Http1)?.patient(arguments.timeout);
-    let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
+    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.patient(arguments.timeout);
+    let request = OutgoingRequest::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
         .body("application/zip", package);
     let answer = client.send(request).await?.checked()?.json();
     output.print(|| text(&answer), &answer);

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::cli::Doctor;
+use crate::cli::DoctorArguments;
 use crate::error::Error;
-use crate::output::Output;
+use crate::output::CommandOutput;
 
 /// Checks every file of a data directory, after damaged logs were cut if that is asked for. The exit status is 1 when something is wrong.
-pub fn run(arguments: &Doctor, output: &Output) -> Result<ExitCode, Error> {
+pub fn run(arguments: &DoctorArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
     let repairs = match arguments.repair_tail {
         true => millrace_store::repair_tail(&arguments.data_dir)?,
         false => Vec::new(),

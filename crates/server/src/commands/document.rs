@@ -5,18 +5,22 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hyper::{Method, StatusCode};
-use millrace_client::{Answer, Client, Protocol, Request, document_path};
-use millrace_document::{DocumentId, Group};
+use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest, document_path};
+use millrace_document::{DocumentGroup, DocumentId};
 use serde_json::{Value, json};
 
-use crate::cli::{Get, NodeArguments, Patience, Remove, Write};
+use crate::cli::{GetArguments, NodeArguments, PatienceArguments, RemoveArguments, WriteArguments};
 use crate::commands::feed::{IGNORED, WITHOUT_GROUP};
 use crate::error::Error;
-use crate::output::Output;
+use crate::output::CommandOutput;
 
 /// Shows a document. The exit status is 1 if it does not exist.
-pub async fn get(node: &NodeArguments, arguments: &Get, output: &Output) -> Result<ExitCode, Error> {
-    let mut request = Request::new(Method::GET, document_path(&arguments.id)?);
+pub async fn get(
+    node: &NodeArguments,
+    arguments: &GetArguments,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    let mut request = OutgoingRequest::new(Method::GET, document_path(&arguments.id)?);
     if let Some(fields) = &arguments.fields {
         request = request.parameter("fieldSet", fields);
     }
@@ -36,20 +40,28 @@ pub async fn get(node: &NodeArguments, arguments: &Get, output: &Output) -> Resu
 }
 
 /// Writes a document.
-pub async fn put(node: &NodeArguments, arguments: &Write, output: &Output) -> Result<ExitCode, Error> {
+pub async fn put(
+    node: &NodeArguments,
+    arguments: &WriteArguments,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
     write(node, Method::POST, arguments, output).await
 }
 
 /// Changes fields of a document.
-pub async fn update(node: &NodeArguments, arguments: &Write, output: &Output) -> Result<ExitCode, Error> {
+pub async fn update(
+    node: &NodeArguments,
+    arguments: &WriteArguments,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
     write(node, Method::PUT, arguments, output).await
 }
 
 async fn write(
     node: &NodeArguments,
     method: Method,
-    arguments: &Write,
-    output: &Output,
+    arguments: &WriteArguments,
+    output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
     let body = match (&arguments.json, &arguments.file) {
         (Some(json), _) => json.clone().into_bytes(),
@@ -57,7 +69,7 @@ async fn write(
         (None, None) => return Err(Error::Argument("give the document's JSON, or --file".to_owned())),
     };
     let mut request =
-        Request::new(method.clone(), document_path(&arguments.id)?).body("application/json", body);
+        OutgoingRequest::new(method.clone(), document_path(&arguments.id)?).body("application/json", body);
     if let Some(condition) = &arguments.condition {
         request = request.parameter("condition", condition);
     }
@@ -69,7 +81,7 @@ async fn write(
     if !done(&answer, id, output) {
         return Ok(ExitCode::SUCCESS);
     }
-    let without_group = DocumentId::parse(id).is_ok_and(|id| matches!(id.group(), Group::None));
+    let without_group = DocumentId::parse(id).is_ok_and(|id| matches!(id.group(), DocumentGroup::None));
     if method == Method::POST && without_group {
         eprintln!("note: {WITHOUT_GROUP}");
     }
@@ -77,8 +89,12 @@ async fn write(
 }
 
 /// Removes a document.
-pub async fn remove(node: &NodeArguments, arguments: &Remove, output: &Output) -> Result<ExitCode, Error> {
-    let mut request = Request::new(Method::DELETE, document_path(&arguments.id)?);
+pub async fn remove(
+    node: &NodeArguments,
+    arguments: &RemoveArguments,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    let mut request = OutgoingRequest::new(Method::DELETE, document_path(&arguments.id)?);
     if let Some(condition) = &arguments.condition {
         request = request.parameter("condition", condition);
     }
@@ -88,7 +104,7 @@ pub async fn remove(node: &NodeArguments, arguments: &Remove, output: &Output) -
 }
 
 /// Reports if the operation was done, or ignored by the node.
-fn done(answer: &Answer, id: &str, output: &Output) -> bool {
+fn done(answer: &ClientAnswer, id: &str, output: &CommandOutput) -> bool {
     let ignored = answer.is_ignored();
     let value = json!({ "id": id, "ignored": ignored });
     output
@@ -96,8 +112,8 @@ fn done(answer: &Answer, id: &str, output: &Output) -> bool {
     !ignored
 }
 
-fn client(node: &NodeArguments, patience: &Patience) -> Result<Client, Error> {
-    Ok(Client::new(&node.url, Protocol::Http1)?.patient(patience.timeout))
+fn client(node: &NodeArguments, patience: &PatienceArguments) -> Result<NodeClient, Error> {
+    Ok(NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(patience.timeout))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

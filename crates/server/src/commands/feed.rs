@@ -5,42 +5,46 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use millrace_client::Place;
-use millrace_client::feed::{Options, Progress, Report, Resume, Stop, feed, reach};
+use millrace_client::FeedPosition;
+use millrace_client::feed::{FeedOptions, FeedProgress, FeedReport, FeedStop, ResumeFile, feed, reach};
 use serde_json::{Value, json};
 
-use crate::cli::{Feed, NodeArguments};
+use crate::cli::{FeedArguments, NodeArguments};
 use crate::error::Error;
-use crate::input::Input;
-use crate::output::Output;
+use crate::input::CommandInput;
+use crate::output::CommandOutput;
 
 /// Number of failures with the same reason that are listed individually.
 const ALIKE_MAX: usize = 3;
 
 /// Feeds all files. The exit status is 1 if an operation failed.
-pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Result<ExitCode, Error> {
-    let options = Options {
+pub async fn run(
+    node: &NodeArguments,
+    arguments: &FeedArguments,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    let options = FeedOptions {
         connections: arguments.connections,
         in_flight_max: arguments.in_flight,
         patience: Duration::from_secs(arguments.patience),
         timeout: arguments.timeout,
         stop_at_failure: arguments.stop_at_failure,
     };
-    let mut resume = arguments.resume.as_deref().map(Resume::open).transpose()?;
+    let mut resume = arguments.resume.as_deref().map(ResumeFile::open).transpose()?;
     let mut clean = true;
     for path in &arguments.files {
-        let Input { name, size, stream } = Input::open(path)?;
+        let CommandInput { name, size, stream } = CommandInput::open(path)?;
         reach(&node.url, options.patience, |away| {
             eprintln!("note: {away}; trying for {} seconds (--patience)", arguments.patience);
         })
         .await?;
-        let bar = Bar::new(size, arguments.quiet || output.is_json());
+        let bar = FeedBar::new(size, arguments.quiet || output.is_json());
         let report =
             feed(&node.url, &name, stream, &options, resume.as_mut(), |progress| bar.show(progress)).await;
         bar.end();
         let report = report?;
         clean &= report.progress.failed == 0 && report.stop.is_none();
-        output.print(|| text(&name, &report, Source::File), &value(&name, &report));
+        output.print(|| text(&name, &report, FeedSource::File), &value(&name, &report));
         if !clean && arguments.stop_at_failure {
             break;
         }
@@ -53,9 +57,9 @@ pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Res
 }
 
 /// Progress of a feed, for people.
-pub struct Bar(ProgressBar);
+pub struct FeedBar(ProgressBar);
 
-impl Bar {
+impl FeedBar {
     /// Creates a bar for an input of this many bytes, if the size is known.
     pub fn new(size: Option<u64>, hidden: bool) -> Self {
         let bar = match (hidden, size) {
@@ -71,11 +75,11 @@ impl Bar {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        Bar(bar)
+        FeedBar(bar)
     }
 
     /// Shows the progress of the feed.
-    pub fn show(&self, progress: &Progress) {
+    pub fn show(&self, progress: &FeedProgress) {
         let elapsed = self.0.elapsed().as_secs_f64().max(1e-3);
         self.0.set_position(progress.read_bytes);
         self.0.set_message(format!(
@@ -102,7 +106,7 @@ pub const IGNORED: &str =
 
 /// Origin of the operations of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum FeedSource {
     /// A file, or a pipe, whose lines people can look up.
     File,
     /// Generated operations, identified only by their ids.
@@ -110,10 +114,10 @@ pub enum Source {
 }
 
 /// Formats a report for people.
-pub fn text(name: &str, report: &Report, source: Source) -> String {
-    let place_in = |place: Place| match source {
-        Source::File => format!("{name}:{}:{}", place.line, place.column),
-        Source::Made => name.to_owned(),
+pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
+    let place_in = |place: FeedPosition| match source {
+        FeedSource::File => format!("{name}:{}:{}", place.line, place.column),
+        FeedSource::Made => name.to_owned(),
     };
     let progress = &report.progress;
     let mut alike: HashMap<&str, usize> = HashMap::new();
@@ -133,12 +137,14 @@ pub fn text(name: &str, report: &Report, source: Source) -> String {
         lines.push(format!("… and {hidden} more"));
     }
     match report.stop {
-        Some(Stop::Unreadable(place)) => lines.push(format!(
+        Some(FeedStop::Unreadable(place)) => lines.push(format!(
             "{name} was not read from line {} on: mend it there, and feed the rest",
             place.line
         )),
-        Some(Stop::AtFailure) => lines.push("stopped at a failure: what follows it was not fed".to_owned()),
-        Some(Stop::NodeAway) => {
+        Some(FeedStop::AtFailure) => {
+            lines.push("stopped at a failure: what follows it was not fed".to_owned())
+        }
+        Some(FeedStop::NodeAway) => {
             lines.push("the node was away for too long (--patience): the rest was not fed".to_owned());
         }
         None => {}
@@ -169,7 +175,7 @@ pub fn text(name: &str, report: &Report, source: Source) -> String {
     lines.join("\n")
 }
 
-fn value(name: &str, report: &Report) -> Value {
+fn value(name: &str, report: &FeedReport) -> Value {
     let progress = &report.progress;
     let failures: Value = report
         .failures

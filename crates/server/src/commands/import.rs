@@ -4,29 +4,33 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_client::feed::{Options, feed};
-use millrace_mail::{Group, Import};
+use millrace_client::feed::{FeedOptions, feed};
+use millrace_mail::{MailGroup, MailImport};
 use serde_json::json;
 
-use crate::cli::{Archive, ImportMail, NodeArguments};
-use crate::commands::feed::{Bar, Source, text};
+use crate::cli::{ArchiveKind, ImportMail, NodeArguments};
+use crate::commands::feed::{FeedBar, FeedSource, text};
 use crate::error::Error;
-use crate::lines::Lines;
-use crate::output::Output;
+use crate::lines::LineReader;
+use crate::output::CommandOutput;
 
 /// Maximum number of unusable messages that are listed individually.
 const TOLD_MAX: u64 = 10;
 
 /// Feeds an archive's messages. The exit status is 1 if a message could not be used or fed.
-pub async fn run(node: &NodeArguments, arguments: &ImportMail, output: &Output) -> Result<ExitCode, Error> {
-    let group = Group::new(&arguments.group)?;
+pub async fn run(
+    node: &NodeArguments,
+    arguments: &ImportMail,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    let group = MailGroup::new(&arguments.group)?;
     let archive = &arguments.path;
     let import = match arguments.archive {
-        Archive::Mbox if archive.as_os_str() == "-" => {
-            Import::mbox_from(Box::new(std::io::BufReader::new(std::io::stdin())), archive, "inbox")
+        ArchiveKind::Mbox if archive.as_os_str() == "-" => {
+            MailImport::mbox_from(Box::new(std::io::BufReader::new(std::io::stdin())), archive, "inbox")
         }
-        Archive::Mbox => Import::mbox(archive)?,
-        Archive::Maildir => Import::maildir(archive)?,
+        ArchiveKind::Mbox => MailImport::mbox(archive)?,
+        ArchiveKind::Maildir => MailImport::maildir(archive)?,
     };
     let unusable = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&unusable);
@@ -40,20 +44,23 @@ pub async fn run(node: &NodeArguments, arguments: &ImportMail, output: &Output) 
         }
     });
     let name = archive.display().to_string();
-    let bar = Bar::new(None, arguments.quiet || output.is_json());
-    let report = feed(&node.url, &name, Lines::new(operations), &Options::default(), None, |progress| {
-        bar.show(progress);
-    })
-    .await;
+    let bar = FeedBar::new(None, arguments.quiet || output.is_json());
+    let report =
+        feed(&node.url, &name, LineReader::new(operations), &FeedOptions::default(), None, |progress| {
+            bar.show(progress);
+        })
+        .await;
     bar.end();
     let report = report?;
     let unusable = unusable.load(Ordering::Relaxed);
     let progress = &report.progress;
     output.print(
         || match unusable {
-            0 => text(&name, &report, Source::Made),
-            1 => format!("{}\n1 message could not be used", text(&name, &report, Source::Made)),
-            count => format!("{}\n{count} messages could not be used", text(&name, &report, Source::Made)),
+            0 => text(&name, &report, FeedSource::Made),
+            1 => format!("{}\n1 message could not be used", text(&name, &report, FeedSource::Made)),
+            count => {
+                format!("{}\n{count} messages could not be used", text(&name, &report, FeedSource::Made))
+            }
         },
         &json!({ "input": name, "done": progress.done, "failed": progress.failed, "unusable": unusable }),
     );

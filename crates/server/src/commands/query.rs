@@ -4,27 +4,31 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use hyper::Method;
-use millrace_client::{Client, Protocol, Request};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Map, Value, json};
 
 use crate::answer::text;
-use crate::cli::{NodeArguments, Query};
+use crate::cli::{NodeArguments, QueryArguments};
 use crate::error::Error;
-use crate::output::{Output, print_all};
+use crate::output::{CommandOutput, print_all};
 
 /// Result formats that are displayed; any other is for another program, and is passed through unchanged.
 const SHOWN: [&str; 2] = ["json", "default"];
 
 /// Runs a query, and shows the answer. The exit status is 1 if the answer has errors.
-pub async fn run(node: &NodeArguments, arguments: &Query, output: &Output) -> Result<ExitCode, Error> {
+pub async fn run(
+    node: &NodeArguments,
+    arguments: &QueryArguments,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
     let mut parameters = Map::new();
     for parameter in &arguments.parameters {
         let (name, value) = named(parameter)?;
         parameters.insert(name.to_owned(), Value::String(value.to_owned()));
     }
-    let client = Client::new(&node.url, Protocol::Http1)?.patient(arguments.patience.timeout);
+    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(arguments.patience.timeout);
     let body = json!(parameters).to_string();
-    let request = Request::new(Method::POST, "/search/").body("application/json", body);
+    let request = OutgoingRequest::new(Method::POST, "/search/").body("application/json", body);
     let form = parameters.get("format").or_else(|| parameters.get("presentation.format"));
     if form.and_then(Value::as_str).is_some_and(|form| !SHOWN.contains(&form)) {
         client.stream(request, print_all).await?;

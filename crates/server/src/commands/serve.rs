@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use millrace_gateway::{Node, Server};
-use millrace_membership::rest::{self, Alone};
+use millrace_gateway::{Node, NodeServer};
+use millrace_membership::rest::{self, LoneNode};
 use millrace_membership::{BucketFigures, NodeFigures};
-use millrace_schema::Draft;
+use millrace_schema::ApplicationDraft;
 use rustix::fs::Mode;
 use rustix::process::umask;
 use tokio::runtime::Handle;
@@ -21,7 +21,7 @@ use tracing_subscriber::EnvFilter;
 use crate::cluster::{CLUSTER_DIRECTORY, ClusterNode, ClusterSettings};
 use crate::error::Error;
 use crate::file_limit;
-use crate::settings::{Resolved, ServeArguments};
+use crate::settings::{ResolvedSettings, ServeArguments};
 
 /// What still computes for clients that have gone, such as a deployment, is given so long before the process ends. It is
 /// as safe to end as when power fails.
@@ -32,7 +32,7 @@ const MEMBERSHIP_THREADS: usize = 2;
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
-    let Resolved { mut settings, app, cluster, passed_over, log } = arguments.resolve()?;
+    let ResolvedSettings { mut settings, app, cluster, passed_over, log } = arguments.resolve()?;
     log_to_standard_error(&log)?;
     // What is written here is of the users alone: documents, and texts of queries.
     umask(Mode::RWXG | Mode::RWXO);
@@ -51,7 +51,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         is_nobodys(&settings.data_dir)?;
     }
     let node = Node::open(settings)?;
-    let package = app.map(|path| Package::read(path, &node)).transpose()?;
+    let package = app.map(|path| StartPackage::read(path, &node)).transpose()?;
     // Requests of clients have threads of their own. Leases, votes and other nodes have others, which nothing that a client sends can hold up.
     let requests = millrace_gateway::runtime(workers, "serve").map_err(Error::Runtime)?;
     let membership = millrace_gateway::runtime(MEMBERSHIP_THREADS, "member").map_err(Error::Runtime)?;
@@ -68,7 +68,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
             let server = bind(&serving, &node).await?;
             let (data, _) = server.addresses().map_err(Error::Runtime)?;
             let member = Arc::new(ClusterNode::join(&node, settings, data, server.intake()).await?);
-            if let Some(Package { path, draft }) = package {
+            if let Some(StartPackage { path, draft }) = package {
                 member.publish_first(&node, path, draft).await?;
             }
             let (of_data, of_config) = member.routers(&node);
@@ -81,9 +81,9 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
 }
 
 /// The ports, bound where their requests are served.
-async fn bind(serving: &Handle, node: &Arc<Node>) -> Result<Server, Error> {
+async fn bind(serving: &Handle, node: &Arc<Node>) -> Result<NodeServer, Error> {
     let node = Arc::clone(node);
-    let bound = serving.spawn(async move { Server::bind(node).await }).await;
+    let bound = serving.spawn(async move { NodeServer::bind(node).await }).await;
     Ok(bound.map_err(|error| Error::Runtime(error.into()))??)
 }
 
@@ -96,31 +96,31 @@ fn log_to_standard_error(filter: &str) -> Result<(), Error> {
 }
 
 /// The application package given at the start.
-struct Package {
+struct StartPackage {
     path: PathBuf,
-    draft: Draft,
+    draft: ApplicationDraft,
 }
 
-impl Package {
+impl StartPackage {
     /// Reads it. Where something is wrong, all is told that is wrong with it on this node.
     fn read(path: PathBuf, node: &Node) -> Result<Self, Error> {
         let refused = |reason: String| Error::Application { path: path.clone(), reason };
-        let draft = Draft::from_dir(&path).map_err(|error| refused(error.to_string()))?;
+        let draft = ApplicationDraft::from_dir(&path).map_err(|error| refused(error.to_string()))?;
         if !draft.findings.is_sound() {
             node.check(draft.clone()).map_err(|error| refused(error.to_string()))?;
         }
-        Ok(Package { path, draft })
+        Ok(StartPackage { path, draft })
     }
 
     /// Makes it the active one of a node that is alone.
     fn deploy(self, node: &Node) -> Result<(), Error> {
-        let Package { path, draft } = self;
+        let StartPackage { path, draft } = self;
         node.deploy(draft).map(drop).map_err(|error| Error::Application { path, reason: error.to_string() })
     }
 }
 
 /// Serves until a signal says to stop.
-async fn serve(serving: &Handle, server: Server, member: Option<Arc<ClusterNode>>) -> Result<(), Error> {
+async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterNode>>) -> Result<(), Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let (data, config) = server.addresses().map_err(Error::Runtime)?;
@@ -155,7 +155,7 @@ async fn serve(serving: &Handle, server: Server, member: Option<Arc<ClusterNode>
 fn alone(node: &Arc<Node>, data: SocketAddr) -> Router {
     let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
     let (named, told) = (Arc::clone(node), Arc::clone(node));
-    rest::router(Arc::new(Alone {
+    rest::router(Arc::new(LoneNode {
         url: format!("{scheme}://{data}"),
         clusters: move || named.content_clusters(),
         figures: move || {

@@ -4,21 +4,25 @@ use std::process::ExitCode;
 
 use hyper::{Method, StatusCode};
 use indicatif::{HumanBytes, HumanCount};
-use millrace_client::{Client, Protocol, Request};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Map, Value, json};
 
-use crate::cli::{NodeArguments, Patience};
+use crate::cli::{NodeArguments, PatienceArguments};
 use crate::error::Error;
-use crate::output::Output;
-use crate::overview::Overview;
+use crate::output::CommandOutput;
+use crate::overview::ClusterOverview;
 
 /// Where the application is asked for.
 const APPLICATION: &str = "/application/v2/tenant/default/application/default";
 
 /// Tells what is deployed and how much is stored. The exit status is 1 when there is no application.
-pub async fn run(node: &NodeArguments, patience: &Patience, output: &Output) -> Result<ExitCode, Error> {
-    let config = Client::new(&node.config_url, Protocol::Http1)?.patient(patience.timeout);
-    let answer = config.send(Request::new(Method::GET, APPLICATION)).await?;
+pub async fn run(
+    node: &NodeArguments,
+    patience: &PatienceArguments,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    let config = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.patient(patience.timeout);
+    let answer = config.send(OutgoingRequest::new(Method::GET, APPLICATION)).await?;
     if answer.status == StatusCode::NOT_FOUND {
         let cure = "no application is deployed: millrace deploy DIR";
         output.print(|| cure.to_owned(), &json!({ "generation": null, "message": cure }));
@@ -26,11 +30,11 @@ pub async fn run(node: &NodeArguments, patience: &Patience, output: &Output) -> 
     }
     let generation = answer.checked()?.json()["generation"].clone();
     let path = format!("{APPLICATION}/reindexing");
-    let reindexing = config.send(Request::new(Method::GET, path)).await?.checked()?.json();
-    let data = Client::new(&node.url, Protocol::Http1)?.patient(patience.timeout);
-    let metrics = data.send(Request::new(Method::GET, "/state/v1/metrics")).await?.checked()?.json();
+    let reindexing = config.send(OutgoingRequest::new(Method::GET, path)).await?.checked()?.json();
+    let data = NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(patience.timeout);
+    let metrics = data.send(OutgoingRequest::new(Method::GET, "/state/v1/metrics")).await?.checked()?.json();
     // Its status says the same as its body.
-    let health = data.send(Request::new(Method::GET, "/state/v1/health")).await?.json();
+    let health = data.send(OutgoingRequest::new(Method::GET, "/state/v1/health")).await?.json();
     let health = &health["status"];
     let mut values = Map::new();
     for metric in metrics["metrics"]["values"].as_array().into_iter().flatten() {
@@ -39,7 +43,7 @@ pub async fn run(node: &NodeArguments, patience: &Patience, output: &Output) -> 
         let value = if metric["values"].get("rate").is_some() { "count" } else { "last" };
         values.insert(name.to_owned(), metric["values"][value].clone());
     }
-    let overview = match Overview::read(&config).await {
+    let overview = match ClusterOverview::read(&config).await {
         Ok(mut overview) => {
             overview.ask_nodes().await;
             Some(overview)

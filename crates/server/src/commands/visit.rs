@@ -4,16 +4,16 @@ use std::process::ExitCode;
 
 use hyper::header::ACCEPT;
 use hyper::{Method, StatusCode};
-use millrace_client::{Client, Protocol, Request};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::Value;
 
-use crate::cli::{NodeArguments, Visit};
+use crate::cli::{NodeArguments, VisitArguments};
 use crate::error::Error;
 use crate::output::print_all;
 
 /// Writes all documents of all clusters, or of one.
-pub async fn run(node: &NodeArguments, arguments: &Visit) -> Result<ExitCode, Error> {
-    let client = Client::new(&node.url, Protocol::Http1)?.patient(arguments.timeout);
+pub async fn run(node: &NodeArguments, arguments: &VisitArguments) -> Result<ExitCode, Error> {
+    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(arguments.timeout);
     if let Some(document_type) = &arguments.document_type {
         expect_type(&client, document_type).await?;
     }
@@ -31,9 +31,9 @@ pub async fn run(node: &NodeArguments, arguments: &Visit) -> Result<ExitCode, Er
 
 /// Refuses a document type that does not exist, with a list of the existing ones; a selection would silently
 /// find nothing. The path of any document tests for it.
-async fn expect_type(client: &Client, document_type: &str) -> Result<(), Error> {
+async fn expect_type(client: &NodeClient, document_type: &str) -> Result<(), Error> {
     let path = format!("/document/v1/any/{}/docid/any", millrace_client::encoded(document_type));
-    let answer = client.send(Request::new(Method::GET, path).parameter("fieldSet", "[id]")).await?;
+    let answer = client.send(OutgoingRequest::new(Method::GET, path).parameter("fieldSet", "[id]")).await?;
     match answer.status {
         StatusCode::NOT_FOUND => Ok(()),
         _ => answer.checked().map(drop).map_err(Error::from),
@@ -41,8 +41,8 @@ async fn expect_type(client: &Client, document_type: &str) -> Result<(), Error> 
 }
 
 /// Content clusters of the node, taken from its refusal of an unknown one.
-async fn clusters(client: &Client) -> Result<Vec<String>, Error> {
-    let request = Request::new(Method::GET, "/document/v1/").parameter("cluster", "*");
+async fn clusters(client: &NodeClient) -> Result<Vec<String>, Error> {
+    let request = OutgoingRequest::new(Method::GET, "/document/v1/").parameter("cluster", "*");
     let message = client.send(request).await?.message();
     let names = message.split_once("only ").map_or("", |(_, names)| names);
     let names: Vec<String> = names.split('\'').skip(1).step_by(2).map(str::to_owned).collect();
@@ -52,11 +52,11 @@ async fn clusters(client: &Client) -> Result<Vec<String>, Error> {
     }
 }
 
-async fn visit(client: &Client, arguments: &Visit, cluster: Option<&str>) -> Result<(), Error> {
+async fn visit(client: &NodeClient, arguments: &VisitArguments, cluster: Option<&str>) -> Result<(), Error> {
     let selection = selection(arguments);
     let mut continuation: Option<String> = None;
     loop {
-        let mut request = Request::new(Method::GET, path(arguments))
+        let mut request = OutgoingRequest::new(Method::GET, path(arguments))
             .header(ACCEPT, "application/jsonl")
             .parameter("stream", "true")
             .parameter("includeRemoves", if arguments.removes { "true" } else { "false" });
@@ -71,7 +71,7 @@ async fn visit(client: &Client, arguments: &Visit, cluster: Option<&str>) -> Res
                 request = request.parameter(name, value);
             }
         }
-        let mut lines = Lines::default();
+        let mut lines = VisitLines::default();
         client.stream(request, |bytes| lines.push(bytes)).await?;
         if let Some(message) = lines.failure {
             return Err(Error::Argument(message));
@@ -87,11 +87,11 @@ async fn visit(client: &Client, arguments: &Visit, cluster: Option<&str>) -> Res
 }
 
 /// Namespace and document type, if both are given: a path has both or none.
-fn of_type(arguments: &Visit) -> Option<(&str, &str)> {
+fn of_type(arguments: &VisitArguments) -> Option<(&str, &str)> {
     arguments.namespace.as_deref().zip(arguments.document_type.as_deref())
 }
 
-fn path(arguments: &Visit) -> String {
+fn path(arguments: &VisitArguments) -> String {
     let encode = |text: &str| millrace_client::encoded(text);
     let Some((namespace, document_type)) = of_type(arguments) else { return "/document/v1/".to_owned() };
     let start = format!("/document/v1/{}/{}", encode(namespace), encode(document_type));
@@ -102,7 +102,7 @@ fn path(arguments: &Visit) -> String {
 }
 
 /// Selection of the documents, in addition to the path.
-fn selection(arguments: &Visit) -> Option<String> {
+fn selection(arguments: &VisitArguments) -> Option<String> {
     let own = &arguments.selection;
     if of_type(arguments).is_some() {
         return own.clone();
@@ -125,14 +125,14 @@ fn selection(arguments: &Visit) -> Option<String> {
 
 /// Lines of a streamed visit: documents go to standard output, the others show the progress.
 #[derive(Default)]
-struct Lines {
+struct VisitLines {
     pending: Vec<u8>,
     token: Option<String>,
     complete: bool,
     failure: Option<String>,
 }
 
-impl Lines {
+impl VisitLines {
     fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
         let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return };

@@ -4,13 +4,13 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{Etcd, count, is_ideal, node, services, until};
-use crate::support::{NOTE, Server};
+use crate::nodes::{TestEtcd, count, is_ideal, node, services, until};
+use crate::support::{NOTE, TestServer};
 
 /// Number of groups; enough for each node to have replicas of some.
 const GROUPS: u32 = 20;
 
-fn write(node: &Server, method: Method, group: u32, stars: u32) -> (u16, Value) {
+fn write(node: &TestServer, method: Method, group: u32, stars: u32) -> (u16, Value) {
     let body = match method {
         Method::DELETE => String::new(),
         _ => json!({ "fields": { "stars": stars } }).to_string(),
@@ -20,8 +20,8 @@ fn write(node: &Server, method: Method, group: u32, stars: u32) -> (u16, Value) 
 
 #[test]
 fn a_full_disk_on_a_replica_refuses_writes_as_one_on_a_single_node() {
-    let Some(etcd) = Etcd::start() else { return };
-    let mut nodes: Vec<Server> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
     let services = services(2);
     until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
     for group in 0..GROUPS {

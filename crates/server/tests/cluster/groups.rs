@@ -2,8 +2,8 @@
 
 use hyper::Method;
 
-use crate::nodes::{Etcd, count, ideal_at, is_ideal, node, put, until, visited};
-use crate::support::{NOTE, SERVICES, Server};
+use crate::nodes::{TestEtcd, count, ideal_at, is_ideal, node, put, until, visited};
+use crate::support::{NOTE, SERVICES, TestServer};
 
 /// Two groups of two nodes, with a replica of everything in each.
 fn services() -> String {
@@ -25,8 +25,8 @@ fn services() -> String {
 
 #[test]
 fn a_whole_group_is_lost_and_another_answers_with_everything() {
-    let Some(etcd) = Etcd::start() else { return };
-    let mut nodes: Vec<Server> = ["a", "b", "c", "d"].iter().map(|name| node(&etcd, name)).collect();
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c", "d"].iter().map(|name| node(&etcd, name)).collect();
     until("deployed", &200, || {
         nodes[0].deploy(&[("services.xml", &services()), ("schemas/note.sd", NOTE)]).0
     });

@@ -3,8 +3,8 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{Etcd, ideal_at, node, put, until, visited};
-use crate::support::{NOTE, SERVICES, Server};
+use crate::nodes::{TestEtcd, ideal_at, node, put, until, visited};
+use crate::support::{NOTE, SERVICES, TestServer};
 
 /// More than the minimum of `bucket-splitting`.
 const LARGE: u32 = 1300;
@@ -20,14 +20,14 @@ const QUERIES: [&str; 4] = [
 /// A number, so that a bucket of other groups has the same one.
 const LARGE_GROUP: &str = "3";
 
-fn put_large(server: &Server, number: u32) {
+fn put_large(server: &TestServer, number: u32) {
     let path = format!("/document/v1/n/note/number/{LARGE_GROUP}/{number}");
     let body = json!({ "fields": { "title": format!("note {number}"), "stars": number } }).to_string();
     until(&path, &200, || server.call(Method::POST, &path, &body).0);
 }
 
 /// Result of a query of the group, without the details of its execution.
-fn found(server: &Server, yql: &str) -> Value {
+fn found(server: &TestServer, yql: &str) -> Value {
     let parameters = [("yql", yql), ("streaming.userid", LARGE_GROUP), ("timeout", "10s")];
     let (status, mut answer) = server.query(&parameters);
     if let Some(root) = answer["root"].as_object_mut() {
@@ -40,9 +40,9 @@ fn found(server: &Server, yql: &str) -> Value {
 /// the end the group is dropped.
 #[test]
 fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
-    let Some(etcd) = Etcd::start() else { return };
-    let mut nodes: Vec<Server> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
-    let alone = Server::with_notes();
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    let alone = TestServer::with_notes();
     let services = SERVICES
         .replace("<min-redundancy>1<", "<min-redundancy>2<")
         .replace("</content>", "<tuning><bucket-splitting max-documents='1024'/></tuning></content>");
@@ -55,7 +55,7 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     put(&nodes[0], 1, 0);
     let beside = format!("/document/v1/n/note/number/{}/1", 3 + (1 << 20));
     until(&beside, &200, || nodes[0].call(Method::POST, &beside, r#"{"fields":{"title":"beside"}}"#).0);
-    let check = |server: &Server, when: &str| {
+    let check = |server: &TestServer, when: &str| {
         for yql in QUERIES {
             until(&format!("{when}: {yql}"), &found(&alone, yql), || found(server, yql));
         }

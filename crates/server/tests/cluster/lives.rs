@@ -2,13 +2,13 @@
 
 use hyper::Method;
 
-use crate::nodes::{Etcd, count, is_ideal, node, put, services, until, visited};
-use crate::support::{NOTE, Server};
+use crate::nodes::{TestEtcd, count, is_ideal, node, put, services, until, visited};
+use crate::support::{NOTE, TestServer};
 
 #[test]
 fn nodes_answer_as_one_and_lose_nothing_when_they_are_killed() {
-    let Some(etcd) = Etcd::start() else { return };
-    let mut nodes: Vec<Server> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
     let services = services(2);
     until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
     for node in &nodes {
@@ -77,14 +77,14 @@ fn nodes_answer_as_one_and_lose_nothing_when_they_are_killed() {
 
 #[test]
 fn what_no_longer_belongs_is_removed_by_the_owners_on_all_replicas() {
-    let Some(etcd) = Etcd::start() else { return };
-    let mut nodes: Vec<Server> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
     let services = |selection: &str| {
         services(2)
             .replace("<documents>", "<documents garbage-collection='true' garbage-collection-interval='1'>")
             .replace("mode='streaming'/>", &format!("mode='streaming' selection='{selection}'/>"))
     };
-    let deploy = |node: &Server, selection: &str| {
+    let deploy = |node: &TestServer, selection: &str| {
         node.deploy(&[("services.xml", &services(selection)), ("schemas/note.sd", NOTE)]).0
     };
     until("deployed", &200, || deploy(&nodes[0], "note.stars &gt;= 0"));

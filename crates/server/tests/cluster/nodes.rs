@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::support::{SERVICES, Server};
+use crate::support::{SERVICES, TestServer};
 
 /// The test's own etcd.
-pub struct Etcd {
+pub struct TestEtcd {
     process: Child,
     _directory: tempfile::TempDir,
     /// Address in the nodes' settings.
     pub url: String,
 }
 
-impl Etcd {
+impl TestEtcd {
     /// Starts one; `None` if etcd is not installed.
     pub fn start() -> Option<Self> {
-        Etcd::start_with("http", &[])
+        TestEtcd::start_with("http", &[])
     }
 
     /// Starts one whose clients use this scheme.
@@ -41,7 +41,7 @@ impl Etcd {
             .spawn();
         let url = client.replace("http", "etcd");
         match started {
-            Ok(process) => Some(Etcd { process, _directory: directory, url }),
+            Ok(process) => Some(TestEtcd { process, _directory: directory, url }),
             Err(error) => {
                 eprintln!("passed over: etcd cannot be started ({error}); install etcd-server");
                 None
@@ -50,7 +50,7 @@ impl Etcd {
     }
 }
 
-impl Drop for Etcd {
+impl Drop for TestEtcd {
     fn drop(&mut self) {
         // Its data is not needed any more.
         let _ = self.process.kill();
@@ -64,15 +64,15 @@ pub fn free_port() -> u16 {
 }
 
 /// Starts a node of the cluster of this etcd.
-pub fn node(etcd: &Etcd, name: &str) -> Server {
+pub fn node(etcd: &TestEtcd, name: &str) -> TestServer {
     node_with(etcd, name, &[])
 }
 
 /// Starts a node with more settings.
-pub fn node_with(etcd: &Etcd, name: &str, more: &[(&str, &str)]) -> Server {
+pub fn node_with(etcd: &TestEtcd, name: &str, more: &[(&str, &str)]) -> TestServer {
     let peer_port = free_port().to_string();
     let own = [("MILLRACE_CLUSTER", &*etcd.url), ("MILLRACE_NAME", name), ("MILLRACE_PEER_PORT", &peer_port)];
-    Server::start_with(&[&own, more].concat())
+    TestServer::start_with(&[&own, more].concat())
 }
 
 /// Content of services.xml of the test application, with this redundancy.
@@ -95,7 +95,7 @@ pub fn until<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, mut ask: 
 }
 
 /// Number of documents that a query over all groups finds; `None` if it fails.
-pub fn count(server: &Server) -> Option<u64> {
+pub fn count(server: &TestServer) -> Option<u64> {
     let yql = ("yql", "select * from note where true limit 0");
     let (status, answer) = server.query(&[yql, ("streaming.selection", "true"), ("timeout", "10s")]);
     let full = answer.pointer("/root/coverage/full") == Some(&Value::Bool(true));
@@ -103,7 +103,7 @@ pub fn count(server: &Server) -> Option<u64> {
 }
 
 /// Puts a note; retries until it is acknowledged.
-pub fn put(server: &Server, group: u32, number: u32) {
+pub fn put(server: &TestServer, group: u32, number: u32) {
     let path = format!("/document/v1/notes/note/group/g{group}/{number}");
     let body = json!({ "fields": { "title": format!("note {number} of g{group}"), "stars": number } });
     let body = body.to_string();
@@ -111,7 +111,7 @@ pub fn put(server: &Server, group: u32, number: u32) {
 }
 
 /// Ids that a visit over everything finds.
-pub fn visited(server: &Server) -> BTreeSet<String> {
+pub fn visited(server: &TestServer) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut continuation = None::<String>;
     loop {
@@ -132,12 +132,12 @@ pub fn visited(server: &Server) -> BTreeSet<String> {
 }
 
 /// True if two nodes act by one state, and have nothing left to do for the buckets that they own.
-pub fn is_ideal(one: &Server, other: &Server) -> bool {
+pub fn is_ideal(one: &TestServer, other: &TestServer) -> bool {
     ideal_at(one).is_some_and(|own| own >= 3 && ideal_at(other) == Some(own))
 }
 
 /// Version of the cluster state by which a node has all data that it should; `None` while it has not.
-pub fn ideal_at(server: &Server) -> Option<u64> {
+pub fn ideal_at(server: &TestServer) -> Option<u64> {
     let (_, answer) = server.get("/state/v1/cluster");
     let ideal = &answer["ideal"];
     let settled = ideal["distance"] == 0 && ideal["unknown"] == 0 && answer["confirmed"] == true;

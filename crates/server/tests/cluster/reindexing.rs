@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hyper::Method;
-use millrace_client::{Client, Protocol, Request};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Value, json};
 
-use crate::nodes::{Etcd, count, ideal_at, node, services, until};
-use crate::support::{NOTE, Server};
+use crate::nodes::{TestEtcd, count, ideal_at, node, services, until};
+use crate::support::{NOTE, TestServer};
 
 const APPLICATION: &str = "/application/v2/tenant/default/application/default";
 
@@ -27,7 +27,7 @@ fn shouting(word: &str) -> String {
     NOTE.replace("fieldset default", &field)
 }
 
-fn deploy(server: &Server, schema: &str) {
+fn deploy(server: &TestServer, schema: &str) {
     let services = services(2)
         .replace("</content>", "<tuning><bucket-splitting max-documents='1024'/></tuning></content>");
     let files = [("services.xml", &*services), ("schemas/note.sd", schema)];
@@ -39,7 +39,7 @@ fn group_of(number: u32) -> u32 {
 }
 
 /// Feeds all documents.
-fn feed(server: &Server) {
+fn feed(server: &TestServer) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let line = |number: u32| {
         let id = format!("id:notes:note:g=g{}:{number}", group_of(number));
@@ -53,23 +53,23 @@ fn feed(server: &Server) {
 }
 
 /// Reindexing status of the type.
-fn status(server: &Server) -> Value {
+fn status(server: &TestServer) -> Value {
     let (code, answer) = server.config(Method::GET, &format!("{APPLICATION}/reindexing"));
     assert_eq!((code, &answer["enabled"]), (200, &json!(true)), "{answer}");
     answer["clusters"]["notes"].clone()
 }
 
-fn state(server: &Server) -> String {
+fn state(server: &TestServer) -> String {
     status(server)["ready"]["note"]["state"].as_str().unwrap_or("none").to_owned()
 }
 
-fn reindex(server: &Server, method: Method, parameters: &str) {
+fn reindex(server: &TestServer, method: Method, parameters: &str) {
     let (code, answer) = server.config(method, &format!("{APPLICATION}/reindex{parameters}"));
     assert_eq!(code, 200, "{answer}");
 }
 
 /// All documents by their ids, as one node returns them.
-fn documents(server: &Server) -> BTreeMap<String, Value> {
+fn documents(server: &TestServer) -> BTreeMap<String, Value> {
     let (mut found, mut next) = (BTreeMap::new(), String::new());
     loop {
         let path = format!(
@@ -92,7 +92,7 @@ fn documents(server: &Server) -> BTreeMap<String, Value> {
 /// acknowledged write of each document, and the writes sent after that, which may have been applied.
 fn write(url: &str, stop: &AtomicBool) -> BTreeMap<u32, (Option<String>, Vec<String>, u32, u32)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let client = Client::new(url, Protocol::Http1).expect("an address");
+    let client = NodeClient::new(url, HttpProtocol::Http1).expect("an address");
     let mut known: BTreeMap<u32, (Option<String>, Vec<String>, u32, u32)> = BTreeMap::new();
     for round in 0_u32.. {
         if stop.load(Ordering::SeqCst) {
@@ -102,7 +102,7 @@ fn write(url: &str, stop: &AtomicBool) -> BTreeMap<u32, (Option<String>, Vec<Str
         let title = format!("written {round}");
         let body = json!({ "fields": { "title": { "assign": title }, "stars": { "increment": 1 } } });
         let path = format!("/document/v1/notes/note/group/g{}/{number}?timeout=20s", group_of(number));
-        let request = Request::new(Method::PUT, &path).body("application/json", body.to_string());
+        let request = OutgoingRequest::new(Method::PUT, &path).body("application/json", body.to_string());
         let answer = runtime.block_on(client.send(request));
         let (sure, perhaps, least, most) = known.entry(number).or_default();
         *most += 1;
@@ -119,8 +119,8 @@ fn write(url: &str, stop: &AtomicBool) -> BTreeMap<u32, (Option<String>, Vec<Str
 
 #[test]
 fn every_document_is_done_while_clients_write_and_nodes_come_and_go() {
-    let Some(etcd) = Etcd::start() else { return };
-    let mut nodes: Vec<Server> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
     deploy(&nodes[0], NOTE);
     until("an empty cluster", &Some(0), || count(&nodes[0]));
     feed(&nodes[0]);
@@ -170,7 +170,7 @@ fn every_document_is_done_while_clients_write_and_nodes_come_and_go() {
 
     assert!(!written.is_empty());
     // Each replica is queried: any node alone has the same documents when another is gone.
-    let settled = |nodes: &[Server]| nodes.iter().all(|server| ideal_at(server).is_some());
+    let settled = |nodes: &[TestServer]| nodes.iter().all(|server| ideal_at(server).is_some());
     for gone in 0..3 {
         until("ideal", &true, || settled(&nodes));
         nodes[gone].kill();

@@ -4,12 +4,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::nodes::{Etcd, free_port, node, node_with, until};
+use crate::nodes::{TestEtcd, free_port, node, node_with, until};
 use crate::support::{MILLRACE, NOTE, SERVICES, write_files};
 
 #[test]
 fn a_package_that_cannot_work_is_not_published() {
-    let Some(etcd) = Etcd::start() else { return };
+    let Some(etcd) = TestEtcd::start() else { return };
     let application = tempfile::tempdir().expect("a temporary directory");
     let write = |note: &str| {
         write_files(application.path(), &[("services.xml", SERVICES), ("schemas/note.sd", note)]);
@@ -37,9 +37,9 @@ fn a_package_that_cannot_work_is_not_published() {
 
 #[test]
 fn a_node_that_others_cannot_reach_is_warned_of() {
-    let Some(etcd) = Etcd::start() else { return };
+    let Some(etcd) = TestEtcd::start() else { return };
     let warnings =
-        |server: &crate::support::Server| server.get("/state/v1/cluster").1["warnings"].to_string();
+        |server: &crate::support::TestServer| server.get("/state/v1/cluster").1["warnings"].to_string();
     let everywhere = node_with(&etcd, "a", &[("MILLRACE_LISTEN", "0.0.0.0"), ("MILLRACE_INSECURE", "true")]);
     assert!(warnings(&everywhere).contains("start it with --advertise"), "{}", warnings(&everywhere));
     let named =

@@ -7,27 +7,27 @@ use std::thread;
 use std::time::Duration;
 
 use hyper::Method;
-use millrace_client::{Client, Protocol, Request};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::json;
 
-use crate::nodes::{Etcd, count, is_ideal, node, put, services, until};
-use crate::support::{NOTE, Server};
+use crate::nodes::{TestEtcd, count, is_ideal, node, put, services, until};
+use crate::support::{NOTE, TestServer};
 
 /// Sends requests to a node, one after another; returns the number of documents it wrote, and the failures.
-struct Load {
+struct StoppingLoad {
     stop: Arc<AtomicBool>,
     thread: thread::JoinHandle<(usize, Vec<String>)>,
 }
 
-impl Load {
+impl StoppingLoad {
     /// Writes documents of its own, changes each twice, and reads it. Nothing is sent twice.
-    fn on(server: &Server, from: u32) -> Self {
+    fn on(server: &TestServer, from: u32) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (url, stopped) = (server.url(), Arc::clone(&stop));
         let thread = thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            let client = Client::new(&url, Protocol::Http2).expect("an address");
+            let client = NodeClient::new(&url, HttpProtocol::Http2).expect("an address");
             let (mut written, mut failed) = (0, Vec::new());
             for number in from.. {
                 if stopped.load(Ordering::SeqCst) {
@@ -41,10 +41,10 @@ impl Load {
                     json!({ "condition": condition, "fields": { "stars": { "assign": number + 2 } } });
                 let changes = [(Method::POST, put), (Method::PUT, increment), (Method::PUT, assign)];
                 let requests = changes.map(|(method, body)| {
-                    let request = Request::new(method.clone(), &*path);
+                    let request = OutgoingRequest::new(method.clone(), &*path);
                     (method, request.body("application/json", body.to_string()))
                 });
-                let get = (Method::GET, Request::new(Method::GET, &*path));
+                let get = (Method::GET, OutgoingRequest::new(Method::GET, &*path));
                 for (method, request) in requests.into_iter().chain([get]) {
                     match runtime.block_on(client.send(request)) {
                         Ok(answer) if answer.status != 200 => {
@@ -64,7 +64,7 @@ impl Load {
             }
             (written, failed)
         });
-        Load { stop, thread }
+        StoppingLoad { stop, thread }
     }
 
     fn end(self) -> (usize, Vec<String>) {
@@ -73,8 +73,8 @@ impl Load {
     }
 }
 
-fn three(etcd: &Etcd) -> Vec<Server> {
-    let nodes: Vec<Server> = ["a", "b", "c"].iter().map(|name| node(etcd, name)).collect();
+fn three(etcd: &TestEtcd) -> Vec<TestServer> {
+    let nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(etcd, name)).collect();
     let services = services(2);
     until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
     for node in &nodes {
@@ -85,13 +85,15 @@ fn three(etcd: &Etcd) -> Vec<Server> {
 
 #[test]
 fn no_request_fails_while_nodes_are_stopped_and_started_one_after_another() {
-    let Some(etcd) = Etcd::start() else { return };
+    let Some(etcd) = TestEtcd::start() else { return };
     let mut nodes = three(&etcd);
     let mut written = 0;
     for at in 0..3 {
-        let load: Vec<Load> = (0..6)
+        let load: Vec<StoppingLoad> = (0..6)
             .filter(|client| client % 3 != at)
-            .map(|client| Load::on(&nodes[client % 3], 1_000_000 * (1 + 6 * at as u32 + client as u32)))
+            .map(|client| {
+                StoppingLoad::on(&nodes[client % 3], 1_000_000 * (1 + 6 * at as u32 + client as u32))
+            })
             .collect();
         thread::sleep(Duration::from_millis(500));
         nodes[at].terminate();
@@ -109,7 +111,7 @@ fn no_request_fails_while_nodes_are_stopped_and_started_one_after_another() {
 }
 
 /// Sends a signal to a node.
-fn signal(server: &Server, name: &str) {
+fn signal(server: &TestServer, name: &str) {
     let sent =
         Command::new("kill").args([name, &server.process_id().to_string()]).status().expect("kill runs");
     assert!(sent.success());
@@ -117,7 +119,7 @@ fn signal(server: &Server, name: &str) {
 
 #[test]
 fn a_query_passes_over_a_node_that_is_frozen_within_its_time() {
-    let Some(etcd) = Etcd::start() else { return };
+    let Some(etcd) = TestEtcd::start() else { return };
     let nodes = three(&etcd);
     for number in 0..40 {
         put(&nodes[0], number % 20, number);

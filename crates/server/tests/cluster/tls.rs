@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use hyper::Method;
 use hyper::header::HeaderName;
-use millrace_client::{Protocol, Request};
+use millrace_client::{HttpProtocol, OutgoingRequest};
 use millrace_trust::TrustFiles;
 
-use crate::certificates::{Authority, Certificate};
-use crate::nodes::{Etcd, count, free_port, is_ideal, node_with, put, services, until};
-use crate::support::{MILLRACE, NOTE, Server};
+use crate::certificates::{TestAuthority, TestCertificate};
+use crate::nodes::{TestEtcd, count, free_port, is_ideal, node_with, put, services, until};
+use crate::support::{MILLRACE, NOTE, TestServer};
 
 /// Settings that name these files.
 fn settings<'a>(prefix: &str, files: &'a TrustFiles) -> Vec<(String, &'a str)> {
@@ -24,8 +24,8 @@ fn settings<'a>(prefix: &str, files: &'a TrustFiles) -> Vec<(String, &'a str)> {
 
 #[test]
 fn a_cluster_with_certificates_works_and_hears_nobody_else() {
-    let authority = Authority::new();
-    let of_etcd = authority.sign(&Certificate::default());
+    let authority = TestAuthority::new();
+    let of_etcd = authority.sign(&TestCertificate::default());
     let file = |path: &std::path::Path| path.to_str().expect("a path of text").to_owned();
     let (certificate, key, trusted) =
         (file(&of_etcd.certificate), file(&of_etcd.key), file(&of_etcd.authority));
@@ -38,13 +38,13 @@ fn a_cluster_with_certificates_works_and_hears_nobody_else() {
         "--trusted-ca-file",
         &trusted,
     ];
-    let Some(etcd) = Etcd::start_with("https", &arguments) else { return };
-    let files: Vec<TrustFiles> = (0..3).map(|_| authority.sign(&Certificate::default())).collect();
+    let Some(etcd) = TestEtcd::start_with("https", &arguments) else { return };
+    let files: Vec<TrustFiles> = (0..3).map(|_| authority.sign(&TestCertificate::default())).collect();
     let start = |(name, files): (&&str, &TrustFiles)| {
         let all = [settings("PEER", files), settings("ETCD", files)].concat();
         node_with(&etcd, name, &all.iter().map(|(name, file)| (&**name, *file)).collect::<Vec<_>>())
     };
-    let mut nodes: Vec<Server> = ["a", "b", "c"].iter().zip(&files).map(start).collect();
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().zip(&files).map(start).collect();
     let services = services(2);
     until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
     for number in 0..40 {
@@ -64,9 +64,9 @@ fn a_cluster_with_certificates_works_and_hears_nobody_else() {
     nodes[2].start_again();
     until("all are back", &Some(41), || count(&nodes[1]));
 
-    let hop = Request::new(Method::GET, "/document/v1/notes/note/group/g1/1")
+    let hop = OutgoingRequest::new(Method::GET, "/document/v1/notes/note/group/g1/1")
         .header(HeaderName::from_static("millrace-hop"), "reader");
-    let answer = nodes[0].send(&nodes[0].url(), Protocol::Http1, hop);
+    let answer = nodes[0].send(&nodes[0].url(), HttpProtocol::Http1, hop);
     assert_eq!(answer.status, 403, "a node would come with its certificate: {:?}", answer.json());
     let mut stream =
         TcpStream::connect(("127.0.0.1", nodes[0].setting("MILLRACE_PEER_PORT").parse().expect("a port")))
@@ -81,7 +81,7 @@ fn a_cluster_with_certificates_works_and_hears_nobody_else() {
 
 #[test]
 fn certificates_that_others_would_not_take_end_the_start_with_the_reason() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let check = |files: &TrustFiles, advertise: &str, expected: &str| {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let ports = [free_port(), free_port(), free_port()].map(|port| port.to_string());
@@ -95,9 +95,13 @@ fn certificates_that_others_would_not_take_end_the_start_with_the_reason() {
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && error.contains(expected), "{error}");
     };
-    let good = authority.sign(&Certificate::default());
-    let over = authority.sign(&Certificate { is_over: true, ..Certificate::default() });
+    let good = authority.sign(&TestCertificate::default());
+    let over = authority.sign(&TestCertificate { is_over: true, ..TestCertificate::default() });
     check(&over, "localhost", "expired");
     check(&good, "n0.example.com", "be for 'n0.example.com'");
-    check(&TrustFiles { authority: Authority::new().file(), ..good }, "localhost", "signed by the authority");
+    check(
+        &TrustFiles { authority: TestAuthority::new().file(), ..good },
+        "localhost",
+        "signed by the authority",
+    );
 }

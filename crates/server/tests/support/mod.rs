@@ -13,7 +13,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use millrace_client::{Answer, Client, Protocol, Request, pack};
+use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest, pack};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -72,7 +72,7 @@ pub const NOTE: &str = "schema note {
 }";
 
 /// A running server.
-pub struct Server {
+pub struct TestServer {
     process: Child,
     _directory: tempfile::TempDir,
     data_dir: PathBuf,
@@ -82,17 +82,17 @@ pub struct Server {
     runtime: Runtime,
 }
 
-impl Server {
+impl TestServer {
     /// A server without an application.
     pub fn start() -> Self {
-        Server::start_with(&[])
+        TestServer::start_with(&[])
     }
 
     /// A server with these variables in its environment, which are settings.
     pub fn start_with(environment: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let data_dir = directory.path().join("data");
-        Server::start_in(directory, data_dir, environment)
+        TestServer::start_in(directory, data_dir, environment)
     }
 
     /// A server over a data directory, which is in `directory` or elsewhere.
@@ -103,14 +103,14 @@ impl Server {
             environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let process = spawn(&data_dir, port, config_port, &environment);
         let mut server =
-            Server { process, _directory: directory, data_dir, environment, port, config_port, runtime };
+            TestServer { process, _directory: directory, data_dir, environment, port, config_port, runtime };
         server.wait();
         server
     }
 
     /// A server with the test application.
     pub fn with_notes() -> Self {
-        Server::start().deploy_notes()
+        TestServer::start().deploy_notes()
     }
 
     /// Deploys the test application to the server.
@@ -126,10 +126,12 @@ impl Server {
         let deadline = Instant::now() + Duration::from_secs(30);
         // The client would not trust a certificate of the test's own.
         let tls = self.environment.iter().any(|(name, _)| name.starts_with("MILLRACE_TLS"));
-        let client = Client::new(&self.config_url(), Protocol::Http1).expect("an address");
+        let client = NodeClient::new(&self.config_url(), HttpProtocol::Http1).expect("an address");
         let ready = |runtime: &Runtime| match tls {
             true => std::net::TcpStream::connect(("127.0.0.1", self.config_port)).is_ok(),
-            false => runtime.block_on(client.send(Request::new(Method::GET, "/state/v1/health"))).is_ok(),
+            false => {
+                runtime.block_on(client.send(OutgoingRequest::new(Method::GET, "/state/v1/health"))).is_ok()
+            }
         };
         while !ready(&self.runtime) {
             assert!(self.process.try_wait().expect("a child").is_none(), "the server ended");
@@ -218,15 +220,15 @@ impl Server {
     }
 
     /// Sends any request to any address.
-    pub fn send(&self, base: &str, protocol: Protocol, request: Request) -> Answer {
-        let client = Client::new(base, protocol).expect("an address");
+    pub fn send(&self, base: &str, protocol: HttpProtocol, request: OutgoingRequest) -> ClientAnswer {
+        let client = NodeClient::new(base, protocol).expect("an address");
         self.runtime.block_on(client.send(request)).expect("an answer")
     }
 
     /// Sends a request to the data port; returns status and JSON.
     pub fn call(&self, method: Method, path: &str, body: &str) -> (u16, Value) {
-        let request = Request::new(method, path).body("application/json", body.to_owned());
-        let answer = self.send(&self.url(), Protocol::Http1, request);
+        let request = OutgoingRequest::new(method, path).body("application/json", body.to_owned());
+        let answer = self.send(&self.url(), HttpProtocol::Http1, request);
         (answer.status.as_u16(), answer.json())
     }
 
@@ -243,11 +245,12 @@ impl Server {
 
     /// Runs a query, with parameters as names and values.
     pub fn query(&self, parameters: &[(&str, &str)]) -> (u16, Value) {
-        let request =
-            parameters.iter().fold(Request::new(Method::GET, "/search/"), |request, (name, value)| {
+        let request = parameters
+            .iter()
+            .fold(OutgoingRequest::new(Method::GET, "/search/"), |request, (name, value)| {
                 request.parameter(name, value)
             });
-        let answer = self.send(&self.url(), Protocol::Http1, request);
+        let answer = self.send(&self.url(), HttpProtocol::Http1, request);
         (answer.status.as_u16(), answer.json())
     }
 
@@ -261,15 +264,15 @@ impl Server {
         let directory = tempfile::tempdir().expect("a temporary directory");
         write_bytes(directory.path(), files);
         let package = pack(directory.path()).expect("a package");
-        let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
+        let request = OutgoingRequest::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
             .body("application/zip", package);
-        let answer = self.send(&self.config_url(), Protocol::Http1, request);
+        let answer = self.send(&self.config_url(), HttpProtocol::Http1, request);
         (answer.status.as_u16(), answer.json())
     }
 
     /// Sends a request to the config port.
     pub fn config(&self, method: Method, path: &str) -> (u16, Value) {
-        let answer = self.send(&self.config_url(), Protocol::Http1, Request::new(method, path));
+        let answer = self.send(&self.config_url(), HttpProtocol::Http1, OutgoingRequest::new(method, path));
         (answer.status.as_u16(), answer.json())
     }
 
@@ -283,7 +286,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.process.kill();

@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hyper::Method;
-use millrace_client::{Client, Protocol, Request};
+use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::Value;
 
-use super::Server;
+use super::TestServer;
 
 /// Number of documents of each writer.
 const DOCUMENTS: u64 = 20;
@@ -20,7 +20,7 @@ type State = Option<i64>;
 
 /// Permitted states of a document.
 #[derive(Debug, Default, Clone)]
-pub struct Expected {
+pub struct ExpectedDocument {
     /// State that was acknowledged last.
     sure: State,
     /// States sent after that and not answered: each may have been applied or not.
@@ -28,12 +28,12 @@ pub struct Expected {
 }
 
 /// Running writers.
-pub struct Writers {
+pub struct TestWriters {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<(String, State, bool)>>>,
 }
 
-impl Writers {
+impl TestWriters {
     /// Starts `count` writers, each with documents of its own; rounds differ in their writes.
     pub fn start(url: &str, count: usize, round: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
@@ -41,11 +41,11 @@ impl Writers {
             let (url, stop) = (url.to_owned(), Arc::clone(&stop));
             std::thread::spawn(move || write(&url, writer, round, &stop))
         });
-        Writers { threads: threads.collect(), stop }
+        TestWriters { threads: threads.collect(), stop }
     }
 
     /// Stops them, and adds their knowledge; returns the number of acknowledged writes.
-    pub fn stop(self, expected: &mut BTreeMap<String, Expected>) -> usize {
+    pub fn stop(self, expected: &mut BTreeMap<String, ExpectedDocument>) -> usize {
         self.stop.store(true, Ordering::SeqCst);
         let mut acknowledged = 0;
         for thread in self.threads {
@@ -53,7 +53,7 @@ impl Writers {
                 let of = expected.entry(path).or_default();
                 if sure {
                     acknowledged += 1;
-                    *of = Expected { sure: state, perhaps: Vec::new() };
+                    *of = ExpectedDocument { sure: state, perhaps: Vec::new() };
                 } else {
                     of.perhaps.push(state);
                 }
@@ -66,7 +66,7 @@ impl Writers {
 /// Writes until stopped or refused; returns the writes in order, each with true if it was acknowledged.
 fn write(url: &str, writer: usize, round: u64, stop: &AtomicBool) -> Vec<(String, State, bool)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let client = Client::new(url, Protocol::Http1).expect("an address");
+    let client = NodeClient::new(url, HttpProtocol::Http1).expect("an address");
     let mut sent = Vec::new();
     for number in 0.. {
         if stop.load(Ordering::SeqCst) {
@@ -77,14 +77,14 @@ fn write(url: &str, writer: usize, round: u64, stop: &AtomicBool) -> Vec<(String
         // Large ones now and then, so that the tail fills up and is sealed.
         let title = "word ".repeat(if number % 5 == 0 { 8000 } else { 3 });
         let (state, request) = match number % 7 {
-            6 => (None, Request::new(Method::DELETE, &path)),
+            6 => (None, OutgoingRequest::new(Method::DELETE, &path)),
             3 => {
                 let body = format!("{{\"create\":true,\"fields\":{{\"stars\":{{\"assign\":{value}}}}}}}");
-                (Some(value), Request::new(Method::PUT, &path).body("application/json", body))
+                (Some(value), OutgoingRequest::new(Method::PUT, &path).body("application/json", body))
             }
             _ => {
                 let body = format!("{{\"fields\":{{\"stars\":{value},\"title\":\"{title}\"}}}}");
-                (Some(value), Request::new(Method::POST, &path).body("application/json", body))
+                (Some(value), OutgoingRequest::new(Method::POST, &path).body("application/json", body))
             }
         };
         let answer = runtime.block_on(client.send(request.timeout(Duration::from_secs(20))));
@@ -104,7 +104,7 @@ fn write(url: &str, writer: usize, round: u64, stop: &AtomicBool) -> Vec<(String
 }
 
 /// Compares the server's documents with the permitted states; the states found are certain from then on.
-pub fn check(server: &Server, expected: &mut BTreeMap<String, Expected>, when: &str) {
+pub fn check(server: &TestServer, expected: &mut BTreeMap<String, ExpectedDocument>, when: &str) {
     for (path, of) in expected.iter_mut() {
         let (status, answer) = server.get(path);
         let found = match status {
@@ -116,7 +116,7 @@ pub fn check(server: &Server, expected: &mut BTreeMap<String, Expected>, when: &
             found == of.sure || of.perhaps.contains(&found),
             "{when}: {path} is {found:?}, expected {of:?}"
         );
-        *of = Expected { sure: found, perhaps: Vec::new() };
+        *of = ExpectedDocument { sure: found, perhaps: Vec::new() };
     }
     // A query sees the same documents as single reads.
     let alive = expected.values().filter(|of| of.sure.is_some()).count() as u64;

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use millrace_column::{
-    BytesBuilder, Cell, Column, ColumnKey, FixedBuilder, Form, StoredValues, TokenIds,
+    BytesBuilder, CellKind, Column, ColumnForm, ColumnKey, FixedBuilder, StoredValues, TokenIds,
     layout as column_layout,
 };
-use millrace_document::{Document, DocumentId, Value, wire};
+use millrace_document::{Document, DocumentId, DocumentValue, wire};
 
-use crate::Layout;
-use crate::tail::Row;
+use crate::StoreLayout;
+use crate::tail::TailRow;
 
 /// The columns of a type in files: the layout's, and those of no field.
-pub(crate) fn stored_columns(layout: &dyn Layout, document_type: &str) -> Vec<ColumnKey> {
+pub(crate) fn stored_columns(layout: &dyn StoreLayout, document_type: &str) -> Vec<ColumnKey> {
     let mut columns = layout.columns(document_type).unwrap_or_default();
     columns.extend([ColumnKey::id(), ColumnKey::timestamp(), ColumnKey::removed(), ColumnKey::rest()]);
     columns.sort_unstable();
@@ -22,35 +22,35 @@ pub(crate) fn stored_columns(layout: &dyn Layout, document_type: &str) -> Vec<Co
 
 /// One column of rows; `None` when no row has a value in it.
 pub(crate) fn build(
-    layout: &dyn Layout,
+    layout: &dyn StoreLayout,
     document_type: &str,
     key: &ColumnKey,
-    rows: &[Row],
+    rows: &[TailRow],
 ) -> Option<Column> {
     let column = match key.form {
-        Form::Id => {
+        ColumnForm::Id => {
             let mut builder = BytesBuilder::new();
             rows.iter().for_each(|row| builder.push(Some(row.document.id.as_str().as_bytes())));
             Column::Bytes(builder.finish())
         }
-        Form::Timestamp => {
-            let mut builder = FixedBuilder::new(Cell::U64, 1);
+        ColumnForm::Timestamp => {
+            let mut builder = FixedBuilder::new(CellKind::U64, 1);
             rows.iter().for_each(|row| builder.push(&row.timestamp.0.to_le_bytes()));
             Column::Fixed(builder.finish())
         }
-        Form::Removed if rows.iter().all(|row| !row.removed) => return None,
-        Form::Removed => {
-            let mut builder = FixedBuilder::new(Cell::Bool, 1);
+        ColumnForm::Removed if rows.iter().all(|row| !row.removed) => return None,
+        ColumnForm::Removed => {
+            let mut builder = FixedBuilder::new(CellKind::Bool, 1);
             rows.iter().for_each(|row| builder.push(&[u8::from(row.removed)]));
             Column::Fixed(builder.finish())
         }
-        Form::Rest => {
+        ColumnForm::Rest => {
             let mut keys = layout.columns(document_type).unwrap_or_default();
-            keys.retain(|key| key.form == Form::Value);
+            keys.retain(|key| key.form == ColumnForm::Value);
             keys.push(ColumnKey::rest());
             return build_all(layout, document_type, &keys, rows).pop().flatten();
         }
-        Form::Value | Form::Tokens => {
+        ColumnForm::Value | ColumnForm::Tokens => {
             let documents: Vec<&Document> = rows.iter().map(|row| &row.document).collect();
             layout.build(document_type, key, &documents)
         }
@@ -60,18 +60,18 @@ pub(crate) fn build(
 
 /// Columns of rows, one for each of `keys`. The rest is what the value columns among them do not hold, so those are built once.
 pub(crate) fn build_all(
-    layout: &dyn Layout,
+    layout: &dyn StoreLayout,
     document_type: &str,
     keys: &[ColumnKey],
-    rows: &[Row],
+    rows: &[TailRow],
 ) -> Vec<Option<Column>> {
     let of_key = |key: &ColumnKey| match key.form {
-        Form::Rest => None,
+        ColumnForm::Rest => None,
         _ => build(layout, document_type, key, rows),
     };
     let mut columns: Vec<Option<Column>> = keys.iter().map(of_key).collect();
-    let Some(place) = keys.iter().position(|key| key.form == Form::Rest) else { return columns };
-    let values = keys.iter().zip(&columns).filter(|(key, _)| key.form == Form::Value);
+    let Some(place) = keys.iter().position(|key| key.form == ColumnForm::Rest) else { return columns };
+    let values = keys.iter().zip(&columns).filter(|(key, _)| key.form == ColumnForm::Value);
     let values: Vec<_> =
         values.filter_map(|(key, column)| Some((key.field.as_str(), column.as_ref()?))).collect();
     columns[place] = rest(&values, rows);
@@ -80,28 +80,30 @@ pub(crate) fn build_all(
 
 /// As [`build_all`], with all fields in the rest: the layout is asked for nothing.
 pub(crate) fn keep_all(
-    layout: &dyn Layout,
+    layout: &dyn StoreLayout,
     document_type: &str,
     keys: &[ColumnKey],
-    rows: &[Row],
+    rows: &[TailRow],
 ) -> Vec<Option<Column>> {
     let of_key = |key: &ColumnKey| match key.form {
-        Form::Value | Form::Tokens => None,
-        Form::Rest => rest(&[], rows),
-        Form::Id | Form::Timestamp | Form::Removed => build(layout, document_type, key, rows),
+        ColumnForm::Value | ColumnForm::Tokens => None,
+        ColumnForm::Rest => rest(&[], rows),
+        ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed => {
+            build(layout, document_type, key, rows)
+        }
     };
     keys.iter().map(of_key).collect()
 }
 
 /// The fields that no value column holds: those that the layout does not know, and values that are not of the type which it
 /// gives the field.
-fn rest(values: &[(&str, &Column)], rows: &[Row]) -> Option<Column> {
+fn rest(values: &[(&str, &Column)], rows: &[TailRow]) -> Option<Column> {
     let mut builder = BytesBuilder::new();
     let mut any = false;
     for (index, row) in rows.iter().enumerate() {
         let held =
             |field: &str| values.iter().any(|(name, column)| *name == field && has_value(column, index));
-        let fields: Vec<(Arc<str>, Value)> =
+        let fields: Vec<(Arc<str>, DocumentValue)> =
             row.document.fields.iter().filter(|(field, _)| !held(field)).cloned().collect();
         if fields.is_empty() {
             builder.push(None);
@@ -117,30 +119,30 @@ fn rest(values: &[(&str, &Column)], rows: &[Row]) -> Option<Column> {
 /// The document at `index` of a chunk, from its value columns and the rest: all values that it was stored
 /// with, also those of fields that the layout does not have now, or has with another type.
 pub(crate) fn document(
-    layout: &dyn Layout,
+    layout: &dyn StoreLayout,
     document_type: &str,
     id: DocumentId,
     index: usize,
     columns: &[(ColumnKey, Option<Column>)],
 ) -> Result<Document, millrace_column::Error> {
-    let mut fields: Vec<(Arc<str>, Value)> = Vec::new();
+    let mut fields: Vec<(Arc<str>, DocumentValue)> = Vec::new();
     let mut rest = Vec::new();
     for (key, column) in columns {
         let Some(column) = column else { continue };
         match (key.form, column) {
-            (Form::Value, column) => {
+            (ColumnForm::Value, column) => {
                 let believed = layout.data_type(document_type, &key.field).as_ref().map(column_layout);
                 if let Some(found) = StoredValues::new(column, believed.as_ref()).value(index)? {
                     fields.push((Arc::from(key.field.as_str()), found));
                 }
             }
-            (Form::Rest, Column::Bytes(column)) => {
+            (ColumnForm::Rest, Column::Bytes(column)) => {
                 if let Some(bytes) = column.get(index) {
                     rest = wire::decode_named(bytes)
                         .map_err(|_| millrace_column::Error::Corrupt("the rest of a document is not one"))?;
                 }
             }
-            (Form::Rest, _) => {
+            (ColumnForm::Rest, _) => {
                 return Err(millrace_column::Error::Corrupt("the rest of the documents is not bytes"));
             }
             _ => {}

@@ -3,16 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use millrace_segment::{ChunkInfo, Segment};
+use millrace_segment::{ChunkInfo, SegmentFile};
 
 use crate::Error;
 use crate::read::masks::{SegmentChunks, clear, ids, is_set, timestamps};
-use crate::read::reading::Part;
+use crate::read::reading::ChunkPart;
 use crate::tail::RowKey;
 
 /// Locations of the group's documents.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct GroupSources {
     pub segments: Vec<SegmentChunks>,
     /// Rows of the tail, the newest version of each document there, in order.
     pub tail: Vec<TailKey>,
@@ -25,7 +25,7 @@ pub(crate) struct TailKey {
     pub removed: bool,
 }
 
-impl Found {
+impl GroupSources {
     pub fn read_infos(&mut self) -> Result<(), Error> {
         for source in &mut self.segments {
             for (chunk, info) in &mut source.chunks {
@@ -40,7 +40,7 @@ impl Found {
     /// Removes documents with newer versions in the tail from the segments' masks, and rows from the tail
     /// whose document has the same or a newer version in a segment. Reads only the chunks that can have such
     /// a document.
-    pub fn replace(&mut self, parts: &mut [Part]) -> Result<(), Error> {
+    pub fn replace(&mut self, parts: &mut [ChunkPart]) -> Result<(), Error> {
         let mut outdated: HashSet<usize> = HashSet::new();
         let mut first_part = 0;
         for source in &self.segments {
@@ -67,7 +67,7 @@ impl Found {
 
     pub fn add(
         &mut self,
-        segment: &Arc<Segment>,
+        segment: &Arc<SegmentFile>,
         section: usize,
         chunks: impl Iterator<Item = (u32, ChunkInfo)>,
     ) {
@@ -87,7 +87,7 @@ fn replace_in_chunk(
     source: &SegmentChunks,
     index: usize,
     candidates: &[(usize, RowKey<'_>)],
-    part: &mut Part,
+    part: &mut ChunkPart,
     outdated: &mut HashSet<usize>,
 ) -> Result<(), Error> {
     let (chunk, info) = source.chunks[index];

@@ -1,21 +1,21 @@
 use std::ops::ControlFlow;
 
-use millrace_bucket::SortKey;
-use millrace_column::{ColumnKey, Form};
-use millrace_document::{Document, DocumentId, Timestamp, Version};
+use millrace_bucket::DocumentSortKey;
+use millrace_column::{ColumnForm, ColumnKey};
+use millrace_document::{Document, DocumentId, DocumentVersion, Timestamp};
 
 use crate::Error;
 use crate::read::columns;
 use crate::read::masks::{SegmentChunks, ids, removed_rows, timestamps};
-use crate::shared::Shared;
-use crate::state::State;
-use crate::tail::{Row, RowKey};
+use crate::shared::StoreShared;
+use crate::state::StoreState;
+use crate::tail::{RowKey, TailRow};
 
 /// Returns the newest version of a document, unless it is a removal or was dropped.
-pub(crate) fn get(shared: &Shared, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
+pub(crate) fn get(shared: &StoreShared, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
     Ok(match newest(shared, id)? {
-        Some(Newest::InTail(row)) => (!row.removed).then_some((row.document, row.timestamp)),
-        Some(Newest::InSegment(found)) if !found.removed => {
+        Some(NewestVersion::InTail(row)) => (!row.removed).then_some((row.document, row.timestamp)),
+        Some(NewestVersion::InSegment(found)) if !found.removed => {
             Some((read(shared, id, &found)?, Timestamp(found.timestamp)))
         }
         _ => None,
@@ -24,32 +24,36 @@ pub(crate) fn get(shared: &Shared, id: &DocumentId) -> Result<Option<(Document, 
 
 /// Returns the newest version of a document, which may be a removal; a dropped document is a removal at the
 /// time of the drop.
-pub(crate) fn version(shared: &Shared, id: &DocumentId) -> Result<Option<Version>, Error> {
+pub(crate) fn version(shared: &StoreShared, id: &DocumentId) -> Result<Option<DocumentVersion>, Error> {
     let Some(newest) = newest(shared, id)? else {
         let place = id.location().reversed();
         let dropped = shared.state().marks.dropped(id.document_type(), place, &id.group().key());
-        return Ok((dropped > 0).then(|| Version::removal(id.clone(), Timestamp(dropped))));
+        return Ok((dropped > 0).then(|| DocumentVersion::removal(id.clone(), Timestamp(dropped))));
     };
     Ok(Some(match newest {
-        Newest::InTail(row) if row.removed => Version::removal(id.clone(), row.timestamp),
-        Newest::InTail(row) => Version::put(&row.document, row.timestamp),
-        Newest::InSegment(found) if found.removed => Version::removal(id.clone(), Timestamp(found.timestamp)),
-        Newest::InSegment(found) => Version::put(&read(shared, id, &found)?, Timestamp(found.timestamp)),
+        NewestVersion::InTail(row) if row.removed => DocumentVersion::removal(id.clone(), row.timestamp),
+        NewestVersion::InTail(row) => DocumentVersion::put(&row.document, row.timestamp),
+        NewestVersion::InSegment(found) if found.removed => {
+            DocumentVersion::removal(id.clone(), Timestamp(found.timestamp))
+        }
+        NewestVersion::InSegment(found) => {
+            DocumentVersion::put(&read(shared, id, &found)?, Timestamp(found.timestamp))
+        }
     }))
 }
 
 /// Location of the newest version of a document.
-enum Newest {
-    InTail(Row),
-    InSegment(Found),
+enum NewestVersion {
+    InTail(TailRow),
+    InSegment(SegmentVersion),
 }
 
-fn newest(shared: &Shared, id: &DocumentId) -> Result<Option<Newest>, Error> {
+fn newest(shared: &StoreShared, id: &DocumentId) -> Result<Option<NewestVersion>, Error> {
     let state = shared.state();
     let location = id.location().reversed();
     let group = id.group().key();
     let dropped = state.marks.dropped(id.document_type(), location, &group);
-    let in_tail = find_in_tail(&state, &SortKey::new(id))?;
+    let in_tail = find_in_tail(&state, &DocumentSortKey::new(id))?;
     let sealed = state.bucket(location).newest();
     let in_segments = match &in_tail {
         // Most rows are newer than all rows sealed before them.
@@ -57,25 +61,25 @@ fn newest(shared: &Shared, id: &DocumentId) -> Result<Option<Newest>, Error> {
         _ => find_in_segments(&state, id, location, &group)?,
     };
     let newest = match (in_tail, in_segments) {
-        (Some(row), Some(found)) if row.timestamp.0 < found.timestamp => Newest::InSegment(found),
-        (Some(row), _) => Newest::InTail(row),
-        (None, Some(found)) => Newest::InSegment(found),
+        (Some(row), Some(found)) if row.timestamp.0 < found.timestamp => NewestVersion::InSegment(found),
+        (Some(row), _) => NewestVersion::InTail(row),
+        (None, Some(found)) => NewestVersion::InSegment(found),
         (None, None) => return Ok(None),
     };
     let timestamp = match &newest {
-        Newest::InTail(row) => row.timestamp.0,
-        Newest::InSegment(found) => found.timestamp,
+        NewestVersion::InTail(row) => row.timestamp.0,
+        NewestVersion::InSegment(found) => found.timestamp,
     };
     Ok((timestamp > dropped).then_some(newest))
 }
 
 /// The newest row of a document in the tail.
-fn find_in_tail(state: &State, key: &SortKey) -> Result<Option<Row>, Error> {
+fn find_in_tail(state: &StoreState, key: &DocumentSortKey) -> Result<Option<TailRow>, Error> {
     let mut from = key.as_bytes().to_vec();
     from.push(0);
     let mut to = key.as_bytes().to_vec();
     to.push(1);
-    let mut newest: Option<Row> = None;
+    let mut newest: Option<TailRow> = None;
     for generation in &state.generations {
         // Most rows of a generation are newer than all of the previous one.
         if newest.as_ref().is_some_and(|newest| newest.timestamp.0 >= generation.newest()) {
@@ -83,16 +87,16 @@ fn find_in_tail(state: &State, key: &SortKey) -> Result<Option<Row>, Error> {
         }
         let mut found = None;
         generation.tail.snapshot().range(&from, Some(&to), &mut |key, value| {
-            found = Some(Row::decode(&RowKey::parse(key)?, value)?);
+            found = Some(TailRow::decode(&RowKey::parse(key)?, value)?);
             Ok(ControlFlow::Break(()))
         })?;
-        newest = newest.into_iter().chain(found).max_by_key(|row: &Row| row.timestamp);
+        newest = newest.into_iter().chain(found).max_by_key(|row: &TailRow| row.timestamp);
     }
     Ok(newest)
 }
 
 /// A version in a segment.
-struct Found {
+struct SegmentVersion {
     source: SegmentChunks,
     chunk: u32,
     row: usize,
@@ -101,13 +105,13 @@ struct Found {
 }
 
 fn find_in_segments(
-    state: &State,
+    state: &StoreState,
     id: &DocumentId,
     location: u64,
     group: &str,
-) -> Result<Option<Found>, Error> {
+) -> Result<Option<SegmentVersion>, Error> {
     let short = (location >> 32) as u32;
-    let mut best: Option<Found> = None;
+    let mut best: Option<SegmentVersion> = None;
     for segment in state.bucket(location).open_segments()? {
         let Some(section) = segment.section(id.document_type()) else { continue };
         let mut entries = Vec::new();
@@ -132,7 +136,13 @@ fn find_in_segments(
                 let timestamp = timestamps(&source, number..number + 1)?[0].cells::<u64>()[row];
                 if best.as_ref().is_none_or(|best| timestamp > best.timestamp) {
                     let removed = info.removed > 0 && removed_rows(&source, number)?.contains(&row);
-                    best = Some(Found { source: source.clone(), chunk: number, row, timestamp, removed });
+                    best = Some(SegmentVersion {
+                        source: source.clone(),
+                        chunk: number,
+                        row,
+                        timestamp,
+                        removed,
+                    });
                 }
             }
         }
@@ -140,11 +150,11 @@ fn find_in_segments(
     Ok(best)
 }
 
-fn read(shared: &Shared, id: &DocumentId, found: &Found) -> Result<Document, Error> {
+fn read(shared: &StoreShared, id: &DocumentId, found: &SegmentVersion) -> Result<Document, Error> {
     let source = &found.source;
     let section = &source.segment.sections()[source.section];
     let mut values = Vec::new();
-    for key in section.columns.iter().filter(|key| matches!(key.form, Form::Value | Form::Rest)) {
+    for key in section.columns.iter().filter(|key| matches!(key.form, ColumnForm::Value | ColumnForm::Rest)) {
         let column =
             source.segment.columns(source.section, key, found.chunk..found.chunk + 1)?.pop().flatten();
         values.push((ColumnKey::clone(key), column));

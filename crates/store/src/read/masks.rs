@@ -8,15 +8,15 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_column::{Bytes, Column, ColumnKey, Fixed, PathChoice};
+use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn, PathChoice};
 use millrace_document::DocumentId;
-use millrace_segment::{ChunkInfo, Segment};
+use millrace_segment::{ChunkInfo, SegmentFile};
 use quick_cache::Weighter;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
 use crate::read::secret::SecretHash;
-use crate::state::marks::Marks;
+use crate::state::marks::DropMarks;
 
 /// One bit a version, lowest first, in words of 64; `None`: all are set.
 pub(crate) type Mask = Option<Vec<u64>>;
@@ -24,7 +24,7 @@ pub(crate) type Mask = Option<Vec<u64>>;
 /// Chunks of one group (or of documents without one) in one segment.
 #[derive(Clone)]
 pub(crate) struct SegmentChunks {
-    pub segment: Arc<Segment>,
+    pub segment: Arc<SegmentFile>,
     pub section: usize,
     /// Numbers of chunks, and what they hold.
     pub chunks: Vec<(u32, ChunkInfo)>,
@@ -59,14 +59,14 @@ impl GroupIn<'_> {
     }
 
     /// The time up to which its documents are dropped.
-    pub fn dropped(&self, marks: &Marks) -> u64 {
+    pub fn dropped(&self, marks: &DropMarks) -> u64 {
         marks.dropped(self.document_type, self.place(), self.group)
     }
 }
 
 /// The masks of the chunks of a group in all segments, in the order of sources and chunks.
 #[derive(Default)]
-pub(crate) struct Masks {
+pub(crate) struct GroupMasks {
     /// Versions that no newer one replaces and that were not dropped, removals among them.
     pub newest: Vec<Mask>,
     /// The same without removals.
@@ -74,18 +74,18 @@ pub(crate) struct Masks {
 }
 
 /// Masks, and what they were made of.
-type MadeMasks = (Vec<u8>, Arc<Masks>);
+type MadeMasks = (Vec<u8>, Arc<GroupMasks>);
 
 /// Masks that were made lately, up to a number of bytes.
 pub(crate) struct MaskCache {
-    masks: quick_cache::sync::Cache<u128, Arc<MadeMasks>, ByBytes>,
+    masks: quick_cache::sync::Cache<u128, Arc<MadeMasks>, MaskWeigher>,
     hash: SecretHash,
 }
 
 #[derive(Clone)]
-struct ByBytes;
+struct MaskWeigher;
 
-impl Weighter<u128, Arc<MadeMasks>> for ByBytes {
+impl Weighter<u128, Arc<MadeMasks>> for MaskWeigher {
     fn weight(&self, _: &u128, made: &Arc<MadeMasks>) -> u64 {
         let (identity, masks) = &**made;
         let words = masks.newest.iter().chain(&masks.live).flatten().map(Vec::len).sum::<usize>();
@@ -95,7 +95,7 @@ impl Weighter<u128, Arc<MadeMasks>> for ByBytes {
 
 impl MaskCache {
     pub fn new(bytes: u64) -> Self {
-        let masks = quick_cache::sync::Cache::with_weighter(1024, bytes, ByBytes);
+        let masks = quick_cache::sync::Cache::with_weighter(1024, bytes, MaskWeigher);
         MaskCache { masks, hash: SecretHash::new() }
     }
 
@@ -104,9 +104,9 @@ impl MaskCache {
         &self,
         group: &GroupIn<'_>,
         sources: &[SegmentChunks],
-        marks: &Marks,
+        marks: &DropMarks,
         paths: PathChoice,
-    ) -> Result<Arc<Masks>, Error> {
+    ) -> Result<Arc<GroupMasks>, Error> {
         let dropped = group.dropped(marks);
         if !paths.is_fast() {
             return Ok(Arc::new(make(group, sources, dropped, marks)?));
@@ -116,7 +116,7 @@ impl MaskCache {
         let untouched = infos().all(|info| info.removed == 0 && info.oldest > dropped);
         if sources.len() <= 1 && untouched && !by_place {
             let count = infos().count();
-            return Ok(Arc::new(Masks { newest: vec![None; count], live: vec![None; count] }));
+            return Ok(Arc::new(GroupMasks { newest: vec![None; count], live: vec![None; count] }));
         }
         let identity = identity(group, sources, dropped, marks);
         let name = self.name(&identity);
@@ -135,14 +135,14 @@ impl MaskCache {
     }
 
     /// The masks of this name, where they are those of what is asked for.
-    fn get(&self, name: u128, identity: &[u8]) -> Option<Arc<Masks>> {
+    fn get(&self, name: u128, identity: &[u8]) -> Option<Arc<GroupMasks>> {
         let found = self.masks.get(&name).filter(|found| found.0 == identity)?;
         Some(Arc::clone(&found.1))
     }
 }
 
 /// All that masks depend on, as bytes: segments do not change.
-fn identity(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Marks) -> Vec<u8> {
+fn identity(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &DropMarks) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64 + group.group.len() + group.document_type.len());
     let mut number = |number: u64| bytes.extend(number.to_le_bytes());
     number(dropped);
@@ -166,12 +166,17 @@ fn identity(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks:
 }
 
 /// The columns that tell versions apart, for the chunks of one source.
-struct Keys {
-    ids: Vec<Bytes>,
-    timestamps: Vec<Fixed>,
+struct SourceKeys {
+    ids: Vec<BytesColumn>,
+    timestamps: Vec<FixedColumn>,
 }
 
-fn make(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Marks) -> Result<Masks, Error> {
+fn make(
+    group: &GroupIn<'_>,
+    sources: &[SegmentChunks],
+    dropped: u64,
+    marks: &DropMarks,
+) -> Result<GroupMasks, Error> {
     let mut newest: Vec<Vec<Mask>> = sources.iter().map(|source| vec![None; source.chunks.len()]).collect();
     if group.shares_chunks() {
         for (source, masks) in sources.iter().zip(&mut newest) {
@@ -203,7 +208,10 @@ fn make(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Ma
             }
         }
     }
-    Ok(Masks { newest: newest.into_iter().flatten().collect(), live: live.into_iter().flatten().collect() })
+    Ok(GroupMasks {
+        newest: newest.into_iter().flatten().collect(),
+        live: live.into_iter().flatten().collect(),
+    })
 }
 
 /// Documents without a group, or of a divided one: those outside the bucket do not count, nor do those without a group whose place was dropped.
@@ -211,7 +219,7 @@ fn mask_by_place(
     group: &GroupIn<'_>,
     source: &SegmentChunks,
     masks: &mut [Mask],
-    marks: &Marks,
+    marks: &DropMarks,
 ) -> Result<(), Error> {
     let (first, last) = group.places;
     let dropped_by_place = group.group.is_empty() && marks.has_locations();
@@ -247,7 +255,7 @@ fn mask_by_place(
 fn mask_replaced(sources: &[SegmentChunks], newest: &mut [Vec<Mask>]) -> Result<(), Error> {
     let mut keys = Vec::with_capacity(sources.len());
     for source in sources {
-        keys.push(Keys { ids: source.columns_of(ids)?, timestamps: source.columns_of(timestamps)? });
+        keys.push(SourceKeys { ids: source.columns_of(ids)?, timestamps: source.columns_of(timestamps)? });
     }
     let total =
         sources.iter().flat_map(|source| &source.chunks).map(|(_, info)| info.documents as usize).sum();
@@ -295,7 +303,7 @@ impl SegmentChunks {
 }
 
 /// The id columns of chunks.
-pub(crate) fn ids(source: &SegmentChunks, chunks: Range<u32>) -> Result<Vec<Bytes>, Error> {
+pub(crate) fn ids(source: &SegmentChunks, chunks: Range<u32>) -> Result<Vec<BytesColumn>, Error> {
     let columns = source.segment.columns(source.section, &ColumnKey::id(), chunks)?;
     let ids = columns.into_iter().map(|column| match column {
         Some(Column::Bytes(ids)) if has_all(&ids) => Ok(ids),
@@ -305,12 +313,12 @@ pub(crate) fn ids(source: &SegmentChunks, chunks: Range<u32>) -> Result<Vec<Byte
 }
 
 /// Whether each version has an id.
-pub(crate) fn has_all(ids: &Bytes) -> bool {
+pub(crate) fn has_all(ids: &BytesColumn) -> bool {
     ids.presence().words().iter().map(|word| word.count_ones() as usize).sum::<usize>() == ids.len()
 }
 
 /// The timestamp columns of chunks.
-pub(crate) fn timestamps(source: &SegmentChunks, chunks: Range<u32>) -> Result<Vec<Fixed>, Error> {
+pub(crate) fn timestamps(source: &SegmentChunks, chunks: Range<u32>) -> Result<Vec<FixedColumn>, Error> {
     let columns = source.segment.columns(source.section, &ColumnKey::timestamp(), chunks)?;
     let timestamps = columns.into_iter().map(|column| match column {
         Some(Column::Fixed(timestamps)) if timestamps.cell().size() == 8 && timestamps.width() == 1 => {
@@ -334,7 +342,7 @@ pub(crate) fn removed_rows(source: &SegmentChunks, chunk: u32) -> Result<Vec<usi
 }
 
 /// The id in a row of an id column of a file.
-pub(crate) fn document_id(path: &Path, ids: &Bytes, row: usize) -> Result<DocumentId, Error> {
+pub(crate) fn document_id(path: &Path, ids: &BytesColumn, row: usize) -> Result<DocumentId, Error> {
     let text = ids.get(row).and_then(|id| std::str::from_utf8(id).ok());
     text.and_then(|text| DocumentId::parse(text).ok()).ok_or_else(|| lacks_keys(path))
 }
@@ -385,7 +393,7 @@ mod tests {
     #[test]
     fn masks_whose_name_collides_are_not_used() {
         let cache = MaskCache::new(1 << 20);
-        let marks = Marks::new(&[]);
+        let marks = DropMarks::new(&[]);
         let of = |document_type, group, places| GroupIn { document_type, location: 1, group, places };
         let ann = identity(&of("mail", "gann", (0, 9)), &[], 5, &marks);
         let name = cache.name(&ann);

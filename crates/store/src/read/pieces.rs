@@ -7,20 +7,20 @@ use crate::Error;
 use crate::read::found::TailKey;
 use crate::tail::RowKey;
 
-/// Number of rows of a group that are one chunk by [`Order::Age`]; the approximate size of each chunk if
+/// Number of rows of a group that are one chunk by [`RowOrder::Age`]; the approximate size of each chunk if
 /// there are more.
 const PIECE: usize = 256;
 
 /// Property that the rows of a chunk share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum RowOrder {
     /// Adjacent keys: no chunk has a key below one of the previous chunk.
     Keys,
     /// Adjacent write times: a chunk stays as it is while new rows arrive.
     Age,
 }
 
-impl Order {
+impl RowOrder {
     /// Divides the keys of a group's rows, given in order, into pieces: each becomes a chunk, and is in the
     /// order of keys.
     ///
@@ -28,8 +28,8 @@ impl Order {
     /// An invalid key.
     pub fn pieces(self, keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
         match self {
-            Order::Keys => Ok(keys.chunks(CHUNK_DOCS).map(|keys| keys.iter().collect()).collect()),
-            Order::Age => by_age(keys),
+            RowOrder::Keys => Ok(keys.chunks(CHUNK_DOCS).map(|keys| keys.iter().collect()).collect()),
+            RowOrder::Age => by_age(keys),
         }
     }
 }
@@ -61,7 +61,7 @@ fn by_age(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use millrace_bucket::SortKey;
+    use millrace_bucket::DocumentSortKey;
     use millrace_document::{DocumentId, Timestamp};
 
     use super::*;
@@ -69,7 +69,7 @@ mod tests {
 
     fn key(number: u64, timestamp: u64) -> TailKey {
         let id = DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one");
-        TailKey { key: row_key(&SortKey::new(&id), Timestamp(timestamp)), removed: false }
+        TailKey { key: row_key(&DocumentSortKey::new(&id), Timestamp(timestamp)), removed: false }
     }
 
     fn pieces_of(keys: &mut [TailKey]) -> Vec<Vec<Vec<u8>>> {

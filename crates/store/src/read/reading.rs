@@ -1,6 +1,6 @@
 //! The documents of one type as they are at an instant, found group by group.
 //!
-//! A [`Reading`] holds a state and snapshots of its generations of the tail. For a group it finds the chunks in the segments of the
+//! A [`StoreSnapshot`] holds a state and snapshots of its generations of the tail. For a group it finds the chunks in the segments of the
 //! group's bucket and the rows of the tail, nothing else, and decides which versions count: the newest of each document, wherever it
 //! lies. Rows of the tail are mostly newer than what is sealed; those that came from a replica need not be.
 
@@ -12,36 +12,36 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_bucket::{BucketId, group_prefix};
-use millrace_column::{Bytes, Column, ColumnKey, Fixed};
-use millrace_document::{DocumentId, Group};
-use millrace_segment::{ChunkInfo, Segment};
+use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn};
+use millrace_document::{DocumentGroup, DocumentId};
+use millrace_segment::{ChunkInfo, SegmentFile};
 
-use crate::read::found::{Found, TailKey};
+use crate::read::found::{GroupSources, TailKey};
 use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, document_id, has_all, lacks_keys, unite};
-use crate::read::pieces::Order;
-use crate::shared::Shared;
-use crate::state::{Bucket, State, is_of_divided};
+use crate::read::pieces::RowOrder;
+use crate::shared::StoreShared;
+use crate::state::{StoreState, StoredBucket, is_of_divided};
 use crate::tail::chunk::TailChunk;
-use crate::tail::{Row, RowKey, TailSnapshot, is_removal};
-use crate::{Error, Layout, ViewScope};
+use crate::tail::{RowKey, TailRow, TailSnapshot, is_removal};
+use crate::{Error, StoreLayout, ViewScope};
 
 /// So many groups of a segment are looked up at a time.
 const GROUPS_AT_A_TIME: usize = 512;
 
 /// A consistent look at the store.
-pub(crate) struct Reading<'a> {
-    pub shared: &'a Shared,
-    pub state: Arc<State>,
-    pub layout: Arc<dyn Layout>,
+pub(crate) struct StoreSnapshot<'a> {
+    pub shared: &'a StoreShared,
+    pub state: Arc<StoreState>,
+    pub layout: Arc<dyn StoreLayout>,
     pub layout_number: u64,
     snapshots: Vec<Box<dyn TailSnapshot>>,
-    order: Order,
+    order: RowOrder,
 }
 
 /// A chunk, and which of its versions count.
 #[derive(Clone)]
-pub(crate) struct Part {
-    pub source: Source,
+pub(crate) struct ChunkPart {
+    pub source: ChunkSource,
     pub info: ChunkInfo,
     /// Versions that no newer one replaces and that were not dropped, removals among them.
     pub newest: Mask,
@@ -51,36 +51,38 @@ pub(crate) struct Part {
 
 /// Where a chunk is.
 #[derive(Clone)]
-pub(crate) enum Source {
-    Segment { segment: Arc<Segment>, section: usize, chunk: u32 },
+pub(crate) enum ChunkSource {
+    Segment { segment: Arc<SegmentFile>, section: usize, chunk: u32 },
     Tail(Arc<TailChunk>),
 }
 
 /// What is called with each group and its chunks.
-pub(crate) type GroupVisitor<'a> = dyn FnMut(&Group, Vec<Part>) -> Result<ControlFlow<()>, Error> + 'a;
+pub(crate) type GroupVisitor<'a> =
+    dyn FnMut(&DocumentGroup, Vec<ChunkPart>) -> Result<ControlFlow<()>, Error> + 'a;
 
 /// What is called with each group and where its documents are.
-pub(crate) type FoundVisitor<'a> = dyn FnMut(&GroupIn<'_>, Found) -> Result<ControlFlow<()>, Error> + 'a;
+pub(crate) type FoundVisitor<'a> =
+    dyn FnMut(&GroupIn<'_>, GroupSources) -> Result<ControlFlow<()>, Error> + 'a;
 
 /// Groups by location and key, and where their documents are.
-type Groups = BTreeMap<(u32, String), Found>;
+type Groups = BTreeMap<(u32, String), GroupSources>;
 
-impl<'a> Reading<'a> {
+impl<'a> StoreSnapshot<'a> {
     /// As the store is now.
-    pub fn new(shared: &'a Shared, order: Order) -> Self {
+    pub fn new(shared: &'a StoreShared, order: RowOrder) -> Self {
         let state = shared.state();
         let snapshots = state.generations.iter().map(|generation| generation.tail.snapshot()).collect();
         let (layout, layout_number) = shared.layout();
-        Reading { shared, state, layout, layout_number, snapshots, order }
+        StoreSnapshot { shared, state, layout, layout_number, snapshots, order }
     }
 
     /// The chunks of a group; of no group, those of the documents without one. Only what is in some of these buckets, where they are given.
     pub fn group(
         &self,
         document_type: &str,
-        group: &Group,
+        group: &DocumentGroup,
         within: Option<&[BucketId]>,
-    ) -> Result<Vec<Part>, Error> {
+    ) -> Result<Vec<ChunkPart>, Error> {
         let mut parts = Vec::new();
         let (Some(bits), Some(prefix)) = (group.location_bits(), group_prefix(group)) else {
             let within = within.map(|buckets| ViewScope::Buckets(buckets.to_vec()));
@@ -91,7 +93,7 @@ impl<'a> Reading<'a> {
         };
         let location = bits.reverse_bits();
         let key = group.key();
-        let mut of_bucket = |bucket: &Bucket| {
+        let mut of_bucket = |bucket: &StoredBucket| {
             let found = self.find_group(document_type, bucket, location, &key, &prefix)?;
             let places = bucket.places();
             parts.extend(self.resolve(&GroupIn { document_type, location, group: &key, places }, found)?);
@@ -113,12 +115,12 @@ impl<'a> Reading<'a> {
     pub fn find_group(
         &self,
         document_type: &str,
-        bucket: &Bucket,
+        bucket: &StoredBucket,
         location: u32,
         key: &str,
         prefix: &[u8],
-    ) -> Result<Found, Error> {
-        let mut found = Found::default();
+    ) -> Result<GroupSources, Error> {
+        let mut found = GroupSources::default();
         for segment in bucket.open_segments()? {
             let Some(section) = segment.section(document_type) else { continue };
             let Some(entry) = segment.group(section, location, key)? else { continue };
@@ -142,15 +144,15 @@ impl<'a> Reading<'a> {
     }
 
     /// The chunks of the documents of a bucket that have no group.
-    pub fn ungrouped(&self, document_type: &str, bucket: &Bucket) -> Result<Vec<Part>, Error> {
+    pub fn ungrouped(&self, document_type: &str, bucket: &StoredBucket) -> Result<Vec<ChunkPart>, Error> {
         let found = self.find_ungrouped(document_type, bucket)?;
         let (location, places) = (bucket.locations().0, bucket.places());
         self.resolve(&GroupIn { document_type, location, group: "", places }, found)
     }
 
     /// Where they are.
-    pub fn find_ungrouped(&self, document_type: &str, bucket: &Bucket) -> Result<Found, Error> {
-        let mut found = Found::default();
+    pub fn find_ungrouped(&self, document_type: &str, bucket: &StoredBucket) -> Result<GroupSources, Error> {
+        let mut found = GroupSources::default();
         self.entries_of_bucket(document_type, bucket, |segment, section, entry| {
             if entry.group.is_empty() {
                 let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
@@ -176,13 +178,13 @@ impl<'a> Reading<'a> {
     pub fn groups_of_bucket(
         &self,
         document_type: &str,
-        bucket: &Bucket,
+        bucket: &StoredBucket,
         from: (u32, &str),
         visit: &mut GroupVisitor<'_>,
     ) -> Result<ControlFlow<()>, Error> {
         self.find_groups(document_type, bucket, from, &mut |group, found| {
             let parts = self.resolve(group, found)?;
-            match Group::from_key(group.group) {
+            match DocumentGroup::from_key(group.group) {
                 Some(group) => visit(&group, parts),
                 None => Ok(ControlFlow::Continue(())),
             }
@@ -193,7 +195,7 @@ impl<'a> Reading<'a> {
     pub fn find_groups(
         &self,
         document_type: &str,
-        bucket: &Bucket,
+        bucket: &StoredBucket,
         from: (u32, &str),
         visit: &mut FoundVisitor<'_>,
     ) -> Result<ControlFlow<()>, Error> {
@@ -223,7 +225,7 @@ impl<'a> Reading<'a> {
     fn some_groups(
         &self,
         document_type: &str,
-        bucket: &Bucket,
+        bucket: &StoredBucket,
         begin: u32,
         from: (u32, &str),
     ) -> Result<(Groups, u32), Error> {
@@ -273,8 +275,8 @@ impl<'a> Reading<'a> {
     fn entries_of_bucket(
         &self,
         document_type: &str,
-        bucket: &Bucket,
-        mut visit: impl FnMut(&Arc<Segment>, usize, millrace_segment::GroupEntry) -> Result<(), Error>,
+        bucket: &StoredBucket,
+        mut visit: impl FnMut(&Arc<SegmentFile>, usize, millrace_segment::GroupEntry) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (first, last) = bucket.locations();
         for segment in bucket.open_segments()? {
@@ -322,7 +324,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Decides which versions of a group count.
-    fn resolve(&self, group: &GroupIn<'_>, found: Found) -> Result<Vec<Part>, Error> {
+    fn resolve(&self, group: &GroupIn<'_>, found: GroupSources) -> Result<Vec<ChunkPart>, Error> {
         let (mut parts, tail) = self.newest(group, found)?;
         if !tail.is_empty() {
             parts.extend(self.tail_parts(group, &tail)?);
@@ -331,7 +333,11 @@ impl<'a> Reading<'a> {
     }
 
     /// Decides which versions of a group count, in segments and among the rows of the tail: no document is looked at.
-    pub fn newest(&self, group: &GroupIn<'_>, mut found: Found) -> Result<(Vec<Part>, Vec<TailKey>), Error> {
+    pub fn newest(
+        &self,
+        group: &GroupIn<'_>,
+        mut found: GroupSources,
+    ) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
         let marks = &self.state.marks;
         let masks =
             self.shared.caches.masks.masks(group, &found.segments, marks, self.shared.options.paths)?;
@@ -342,8 +348,8 @@ impl<'a> Reading<'a> {
                 let (newest, live) =
                     masks.next().map_or((None, None), |(newest, live)| (newest.clone(), live.clone()));
                 let segment = Arc::clone(&source.segment);
-                let source = Source::Segment { segment, section: source.section, chunk: *chunk };
-                parts.push(Part { source, info: *info, newest, live });
+                let source = ChunkSource::Segment { segment, section: source.section, chunk: *chunk };
+                parts.push(ChunkPart { source, info: *info, newest, live });
             }
         }
         if !found.tail.is_empty() {
@@ -353,7 +359,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Rows of the tail as chunks, from the cache where it has them.
-    fn tail_parts(&self, group: &GroupIn<'_>, keys: &[TailKey]) -> Result<Vec<Part>, Error> {
+    fn tail_parts(&self, group: &GroupIn<'_>, keys: &[TailKey]) -> Result<Vec<ChunkPart>, Error> {
         if keys.len() * 2 >= millrace_column::CHUNK_DOCS {
             self.shared.counters.seal_wanted.store(true, Ordering::Relaxed);
         }
@@ -390,14 +396,14 @@ impl<'a> Reading<'a> {
     fn tail_rows(
         &self,
         mut keys: Vec<(&TailKey, usize)>,
-    ) -> Result<BTreeMap<usize, (Vec<Row>, usize)>, Error> {
+    ) -> Result<BTreeMap<usize, (Vec<TailRow>, usize)>, Error> {
         keys.sort_unstable_by(|(a, _), (b, _)| a.key.cmp(&b.key));
         let (Some((first, _)), Some((last, _))) = (keys.first(), keys.last()) else {
             return Ok(BTreeMap::new());
         };
         let mut end = last.key.clone();
         end.push(0);
-        let mut rows: Vec<Option<(Row, usize)>> = vec![None; keys.len()];
+        let mut rows: Vec<Option<(TailRow, usize)>> = vec![None; keys.len()];
         for snapshot in &self.snapshots {
             let mut next = 0;
             snapshot.range(&first.key, Some(&end), &mut |key, value| {
@@ -405,13 +411,13 @@ impl<'a> Reading<'a> {
                     next += 1;
                 }
                 if next < keys.len() && keys[next].0.key == key {
-                    let row = Row::decode(&RowKey::parse(key)?, value)?;
+                    let row = TailRow::decode(&RowKey::parse(key)?, value)?;
                     rows[next] = Some((row, key.len() + value.len()));
                 }
                 Ok(if next < keys.len() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
         }
-        let mut found: BTreeMap<usize, (Vec<Row>, usize)> = BTreeMap::new();
+        let mut found: BTreeMap<usize, (Vec<TailRow>, usize)> = BTreeMap::new();
         for ((_, place), row) in keys.into_iter().zip(rows) {
             let (rows, bytes) = found.entry(place).or_default();
             let (row, more) =
@@ -422,7 +428,7 @@ impl<'a> Reading<'a> {
         Ok(found)
     }
 
-    fn tail_part(&self, group: &GroupIn<'_>, chunk: Arc<TailChunk>) -> Part {
+    fn tail_part(&self, group: &GroupIn<'_>, chunk: Arc<TailChunk>) -> ChunkPart {
         let marks = &self.state.marks;
         let dropped = group.dropped(marks);
         let by_place = group.group.is_empty() && marks.has_locations();
@@ -449,17 +455,17 @@ impl<'a> Reading<'a> {
             oldest: timestamps().min().unwrap_or(0),
             newest: timestamps().max().unwrap_or(0),
         };
-        Part { source: Source::Tail(chunk), info, newest, live }
+        ChunkPart { source: ChunkSource::Tail(chunk), info, newest, live }
     }
 }
 
 /// Chunks of several buckets, which can have some together where a group is divided and where there is no group: each once, with what counts in
 /// any bucket, in the order in which they lie in their files.
-fn once_each(parts: Vec<Part>) -> Vec<Part> {
-    let mut of_segments: BTreeMap<(u64, u32), Part> = BTreeMap::new();
+fn once_each(parts: Vec<ChunkPart>) -> Vec<ChunkPart> {
+    let mut of_segments: BTreeMap<(u64, u32), ChunkPart> = BTreeMap::new();
     let mut of_tail = Vec::new();
     for part in parts {
-        let Source::Segment { segment, chunk, .. } = &part.source else {
+        let ChunkSource::Segment { segment, chunk, .. } = &part.source else {
             of_tail.push(part);
             continue;
         };
@@ -478,7 +484,7 @@ fn once_each(parts: Vec<Part>) -> Vec<Part> {
 }
 
 /// Keeps those of a group's chunks that can have documents of a bucket.
-fn keep_reaching(chunks: &mut Vec<(u32, ChunkInfo)>, bucket: &Bucket) {
+fn keep_reaching(chunks: &mut Vec<(u32, ChunkInfo)>, bucket: &StoredBucket) {
     if !is_of_divided(bucket.id) {
         return;
     }
@@ -506,12 +512,12 @@ fn after(prefix: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-impl Part {
+impl ChunkPart {
     /// The ids and the timestamps of its versions.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it lacks them: nothing can be said of its documents.
-    pub fn keys(&self) -> Result<(Bytes, Fixed), Error> {
+    pub fn keys(&self) -> Result<(BytesColumn, FixedColumn), Error> {
         match (self.column(&ColumnKey::id())?, self.column(&ColumnKey::timestamp())?) {
             (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps)))
                 if timestamps.cell().size() == 8 && timestamps.width() == 1 && has_all(&ids) =>
@@ -526,23 +532,23 @@ impl Part {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it is none.
-    pub fn document_id(&self, ids: &Bytes, row: usize) -> Result<DocumentId, Error> {
+    pub fn document_id(&self, ids: &BytesColumn, row: usize) -> Result<DocumentId, Error> {
         document_id(self.path(), ids, row)
     }
 
     /// The file that it is in, for errors.
     fn path(&self) -> &Path {
         match &self.source {
-            Source::Segment { segment, .. } => segment.path(),
-            Source::Tail(_) => Path::new("tail"),
+            ChunkSource::Segment { segment, .. } => segment.path(),
+            ChunkSource::Tail(_) => Path::new("tail"),
         }
     }
 
     /// A column of the chunk.
     pub fn column(&self, key: &ColumnKey) -> Result<Option<Column>, Error> {
         match &self.source {
-            Source::Tail(chunk) => Ok(chunk.column(key)),
-            Source::Segment { segment, section, chunk } => {
+            ChunkSource::Tail(chunk) => Ok(chunk.column(key)),
+            ChunkSource::Segment { segment, section, chunk } => {
                 Ok(segment.columns(*section, key, *chunk..*chunk + 1)?.pop().flatten())
             }
         }

@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millrace_column::{Column, ColumnKey, Form, RestRows, join_values, layout as column_layout};
-use millrace_segment::Segment;
+use millrace_column::{Column, ColumnForm, ColumnKey, RestRows, join_values, layout as column_layout};
+use millrace_segment::SegmentFile;
 use quick_cache::Weighter;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{Error, Layout};
+use crate::{Error, StoreLayout};
 
 /// Joined columns that were made lately, up to a number of bytes.
 pub(crate) struct SettledCache(quick_cache::sync::Cache<u128, Option<Column>, ByBytes>);
@@ -34,9 +34,9 @@ impl SettledCache {
 }
 
 /// The layout that columns are to be of.
-pub(crate) struct Settling {
+pub(crate) struct ColumnSettling {
     pub document_type: String,
-    pub layout: Arc<dyn Layout>,
+    pub layout: Arc<dyn StoreLayout>,
     /// What was joined under one layout is not used under another.
     pub layout_number: u64,
     pub cache: Arc<SettledCache>,
@@ -45,12 +45,12 @@ pub(crate) struct Settling {
 /// Chunks of a segment that follow each other.
 #[derive(Clone)]
 pub(crate) struct NeighbourChunks<'a> {
-    pub segment: &'a Segment,
+    pub segment: &'a SegmentFile,
     pub section: usize,
     pub chunks: Range<u32>,
 }
 
-impl Settling {
+impl ColumnSettling {
     /// Settles column `key` of these chunks, as the segment has it. `plain` says of each chunk whether it is
     /// known to have no rest, and learns it.
     ///
@@ -64,7 +64,7 @@ impl Settling {
         plain: &[AtomicBool],
     ) -> Result<(), Error> {
         assert!(columns.len() == of.chunks.len(), "each chunk has a column, or none");
-        if !matches!(key.form, Form::Value | Form::Tokens) {
+        if !matches!(key.form, ColumnForm::Value | ColumnForm::Tokens) {
             return Ok(());
         }
         let rests = Self::rests(of, plain)?;
@@ -95,12 +95,12 @@ impl Settling {
     fn is_settled(&self, key: &ColumnKey, column: Option<&Column>, rest: Option<&Column>) -> bool {
         match (key.form, column) {
             (_, _) if rest.is_some() => false,
-            (Form::Value, Some(column)) => {
+            (ColumnForm::Value, Some(column)) => {
                 let declared = self.layout.data_type(&self.document_type, &key.field);
                 declared.is_none_or(|declared| column_layout(&declared).takes(column))
             }
             // Words are derived where there are none.
-            (Form::Tokens, None) => false,
+            (ColumnForm::Tokens, None) => false,
             _ => true,
         }
     }
@@ -116,7 +116,7 @@ impl Settling {
         if let Some(settled) = self.cache.0.get(&name) {
             return Ok(settled);
         }
-        let settled = if key.form == Form::Value {
+        let settled = if key.form == ColumnForm::Value {
             self.joined(&key.field, of, column.as_ref(), rest)?.0
         } else {
             let value = of.segment.columns(of.section, &ColumnKey::value(key.root()), of.chunks.clone())?;
@@ -163,7 +163,7 @@ impl Settling {
         for number in [of.segment.number(), of.section as u64, of.chunks.start.into(), self.layout_number] {
             hasher.update(&number.to_le_bytes());
         }
-        hasher.update(&[u8::from(key.form == Form::Tokens)]);
+        hasher.update(&[u8::from(key.form == ColumnForm::Tokens)]);
         hasher.update(key.field.as_bytes());
         hasher.digest128()
     }

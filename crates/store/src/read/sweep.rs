@@ -5,11 +5,13 @@ use std::sync::mpsc;
 
 use millrace_document::{Document, DocumentId, Timestamp};
 
-use crate::{Change, Error, Modification, Refusal, Store, Visit, Visited, Write};
+use crate::{
+    DocumentWrite, Error, Store, StoreChange, StoreModification, StoreVisit, VisitedVersion, WriteRefusal,
+};
 
 /// Result of one page of a sweep.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Swept {
+pub struct SweptPage {
     /// Number of documents examined.
     pub seen: u64,
     /// Number of documents changed.
@@ -24,33 +26,33 @@ pub struct Swept {
 /// of the page is changed.
 pub(crate) fn sweep(
     store: &Store,
-    visit: &Visit,
-    decide: &dyn Fn(Document) -> Result<Modification, Refusal>,
-) -> Result<Swept, Error> {
+    visit: &StoreVisit,
+    decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
+) -> Result<SweptPage, Error> {
     let page = store.visit(visit)?;
     let mut seen = 0;
     let mut decided = Vec::new();
     for visited in page.visited {
-        let Visited::Document(document, timestamp) = visited else { continue };
+        let VisitedVersion::Document(document, timestamp) = visited else { continue };
         seen += 1;
         let id = document.id.clone();
         match decide(document).map_err(Error::Refused)? {
-            Modification::Nothing => {}
+            StoreModification::Nothing => {}
             change => decided.push((id, timestamp, change)),
         }
     }
     let changed = change(store, decided)?;
-    Ok(Swept { seen, changed, continuation: page.continuation, progress: page.progress })
+    Ok(SweptPage { seen, changed, continuation: page.continuation, progress: page.progress })
 }
 
 /// Changes these versions; a document that was written since stays as it is. Returns the number of changed
 /// documents.
-fn change(store: &Store, decided: Vec<(DocumentId, Timestamp, Modification)>) -> Result<u64, Error> {
+fn change(store: &Store, decided: Vec<(DocumentId, Timestamp, StoreModification)>) -> Result<u64, Error> {
     let (sender, answers) = mpsc::channel();
     for (id, timestamp, modification) in decided {
-        let change = Change::if_unchanged(timestamp, modification);
+        let change = StoreChange::if_unchanged(timestamp, modification);
         let sender = sender.clone();
-        store.write(Write { id, change }, move |outcome| {
+        store.write(DocumentWrite { id, change }, move |outcome| {
             // The receiver waits for all answers, unless it has failed by then.
             let _ = sender.send(outcome);
         });

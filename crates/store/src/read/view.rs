@@ -2,28 +2,32 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use millrace_column::{Chunk, Column, ColumnKey, PathChoice, ReadError, View};
-use millrace_segment::Segment;
+use millrace_column::{Column, ColumnKey, PathChoice, ReadError, View, ViewChunk};
+use millrace_segment::SegmentFile;
 
-use crate::read::pieces::Order;
-use crate::read::reading::{Part, Reading, Source};
-use crate::read::settled::{NeighbourChunks, Settling};
-use crate::shared::Shared;
+use crate::read::pieces::RowOrder;
+use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
+use crate::read::settled::{ColumnSettling, NeighbourChunks};
+use crate::shared::StoreShared;
 use crate::{Error, ViewScope};
 
 /// What search sees of the store: chunks of segments and of the tail side by side.
 struct StoreView {
-    settling: Settling,
-    sources: Vec<Source>,
+    settling: ColumnSettling,
+    sources: Vec<ChunkSource>,
     /// Of each source, whether it is known to be a chunk without a rest.
     plain: Vec<AtomicBool>,
-    chunks: Vec<Chunk>,
+    chunks: Vec<ViewChunk>,
     paths: PathChoice,
 }
 
 /// The documents of a type in a scope, as they are now.
-pub(crate) fn view(shared: &Shared, document_type: &str, scope: &ViewScope) -> Result<Arc<dyn View>, Error> {
-    let reading = Reading::new(shared, Order::Age);
+pub(crate) fn view(
+    shared: &StoreShared,
+    document_type: &str,
+    scope: &ViewScope,
+) -> Result<Arc<dyn View>, Error> {
+    let reading = StoreSnapshot::new(shared, RowOrder::Age);
     let mut parts = Vec::new();
     match scope {
         ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {
@@ -44,11 +48,13 @@ pub(crate) fn view(shared: &Shared, document_type: &str, scope: &ViewScope) -> R
         }
     }
     parts.retain(|part| part.live.as_ref().is_none_or(|words| words.iter().any(|word| *word != 0)));
-    let (sources, chunks): (Vec<Source>, Vec<Chunk>) = parts
+    let (sources, chunks): (Vec<ChunkSource>, Vec<ViewChunk>) = parts
         .into_iter()
-        .map(|Part { source, info, live, .. }| (source, Chunk { documents: info.documents as usize, live }))
+        .map(|ChunkPart { source, info, live, .. }| {
+            (source, ViewChunk { documents: info.documents as usize, live })
+        })
         .unzip();
-    let settling = Settling {
+    let settling = ColumnSettling {
         document_type: document_type.to_owned(),
         layout: reading.layout,
         layout_number: reading.layout_number,
@@ -60,7 +66,7 @@ pub(crate) fn view(shared: &Shared, document_type: &str, scope: &ViewScope) -> R
 
 /// How columns of neighbouring chunks are read from a segment: all of them, or the first.
 type Read =
-    fn(&Segment, usize, &ColumnKey, Range<u32>) -> Result<Vec<Option<Column>>, millrace_segment::Error>;
+    fn(&SegmentFile, usize, &ColumnKey, Range<u32>) -> Result<Vec<Option<Column>>, millrace_segment::Error>;
 
 impl StoreView {
     /// A column of the sources from `first` on that are neighbours in `run`, read in this way.
@@ -68,13 +74,13 @@ impl StoreView {
         &self,
         key: &ColumnKey,
         first: usize,
-        run: &[Source],
+        run: &[ChunkSource],
         read: Read,
     ) -> Result<Vec<Option<Column>>, ReadError> {
         let failed = |error: Error| ReadError(error.to_string());
         match &run[0] {
-            Source::Tail(chunk) => Ok(vec![chunk.column(key)]),
-            Source::Segment { segment, section, chunk } => {
+            ChunkSource::Tail(chunk) => Ok(vec![chunk.column(key)]),
+            ChunkSource::Segment { segment, section, chunk } => {
                 let chunks = *chunk..*chunk + run.len() as u32;
                 let mut columns =
                     read(segment, *section, key, chunks).map_err(|error| failed(error.into()))?;
@@ -89,7 +95,7 @@ impl StoreView {
 }
 
 impl View for StoreView {
-    fn chunks(&self) -> &[Chunk] {
+    fn chunks(&self) -> &[ViewChunk] {
         &self.chunks
     }
 
@@ -97,7 +103,7 @@ impl View for StoreView {
         let mut columns = Vec::with_capacity(range.len());
         let mut first = range.start;
         for run in self.sources[range].chunk_by(are_neighbours) {
-            columns.extend(self.of_run(key, first, run, Segment::columns)?);
+            columns.extend(self.of_run(key, first, run, SegmentFile::columns)?);
             first += run.len();
         }
         Ok(columns)
@@ -105,14 +111,14 @@ impl View for StoreView {
 
     fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
         match self.sources[range.clone()].chunk_by(are_neighbours).next() {
-            Some(run) => self.of_run(key, range.start, run, Segment::first_columns),
+            Some(run) => self.of_run(key, range.start, run, SegmentFile::first_columns),
             None => Ok(Vec::new()),
         }
     }
 
     fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
         if let Some(run) = self.sources[range].chunk_by(are_neighbours).next()
-            && let Source::Segment { segment, section, chunk } = &run[0]
+            && let ChunkSource::Segment { segment, section, chunk } = &run[0]
         {
             segment.will_read(*section, key, *chunk..*chunk + run.len() as u32);
         }
@@ -124,11 +130,11 @@ impl View for StoreView {
 }
 
 /// Whether two chunks follow each other in a segment.
-fn are_neighbours(a: &Source, b: &Source) -> bool {
+fn are_neighbours(a: &ChunkSource, b: &ChunkSource) -> bool {
     match (a, b) {
         (
-            Source::Segment { segment: of_a, section: section_a, chunk: a },
-            Source::Segment { segment: of_b, section: section_b, chunk: b },
+            ChunkSource::Segment { segment: of_a, section: section_a, chunk: a },
+            ChunkSource::Segment { segment: of_b, section: section_b, chunk: b },
         ) => Arc::ptr_eq(of_a, of_b) && section_a == section_b && a + 1 == *b,
         _ => false,
     }

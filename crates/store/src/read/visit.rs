@@ -1,5 +1,5 @@
 use millrace_bucket::BucketId;
-use millrace_document::{Document, DocumentId, Group, Timestamp};
+use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 
 #[cfg(doc)]
 use crate::Store;
@@ -7,14 +7,14 @@ use crate::Store;
 /// Set of documents that a view or a visit covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewScope {
-    /// Documents of these groups; nothing is read of any other group. [`Group::None`] stands for the
+    /// Documents of these groups; nothing is read of any other group. [`DocumentGroup::None`] stands for the
     /// documents without a group.
-    Groups(Vec<Group>),
+    Groups(Vec<DocumentGroup>),
     /// Documents in these buckets, none of which is inside another. The contents of the buckets of a divided
     /// group ([`Store::divide`]) are in no other bucket.
     Buckets(Vec<BucketId>),
     /// Documents of these groups that are in these buckets.
-    GroupsIn(Vec<Group>, Vec<BucketId>),
+    GroupsIn(Vec<DocumentGroup>, Vec<BucketId>),
     /// Documents of all groups, and those without a group.
     All,
 }
@@ -31,7 +31,7 @@ impl ViewScope {
 
 /// A pass over documents, one page at a time.
 #[derive(Debug, Clone)]
-pub struct Visit {
+pub struct StoreVisit {
     /// Document types, in the order in which they are returned.
     pub document_types: Vec<String>,
     /// Documents that it covers.
@@ -52,10 +52,10 @@ pub struct Visit {
     pub fields: Option<Vec<String>>,
 }
 
-impl Visit {
+impl StoreVisit {
     /// All documents of these types, 1,024 per page.
     pub fn all(document_types: &[&str]) -> Self {
-        Visit {
+        StoreVisit {
             document_types: document_types.iter().map(|name| (*name).to_owned()).collect(),
             scope: ViewScope::All,
             from: Timestamp(0),
@@ -73,7 +73,7 @@ impl Visit {
 #[derive(Debug, Clone)]
 pub struct VisitPage {
     /// The documents.
-    pub visited: Vec<Visited>,
+    pub visited: Vec<VisitedVersion>,
     /// Start of the next page; `None` at the end. It stays valid across writes, seals, merges, splits and a
     /// restart.
     pub continuation: Option<String>,
@@ -84,7 +84,7 @@ pub struct VisitPage {
 
 /// A version that a visit found.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Visited {
+pub enum VisitedVersion {
     /// A document.
     Document(Document, Timestamp),
     /// A removal.

@@ -7,32 +7,33 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millrace_bucket::{BucketId, SortKey, reversed_location};
-use millrace_column::{Column, ColumnKey, Form};
-use millrace_document::{DocumentId, Group, Timestamp};
+use millrace_bucket::{BucketId, DocumentSortKey, reversed_location};
+use millrace_column::{Column, ColumnForm, ColumnKey};
+use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 
 use crate::read::columns;
 use crate::read::masks::is_set;
-use crate::read::pieces::Order;
-use crate::read::reading::{Part, Reading, Source};
-use crate::shared::Shared;
-use crate::state::{Bucket, is_of_divided};
-use crate::{Error, ViewScope, Visit, VisitPage, Visited};
+use crate::read::pieces::RowOrder;
+use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
+use crate::shared::StoreShared;
+use crate::state::{StoredBucket, is_of_divided};
+use crate::{Error, StoreVisit, ViewScope, VisitPage, VisitedVersion};
 
 /// The next page.
-pub(crate) fn visit(shared: &Shared, visit: &Visit) -> Result<VisitPage, Error> {
-    let after = visit.continuation.as_deref().map(Place::decode).transpose()?;
-    let reading = Reading::new(shared, Order::Keys);
-    let mut page = Page { visit, reading: &reading, visited: Vec::new(), last: None, after: Vec::new() };
+pub(crate) fn visit(shared: &StoreShared, visit: &StoreVisit) -> Result<VisitPage, Error> {
+    let after = visit.continuation.as_deref().map(StorePosition::decode).transpose()?;
+    let reading = StoreSnapshot::new(shared, RowOrder::Keys);
+    let mut page =
+        PageInProgress { visit, reading: &reading, visited: Vec::new(), last: None, after: Vec::new() };
     let first_type = after.as_ref().map_or(0, |place| place.document_type);
     for (number, document_type) in visit.document_types.iter().enumerate().skip(first_type) {
         let place = after.as_ref().filter(|place| place.document_type == number);
         page.after = place.map_or_else(Vec::new, |place| place.sort_key.clone());
         let grouped_only = place.is_some_and(|place| place.grouped);
-        let mut walk = Walk { page: &mut page, number, document_type };
+        let mut walk = TypeWalk { page: &mut page, number, document_type };
         if let ControlFlow::Break(()) = walk.run(grouped_only)? {
             return Ok(VisitPage {
-                continuation: page.last.as_ref().map(Place::encode),
+                continuation: page.last.as_ref().map(StorePosition::encode),
                 progress: page.last.as_ref().map_or(0.0, |last| last.progress(visit.document_types.len())),
                 visited: page.visited,
             });
@@ -43,13 +44,13 @@ pub(crate) fn visit(shared: &Shared, visit: &Visit) -> Result<VisitPage, Error> 
 
 /// A place in the order of a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct StorePosition {
     document_type: usize,
     grouped: bool,
     sort_key: Vec<u8>,
 }
 
-impl Place {
+impl StorePosition {
     /// The share of the places of so many types that lie before this one: documents without a group are taken to be few.
     fn progress(&self, document_types: usize) -> f64 {
         let location = match self.grouped {
@@ -80,7 +81,7 @@ impl Place {
                 return None;
             }
             let bytes = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).ok());
-            Some(Place {
+            Some(StorePosition {
                 document_type: head[1..].parse().ok()?,
                 grouped,
                 sort_key: bytes.collect::<Option<_>>()?,
@@ -91,37 +92,39 @@ impl Place {
 }
 
 /// What a visit has found so far.
-struct Page<'a> {
-    visit: &'a Visit,
-    reading: &'a Reading<'a>,
-    visited: Vec<Visited>,
-    last: Option<Place>,
+struct PageInProgress<'a> {
+    visit: &'a StoreVisit,
+    reading: &'a StoreSnapshot<'a>,
+    visited: Vec<VisitedVersion>,
+    last: Option<StorePosition>,
     /// Only what comes after this sort key is wanted.
     after: Vec<u8>,
 }
 
 /// The way through one type.
-struct Walk<'p, 'a> {
-    page: &'p mut Page<'a>,
+struct TypeWalk<'p, 'a> {
+    page: &'p mut PageInProgress<'a>,
     number: usize,
     document_type: &'a str,
 }
 
-impl Walk<'_, '_> {
+impl TypeWalk<'_, '_> {
     fn run(&mut self, grouped_only: bool) -> Result<ControlFlow<()>, Error> {
         let reading = self.page.reading;
         let visit = self.page.visit;
         if !grouped_only {
             let wanted = match &visit.scope {
                 ViewScope::All | ViewScope::Buckets(_) => true,
-                ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => groups.contains(&Group::None),
+                ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {
+                    groups.contains(&DocumentGroup::None)
+                }
             };
             for bucket in reading.state.within(&visit.scope) {
                 if !wanted || !self.reaches(&bucket) {
                     continue;
                 }
                 let parts = reading.ungrouped(self.document_type, &bucket)?;
-                if let ControlFlow::Break(()) = self.rows(&Group::None, parts)? {
+                if let ControlFlow::Break(()) = self.rows(&DocumentGroup::None, parts)? {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -130,7 +133,8 @@ impl Walk<'_, '_> {
         match &visit.scope {
             ViewScope::All | ViewScope::Buckets(_) => self.all_groups(),
             ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {
-                let mut groups: Vec<&Group> = groups.iter().filter(|group| **group != Group::None).collect();
+                let mut groups: Vec<&DocumentGroup> =
+                    groups.iter().filter(|group| **group != DocumentGroup::None).collect();
                 groups.sort_by_key(|group| (group.location_bits().map(u32::reverse_bits), group.key()));
                 groups.dedup();
                 for group in groups {
@@ -159,7 +163,7 @@ impl Walk<'_, '_> {
             }
             None => (0, String::new()),
         };
-        let same_location = |one: &Arc<Bucket>, other: &Arc<Bucket>| {
+        let same_location = |one: &Arc<StoredBucket>, other: &Arc<StoredBucket>| {
             is_of_divided(one.id) && is_of_divided(other.id) && one.locations() == other.locations()
         };
         for buckets in reading.state.within(&self.page.visit.scope).chunk_by(same_location) {
@@ -188,14 +192,14 @@ impl Walk<'_, '_> {
     /// another's.
     fn divided_groups(
         &mut self,
-        buckets: &[Arc<Bucket>],
+        buckets: &[Arc<StoredBucket>],
         from: (u32, &str),
     ) -> Result<ControlFlow<()>, Error> {
         let (reading, document_type) = (self.page.reading, self.document_type);
         let mut groups = BTreeSet::new();
         for bucket in buckets {
             let _ = reading.find_groups(document_type, bucket, from, &mut |group, _| {
-                groups.extend(Group::from_key(group.group).map(|of| (group.group.to_owned(), of)));
+                groups.extend(DocumentGroup::from_key(group.group).map(|of| (group.group.to_owned(), of)));
                 Ok(ControlFlow::Continue(()))
             })?;
         }
@@ -210,14 +214,14 @@ impl Walk<'_, '_> {
     }
 
     /// Whether a bucket has a part in the slice.
-    fn reaches(&self, bucket: &Bucket) -> bool {
+    fn reaches(&self, bucket: &StoredBucket) -> bool {
         let (first, last) = bucket.locations();
         let (slice, slices) = self.page.visit.slice;
         slice_of(first, slices) <= slice && slice <= slice_of(last, slices)
     }
 
     /// The versions of one group, from the place on.
-    fn rows(&mut self, group: &Group, parts: Vec<Part>) -> Result<ControlFlow<()>, Error> {
+    fn rows(&mut self, group: &DocumentGroup, parts: Vec<ChunkPart>) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
         if let Some(bits) = group.location_bits()
             && slice_of(bits.reverse_bits(), visit.slice.1) != visit.slice.0
@@ -244,13 +248,13 @@ impl Walk<'_, '_> {
     /// The versions with a reversed location from `from` on and before `to`.
     fn window(
         &mut self,
-        group: &Group,
-        parts: &[Part],
+        group: &DocumentGroup,
+        parts: &[ChunkPart],
         from: u64,
         to: Option<u64>,
     ) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
-        let mut rows: Vec<(SortKey, DocumentId, usize, usize, u64)> = Vec::new();
+        let mut rows: Vec<(DocumentSortKey, DocumentId, usize, usize, u64)> = Vec::new();
         for (number, part) in parts.iter().enumerate() {
             let end = end_of(parts, number);
             if part.info.newest < visit.from.0
@@ -266,7 +270,7 @@ impl Walk<'_, '_> {
                 let timestamp = timestamps.cells::<u64>()[row];
                 let id = part.document_id(&ids, row)?;
                 let location = id.location().reversed();
-                let key = SortKey::new(&id);
+                let key = DocumentSortKey::new(&id);
                 if (visit.from.0..=visit.to.0).contains(&timestamp)
                     && location >= from
                     && to.is_none_or(|to| location < to)
@@ -284,9 +288,9 @@ impl Walk<'_, '_> {
                 return Ok(ControlFlow::Break(()));
             }
             self.page.visited.push(reader.read(id, part, row, timestamp)?);
-            self.page.last = Some(Place {
+            self.page.last = Some(StorePosition {
                 document_type: self.number,
-                grouped: *group != Group::None,
+                grouped: *group != DocumentGroup::None,
                 sort_key: key.as_bytes().to_vec(),
             });
         }
@@ -300,10 +304,12 @@ fn slice_of(location: u32, slices: u32) -> u32 {
 }
 
 /// No document of a part has a higher reversed location than this.
-fn end_of(parts: &[Part], number: usize) -> u64 {
-    let same = |a: &Source, b: &Source| match (a, b) {
-        (Source::Segment { segment: a, .. }, Source::Segment { segment: b, .. }) => a.number() == b.number(),
-        (Source::Tail(_), Source::Tail(_)) => true,
+fn end_of(parts: &[ChunkPart], number: usize) -> u64 {
+    let same = |a: &ChunkSource, b: &ChunkSource| match (a, b) {
+        (ChunkSource::Segment { segment: a, .. }, ChunkSource::Segment { segment: b, .. }) => {
+            a.number() == b.number()
+        }
+        (ChunkSource::Tail(_), ChunkSource::Tail(_)) => true,
         _ => false,
     };
     match parts.get(number + 1) {
@@ -313,7 +319,7 @@ fn end_of(parts: &[Part], number: usize) -> u64 {
 }
 
 /// A location before which the chunks have about as many documents as are wanted; `None`: all are needed.
-fn window_end(parts: &[Part], from: u64, wanted: usize) -> Option<u64> {
+fn window_end(parts: &[ChunkPart], from: u64, wanted: usize) -> Option<u64> {
     let mut begins: Vec<(u64, u32)> = parts
         .iter()
         .enumerate()
@@ -333,9 +339,9 @@ fn window_end(parts: &[Part], from: u64, wanted: usize) -> Option<u64> {
 
 /// Reads documents out of chunks; the columns of the chunk that was read last stay at hand.
 struct RowReader<'a> {
-    reading: &'a Reading<'a>,
+    reading: &'a StoreSnapshot<'a>,
     document_type: &'a str,
-    parts: &'a [Part],
+    parts: &'a [ChunkPart],
     wanted: Option<&'a [String]>,
     columns: Vec<Option<PartColumns>>,
 }
@@ -346,7 +352,7 @@ struct PartColumns {
 }
 
 impl<'a> RowReader<'a> {
-    fn new(page: &Page<'a>, document_type: &'a str, parts: &'a [Part]) -> Self {
+    fn new(page: &PageInProgress<'a>, document_type: &'a str, parts: &'a [ChunkPart]) -> Self {
         RowReader {
             reading: page.reading,
             document_type,
@@ -356,26 +362,32 @@ impl<'a> RowReader<'a> {
         }
     }
 
-    fn read(&mut self, id: DocumentId, part: usize, row: usize, timestamp: u64) -> Result<Visited, Error> {
+    fn read(
+        &mut self,
+        id: DocumentId,
+        part: usize,
+        row: usize,
+        timestamp: u64,
+    ) -> Result<VisitedVersion, Error> {
         let timestamp = Timestamp(timestamp);
         let (segment, section) = match &self.parts[part].source {
-            Source::Tail(chunk) => {
+            ChunkSource::Tail(chunk) => {
                 let row = &chunk.rows[row];
                 return Ok(if row.removed {
-                    Visited::Removed(id, timestamp)
+                    VisitedVersion::Removed(id, timestamp)
                 } else {
-                    Visited::Document(row.document.clone(), timestamp)
+                    VisitedVersion::Document(row.document.clone(), timestamp)
                 });
             }
-            Source::Segment { segment, section, .. } => (segment, *section),
+            ChunkSource::Segment { segment, section, .. } => (segment, *section),
         };
         if self.columns[part].is_none() {
             let keys = segment.sections()[section].columns.iter();
             let values = keys
                 .filter(|key| match key.form {
-                    Form::Value => self.wanted.is_none_or(|wanted| wanted.contains(&key.field)),
+                    ColumnForm::Value => self.wanted.is_none_or(|wanted| wanted.contains(&key.field)),
                     // Any field can be in the rest.
-                    Form::Rest => self.wanted.is_none_or(|wanted| !wanted.is_empty()),
+                    ColumnForm::Rest => self.wanted.is_none_or(|wanted| !wanted.is_empty()),
                     _ => false,
                 })
                 .map(|key| Ok((key.clone(), self.parts[part].column(key)?)))
@@ -387,10 +399,10 @@ impl<'a> RowReader<'a> {
         if let Some(Column::Fixed(removed)) = &columns.removed
             && removed.integer(row) == Some(1)
         {
-            return Ok(Visited::Removed(id, timestamp));
+            return Ok(VisitedVersion::Removed(id, timestamp));
         }
         columns::document(&*self.reading.layout, self.document_type, id, row, &columns.values)
-            .map(|document| Visited::Document(document, timestamp))
+            .map(|document| VisitedVersion::Document(document, timestamp))
             .map_err(|error| Error::Corrupt {
                 path: segment.path().to_owned(),
                 offset: 0,

@@ -10,21 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millrace_bucket::{BucketId, group_prefix};
-use millrace_document::Group;
+use millrace_document::DocumentGroup;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::Error;
-use crate::read::found::Found;
+use crate::read::found::GroupSources;
 use crate::read::masks::{GroupIn, is_set};
-use crate::read::reading::Reading;
-use crate::state::Bucket;
-use crate::state::marks::Mark;
+use crate::read::reading::StoreSnapshot;
+use crate::state::StoredBucket;
+use crate::state::marks::DropMark;
 use crate::tail::RowKey;
 use crate::upkeep::merging::last_mark;
 
 /// The numbers. They add up: those of two sets without a common document are those of both together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct ReplicaCounts {
     pub documents: u64,
     /// Over ids and timestamps of documents.
     documents_sum: u64,
@@ -34,13 +34,13 @@ pub(crate) struct Counts {
 
 /// How removals are cut into spans of time: by the lowest bits of their timestamps, which a span has all of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span(u32);
+pub(crate) struct RemovalSpan(u32);
 
-impl Span {
+impl RemovalSpan {
     /// For removals that are remembered so long: some dozens of spans.
     pub fn new(retention: Duration) -> Self {
         let span_us = (retention.as_micros() as u64 / 64).max(1);
-        Span(span_us.ilog2())
+        RemovalSpan(span_us.ilog2())
     }
 
     fn of(self, timestamp: u64) -> u64 {
@@ -48,19 +48,19 @@ impl Span {
     }
 }
 
-impl Counts {
+impl ReplicaCounts {
     /// One number over all documents, and the removals from a time on; of that time's own span, those before it count too.
-    pub fn checksum(&self, removals_since: u64, span: Span) -> u64 {
+    pub fn checksum(&self, removals_since: u64, span: RemovalSpan) -> u64 {
         let removals = self.removals.range(span.of(removals_since)..);
         removals.fold(self.documents_sum, |sum, (_, removal)| sum.wrapping_add(*removal))
     }
 
     /// Whether there is a document, or a removal from a time on.
-    pub fn is_empty(&self, removals_since: u64, span: Span) -> bool {
+    pub fn is_empty(&self, removals_since: u64, span: RemovalSpan) -> bool {
         self.documents == 0 && self.removals.range(span.of(removals_since)..).next().is_none()
     }
 
-    fn add_version(&mut self, id: &[u8], timestamp: u64, removed: bool, span: Span) {
+    fn add_version(&mut self, id: &[u8], timestamp: u64, removed: bool, span: RemovalSpan) {
         let hash = xxh3_64_with_seed(id, timestamp);
         if removed {
             let sum = self.removals.entry(span.of(timestamp)).or_default();
@@ -72,16 +72,16 @@ impl Counts {
     }
 
     /// Adds those of other documents.
-    pub fn add(&mut self, other: &Counts) {
+    pub fn add(&mut self, other: &ReplicaCounts) {
         self.change(other, u64::wrapping_add);
     }
 
     /// Takes those of some of the documents out.
-    fn take(&mut self, other: &Counts) {
+    fn take(&mut self, other: &ReplicaCounts) {
         self.change(other, u64::wrapping_sub);
     }
 
-    fn change(&mut self, other: &Counts, change: impl Fn(u64, u64) -> u64) {
+    fn change(&mut self, other: &ReplicaCounts, change: impl Fn(u64, u64) -> u64) {
         self.documents = change(self.documents, other.documents);
         self.documents_sum = change(self.documents_sum, other.documents_sum);
         for (span, sum) in &other.removals {
@@ -93,21 +93,21 @@ impl Counts {
 }
 
 /// What was counted in segments.
-struct Counted {
+struct SegmentCounts {
     /// In which, sorted.
     segments: Vec<u64>,
     /// Drops that the store learned of until then are heeded.
     since: u64,
-    span: Span,
-    counts: Counts,
+    span: RemovalSpan,
+    counts: ReplicaCounts,
 }
 
 /// What was counted, by buckets.
 #[derive(Default)]
-pub(crate) struct CountCache(Mutex<HashMap<BucketId, Arc<Counted>>>);
+pub(crate) struct CountCache(Mutex<HashMap<BucketId, Arc<SegmentCounts>>>);
 
 impl CountCache {
-    fn lock(&self) -> MutexGuard<'_, HashMap<BucketId, Arc<Counted>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BucketId, Arc<SegmentCounts>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -127,13 +127,13 @@ impl CountCache {
             let stay = counted.segments.iter().filter(|number| !gone.contains(number)).copied();
             let mut segments: Vec<u64> = stay.chain(merged).collect();
             segments.sort_unstable();
-            let counted = Counted { segments, counts: counted.counts.clone(), ..**counted };
+            let counted = SegmentCounts { segments, counts: counted.counts.clone(), ..**counted };
             all.insert(*bucket, Arc::new(counted));
         }
     }
 
     /// Documents in a bucket's segments: counted, where they were since these changed; else as the manifest has them.
-    pub fn documents(&self, bucket: &Bucket) -> u64 {
+    pub fn documents(&self, bucket: &StoredBucket) -> u64 {
         let all = self.lock();
         let counted = all.get(&bucket.id).filter(|counted| {
             counted.segments.len() == bucket.segments.len()
@@ -153,20 +153,20 @@ impl CountCache {
 type Groups = BTreeSet<(String, u32, String)>;
 
 /// Counts buckets, as the store is at one instant.
-pub(crate) struct Counting<'a> {
-    reading: Reading<'a>,
+pub(crate) struct BucketCounting<'a> {
+    reading: StoreSnapshot<'a>,
     cache: &'a CountCache,
-    marks: Vec<Mark>,
-    span: Span,
+    marks: Vec<DropMark>,
+    span: RemovalSpan,
 }
 
-impl<'a> Counting<'a> {
-    pub fn new(reading: Reading<'a>, cache: &'a CountCache, span: Span) -> Self {
+impl<'a> BucketCounting<'a> {
+    pub fn new(reading: StoreSnapshot<'a>, cache: &'a CountCache, span: RemovalSpan) -> Self {
         let marks = reading.state.marks.list();
-        Counting { reading, cache, marks, span }
+        BucketCounting { reading, cache, marks, span }
     }
 
-    pub fn reading(&self) -> &Reading<'a> {
+    pub fn reading(&self) -> &StoreSnapshot<'a> {
         &self.reading
     }
 
@@ -174,7 +174,7 @@ impl<'a> Counting<'a> {
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
-    pub fn bucket(&self, bucket: &Bucket) -> Result<Counts, Error> {
+    pub fn bucket(&self, bucket: &StoredBucket) -> Result<ReplicaCounts, Error> {
         let mut counts = self.sealed(bucket)?;
         let groups = self.groups_in_tail(bucket)?;
         self.recount(bucket, &groups, &mut counts, |found| found.tail.clear())?;
@@ -182,11 +182,11 @@ impl<'a> Counting<'a> {
     }
 
     /// What is in its segments.
-    fn sealed(&self, bucket: &Bucket) -> Result<Counts, Error> {
+    fn sealed(&self, bucket: &StoredBucket) -> Result<ReplicaCounts, Error> {
         let mut segments: Vec<u64> = bucket.segments.iter().map(|segment| segment.record.number).collect();
         segments.sort_unstable();
         if segments.is_empty() {
-            return Ok(Counts::default());
+            return Ok(ReplicaCounts::default());
         }
         let since = last_mark(&self.marks, bucket);
         let known = self.cache.lock().get(&bucket.id).cloned().filter(|known| {
@@ -199,7 +199,7 @@ impl<'a> Counting<'a> {
             Some(known) => {
                 let mut counts = known.counts.clone();
                 let groups = self.groups_in_segments(bucket, &known.segments)?;
-                let before = |found: &mut Found| {
+                let before = |found: &mut GroupSources| {
                     found.tail.clear();
                     found.segments.retain(|source| known.segments.contains(&source.segment.number()));
                 };
@@ -208,13 +208,13 @@ impl<'a> Counting<'a> {
             }
             None => self.count_segments(bucket)?,
         };
-        let counted = Counted { segments, since, span: self.span, counts: counts.clone() };
+        let counted = SegmentCounts { segments, since, span: self.span, counts: counts.clone() };
         self.cache.lock().insert(bucket.id, Arc::new(counted));
         Ok(counts)
     }
 
-    fn count_segments(&self, bucket: &Bucket) -> Result<Counts, Error> {
-        let mut counts = Counts::default();
+    fn count_segments(&self, bucket: &StoredBucket) -> Result<ReplicaCounts, Error> {
+        let mut counts = ReplicaCounts::default();
         let mut types = BTreeSet::new();
         for segment in bucket.open_segments()? {
             types.extend(segment.sections().iter().map(|section| section.document_type.as_str()));
@@ -237,28 +237,28 @@ impl<'a> Counting<'a> {
     /// Counts groups as they are, in place of what they were without something.
     fn recount(
         &self,
-        bucket: &Bucket,
+        bucket: &StoredBucket,
         groups: &Groups,
-        counts: &mut Counts,
-        before: impl Fn(&mut Found),
+        counts: &mut ReplicaCounts,
+        before: impl Fn(&mut GroupSources),
     ) -> Result<(), Error> {
         self.recount_between(bucket, groups, counts, before, |_| ())
     }
 
     fn recount_between(
         &self,
-        bucket: &Bucket,
+        bucket: &StoredBucket,
         groups: &Groups,
-        counts: &mut Counts,
-        before: impl Fn(&mut Found),
-        after: impl Fn(&mut Found),
+        counts: &mut ReplicaCounts,
+        before: impl Fn(&mut GroupSources),
+        after: impl Fn(&mut GroupSources),
     ) -> Result<(), Error> {
         for (document_type, location, key) in groups {
             let group = GroupIn { document_type, location: *location, group: key, places: bucket.places() };
-            let count = |change: &dyn Fn(&mut Found)| {
+            let count = |change: &dyn Fn(&mut GroupSources)| {
                 let mut found = self.find(bucket, &group)?;
                 change(&mut found);
-                let mut counts = Counts::default();
+                let mut counts = ReplicaCounts::default();
                 self.count(&group, found, &mut counts)?;
                 Ok::<_, Error>(counts)
             };
@@ -268,8 +268,8 @@ impl<'a> Counting<'a> {
         Ok(())
     }
 
-    fn find(&self, bucket: &Bucket, group: &GroupIn<'_>) -> Result<Found, Error> {
-        match Group::from_key(group.group).as_ref().and_then(group_prefix) {
+    fn find(&self, bucket: &StoredBucket, group: &GroupIn<'_>) -> Result<GroupSources, Error> {
+        match DocumentGroup::from_key(group.group).as_ref().and_then(group_prefix) {
             Some(prefix) => {
                 self.reading.find_group(group.document_type, bucket, group.location, group.group, &prefix)
             }
@@ -278,7 +278,12 @@ impl<'a> Counting<'a> {
     }
 
     /// Counts the versions of a group that are the newest of their documents.
-    fn count(&self, group: &GroupIn<'_>, found: Found, counts: &mut Counts) -> Result<(), Error> {
+    fn count(
+        &self,
+        group: &GroupIn<'_>,
+        found: GroupSources,
+        counts: &mut ReplicaCounts,
+    ) -> Result<(), Error> {
         let (parts, tail) = self.reading.newest(group, found)?;
         for part in parts {
             if part.newest.as_ref().is_some_and(|words| words.iter().all(|word| *word == 0)) {
@@ -303,7 +308,7 @@ impl<'a> Counting<'a> {
         Ok(())
     }
 
-    fn groups_in_tail(&self, bucket: &Bucket) -> Result<Groups, Error> {
+    fn groups_in_tail(&self, bucket: &StoredBucket) -> Result<Groups, Error> {
         let (first, last) = bucket.locations();
         let to = last.checked_add(1).map(u32::to_be_bytes);
         let rows = self.reading.tail_keys(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), |_| true)?;
@@ -320,7 +325,7 @@ impl<'a> Counting<'a> {
     }
 
     /// Those in the segments that were not counted yet.
-    fn groups_in_segments(&self, bucket: &Bucket, counted: &[u64]) -> Result<Groups, Error> {
+    fn groups_in_segments(&self, bucket: &StoredBucket, counted: &[u64]) -> Result<Groups, Error> {
         let (first, last) = bucket.locations();
         let mut groups = Groups::new();
         for segment in

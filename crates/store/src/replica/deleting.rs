@@ -9,10 +9,10 @@ use millrace_document::Timestamp;
 use millrace_segment::reaches;
 
 use super::{counting, info, is_in_tail, isolated, parts, seal_buckets};
-use crate::shared::Shared;
-use crate::state::{Bucket, BucketSegment, State, is_part};
-use crate::upkeep::sealing::Sealer;
-use crate::upkeep::shares::Shares;
+use crate::shared::StoreShared;
+use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
+use crate::upkeep::sealing::TailSealer;
+use crate::upkeep::shares::FileShares;
 use crate::{Error, Store};
 
 impl Store {
@@ -35,8 +35,8 @@ impl Store {
 }
 
 fn delete(
-    shared: &Shared,
-    sealer: &Sealer,
+    shared: &StoreShared,
+    sealer: &TailSealer,
     buckets: &[(BucketId, u64)],
     removals_since: Timestamp,
 ) -> Result<Vec<bool>, Error> {
@@ -51,8 +51,9 @@ fn delete(
     let counted = Arc::clone(&counting.reading().state);
     drop(counting);
     let idle = idle_parts(&counted, &ids)?;
-    let isolate = |buckets: &[Arc<Bucket>]| ids.iter().fold(buckets.to_vec(), |of, id| isolated(&of, *id));
-    let shares = Shares::of_split(&counted.buckets, &isolate(&counted.buckets));
+    let isolate =
+        |buckets: &[Arc<StoredBucket>]| ids.iter().fold(buckets.to_vec(), |of, id| isolated(&of, *id));
+    let shares = FileShares::of_split(&counted.buckets, &isolate(&counted.buckets));
     let mut gone = Vec::new();
     // No row may arrive between the check and the deletion: it would be lost.
     shared.publish_alone(|state| {
@@ -64,10 +65,10 @@ fn delete(
                 && !is_in_tail(state, *bucket)?;
             if *agreed {
                 new.buckets = isolated(&new.buckets, *bucket);
-                let inside = |part: &Arc<Bucket>| is_part(part.id, *bucket);
+                let inside = |part: &Arc<StoredBucket>| is_part(part.id, *bucket);
                 for part in new.buckets.iter_mut().filter(|part| inside(part)) {
                     gone.push(part.id);
-                    *part = Arc::new(Bucket { id: part.id, segments: Vec::new() });
+                    *part = Arc::new(StoredBucket { id: part.id, segments: Vec::new() });
                 }
                 replicas.remove(bucket);
             }
@@ -77,7 +78,7 @@ fn delete(
         for part in new.buckets.iter_mut().filter(|part| idle.contains_key(&part.id)) {
             let is_idle = |segment: &BucketSegment| idle[&part.id].contains(&segment.record.number);
             let segments = part.segments.iter().filter(|segment| !is_idle(segment)).cloned().collect();
-            *part = Arc::new(Bucket { id: part.id, segments });
+            *part = Arc::new(StoredBucket { id: part.id, segments });
         }
         Ok(new)
     })?;
@@ -89,18 +90,18 @@ fn delete(
 /// Segments of these buckets that other buckets list without having documents in them, and without being part
 /// of a replica: after a split both halves list all segments. When the buckets are deleted, these files are
 /// not needed any more.
-fn idle_parts(state: &State, buckets: &[BucketId]) -> Result<HashMap<BucketId, Vec<u64>>, Error> {
+fn idle_parts(state: &StoreState, buckets: &[BucketId]) -> Result<HashMap<BucketId, Vec<u64>>, Error> {
     let mut parts = state.buckets.clone();
     for bucket in buckets {
         parts = isolated(&parts, *bucket);
     }
-    let goes = |part: &Arc<Bucket>| buckets.iter().any(|bucket| is_part(part.id, *bucket));
+    let goes = |part: &Arc<StoredBucket>| buckets.iter().any(|bucket| is_part(part.id, *bucket));
     let numbers: HashSet<u64> = parts
         .iter()
         .filter(|part| goes(part))
         .flat_map(|part| part.segments.iter().map(|segment| segment.record.number))
         .collect();
-    let is_of_replica = |part: &Arc<Bucket>| {
+    let is_of_replica = |part: &Arc<StoredBucket>| {
         let mut around = (0..=part.id.used_bits()).map(|bits| BucketId::new(bits, part.id.bits()));
         around.any(|bucket| is_part(part.id, bucket) && state.replicas.contains_key(&bucket))
             || state.replicas.keys().any(|replica| part.id.covers(*replica))
@@ -122,7 +123,8 @@ fn idle_parts(state: &State, buckets: &[BucketId]) -> Result<HashMap<BucketId, V
 }
 
 /// Numbers of a bucket's segments, part by part.
-fn segments_of(state: &State, bucket: BucketId) -> Vec<Vec<u64>> {
-    let numbers = |part: Arc<Bucket>| part.segments.iter().map(|segment| segment.record.number).collect();
+fn segments_of(state: &StoreState, bucket: BucketId) -> Vec<Vec<u64>> {
+    let numbers =
+        |part: Arc<StoredBucket>| part.segments.iter().map(|segment| segment.record.number).collect();
     parts(state, bucket).into_iter().map(numbers).collect()
 }

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_segment::Cut;
+use millrace_segment::SegmentCut;
 
 use super::isolated;
-use crate::state::{Bucket, State, is_of_divided};
+use crate::state::{StoreState, StoredBucket, is_of_divided};
 use crate::{Error, Store};
 
 impl Store {
@@ -85,7 +85,7 @@ impl Store {
 type BytesAndDocuments = (u64, u64);
 
 /// The location of a bucket that has the most chunks, by its low bits, with its bytes and documents.
-fn largest_group(bucket: &Bucket) -> Result<Option<(u32, BytesAndDocuments)>, Error> {
+fn largest_group(bucket: &StoredBucket) -> Result<Option<(u32, BytesAndDocuments)>, Error> {
     let (first, last) = bucket.locations();
     let mut chunks: HashMap<u32, u64> = HashMap::new();
     for segment in bucket.open_segments()? {
@@ -105,7 +105,7 @@ fn largest_group(bucket: &Bucket) -> Result<Option<(u32, BytesAndDocuments)>, Er
     let places = BucketId::new(BucketId::GROUP_BITS, u64::from(low)).reversed_range();
     let (mut bytes, mut documents) = (0, 0);
     for segment in bucket.open_segments()? {
-        for share in Cut::whole(segment, &[places])?.shares() {
+        for share in SegmentCut::whole(segment, &[places])?.shares() {
             (bytes, documents) = (bytes + share.0, documents + share.1);
         }
     }
@@ -113,14 +113,14 @@ fn largest_group(bucket: &Bucket) -> Result<Option<(u32, BytesAndDocuments)>, Er
 }
 
 /// Groups that are to be divided further than they are.
-fn undivided(state: &State, groups: &[(u32, u8)]) -> impl Iterator<Item = (u32, u8)> {
+fn undivided(state: &StoreState, groups: &[(u32, u8)]) -> impl Iterator<Item = (u32, u8)> {
     groups.iter().copied().filter(|(low, to)| {
         state.buckets_of(low.reverse_bits()).iter().any(|bucket| bucket.id.used_bits() < *to)
     })
 }
 
 /// All buckets, with those that contain the divided groups split.
-fn buckets(state: &State, groups: &[(u32, u8)]) -> Vec<Arc<Bucket>> {
+fn buckets(state: &StoreState, groups: &[(u32, u8)]) -> Vec<Arc<StoredBucket>> {
     let mut buckets = state.buckets.clone();
     for (low, to) in undivided(state, groups) {
         let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
@@ -137,7 +137,7 @@ fn buckets(state: &State, groups: &[(u32, u8)]) -> Vec<Arc<Bucket>> {
 }
 
 /// The replicas, with the parts in place of the buckets that contained them.
-fn replicas(state: &State, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<BucketId, bool> {
+fn replicas(state: &StoreState, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<BucketId, bool> {
     let mut replicas = (*state.replicas).clone();
     for (low, to) in undivided(state, groups) {
         let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
@@ -167,7 +167,7 @@ fn replicas(state: &State, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<BucketId,
 type Measured = HashMap<(BucketId, u64), BytesAndDocuments>;
 
 /// Measures the share of the new buckets in the segments of the split buckets, by the segments' directories.
-fn measure(state: &State, groups: &[(u32, u8)]) -> Result<Measured, Error> {
+fn measure(state: &StoreState, groups: &[(u32, u8)]) -> Result<Measured, Error> {
     let new = buckets(state, groups);
     let mut measured = Measured::new();
     for old in state.buckets.iter().filter(|bucket| !bucket.segments.is_empty()) {
@@ -179,7 +179,7 @@ fn measure(state: &State, groups: &[(u32, u8)]) -> Result<Measured, Error> {
         }
         let places: Vec<(u64, u64)> = parts.iter().map(|part| part.places()).collect();
         for segment in old.open_segments()? {
-            let mut shares = Cut::whole(segment, &places)?.shares().to_vec();
+            let mut shares = SegmentCut::whole(segment, &places)?.shares().to_vec();
             let mut at = 0;
             for of_location in parts.chunk_by(|one, other| one.locations() == other.locations()) {
                 share_evenly(&mut shares[at..at + of_location.len()]);
@@ -204,7 +204,7 @@ fn share_evenly(shares: &mut [(u64, u64)]) {
 }
 
 /// A bucket with the measured shares of its segments, without the segments of which it has nothing.
-fn with_shares<'m>(bucket: &Bucket, known: impl Fn(u64) -> Option<&'m (u64, u64)>) -> Bucket {
+fn with_shares<'m>(bucket: &StoredBucket, known: impl Fn(u64) -> Option<&'m (u64, u64)>) -> StoredBucket {
     let segments = bucket.segments.iter().filter_map(|segment| {
         let mut segment = segment.clone();
         if let Some((bytes, documents)) = known(segment.record.number) {
@@ -215,5 +215,5 @@ fn with_shares<'m>(bucket: &Bucket, known: impl Fn(u64) -> Option<&'m (u64, u64)
         }
         Some(segment)
     });
-    Bucket { id: bucket.id, segments: segments.collect() }
+    StoredBucket { id: bucket.id, segments: segments.collect() }
 }

@@ -11,25 +11,25 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::read::get;
-use crate::read::pieces::Order;
-use crate::read::reading::Reading;
-use crate::replica::counts::{Counting, Counts, Span};
-use crate::shared::Shared;
+use crate::read::pieces::RowOrder;
+use crate::read::reading::StoreSnapshot;
+use crate::replica::counts::{BucketCounting, RemovalSpan, ReplicaCounts};
+use crate::shared::StoreShared;
 use crate::state::marks::MarkScope;
-use crate::state::{Bucket, State, is_of_divided, is_part, locations};
+use crate::state::{StoreState, StoredBucket, is_of_divided, is_part, locations};
 use crate::tail::RowKey;
-use crate::upkeep::sealing::Sealer;
+use crate::upkeep::sealing::TailSealer;
 use crate::{Error, Store, ViewScope};
 
 pub use versions::{VersionKey, VersionPage};
 
 /// What a store has of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReplicaInfo {
+pub struct StoredReplica {
     /// Documents.
     pub documents: u64,
     /// Over the ids and timestamps of documents and remembered removals, and over remembered drops of groups: equal where those are equal.
@@ -53,7 +53,7 @@ impl Store {
         &self,
         buckets: &[BucketId],
         removals_since: Timestamp,
-    ) -> Result<Vec<Option<ReplicaInfo>>, Error> {
+    ) -> Result<Vec<Option<StoredReplica>>, Error> {
         let shared = self.shared();
         shared.check_open()?;
         let counting = counting(shared);
@@ -88,10 +88,10 @@ impl Store {
     ) -> Result<(), Error> {
         let shared = self.shared();
         shared.check_open()?;
-        let changed = |state: &State| {
+        let changed = |state: &StoreState| {
             let mut replicas = (*state.replicas).clone();
             buckets.iter().for_each(|bucket| change(&mut replicas, *bucket));
-            State { replicas: Arc::new(replicas), ..state.clone() }
+            StoreState { replicas: Arc::new(replicas), ..state.clone() }
         };
         let state = shared.state();
         if changed(&state).replicas == state.replicas {
@@ -141,7 +141,7 @@ impl Store {
     ///
     /// # Errors
     /// The store is closed.
-    pub fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, Error> {
+    pub fn drops(&self, bucket: BucketId) -> Result<Vec<DroppedScope>, Error> {
         self.shared().check_open()?;
         Ok(drops(&self.shared().state(), bucket))
     }
@@ -150,23 +150,23 @@ impl Store {
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
-    pub fn version(&self, id: &DocumentId) -> Result<Option<Version>, Error> {
+    pub fn version(&self, id: &DocumentId) -> Result<Option<DocumentVersion>, Error> {
         self.shared().check_open()?;
         get::version(self.shared(), id)
     }
 }
 
 /// Counts what there is now.
-pub(crate) fn counting(shared: &Shared) -> Counting<'_> {
-    Counting::new(Reading::new(shared, Order::Keys), &shared.counts, span(shared))
+pub(crate) fn counting(shared: &StoreShared) -> BucketCounting<'_> {
+    BucketCounting::new(StoreSnapshot::new(shared, RowOrder::Keys), &shared.counts, span(shared))
 }
 
-fn span(shared: &Shared) -> Span {
-    Span::new(shared.tuning().tombstone_retention)
+fn span(shared: &StoreShared) -> RemovalSpan {
+    RemovalSpan::new(shared.tuning().tombstone_retention)
 }
 
 /// The store's own buckets that a bucket consists of; where it is a part of one, that part.
-pub(crate) fn parts(state: &State, bucket: BucketId) -> Vec<Arc<Bucket>> {
+pub(crate) fn parts(state: &StoreState, bucket: BucketId) -> Vec<Arc<StoredBucket>> {
     let whole = state.bucket(bucket.reversed_range().0);
     if whole.id.used_bits() < bucket.used_bits() {
         return vec![part_of(whole, bucket)];
@@ -186,19 +186,22 @@ fn with_bits(bucket: BucketId, bits: u8) -> Vec<BucketId> {
 }
 
 /// A part of a bucket, which is taken to have its even share.
-fn part_of(whole: &Bucket, id: BucketId) -> Arc<Bucket> {
+fn part_of(whole: &StoredBucket, id: BucketId) -> Arc<StoredBucket> {
     let halved = u32::from(id.used_bits() - whole.id.used_bits());
-    Arc::new(Bucket { id, segments: whole.segments.iter().map(|segment| segment.halved(halved)).collect() })
+    Arc::new(StoredBucket {
+        id,
+        segments: whole.segments.iter().map(|segment| segment.halved(halved)).collect(),
+    })
 }
 
 fn info(
-    shared: &Shared,
-    counting: &Counting<'_>,
+    shared: &StoreShared,
+    counting: &BucketCounting<'_>,
     bucket: BucketId,
     removals_since: Timestamp,
-) -> Result<Option<ReplicaInfo>, Error> {
+) -> Result<Option<StoredReplica>, Error> {
     let state = &counting.reading().state;
-    let mut counts = Counts::default();
+    let mut counts = ReplicaCounts::default();
     for part in parts(state, bucket) {
         counts.add(&counting.bucket(&part)?);
     }
@@ -213,11 +216,11 @@ fn info(
     let checksum = counts.checksum(removals_since.0, span);
     let checksum = drops.fold(checksum, |sum, drop| sum.wrapping_add(drop_sum(&drop)));
     let newest = shared.timestamps.last();
-    Ok(Some(ReplicaInfo { documents: counts.documents, checksum, newest, complete }))
+    Ok(Some(StoredReplica { documents: counts.documents, checksum, newest, complete }))
 }
 
 /// The remembered drops of groups that reach a bucket, and those of types, which reach all.
-fn drops(state: &State, bucket: BucketId) -> Vec<Drop> {
+fn drops(state: &StoreState, bucket: BucketId) -> Vec<DroppedScope> {
     let given = state.marks.list().into_iter().filter(|mark| mark.given);
     given
         .filter_map(|mark| {
@@ -225,20 +228,20 @@ fn drops(state: &State, bucket: BucketId) -> Vec<Drop> {
                 MarkScope::Group { document_type, group, part } => (document_type, group, part),
                 MarkScope::Type(name) => {
                     let timestamp = Timestamp(mark.timestamp);
-                    return Some(Drop { scope: DropScope::Type(name), timestamp });
+                    return Some(DroppedScope { scope: DropScope::Type(name), timestamp });
                 }
                 MarkScope::Locations(..) => return None,
             };
-            let group = Group::from_key(&group)?;
+            let group = DocumentGroup::from_key(&group)?;
             let is_divided =
                 |low: u32| state.buckets_of(low.reverse_bits()).iter().any(|bucket| is_of_divided(bucket.id));
             let reaches = bucket.intersects(&group)
                 && group.location_bits().is_none_or(|low| is_divided(low) == is_of_divided(bucket))
                 && part.is_none_or(|part| part.covers(bucket));
             let scope = DropScope::Group { document_type, group };
-            reaches.then_some(Drop { scope, timestamp: Timestamp(mark.timestamp) })
+            reaches.then_some(DroppedScope { scope, timestamp: Timestamp(mark.timestamp) })
         })
-        .fold(Vec::new(), |mut newest: Vec<Drop>, drop| {
+        .fold(Vec::new(), |mut newest: Vec<DroppedScope>, drop| {
             // What was dropped whole can have been dropped in parts since it is divided.
             match newest.iter_mut().find(|known| known.scope == drop.scope) {
                 Some(known) => known.timestamp = known.timestamp.max(drop.timestamp),
@@ -250,7 +253,7 @@ fn drops(state: &State, bucket: BucketId) -> Vec<Drop> {
 
 /// What a drop adds to a checksum. That of a type adds nothing: every node hears of it with the application
 /// package, and nodes of earlier versions do not count it.
-fn drop_sum(drop: &Drop) -> u64 {
+fn drop_sum(drop: &DroppedScope) -> u64 {
     let DropScope::Group { document_type, group } = &drop.scope else { return 0 };
     // No id has such bytes.
     let scope = format!("\0{}\0{}", document_type.as_deref().unwrap_or_default(), group.key());
@@ -258,7 +261,7 @@ fn drop_sum(drop: &Drop) -> u64 {
 }
 
 /// Whether the tail has rows of a bucket.
-pub(crate) fn is_in_tail(state: &State, bucket: BucketId) -> Result<bool, Error> {
+pub(crate) fn is_in_tail(state: &StoreState, bucket: BucketId) -> Result<bool, Error> {
     let (first, last) = locations(bucket);
     let to = last.checked_add(1).map(u32::to_be_bytes);
     for generation in &state.generations {
@@ -282,7 +285,11 @@ pub(crate) fn is_in_tail(state: &State, bucket: BucketId) -> Result<bool, Error>
 }
 
 /// Seals where the tail has rows of these buckets.
-pub(crate) fn seal_buckets(shared: &Shared, sealer: &Sealer, buckets: &[BucketId]) -> Result<(), Error> {
+pub(crate) fn seal_buckets(
+    shared: &StoreShared,
+    sealer: &TailSealer,
+    buckets: &[BucketId],
+) -> Result<(), Error> {
     let state = shared.state();
     for bucket in buckets {
         if is_in_tail(&state, *bucket)? {
@@ -300,10 +307,10 @@ fn has(bucket: BucketId, place: u64) -> bool {
 }
 
 /// The buckets, with one split where it is larger than this bucket, so that no other shares one with it.
-pub(crate) fn isolated(buckets: &[Arc<Bucket>], bucket: BucketId) -> Vec<Arc<Bucket>> {
-    let isolate = |of: &Arc<Bucket>| match of.id.children() {
+pub(crate) fn isolated(buckets: &[Arc<StoredBucket>], bucket: BucketId) -> Vec<Arc<StoredBucket>> {
+    let isolate = |of: &Arc<StoredBucket>| match of.id.children() {
         Some(children) if of.id != bucket && of.id.covers(bucket) => {
-            let halves: Vec<Arc<Bucket>> = children.into_iter().map(|child| of.half(child)).collect();
+            let halves: Vec<Arc<StoredBucket>> = children.into_iter().map(|child| of.half(child)).collect();
             isolated(&halves, bucket)
         }
         _ => vec![Arc::clone(of)],

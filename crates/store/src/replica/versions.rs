@@ -8,10 +8,10 @@ use millrace_document::{DocumentId, Timestamp};
 
 use super::{has, parts};
 use crate::read::visiting::visit;
-use crate::shared::Shared;
-use crate::state::{State, locations};
+use crate::shared::StoreShared;
+use crate::state::{StoreState, locations};
 use crate::tail::RowKey;
-use crate::{Error, Store, ViewScope, Visit, Visited};
+use crate::{Error, Store, StoreVisit, ViewScope, VisitedVersion};
 
 /// A version without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Store {
 }
 
 fn versions(
-    shared: &Shared,
+    shared: &StoreShared,
     bucket: BucketId,
     removals_since: Timestamp,
     after: Option<&str>,
@@ -70,7 +70,7 @@ fn versions(
         let continuation = after.filter(|(of, _)| *of == document_type).map(|(_, place)| place.to_owned());
         let found = visit(
             shared,
-            &Visit {
+            &StoreVisit {
                 document_types: vec![document_type.clone()],
                 scope: ViewScope::Buckets(vec![bucket]),
                 from: Timestamp(0),
@@ -83,10 +83,10 @@ fn versions(
             },
         )?;
         page.versions.extend(found.visited.into_iter().filter_map(|visited| match visited {
-            Visited::Document(document, timestamp) => {
+            VisitedVersion::Document(document, timestamp) => {
                 Some(VersionKey { id: document.id, timestamp, removed: false })
             }
-            Visited::Removed(id, timestamp) => {
+            VisitedVersion::Removed(id, timestamp) => {
                 (timestamp >= removals_since).then_some(VersionKey { id, timestamp, removed: true })
             }
         }));
@@ -104,7 +104,7 @@ fn versions(
 }
 
 /// Document types in a bucket.
-fn types_of(state: &State, bucket: BucketId) -> Result<BTreeSet<String>, Error> {
+fn types_of(state: &StoreState, bucket: BucketId) -> Result<BTreeSet<String>, Error> {
     let mut types = BTreeSet::new();
     for part in parts(state, bucket) {
         for segment in part.open_segments()? {

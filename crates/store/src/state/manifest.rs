@@ -12,7 +12,7 @@ use millrace_env::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
-use crate::state::marks::{Mark, MarkScope};
+use crate::state::marks::{DropMark, MarkScope};
 
 const MAGIC: [u8; 8] = *b"MILLMAN\x01";
 const VERSION: u32 = 3;
@@ -32,7 +32,7 @@ pub(crate) struct Manifest {
     /// Buckets in the order of keys.
     pub buckets: Vec<(BucketId, Vec<SegmentRecord>)>,
     /// What was dropped.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<DropMark>,
     /// Buckets of which there is a replica here, and whether it is complete.
     pub replicas: Vec<(BucketId, bool)>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct SegmentRecord {
 
 /// A manifest could not be put in place durably.
 #[derive(Debug)]
-pub(crate) struct Unwritten {
+pub(crate) struct UnwrittenManifest {
     pub error: Error,
     pub in_place: InPlace,
 }
@@ -64,8 +64,8 @@ pub(crate) enum InPlace {
     Unknown,
 }
 
-impl From<Unwritten> for Error {
-    fn from(unwritten: Unwritten) -> Self {
+impl From<UnwrittenManifest> for Error {
+    fn from(unwritten: UnwrittenManifest) -> Self {
         unwritten.error
     }
 }
@@ -89,7 +89,7 @@ impl Manifest {
         if bytes[body..] != xxh3_64(&bytes[..body]).to_le_bytes() {
             return Err(damaged(body as u64, "the manifest does not fit its checksum"));
         }
-        let mut reader = Reader(&bytes[..body]);
+        let mut reader = ManifestReader(&bytes[..body]);
         if reader.array() != Some(MAGIC) {
             return Err(damaged(0, "the file does not begin as a manifest does"));
         }
@@ -111,7 +111,7 @@ impl Manifest {
     }
 
     /// Puts it in place of the one that is there.
-    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), Unwritten> {
+    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), UnwrittenManifest> {
         let temporary = directory.join("manifest.writing");
         let write = || -> io::Result<()> {
             let mut file = disk.create(&temporary)?;
@@ -123,14 +123,14 @@ impl Manifest {
             disk.sync_directory(directory)
         };
         let failed = |error| Error::io("write the manifest", &error);
-        write().map_err(|error| Unwritten { error: failed(error), in_place: InPlace::No })?;
-        place().map_err(|error| Unwritten { error: failed(error), in_place: InPlace::Unknown })
+        write().map_err(|error| UnwrittenManifest { error: failed(error), in_place: InPlace::No })?;
+        place().map_err(|error| UnwrittenManifest { error: failed(error), in_place: InPlace::Unknown })
     }
 
     /// Whether a group is divided, or was when a part of it was dropped.
     fn is_divided(&self) -> bool {
         let is_part = |bucket: &BucketId| bucket.used_bits() > BucketId::GROUP_BITS;
-        let of_part = |mark: &Mark| matches!(mark.scope, MarkScope::Group { part: Some(_), .. });
+        let of_part = |mark: &DropMark| matches!(mark.scope, MarkScope::Group { part: Some(_), .. });
         self.buckets.iter().any(|(bucket, _)| is_part(bucket))
             || self.replicas.iter().any(|(bucket, _)| is_part(bucket))
             || self.marks.iter().any(of_part)
@@ -170,7 +170,7 @@ impl Manifest {
         out
     }
 
-    fn decode(reader: &mut Reader<'_>, version: u32) -> Option<Self> {
+    fn decode(reader: &mut ManifestReader<'_>, version: u32) -> Option<Self> {
         let mut manifest =
             Manifest { next_number: reader.u64()?, clock: reader.u64()?, ..Manifest::default() };
         for _ in 0..reader.u32()? {
@@ -190,7 +190,7 @@ impl Manifest {
             manifest.buckets.push((bucket, segments));
         }
         for _ in 0..reader.u32()? {
-            manifest.marks.push(Mark::read(reader)?);
+            manifest.marks.push(DropMark::read(reader)?);
         }
         if version >= 2 {
             for _ in 0..reader.u32()? {
@@ -207,7 +207,7 @@ const GIVEN: u8 = 4;
 /// Before the kind of a mark of a group stands this, and a bucket, where only what is in that bucket is dropped.
 const PART: u8 = 5;
 
-impl Mark {
+impl DropMark {
     /// Appends its bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let text = |out: &mut Vec<u8>, text: &str| {
@@ -244,11 +244,11 @@ impl Mark {
 
     /// The mark of these bytes; `None` when they are none.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
+        let mut reader = ManifestReader(bytes);
         Self::read(&mut reader).filter(|_| reader.0.is_empty())
     }
 
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(reader: &mut ManifestReader<'_>) -> Option<Self> {
         let timestamp = reader.u64()?;
         let (mut since, mut kind) = (timestamp, reader.u8()?);
         let given = kind == GIVEN;
@@ -270,7 +270,7 @@ impl Mark {
             3 => MarkScope::Locations(reader.u32()?, reader.u32()?),
             _ => return None,
         };
-        Some(Mark { scope, timestamp, since, given })
+        Some(DropMark { scope, timestamp, since, given })
     }
 }
 
@@ -278,9 +278,9 @@ fn path(directory: &Path) -> PathBuf {
     directory.join(NAME)
 }
 
-struct Reader<'a>(&'a [u8]);
+struct ManifestReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl ManifestReader<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        let mark = |timestamp, since, given: bool| Mark {
+        let mark = |timestamp, since, given: bool| DropMark {
             scope: MarkScope::Group {
                 document_type: Some("mail".to_owned()),
                 group: "gann".to_owned(),

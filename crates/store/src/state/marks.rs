@@ -7,7 +7,7 @@ use millrace_document::{Location, Timestamp};
 
 /// Everything in a scope, written at a time or before, is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct DropMark {
     pub scope: MarkScope,
     pub timestamp: u64,
     /// When this store learned of it, by its own clock: what was written to files before does not honour it yet.
@@ -39,10 +39,10 @@ pub(crate) enum MarkScope {
 
 /// All marks, to be asked quickly.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Marks {
-    groups: HashMap<String, Vec<(OfGroup, When)>>,
-    types: HashMap<String, When>,
-    locations: Vec<(u32, u32, When)>,
+pub(crate) struct DropMarks {
+    groups: HashMap<String, Vec<(OfGroup, MarkInstant)>>,
+    types: HashMap<String, MarkInstant>,
+    locations: Vec<(u32, u32, MarkInstant)>,
 }
 
 /// What of a group is dropped.
@@ -54,22 +54,22 @@ struct OfGroup {
 
 /// A mark but for its scope.
 #[derive(Debug, Clone, Copy)]
-struct When {
+struct MarkInstant {
     timestamp: u64,
     since: u64,
     given: bool,
 }
 
-impl Marks {
-    pub fn new(marks: &[Mark]) -> Self {
-        let mut all = Marks::default();
+impl DropMarks {
+    pub fn new(marks: &[DropMark]) -> Self {
+        let mut all = DropMarks::default();
         marks.iter().cloned().for_each(|mark| all.add(mark));
         all
     }
 
     /// Adds a mark. Of two of one scope, the one with the later time is kept.
-    pub fn add(&mut self, mark: Mark) {
-        let when = When { timestamp: mark.timestamp, since: mark.since, given: mark.given };
+    pub fn add(&mut self, mark: DropMark) {
+        let when = MarkInstant { timestamp: mark.timestamp, since: mark.since, given: mark.given };
         match mark.scope {
             MarkScope::Group { document_type, group, part } => {
                 let of_group = OfGroup { document_type, part };
@@ -106,13 +106,13 @@ impl Marks {
     }
 
     /// Those that are still needed.
-    pub fn retain(&mut self, needed: impl Fn(&Mark) -> bool) {
-        let kept: Vec<Mark> = self.list().into_iter().filter(needed).collect();
-        *self = Marks::new(&kept);
+    pub fn retain(&mut self, needed: impl Fn(&DropMark) -> bool) {
+        let kept: Vec<DropMark> = self.list().into_iter().filter(needed).collect();
+        *self = DropMarks::new(&kept);
     }
 
-    pub fn list(&self) -> Vec<Mark> {
-        let mark = |scope, when: &When| Mark {
+    pub fn list(&self) -> Vec<DropMark> {
+        let mark = |scope, when: &MarkInstant| DropMark {
             scope,
             timestamp: when.timestamp,
             since: when.since,
@@ -165,11 +165,11 @@ impl Marks {
     }
 }
 
-impl When {
+impl MarkInstant {
     /// The other takes its place, where that is later.
-    fn replace(&mut self, other: When) {
+    fn replace(&mut self, other: MarkInstant) {
         if other.timestamp > self.timestamp {
-            *self = When { given: self.given || other.given, ..other };
+            *self = MarkInstant { given: self.given || other.given, ..other };
         }
     }
 }

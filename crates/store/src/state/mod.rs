@@ -10,32 +10,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_bucket::BucketId;
-use millrace_segment::Segment;
+use millrace_segment::SegmentFile;
 
 use crate::state::manifest::{Manifest, SegmentRecord};
-use crate::state::marks::{Mark, Marks};
-use crate::tail::{AppendError, Tail};
+use crate::state::marks::{DropMark, DropMarks};
+use crate::tail::{AppendError, TailRows};
 use crate::{Error, ViewScope};
 
 /// One instant of the store.
 #[derive(Clone)]
-pub(crate) struct State {
+pub(crate) struct StoreState {
     /// Newest first; writes go to the first.
-    pub generations: Vec<Arc<Generation>>,
+    pub generations: Vec<Arc<TailGeneration>>,
     /// The generation that takes the writes next; there is nothing in it. The manifest names it before the others.
-    pub spare: Option<Arc<Generation>>,
+    pub spare: Option<Arc<TailGeneration>>,
     /// In the order of keys; together they cover all keys.
-    pub buckets: Vec<Arc<Bucket>>,
-    pub marks: Arc<Marks>,
+    pub buckets: Vec<Arc<StoredBucket>>,
+    pub marks: Arc<DropMarks>,
     /// Buckets of which there is a replica here, and whether it is complete.
     pub replicas: Arc<BTreeMap<BucketId, bool>>,
 }
 
 /// A generation of the tail.
-pub(crate) struct Generation {
+pub(crate) struct TailGeneration {
     pub number: u64,
     pub directory: PathBuf,
-    pub tail: Arc<dyn Tail>,
+    pub tail: Arc<dyn TailRows>,
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
     oldest: AtomicU64,
@@ -48,9 +48,9 @@ pub(crate) struct Generation {
     closed: AtomicBool,
 }
 
-impl Generation {
-    pub fn new(number: u64, directory: PathBuf, tail: Arc<dyn Tail>) -> Self {
-        Generation {
+impl TailGeneration {
+    pub fn new(number: u64, directory: PathBuf, tail: Arc<dyn TailRows>) -> Self {
+        TailGeneration {
             number,
             directory,
             tail,
@@ -65,9 +65,9 @@ impl Generation {
     }
 
     /// The right to append, while it is held; `None`: it is closed.
-    pub fn gate(&self) -> Option<Gate<'_>> {
+    pub fn gate(&self) -> Option<AppendGate<'_>> {
         let lock = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
-        (!self.is_closed()).then_some(Gate { generation: self, _lock: lock })
+        (!self.is_closed()).then_some(AppendGate { generation: self, _lock: lock })
     }
 
     /// Whether nothing is appended any more.
@@ -76,7 +76,7 @@ impl Generation {
     }
 
     /// Keeps a mark in the log, durably, unless the generation is closed: then it is as if the disk were full.
-    pub fn append_mark(&self, mark: &Mark) -> Result<(), AppendError> {
+    pub fn append_mark(&self, mark: &DropMark) -> Result<(), AppendError> {
         let Some(gate) = self.gate() else { return Err(AppendError::Full) };
         let mut bytes = Vec::new();
         mark.encode(&mut bytes);
@@ -109,7 +109,7 @@ impl Generation {
     }
 
     /// Whether neither its log has a mark nor its rows need it.
-    pub fn outlives(&self, mark: &Mark) -> bool {
+    pub fn outlives(&self, mark: &DropMark) -> bool {
         self.began.load(Ordering::SeqCst) > mark.since && self.oldest() > mark.timestamp
     }
 
@@ -121,12 +121,12 @@ impl Generation {
 }
 
 /// The right to append to a generation.
-pub(crate) struct Gate<'g> {
-    generation: &'g Generation,
+pub(crate) struct AppendGate<'g> {
+    generation: &'g TailGeneration,
     _lock: MutexGuard<'g, ()>,
 }
 
-impl Gate<'_> {
+impl AppendGate<'_> {
     /// From now on nothing is appended.
     pub fn close(self) {
         self.generation.closed.store(true, Ordering::Release);
@@ -134,7 +134,7 @@ impl Gate<'_> {
 }
 
 /// A bucket and the segments that hold its documents.
-pub(crate) struct Bucket {
+pub(crate) struct StoredBucket {
     pub id: BucketId,
     pub segments: Vec<BucketSegment>,
 }
@@ -144,7 +144,7 @@ pub(crate) struct Bucket {
 pub(crate) struct BucketSegment {
     pub record: SegmentRecord,
     /// The open file, or why it could not be opened: then the bucket refuses, and no other.
-    pub opened: Result<Arc<Segment>, Error>,
+    pub opened: Result<Arc<SegmentFile>, Error>,
 }
 
 impl BucketSegment {
@@ -158,9 +158,9 @@ impl BucketSegment {
     }
 }
 
-impl Bucket {
+impl StoredBucket {
     /// The first and the last location in it, reversed and cut to 32 bits. Of a part of a divided group both are the group's: see
-    /// [`Bucket::places`].
+    /// [`StoredBucket::places`].
     pub fn locations(&self) -> (u32, u32) {
         locations(self.id)
     }
@@ -177,23 +177,26 @@ impl Bucket {
     }
 
     /// What of it is in these buckets: all of it, or parts.
-    pub fn parts_of(self: &Arc<Self>, wanted: &[BucketId]) -> impl Iterator<Item = Arc<Bucket>> {
+    pub fn parts_of(self: &Arc<Self>, wanted: &[BucketId]) -> impl Iterator<Item = Arc<StoredBucket>> {
         wanted.iter().filter_map(|wanted| match is_part(self.id, *wanted) {
             true => Some(Arc::clone(self)),
             false if self.id.covers(*wanted) => {
-                Some(Arc::new(Bucket { id: *wanted, segments: self.segments.clone() }))
+                Some(Arc::new(StoredBucket { id: *wanted, segments: self.segments.clone() }))
             }
             false => None,
         })
     }
 
     /// One of its two halves, which is taken to have as much in it as the other.
-    pub fn half(&self, id: BucketId) -> Arc<Bucket> {
-        Arc::new(Bucket { id, segments: self.segments.iter().map(|segment| segment.halved(1)).collect() })
+    pub fn half(&self, id: BucketId) -> Arc<StoredBucket> {
+        Arc::new(StoredBucket {
+            id,
+            segments: self.segments.iter().map(|segment| segment.halved(1)).collect(),
+        })
     }
 
     /// The parts of it that use so many bits; itself where it uses them already. Each part is taken to have as much in it as its sibling.
-    pub fn halved_to(self: &Arc<Self>, bits: u8) -> Vec<Arc<Bucket>> {
+    pub fn halved_to(self: &Arc<Self>, bits: u8) -> Vec<Arc<StoredBucket>> {
         if self.id.used_bits() >= bits {
             return vec![Arc::clone(self)];
         }
@@ -207,7 +210,7 @@ impl Bucket {
     }
 
     /// Its segments.
-    pub fn open_segments(&self) -> Result<Vec<&Arc<Segment>>, Error> {
+    pub fn open_segments(&self) -> Result<Vec<&Arc<SegmentFile>>, Error> {
         self.segments.iter().map(|segment| segment.opened.as_ref().map_err(Clone::clone)).collect()
     }
 
@@ -243,16 +246,16 @@ pub(crate) fn locations(bucket: BucketId) -> (u32, u32) {
     ((first >> 32) as u32, (last >> 32) as u32)
 }
 
-impl State {
+impl StoreState {
     /// The same with one more mark.
-    pub fn with_mark(&self, mark: Mark) -> State {
+    pub fn with_mark(&self, mark: DropMark) -> StoreState {
         let mut marks = (*self.marks).clone();
         marks.add(mark);
-        State { marks: Arc::new(marks), ..self.clone() }
+        StoreState { marks: Arc::new(marks), ..self.clone() }
     }
 
     /// The same with the spare taking the writes; `None`: there is no spare.
-    pub fn rolled(&self) -> Option<State> {
+    pub fn rolled(&self) -> Option<StoreState> {
         let mut state = self.clone();
         state.generations.insert(0, state.spare.take()?);
         Some(state)
@@ -280,13 +283,13 @@ impl State {
     }
 
     /// The bucket of a reversed location.
-    pub fn bucket(&self, place: u64) -> &Arc<Bucket> {
+    pub fn bucket(&self, place: u64) -> &Arc<StoredBucket> {
         let after = self.buckets.partition_point(|bucket| bucket.places().0 <= place);
         &self.buckets[after.saturating_sub(1)]
     }
 
     /// The buckets that have something of a group of this location: one, unless it is divided.
-    pub fn buckets_of(&self, location: u32) -> &[Arc<Bucket>] {
+    pub fn buckets_of(&self, location: u32) -> &[Arc<StoredBucket>] {
         let first = self.buckets.partition_point(|bucket| bucket.locations().1 < location);
         let count = self.buckets[first..].partition_point(|bucket| bucket.locations().0 <= location);
         &self.buckets[first..first + count]
@@ -300,7 +303,7 @@ impl State {
 
     /// The buckets in which documents of a scope can be, or the parts of them, in the order of keys. Together they cover no
     /// more than the scope does, but for groups: those are found in their buckets.
-    pub fn within(&self, scope: &ViewScope) -> Vec<Arc<Bucket>> {
+    pub fn within(&self, scope: &ViewScope) -> Vec<Arc<StoredBucket>> {
         let (ViewScope::Buckets(wanted) | ViewScope::GroupsIn(_, wanted)) = scope else {
             return self.buckets.clone();
         };
@@ -309,7 +312,7 @@ impl State {
             wanted.iter().partition(|bucket| is_of_divided(**bucket));
         of_divided.sort_unstable_by_key(|bucket| bucket.reversed_range());
         others.sort_unstable_by_key(|bucket| bucket.reversed_range());
-        let mut within: Vec<Arc<Bucket>> = Vec::new();
+        let mut within: Vec<Arc<StoredBucket>> = Vec::new();
         for bucket in &self.buckets {
             let (first, last) = bucket.places();
             for wanted in [&others, &of_divided] {

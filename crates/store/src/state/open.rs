@@ -8,25 +8,29 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 use millrace_env::{Disk, RealDisk};
-use millrace_segment::Cache;
+use millrace_segment::SegmentCache;
 
 use crate::shared::{open_segment, segment_path, sync_generation, tail_path};
 use crate::state::manifest::Manifest;
-use crate::state::marks::Marks;
-use crate::state::{Bucket, BucketSegment, Generation, State};
-use crate::tail::{RowKey, Tails, marks_of};
-use crate::write::timestamps::Timestamps;
-use crate::{Error, Options};
+use crate::state::marks::DropMarks;
+use crate::state::{BucketSegment, StoreState, StoredBucket, TailGeneration};
+use crate::tail::{RowKey, TailFactory, marks_of};
+use crate::write::timestamps::TimestampSource;
+use crate::{Error, StoreOptions};
 
 /// What is open.
-pub(crate) struct Opened {
-    pub state: State,
+pub(crate) struct OpenedStore {
+    pub state: StoreState,
     pub next_number: u64,
-    pub timestamps: Timestamps,
+    pub timestamps: TimestampSource,
 }
 
 /// Opens or makes a data directory.
-pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> Result<Opened, Error> {
+pub(crate) fn open(
+    options: &StoreOptions,
+    tails: &dyn TailFactory,
+    cache: &Arc<SegmentCache>,
+) -> Result<OpenedStore, Error> {
     let disk = &*options.disk;
     let failed = |error: std::io::Error| Error::io("open the data directory", &error);
     disk.create_directory(&options.data_dir.join("segments")).map_err(failed)?;
@@ -46,7 +50,7 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
     let mut marks = manifest.marks;
     for number in &manifest.generations {
         let directory = tail_path(options, *number);
-        let generation = Generation::new(*number, directory.clone(), tails.open(&directory)?);
+        let generation = TailGeneration::new(*number, directory.clone(), tails.open(&directory)?);
         // The start may have put files in order.
         sync_generation(options, &directory)?;
         let rows = count_rows(&generation)?;
@@ -65,7 +69,7 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
         let directory = tail_path(options, next_number);
         let tail = tails.create(&directory)?;
         sync_generation(options, &directory)?;
-        generations.push(Arc::new(Generation::new(next_number, directory, tail)));
+        generations.push(Arc::new(TailGeneration::new(next_number, directory, tail)));
         next_number += 1;
     }
     let buckets = manifest
@@ -79,21 +83,21 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
                 }
                 BucketSegment { record, opened }
             });
-            Arc::new(Bucket { id, segments: segments.collect() })
+            Arc::new(StoredBucket { id, segments: segments.collect() })
         })
         .collect();
     let replicas = Arc::new(manifest.replicas.into_iter().collect());
-    let state = State { generations, spare, buckets, marks: Arc::new(Marks::new(&marks)), replicas };
+    let state = StoreState { generations, spare, buckets, marks: Arc::new(DropMarks::new(&marks)), replicas };
     // Where the manifest names them all, a disk without space is no hindrance.
     if manifest.generations.is_empty() {
         state.manifest(next_number, seen).write(disk, &options.data_dir)?;
     }
-    let timestamps = Timestamps::new(Arc::clone(&options.clock), Timestamp(seen));
-    Ok(Opened { state, next_number, timestamps })
+    let timestamps = TimestampSource::new(Arc::clone(&options.clock), Timestamp(seen));
+    Ok(OpenedStore { state, next_number, timestamps })
 }
 
 /// Without a manifest there must be no segments: they would be someone's documents.
-fn check_empty(options: &Options) -> Result<(), Error> {
+fn check_empty(options: &StoreOptions) -> Result<(), Error> {
     let segments = options.data_dir.join("segments");
     let files = options.disk.list(&segments).map_err(|error| Error::io("open the data directory", &error))?;
     if files.iter().any(|file| file.extension().is_some_and(|extension| extension == "seg")) {
@@ -108,7 +112,11 @@ fn check_empty(options: &Options) -> Result<(), Error> {
 }
 
 /// Deletes files that the manifest does not name: a crash came between writing them and naming them, or the other way round.
-fn delete_leftovers(options: &Options, tails: &dyn Tails, manifest: &Manifest) -> Result<(), Error> {
+fn delete_leftovers(
+    options: &StoreOptions,
+    tails: &dyn TailFactory,
+    manifest: &Manifest,
+) -> Result<(), Error> {
     let disk = &*options.disk;
     let failed = |error: std::io::Error| Error::io("clean up after the last run", &error);
     let kept: Vec<_> = manifest
@@ -132,7 +140,7 @@ fn delete_leftovers(options: &Options, tails: &dyn Tails, manifest: &Manifest) -
 }
 
 /// Counts a generation's rows, and notes their timestamps.
-fn count_rows(generation: &Generation) -> Result<u64, Error> {
+fn count_rows(generation: &TailGeneration) -> Result<u64, Error> {
     let (mut rows, mut bytes) = (0, 0);
     generation.tail.snapshot().range(&[], None, &mut |key, value| {
         rows += 1;
@@ -146,14 +154,14 @@ fn count_rows(generation: &Generation) -> Result<u64, Error> {
 }
 
 /// Keeps other processes out of a data directory, as long as it lives.
-pub(crate) struct Lock {
+pub(crate) struct DirectoryLock {
     _file: std::fs::File,
 }
 
 /// A process that was killed lets go of the lock a moment after it is gone.
 const LOCK_TRIES: u32 = 20;
 
-impl Lock {
+impl DirectoryLock {
     /// Takes the lock of a data directory.
     pub fn take(data_dir: &Path) -> Result<Self, Error> {
         let path = data_dir.join("lock");
@@ -163,7 +171,7 @@ impl Lock {
             std::fs::File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         for _ in 0..LOCK_TRIES {
             match file.try_lock() {
-                Ok(()) => return Ok(Lock { _file: file }),
+                Ok(()) => return Ok(DirectoryLock { _file: file }),
                 Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(50)),
                 Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
             }

@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, mpsc};
 
 use millrace_column::{Column, ColumnKey};
-use millrace_document::{DataType, Document, DocumentId, Value};
+use millrace_document::{DataType, Document, DocumentId, DocumentValue};
 
 use super::Store;
-use crate::tail::{AppendError, FjallTails, KeyValue, Tail, TailSnapshot, Tails};
-use crate::{Change, Error, Layout, Options, Write, Written};
+use crate::tail::{AppendError, FjallTails, KeyValue, TailFactory, TailRows, TailSnapshot};
+use crate::{CommittedWrite, DocumentWrite, Error, StoreChange, StoreLayout, StoreOptions};
 
 /// What appends do: 0 works, 1 does not sync, 2 finds the disk full, 3 works but not yet: it becomes 4, and is waited for until that changes.
 type Mood = Arc<AtomicU8>;
 
 struct MoodyTails(Mood);
 
-struct MoodyTail(Arc<dyn Tail>, Mood);
+struct MoodyTail(Arc<dyn TailRows>, Mood);
 
-impl Tails for MoodyTails {
-    fn create(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+impl TailFactory for MoodyTails {
+    fn create(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
         Ok(Arc::new(MoodyTail(FjallTails.create(directory)?, Arc::clone(&self.0))))
     }
 
@@ -27,11 +27,11 @@ impl Tails for MoodyTails {
         FjallTails.lay_out(directory, bytes);
     }
 
-    fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+    fn open(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
         Ok(Arc::new(MoodyTail(FjallTails.open(directory)?, Arc::clone(&self.0))))
     }
 
-    fn check(&self, directory: &Path) -> Result<Vec<crate::Finding>, Error> {
+    fn check(&self, directory: &Path) -> Result<Vec<crate::CheckFinding>, Error> {
         FjallTails.check(directory)
     }
 
@@ -40,7 +40,7 @@ impl Tails for MoodyTails {
     }
 }
 
-impl Tail for MoodyTail {
+impl TailRows for MoodyTail {
     fn append(&self, rows: Vec<KeyValue>) -> Result<(), AppendError> {
         self.moody(|| self.0.append(rows))
     }
@@ -78,7 +78,7 @@ impl MoodyTail {
 /// Knows no type, so that documents are kept as they are.
 struct NoLayout;
 
-impl Layout for NoLayout {
+impl StoreLayout for NoLayout {
     fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
         None
     }
@@ -97,7 +97,7 @@ impl Layout for NoLayout {
 }
 
 fn open(directory: &Path, mood: &Mood) -> Store {
-    let options = Options { disk_reserve: 0, maintenance: false, ..Options::new(directory) };
+    let options = StoreOptions { disk_reserve: 0, maintenance: false, ..StoreOptions::new(directory) };
     Store::open_with(options, Arc::new(NoLayout), Box::new(MoodyTails(Arc::clone(mood))))
         .expect("the store opens")
 }
@@ -106,10 +106,10 @@ fn id(number: u32) -> DocumentId {
     DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one")
 }
 
-fn put(store: &Store, number: u32) -> Result<Written, Error> {
+fn put(store: &Store, number: u32) -> Result<CommittedWrite, Error> {
     let (sender, answer) = mpsc::channel();
-    let document = Document { id: id(number), fields: vec![("a".into(), Value::Int(1))] };
-    store.write(Write { id: id(number), change: Change::Put(document) }, move |outcome| {
+    let document = Document { id: id(number), fields: vec![("a".into(), DocumentValue::Int(1))] };
+    store.write(DocumentWrite { id: id(number), change: StoreChange::Put(document) }, move |outcome| {
         drop(sender.send(outcome))
     });
     answer.recv().expect("every write is answered")

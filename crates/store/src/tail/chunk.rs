@@ -9,30 +9,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millrace_column::{CHUNK_DOCS, Column, ColumnKey};
 use quick_cache::Weighter;
 
-use crate::Layout;
+use crate::StoreLayout;
 use crate::read::columns::build;
 use crate::read::secret::SecretHash;
-use crate::tail::{Row, RowKey};
+use crate::tail::{RowKey, TailRow};
 
 /// A chunk is closed when its rows have so many bytes.
 pub(crate) const CHUNK_BYTES: usize = 8 << 20;
 
 /// Rows of one type and one group, each the newest version of its document in the tail, in the order of keys.
 pub(crate) struct TailChunk {
-    pub rows: Vec<Row>,
+    pub rows: Vec<TailRow>,
     /// Bytes of the rows, for caches.
     bytes: usize,
     document_type: String,
-    layout: Arc<dyn Layout>,
+    layout: Arc<dyn StoreLayout>,
     layout_number: u64,
     built: Mutex<HashMap<ColumnKey, Option<Column>>>,
 }
 
 /// A layout, and how often it was set.
-pub(crate) type NumberedLayout<'a> = (&'a Arc<dyn Layout>, u64);
+pub(crate) type NumberedLayout<'a> = (&'a Arc<dyn StoreLayout>, u64);
 
 impl TailChunk {
-    pub fn new(document_type: &str, layout: NumberedLayout<'_>, rows: Vec<Row>, bytes: usize) -> Self {
+    pub fn new(document_type: &str, layout: NumberedLayout<'_>, rows: Vec<TailRow>, bytes: usize) -> Self {
         TailChunk {
             rows,
             bytes,
@@ -73,14 +73,14 @@ pub(crate) fn is_full(rows: usize, bytes: usize) -> bool {
 
 /// Chunks that views made lately, up to a number of bytes.
 pub(crate) struct TailChunkCache {
-    chunks: quick_cache::sync::Cache<u128, Arc<TailChunk>, ByBytes>,
+    chunks: quick_cache::sync::Cache<u128, Arc<TailChunk>, TailChunkWeigher>,
     hash: SecretHash,
 }
 
 #[derive(Clone)]
-struct ByBytes;
+struct TailChunkWeigher;
 
-impl Weighter<u128, Arc<TailChunk>> for ByBytes {
+impl Weighter<u128, Arc<TailChunk>> for TailChunkWeigher {
     fn weight(&self, _: &u128, chunk: &Arc<TailChunk>) -> u64 {
         // The rows as values, and the columns that are built from them: about so many times what they take as rows.
         chunk.bytes as u64 * 4 + 256
@@ -89,7 +89,7 @@ impl Weighter<u128, Arc<TailChunk>> for ByBytes {
 
 impl TailChunkCache {
     pub fn new(bytes: u64) -> Self {
-        let chunks = quick_cache::sync::Cache::with_weighter(256, bytes, ByBytes);
+        let chunks = quick_cache::sync::Cache::with_weighter(256, bytes, TailChunkWeigher);
         TailChunkCache { chunks, hash: SecretHash::new() }
     }
 
@@ -121,15 +121,15 @@ impl TailChunkCache {
 
 #[cfg(test)]
 mod tests {
-    use millrace_bucket::SortKey;
+    use millrace_bucket::DocumentSortKey;
     use millrace_document::{DataType, Document, DocumentId, Timestamp};
 
     use super::*;
     use crate::tail::row_key;
 
-    struct NoLayout;
+    struct EmptyLayout;
 
-    impl Layout for NoLayout {
+    impl StoreLayout for EmptyLayout {
         fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
             None
         }
@@ -147,17 +147,17 @@ mod tests {
         }
     }
 
-    fn row(id: &str, timestamp: u64) -> (Vec<u8>, Row) {
+    fn row(id: &str, timestamp: u64) -> (Vec<u8>, TailRow) {
         let id = DocumentId::parse(id).expect("the test's id is one");
         let timestamp = Timestamp(timestamp);
-        let key = row_key(&SortKey::new(&id), timestamp);
-        (key, Row { document: Document { id, fields: Vec::new() }, timestamp, removed: false })
+        let key = row_key(&DocumentSortKey::new(&id), timestamp);
+        (key, TailRow { document: Document { id, fields: Vec::new() }, timestamp, removed: false })
     }
 
     #[test]
     fn a_chunk_whose_name_collides_is_not_shown() {
         let cache = TailChunkCache::new(1 << 20);
-        let layout: Arc<dyn Layout> = Arc::new(NoLayout);
+        let layout: Arc<dyn StoreLayout> = Arc::new(EmptyLayout);
         let (key, of_ann) = row("id:n:mail:g=ann:1", 7);
         let name = cache.name(1, [key.as_slice()].into_iter());
         cache.insert(name, Arc::new(TailChunk::new("mail", (&layout, 1), vec![of_ann], 10)));

@@ -17,10 +17,12 @@ use rustix::fs::SeekFrom;
 
 use super::beside::remake_beside;
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
-use super::log_file::{LOG_NAME, LogContent, LogCut, LogFile};
-use super::{AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, Tails, marks_of};
+use super::log_file::{LOG_NAME, LogContent, LogCut, TailLogFile};
+use super::{
+    AppendError, KeyValue, RowKey, RowVisitor, TailFactory, TailRow, TailRows, TailSnapshot, marks_of,
+};
 use crate::error::is_no_space;
-use crate::{Error, Finding};
+use crate::{CheckFinding, Error};
 
 /// Generations as fjall databases, with one keyspace for rows, one for marks, and one for the links of the
 /// log.
@@ -35,8 +37,8 @@ const MEMTABLE_BYTES: u64 = 1 << 40;
 /// No log is so long that a second one is begun: all rows of a generation are in one.
 const LOG_BYTES: u64 = 1 << 40;
 
-impl Tails for FjallTails {
-    fn create(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+impl TailFactory for FjallTails {
+    fn create(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
         self.delete(directory)?;
         create_generation(directory).inspect_err(|_| {
             // What stands of it is of no use, and takes space.
@@ -49,16 +51,16 @@ impl Tails for FjallTails {
         let _ = fill_holes(directory, bytes);
     }
 
-    fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+    fn open(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
         Ok(open_or_remake(directory)?.0)
     }
 
-    fn check(&self, directory: &Path) -> Result<Vec<Finding>, Error> {
+    fn check(&self, directory: &Path) -> Result<Vec<CheckFinding>, Error> {
         check_logs(directory)?;
         let mut findings = Vec::new();
-        let (_, cut) = LogFile::of(directory).check()?;
+        let (_, cut) = TailLogFile::of(directory).check()?;
         if let Some(LogCut { log, end, bytes, .. }) = cut {
-            findings.push(Finding {
+            findings.push(CheckFinding {
                 path: log,
                 offset: Some(end),
                 meaning: format!(
@@ -75,7 +77,7 @@ impl Tails for FjallTails {
         copy_directory(directory, &copy).map_err(failed)?;
         let (tail, is_remade) = open_or_remake(&copy)?;
         if is_remade {
-            findings.push(Finding {
+            findings.push(CheckFinding {
                 path: directory.to_owned(),
                 offset: None,
                 meaning: "a file beside the log is damaged or missing; it has no documents".to_owned(),
@@ -84,7 +86,7 @@ impl Tails for FjallTails {
         }
         marks_of(&*tail)?;
         tail.snapshot().range(&[], None, &mut |key, value| {
-            Row::decode(&RowKey::parse(key)?, value)?;
+            TailRow::decode(&RowKey::parse(key)?, value)?;
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(findings)
@@ -108,7 +110,7 @@ impl FjallTails {
     /// The log cannot be read, copied or cut.
     pub fn repair(directory: &Path) -> Result<Option<LogCut>, Error> {
         check_logs(directory)?;
-        LogFile::of(directory).cut_damaged_end(&copies_of(directory))
+        TailLogFile::of(directory).cut_damaged_end(&copies_of(directory))
     }
 }
 
@@ -133,7 +135,7 @@ fn check_logs(directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn create_generation(directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+fn create_generation(directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
     let action = || format!("make a generation of the tail in {}", directory.display());
     let tail = open_database(directory, LogEnd::default()).map_err(|error| match io_error(&error) {
         Some(source) => Error::io(&action(), source),
@@ -224,9 +226,9 @@ fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Opens a generation that was written before. Returns also whether the files beside the log had to be made
 /// again.
-fn open_or_remake(directory: &Path) -> Result<(Arc<dyn Tail>, bool), Error> {
+fn open_or_remake(directory: &Path) -> Result<(Arc<dyn TailRows>, bool), Error> {
     check_logs(directory)?;
-    let log = LogFile::of(directory).cut_torn_end(&copies_of(directory))?;
+    let log = TailLogFile::of(directory).cut_torn_end(&copies_of(directory))?;
     match open_existing(directory, &log) {
         Ok(tail) => Ok((Arc::new(tail), false)),
         Err(error @ Error::NoSpace { .. }) => Err(error),
@@ -326,7 +328,7 @@ struct FjallTail {
     directory: PathBuf,
 }
 
-impl Tail for FjallTail {
+impl TailRows for FjallTail {
     fn append(&self, rows: Vec<KeyValue>) -> Result<(), AppendError> {
         self.commit(&self.rows, rows)
     }
@@ -396,7 +398,7 @@ impl FjallTail {
         if !io_error(error).is_some_and(is_no_space) {
             return AppendError::NotDurable(error.to_string());
         }
-        match LogFile::of(&self.directory).mark_end(log.bytes) {
+        match TailLogFile::of(&self.directory).mark_end(log.bytes) {
             Ok(()) => AppendError::Full,
             Err(marking) => {
                 AppendError::NotDurable(format!("{error}; and the log could not be cut: {marking}"))

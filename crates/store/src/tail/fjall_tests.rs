@@ -5,7 +5,7 @@ fn row(number: u64, length: usize) -> KeyValue {
     (format!("{number:020}").into_bytes(), vec![number as u8; length])
 }
 
-fn rows(tail: &dyn Tail) -> Vec<KeyValue> {
+fn rows(tail: &dyn TailRows) -> Vec<KeyValue> {
     let mut rows = Vec::new();
     let mut visit = |key: &[u8], value: &[u8]| {
         rows.push((key.to_vec(), value.to_vec()));
@@ -41,7 +41,7 @@ fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 #[test]
 fn the_embedded_store_writes_logs_as_they_are_read_here() {
     let (_root, directory) = generation();
-    let log = LogFile::of(&directory);
+    let log = TailLogFile::of(&directory);
     let tail = FjallTails.create(&directory).expect("made");
     let mut ends = vec![log.check().expect("whole").0.end];
     assert!(ends[0].is_linked && !ends[0].has_rows && ends[0].bytes > 0, "it begins with its salt");
@@ -186,6 +186,6 @@ fn a_generation_of_an_earlier_version_goes_on() {
         assert_eq!(rows(&*tail).len() as u64, number - 1);
         tail.append(vec![row(number, 3000)]).expect("appended");
     }
-    let (content, cut) = LogFile::of(&directory).check().expect("whole");
+    let (content, cut) = TailLogFile::of(&directory).check().expect("whole");
     assert!(content.end.is_linked && cut.is_none());
 }

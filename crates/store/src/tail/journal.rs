@@ -208,7 +208,7 @@ pub(crate) fn judge(bytes: &[u8]) -> LogVerdict {
     let mut end = LogEnd::default();
     let mut keys = LogKeys::default();
     let mut at = 0;
-    while let Some(batch) = Batch::at(bytes, at) {
+    while let Some(batch) = JournalBatch::at(bytes, at) {
         let out_of_order = end.sequence.is_some_and(|before| batch.sequence <= before);
         let misplaced = batch.link.is_some_and(|link| !end.precedes(&link));
         if out_of_order || misplaced {
@@ -259,7 +259,7 @@ fn has_successor(bytes: &[u8], at: usize, end: &LogEnd) -> bool {
 
 fn is_linked_batch(bytes: &[u8], start: usize, salt: &LogSalt) -> bool {
     let belongs = |link: BatchLink| link.salt == *salt && link.begin == start as u64;
-    link_at(bytes, start).is_some_and(belongs) && Batch::at(bytes, start).is_some()
+    link_at(bytes, start).is_some_and(belongs) && JournalBatch::at(bytes, start).is_some()
 }
 
 /// Whether a batch of a version that wrote no links stands here. A client can make such bytes; so its
@@ -271,7 +271,8 @@ fn is_plain_batch(bytes: &[u8], start: usize, end: &LogEnd, hashed: &mut u64) ->
         Some(before) => sequence > before && sequence <= before.saturating_add(skipped),
         None => sequence <= skipped + 1024,
     };
-    let Some(frame) = Frame::at(bytes, start).filter(|frame| frame.count > 0 && fits(frame.sequence)) else {
+    let Some(frame) = BatchFrame::at(bytes, start).filter(|frame| frame.count > 0 && fits(frame.sequence))
+    else {
         return false;
     };
     *hashed += (frame.items.end - frame.items.start) as u64;
@@ -300,14 +301,14 @@ impl LogEnd {
 }
 
 /// The parts of a batch, whose checksum was not compared.
-struct Frame {
+struct BatchFrame {
     count: u32,
     sequence: u64,
     items: std::ops::Range<usize>,
     checksum: u64,
 }
 
-impl Frame {
+impl BatchFrame {
     fn at(bytes: &[u8], at: usize) -> Option<Self> {
         let header = bytes.get(at..at + BATCH_HEADER)?;
         if header[0] != START {
@@ -324,7 +325,7 @@ impl Frame {
         let end = bytes.get(next..next + BATCH_END)?;
         let checksum = u64::from_le_bytes(end[1..9].try_into().ok()?);
         let ends = end[0] == END && &end[9..] == MAGIC;
-        ends.then_some(Frame { count, sequence, items: first..next, checksum })
+        ends.then_some(BatchFrame { count, sequence, items: first..next, checksum })
     }
 
     fn is_whole(&self, bytes: &[u8]) -> bool {
@@ -333,7 +334,7 @@ impl Frame {
 }
 
 /// A whole batch.
-struct Batch {
+struct JournalBatch {
     count: u32,
     sequence: u64,
     checksum: u64,
@@ -343,13 +344,13 @@ struct Batch {
     next: usize,
 }
 
-impl Batch {
+impl JournalBatch {
     /// The whole batch that begins at a byte.
     fn at(bytes: &[u8], at: usize) -> Option<Self> {
-        let frame = Frame::at(bytes, at).filter(|frame| frame.is_whole(bytes))?;
-        let Frame { count, sequence, items, checksum } = frame;
+        let frame = BatchFrame::at(bytes, at).filter(|frame| frame.is_whole(bytes))?;
+        let BatchFrame { count, sequence, items, checksum } = frame;
         let next = items.end + BATCH_END;
-        Some(Batch { count, sequence, checksum, link: link_at(bytes, at), items, next })
+        Some(JournalBatch { count, sequence, checksum, link: link_at(bytes, at), items, next })
     }
 }
 

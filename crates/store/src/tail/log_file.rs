@@ -48,14 +48,14 @@ pub(crate) struct LogContent {
 }
 
 /// The log of a generation.
-pub(crate) struct LogFile {
+pub(crate) struct TailLogFile {
     path: PathBuf,
     directory: PathBuf,
 }
 
-impl LogFile {
+impl TailLogFile {
     pub fn of(directory: &Path) -> Self {
-        LogFile { path: directory.join(LOG_NAME), directory: directory.to_owned() }
+        TailLogFile { path: directory.join(LOG_NAME), directory: directory.to_owned() }
     }
 
     /// Reads and judges the log. Changes nothing.
@@ -78,7 +78,7 @@ impl LogFile {
     /// Has the log end after its whole batches, durably. What a crash left after them is copied to `copies`.
     ///
     /// # Errors
-    /// As [`LogFile::check`]; the log cannot be cut.
+    /// As [`TailLogFile::check`]; the log cannot be cut.
     pub fn cut_torn_end(&self, copies: &Path) -> Result<LogContent, Error> {
         self.apply_end_marker()?;
         let (content, cut) = self.check()?;

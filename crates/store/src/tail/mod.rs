@@ -4,7 +4,7 @@
 //! next one takes over and the old one is sealed into segments and then dropped whole, log and all. So no row is ever deleted
 //! or compacted, and the space of a tail that is drained all the time comes back at once.
 //!
-//! [`Tail`] is the seam to the store that is embedded; nothing outside this folder names it.
+//! [`TailRows`] is the seam to the store that is embedded; nothing outside this folder names it.
 
 mod beside;
 pub(crate) mod chunk;
@@ -20,11 +20,11 @@ use std::sync::Arc;
 pub(crate) use self::fjall::FjallTails;
 pub(crate) use log_file::LogCut;
 pub(crate) use row::{
-    KEY_LIMIT, Row, RowKey, encode_fields, encode_put, encode_removed, is_removal, row_key,
+    KEY_LIMIT, RowKey, TailRow, encode_fields, encode_put, encode_removed, is_removal, row_key,
 };
 
-use crate::state::marks::Mark;
-use crate::{Error, Finding};
+use crate::state::marks::DropMark;
+use crate::{CheckFinding, Error};
 
 /// Key and value of a row.
 pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
@@ -33,7 +33,7 @@ pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
 pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, Error> + 'a;
 
 /// One generation's rows.
-pub(crate) trait Tail: Send + Sync {
+pub(crate) trait TailRows: Send + Sync {
     /// Adds rows, all or none. When this returns they are durable, and in every later snapshot.
     fn append(&self, rows: Vec<KeyValue>) -> Result<(), AppendError>;
 
@@ -63,16 +63,16 @@ pub(crate) enum AppendError {
 }
 
 /// The marks that a generation keeps.
-pub(crate) fn marks_of(tail: &dyn Tail) -> Result<Vec<Mark>, Error> {
+pub(crate) fn marks_of(tail: &dyn TailRows) -> Result<Vec<DropMark>, Error> {
     let damaged =
         || Error::Tail { action: "read the marks of the tail", reason: "one is not a mark".to_owned() };
-    tail.marks()?.iter().map(|bytes| Mark::decode(bytes).ok_or_else(damaged)).collect()
+    tail.marks()?.iter().map(|bytes| DropMark::decode(bytes).ok_or_else(damaged)).collect()
 }
 
 /// Makes, opens and drops generations.
-pub(crate) trait Tails: Send + Sync {
+pub(crate) trait TailFactory: Send + Sync {
     /// A new generation in a directory that is not there, or is left over and not in use.
-    fn create(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error>;
+    fn create(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error>;
 
     /// Writes the log of a generation that nobody uses yet beforehand, as far as so many bytes of rows will reach. Where space is allotted
     /// already, a sync waits for its own bytes alone, not for what else the file system is writing down about files. It is a help and no more:
@@ -83,13 +83,13 @@ pub(crate) trait Tails: Send + Sync {
     ///
     /// # Errors
     /// The log is damaged where it was acknowledged.
-    fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error>;
+    fn open(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error>;
 
     /// Reads a generation that no one has open, without changing it. Returns what the next start mends by itself.
     ///
     /// # Errors
     /// The log is damaged where it was acknowledged; a row cannot be read.
-    fn check(&self, directory: &Path) -> Result<Vec<Finding>, Error>;
+    fn check(&self, directory: &Path) -> Result<Vec<CheckFinding>, Error>;
 
     /// Deletes the files of a generation that no one reads any more.
     fn delete(&self, directory: &Path) -> Result<(), Error>;

@@ -1,6 +1,6 @@
 //! What a row of the tail is, as bytes. `docs/format.md` describes them.
 
-use millrace_bucket::{SortKey, reversed_location};
+use millrace_bucket::{DocumentSortKey, reversed_location};
 use millrace_document::{Document, DocumentId, Timestamp, wire};
 
 use crate::Error;
@@ -14,7 +14,7 @@ const REMOVED: u8 = 1;
 
 /// The key of a version: the document's sort key, a 0 byte, and the timestamp's complement, big-endian, so that the newest
 /// version of a document comes first.
-pub(crate) fn row_key(key: &SortKey, timestamp: Timestamp) -> Vec<u8> {
+pub(crate) fn row_key(key: &DocumentSortKey, timestamp: Timestamp) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(key.as_bytes().len() + SUFFIX);
     bytes.extend_from_slice(key.as_bytes());
     bytes.push(0);
@@ -110,25 +110,25 @@ impl<'a> RowKey<'a> {
 
 /// A version of a document, decoded.
 #[derive(Debug, Clone)]
-pub(crate) struct Row {
+pub(crate) struct TailRow {
     /// The document; only its id where it is removed.
     pub document: Document,
     pub timestamp: Timestamp,
     pub removed: bool,
 }
 
-impl Row {
+impl TailRow {
     /// The version of this key and value.
     pub fn decode(key: &RowKey<'_>, value: &[u8]) -> Result<Self, Error> {
         let damaged = |reason: String| Error::Tail { action: "read a row of the tail", reason };
         let id = DocumentId::parse(key.id).map_err(|error| damaged(error.to_string()))?;
         match value.split_first() {
-            Some((&PUT, fields)) => Ok(Row {
+            Some((&PUT, fields)) => Ok(TailRow {
                 document: wire::decode_fields(id, fields).map_err(|error| damaged(error.to_string()))?,
                 timestamp: key.timestamp,
                 removed: false,
             }),
-            Some((&REMOVED, [])) => Ok(Row {
+            Some((&REMOVED, [])) => Ok(TailRow {
                 document: Document { id, fields: Vec::new() },
                 timestamp: key.timestamp,
                 removed: true,

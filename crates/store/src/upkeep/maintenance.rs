@@ -7,37 +7,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_bucket::BucketId;
-use millrace_document::Group;
+use millrace_document::DocumentGroup;
 
-use crate::shared::Shared;
-use crate::state::marks::{Mark, MarkScope, Marks};
-use crate::state::{Bucket, BucketSegment, State, is_part};
+use crate::shared::StoreShared;
+use crate::state::marks::{DropMark, DropMarks, MarkScope};
+use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::merging::{MergeRun, forgettable, merge};
-use crate::upkeep::prune::Pruning;
-use crate::upkeep::rests::Rests;
-use crate::upkeep::shares::Shares;
-use crate::{Error, Tuning};
+use crate::upkeep::prune::RemovalPruning;
+use crate::upkeep::rests::RestingBuckets;
+use crate::upkeep::shares::FileShares;
+use crate::{Error, StoreTuning};
 
 /// Whether a bucket is to be split.
-pub(crate) fn should_split(bucket: &Bucket, tuning: &Tuning) -> bool {
+pub(crate) fn should_split(bucket: &StoredBucket, tuning: &StoreTuning) -> bool {
     bucket.id.used_bits() < BucketId::GROUP_BITS
         && (bucket.bytes() > tuning.split_bytes || bucket.documents() > tuning.split_documents)
 }
 
 /// Does the work, one piece at a time.
-pub(crate) struct Maintenance {
-    shared: Arc<Shared>,
+pub(crate) struct StoreMaintenance {
+    shared: Arc<StoreShared>,
     /// Buckets on which work failed.
-    rests: Rests,
+    rests: RestingBuckets,
     /// Buckets that are large and cannot be split now. They are merged all the same.
-    unsplittable: Rests,
-    pruning: Pruning,
+    unsplittable: RestingBuckets,
+    pruning: RemovalPruning,
 }
 
-impl Maintenance {
-    pub fn new(shared: Arc<Shared>) -> Self {
-        let pruning = Pruning::new(shared.timestamps.now().0);
-        Maintenance { shared, rests: Rests::default(), unsplittable: Rests::default(), pruning }
+impl StoreMaintenance {
+    pub fn new(shared: Arc<StoreShared>) -> Self {
+        let pruning = RemovalPruning::new(shared.timestamps.now().0);
+        StoreMaintenance {
+            shared,
+            rests: RestingBuckets::default(),
+            unsplittable: RestingBuckets::default(),
+            pruning,
+        }
     }
 
     /// Does the most useful piece of work. Returns whether there may be more.
@@ -46,15 +51,16 @@ impl Maintenance {
         let state = shared.state();
         let tuning = shared.tuning();
         let now = shared.timestamps.now().0;
-        let awake = |bucket: &&Arc<Bucket>| !self.rests.rests(bucket.id, now);
+        let awake = |bucket: &&Arc<StoredBucket>| !self.rests.rests(bucket.id, now);
         if self.empty_dropped(&state)? {
             return Ok(true);
         }
-        if self.split_to_bits(&state, tuning.split_bits.min(Tuning::SPLIT_BITS_MAX))? {
+        if self.split_to_bits(&state, tuning.split_bits.min(StoreTuning::SPLIT_BITS_MAX))? {
             return Ok(true);
         }
-        let splittable =
-            |bucket: &&Arc<Bucket>| should_split(bucket, &tuning) && !self.unsplittable.rests(bucket.id, now);
+        let splittable = |bucket: &&Arc<StoredBucket>| {
+            should_split(bucket, &tuning) && !self.unsplittable.rests(bucket.id, now)
+        };
         for bucket in state.buckets.iter().filter(awake).filter(splittable) {
             let split = self.shared.health.guard("split a bucket", || self.split(bucket));
             if self.or_rest(bucket, split)? {
@@ -79,7 +85,7 @@ impl Maintenance {
     }
 
     /// Passes an outcome on; after a failure, the bucket rests.
-    fn or_rest<T>(&self, bucket: &Bucket, outcome: Result<T, Error>) -> Result<T, Error> {
+    fn or_rest<T>(&self, bucket: &StoredBucket, outcome: Result<T, Error>) -> Result<T, Error> {
         if outcome.is_err() {
             self.rests.rest(bucket.id, self.shared.timestamps.now().0);
         }
@@ -100,7 +106,7 @@ impl Maintenance {
     }
 
     /// Takes away the segments of buckets that were dropped as a whole, without reading them. Returns whether there were some.
-    fn empty_dropped(&self, state: &State) -> Result<bool, Error> {
+    fn empty_dropped(&self, state: &StoreState) -> Result<bool, Error> {
         if !state.buckets.iter().any(|bucket| kept_segments(bucket, &state.marks).is_some()) {
             return Ok(false);
         }
@@ -108,7 +114,7 @@ impl Maintenance {
             let mut state = state.clone();
             for bucket in &mut state.buckets {
                 if let Some(segments) = kept_segments(bucket, &state.marks) {
-                    *bucket = Arc::new(Bucket { id: bucket.id, segments });
+                    *bucket = Arc::new(StoredBucket { id: bucket.id, segments });
                 }
             }
             Ok(state)
@@ -117,16 +123,16 @@ impl Maintenance {
     }
 
     /// Splits buckets that use fewer bits, all at once. Returns whether there were some.
-    fn split_to_bits(&self, state: &State, bits: u8) -> Result<bool, Error> {
-        let split = |bucket: &Arc<Bucket>| bucket.id.used_bits() < bits;
+    fn split_to_bits(&self, state: &StoreState, bits: u8) -> Result<bool, Error> {
+        let split = |bucket: &Arc<StoredBucket>| bucket.id.used_bits() < bits;
         let count = state.buckets.iter().filter(|bucket| split(bucket)).count();
         if count == 0 {
             return Ok(false);
         }
-        let halved = |buckets: &[Arc<Bucket>]| -> Vec<Arc<Bucket>> {
+        let halved = |buckets: &[Arc<StoredBucket>]| -> Vec<Arc<StoredBucket>> {
             buckets.iter().flat_map(|bucket| bucket.halved_to(bits)).collect()
         };
-        let shares = Shares::of_split(&state.buckets, &halved(&state.buckets));
+        let shares = FileShares::of_split(&state.buckets, &halved(&state.buckets));
         self.shared.publish(|state| {
             let mut state = state.clone();
             state.buckets = halved(&state.buckets);
@@ -138,12 +144,12 @@ impl Maintenance {
     }
 
     /// Splits a bucket in two; `false`: all its documents have one location, or it has no segments.
-    fn split(&self, bucket: &Bucket) -> Result<bool, Error> {
+    fn split(&self, bucket: &StoredBucket) -> Result<bool, Error> {
         let Some(children) = bucket.id.children() else { return Ok(false) };
         let mut first = u32::MAX;
         let mut last = 0;
         let halves = children.map(|child| bucket.half(child));
-        let mut shares = Shares::default();
+        let mut shares = FileShares::default();
         let (begin, end) = bucket.locations();
         for segment in bucket.open_segments()? {
             for (number, section) in segment.sections().iter().enumerate() {
@@ -174,7 +180,7 @@ impl Maintenance {
         self.shared.publish(|state| {
             replace(state, bucket.id, |old| {
                 // A segment that was sealed meanwhile is not measured: half of it is taken to be in each.
-                let child = |id| Bucket {
+                let child = |id| StoredBucket {
                     id,
                     segments: old.segments.iter().map(|segment| shares.of(id, &segment.halved(1))).collect(),
                 };
@@ -186,14 +192,14 @@ impl Maintenance {
     }
 
     /// Forgets marks that are applied in all that they can reach. Returns whether there were some.
-    fn forget_marks(&self, state: &State) -> Result<bool, Error> {
+    fn forget_marks(&self, state: &StoreState) -> Result<bool, Error> {
         if state.marks.is_empty() {
             return Ok(false);
         }
         // Rows that come from now on are newer than the marks, but for marks and rows whose times were given.
         let retention = self.shared.tuning().tombstone_retention.as_micros() as u64;
         let remembered_from = self.shared.timestamps.now().0.saturating_sub(retention);
-        let is_applied = |mark: &Mark, state: &State| {
+        let is_applied = |mark: &DropMark, state: &StoreState| {
             if mark.given && mark.since >= remembered_from {
                 return false;
             }
@@ -220,7 +226,7 @@ impl Maintenance {
 
 /// Whether nothing in the tail needs a mark: each generation took over the writes after it, and has no older rows; or there is one
 /// generation, without rows. The spare has nothing at all.
-fn tail_is_past(state: &State, mark: &Mark) -> bool {
+fn tail_is_past(state: &StoreState, mark: &DropMark) -> bool {
     match &state.generations[..] {
         [only] if only.rows.load(Ordering::Relaxed) == 0 => true,
         generations => generations.iter().all(|generation| generation.outlives(mark)),
@@ -228,7 +234,7 @@ fn tail_is_past(state: &State, mark: &Mark) -> bool {
 }
 
 /// What is left of a bucket's segments when it was dropped as a whole; `None` where all of them stay.
-fn kept_segments(bucket: &Bucket, marks: &Marks) -> Option<Vec<BucketSegment>> {
+fn kept_segments(bucket: &StoredBucket, marks: &DropMarks) -> Option<Vec<BucketSegment>> {
     let (begin, end) = bucket.locations();
     let covering = marks.locations().filter(|(first, last, _)| *first <= begin && end <= *last);
     let dropped = covering.map(|(.., timestamp)| timestamp).max()?;
@@ -242,12 +248,12 @@ fn kept_segments(bucket: &Bucket, marks: &Marks) -> Option<Vec<BucketSegment>> {
 }
 
 /// Whether a bucket can have documents in a scope.
-pub(crate) fn reaches(scope: &MarkScope, bucket: &Bucket) -> bool {
+pub(crate) fn reaches(scope: &MarkScope, bucket: &StoredBucket) -> bool {
     let (first, last) = bucket.locations();
     match scope {
         MarkScope::Group { part: Some(part), .. } => is_part(bucket.id, *part) || bucket.id.covers(*part),
         MarkScope::Group { group, .. } => {
-            let bits = Group::from_key(group).and_then(|group| group.location_bits());
+            let bits = DocumentGroup::from_key(group).and_then(|group| group.location_bits());
             bits.is_none_or(|bits| (first..=last).contains(&bits.reverse_bits()))
         }
         MarkScope::Type(_) => true,
@@ -256,7 +262,11 @@ pub(crate) fn reaches(scope: &MarkScope, bucket: &Bucket) -> bool {
 }
 
 /// The state with other buckets in place of one; unchanged when that is not there any more.
-fn replace(state: &State, id: BucketId, with: impl FnOnce(&Bucket) -> Vec<Bucket>) -> Result<State, Error> {
+fn replace(
+    state: &StoreState,
+    id: BucketId,
+    with: impl FnOnce(&StoredBucket) -> Vec<StoredBucket>,
+) -> Result<StoreState, Error> {
     let mut state = state.clone();
     if let Some(place) = state.buckets.iter().position(|bucket| bucket.id == id) {
         let old = Arc::clone(&state.buckets[place]);

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_bucket::BucketId;
-use millrace_column::{Column, ColumnKey, Form};
-use millrace_segment::{MergeInput, MergePolicy, Writer};
+use millrace_column::{Column, ColumnForm, ColumnKey};
+use millrace_segment::{MergeInput, MergePolicy, SegmentWriter};
 
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 use crate::state::manifest::SegmentRecord;
-use crate::state::marks::Mark;
-use crate::state::{Bucket, BucketSegment, State};
+use crate::state::marks::DropMark;
+use crate::state::{BucketSegment, StoreState, StoredBucket};
 use crate::upkeep::maintenance::reaches;
 use crate::upkeep::new_segments::NewSegments;
-use crate::upkeep::shares::Shares;
-use crate::{Error, Layout};
+use crate::upkeep::shares::FileShares;
+use crate::{Error, StoreLayout};
 
 /// Segments of about one size are merged when there are so many.
 pub(super) const FAN_IN: usize = 4;
@@ -62,9 +62,9 @@ pub(crate) struct MergeRun {
 
 impl MergeRun {
     /// The next merge that is of use, in buckets that are awake.
-    pub fn next(state: &State, awake: impl Fn(&Arc<Bucket>) -> bool) -> Option<MergeRun> {
+    pub fn next(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeRun> {
         let marks = state.marks.list();
-        let chosen = |bucket: &Arc<Bucket>| {
+        let chosen = |bucket: &Arc<StoredBucket>| {
             let records: Vec<SegmentRecord> = bucket.segments.iter().map(|segment| segment.record).collect();
             let chosen = choose(&records, last_mark(&marks, bucket));
             let mut numbers: Vec<u64> = chosen.iter().map(|index| records[*index].number).collect();
@@ -80,7 +80,7 @@ impl MergeRun {
     }
 
     /// A file of which little is used: the buckets that still have it get what they have of it in another.
-    fn wasted(state: &State, awake: impl Fn(&Arc<Bucket>) -> bool) -> Option<MergeRun> {
+    fn wasted(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeRun> {
         let mut used: HashMap<u64, (u64, u64)> = HashMap::new();
         for segment in state.buckets.iter().flat_map(|bucket| &bucket.segments) {
             let Ok(opened) = &segment.opened else { continue };
@@ -88,20 +88,20 @@ impl MergeRun {
         }
         let wasted = |(used, of): &(u64, u64)| *of >= WASTE_MIN_BYTES && used.saturating_mul(WASTE) < *of;
         let (number, _) = used.into_iter().filter(|(_, used)| wasted(used)).min()?;
-        let has = |bucket: &&Arc<Bucket>| bucket.has_segment(number) && awake(bucket);
+        let has = |bucket: &&Arc<StoredBucket>| bucket.has_segment(number) && awake(bucket);
         let run = Self::of(state.buckets.iter().filter(has), vec![number]);
         (!run.buckets.is_empty()).then_some(run)
     }
 
     /// All segments of a bucket.
-    pub fn whole(bucket: &Bucket) -> MergeRun {
+    pub fn whole(bucket: &StoredBucket) -> MergeRun {
         let mut segments: Vec<u64> = bucket.segments.iter().map(|segment| segment.record.number).collect();
         segments.sort_unstable();
         MergeRun { buckets: vec![bucket.id], segments }
     }
 
     /// The first of these buckets, as many as make one merge.
-    fn of<'a>(buckets: impl Iterator<Item = &'a Arc<Bucket>>, segments: Vec<u64>) -> MergeRun {
+    fn of<'a>(buckets: impl Iterator<Item = &'a Arc<StoredBucket>>, segments: Vec<u64>) -> MergeRun {
         let mut bytes = 0;
         let taken = buckets.take_while(|bucket| {
             let full = bytes >= RUN_BYTES;
@@ -117,40 +117,44 @@ impl MergeRun {
     }
 
     /// The buckets that there still are, with these segments: one may have been split, or lost what it had.
-    fn present<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (usize, &'a Arc<Bucket>)> {
-        let has_all = |bucket: &Bucket| self.segments.iter().all(|number| bucket.has_segment(*number));
+    fn present<'a>(&'a self, state: &'a StoreState) -> impl Iterator<Item = (usize, &'a Arc<StoredBucket>)> {
+        let has_all = |bucket: &StoredBucket| self.segments.iter().all(|number| bucket.has_segment(*number));
         let buckets = state.buckets.iter().enumerate();
         buckets.filter(move |(_, bucket)| self.buckets.contains(&bucket.id) && has_all(bucket))
     }
 }
 
 /// What these segments have of a bucket.
-fn bytes_of(bucket: &Bucket, segments: &[u64]) -> u64 {
+fn bytes_of(bucket: &StoredBucket, segments: &[u64]) -> u64 {
     let records = bucket.segments.iter().map(|segment| segment.record);
     records.filter(|record| segments.contains(&record.number)).map(|record| record.bytes).sum()
 }
 
 /// When the store learned of the last of these marks that reaches into a bucket; 0: none does.
-pub(crate) fn last_mark(marks: &[Mark], bucket: &Bucket) -> u64 {
+pub(crate) fn last_mark(marks: &[DropMark], bucket: &StoredBucket) -> u64 {
     let reaching = marks.iter().filter(|mark| reaches(&mark.scope, bucket));
     reaching.map(|mark| mark.since).max().unwrap_or(0)
 }
 
 /// Puts one segment in the place of those of a run.
-pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
+pub(crate) fn merge(shared: &StoreShared, run: &MergeRun) -> Result<(), Error> {
     let (state, applied) = shared.settled_state();
-    let buckets: Vec<Arc<Bucket>> = run.present(&state).map(|(_, bucket)| Arc::clone(bucket)).collect();
+    let buckets: Vec<Arc<StoredBucket>> = run.present(&state).map(|(_, bucket)| Arc::clone(bucket)).collect();
     let total: u64 = buckets.iter().map(|bucket| bytes_of(bucket, &run.segments)).sum();
     // One segment alone is written anew to give back what was dropped in it: how much that leaves is not known.
     if run.segments.len() > 1 {
         shared.check_space("merge segments", total)?;
     }
     let marks = state.marks.list();
-    let policy =
-        Policy { shared, state: &state, layout: shared.layout().0, forget: forget(shared, &state, run) };
+    let policy = StoreMergePolicy {
+        shared,
+        state: &state,
+        layout: shared.layout().0,
+        forget: forget(shared, &state, run),
+    };
     shared.counters.merging.store(run.segments.len(), Ordering::Relaxed);
     let number = shared.next_number();
-    let mut writer = Writer::create(&*shared.options.disk, &shared.segment_path(number))?;
+    let mut writer = SegmentWriter::create(&*shared.options.disk, &shared.segment_path(number))?;
     if !millrace_segment::merge(&inputs(&buckets, &run.segments)?, &mut writer, &policy)? {
         return Ok(writer.abandon()?);
     }
@@ -161,7 +165,7 @@ pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
     } else {
         Some(file.finish(number, writer, applied)?)
     };
-    let mut shares = Shares::default();
+    let mut shares = FileShares::default();
     if let Some(merged) = &merged {
         shares.measure(merged.opened.as_ref().map_err(Clone::clone)?, buckets.iter())?;
     }
@@ -176,7 +180,7 @@ pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
             let mut segments: Vec<BucketSegment> = bucket.segments.iter().filter(stays).cloned().collect();
             segments.extend(merged.iter().map(|merged| shares.of(bucket.id, merged)));
             changed.push((bucket.id, last_mark(&marks, bucket)));
-            new.buckets[place] = Arc::new(Bucket { id: bucket.id, segments });
+            new.buckets[place] = Arc::new(StoredBucket { id: bucket.id, segments });
         }
         if changed.is_empty() { Err(Error::Closed) } else { Ok(new) }
     });
@@ -192,7 +196,7 @@ pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
 
 /// The time before which removals can be forgotten in a merge: only one of all that the buckets have knows that nothing older
 /// would rise again.
-fn forget(shared: &Shared, state: &State, run: &MergeRun) -> u64 {
+fn forget(shared: &StoreShared, state: &StoreState, run: &MergeRun) -> u64 {
     if run.present(state).any(|(_, bucket)| bucket.segments.len() != run.segments.len()) {
         return 0;
     }
@@ -200,13 +204,13 @@ fn forget(shared: &Shared, state: &State, run: &MergeRun) -> u64 {
 }
 
 /// The time before which removals need not be remembered, but for what segments have: the tail has nothing that is older.
-pub(crate) fn forgettable(shared: &Shared, state: &State) -> u64 {
+pub(crate) fn forgettable(shared: &StoreShared, state: &StoreState) -> u64 {
     let retention = shared.tuning().tombstone_retention.as_micros() as u64;
     shared.timestamps.now().0.saturating_sub(retention).min(state.oldest_in_tail())
 }
 
 /// Whether there is something older by now than the removals that a merge has forgotten.
-fn brings_older(state: &State, run: &MergeRun, forgotten: u64) -> bool {
+fn brings_older(state: &StoreState, run: &MergeRun, forgotten: u64) -> bool {
     let mut others = run.present(state).flat_map(|(_, bucket)| &bucket.segments);
     let older = |segment: &BucketSegment| {
         !run.segments.contains(&segment.record.number)
@@ -216,7 +220,7 @@ fn brings_older(state: &State, run: &MergeRun, forgotten: u64) -> bool {
 }
 
 /// What buckets have of segments: all of them have each.
-pub(crate) fn inputs(buckets: &[Arc<Bucket>], segments: &[u64]) -> Result<Vec<MergeInput>, Error> {
+pub(crate) fn inputs(buckets: &[Arc<StoredBucket>], segments: &[u64]) -> Result<Vec<MergeInput>, Error> {
     let locations: Vec<(u64, u64)> = buckets.iter().map(|bucket| bucket.places()).collect();
     let Some(first) = buckets.first() else { return Ok(Vec::new()) };
     let all = buckets.iter().all(|bucket| segments.iter().all(|number| bucket.has_segment(*number)));
@@ -231,21 +235,21 @@ pub(crate) fn inputs(buckets: &[Arc<Bucket>], segments: &[u64]) -> Result<Vec<Me
 }
 
 /// How segments of this store are merged.
-pub(crate) struct Policy<'a> {
-    pub shared: &'a Shared,
-    pub state: &'a State,
-    pub layout: Arc<dyn Layout>,
+pub(crate) struct StoreMergePolicy<'a> {
+    pub shared: &'a StoreShared,
+    pub state: &'a StoreState,
+    pub layout: Arc<dyn StoreLayout>,
     /// Removals from before are forgotten.
     pub forget: u64,
 }
 
-impl MergePolicy for Policy<'_> {
+impl MergePolicy for StoreMergePolicy<'_> {
     fn columns(&self, document_type: &str, present: &[ColumnKey]) -> Vec<ColumnKey> {
         let mut columns: Vec<ColumnKey> = match self.layout.columns(document_type) {
             // Values stay though the schema has no such field now: it may have it again. What is derived can be made again.
             Some(known) => known
                 .into_iter()
-                .chain(present.iter().filter(|key| key.form == Form::Value).cloned())
+                .chain(present.iter().filter(|key| key.form == ColumnForm::Value).cloned())
                 .collect(),
             None => present.to_vec(),
         };
@@ -254,7 +258,7 @@ impl MergePolicy for Policy<'_> {
         columns
     }
 
-    fn layout(&self, document_type: &str, field: &str) -> Option<millrace_column::Layout> {
+    fn layout(&self, document_type: &str, field: &str) -> Option<millrace_column::ValueLayout> {
         self.layout.data_type(document_type, field).as_ref().map(millrace_column::layout)
     }
 

@@ -1,27 +1,32 @@
 //! Segments from their creation until the manifest lists them.
 
-use millrace_segment::Writer;
+use millrace_segment::SegmentWriter;
 
 use crate::Error;
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 use crate::state::manifest::{InPlace, SegmentRecord};
-use crate::state::{BucketSegment, State};
+use crate::state::{BucketSegment, StoreState};
 
 /// Segments that no manifest lists yet. Dropping it deletes their files, so that failed work releases its
 /// space, unless a manifest may list them by then.
 pub(crate) struct NewSegments<'a> {
-    shared: &'a Shared,
+    shared: &'a StoreShared,
     numbers: Vec<u64>,
 }
 
 impl<'a> NewSegments<'a> {
-    pub fn new(shared: &'a Shared) -> Self {
+    pub fn new(shared: &'a StoreShared) -> Self {
         NewSegments { shared, numbers: Vec::new() }
     }
 
     /// Finishes a segment, whose file is named for `number`, and opens it. Drops up to the time `applied` are
     /// applied in it.
-    pub fn finish(&mut self, number: u64, writer: Writer<'_>, applied: u64) -> Result<BucketSegment, Error> {
+    pub fn finish(
+        &mut self,
+        number: u64,
+        writer: SegmentWriter<'_>,
+        applied: u64,
+    ) -> Result<BucketSegment, Error> {
         let summary = writer.finish()?;
         self.numbers.push(number);
         let record = SegmentRecord { number, bytes: summary.bytes, documents: summary.documents, applied };
@@ -29,7 +34,10 @@ impl<'a> NewSegments<'a> {
     }
 
     /// Publishes a state that includes them.
-    pub fn publish(mut self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
+    pub fn publish(
+        mut self,
+        change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
+    ) -> Result<(), Error> {
         let published = self.shared.try_publish(change);
         if !matches!(&published, Err(unwritten) if unwritten.in_place == InPlace::No) {
             self.numbers.clear();

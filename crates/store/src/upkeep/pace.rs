@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use millrace_env::pace::Rest;
 
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 
 /// Share of a core for work that is on time.
 const SHARE_MIN: f64 = 0.25;
@@ -21,7 +21,7 @@ const SHARE_MIN: f64 = 0.25;
 const STEP_MAX: Duration = Duration::from_millis(1);
 
 /// Pace of sealing, and of creating the next generation.
-pub(crate) fn of_sealing(shared: &Arc<Shared>) -> Rest {
+pub(crate) fn of_sealing(shared: &Arc<StoreShared>) -> Rest {
     rest(shared, |shared| {
         let state = shared.state();
         let filled = state.generations[0].bytes.load(Ordering::Relaxed) as f64;
@@ -30,11 +30,11 @@ pub(crate) fn of_sealing(shared: &Arc<Shared>) -> Rest {
 }
 
 /// Pace of merging.
-pub(crate) fn of_merging(shared: &Arc<Shared>) -> Rest {
+pub(crate) fn of_merging(shared: &Arc<StoreShared>) -> Rest {
     rest(shared, |shared| merging_share(shared.counters.merging.load(Ordering::Relaxed)))
 }
 
-fn rest(shared: &Arc<Shared>, share: impl Fn(&Shared) -> f64 + 'static) -> Rest {
+fn rest(shared: &Arc<StoreShared>, share: impl Fn(&StoreShared) -> f64 + 'static) -> Rest {
     let shared = Arc::clone(shared);
     Box::new(move |worked| {
         if !shared.is_in_use() || shared.health.closed.load(Ordering::Relaxed) {

@@ -4,35 +4,35 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use millrace_bucket::BucketId;
-use millrace_segment::Segment;
+use millrace_segment::SegmentFile;
 
 use crate::Error;
-use crate::state::{Bucket, State};
+use crate::state::{StoreState, StoredBucket};
 
 /// Number of chunks of a segment that are looked up at a time.
 const CHUNKS_AT_A_TIME: u32 = 1024;
 
 /// Searches all segments once per interval, and returns the buckets whose merging would forget removals.
-pub(crate) struct Pruning {
-    pass: Mutex<Pass>,
+pub(crate) struct RemovalPruning {
+    pass: Mutex<PruningPass>,
 }
 
-struct Pass {
+struct PruningPass {
     began_us: u64,
     found: VecDeque<BucketId>,
 }
 
-impl Pruning {
+impl RemovalPruning {
     /// Creates it; the first pass begins one interval from now.
     pub fn new(now_us: u64) -> Self {
-        Pruning { pass: Mutex::new(Pass { began_us: now_us, found: VecDeque::new() }) }
+        RemovalPruning { pass: Mutex::new(PruningPass { began_us: now_us, found: VecDeque::new() }) }
     }
 
     /// Returns a bucket to merge completely; `horizon` is the time before which removals are forgotten.
     /// `None`: nothing to do now.
     pub fn next(
         &self,
-        state: &State,
+        state: &StoreState,
         now_us: u64,
         interval_us: u64,
         horizon: u64,
@@ -52,7 +52,7 @@ impl Pruning {
 
 /// True if a chunk of the bucket has removals and nothing younger than the horizon. A chunk with both old and
 /// young rows waits: the removals might be the young ones, and the segment would be rewritten for nothing.
-fn has_old_removals(bucket: &Bucket, horizon: u64) -> Result<bool, Error> {
+fn has_old_removals(bucket: &StoredBucket, horizon: u64) -> Result<bool, Error> {
     // A damaged bucket is not merged; the damage is reported elsewhere.
     for segment in bucket.segments.iter().filter_map(|segment| segment.opened.as_ref().ok()) {
         for section in 0..segment.sections().len() {
@@ -65,9 +65,9 @@ fn has_old_removals(bucket: &Bucket, horizon: u64) -> Result<bool, Error> {
 }
 
 fn section_has_old_removals(
-    segment: &Segment,
+    segment: &SegmentFile,
     section: usize,
-    bucket: &Bucket,
+    bucket: &StoredBucket,
     horizon: u64,
 ) -> Result<bool, Error> {
     let (first, last) = bucket.locations();

@@ -13,18 +13,18 @@ const REST_LONGEST: Duration = Duration::from_secs(3600);
 
 /// Resting buckets.
 #[derive(Default)]
-pub(crate) struct Rests {
-    resting: Mutex<BTreeMap<BucketId, Rest>>,
+pub(crate) struct RestingBuckets {
+    resting: Mutex<BTreeMap<BucketId, BucketRest>>,
 }
 
 /// Start and duration of a bucket's rest.
 #[derive(Clone, Copy)]
-struct Rest {
+struct BucketRest {
     since_us: u64,
     length: Duration,
 }
 
-impl Rests {
+impl RestingBuckets {
     /// True if work on this bucket should not be tried now. A clock that was set back ends the rest.
     pub fn rests(&self, bucket: BucketId, now_us: u64) -> bool {
         let resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +41,7 @@ impl Rests {
             Some(before) => (before.length * 2).min(REST_LONGEST),
             None => REST_FIRST,
         };
-        resting.insert(bucket, Rest { since_us: now_us, length });
+        resting.insert(bucket, BucketRest { since_us: now_us, length });
     }
 
     /// Records that work on this bucket succeeded: the next rest is a first one again.
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn rests_grow_until_work_comes_through() {
         const SECOND: u64 = 1_000_000;
-        let rests = Rests::default();
+        let rests = RestingBuckets::default();
         let bucket = BucketId::ROOT;
         assert!(!rests.rests(bucket, 0));
         let mut now = 100 * SECOND;

@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Error;
-use crate::shared::{Shared, sync_generation, tail_path};
-use crate::state::Generation;
+use crate::shared::{StoreShared, sync_generation, tail_path};
+use crate::state::TailGeneration;
 use crate::state::manifest::InPlace;
 
 /// Makes spares, and lets them take over where that can wait.
-pub(crate) struct Roller {
-    shared: Arc<Shared>,
+pub(crate) struct TailRoller {
+    shared: Arc<StoreShared>,
     /// Held while a spare is made.
     making: Mutex<()>,
 }
@@ -29,9 +29,9 @@ const FREE_LOGS_MIN: u64 = 16;
 /// A log is longer than its rows by such a part of them, for what it keeps beside them.
 const LOG_MARGIN: u64 = 8;
 
-impl Roller {
-    pub fn new(shared: Arc<Shared>) -> Self {
-        Roller { shared, making: Mutex::default() }
+impl TailRoller {
+    pub fn new(shared: Arc<StoreShared>) -> Self {
+        TailRoller { shared, making: Mutex::default() }
     }
 
     /// Makes the spare when it will be needed soon.
@@ -69,7 +69,7 @@ impl Roller {
             // Before any write can come to it.
             shared.tails.lay_out(&directory, log + log / LOG_MARGIN);
         }
-        let spare = Arc::new(Generation::new(number, directory.clone(), tail));
+        let spare = Arc::new(TailGeneration::new(number, directory.clone(), tail));
         let published = shared.try_publish(|state| {
             let mut state = state.clone();
             state.spare = Some(spare);

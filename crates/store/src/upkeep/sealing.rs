@@ -14,26 +14,26 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use millrace_bucket::BucketId;
-use millrace_column::{Column, ColumnKey, Form};
+use millrace_column::{Column, ColumnForm, ColumnKey};
 use millrace_env::pace;
-use millrace_segment::{ChunkInfo, NewChunk, Writer};
+use millrace_segment::{ChunkInfo, NewChunk, SegmentWriter};
 
 use crate::read::columns;
-use crate::shared::Shared;
-use crate::state::marks::Marks;
-use crate::state::{Bucket, BucketSegment, Generation, is_of_divided};
+use crate::shared::StoreShared;
+use crate::state::marks::DropMarks;
+use crate::state::{BucketSegment, StoredBucket, TailGeneration, is_of_divided};
 use crate::tail::chunk;
-use crate::tail::{Row, RowKey, TailSnapshot, is_removal};
+use crate::tail::{RowKey, TailRow, TailSnapshot, is_removal};
 use crate::upkeep::new_segments::NewSegments;
-use crate::upkeep::rolling::Roller;
-use crate::{Error, Layout};
+use crate::upkeep::rolling::TailRoller;
+use crate::{Error, StoreLayout};
 
 /// Seals, one generation at a time.
-pub(crate) struct Sealer {
-    shared: Arc<Shared>,
-    roller: Arc<Roller>,
+pub(crate) struct TailSealer {
+    shared: Arc<StoreShared>,
+    roller: Arc<TailRoller>,
     /// Generations that are sealed and that someone may still read.
-    retired: Mutex<Vec<Arc<Generation>>>,
+    retired: Mutex<Vec<Arc<TailGeneration>>>,
     /// Whether one is being sealed.
     is_sealing: Mutex<bool>,
     /// One has been sealed, or could not be.
@@ -41,18 +41,18 @@ pub(crate) struct Sealer {
 }
 
 /// The turn to seal a generation, which others wait for.
-struct Turn<'a>(&'a Sealer);
+struct SealTurn<'a>(&'a TailSealer);
 
-impl Drop for Turn<'_> {
+impl Drop for SealTurn<'_> {
     fn drop(&mut self) {
         *self.0.is_sealing.lock().unwrap_or_else(PoisonError::into_inner) = false;
         self.0.ended.notify_all();
     }
 }
 
-impl Sealer {
-    pub fn new(shared: Arc<Shared>, roller: Arc<Roller>) -> Self {
-        Sealer {
+impl TailSealer {
+    pub fn new(shared: Arc<StoreShared>, roller: Arc<TailRoller>) -> Self {
+        TailSealer {
             shared,
             roller,
             retired: Mutex::default(),
@@ -124,7 +124,7 @@ impl Sealer {
 
     /// The oldest generation, where it takes no rows any more and is none after this number, and the turn to seal it. `None`: there is none
     /// any more.
-    fn turn(&self, number: u64) -> Option<(Turn<'_>, Arc<Generation>)> {
+    fn turn(&self, number: u64) -> Option<(SealTurn<'_>, Arc<TailGeneration>)> {
         let mut is_sealing = self.is_sealing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let state = self.shared.state();
@@ -134,7 +134,7 @@ impl Sealer {
             }
             if !*is_sealing {
                 *is_sealing = true;
-                return Some((Turn(self), Arc::clone(oldest)));
+                return Some((SealTurn(self), Arc::clone(oldest)));
             }
             drop(state);
             is_sealing = self.ended.wait(is_sealing).unwrap_or_else(PoisonError::into_inner);
@@ -142,11 +142,11 @@ impl Sealer {
     }
 
     /// Whether a generation takes no rows any more though it is the newest: the disk was full.
-    fn is_full(&self, generation: &Generation) -> bool {
+    fn is_full(&self, generation: &TailGeneration) -> bool {
         generation.is_closed() && self.shared.health.check_writable().is_ok()
     }
 
-    fn seal_generation(&self, generation: &Arc<Generation>) -> Result<(), Error> {
+    fn seal_generation(&self, generation: &Arc<TailGeneration>) -> Result<(), Error> {
         let shared = &self.shared;
         // The rows are written once more before their log goes.
         shared.check_space("seal the tail", generation.bytes.load(Ordering::Relaxed))?;
@@ -198,20 +198,20 @@ const WORTH_BYTES: u64 = 64 << 10;
 /// A view has asked for sealing, because it had much to go through: it is done when nothing was written for so long.
 const WANTED_AFTER_US: u64 = 200_000;
 
-fn idle_for(shared: &Shared, us: u64) -> bool {
+fn idle_for(shared: &StoreShared, us: u64) -> bool {
     let last_write = shared.counters.last_write_us.load(Ordering::Relaxed);
     shared.timestamps.now().0.saturating_sub(last_write) >= us
 }
 
 /// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even share.
-fn add(buckets: &mut [Arc<Bucket>], id: BucketId, segment: &BucketSegment) {
+fn add(buckets: &mut [Arc<StoredBucket>], id: BucketId, segment: &BucketSegment) {
     let mut taken = false;
     for bucket in buckets {
         if id.covers(bucket.id) {
             taken = true;
             let mut segments = bucket.segments.clone();
             segments.push(segment.halved(u32::from(bucket.id.used_bits() - id.used_bits())));
-            *bucket = Arc::new(Bucket { id: bucket.id, segments });
+            *bucket = Arc::new(StoredBucket { id: bucket.id, segments });
         }
     }
     assert!(taken, "rows are sealed into {id}, which is there, or was split: buckets are never joined");
@@ -225,9 +225,9 @@ const FILE_BYTES: u64 = 16 << 20;
 
 /// Buckets one after another that are sealed into one file.
 #[derive(Default)]
-struct Run {
+struct BucketRun {
     /// Those that have rows.
-    buckets: Vec<Rows>,
+    buckets: Vec<BucketRows>,
     /// The one of the last row.
     last: usize,
     /// The first and the last location of all of them.
@@ -239,7 +239,7 @@ struct Run {
 }
 
 /// How much of a run is a bucket's.
-struct Rows {
+struct BucketRows {
     bucket: BucketId,
     /// Whose newest row is no removal.
     documents: u64,
@@ -247,10 +247,10 @@ struct Rows {
 }
 
 /// What buckets have in a generation, in runs.
-fn runs(buckets: &[Arc<Bucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<Run>, Error> {
-    let mut runs: Vec<Run> = Vec::new();
+fn runs(buckets: &[Arc<StoredBucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<BucketRun>, Error> {
+    let mut runs: Vec<BucketRun> = Vec::new();
     // No bucket yet: the first row begins one.
-    let mut current: Option<&Arc<Bucket>> = None;
+    let mut current: Option<&Arc<StoredBucket>> = None;
     snapshot.range(&[], None, &mut |key, value| {
         pace::step();
         let key = RowKey::parse(key)?;
@@ -261,9 +261,9 @@ fn runs(buckets: &[Arc<Bucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<Run>
             let bucket =
                 bucket.expect("the buckets of a store cover all places: a row without one would be lost");
             // All rows of one location are in one file.
-            let full = |run: &Run| run.bytes >= FILE_BYTES && run.locations.1 < bucket.locations().0;
+            let full = |run: &BucketRun| run.bytes >= FILE_BYTES && run.locations.1 < bucket.locations().0;
             if runs.last().is_none_or(full) {
-                runs.push(Run { locations: bucket.locations(), ..Run::default() });
+                runs.push(BucketRun { locations: bucket.locations(), ..BucketRun::default() });
             }
             let run = runs.last_mut().expect("a run is begun before a bucket is added to it");
             run.go_to(bucket);
@@ -276,9 +276,9 @@ fn runs(buckets: &[Arc<Bucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<Run>
     Ok(runs)
 }
 
-impl Run {
+impl BucketRun {
     /// The next row is of this bucket.
-    fn go_to(&mut self, bucket: &Bucket) {
+    fn go_to(&mut self, bucket: &StoredBucket) {
         self.locations.1 = bucket.locations().1;
         // Where groups of one location are divided, the second one begins again at the location's first bucket.
         let of_location = self.buckets.iter().enumerate().rev();
@@ -286,7 +286,7 @@ impl Run {
         self.last = match of_location.find(|(_, rows)| rows.bucket == bucket.id) {
             Some((known, _)) => known,
             None => {
-                self.buckets.push(Rows { bucket: bucket.id, documents: 0, bytes: 0 });
+                self.buckets.push(BucketRows { bucket: bucket.id, documents: 0, bytes: 0 });
                 self.buckets.len() - 1
             }
         };
@@ -313,11 +313,11 @@ impl Run {
 
 /// The rows of a run in one generation.
 struct SealRun<'a> {
-    shared: &'a Shared,
-    layout: &'a dyn Layout,
+    shared: &'a StoreShared,
+    layout: &'a dyn StoreLayout,
     snapshot: &'a dyn TailSnapshot,
-    run: &'a Run,
-    marks: &'a Marks,
+    run: &'a BucketRun,
+    marks: &'a DropMarks,
 }
 
 impl SealRun<'_> {
@@ -329,7 +329,7 @@ impl SealRun<'_> {
     ) -> Result<Vec<(BucketId, BucketSegment)>, Error> {
         let number = self.shared.next_number();
         let path = self.shared.segment_path(number);
-        let mut writer = Writer::create(&*self.shared.options.disk, &path)?;
+        let mut writer = SegmentWriter::create(&*self.shared.options.disk, &path)?;
         for document_type in &self.run.types {
             self.write_type(document_type, &mut writer)?;
         }
@@ -338,7 +338,7 @@ impl SealRun<'_> {
             return Ok(Vec::new());
         }
         let file = files.finish(number, writer, applied)?;
-        let of_bucket = |rows: &Rows| {
+        let of_bucket = |rows: &BucketRows| {
             let mut segment = file.clone();
             let share = u128::from(file.record.bytes) * u128::from(rows.bytes);
             segment.record.bytes = (share / u128::from(self.run.bytes.max(1))) as u64;
@@ -359,7 +359,7 @@ impl SealRun<'_> {
         })
     }
 
-    fn write_type(&self, document_type: &str, writer: &mut Writer<'_>) -> Result<(), Error> {
+    fn write_type(&self, document_type: &str, writer: &mut SegmentWriter<'_>) -> Result<(), Error> {
         let columns = columns::stored_columns(self.layout, document_type);
         writer.begin_section(document_type, columns.clone())?;
         let mut chunk = ChunkRows::new(self, document_type, &columns);
@@ -388,7 +388,7 @@ struct ChunkRows<'a> {
     location: u32,
     first_location: u64,
     group: String,
-    rows: Vec<Row>,
+    rows: Vec<TailRow>,
     bytes: usize,
 }
 
@@ -406,7 +406,7 @@ impl<'a> ChunkRows<'a> {
         }
     }
 
-    fn add(&mut self, key: &RowKey<'_>, value: &[u8], writer: &mut Writer<'_>) -> Result<(), Error> {
+    fn add(&mut self, key: &RowKey<'_>, value: &[u8], writer: &mut SegmentWriter<'_>) -> Result<(), Error> {
         let same_group = self.group == key.group && (self.location == key.location || key.group.is_empty());
         if !same_group || chunk::is_full(self.rows.len(), self.bytes) {
             self.flush(writer)?;
@@ -416,12 +416,12 @@ impl<'a> ChunkRows<'a> {
             self.first_location = key.reversed_location();
             self.group = key.group.to_owned();
         }
-        self.rows.push(Row::decode(key, value)?);
+        self.rows.push(TailRow::decode(key, value)?);
         self.bytes += value.len();
         Ok(())
     }
 
-    fn flush(&mut self, writer: &mut Writer<'_>) -> Result<(), Error> {
+    fn flush(&mut self, writer: &mut SegmentWriter<'_>) -> Result<(), Error> {
         let rows = std::mem::take(&mut self.rows);
         self.bytes = 0;
         if rows.is_empty() {
@@ -436,13 +436,13 @@ impl<'a> ChunkRows<'a> {
             newest: timestamps().max().unwrap_or(0),
         };
         let columns = self.build(&rows);
-        assert!(self.columns.iter().any(|key| key.form == Form::Id), "every chunk has ids");
+        assert!(self.columns.iter().any(|key| key.form == ColumnForm::Id), "every chunk has ids");
         Ok(writer.add(NewChunk { location: self.location, group: &self.group, info, columns })?)
     }
 
     /// The columns of rows. Where the layout panics on one of them, all are kept as they were written, without columns of fields: else
     /// one document would keep the tail from being sealed, and before long all writes from being taken.
-    fn build(&self, rows: &[Row]) -> Vec<Option<Column>> {
+    fn build(&self, rows: &[TailRow]) -> Vec<Option<Column>> {
         let SealRun { shared, layout, .. } = self.sealing;
         let build = || Ok(columns::build_all(*layout, self.document_type, self.columns, rows));
         let built = shared.health.guard("make columns of documents", build);

@@ -4,25 +4,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_segment::{Measured, Segment, measure};
+use millrace_segment::{RangeMeasure, SegmentFile, measure};
 
 use crate::Error;
 use crate::state::manifest::SegmentRecord;
-use crate::state::{Bucket, BucketSegment};
+use crate::state::{BucketSegment, StoredBucket};
 
 /// Shares of files, by bucket and file number.
 #[derive(Default)]
-pub(crate) struct Shares(HashMap<(BucketId, u64), Measured>);
+pub(crate) struct FileShares(HashMap<(BucketId, u64), RangeMeasure>);
 
-impl Shares {
+impl FileShares {
     /// Adds the shares of these buckets, which are in the order of keys, in a file.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn measure<'b>(
         &mut self,
-        segment: &Segment,
-        buckets: impl Iterator<Item = &'b Arc<Bucket>>,
+        segment: &SegmentFile,
+        buckets: impl Iterator<Item = &'b Arc<StoredBucket>>,
     ) -> Result<(), Error> {
         let (ids, places): (Vec<BucketId>, Vec<(u64, u64)>) =
             buckets.map(|bucket| (bucket.id, bucket.places())).unzip();
@@ -33,8 +33,8 @@ impl Shares {
 
     /// Shares of the buckets that others are split into. A file that cannot be read is left out: a later read
     /// of its documents reports the error.
-    pub fn of_split(whole: &[Arc<Bucket>], parts: &[Arc<Bucket>]) -> Self {
-        let mut shares = Shares::default();
+    pub fn of_split(whole: &[Arc<StoredBucket>], parts: &[Arc<StoredBucket>]) -> Self {
+        let mut shares = FileShares::default();
         for old in whole.iter().filter(|bucket| !bucket.segments.is_empty()) {
             let begin = parts.partition_point(|part| part.places().0 < old.places().0);
             let count = parts[begin..].partition_point(|part| part.places().1 <= old.places().1);
@@ -48,13 +48,13 @@ impl Shares {
     }
 
     /// Sets the measured shares in these buckets.
-    pub fn give(&self, buckets: &mut [Arc<Bucket>]) {
-        let is_known = |bucket: &Bucket| {
+    pub fn give(&self, buckets: &mut [Arc<StoredBucket>]) {
+        let is_known = |bucket: &StoredBucket| {
             bucket.segments.iter().any(|file| self.0.contains_key(&(bucket.id, file.record.number)))
         };
         for bucket in buckets.iter_mut().filter(|bucket| is_known(bucket)) {
             let segments = bucket.segments.iter().map(|file| self.of(bucket.id, file)).collect();
-            *bucket = Arc::new(Bucket { id: bucket.id, segments });
+            *bucket = Arc::new(StoredBucket { id: bucket.id, segments });
         }
     }
 

@@ -1,7 +1,7 @@
 //! Rows on their way to the tail.
 
-use millrace_bucket::SortKey;
-use millrace_document::{Timestamp, Version};
+use millrace_bucket::DocumentSortKey;
+use millrace_document::{DocumentVersion, Timestamp};
 
 use crate::Error;
 use crate::tail::{KEY_LIMIT, KeyValue, encode_fields, encode_removed, row_key};
@@ -9,7 +9,7 @@ use crate::tail::{KEY_LIMIT, KeyValue, encode_fields, encode_removed, row_key};
 /// What is committed and answered at once.
 pub(crate) enum CommitRows {
     /// A row that still needs its timestamp.
-    Written { key: SortKey, value: RowValue, existed: Option<bool> },
+    Written { key: DocumentSortKey, value: RowValue, existed: Option<bool> },
     /// Rows that have theirs, all or none of which are kept.
     Given { rows: Vec<KeyValue>, oldest: u64, newest: u64, bytes: usize, removes: bool },
 }
@@ -41,11 +41,11 @@ impl CommitRows {
     ///
     /// # Errors
     /// One of them is none.
-    pub fn given(versions: Vec<Version>) -> Result<Self, Error> {
+    pub fn given(versions: Vec<DocumentVersion>) -> Result<Self, Error> {
         let (mut oldest, mut newest, mut bytes, mut removes) = (u64::MAX, 0, 0, true);
         let mut rows = Vec::with_capacity(versions.len());
         for version in versions {
-            let key = SortKey::new(&version.id);
+            let key = DocumentSortKey::new(&version.id);
             check_key(&key)?;
             let refused = |reason: String| Error::Version { id: version.id.to_string(), reason };
             if version.timestamp.0 == 0 || version.timestamp.0 >= TIMESTAMP_LIMIT {
@@ -72,7 +72,7 @@ pub(crate) struct RowValue {
 }
 
 /// Whether a key is short enough for the tail.
-pub(crate) fn check_key(key: &SortKey) -> Result<(), Error> {
+pub(crate) fn check_key(key: &DocumentSortKey) -> Result<(), Error> {
     let length = key.as_bytes().len();
     if length > KEY_LIMIT { Err(Error::IdTooLong { length, limit: KEY_LIMIT }) } else { Ok(()) }
 }

@@ -1,12 +1,12 @@
 //! The way of a write: one thread makes many writes durable with one sync.
 //!
-//! 1. [`Writes::accept`] counts a write in (or refuses it) and encodes it on the caller's thread; then it enters its lane.
+//! 1. [`PendingWrites::accept`] counts a write in (or refuses it) and encodes it on the caller's thread; then it enters its lane.
 //! 2. Blind writes go to the committer's queue. Modifications go to the modifiers, whose result goes to that queue too.
 //! 3. The committer takes what has gathered, gives timestamps, and appends all of it to the tail at once. Meanwhile the next
 //!    writes gather.
 //! 4. The writes are answered, and those that waited in their lanes go on.
 //!
-//! Versions that come with their timestamps ([`Writes::apply`]) take the same way without a lane: who gave the timestamps has put them
+//! Versions that come with their timestamps ([`PendingWrites::apply`]) take the same way without a lane: who gave the timestamps has put them
 //! in order.
 //!
 //! Both queues are bounded by what is counted in at step 1.
@@ -17,97 +17,99 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_bucket::SortKey;
-use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_bucket::DocumentSortKey;
+use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_env::run_or_exit;
 
-use crate::shared::Shared;
-use crate::state::Generation;
+use crate::shared::StoreShared;
+use crate::state::TailGeneration;
 use crate::tail::{AppendError, KeyValue, encode_put, encode_removed, row_key};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
-use crate::write::lanes::{LaneWrite, Lanes};
-use crate::{Change, Error, Modification, Modify, Write, Written};
+use crate::write::lanes::{LaneWrite, WriteLanes};
+use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModification};
 
 /// What is called with the outcome of a write.
-pub(crate) type Done = Box<dyn FnOnce(Result<Written, Error>) + Send>;
+pub(crate) type Done = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
 
 /// One sync covers at most so many bytes of rows, and one more row.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// All writes that are under way.
-pub(crate) struct Writes {
-    shared: Arc<Shared>,
-    lanes: Lanes<Accepted>,
-    commits: WorkQueue<Commit>,
-    modifications: WorkQueue<Accepted>,
+pub(crate) struct PendingWrites {
+    shared: Arc<StoreShared>,
+    lanes: WriteLanes<AcceptedWrite>,
+    commits: WorkQueue<PendingCommit>,
+    modifications: WorkQueue<AcceptedWrite>,
 }
 
 /// A write that was counted in.
-pub(crate) struct Accepted {
-    key: SortKey,
-    work: Work,
-    reply: Reply,
+pub(crate) struct AcceptedWrite {
+    key: DocumentSortKey,
+    work: CommitterWork,
+    reply: WriterReply,
 }
 
-enum Work {
+enum CommitterWork {
     Row(RowValue),
     Modify(DocumentId, Modify),
 }
 
 /// What is on its way to the tail, to be answered when it is there.
-struct Commit {
+struct PendingCommit {
     rows: CommitRows,
-    reply: Reply,
+    reply: WriterReply,
 }
 
-impl LaneWrite for Accepted {
+impl LaneWrite for AcceptedWrite {
     fn key(&self) -> &[u8] {
         self.key.as_bytes()
     }
 
     fn alone(&self) -> bool {
-        matches!(self.work, Work::Modify(..))
+        matches!(self.work, CommitterWork::Modify(..))
     }
 }
 
-impl Writes {
-    pub fn new(shared: Arc<Shared>) -> Self {
-        Writes {
+impl PendingWrites {
+    pub fn new(shared: Arc<StoreShared>) -> Self {
+        PendingWrites {
             shared,
-            lanes: Lanes::new(),
+            lanes: WriteLanes::new(),
             commits: WorkQueue::default(),
             modifications: WorkQueue::default(),
         }
     }
 
     /// Takes a write on, or answers at once why not.
-    pub fn accept(&self, write: Write, done: Done) {
-        let key = SortKey::new(&write.id);
+    pub fn accept(&self, write: DocumentWrite, done: Done) {
+        let key = DocumentSortKey::new(&write.id);
         let work = match write.change {
-            Change::Put(document) => Work::Row(RowValue { bytes: encode_put(&document), removes: false }),
-            Change::Remove => Work::Row(RowValue { bytes: encode_removed(), removes: true }),
-            Change::Modify(modify) => Work::Modify(write.id, modify),
+            StoreChange::Put(document) => {
+                CommitterWork::Row(RowValue { bytes: encode_put(&document), removes: false })
+            }
+            StoreChange::Remove => CommitterWork::Row(RowValue { bytes: encode_removed(), removes: true }),
+            StoreChange::Modify(modify) => CommitterWork::Modify(write.id, modify),
         };
         let bytes = key.as_bytes().len()
             + match &work {
-                Work::Row(value) => value.bytes.len(),
-                Work::Modify(..) => 0,
+                CommitterWork::Row(value) => value.bytes.len(),
+                CommitterWork::Modify(..) => 0,
             };
-        let reply = Reply::new(Arc::clone(&self.shared), bytes, done);
-        let removes = matches!(work, Work::Row(RowValue { removes: true, .. }));
+        let reply = WriterReply::new(Arc::clone(&self.shared), bytes, done);
+        let removes = matches!(work, CommitterWork::Row(RowValue { removes: true, .. }));
         if let Err(error) = check_key(&key).and_then(|()| self.check(removes)) {
             return reply.send(Err(error));
         }
-        if let Some(accepted) = self.lanes.enter(Accepted { key, work, reply }) {
+        if let Some(accepted) = self.lanes.enter(AcceptedWrite { key, work, reply }) {
             self.run(accepted);
         }
     }
 
     /// Takes on versions that have their timestamps, or answers at once why not.
-    pub fn apply(&self, versions: Vec<Version>, done: Done) {
+    pub fn apply(&self, versions: Vec<DocumentVersion>, done: Done) {
         let given = CommitRows::given(versions);
         let bytes = given.as_ref().map_or(0, CommitRows::bytes);
-        let reply = Reply::new(Arc::clone(&self.shared), bytes, done);
+        let reply = WriterReply::new(Arc::clone(&self.shared), bytes, done);
         let rows = given.and_then(|rows| {
             self.check(rows.removes())?;
             // The committer tells the clock, in the order of commits; here is told only what it must not take.
@@ -115,8 +117,8 @@ impl Writes {
             Ok(rows)
         });
         match rows {
-            Ok(rows) if rows.bytes() == 0 => reply.send(Ok(Written::default())),
-            Ok(rows) => self.commits.push(Commit { rows, reply }),
+            Ok(rows) if rows.bytes() == 0 => reply.send(Ok(CommittedWrite::default())),
+            Ok(rows) => self.commits.push(PendingCommit { rows, reply }),
             Err(error) => reply.send(Err(error)),
         }
     }
@@ -138,32 +140,32 @@ impl Writes {
         Ok(())
     }
 
-    fn run(&self, accepted: Accepted) {
+    fn run(&self, accepted: AcceptedWrite) {
         match accepted.work {
-            Work::Row(value) => {
+            CommitterWork::Row(value) => {
                 let rows = CommitRows::Written { key: accepted.key, value, existed: None };
-                self.commits.push(Commit { rows, reply: accepted.reply });
+                self.commits.push(PendingCommit { rows, reply: accepted.reply });
             }
-            Work::Modify(..) => self.modifications.push(accepted),
+            CommitterWork::Modify(..) => self.modifications.push(accepted),
         }
     }
 
     /// Something was committed, or could not be.
-    fn finish_commit(&self, commit: Commit, timestamp: Timestamp, outcome: Result<(), Error>) {
+    fn finish_commit(&self, commit: PendingCommit, timestamp: Timestamp, outcome: Result<(), Error>) {
         match commit.rows {
             CommitRows::Written { key, existed, .. } => {
-                let written = Written { timestamp, existed, changed: true };
+                let written = CommittedWrite { timestamp, existed, changed: true };
                 self.finish(&key, commit.reply, outcome.map(|()| written));
             }
             CommitRows::Given { newest, .. } => {
-                let written = Written { timestamp: Timestamp(newest), existed: None, changed: true };
+                let written = CommittedWrite { timestamp: Timestamp(newest), existed: None, changed: true };
                 commit.reply.send(outcome.map(|()| written));
             }
         }
     }
 
     /// A write has run: answers it, and lets those go on that waited for it.
-    fn finish(&self, key: &SortKey, reply: Reply, outcome: Result<Written, Error>) {
+    fn finish(&self, key: &DocumentSortKey, reply: WriterReply, outcome: Result<CommittedWrite, Error>) {
         reply.send(outcome);
         self.lanes.leave(key.as_bytes()).into_iter().for_each(|next| self.run(next));
     }
@@ -175,18 +177,19 @@ impl Writes {
 
     fn run_modifications(&self) {
         while let Some(accepted) = self.modifications.take_one() {
-            let Accepted { key, work: Work::Modify(id, modify), reply } = accepted else {
+            let AcceptedWrite { key, work: CommitterWork::Modify(id, modify), reply } = accepted else {
                 unreachable!("only modifications are queued for the modifiers")
             };
             // A document that cannot be read must not hold up the others.
             match self.shared.health.guard("modify a document", || self.modify(&id, modify)) {
                 Ok((Some(value), existed)) => {
                     let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
-                    self.commits.push(Commit { rows, reply });
+                    self.commits.push(PendingCommit { rows, reply });
                 }
                 Ok((None, existed)) => {
                     let timestamp = existed.unwrap_or_default();
-                    let written = Written { timestamp, existed: Some(existed.is_some()), changed: false };
+                    let written =
+                        CommittedWrite { timestamp, existed: Some(existed.is_some()), changed: false };
                     self.finish(&key, reply, Ok(written));
                 }
                 Err(error) => self.finish(&key, reply, Err(error)),
@@ -203,12 +206,14 @@ impl Writes {
         let existed = found.as_ref().map(|(_, timestamp)| *timestamp);
         let decided = catch_unwind(AssertUnwindSafe(|| modify(found))).unwrap_or_else(|_| {
             let reason = "the modification failed on this document; it was not changed".to_owned();
-            Err(crate::Refusal { code: 500, reason })
+            Err(crate::WriteRefusal { code: 500, reason })
         });
         let value = match decided.map_err(Error::Refused)? {
-            Modification::Put(document) => Some(RowValue { bytes: encode_put(&document), removes: false }),
-            Modification::Remove => Some(RowValue { bytes: encode_removed(), removes: true }),
-            Modification::Nothing => None,
+            StoreModification::Put(document) => {
+                Some(RowValue { bytes: encode_put(&document), removes: false })
+            }
+            StoreModification::Remove => Some(RowValue { bytes: encode_removed(), removes: true }),
+            StoreModification::Nothing => None,
         };
         Ok((value, existed))
     }
@@ -219,7 +224,7 @@ impl Writes {
     }
 
     fn run_commits(&self) {
-        let bytes = |commit: &Commit| commit.rows.bytes();
+        let bytes = |commit: &PendingCommit| commit.rows.bytes();
         let mut last = LastCommit::default();
         while let Some(batch) = self.commits.take(bytes, &last) {
             let (writes, began) = (batch.len(), Instant::now());
@@ -228,7 +233,7 @@ impl Writes {
         }
     }
 
-    fn commit(&self, batch: Vec<Commit>) {
+    fn commit(&self, batch: Vec<PendingCommit>) {
         let refused = match self.shared.health.check_writable() {
             Ok(()) => self.check_space().err(),
             Err(error) => Some(error),
@@ -259,7 +264,7 @@ impl Writes {
     }
 
     /// Appends the rows, whose values are taken out of the batch.
-    fn append(&self, batch: &mut [Commit]) -> (Vec<Timestamp>, Result<(), Error>) {
+    fn append(&self, batch: &mut [PendingCommit]) -> (Vec<Timestamp>, Result<(), Error>) {
         let shared = &self.shared;
         loop {
             let state = shared.state();
@@ -303,7 +308,11 @@ impl Writes {
 
     /// The rows of a batch for a generation, whose gate is held: so the timestamps that are given here are above those of the
     /// generation before, and those that were given elsewhere are known before the rows can be seen.
-    fn take_rows(&self, batch: &mut [Commit], generation: &Generation) -> (Vec<Timestamp>, Vec<KeyValue>) {
+    fn take_rows(
+        &self,
+        batch: &mut [PendingCommit],
+        generation: &TailGeneration,
+    ) -> (Vec<Timestamp>, Vec<KeyValue>) {
         let clock = &self.shared.timestamps;
         let mut timestamps = Vec::with_capacity(batch.len());
         let mut all = Vec::with_capacity(batch.len());
@@ -365,27 +374,27 @@ impl Writes {
 }
 
 /// Owes an answer to a writer, and gives one in any case.
-struct Reply {
-    shared: Arc<Shared>,
+struct WriterReply {
+    shared: Arc<StoreShared>,
     bytes: usize,
     /// When the write was taken on.
     began: Instant,
     done: Option<Done>,
 }
 
-impl Reply {
-    fn new(shared: Arc<Shared>, bytes: usize, done: Done) -> Self {
+impl WriterReply {
+    fn new(shared: Arc<StoreShared>, bytes: usize, done: Done) -> Self {
         shared.counters.writes_in_flight.fetch_add(1, Ordering::Relaxed);
         shared.counters.bytes_in_flight.fetch_add(bytes, Ordering::Relaxed);
         shared.note_use();
-        Reply { shared, bytes, began: Instant::now(), done: Some(done) }
+        WriterReply { shared, bytes, began: Instant::now(), done: Some(done) }
     }
 
-    fn send(mut self, outcome: Result<Written, Error>) {
+    fn send(mut self, outcome: Result<CommittedWrite, Error>) {
         self.answer(outcome);
     }
 
-    fn answer(&mut self, outcome: Result<Written, Error>) {
+    fn answer(&mut self, outcome: Result<CommittedWrite, Error>) {
         if let Some(done) = self.done.take() {
             self.shared.counters.writes_in_flight.fetch_sub(1, Ordering::Relaxed);
             self.shared.counters.bytes_in_flight.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -397,7 +406,7 @@ impl Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for WriterReply {
     fn drop(&mut self) {
         self.answer(Err(Error::Closed));
     }

@@ -24,32 +24,32 @@ pub(crate) trait LaneWrite {
 }
 
 /// The lanes of all documents with writes under way.
-pub(crate) struct Lanes<W> {
+pub(crate) struct WriteLanes<W> {
     shards: Vec<Mutex<Shard<W>>>,
     /// Drawn anew by each process, so that nobody can choose keys that share a lane.
     seed: u64,
 }
 
-type Shard<W> = HashMap<u64, Lane<W>>;
+type Shard<W> = HashMap<u64, WriteLane<W>>;
 
-struct Lane<W> {
+struct WriteLane<W> {
     running: usize,
     alone: bool,
     waiting: VecDeque<W>,
 }
 
-impl<W: LaneWrite> Lanes<W> {
+impl<W: LaneWrite> WriteLanes<W> {
     pub fn new() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Lanes { shards, seed: RandomState::new().hash_one(SHARDS) }
+        WriteLanes { shards, seed: RandomState::new().hash_one(SHARDS) }
     }
 
-    /// A write comes. Returned: it may run now. Otherwise it waits, and [`Lanes::leave`] returns it later.
+    /// A write comes. Returned: it may run now. Otherwise it waits, and [`WriteLanes::leave`] returns it later.
     pub fn enter(&self, write: W) -> Option<W> {
         let (mut shard, hash) = self.shard(write.key());
         match shard.entry(hash) {
             Entry::Vacant(free) => {
-                free.insert(Lane { running: 1, alone: write.alone(), waiting: VecDeque::new() });
+                free.insert(WriteLane { running: 1, alone: write.alone(), waiting: VecDeque::new() });
                 Some(write)
             }
             Entry::Occupied(lane) => lane.into_mut().enter(write),
@@ -84,7 +84,7 @@ impl<W: LaneWrite> Lanes<W> {
     }
 }
 
-impl<W: LaneWrite> Lane<W> {
+impl<W: LaneWrite> WriteLane<W> {
     /// A write comes to a lane that others are in.
     fn enter(&mut self, write: W) -> Option<W> {
         if self.alone || write.alone() || !self.waiting.is_empty() {
@@ -100,9 +100,9 @@ impl<W: LaneWrite> Lane<W> {
 mod tests {
     use super::*;
 
-    struct Named(&'static str);
+    struct NamedLane(&'static str);
 
-    impl LaneWrite for Named {
+    impl LaneWrite for NamedLane {
         fn key(&self) -> &[u8] {
             b"key"
         }
@@ -114,13 +114,15 @@ mod tests {
 
     /// Writes enter (`p1`: a put, `m1`: a modification) and leave (`-`); what runs is written down, in turns.
     fn check(steps: &str, expected: &str) {
-        let lanes: Lanes<Named> = Lanes::new();
+        let lanes: WriteLanes<NamedLane> = WriteLanes::new();
         let ran: Vec<String> = steps
             .split(' ')
             .map(|step| {
                 let runs: Vec<&str> = match step {
                     "-" => lanes.leave(b"key").iter().map(|write| write.0).collect(),
-                    name => lanes.enter(Named(name.to_owned().leak())).iter().map(|write| write.0).collect(),
+                    name => {
+                        lanes.enter(NamedLane(name.to_owned().leak())).iter().map(|write| write.0).collect()
+                    }
                 };
                 if runs.is_empty() { ".".to_owned() } else { runs.join("+") }
             })

@@ -8,19 +8,19 @@ pub(crate) mod timestamps;
 
 use std::fmt;
 
-use millrace_document::{Document, DocumentId, Refusal, Timestamp};
+use millrace_document::{Document, DocumentId, Timestamp, WriteRefusal};
 
 /// A change of one document.
 #[derive(Debug)]
-pub struct Write {
+pub struct DocumentWrite {
     /// Id of the document.
     pub id: DocumentId,
     /// Its change.
-    pub change: Change,
+    pub change: StoreChange,
 }
 
 /// Change of a document.
-pub enum Change {
+pub enum StoreChange {
     /// Replaces the document or creates it. The id inside the document is ignored.
     Put(Document),
     /// Removes the document, if it exists.
@@ -30,33 +30,34 @@ pub enum Change {
     Modify(Modify),
 }
 
-impl Change {
+impl StoreChange {
     /// Applies this modification if the document still has the version of that timestamp; a newer version
     /// stays as it is.
-    pub fn if_unchanged(timestamp: Timestamp, modification: Modification) -> Self {
-        Change::Modify(Box::new(move |found| {
+    pub fn if_unchanged(timestamp: Timestamp, modification: StoreModification) -> Self {
+        StoreChange::Modify(Box::new(move |found| {
             let unchanged = found.is_some_and(|(_, found)| found == timestamp);
-            Ok(if unchanged { modification } else { Modification::Nothing })
+            Ok(if unchanged { modification } else { StoreModification::Nothing })
         }))
     }
 }
 
 /// Function that decides on a document, given its current content and timestamp.
-pub type Modify = Box<dyn FnOnce(Option<(Document, Timestamp)>) -> Result<Modification, Refusal> + Send>;
+pub type Modify =
+    Box<dyn FnOnce(Option<(Document, Timestamp)>) -> Result<StoreModification, WriteRefusal> + Send>;
 
-impl fmt::Debug for Change {
+impl fmt::Debug for StoreChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Change::Put(document) => f.debug_tuple("Put").field(document).finish(),
-            Change::Remove => f.write_str("Remove"),
-            Change::Modify(_) => f.write_str("Modify(…)"),
+            StoreChange::Put(document) => f.debug_tuple("Put").field(document).finish(),
+            StoreChange::Remove => f.write_str("Remove"),
+            StoreChange::Modify(_) => f.write_str("Modify(…)"),
         }
     }
 }
 
-/// Decision of a [`Change::Modify`].
+/// Decision of a [`StoreChange::Modify`].
 #[derive(Debug)]
-pub enum Modification {
+pub enum StoreModification {
     /// Write this document.
     Put(Document),
     /// Remove it.
@@ -67,10 +68,10 @@ pub enum Modification {
 
 /// A write that is durable, and visible to every view that is opened from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Written {
-    /// Timestamp of the version; for [`Modification::Nothing`], of the version that stays, if there is one.
+pub struct CommittedWrite {
+    /// Timestamp of the version; for [`StoreModification::Nothing`], of the version that stays, if there is one.
     pub timestamp: Timestamp,
-    /// True if the document existed before; known only for [`Change::Modify`].
+    /// True if the document existed before; known only for [`StoreChange::Modify`].
     pub existed: Option<bool>,
     /// True if a version was written.
     pub changed: bool,

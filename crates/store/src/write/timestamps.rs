@@ -3,14 +3,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use millrace_document::Timestamp;
-use millrace_env::Clock;
+use millrace_env::WallClock;
 
 use crate::Error;
 
 /// A hybrid logical clock: gives timestamps that follow the machine's clock, ascend strictly, and are above every one that the
 /// data directory has seen, even when the machine's clock steps back.
-pub(crate) struct Timestamps {
-    clock: Arc<dyn Clock>,
+pub(crate) struct TimestampSource {
+    clock: Arc<dyn WallClock>,
     last: AtomicU64,
     /// It was said that another clock is ahead.
     has_warned: AtomicBool,
@@ -21,11 +21,11 @@ pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(3600);
 /// From then on it is said once that another clock is ahead.
 const AHEAD_WARNED: Duration = Duration::from_secs(10);
 
-impl Timestamps {
+impl TimestampSource {
     /// A clock whose timestamps are above `seen`.
-    pub fn new(clock: Arc<dyn Clock>, seen: Timestamp) -> Self {
+    pub fn new(clock: Arc<dyn WallClock>, seen: Timestamp) -> Self {
         let timestamps =
-            Timestamps { clock, last: AtomicU64::new(seen.0), has_warned: AtomicBool::new(false) };
+            TimestampSource { clock, last: AtomicU64::new(seen.0), has_warned: AtomicBool::new(false) };
         if let Err(error) = timestamps.check(seen) {
             tracing::warn!(%error, "the data directory has timestamps from the future; new ones are above them");
         }
@@ -44,7 +44,7 @@ impl Timestamps {
     /// Every timestamp from now on is above this one, which another clock has given.
     ///
     /// # Errors
-    /// As [`Timestamps::check`].
+    /// As [`TimestampSource::check`].
     pub fn see(&self, timestamp: Timestamp) -> Result<(), Error> {
         self.check(timestamp)?;
         self.accept(timestamp);
@@ -71,7 +71,7 @@ impl Timestamps {
         Ok(())
     }
 
-    /// As [`Timestamps::see`], of a timestamp that was checked.
+    /// As [`TimestampSource::see`], of a timestamp that was checked.
     pub fn accept(&self, timestamp: Timestamp) {
         self.last.fetch_max(timestamp.0, Ordering::SeqCst);
     }

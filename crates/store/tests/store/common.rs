@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use millrace_column::{Column, ColumnKey, Form, TokensBuilder, ValueBuilder, View, value};
-use millrace_document::{DataType, Document, DocumentId, Timestamp, Value};
-use millrace_store::{Change, Error, Layout, Options, Store, Visit, Visited, Write, Written};
+use millrace_column::{Column, ColumnForm, ColumnKey, TokensBuilder, ValueBuilder, View, value};
+use millrace_document::{DataType, Document, DocumentId, DocumentValue, Timestamp};
+use millrace_store::{
+    CommittedWrite, DocumentWrite, Error, Store, StoreChange, StoreLayout, StoreOptions, StoreVisit,
+    VisitedVersion,
+};
 
 /// Every type except `unknown` has a text with words, and a number.
 pub struct TestLayout;
 
-impl Layout for TestLayout {
+impl StoreLayout for TestLayout {
     fn columns(&self, document_type: &str) -> Option<Vec<ColumnKey>> {
         (document_type != "unknown")
             .then(|| vec![ColumnKey::value("number"), ColumnKey::value("text"), ColumnKey::tokens("text")])
@@ -23,7 +26,7 @@ impl Layout for TestLayout {
         documents.iter().for_each(|document| values.push(document.get(&key.field)));
         let values = values.finish();
         match key.form {
-            Form::Tokens => self.derive(document_type, key, &values).unwrap_or(values),
+            ColumnForm::Tokens => self.derive(document_type, key, &values).unwrap_or(values),
             _ => values,
         }
     }
@@ -52,17 +55,17 @@ impl Layout for TestLayout {
 }
 
 /// Options under which everything happens early, and nothing by itself.
-pub fn options(directory: &std::path::Path) -> Options {
-    Options {
+pub fn options(directory: &std::path::Path) -> StoreOptions {
+    StoreOptions {
         cache_bytes: 8 << 20,
         seal_idle: std::time::Duration::from_secs(3600),
         disk_reserve: 0,
         maintenance: false,
-        ..Options::new(directory)
+        ..StoreOptions::new(directory)
     }
 }
 
-pub fn open(options: Options) -> Store {
+pub fn open(options: StoreOptions) -> Store {
     Store::open(options, Arc::new(TestLayout)).expect("the store opens")
 }
 
@@ -73,25 +76,29 @@ pub fn id(text: &str) -> DocumentId {
 pub fn document(id_text: &str, text: &str, number: i64) -> Document {
     Document {
         id: id(id_text),
-        fields: vec![("text".into(), Value::String(text.to_owned())), ("number".into(), Value::Long(number))],
+        fields: vec![
+            ("text".into(), DocumentValue::String(text.to_owned())),
+            ("number".into(), DocumentValue::Long(number)),
+        ],
     }
 }
 
 /// Writes and waits for the answer.
-pub fn write(store: &Store, id: &DocumentId, change: Change) -> Result<Written, Error> {
+pub fn write(store: &Store, id: &DocumentId, change: StoreChange) -> Result<CommittedWrite, Error> {
     let (sender, answer) = mpsc::channel();
-    store.write(Write { id: id.clone(), change }, move |outcome| {
+    store.write(DocumentWrite { id: id.clone(), change }, move |outcome| {
         let _ = sender.send(outcome);
     });
     answer.recv().expect("every write is answered")
 }
 
-pub fn put(store: &Store, id_text: &str, text: &str, number: i64) -> Written {
-    write(store, &id(id_text), Change::Put(document(id_text, text, number))).expect("the put is acknowledged")
+pub fn put(store: &Store, id_text: &str, text: &str, number: i64) -> CommittedWrite {
+    write(store, &id(id_text), StoreChange::Put(document(id_text, text, number)))
+        .expect("the put is acknowledged")
 }
 
-pub fn remove(store: &Store, id_text: &str) -> Written {
-    write(store, &id(id_text), Change::Remove).expect("the remove is acknowledged")
+pub fn remove(store: &Store, id_text: &str) -> CommittedWrite {
+    write(store, &id(id_text), StoreChange::Remove).expect("the remove is acknowledged")
 }
 
 /// The number of a document, through [`Store::get`].
@@ -102,7 +109,7 @@ pub fn get(store: &Store, id_text: &str) -> Option<i64> {
 
 pub fn number(document: &Document) -> i64 {
     match document.get("number") {
-        Some(Value::Long(number)) => *number,
+        Some(DocumentValue::Long(number)) => *number,
         other => panic!("a document of the test has a number, not {other:?}"),
     }
 }
@@ -126,7 +133,7 @@ pub fn shown(view: &dyn View) -> BTreeMap<String, i64> {
             let id =
                 String::from_utf8(ids.get(row).expect("every row has an id").to_vec()).expect("ids are text");
             let number = numbers[index].as_ref().and_then(|column| value(column, &DataType::Long, row));
-            let Some(Value::Long(number)) = number else { panic!("{id} has a number") };
+            let Some(DocumentValue::Long(number)) = number else { panic!("{id} has a number") };
             let Some(Column::Bytes(texts)) = &texts[index] else { panic!("{id} has a text") };
             let Some(Column::Tokens(tokens)) = &tokens[index] else { panic!("{id} has words") };
             let words: Vec<&[u8]> = tokens.document(row).iter().map(|number| tokens.word(number)).collect();
@@ -138,17 +145,17 @@ pub fn shown(view: &dyn View) -> BTreeMap<String, i64> {
 }
 
 /// Results of a visit, in its order: id, number (`None`: removed), timestamp.
-pub fn visited(store: &Store, visit: &Visit) -> Vec<(String, Option<i64>, Timestamp)> {
+pub fn visited(store: &Store, visit: &StoreVisit) -> Vec<(String, Option<i64>, Timestamp)> {
     let mut visit = visit.clone();
     let mut all = Vec::new();
     loop {
         let page = store.visit(&visit).expect("the visit reads");
         assert!(page.visited.len() <= visit.wanted);
         all.extend(page.visited.iter().map(|visited| match visited {
-            Visited::Document(document, timestamp) => {
+            VisitedVersion::Document(document, timestamp) => {
                 (document.id.as_str().to_owned(), Some(number(document)), *timestamp)
             }
-            Visited::Removed(id, timestamp) => (id.as_str().to_owned(), None, *timestamp),
+            VisitedVersion::Removed(id, timestamp) => (id.as_str().to_owned(), None, *timestamp),
         }));
         match page.continuation {
             Some(continuation) => visit.continuation = Some(continuation),

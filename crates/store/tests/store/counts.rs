@@ -3,7 +3,7 @@
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
-use millrace_store::{Options, Store, Tuning, Visit};
+use millrace_store::{Store, StoreOptions, StoreTuning, StoreVisit};
 
 use crate::common::{open, visited};
 use crate::late::{NOW, apply, infos, small, version};
@@ -12,13 +12,13 @@ use crate::transfer::{bytes, import};
 const BITS: u8 = 4;
 const CLUSTER_BITS: u8 = 8;
 
-fn options(directory: &std::path::Path) -> Options {
-    let tuning = Tuning { split_bits: BITS, split_documents: 100_000, ..small(directory).tuning };
-    Options { tuning, ..small(directory) }
+fn options(directory: &std::path::Path) -> StoreOptions {
+    let tuning = StoreTuning { split_bits: BITS, split_documents: 100_000, ..small(directory).tuning };
+    StoreOptions { tuning, ..small(directory) }
 }
 
 fn found(store: &Store) -> u64 {
-    let visit = Visit { wanted: 10_000, ..Visit::all(&["mail", "note"]) };
+    let visit = StoreVisit { wanted: 10_000, ..StoreVisit::all(&["mail", "note"]) };
     visited(store, &visit).len() as u64
 }
 

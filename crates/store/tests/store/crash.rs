@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use millrace_store::{Change, Options, Store, Tuning, Visit, Write};
+use millrace_store::{DocumentWrite, Store, StoreChange, StoreOptions, StoreTuning, StoreVisit};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::common::{document, get, id, open, options, visited};
@@ -16,10 +16,10 @@ const ROUND: &str = "MILLRACE_CRASH_ROUND";
 /// Number of rounds; each takes about a quarter of a second.
 const ROUNDS: &str = "MILLRACE_CRASH_ROUNDS";
 
-fn busy(directory: &std::path::Path) -> Options {
-    Options {
+fn busy(directory: &std::path::Path) -> StoreOptions {
+    StoreOptions {
         tail_bytes: 64 << 10,
-        tuning: Tuning { split_documents: 500, ..Tuning::default() },
+        tuning: StoreTuning { split_documents: 500, ..StoreTuning::default() },
         maintenance: true,
         seal_idle: Duration::from_millis(20),
         ..options(directory)
@@ -45,10 +45,10 @@ fn child() {
     for name in (0..).map(|step: u64| xxh3_64(&(round << 32 | step).to_le_bytes()) % 5000) {
         let id_text = id_of(name);
         let change = match number_of(round, name) {
-            Some(number) => Change::Put(document(&id_text, "some words of text", number)),
-            None => Change::Remove,
+            Some(number) => StoreChange::Put(document(&id_text, "some words of text", number)),
+            None => StoreChange::Remove,
         };
-        store.write(Write { id: id(&id_text), change }, move |outcome| {
+        store.write(DocumentWrite { id: id(&id_text), change }, move |outcome| {
             if outcome.is_ok() {
                 // One call, so that a line is complete or absent; the parent may have ended.
                 let _ = std::io::stdout().write_all(format!("ack {name}\n").as_bytes());
@@ -95,7 +95,7 @@ fn round(directory: &std::path::Path, round: u64, model: &mut BTreeMap<u64, Vec<
 
 fn verify(store: &Store, model: &mut BTreeMap<u64, Vec<Option<i64>>>) {
     let found: BTreeMap<String, Option<i64>> =
-        visited(store, &Visit { wanted: 10_000, ..Visit::all(&["mail"]) })
+        visited(store, &StoreVisit { wanted: 10_000, ..StoreVisit::all(&["mail"]) })
             .into_iter()
             .map(|(id, number, _)| (id, number))
             .collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_store::{Error, Store, Tuning, Visit, Visited};
+use millrace_store::{Error, Store, StoreTuning, StoreVisit, VisitedVersion};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::common::{TestLayout, number, open, options, put, remove};
@@ -57,11 +57,11 @@ fn copy(from: &Path, to: &Path) {
 fn read_all(directory: &Path) -> Result<BTreeMap<String, i64>, Error> {
     let store = Store::open(options(directory), Arc::new(TestLayout))?;
     let mut all = BTreeMap::new();
-    let mut visit = Visit { wanted: 30, ..Visit::all(&["mail"]) };
+    let mut visit = StoreVisit { wanted: 30, ..StoreVisit::all(&["mail"]) };
     loop {
         let page = store.visit(&visit)?;
         for visited in page.visited {
-            if let Visited::Document(document, _) = visited {
+            if let VisitedVersion::Document(document, _) = visited {
                 all.insert(document.id.as_str().to_owned(), number(&document));
             }
         }
@@ -124,8 +124,8 @@ fn a_flipped_bit_gives_an_error_or_the_right_answer() {
 #[test]
 fn a_damaged_segment_makes_only_its_bucket_refuse() {
     let directory = tempfile::tempdir().expect("a directory");
-    let small = || millrace_store::Options {
-        tuning: Tuning { split_documents: 100, ..Tuning::default() },
+    let small = || millrace_store::StoreOptions {
+        tuning: StoreTuning { split_documents: 100, ..StoreTuning::default() },
         ..options(directory.path())
     };
     let store = open(small());
@@ -143,7 +143,7 @@ fn a_damaged_segment_makes_only_its_bucket_refuse() {
     flip(last, 64, 3);
     let store = open(small());
     let view = |number| {
-        let scope = millrace_store::ViewScope::Groups(vec![millrace_document::Group::Number(number)]);
+        let scope = millrace_store::ViewScope::Groups(vec![millrace_document::DocumentGroup::Number(number)]);
         let view = store.view("mail", &scope).map_err(|error| error.to_string())?;
         let key = millrace_column::ColumnKey::id();
         view.columns(&key, 0..view.chunks().len()).map_err(|error| error.to_string())

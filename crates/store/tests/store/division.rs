@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use millrace_bucket::BucketId;
-use millrace_document::{Drop, DropScope, Group, Timestamp};
-use millrace_store::{Store, Tuning, ViewScope, Visit};
+use millrace_document::{DocumentGroup, DropScope, DroppedScope, Timestamp};
+use millrace_store::{Store, StoreTuning, StoreVisit, ViewScope};
 
 use crate::common::{id, open, shown, visited};
 use crate::late::{NOW, apply, infos, small, version};
@@ -41,14 +41,15 @@ fn of_scope(store: &Store, scope: ViewScope) -> BTreeMap<String, i64> {
 /// Number of rows that a query of each group reads.
 fn rows(store: &Store) -> Vec<usize> {
     let of_group = |group| {
-        let view = store.view("mail", &ViewScope::Groups(vec![Group::Number(group)])).expect("a view");
+        let view =
+            store.view("mail", &ViewScope::Groups(vec![DocumentGroup::Number(group)])).expect("a view");
         view.chunks().iter().map(|chunk| chunk.documents).sum()
     };
     GROUPS.map(of_group).to_vec()
 }
 
 fn all(store: &Store, scope: ViewScope) -> Vec<(String, Option<i64>, Timestamp)> {
-    visited(store, &Visit { tombstones: true, wanted: 50, scope, ..Visit::all(&["mail", "note"]) })
+    visited(store, &StoreVisit { tombstones: true, wanted: 50, scope, ..StoreVisit::all(&["mail", "note"]) })
 }
 
 /// Checks the contents of the parts, by every way of reading.
@@ -68,7 +69,7 @@ fn check_parts(store: &Store, bits: u8, expected: &[(String, Option<i64>, Timest
     assert_eq!(in_order(all(store, ViewScope::Buckets(vec![whole()]))), in_order(rest));
     for part in parts(bits) {
         assert_eq!(in_order(all(store, ViewScope::Buckets(vec![part]))), in_order(of(part)), "{part}");
-        for group in GROUPS.map(Group::Number) {
+        for group in GROUPS.map(DocumentGroup::Number) {
             let found = of_scope(store, ViewScope::GroupsIn(vec![group.clone()], vec![part]));
             let wanted = of(part).into_iter().filter(|(text, ..)| *id(text).group() == group);
             let wanted: BTreeMap<_, _> =
@@ -77,7 +78,7 @@ fn check_parts(store: &Store, bits: u8, expected: &[(String, Option<i64>, Timest
         }
     }
     let others: Vec<BucketId> = parts(bits).into_iter().step_by(2).collect();
-    for group in GROUPS.map(Group::Number) {
+    for group in GROUPS.map(DocumentGroup::Number) {
         let wanted = expected.iter().filter(|(text, ..)| *id(text).group() == group);
         let of_others =
             wanted.clone().filter(|(text, ..)| others.iter().any(|part| part.contains(id(text).location())));
@@ -119,7 +120,7 @@ fn a_divided_group_is_what_it_was_in_parts() {
         assert_eq!(rows(&store), rows_before, "what parts share is read once");
         let replicas: Vec<BucketId> = parts(34).into_iter().chain([whole()]).collect();
         assert!(replicas.iter().all(|bucket| store.has_replica(*bucket)));
-        let sum = |infos: Vec<Option<millrace_store::ReplicaInfo>>| {
+        let sum = |infos: Vec<Option<millrace_store::StoredReplica>>| {
             let infos: Vec<_> = infos.into_iter().map(|info| info.expect("a replica")).collect();
             assert!(infos.iter().all(|info| info.complete && info.documents > 0));
             let checksum = infos.iter().fold(0_u64, |sum, info| sum.wrapping_add(info.checksum));
@@ -219,9 +220,9 @@ fn a_drop_of_a_part_leaves_the_others() {
     store.divide(BITS, &[(LOW, 33)]).expect("divided");
     fill(&store, 800, 300);
     let before = all(&store, ViewScope::All);
-    let group = Group::Number(5);
+    let group = DocumentGroup::Number(5);
     let scope = DropScope::Group { document_type: None, group: group.clone() };
-    let dropped = Drop { scope: scope.clone(), timestamp: Timestamp(NOW) };
+    let dropped = DroppedScope { scope: scope.clone(), timestamp: Timestamp(NOW) };
     store.apply_drop(parts(33)[1], &dropped).expect("dropped");
     let left: Vec<_> = before
         .iter()
@@ -264,8 +265,8 @@ fn a_drop_of_a_part_leaves_the_others() {
 #[test]
 fn a_group_that_is_too_large_is_found() {
     let directory = tempfile::tempdir().expect("a directory");
-    let tuning = Tuning { split_documents: 150, ..Tuning::default() };
-    let store = open(millrace_store::Options { tuning, ..small(directory.path()) });
+    let tuning = StoreTuning { split_documents: 150, ..StoreTuning::default() };
+    let store = open(millrace_store::StoreOptions { tuning, ..small(directory.path()) });
     fill(&store, 0, 400);
     store.seal().expect("sealed");
     store.maintain().expect("split");
@@ -275,7 +276,7 @@ fn a_group_that_is_too_large_is_found() {
     assert_eq!(store.too_large(9, |bucket| bucket.used_bits() > 32).expect("looked"), []);
     store.divide(BITS, &[(LOW, 33)]).expect("divided");
     assert_eq!(store.too_large(9, |_| true).expect("looked"), []);
-    store.set_tuning(Tuning { split_documents: 20, ..Tuning::default() });
+    store.set_tuning(StoreTuning { split_documents: 20, ..StoreTuning::default() });
     let found = store.too_large(9, |_| true).expect("looked");
     assert!(found.contains(&(LOW, 33)), "{found:?}");
 }

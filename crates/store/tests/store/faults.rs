@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use millrace_env::{Disk, Fault, FaultyDisk, ManualClock, RealDisk};
-use millrace_store::{Change, Error, Options};
+use millrace_env::{Disk, DiskFault, FaultyDisk, ManualClock, RealDisk};
+use millrace_store::{Error, StoreChange, StoreOptions};
 
 use crate::common::{document, get, id, open, options, put, write};
 
 const A: &str = "id:n:mail:g=ann:1";
 
-fn faulty(directory: &std::path::Path) -> (FaultyDisk, Options) {
+fn faulty(directory: &std::path::Path) -> (FaultyDisk, StoreOptions) {
     let disk = FaultyDisk::new(Arc::new(RealDisk));
-    let options = Options { disk: Arc::new(disk.clone()), ..options(directory) };
+    let options = StoreOptions { disk: Arc::new(disk.clone()), ..options(directory) };
     (disk, options)
 }
 
@@ -19,13 +19,13 @@ fn faulty(directory: &std::path::Path) -> (FaultyDisk, Options) {
 fn a_full_disk_refuses_puts_and_takes_removes_and_recovers() {
     let directory = tempfile::tempdir().expect("a directory");
     let (disk, options) = faulty(directory.path());
-    let store = open(Options { disk_reserve: 1 << 20, ..options });
+    let store = open(StoreOptions { disk_reserve: 1 << 20, ..options });
     put(&store, A, "before", 1);
-    disk.inject(Fault::Full { remaining: 1000 });
-    let refused = write(&store, &id(A), Change::Put(document(A, "no", 2)));
+    disk.inject(DiskFault::Full { remaining: 1000 });
+    let refused = write(&store, &id(A), StoreChange::Put(document(A, "no", 2)));
     assert!(matches!(refused, Err(Error::DiskFull { free: 1000, .. })), "{refused:?}");
     assert_eq!(get(&store, A), Some(1));
-    write(&store, &id(A), Change::Remove).expect("removes still work");
+    write(&store, &id(A), StoreChange::Remove).expect("removes still work");
     assert_eq!(get(&store, A), None);
     disk.heal();
     put(&store, A, "after", 3);
@@ -34,7 +34,7 @@ fn a_full_disk_refuses_puts_and_takes_removes_and_recovers() {
 
 #[test]
 fn sealing_and_merging_that_fail_lose_nothing() {
-    let faults = [Fault::FailSync, Fault::Full { remaining: 300 }, Fault::ShortWrite];
+    let faults = [DiskFault::FailSync, DiskFault::Full { remaining: 300 }, DiskFault::ShortWrite];
     for fault in faults {
         let directory = tempfile::tempdir().expect("a directory");
         let (disk, options) = faulty(directory.path());
@@ -89,14 +89,14 @@ fn a_merge_that_failed_in_the_background_is_tried_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let (disk, options) = faulty(directory.path());
     let clock = Arc::new(ManualClock::new(1_000_000_000_000));
-    let store = open(Options { maintenance: true, clock: Arc::<ManualClock>::clone(&clock), ..options });
+    let store = open(StoreOptions { maintenance: true, clock: Arc::<ManualClock>::clone(&clock), ..options });
     for round in 0..3 {
         put(&store, A, "round", round);
         store.seal().expect("sealed");
     }
     // Reads of the newest segment are damaged once it is there, so the fourth seal works and the merge does
     // not.
-    disk.inject(Fault::FlipBit { name_ends: ".seg".to_owned(), offset: 64, bit: 3 });
+    disk.inject(DiskFault::FlipBit { name_ends: ".seg".to_owned(), offset: 64, bit: 3 });
     put(&store, A, "round", 3);
     store.seal().expect("sealed");
     store.clear_cache();
@@ -109,20 +109,20 @@ fn a_merge_that_failed_in_the_background_is_tried_again() {
     assert_eq!(get(&store, A), Some(3));
 }
 
-fn options_again(directory: &std::path::Path) -> Options {
+fn options_again(directory: &std::path::Path) -> StoreOptions {
     options(directory)
 }
 
 #[test]
 fn too_many_writes_are_refused_and_none_is_forgotten() {
     let directory = tempfile::tempdir().expect("a directory");
-    let store = open(Options { queue_writes: 50, ..options(directory.path()) });
+    let store = open(StoreOptions { queue_writes: 50, ..options(directory.path()) });
     let (sender, answers) = std::sync::mpsc::channel();
     for number in 0..2000 {
         let id_text = format!("id:n:mail:g=ann:{number}");
         let sender = sender.clone();
-        let change = Change::Put(document(&id_text, "text", number));
-        store.write(millrace_store::Write { id: id(&id_text), change }, move |outcome| {
+        let change = StoreChange::Put(document(&id_text, "text", number));
+        store.write(millrace_store::DocumentWrite { id: id(&id_text), change }, move |outcome| {
             drop(sender.send((id_text, number, outcome)));
         });
     }

@@ -7,24 +7,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_env::ForgetfulDisk;
-use millrace_store::{Options, Store, Tuning, Visit};
+use millrace_store::{Store, StoreOptions, StoreTuning, StoreVisit};
 
 use crate::common::{TestLayout, open, options, put, remove, visited};
 
 /// How many lives a directory has; each takes about half a second.
 const LIVES: &str = "MILLRACE_POWER_LIVES";
 
-fn small(directory: &Path, disk: &ForgetfulDisk) -> Options {
-    Options {
+fn small(directory: &Path, disk: &ForgetfulDisk) -> StoreOptions {
+    StoreOptions {
         disk: Arc::new(disk.clone()),
         tail_bytes: 8 << 10,
-        tuning: Tuning { split_documents: 60, ..Tuning::default() },
+        tuning: StoreTuning { split_documents: 60, ..StoreTuning::default() },
         ..options(directory)
     }
 }
 
 fn all(store: &Store) -> BTreeMap<String, i64> {
-    let found = visited(store, &Visit { wanted: 1000, ..Visit::all(&["mail"]) });
+    let found = visited(store, &StoreVisit { wanted: 1000, ..StoreVisit::all(&["mail"]) });
     found.into_iter().filter_map(|(id, number, _)| Some((id, number?))).collect()
 }
 
@@ -39,7 +39,7 @@ fn step(store: &Store, number: i64, model: &mut BTreeMap<String, i64>) {
         6 => store.seal().expect("sealed"),
         9 => store.maintain().expect("maintained"),
         10 => {
-            let group = millrace_document::Group::Number((number % 7).unsigned_abs());
+            let group = millrace_document::DocumentGroup::Number((number % 7).unsigned_abs());
             store.drop_group(Some("mail"), &group).expect("dropped");
             let prefix = format!("id:n:mail:n={}:", number % 7);
             model.retain(|id, _| !id.starts_with(&prefix));
@@ -105,8 +105,11 @@ fn a_new_store_is_there_from_its_first_acknowledged_write_on() {
     let root = place.path().join("data");
     std::fs::create_dir(&root).expect("made");
     let disk = ForgetfulDisk::new(&root, kept.path());
-    let store =
-        open(Options { disk: Arc::new(disk.clone()), seal_idle: Duration::from_secs(60), ..options(&root) });
+    let store = open(StoreOptions {
+        disk: Arc::new(disk.clone()),
+        seal_idle: Duration::from_secs(60),
+        ..options(&root)
+    });
     put(&store, "id:n:mail:g=ann:1", "text", 1);
     let left = tempfile::tempdir().expect("a directory");
     disk.lose_power(&left.path().join("data")).expect("copied");

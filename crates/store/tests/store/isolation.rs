@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use millrace_document::Group;
-use millrace_store::{Options, Tuning, ViewScope, Visit};
+use millrace_document::DocumentGroup;
+use millrace_store::{StoreOptions, StoreTuning, StoreVisit, ViewScope};
 use proptest::prelude::*;
 
 use crate::common::{get, open, options, put, remove, shown, visited};
@@ -12,15 +12,15 @@ use crate::common::{get, open, options, put, remove, shown, visited};
 /// Groups whose low 32 location bits are equal (a number and that number plus multiples of 2^32; a number and
 /// the name whose digest begins with it), and names that are prefixes of each other or look like other
 /// groups' keys.
-fn groups() -> Vec<Group> {
-    let mut groups = vec![Group::None];
+fn groups() -> Vec<DocumentGroup> {
+    let mut groups = vec![DocumentGroup::None];
     let names = ["a", "aa", "a:a", "n1", "ga", "g=a", "1", "a b", "é", "A"];
     for name in names {
-        let group = Group::Name(name.to_owned());
+        let group = DocumentGroup::Name(name.to_owned());
         let bits = group.location_bits().expect("a named group has a location");
-        groups.push(Group::Number(bits.into()));
-        groups.push(Group::Number(u64::from(bits) | 1 << 32));
-        groups.push(Group::Number(u64::from(bits) | 7 << 40));
+        groups.push(DocumentGroup::Number(bits.into()));
+        groups.push(DocumentGroup::Number(u64::from(bits) | 1 << 32));
+        groups.push(DocumentGroup::Number(u64::from(bits) | 7 << 40));
         groups.push(group);
     }
     groups.retain(|group| !group.key().contains(':'));
@@ -30,8 +30,8 @@ fn groups() -> Vec<Group> {
 fn check(writes: &[(usize, u8, bool)], seals: &[usize]) {
     let groups = groups();
     let directory = tempfile::tempdir().expect("a directory");
-    let store = open(Options {
-        tuning: Tuning { split_documents: 30, ..Tuning::default() },
+    let store = open(StoreOptions {
+        tuning: StoreTuning { split_documents: 30, ..StoreTuning::default() },
         ..options(directory.path())
     });
     let mut model: BTreeMap<usize, BTreeMap<String, i64>> = BTreeMap::new();
@@ -56,7 +56,7 @@ fn check(writes: &[(usize, u8, bool)], seals: &[usize]) {
         let scope = ViewScope::Groups(vec![group.clone()]);
         let view = store.view("mail", &scope).expect("a view");
         assert_eq!(shown(&*view), expected, "{group:?}");
-        if *group != Group::None {
+        if *group != DocumentGroup::None {
             // Not even chunks with others' documents are part of the view.
             for column in
                 view.columns(&millrace_column::ColumnKey::id(), 0..view.chunks().len()).expect("read")
@@ -68,7 +68,7 @@ fn check(writes: &[(usize, u8, bool)], seals: &[usize]) {
                 }
             }
         }
-        let visit = Visit { scope, wanted: 3, ..Visit::all(&["mail"]) };
+        let visit = StoreVisit { scope, wanted: 3, ..StoreVisit::all(&["mail"]) };
         let found: BTreeMap<String, i64> =
             visited(&store, &visit).into_iter().filter_map(|(id, number, _)| Some((id, number?))).collect();
         assert_eq!(found, expected, "visit of {group:?}");

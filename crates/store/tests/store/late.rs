@@ -6,9 +6,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_document::{Drop, DropScope, Timestamp, Version};
+use millrace_document::{DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_env::ManualClock;
-use millrace_store::{Error, Options, ReplicaInfo, Store, Tuning, ViewScope, Visit};
+use millrace_store::{Error, Store, StoreOptions, StoreTuning, StoreVisit, StoredReplica, ViewScope};
 use proptest::prelude::*;
 use proptest::strategy::Union;
 
@@ -21,7 +21,7 @@ pub const NOW: u64 = 1_000_000_000;
 pub const RETENTION: u64 = 1000;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum LateStep {
     /// Versions: document, how long ago, whether it is there.
     Apply(Vec<(String, u64, bool)>),
     /// Many in one group, written this long ago or somewhat less.
@@ -44,43 +44,43 @@ fn ago() -> impl Strategy<Value = u64> {
     1..2 * RETENTION
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = LateStep> {
     let versions = proptest::collection::vec((any_id(), ago(), proptest::bool::weighted(0.7)), 1..20);
     Union::new_weighted(vec![
-        (12, versions.prop_map(Step::Apply).boxed()),
+        (12, versions.prop_map(LateStep::Apply).boxed()),
         (
             1,
             (0..GROUPS.len(), 1..1500u16, ago())
-                .prop_map(|(group, count, ago)| Step::Fill(group, count, ago))
+                .prop_map(|(group, count, ago)| LateStep::Fill(group, count, ago))
                 .boxed(),
         ),
-        (1, (any_id(), 0..100i64).prop_map(|(id, number)| Step::Put(id, number)).boxed()),
-        (1, any_id().prop_map(Step::Remove).boxed()),
+        (1, (any_id(), 0..100i64).prop_map(|(id, number)| LateStep::Put(id, number)).boxed()),
+        (1, any_id().prop_map(LateStep::Remove).boxed()),
         (
             2,
             (proptest::option::of(0..TYPES.len()), 0..GROUPS.len(), ago())
-                .prop_map(|(of, group, ago)| Step::DropGroup(of, group, ago))
+                .prop_map(|(of, group, ago)| LateStep::DropGroup(of, group, ago))
                 .boxed(),
         ),
-        (1, (0..TYPES.len(), ago()).prop_map(|(of, ago)| Step::DropType(of, ago)).boxed()),
-        (1, (0..8u64).prop_map(Step::Delete).boxed()),
-        (2, (0..8u64).prop_map(Step::Return).boxed()),
-        (5, Just(Step::Seal).boxed()),
-        (3, Just(Step::Maintain).boxed()),
-        (1, Just(Step::Reopen).boxed()),
-        (3, Just(Step::Check).boxed()),
+        (1, (0..TYPES.len(), ago()).prop_map(|(of, ago)| LateStep::DropType(of, ago)).boxed()),
+        (1, (0..8u64).prop_map(LateStep::Delete).boxed()),
+        (2, (0..8u64).prop_map(LateStep::Return).boxed()),
+        (5, Just(LateStep::Seal).boxed()),
+        (3, Just(LateStep::Maintain).boxed()),
+        (1, Just(LateStep::Reopen).boxed()),
+        (3, Just(LateStep::Check).boxed()),
     ])
 }
 
 /// What there is: each document's newest version.
 #[derive(Default)]
-struct Model {
-    versions: BTreeMap<String, Newest>,
+struct VersionModel {
+    versions: BTreeMap<String, ModelVersion>,
     drops: Vec<(Option<usize>, Option<usize>, u64)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Newest {
+struct ModelVersion {
     timestamp: u64,
     /// `None`: it is removed.
     number: Option<i64>,
@@ -88,11 +88,11 @@ struct Newest {
     forgotten: bool,
 }
 
-impl Model {
+impl VersionModel {
     fn add(&mut self, id: &str, timestamp: u64, number: Option<i64>) {
         let known = self.versions.get(id).map_or(0, |known| known.timestamp);
         if timestamp > known {
-            self.versions.insert(id.to_owned(), Newest { timestamp, number, forgotten: false });
+            self.versions.insert(id.to_owned(), ModelVersion { timestamp, number, forgotten: false });
         }
     }
 
@@ -119,26 +119,26 @@ impl Model {
 }
 
 /// A version is the same wherever it comes from.
-pub fn version(id_text: &str, timestamp: u64, there: bool) -> (Version, Option<i64>) {
+pub fn version(id_text: &str, timestamp: u64, there: bool) -> (DocumentVersion, Option<i64>) {
     let number = i64::try_from(timestamp).expect("times of the test are small");
     let version = match there {
-        true => Version::put(&document(id_text, "applied text", number), Timestamp(timestamp)),
-        false => Version::removal(id(id_text), Timestamp(timestamp)),
+        true => DocumentVersion::put(&document(id_text, "applied text", number), Timestamp(timestamp)),
+        false => DocumentVersion::removal(id(id_text), Timestamp(timestamp)),
     };
     (version, there.then_some(number))
 }
 
-pub fn apply(store: &Store, versions: Vec<Version>) {
+pub fn apply(store: &Store, versions: Vec<DocumentVersion>) {
     let (sender, answer) = mpsc::channel();
     store.apply(versions, move |outcome| drop(sender.send(outcome)));
     answer.recv().expect("every write is answered").expect("the versions are acknowledged");
 }
 
 /// What there is, with the removals that must be remembered.
-pub fn infos(store: &Store, buckets: &[BucketId]) -> Vec<Option<ReplicaInfo>> {
+pub fn infos(store: &Store, buckets: &[BucketId]) -> Vec<Option<StoredReplica>> {
     let infos = store.replica_infos(buckets, Timestamp(NOW - RETENTION / 2)).expect("counted");
     // How far the clock has come is told by other tests.
-    infos.into_iter().map(|info| info.map(|info| ReplicaInfo { newest: Timestamp(0), ..info })).collect()
+    infos.into_iter().map(|info| info.map(|info| StoredReplica { newest: Timestamp(0), ..info })).collect()
 }
 
 fn delete(store: &Store, bucket: BucketId) {
@@ -148,21 +148,21 @@ fn delete(store: &Store, bucket: BucketId) {
     assert_eq!(infos(store, &[bucket]), [None]);
 }
 
-pub fn small(directory: &std::path::Path) -> Options {
-    Options {
-        tuning: Tuning {
+pub fn small(directory: &std::path::Path) -> StoreOptions {
+    StoreOptions {
+        tuning: StoreTuning {
             split_documents: 40,
             split_bytes: 1 << 20,
             tombstone_retention: Duration::from_micros(RETENTION),
             prune_interval: Duration::ZERO,
-            ..Tuning::default()
+            ..StoreTuning::default()
         },
         clock: Arc::new(ManualClock::new(NOW)),
         ..options(directory)
     }
 }
 
-fn check(store: &Store, model: &Model) {
+fn check(store: &Store, model: &VersionModel) {
     let live = model.live();
     for document_type in TYPES {
         for name in GROUPS {
@@ -179,27 +179,35 @@ fn check(store: &Store, model: &Model) {
     for id in model.versions.keys().filter(|id| id.len() % 3 == 0 || id.contains("fill1")) {
         assert_eq!(get(store, id), live.get(id).map(|(number, _)| *number), "{id}");
     }
-    let visit = Visit { wanted: 500, tombstones: true, ..Visit::all(&TYPES) };
+    let visit = StoreVisit { wanted: 500, tombstones: true, ..StoreVisit::all(&TYPES) };
     for (id, number, timestamp) in visited(store, &visit) {
         let known = model.versions.get(&id).expect("nothing else is there");
         assert_eq!((number, timestamp.0), (known.number, known.timestamp), "{id}");
     }
     let found: BTreeMap<String, (i64, Timestamp)> =
-        visited(store, &Visit { wanted: 5000, ..Visit::all(&TYPES) })
+        visited(store, &StoreVisit { wanted: 5000, ..StoreVisit::all(&TYPES) })
             .into_iter()
             .map(|(id, number, timestamp)| (id, (number.expect("no removals were asked for"), timestamp)))
             .collect();
     assert_eq!(found, live);
 }
 
-fn run(steps: Vec<Step>) {
+fn run(steps: Vec<LateStep>) {
     let directory = tempfile::tempdir().expect("a directory");
     let mut store = open(small(directory.path()));
-    let mut model = Model::default();
-    let end = [Step::Check, Step::Seal, Step::Check, Step::Maintain, Step::Check, Step::Reopen, Step::Check];
+    let mut model = VersionModel::default();
+    let end = [
+        LateStep::Check,
+        LateStep::Seal,
+        LateStep::Check,
+        LateStep::Maintain,
+        LateStep::Check,
+        LateStep::Reopen,
+        LateStep::Check,
+    ];
     for step in steps.into_iter().chain(end) {
         match step {
-            Step::Apply(versions) => {
+            LateStep::Apply(versions) => {
                 let versions: Vec<_> = versions
                     .into_iter()
                     .map(|(id, ago, there)| (id, NOW - ago, there))
@@ -215,7 +223,7 @@ fn run(steps: Vec<Step>) {
                 }
                 apply(&store, rows);
             }
-            Step::Fill(group, count, ago) => {
+            LateStep::Fill(group, count, ago) => {
                 let mut rows = Vec::new();
                 for number in 0..u64::from(count) {
                     let id = format!("id:n:mail:{}:fill{number}", GROUPS[group]);
@@ -228,36 +236,36 @@ fn run(steps: Vec<Step>) {
                 }
                 apply(&store, rows);
             }
-            Step::Put(id, number) => {
+            LateStep::Put(id, number) => {
                 let written = put(&store, &id, "text put here", number);
                 assert!(written.timestamp.0 >= NOW, "the clock is above all that came");
                 model.add(&id, written.timestamp.0, Some(number));
             }
-            Step::Remove(id) => {
+            LateStep::Remove(id) => {
                 let written = remove(&store, &id);
                 model.add(&id, written.timestamp.0, None);
             }
-            Step::DropGroup(of, name, ago) => {
+            LateStep::DropGroup(of, name, ago) => {
                 let document_type = of.map(|of| TYPES[of].to_owned());
                 let scope = DropScope::Group { document_type, group: group(GROUPS[name]) };
                 store
-                    .apply_drop(BucketId::ROOT, &Drop { scope, timestamp: Timestamp(NOW - ago) })
+                    .apply_drop(BucketId::ROOT, &DroppedScope { scope, timestamp: Timestamp(NOW - ago) })
                     .expect("dropped");
                 model.drops.push((of, Some(name), NOW - ago));
             }
-            Step::DropType(of, ago) => {
+            LateStep::DropType(of, ago) => {
                 let scope = DropScope::Type(TYPES[of].to_owned());
                 store
-                    .apply_drop(BucketId::ROOT, &Drop { scope, timestamp: Timestamp(NOW - ago) })
+                    .apply_drop(BucketId::ROOT, &DroppedScope { scope, timestamp: Timestamp(NOW - ago) })
                     .expect("dropped");
                 model.drops.push((Some(of), None, NOW - ago));
             }
-            Step::Delete(bits) => {
+            LateStep::Delete(bits) => {
                 let bucket = BucketId::new(3, bits);
                 delete(&store, bucket);
                 model.versions.retain(|id, _| !bucket.contains(crate::common::id(id).location()));
             }
-            Step::Return(bits) => {
+            LateStep::Return(bits) => {
                 let bucket = BucketId::new(3, bits);
                 let before = infos(&store, &[bucket]);
                 let parcels = store.export(&[bucket]).expect("exported");
@@ -267,21 +275,22 @@ fn run(steps: Vec<Step>) {
                 }
                 assert_eq!(infos(&store, &[bucket]), before, "what comes back is what went");
             }
-            Step::Seal => store.seal().expect("sealed"),
-            Step::Maintain => {
+            LateStep::Seal => store.seal().expect("sealed"),
+            LateStep::Maintain => {
                 store.maintain().expect("maintained");
-                let old =
-                    |newest: &&mut Newest| newest.number.is_none() && newest.timestamp < NOW - RETENTION;
+                let old = |newest: &&mut ModelVersion| {
+                    newest.number.is_none() && newest.timestamp < NOW - RETENTION
+                };
                 model.versions.values_mut().filter(old).for_each(|newest| newest.forgotten = true);
             }
-            Step::Reopen => {
+            LateStep::Reopen => {
                 let all = [BucketId::ROOT, BucketId::new(1, 1), BucketId::new(3, 5)];
                 let before = infos(&store, &all);
                 store.close();
                 store = open(small(directory.path()));
                 assert_eq!(infos(&store, &all), before, "what was counted bit by bit is counted at once");
             }
-            Step::Check => check(&store, &model),
+            LateStep::Check => check(&store, &model),
         }
     }
     assert_eq!(store.status().troubles, Vec::<String>::new());
@@ -319,7 +328,7 @@ fn another_clock_that_is_far_ahead_is_refused() {
     let refused = try_apply(NOW + HOUR + 2_000_000);
     assert!(matches!(refused, Err(Error::ClockAhead { ahead_s: 3602, limit_s: 3600 })), "{refused:?}");
     let scope = DropScope::Type("mail".to_owned());
-    let drop = Drop { scope, timestamp: Timestamp(NOW + 2 * HOUR) };
+    let drop = DroppedScope { scope, timestamp: Timestamp(NOW + 2 * HOUR) };
     let refused = store.apply_drop(BucketId::ROOT, &drop);
     assert!(matches!(refused, Err(Error::ClockAhead { .. })), "{refused:?}");
     assert_eq!(get(&store, "id:n:mail:g=ann:1"), Some((NOW + HOUR) as i64), "nothing else was taken");
@@ -333,9 +342,9 @@ fn what_is_no_version_is_refused_with_all_that_came_with_it() {
     let store = open(small(directory.path()));
     let good = || version("id:n:mail:g=ann:1", NOW, true).0;
     let bad = [
-        Version { body: Some(Arc::from([1_u8, 2, 3])), ..good() },
-        Version { timestamp: Timestamp(0), ..good() },
-        Version { timestamp: Timestamp(u64::MAX), ..good() },
+        DocumentVersion { body: Some(Arc::from([1_u8, 2, 3])), ..good() },
+        DocumentVersion { timestamp: Timestamp(0), ..good() },
+        DocumentVersion { timestamp: Timestamp(u64::MAX), ..good() },
     ];
     for bad in bad {
         let (sender, answer) = mpsc::channel();

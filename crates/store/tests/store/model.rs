@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::BucketId;
-use millrace_document::{Group, Timestamp};
-use millrace_store::{Options, Store, Tuning, ViewScope, Visit};
+use millrace_document::{DocumentGroup, Timestamp};
+use millrace_store::{Store, StoreOptions, StoreTuning, StoreVisit, ViewScope};
 use proptest::prelude::*;
 use proptest::strategy::Union;
 
@@ -16,7 +16,7 @@ pub const TYPES: [&str; 2] = ["mail", "note"];
 const NAMES: u8 = 12;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ModelOperation {
     Put(String, i64),
     Remove(String),
     /// Many at once, in one group, so that there are several chunks.
@@ -36,36 +36,41 @@ pub fn any_id() -> impl Strategy<Value = String> {
         .prop_map(|(of, group, name)| format!("id:n:{}:{}:{name}", TYPES[of], GROUPS[group]))
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelOperation> {
     Union::new_weighted(vec![
-        (12, (any_id(), 0..100i64).prop_map(|(id, number)| Step::Put(id, number)).boxed()),
-        (4, any_id().prop_map(Step::Remove).boxed()),
-        (1, (0..GROUPS.len(), 1..1500u16).prop_map(|(group, count)| Step::Fill(group, count)).boxed()),
+        (12, (any_id(), 0..100i64).prop_map(|(id, number)| ModelOperation::Put(id, number)).boxed()),
+        (4, any_id().prop_map(ModelOperation::Remove).boxed()),
+        (
+            1,
+            (0..GROUPS.len(), 1..1500u16)
+                .prop_map(|(group, count)| ModelOperation::Fill(group, count))
+                .boxed(),
+        ),
         (
             1,
             (proptest::option::of(0..TYPES.len()), 0..GROUPS.len())
-                .prop_map(|(of, group)| Step::DropGroup(of, group))
+                .prop_map(|(of, group)| ModelOperation::DropGroup(of, group))
                 .boxed(),
         ),
         (
             2,
             (0..TYPES.len(), 1..GROUPS.len(), 0..30usize)
-                .prop_map(|(of, group, nth)| Step::DropUntil(of, group, nth))
+                .prop_map(|(of, group, nth)| ModelOperation::DropUntil(of, group, nth))
                 .boxed(),
         ),
-        (1, (0..TYPES.len()).prop_map(Step::DropType).boxed()),
-        (4, Just(Step::Seal).boxed()),
-        (2, Just(Step::Maintain).boxed()),
-        (1, Just(Step::Reopen).boxed()),
-        (3, Just(Step::Check).boxed()),
+        (1, (0..TYPES.len()).prop_map(ModelOperation::DropType).boxed()),
+        (4, Just(ModelOperation::Seal).boxed()),
+        (2, Just(ModelOperation::Maintain).boxed()),
+        (1, Just(ModelOperation::Reopen).boxed()),
+        (3, Just(ModelOperation::Check).boxed()),
     ])
 }
 
-pub fn group(text: &str) -> Group {
+pub fn group(text: &str) -> DocumentGroup {
     match text.split_once('=') {
-        None => Group::None,
-        Some(("n", number)) => Group::Number(number.parse().expect("a number of the test")),
-        Some((_, name)) => Group::Name(name.to_owned()),
+        None => DocumentGroup::None,
+        Some(("n", number)) => DocumentGroup::Number(number.parse().expect("a number of the test")),
+        Some((_, name)) => DocumentGroup::Name(name.to_owned()),
     }
 }
 
@@ -78,9 +83,9 @@ pub fn type_of(id: &str) -> &str {
 }
 
 /// Small enough to split and to need several pages of everything.
-fn small(directory: &std::path::Path) -> Options {
-    Options {
-        tuning: Tuning { split_documents: 40, split_bytes: 1 << 20, ..Tuning::default() },
+fn small(directory: &std::path::Path) -> StoreOptions {
+    StoreOptions {
+        tuning: StoreTuning { split_documents: 40, split_bytes: 1 << 20, ..StoreTuning::default() },
         ..options(directory)
     }
 }
@@ -106,7 +111,7 @@ fn check(store: &Store, model: &BTreeMap<String, (i64, Timestamp)>) {
                 .collect();
             let scope = ViewScope::Buckets(vec![bucket]);
             assert_eq!(shown(&*store.view(document_type, &scope).expect("a view")), expected, "{bucket}");
-            let visit = Visit { scope, wanted: 5000, ..Visit::all(&[document_type]) };
+            let visit = StoreVisit { scope, wanted: 5000, ..StoreVisit::all(&[document_type]) };
             let visited: BTreeSet<String> = visited(store, &visit).into_iter().map(|(id, ..)| id).collect();
             assert!(visited.iter().eq(expected.keys()), "{bucket}");
         }
@@ -122,7 +127,7 @@ fn check_visits(store: &Store, model: &BTreeMap<String, (i64, Timestamp)>) {
     for wanted in [41, 5000] {
         let mut found = BTreeMap::new();
         for slice in 0..3 {
-            let visit = Visit { wanted, slice: (slice, 3), ..Visit::all(&TYPES) };
+            let visit = StoreVisit { wanted, slice: (slice, 3), ..StoreVisit::all(&TYPES) };
             for (id, number, timestamp) in visited(store, &visit) {
                 let number = number.expect("no removals were asked for");
                 assert!(found.insert(id.clone(), (number, timestamp)).is_none(), "{id} is visited once");
@@ -140,39 +145,39 @@ fn check_visits(store: &Store, model: &BTreeMap<String, (i64, Timestamp)>) {
     }
     let middle =
         expected.values().map(|(_, timestamp)| *timestamp).min().map_or(0, |timestamp| timestamp.0 + 1);
-    let late = Visit { from: Timestamp(middle), wanted: 5000, ..Visit::all(&TYPES) };
+    let late = StoreVisit { from: Timestamp(middle), wanted: 5000, ..StoreVisit::all(&TYPES) };
     let found = visited(store, &late).len();
     assert_eq!(found, expected.values().filter(|(_, timestamp)| timestamp.0 >= middle).count());
 }
 
-fn run(steps: Vec<Step>) {
+fn run(steps: Vec<ModelOperation>) {
     let directory = tempfile::tempdir().expect("a directory");
     let mut store = open(small(directory.path()));
     let mut model: BTreeMap<String, (i64, Timestamp)> = BTreeMap::new();
     for step in steps.into_iter().chain([
-        Step::Check,
-        Step::Seal,
-        Step::Maintain,
-        Step::Check,
-        Step::Reopen,
-        Step::Check,
+        ModelOperation::Check,
+        ModelOperation::Seal,
+        ModelOperation::Maintain,
+        ModelOperation::Check,
+        ModelOperation::Reopen,
+        ModelOperation::Check,
     ]) {
         match step {
-            Step::Put(id, number) => {
+            ModelOperation::Put(id, number) => {
                 let written = put(&store, &id, &format!("text {number} of {id}"), number);
                 model.insert(id, (number, written.timestamp));
             }
-            Step::Remove(id) => {
+            ModelOperation::Remove(id) => {
                 remove(&store, &id);
                 model.remove(&id);
             }
-            Step::Fill(group, count) => fill(&store, GROUPS[group], count, &mut model),
-            Step::DropGroup(of, name) => {
+            ModelOperation::Fill(group, count) => fill(&store, GROUPS[group], count, &mut model),
+            ModelOperation::DropGroup(of, name) => {
                 let of = of.map(|of| TYPES[of]);
                 store.drop_group(of, &group(GROUPS[name])).expect("dropped");
                 model.retain(|id, _| group_of(id) != GROUPS[name] || of.is_some_and(|of| type_of(id) != of));
             }
-            Step::DropUntil(of, name, nth) => {
+            ModelOperation::DropUntil(of, name, nth) => {
                 let is_of = |id: &str| group_of(id) == GROUPS[name] && type_of(id) == TYPES[of];
                 let written = model.iter().filter(|(id, _)| is_of(id)).map(|(_, (_, written))| *written);
                 if let Some(until) = written.take(nth + 1).last() {
@@ -180,17 +185,17 @@ fn run(steps: Vec<Step>) {
                     model.retain(|id, (_, written)| !is_of(id) || *written > until);
                 }
             }
-            Step::DropType(of) => {
+            ModelOperation::DropType(of) => {
                 store.drop_type(TYPES[of]).expect("dropped");
                 model.retain(|id, _| type_of(id) != TYPES[of]);
             }
-            Step::Seal => store.seal().expect("sealed"),
-            Step::Maintain => store.maintain().expect("maintained"),
-            Step::Reopen => {
+            ModelOperation::Seal => store.seal().expect("sealed"),
+            ModelOperation::Maintain => store.maintain().expect("maintained"),
+            ModelOperation::Reopen => {
                 store.close();
                 store = open(small(directory.path()));
             }
-            Step::Check => check(&store, &model),
+            ModelOperation::Check => check(&store, &model),
         }
     }
     store.close();
@@ -202,9 +207,9 @@ fn fill(store: &Store, group: &str, count: u16, model: &mut BTreeMap<String, (i6
     let (sender, answers) = std::sync::mpsc::channel();
     for number in 0..count {
         let id = format!("id:n:mail:{group}:fill{number}");
-        let change = millrace_store::Change::Put(crate::common::document(&id, "filled", number.into()));
+        let change = millrace_store::StoreChange::Put(crate::common::document(&id, "filled", number.into()));
         let sender = sender.clone();
-        store.write(millrace_store::Write { id: crate::common::id(&id), change }, move |outcome| {
+        store.write(millrace_store::DocumentWrite { id: crate::common::id(&id), change }, move |outcome| {
             drop(sender.send((id, i64::from(number), outcome)));
         });
     }
@@ -230,6 +235,6 @@ proptest! {
 
 #[test]
 fn large_buckets_split_and_keep_their_documents() {
-    let fills = (0..GROUPS.len()).map(|group| Step::Fill(group, 1400));
-    run(fills.chain([Step::Seal, Step::Maintain, Step::Check]).collect());
+    let fills = (0..GROUPS.len()).map(|group| ModelOperation::Fill(group, 1400));
+    run(fills.chain([ModelOperation::Seal, ModelOperation::Maintain, ModelOperation::Check]).collect());
 }

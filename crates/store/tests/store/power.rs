@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_store::{Error, Store, Visit, Visited};
+use millrace_store::{Error, Store, StoreVisit, VisitedVersion};
 
 use crate::common::{TestLayout, number, open, options, put};
 
@@ -22,7 +22,7 @@ fn text(seed: i64) -> String {
     (0..18_000).map(|index| if index % 9 == 8 { ' ' } else { letter() }).collect()
 }
 
-struct Crashed {
+struct CrashedStore {
     directory: tempfile::TempDir,
     /// The log, and where its last three batches begin and the last one ends.
     log: PathBuf,
@@ -30,7 +30,7 @@ struct Crashed {
 }
 
 /// A directory as a kill leaves it, right after the last of some writes.
-fn crash() -> Crashed {
+fn crash() -> CrashedStore {
     let original = tempfile::tempdir().expect("a directory");
     let store = open(options(original.path()));
     put(&store, "id:n:mail:g=ann:sealed", "in a segment", 100);
@@ -43,7 +43,7 @@ fn crash() -> Crashed {
     let directory = tempfile::tempdir().expect("a directory");
     copy(original.path(), directory.path());
     let log = newest_log(directory.path());
-    Crashed { directory, log, ends }
+    CrashedStore { directory, log, ends }
 }
 
 fn newest_log(directory: &Path) -> PathBuf {
@@ -82,10 +82,10 @@ fn copy(from: &Path, to: &Path) {
 
 fn read_all(directory: &Path) -> Result<BTreeMap<String, i64>, Error> {
     let store = Store::open(options(directory), Arc::new(TestLayout))?;
-    let page = store.visit(&Visit { wanted: 1000, ..Visit::all(&["mail"]) })?;
+    let page = store.visit(&StoreVisit { wanted: 1000, ..StoreVisit::all(&["mail"]) })?;
     let documents = page.visited.iter().filter_map(|visited| match visited {
-        Visited::Document(document, _) => Some((document.id.as_str().to_owned(), number(document))),
-        Visited::Removed(..) => None,
+        VisitedVersion::Document(document, _) => Some((document.id.as_str().to_owned(), number(document))),
+        VisitedVersion::Removed(..) => None,
     });
     Ok(documents.collect())
 }
@@ -97,7 +97,7 @@ fn first(count: i64) -> BTreeMap<String, i64> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Mutation {
+enum SectorMutation {
     Blank,
     /// As the sector before it.
     Doubled,
@@ -107,16 +107,16 @@ enum Mutation {
     Cut,
 }
 
-impl Mutation {
+impl SectorMutation {
     fn apply(self, bytes: &mut Vec<u8>, sector: usize, size: usize) {
         match self {
-            Mutation::Blank => bytes[sector..sector + size].fill(0),
-            Mutation::Doubled => bytes.copy_within(sector - size..sector, sector),
-            Mutation::Swapped => {
+            SectorMutation::Blank => bytes[sector..sector + size].fill(0),
+            SectorMutation::Doubled => bytes.copy_within(sector - size..sector, sector),
+            SectorMutation::Swapped => {
                 let (before, after) = bytes.split_at_mut(sector);
                 before[sector - size..].swap_with_slice(&mut after[..size]);
             }
-            Mutation::Cut => bytes.truncate(sector),
+            SectorMutation::Cut => bytes.truncate(sector),
         }
     }
 }
@@ -127,10 +127,10 @@ fn step() -> usize {
 
 /// Mutates sectors that lie within a part of the log, and calls `judge` with what became of each.
 fn mutate(
-    crashed: &Crashed,
+    crashed: &CrashedStore,
     from: u64,
     to: u64,
-    judge: impl Fn(Mutation, &str, Result<BTreeMap<String, i64>, Error>),
+    judge: impl Fn(SectorMutation, &str, Result<BTreeMap<String, i64>, Error>),
 ) {
     let whole = std::fs::read(&crashed.log).expect("read");
     let relative = crashed.log.strip_prefix(crashed.directory.path()).expect("below");
@@ -139,7 +139,9 @@ fn mutate(
         let first = from.next_multiple_of(size as u64) as usize + size;
         let sectors = (first..to as usize - size).step_by(size);
         for (index, sector) in sectors.enumerate() {
-            for mutation in [Mutation::Blank, Mutation::Doubled, Mutation::Swapped, Mutation::Cut] {
+            for mutation in
+                [SectorMutation::Blank, SectorMutation::Doubled, SectorMutation::Swapped, SectorMutation::Cut]
+            {
                 if !(index * 4 + mutation as usize).is_multiple_of(step()) {
                     continue;
                 }
@@ -162,7 +164,7 @@ fn an_unfinished_last_write_never_keeps_the_store_from_starting() {
     let crashed = crash();
     mutate(&crashed, crashed.ends[2], crashed.ends[3], |mutation, place, outcome| {
         match (mutation, outcome) {
-            (Mutation::Blank | Mutation::Cut, outcome) => {
+            (SectorMutation::Blank | SectorMutation::Cut, outcome) => {
                 assert_eq!(outcome.expect(place), first(3), "{place}: all that was acknowledged before");
             }
             // No disk does so to a write that it did not finish.
@@ -181,7 +183,7 @@ fn damage_in_what_was_acknowledged_is_told_with_its_place() {
     mutate(&crashed, crashed.ends[1], crashed.ends[2], |mutation, place, outcome| {
         match (mutation, outcome) {
             // A file that was cut has nothing that would say so.
-            (Mutation::Cut, outcome) => assert_eq!(outcome.expect(place), first(2), "{place}"),
+            (SectorMutation::Cut, outcome) => assert_eq!(outcome.expect(place), first(2), "{place}"),
             (_, Err(error @ Error::Corrupt { .. })) => {
                 let Error::Corrupt { path, offset, .. } = &error else { unreachable!("it was matched") };
                 assert!(path.ends_with("0.jnl") && *offset == crashed.ends[1], "{place}: {error}");

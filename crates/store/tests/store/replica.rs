@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use millrace_bucket::BucketId;
-use millrace_document::{Timestamp, Version};
-use millrace_store::{Store, VersionKey, Visit};
+use millrace_document::{DocumentVersion, Timestamp};
+use millrace_store::{Store, StoreVisit, VersionKey};
 
 use crate::common::{get, id, open, visited};
 use crate::late::{NOW, RETENTION, apply, infos, small, version};
@@ -23,7 +23,7 @@ fn bucket_of(id_text: &str) -> BucketId {
 
 /// Some documents of all types and groups, a third of them written twice, some removed. The later versions
 /// are in the second list.
-fn versions() -> (Vec<Version>, Vec<Version>) {
+fn versions() -> (Vec<DocumentVersion>, Vec<DocumentVersion>) {
     let mut first = Vec::new();
     let mut second = Vec::new();
     let ids = (0..240).map(|number| {
@@ -121,7 +121,7 @@ fn what_differs_is_found_and_exchanged() {
         }
     }
     assert_eq!(infos(&a, &buckets()), infos(&b, &buckets()));
-    assert_eq!(visited(&a, &Visit::all(&TYPES)), visited(&b, &Visit::all(&TYPES)));
+    assert_eq!(visited(&a, &StoreVisit::all(&TYPES)), visited(&b, &StoreVisit::all(&TYPES)));
 }
 
 #[test]
@@ -141,9 +141,9 @@ fn a_replica_is_given_up_only_as_it_was_seen_and_can_come_back() {
         }
         let before = infos(&store, &buckets());
         let info = infos(&store, &[gone])[0].expect("it is there");
-        let all: Vec<_> = visited(&store, &Visit::all(&TYPES));
+        let all: Vec<_> = visited(&store, &StoreVisit::all(&TYPES));
         let wrong = store.delete_replicas(&[(gone, info.checksum ^ 1)], since).expect("looked at");
-        assert_eq!((wrong, visited(&store, &Visit::all(&TYPES))), (vec![false], all.clone()));
+        assert_eq!((wrong, visited(&store, &StoreVisit::all(&TYPES))), (vec![false], all.clone()));
         assert_eq!(store.delete_replicas(&[(gone, info.checksum)], since).expect("deleted"), [true]);
         if round == 2 {
             store.close();
@@ -152,7 +152,7 @@ fn a_replica_is_given_up_only_as_it_was_seen_and_can_come_back() {
         assert_eq!(infos(&store, &[gone]), [None]);
         assert_eq!(listed(&store, gone, 10), []);
         let others: Vec<_> = all.into_iter().filter(|(id, ..)| bucket_of(id) != gone).collect();
-        assert_eq!(visited(&store, &Visit::all(&TYPES)), others);
+        assert_eq!(visited(&store, &StoreVisit::all(&TYPES)), others);
         let rest: Vec<_> = buckets().into_iter().filter(|bucket| *bucket != gone).collect();
         let before: Vec<_> = before
             .into_iter()
@@ -201,8 +201,8 @@ fn that_a_replica_is_not_complete_is_remembered() {
 #[test]
 fn small_buckets_share_files() {
     let directory = tempfile::tempdir().expect("a directory");
-    let tuning = millrace_store::Tuning { split_bits: 10, ..millrace_store::Tuning::default() };
-    let store = open(millrace_store::Options { tuning, ..small(directory.path()) });
+    let tuning = millrace_store::StoreTuning { split_bits: 10, ..millrace_store::StoreTuning::default() };
+    let store = open(millrace_store::StoreOptions { tuning, ..small(directory.path()) });
     store.maintain().expect("split");
     for round in 0..5 {
         let ids =
@@ -216,7 +216,7 @@ fn small_buckets_share_files() {
     let status = store.status();
     assert!(status.segments <= 3, "{} files: buckets were merged together", status.segments);
     assert!(status.merges <= 3, "{} merges", status.merges);
-    assert_eq!(visited(&store, &Visit { wanted: 5000, ..Visit::all(&["mail"]) }).len(), 15_000);
+    assert_eq!(visited(&store, &StoreVisit { wanted: 5000, ..StoreVisit::all(&["mail"]) }).len(), 15_000);
 }
 
 #[test]

@@ -10,9 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_column::{Column, ColumnKey, Form, TokensBuilder, ValueBuilder, value};
-use millrace_document::{DataType, Document, Field, StructType, Value, wire};
-use millrace_store::{Change, Layout, Modification, Options, Store, Tuning, ViewScope, Visit, Visited};
+use millrace_column::{Column, ColumnForm, ColumnKey, TokensBuilder, ValueBuilder, value};
+use millrace_document::{DataType, Document, DocumentField, DocumentValue, StructType, wire};
+use millrace_store::{
+    Store, StoreChange, StoreLayout, StoreModification, StoreOptions, StoreTuning, StoreVisit, ViewScope,
+    VisitedVersion,
+};
 use millrace_tensor::{TensorBuilder, TensorType};
 use proptest::prelude::*;
 use proptest::strategy::Union;
@@ -31,7 +34,8 @@ fn tensor_type(spec: &str) -> TensorType {
 
 fn person(members: &[(&str, DataType)]) -> DataType {
     let members = members.iter();
-    let fields = members.map(|(name, of)| Field { name: Arc::from(*name), data_type: of.clone() }).collect();
+    let fields =
+        members.map(|(name, of)| DocumentField { name: Arc::from(*name), data_type: of.clone() }).collect();
     DataType::Struct(Arc::new(StructType { name: "person".to_owned(), fields }))
 }
 
@@ -66,52 +70,60 @@ fn data_type(kind: usize) -> DataType {
 }
 
 /// A value of a kind.
-fn make(kind: usize, seed: u8) -> Value {
+fn make(kind: usize, seed: u8) -> DocumentValue {
     let text = format!("word{seed} and others");
-    let tensor = |spec: &str| Value::Tensor(TensorBuilder::new(&tensor_type(spec)).finish());
-    let member = |name: &str, value: Value| (Arc::from(name), value);
+    let tensor = |spec: &str| DocumentValue::Tensor(TensorBuilder::new(&tensor_type(spec)).finish());
+    let member = |name: &str, value: DocumentValue| (Arc::from(name), value);
     match kind {
-        0 => Value::Int(seed.into()),
-        1 => Value::Long(seed.into()),
-        2 => Value::Double(seed.into()),
-        3 => Value::String(text),
+        0 => DocumentValue::Int(seed.into()),
+        1 => DocumentValue::Long(seed.into()),
+        2 => DocumentValue::Double(seed.into()),
+        3 => DocumentValue::String(text),
         // It looks like a value of another type.
-        4 => Value::Raw(wire::encode_value(&Value::Array(vec![Value::Int(seed.into())]))),
-        5 => Value::Bool(seed % 2 == 0),
-        6 => Value::Byte(seed as i8),
+        4 => DocumentValue::Raw(wire::encode_value(&DocumentValue::Array(vec![DocumentValue::Int(
+            seed.into(),
+        )]))),
+        5 => DocumentValue::Bool(seed % 2 == 0),
+        6 => DocumentValue::Byte(seed as i8),
         7 => dense("tensor<float>(x[2])", seed),
         8 => dense("tensor<float>(x[3])", seed),
         9 => dense("tensor<float>(y[3])", seed),
         10 => dense("tensor<int8>(x[1])", seed % 100),
         11 => tensor("tensor<float>(x{})"),
-        12 => Value::Array(vec![Value::Int(seed.into()), Value::Int(7)]),
-        13 => Value::Array(vec![Value::String(text)]),
-        14 => Value::WeightedSet(vec![(Value::String(text), seed.into())]),
-        15 => Value::Map(vec![(Value::String(text), Value::Int(seed.into()))]),
-        16 => Value::Position { latitude: seed.into(), longitude: 7 },
-        17 => Value::Struct(vec![member("name", Value::String(text))]),
-        18 => {
-            Value::Struct(vec![member("name", Value::String(text)), member("age", Value::Int(seed.into()))])
-        }
-        _ => {
-            Value::Struct(vec![member("name", Value::String(text)), member("age", Value::Long(seed.into()))])
-        }
+        12 => DocumentValue::Array(vec![DocumentValue::Int(seed.into()), DocumentValue::Int(7)]),
+        13 => DocumentValue::Array(vec![DocumentValue::String(text)]),
+        14 => DocumentValue::WeightedSet(vec![(DocumentValue::String(text), seed.into())]),
+        15 => DocumentValue::Map(vec![(DocumentValue::String(text), DocumentValue::Int(seed.into()))]),
+        16 => DocumentValue::Position { latitude: seed.into(), longitude: 7 },
+        17 => DocumentValue::Struct(vec![member("name", DocumentValue::String(text))]),
+        18 => DocumentValue::Struct(vec![
+            member("name", DocumentValue::String(text)),
+            member("age", DocumentValue::Int(seed.into())),
+        ]),
+        _ => DocumentValue::Struct(vec![
+            member("name", DocumentValue::String(text)),
+            member("age", DocumentValue::Long(seed.into())),
+        ]),
     }
 }
 
-fn dense(spec: &str, seed: u8) -> Value {
+fn dense(spec: &str, seed: u8) -> DocumentValue {
     let of = tensor_type(spec);
-    let mut cells = millrace_tensor::Cells::with_capacity(of.cell(), of.dense_size());
+    let mut cells = millrace_tensor::TensorCells::with_capacity(of.cell(), of.dense_size());
     (0..of.dense_size()).for_each(|at| cells.push(f64::from(seed) + at as f64));
-    Value::Tensor(millrace_tensor::Tensor::new(of, Vec::new(), cells).expect("as many cells as the type has"))
+    DocumentValue::Tensor(
+        millrace_tensor::Tensor::new(of, Vec::new(), cells).expect("as many cells as the type has"),
+    )
 }
 
 /// What a field of kind `declared` shows of a value of kind `of`.
-fn shown(declared: usize, of: usize, value: &Value) -> Option<Value> {
+fn shown(declared: usize, of: usize, value: &DocumentValue) -> Option<DocumentValue> {
     match value {
         _ if declared == of => Some(value.clone()),
         // A member that both have is of the same type only where both kinds are one.
-        Value::Struct(members) if declared >= 17 => Some(Value::Struct(members[..1].to_vec())),
+        DocumentValue::Struct(members) if declared >= 17 => {
+            Some(DocumentValue::Struct(members[..1].to_vec()))
+        }
         _ => None,
     }
 }
@@ -132,7 +144,7 @@ impl SchemaLayout {
     }
 }
 
-impl Layout for SchemaLayout {
+impl StoreLayout for SchemaLayout {
     fn columns(&self, document_type: &str) -> Option<Vec<ColumnKey>> {
         if !self.knows(document_type) {
             return None;
@@ -151,7 +163,7 @@ impl Layout for SchemaLayout {
         documents.iter().for_each(|document| values.push(document.get(&key.field)));
         let values = values.finish();
         match key.form {
-            Form::Tokens => self.derive(document_type, key, &values).unwrap_or(values),
+            ColumnForm::Tokens => self.derive(document_type, key, &values).unwrap_or(values),
             _ => values,
         }
     }
@@ -160,7 +172,7 @@ impl Layout for SchemaLayout {
         let data_type = self.data_type(document_type, &key.field)?;
         let mut tokens = TokensBuilder::new();
         for row in 0..values.len() {
-            if let Some(Value::String(text)) = value(values, &data_type, row) {
+            if let Some(DocumentValue::String(text)) = value(values, &data_type, row) {
                 text.split(' ').for_each(|word| tokens.word(word.as_bytes()));
             }
             tokens.end_document();
@@ -175,7 +187,7 @@ impl Layout for SchemaLayout {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum SchemaStep {
     /// A document with values of the types that are declared.
     Put(String, u8),
     /// A document with a value of any type, as a node has it that does not know the application of today.
@@ -197,51 +209,51 @@ enum Step {
     Reopen,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = SchemaStep> {
     let field = || 0..FIELDS.len();
     Union::new_weighted(vec![
-        (16, (any_id(), any::<u8>()).prop_map(|(id, seed)| Step::Put(id, seed)).boxed()),
+        (16, (any_id(), any::<u8>()).prop_map(|(id, seed)| SchemaStep::Put(id, seed)).boxed()),
         (
             3,
             (any_id(), field(), 0..KINDS, any::<u8>())
-                .prop_map(|(id, field, kind, seed)| Step::PutOther(id, field, kind, seed))
+                .prop_map(|(id, field, kind, seed)| SchemaStep::PutOther(id, field, kind, seed))
                 .boxed(),
         ),
         (
             5,
             (any_id(), field(), any::<u8>())
-                .prop_map(|(id, field, seed)| Step::Update(id, field, seed))
+                .prop_map(|(id, field, seed)| SchemaStep::Update(id, field, seed))
                 .boxed(),
         ),
-        (2, any_id().prop_map(Step::Remove).boxed()),
+        (2, any_id().prop_map(SchemaStep::Remove).boxed()),
         (
             2,
             (0..GROUPS.len(), 1..90u16, any::<u8>())
-                .prop_map(|(group, count, seed)| Step::Fill(group, count, seed))
+                .prop_map(|(group, count, seed)| SchemaStep::Fill(group, count, seed))
                 .boxed(),
         ),
         (
             8,
             (field(), proptest::option::weighted(0.8, 0..KINDS))
-                .prop_map(|(field, kind)| Step::Declare(field, kind))
+                .prop_map(|(field, kind)| SchemaStep::Declare(field, kind))
                 .boxed(),
         ),
-        (2, proptest::option::of(0..TYPES.len()).prop_map(Step::Forget).boxed()),
-        (1, (0..TYPES.len()).prop_map(Step::Reindex).boxed()),
-        (1, (0..GROUPS.len()).prop_map(Step::DropGroup).boxed()),
-        (1, (0..TYPES.len()).prop_map(Step::DropType).boxed()),
-        (8, Just(Step::Seal).boxed()),
-        (4, Just(Step::Maintain).boxed()),
-        (1, Just(Step::Move).boxed()),
-        (1, Just(Step::Reopen).boxed()),
+        (2, proptest::option::of(0..TYPES.len()).prop_map(SchemaStep::Forget).boxed()),
+        (1, (0..TYPES.len()).prop_map(SchemaStep::Reindex).boxed()),
+        (1, (0..GROUPS.len()).prop_map(SchemaStep::DropGroup).boxed()),
+        (1, (0..TYPES.len()).prop_map(SchemaStep::DropType).boxed()),
+        (8, Just(SchemaStep::Seal).boxed()),
+        (4, Just(SchemaStep::Maintain).boxed()),
+        (1, Just(SchemaStep::Move).boxed()),
+        (1, Just(SchemaStep::Reopen).boxed()),
     ])
 }
 
 /// The values of a document, with the kind that each was written as.
-type Values = BTreeMap<&'static str, (usize, Value)>;
+type Values = BTreeMap<&'static str, (usize, DocumentValue)>;
 
 /// The store, what it should hold, and where it is.
-struct Beside {
+struct SchemaModel {
     directory: tempfile::TempDir,
     /// `None` only while it is opened again.
     store: Option<Store>,
@@ -251,18 +263,18 @@ struct Beside {
 }
 
 /// Small enough to split, and to merge after a few seals.
-fn small(directory: &std::path::Path) -> Options {
-    let tuning = Tuning { split_documents: 40, split_bytes: 1 << 20, ..Tuning::default() };
-    Options { tuning, ..options(directory) }
+fn small(directory: &std::path::Path) -> StoreOptions {
+    let tuning = StoreTuning { split_documents: 40, split_bytes: 1 << 20, ..StoreTuning::default() };
+    StoreOptions { tuning, ..options(directory) }
 }
 
-impl Beside {
+impl SchemaModel {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let schema = Schema::from([("a", 0), ("b", 7), ("title", 3)]);
         let store =
             Some(Self::open(directory.path(), SchemaLayout { schema: schema.clone(), unknown: None }));
-        Beside { directory, store, schema, unknown: None, model: BTreeMap::new() }
+        SchemaModel { directory, store, schema, unknown: None, model: BTreeMap::new() }
     }
 
     fn open(directory: &std::path::Path, layout: SchemaLayout) -> Store {
@@ -286,51 +298,51 @@ impl Beside {
     }
 
     fn put(&mut self, name: &str, values: Values) {
-        write(self.store(), &id(name), Change::Put(document(name, &values))).expect("acknowledged");
+        write(self.store(), &id(name), StoreChange::Put(document(name, &values))).expect("acknowledged");
         self.model.insert(name.to_owned(), values);
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: SchemaStep) {
         match step {
-            Step::Put(name, seed) => self.put(&name, self.values(seed)),
-            Step::PutOther(name, field, kind, seed) => {
+            SchemaStep::Put(name, seed) => self.put(&name, self.values(seed)),
+            SchemaStep::PutOther(name, field, kind, seed) => {
                 self.put(&name, Values::from([(FIELDS[field], (kind, make(kind, seed)))]));
             }
-            Step::Update(name, field, seed) => self.update(&name, FIELDS[field], seed),
-            Step::Remove(name) => {
+            SchemaStep::Update(name, field, seed) => self.update(&name, FIELDS[field], seed),
+            SchemaStep::Remove(name) => {
                 remove(self.store(), &name);
                 self.model.remove(&name);
             }
-            Step::Fill(group, count, seed) => {
+            SchemaStep::Fill(group, count, seed) => {
                 for number in 0..count {
                     let name = format!("id:n:mail:{}:fill{number:04}", GROUPS[group]);
                     self.put(&name, self.values(seed.wrapping_add(number as u8)));
                 }
             }
-            Step::Declare(field, kind) => {
+            SchemaStep::Declare(field, kind) => {
                 match kind {
                     Some(kind) => self.schema.insert(FIELDS[field], kind),
                     None => self.schema.remove(FIELDS[field]),
                 };
                 self.store().set_layout(Arc::new(self.layout()));
             }
-            Step::Forget(unknown) => {
+            SchemaStep::Forget(unknown) => {
                 self.unknown = unknown;
                 self.store().set_layout(Arc::new(self.layout()));
             }
-            Step::Reindex(of) => self.reindex(TYPES[of]),
-            Step::DropGroup(name) => {
+            SchemaStep::Reindex(of) => self.reindex(TYPES[of]),
+            SchemaStep::DropGroup(name) => {
                 self.store().drop_group(None, &group(GROUPS[name])).expect("dropped");
                 self.model.retain(|id, _| group_of(id) != GROUPS[name]);
             }
-            Step::DropType(of) => {
+            SchemaStep::DropType(of) => {
                 self.store().drop_type(TYPES[of]).expect("dropped");
                 self.model.retain(|id, _| type_of(id) != TYPES[of]);
             }
-            Step::Seal => self.store().seal().expect("sealed"),
-            Step::Maintain => self.store().maintain().expect("maintained"),
-            Step::Move => self.relocate(),
-            Step::Reopen => {
+            SchemaStep::Seal => self.store().seal().expect("sealed"),
+            SchemaStep::Maintain => self.store().maintain().expect("maintained"),
+            SchemaStep::Move => self.relocate(),
+            SchemaStep::Reopen => {
                 self.store.take().expect("it is open").close();
                 self.store = Some(Self::open(self.directory.path(), self.layout()));
             }
@@ -343,10 +355,10 @@ impl Beside {
         if let Some(values) = self.model.get_mut(name) {
             values.insert(field, (kind, value.clone()));
         }
-        let modify = Change::Modify(Box::new(move |stored| {
-            let Some((mut document, _)) = stored else { return Ok(Modification::Nothing) };
+        let modify = StoreChange::Modify(Box::new(move |stored| {
+            let Some((mut document, _)) = stored else { return Ok(StoreModification::Nothing) };
             document.set(&Arc::from(field), value);
-            Ok(Modification::Put(document))
+            Ok(StoreModification::Put(document))
         }));
         write(self.store(), &id(name), modify).expect("acknowledged");
     }
@@ -360,19 +372,19 @@ impl Beside {
             }
         }
         let schema = self.schema.clone();
-        let mut visit = Visit { wanted: 31, ..Visit::all(&[document_type]) };
+        let mut visit = StoreVisit { wanted: 31, ..StoreVisit::all(&[document_type]) };
         loop {
             let decide = |mut document: Document| {
                 for (field, kind) in &schema {
                     let hidden = document.get(field).is_none_or(|stored| {
                         data_type(*kind).show_only(&mut stored.clone())
-                            == millrace_document::Visibility::Hidden
+                            == millrace_document::ValueVisibility::Hidden
                     });
                     if hidden {
                         document.set(&Arc::from(*field), make(*kind, 42));
                     }
                 }
-                Ok(Modification::Put(document))
+                Ok(StoreModification::Put(document))
             };
             let swept = self.store().sweep(&visit, &decide).expect("swept");
             match swept.continuation {
@@ -400,8 +412,8 @@ impl Beside {
                 self.store().get(&id(name)).expect("read").unwrap_or_else(|| panic!("{name} is there"));
             assert_eq!(fields(&found), plain(values), "{name} under {:?}", self.schema);
         }
-        let visit = Visit { wanted: 57, ..Visit::all(&TYPES) };
-        let expected: BTreeMap<String, BTreeMap<String, Value>> =
+        let visit = StoreVisit { wanted: 57, ..StoreVisit::all(&TYPES) };
+        let expected: BTreeMap<String, BTreeMap<String, DocumentValue>> =
             self.model.iter().map(|(name, values)| (name.clone(), plain(values))).collect();
         assert_eq!(visited(self.store(), visit), expected, "visited under {:?}", self.schema);
         for document_type in TYPES.into_iter().filter(|name| self.layout().knows(name)) {
@@ -418,7 +430,7 @@ impl Beside {
         let chunks = view.chunks();
         let column = |key: ColumnKey| view.columns(&key, 0..chunks.len()).expect("read");
         let ids = column(ColumnKey::id());
-        let mut found: BTreeMap<String, BTreeMap<&str, Value>> = BTreeMap::new();
+        let mut found: BTreeMap<String, BTreeMap<&str, DocumentValue>> = BTreeMap::new();
         for (field, kind) in &self.schema {
             let data_type = data_type(*kind);
             let columns = column(ColumnKey::value(field));
@@ -431,7 +443,7 @@ impl Beside {
                     }
                     let id = String::from_utf8(ids.get(row).expect("an id").to_vec()).expect("text");
                     let shown = columns[chunk].as_ref().and_then(|column| value(column, &data_type, row));
-                    if let (Some(words), Some(Value::String(text))) = (&words, &shown) {
+                    if let (Some(words), Some(DocumentValue::String(text))) = (&words, &shown) {
                         assert_eq!(words_of(words[chunk].as_ref(), row), *text, "{id}");
                     }
                     let values = found.entry(id).or_default();
@@ -439,7 +451,7 @@ impl Beside {
                 }
             }
         }
-        let expected: BTreeMap<String, BTreeMap<&str, Value>> = self
+        let expected: BTreeMap<String, BTreeMap<&str, DocumentValue>> = self
             .model
             .iter()
             .filter(|(name, _)| type_of(name) == document_type && is_in(name) && !self.schema.is_empty())
@@ -448,7 +460,7 @@ impl Beside {
         assert_eq!(found, expected, "{document_type} {scope:?} under {:?}", self.schema);
     }
 
-    fn shown(&self, values: &Values) -> BTreeMap<&'static str, Value> {
+    fn shown(&self, values: &Values) -> BTreeMap<&'static str, DocumentValue> {
         let of = |(field, kind): (&&'static str, &usize)| {
             let (of, value) = values.get(field)?;
             Some((*field, shown(*kind, *of, value)?))
@@ -468,23 +480,23 @@ fn document(name: &str, values: &Values) -> Document {
     Document { id: id(name), fields }
 }
 
-fn plain(values: &Values) -> BTreeMap<String, Value> {
+fn plain(values: &Values) -> BTreeMap<String, DocumentValue> {
     values.iter().map(|(field, (_, value))| ((*field).to_owned(), value.clone())).collect()
 }
 
-fn fields(document: &Document) -> BTreeMap<String, Value> {
-    let fields: BTreeMap<String, Value> =
+fn fields(document: &Document) -> BTreeMap<String, DocumentValue> {
+    let fields: BTreeMap<String, DocumentValue> =
         document.fields.iter().map(|(field, value)| (field.to_string(), value.clone())).collect();
     assert_eq!(fields.len(), document.fields.len(), "each field once");
     fields
 }
 
-fn visited(store: &Store, mut visit: Visit) -> BTreeMap<String, BTreeMap<String, Value>> {
+fn visited(store: &Store, mut visit: StoreVisit) -> BTreeMap<String, BTreeMap<String, DocumentValue>> {
     let mut all = BTreeMap::new();
     loop {
         let page = store.visit(&visit).expect("read");
         for found in page.visited {
-            let Visited::Document(document, _) = found else { panic!("no removals were asked for") };
+            let VisitedVersion::Document(document, _) = found else { panic!("no removals were asked for") };
             all.insert(document.id.as_str().to_owned(), fields(&document));
         }
         match page.continuation {
@@ -494,13 +506,14 @@ fn visited(store: &Store, mut visit: Visit) -> BTreeMap<String, BTreeMap<String,
     }
 }
 
-fn run(steps: Vec<Step>) {
-    let mut beside = Beside::new();
-    let end = [Step::Seal, Step::Maintain, Step::Reopen];
+fn run(steps: Vec<SchemaStep>) {
+    let mut beside = SchemaModel::new();
+    let end = [SchemaStep::Seal, SchemaStep::Maintain, SchemaStep::Reopen];
     let mut steps = steps.into_iter().chain(end).peekable();
     while let Some(step) = steps.next() {
         // Of puts one after another the last is enough.
-        let is_one_of_many = matches!((&step, steps.peek()), (Step::Put(..), Some(Step::Put(..))));
+        let is_one_of_many =
+            matches!((&step, steps.peek()), (SchemaStep::Put(..), Some(SchemaStep::Put(..))));
         beside.take(step);
         if !is_one_of_many {
             beside.check();
@@ -526,21 +539,28 @@ proptest! {
 }
 
 /// Documents of two types of field `a`, the older ones last, so that a merge comes across them in that order.
-fn two_types(first: usize, second: usize) -> Vec<Step> {
+fn two_types(first: usize, second: usize) -> Vec<SchemaStep> {
     let put = |range: std::ops::Range<u8>| {
-        range.map(|number| Step::Put(format!("id:n:mail:g=ann:{number:03}"), number)).collect::<Vec<_>>()
+        range
+            .map(|number| SchemaStep::Put(format!("id:n:mail:g=ann:{number:03}"), number))
+            .collect::<Vec<_>>()
     };
     [
-        vec![Step::Declare(0, Some(first))],
+        vec![SchemaStep::Declare(0, Some(first))],
         put(200..208),
-        vec![Step::Seal],
+        vec![SchemaStep::Seal],
         put(220..228),
-        vec![Step::Seal, Step::Declare(0, None), Step::Declare(0, Some(second))],
+        vec![SchemaStep::Seal, SchemaStep::Declare(0, None), SchemaStep::Declare(0, Some(second))],
         put(100..108),
-        vec![Step::Seal],
+        vec![SchemaStep::Seal],
         put(120..128),
-        vec![Step::Seal, Step::Maintain, Step::Update("id:n:mail:g=ann:200".to_owned(), 1, 7), Step::Seal],
-        vec![Step::Declare(0, Some(first)), Step::Maintain, Step::Declare(0, Some(second))],
+        vec![
+            SchemaStep::Seal,
+            SchemaStep::Maintain,
+            SchemaStep::Update("id:n:mail:g=ann:200".to_owned(), 1, 7),
+            SchemaStep::Seal,
+        ],
+        vec![SchemaStep::Declare(0, Some(first)), SchemaStep::Maintain, SchemaStep::Declare(0, Some(second))],
     ]
     .concat()
 }
@@ -548,8 +568,8 @@ fn two_types(first: usize, second: usize) -> Vec<Step> {
 #[test]
 fn words_are_taken_of_a_text_that_was_stored_under_another_type() {
     let name = "id:n:note::0".to_owned();
-    let (text, other) = (Step::Declare(2, Some(3)), Step::Declare(2, Some(11)));
-    run(vec![Step::Put(name, 6), other, Step::Seal, Step::DropGroup(1), text]);
+    let (text, other) = (SchemaStep::Declare(2, Some(3)), SchemaStep::Declare(2, Some(11)));
+    run(vec![SchemaStep::Put(name, 6), other, SchemaStep::Seal, SchemaStep::DropGroup(1), text]);
 }
 
 #[test]

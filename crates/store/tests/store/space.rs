@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use millrace_document::Document;
-use millrace_store::{Change, Error, Modification, Store};
+use millrace_store::{Error, Store, StoreChange, StoreModification};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::common::{document, get, id, number, open, options, write};
@@ -21,9 +21,9 @@ const COUNTER: &str = "id:n:mail:g=ann:counter";
 fn increment(store: &Store) -> Result<(), Error> {
     let modify = |found: Option<(Document, _)>| {
         let number = found.map_or(0, |(found, _)| number(&found));
-        Ok(Modification::Put(document(COUNTER, &"padding ".repeat(600), number + 1)))
+        Ok(StoreModification::Put(document(COUNTER, &"padding ".repeat(600), number + 1)))
     };
-    write(store, &id(COUNTER), Change::Modify(Box::new(modify))).map(drop)
+    write(store, &id(COUNTER), StoreChange::Modify(Box::new(modify))).map(drop)
 }
 
 /// Not a test of its own: increments until the log finds no space, tells how often it was acknowledged, and

@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_column::{Column, ColumnKey};
-use millrace_document::{DataType, Document, Value};
+use millrace_document::{DataType, Document, DocumentValue};
 use millrace_env::{AppendFile, Disk, ReadFile, RealDisk};
-use millrace_store::{Change, Error, Layout, Modification, Options, Store, Tuning, Visit};
+use millrace_store::{
+    Error, Store, StoreChange, StoreLayout, StoreModification, StoreOptions, StoreTuning, StoreVisit,
+};
 
 use crate::common::{TestLayout, document, get, id, open, options, put, visited, write};
 
@@ -107,7 +109,7 @@ const DIRECTORY: &str = "MILLRACE_PANIC_CHILD";
 fn child() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
     let disk = PanickingDisk::new("store-commit");
-    let store = open(Options { disk: Arc::new(disk.clone()), ..options(directory.as_ref()) });
+    let store = open(StoreOptions { disk: Arc::new(disk.clone()), ..options(directory.as_ref()) });
     for number in 0.. {
         if number == 3 {
             disk.arm(1);
@@ -145,9 +147,9 @@ fn increment(store: &Store, id_text: &str) -> Result<(), Error> {
     let text = id_text.to_owned();
     let modify = move |found: Option<(Document, _)>| {
         let number = found.map_or(0, |(found, _)| crate::common::number(&found));
-        Ok(Modification::Put(document(&text, "text", number + 1)))
+        Ok(StoreModification::Put(document(&text, "text", number + 1)))
     };
-    write(store, &id(id_text), Change::Modify(Box::new(modify))).map(drop)
+    write(store, &id(id_text), StoreChange::Modify(Box::new(modify))).map(drop)
 }
 
 #[test]
@@ -155,7 +157,7 @@ fn a_panic_of_a_modifier_is_an_answer_and_the_next_modification_runs() {
     const A: &str = "id:n:mail:g=ann:1";
     let directory = tempfile::tempdir().expect("a directory");
     let disk = PanickingDisk::new("store-modify");
-    let store = open(Options { disk: Arc::new(disk.clone()), ..options(directory.path()) });
+    let store = open(StoreOptions { disk: Arc::new(disk.clone()), ..options(directory.path()) });
     put(&store, A, "text", 1);
     store.seal().expect("sealed");
     store.clear_cache();
@@ -174,12 +176,12 @@ fn a_panic_of_a_thread_of_the_background_is_told_and_the_thread_goes_on() {
     for thread in ["store-roll", "store-seal", "store-merge"] {
         let directory = tempfile::tempdir().expect("a directory");
         let disk = PanickingDisk::new(thread);
-        let options = Options {
+        let options = StoreOptions {
             disk: Arc::new(disk.clone()),
             tail_bytes: 64 << 10,
             seal_idle: Duration::from_millis(10),
             maintenance: true,
-            tuning: Tuning { split_documents: 100, ..Tuning::default() },
+            tuning: StoreTuning { split_documents: 100, ..StoreTuning::default() },
             ..options(directory.path())
         };
         let store = open(options);
@@ -191,7 +193,7 @@ fn a_panic_of_a_thread_of_the_background_is_told_and_the_thread_goes_on() {
                 let id_text = format!("id:n:mail:n={}:{number}", number % 5);
                 // The tail may be full while the thread rests.
                 while let Err(error) =
-                    write(&store, &id(&id_text), Change::Put(document(&id_text, &text, number)))
+                    write(&store, &id(&id_text), StoreChange::Put(document(&id_text, &text, number)))
                 {
                     assert!(matches!(error, Error::Overloaded), "{thread}: {error}");
                     std::thread::sleep(Duration::from_millis(5));
@@ -217,7 +219,7 @@ fn a_panic_of_a_thread_of_the_background_is_told_and_the_thread_goes_on() {
         }
         store.close();
         let store = open(self::options(directory.path()));
-        let found = visited(&store, &Visit { wanted: 10_000, ..Visit::all(&["mail"]) });
+        let found = visited(&store, &StoreVisit { wanted: 10_000, ..StoreVisit::all(&["mail"]) });
         assert_eq!(found.len() as i64, number, "{thread}");
     }
 }
@@ -227,13 +229,14 @@ struct PanickingLayout;
 
 const BAD: &str = "a text on which the layout panics";
 
-impl Layout for PanickingLayout {
+impl StoreLayout for PanickingLayout {
     fn columns(&self, document_type: &str) -> Option<Vec<ColumnKey>> {
         TestLayout.columns(document_type)
     }
 
     fn build(&self, document_type: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
-        let is_bad = |document: &&Document| document.get("text") == Some(&Value::String(BAD.to_owned()));
+        let is_bad =
+            |document: &&Document| document.get("text") == Some(&DocumentValue::String(BAD.to_owned()));
         assert!(!documents.iter().any(is_bad), "injected: the layout panics");
         TestLayout.build(document_type, key, documents)
     }
@@ -257,7 +260,7 @@ fn a_document_on_which_the_layout_panics_is_sealed_as_it_was_written() {
     store.seal().expect("sealed");
     assert_eq!((store.status().tail_rows, store.status().panics), (0, 1));
     let all = |store: &Store| -> Vec<Option<i64>> {
-        visited(store, &Visit::all(&["mail"])).into_iter().map(|(_, number, _)| number).collect()
+        visited(store, &StoreVisit::all(&["mail"])).into_iter().map(|(_, number, _)| number).collect()
     };
     let mut found = all(&store);
     found.sort_unstable();
@@ -268,6 +271,6 @@ fn a_document_on_which_the_layout_panics_is_sealed_as_it_was_written() {
     // A layout that is mended has it, too.
     let store = open(options(directory.path()));
     let (found, _) = store.get(&id("id:n:mail:g=ann:2")).expect("read").expect("it is there");
-    assert_eq!(found.get("text"), Some(&Value::String(BAD.to_owned())));
+    assert_eq!(found.get("text"), Some(&DocumentValue::String(BAD.to_owned())));
     assert_eq!(all(&store).len(), 3);
 }

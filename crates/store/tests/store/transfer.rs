@@ -3,9 +3,9 @@
 use std::io;
 
 use millrace_bucket::BucketId;
-use millrace_document::{Drop, DropScope, Group, Timestamp, Version};
+use millrace_document::{DocumentGroup, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_env::AppendFile;
-use millrace_store::{Parcel, Store, Tuning, Visit};
+use millrace_store::{ExportParcel, Store, StoreTuning, StoreVisit};
 
 use crate::common::{document, get, open, put, visited};
 use crate::late::{NOW, apply, infos, small, version};
@@ -18,9 +18,9 @@ fn buckets() -> Vec<BucketId> {
 
 /// A parcel as bytes.
 #[derive(Default)]
-struct Bytes(Vec<u8>);
+struct ParcelBytes(Vec<u8>);
 
-impl AppendFile for Bytes {
+impl AppendFile for ParcelBytes {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.extend_from_slice(bytes);
         Ok(())
@@ -31,17 +31,17 @@ impl AppendFile for Bytes {
     }
 }
 
-pub fn bytes(parcel: &Parcel) -> Vec<u8> {
-    let mut bytes = Bytes::default();
+pub fn bytes(parcel: &ExportParcel) -> Vec<u8> {
+    let mut bytes = ParcelBytes::default();
     parcel.write_to(0, &mut bytes).expect("read");
-    let mut rest = Bytes::default();
+    let mut rest = ParcelBytes::default();
     let from = bytes.0.len() / 3;
     parcel.write_to(from as u64, &mut rest).expect("read");
     assert!(rest.0 == bytes.0[from..], "the same bytes from any place on");
     bytes.0
 }
 
-pub fn import(store: &Store, parcel: &Parcel, bytes: &[u8]) -> Result<(), millrace_store::Error> {
+pub fn import(store: &Store, parcel: &ExportParcel, bytes: &[u8]) -> Result<(), millrace_store::Error> {
     let mut import = store.import(parcel.shares(), parcel.outline())?;
     for piece in bytes.chunks(1000) {
         import.append(piece)?;
@@ -64,7 +64,7 @@ fn fill(store: &Store, from: u64, count: u64) {
 
 /// All versions in these buckets.
 fn versions(store: &Store, buckets: &[BucketId]) -> Vec<(String, Option<i64>, Timestamp)> {
-    let visit = Visit { tombstones: true, wanted: 5000, ..Visit::all(&["mail", "note"]) };
+    let visit = StoreVisit { tombstones: true, wanted: 5000, ..StoreVisit::all(&["mail", "note"]) };
     let mut found = visited(store, &visit);
     found.retain(|(id, ..)| {
         let location = crate::common::id(id).location();
@@ -86,8 +86,8 @@ fn buckets_move_alone_and_together_between_stores_that_split_differently() {
         let directories =
             [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
         let with_bits = |directory: &tempfile::TempDir, bits| {
-            let tuning = Tuning { split_bits: bits, ..Tuning::default() };
-            let store = open(millrace_store::Options { tuning, ..small(directory.path()) });
+            let tuning = StoreTuning { split_bits: bits, ..StoreTuning::default() };
+            let store = open(millrace_store::StoreOptions { tuning, ..small(directory.path()) });
             store.maintain().expect("split");
             store
         };
@@ -134,13 +134,13 @@ fn what_buckets_have_of_large_files_is_cut_out_of_them() {
     let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
     let [source, target] = directories.each_ref().map(|directory| {
         let options = small(directory.path());
-        open(millrace_store::Options { tail_bytes: 64 << 20, ..options })
+        open(millrace_store::StoreOptions { tail_bytes: 64 << 20, ..options })
     });
     let moving: Vec<BucketId> = buckets().into_iter().step_by(2).collect();
     let name = |number: u64| format!("id:n:mail:g=user{}:{number}", number % 90);
     let large = |number: u64| {
         let document = document(&name(number), &"a text of some length ".repeat(200), 5);
-        Version::put(&document, Timestamp(NOW - 400))
+        DocumentVersion::put(&document, Timestamp(NOW - 400))
     };
     let mut expected = 0;
     for round in 0..2 {
@@ -154,13 +154,13 @@ fn what_buckets_have_of_large_files_is_cut_out_of_them() {
         source.seal().expect("sealed");
     }
     let parcels = source.export(&moving).expect("exported");
-    let sizes: Vec<Option<u64>> = parcels.iter().map(Parcel::file_bytes).collect();
+    let sizes: Vec<Option<u64>> = parcels.iter().map(ExportParcel::file_bytes).collect();
     assert!(sizes.len() >= 2 && sizes.iter().all(Option::is_some), "cuts know their sizes: {sizes:?}");
-    let identities: Vec<Option<u64>> = parcels.iter().map(Parcel::identity).collect();
+    let identities: Vec<Option<u64>> = parcels.iter().map(ExportParcel::identity).collect();
     let again: Vec<Option<u64>> =
-        source.export(&moving).expect("exported").iter().map(Parcel::identity).collect();
+        source.export(&moving).expect("exported").iter().map(ExportParcel::identity).collect();
     assert_eq!(identities, again);
-    let shares: u64 = parcels.iter().flat_map(Parcel::shares).map(|share| share.documents).sum();
+    let shares: u64 = parcels.iter().flat_map(ExportParcel::shares).map(|share| share.documents).sum();
     assert_eq!(shares, expected);
     for parcel in &parcels {
         import(&target, parcel, &bytes(parcel)).expect("imported");
@@ -199,10 +199,11 @@ fn what_was_written_or_dropped_meanwhile_counts() {
     let [source, target] = directories.each_ref().map(|directory| open(small(directory.path())));
     fill(&source, 0, 600);
     source.seal().expect("sealed");
-    let group = |name: &str| DropScope::Group { document_type: None, group: Group::Name(name.to_owned()) };
+    let group =
+        |name: &str| DropScope::Group { document_type: None, group: DocumentGroup::Name(name.to_owned()) };
     // The source has dropped a group that the file still has: the transferred file does not have it.
     source
-        .apply_drop(BucketId::ROOT, &Drop { scope: group("user5"), timestamp: Timestamp(NOW) })
+        .apply_drop(BucketId::ROOT, &DroppedScope { scope: group("user5"), timestamp: Timestamp(NOW) })
         .expect("dropped");
     let parcels = source.export(&buckets()).expect("exported");
     // The target has newer versions than those that arrive, and has dropped another group.
@@ -210,7 +211,7 @@ fn what_was_written_or_dropped_meanwhile_counts() {
     apply(&target, vec![version(newer, NOW, true).0, version(gone, NOW, false).0]);
     target.seal().expect("sealed");
     target
-        .apply_drop(BucketId::ROOT, &Drop { scope: group("user6"), timestamp: Timestamp(NOW) })
+        .apply_drop(BucketId::ROOT, &DroppedScope { scope: group("user6"), timestamp: Timestamp(NOW) })
         .expect("dropped");
     for parcel in &parcels {
         import(&target, parcel, &bytes(parcel)).expect("imported");

@@ -1,18 +1,21 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
-use millrace_document::{Group, Value};
-use millrace_store::{Change, Error, Modification, Options, Refusal, Tuning, ViewScope, Visit, Write};
+use millrace_document::{DocumentGroup, DocumentValue};
+use millrace_store::{
+    DocumentWrite, Error, StoreChange, StoreModification, StoreOptions, StoreTuning, StoreVisit, ViewScope,
+    WriteRefusal,
+};
 
 use crate::common::{TestLayout, document, get, id, open, options, put, remove, shown, visited, write};
 
 const A: &str = "id:n:mail:g=ann:1";
 
 fn ann() -> ViewScope {
-    ViewScope::Groups(vec![Group::Name("ann".to_owned())])
+    ViewScope::Groups(vec![DocumentGroup::Name("ann".to_owned())])
 }
 
-fn acknowledged(outcome: Result<millrace_store::Written, Error>) {
+fn acknowledged(outcome: Result<millrace_store::CommittedWrite, Error>) {
     assert!(outcome.is_ok(), "{outcome:?}");
 }
 
@@ -77,7 +80,7 @@ fn a_view_stays_as_it_was() {
         store.seal().expect("sealed");
     }
     store.maintain().expect("merged");
-    store.drop_group(None, &Group::Name("ann".to_owned())).expect("dropped");
+    store.drop_group(None, &DocumentGroup::Name("ann".to_owned())).expect("dropped");
     store.clear_cache();
     assert_eq!(shown(&*view).get(A), Some(&1));
     assert!(shown(&*store.view("mail", &ann()).expect("a view")).is_empty());
@@ -97,7 +100,7 @@ fn what_is_written_after_a_look_is_not_dropped_by_what_was_decided_from_it() {
             // The segment is newer than what the drop reaches, and does not heed it yet.
             store.seal().expect("sealed");
         }
-        store.drop_group_until("mail", &Group::Name("ann".to_owned()), seen).expect("dropped");
+        store.drop_group_until("mail", &DocumentGroup::Name("ann".to_owned()), seen).expect("dropped");
         let expected = BTreeMap::from([(A.to_owned(), 3), ("id:m:mail:g=ann:1".to_owned(), 4)]);
         let check = |store: &millrace_store::Store, stage: &str| {
             assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")), expected, "{stage}");
@@ -128,7 +131,7 @@ fn a_group_with_much_in_the_tail_shows_the_newest_of_it() {
             // Of what a view has seen, some is written anew and some removed.
             100 => {
                 assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")), expected, "{number}");
-                let visited = visited(&store, &Visit { wanted: 70, ..Visit::all(&["mail"]) });
+                let visited = visited(&store, &StoreVisit { wanted: 70, ..StoreVisit::all(&["mail"]) });
                 let visited: BTreeMap<String, i64> =
                     visited.into_iter().map(|(id, number, _)| (id, number.unwrap_or_default())).collect();
                 assert_eq!(visited, expected, "{number}");
@@ -163,16 +166,18 @@ fn modifications_lose_no_update() {
             let (store, sender) = (store.clone(), sender.clone());
             scope.spawn(move || {
                 for _ in 0..100 {
-                    let change = Change::Modify(Box::new(|found| {
+                    let change = StoreChange::Modify(Box::new(|found| {
                         let (mut document, _) = found.expect("the counter is there");
-                        let Some(Value::Long(number)) = document.get("number").cloned() else {
+                        let Some(DocumentValue::Long(number)) = document.get("number").cloned() else {
                             panic!("a number")
                         };
-                        document.set(&"number".into(), Value::Long(number + 1));
-                        Ok(Modification::Put(document))
+                        document.set(&"number".into(), DocumentValue::Long(number + 1));
+                        Ok(StoreModification::Put(document))
                     }));
                     let sender = sender.clone();
-                    store.write(Write { id: id(A), change }, move |outcome| drop(sender.send(outcome)));
+                    store.write(DocumentWrite { id: id(A), change }, move |outcome| {
+                        drop(sender.send(outcome))
+                    });
                 }
             });
         }
@@ -197,26 +202,26 @@ fn a_modification_sees_a_blind_put_before_it_and_not_one_after() {
     let store = open(options(directory.path()));
     let (sender, answers) = mpsc::channel();
     for number in 0..200 {
-        let put = Change::Put(document(A, "blind", number * 10));
-        store.write(Write { id: id(A), change: put }, acknowledged);
+        let put = StoreChange::Put(document(A, "blind", number * 10));
+        store.write(DocumentWrite { id: id(A), change: put }, acknowledged);
         let sender = sender.clone();
-        let change = Change::Modify(Box::new(move |found| {
+        let change = StoreChange::Modify(Box::new(move |found| {
             let (mut document, _) = found.expect("it is there");
             drop(sender.send((number, document.get("number").cloned())));
-            document.set(&"number".into(), Value::Long(number * 10 + 1));
-            Ok(Modification::Put(document))
+            document.set(&"number".into(), DocumentValue::Long(number * 10 + 1));
+            Ok(StoreModification::Put(document))
         }));
-        store.write(Write { id: id(A), change }, acknowledged);
+        store.write(DocumentWrite { id: id(A), change }, acknowledged);
     }
     drop(sender);
     let seen: Vec<_> = answers.iter().collect();
     assert_eq!(seen.len(), 200);
     for (number, found) in seen {
-        assert_eq!(found, Some(Value::Long(number * 10)));
+        assert_eq!(found, Some(DocumentValue::Long(number * 10)));
     }
     // The last modification may still be on its way; another one waits for it.
-    let last =
-        write(&store, &id(A), Change::Modify(Box::new(|_| Ok(Modification::Nothing)))).expect("answered");
+    let last = write(&store, &id(A), StoreChange::Modify(Box::new(|_| Ok(StoreModification::Nothing))))
+        .expect("answered");
     assert_eq!((last.existed, last.changed), (Some(true), false));
     assert_eq!(get(&store, A), Some(1991));
 }
@@ -226,24 +231,24 @@ fn refusals_come_back_and_change_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = open(options(directory.path()));
     put(&store, A, "stays", 7);
-    let refusal = Refusal { code: 412, reason: "the condition is not met".to_owned() };
+    let refusal = WriteRefusal { code: 412, reason: "the condition is not met".to_owned() };
     let refuse = refusal.clone();
-    let outcome = write(&store, &id(A), Change::Modify(Box::new(move |_| Err(refuse))));
+    let outcome = write(&store, &id(A), StoreChange::Modify(Box::new(move |_| Err(refuse))));
     assert!(matches!(outcome, Err(Error::Refused(found)) if found == refusal));
-    let outcome = write(&store, &id(A), Change::Modify(Box::new(|_| panic!("a fault of the caller"))));
+    let outcome = write(&store, &id(A), StoreChange::Modify(Box::new(|_| panic!("a fault of the caller"))));
     assert!(matches!(outcome, Err(Error::Refused(_))));
     let missing = write(
         &store,
         &id("id:n:mail::x"),
-        Change::Modify(Box::new(|found| {
+        StoreChange::Modify(Box::new(|found| {
             assert!(found.is_none());
-            Ok(Modification::Nothing)
+            Ok(StoreModification::Nothing)
         })),
     );
     assert_eq!(missing.expect("answered").existed, Some(false));
     assert_eq!(get(&store, A), Some(7));
     let long = format!("id:n:mail:g={}:x", "g".repeat(40_000));
-    let outcome = write(&store, &id(&long), Change::Remove);
+    let outcome = write(&store, &id(&long), StoreChange::Remove);
     assert!(matches!(outcome, Err(Error::IdTooLong { .. })), "{outcome:?}");
 }
 
@@ -252,11 +257,11 @@ fn fields_that_no_column_holds_come_back() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = open(options(directory.path()));
     let mut odd = document(A, "x", 1);
-    odd.set(&"extra".into(), Value::Array(vec![Value::Int(1)]));
-    odd.set(&"text".into(), Value::Long(5));
-    write(&store, &odd.id, Change::Put(odd.clone())).expect("acknowledged");
+    odd.set(&"extra".into(), DocumentValue::Array(vec![DocumentValue::Int(1)]));
+    odd.set(&"text".into(), DocumentValue::Long(5));
+    write(&store, &odd.id, StoreChange::Put(odd.clone())).expect("acknowledged");
     let unknown = document("id:n:unknown::1", "kept", 2);
-    write(&store, &unknown.id, Change::Put(unknown.clone())).expect("acknowledged");
+    write(&store, &unknown.id, StoreChange::Put(unknown.clone())).expect("acknowledged");
     for round in 0..5 {
         for document in [&odd, &unknown] {
             let (mut found, _) = store.get(&document.id).expect("read").expect("there");
@@ -283,13 +288,13 @@ fn drops_reach_what_was_written_before_and_nothing_else() {
         }
     };
     let left = || -> Vec<String> {
-        let visit = millrace_store::Visit::all(&["mail", "note"]);
+        let visit = millrace_store::StoreVisit::all(&["mail", "note"]);
         let mut ids: Vec<String> =
             visited(&store, &visit).into_iter().map(|(id, ..)| id[5..].to_owned()).collect();
         ids.sort_unstable();
         ids
     };
-    let ann_group = Group::Name("ann".to_owned());
+    let ann_group = DocumentGroup::Name("ann".to_owned());
     for sealed in [false, true] {
         let seal = || {
             if sealed {
@@ -302,7 +307,7 @@ fn drops_reach_what_was_written_before_and_nothing_else() {
         assert_eq!(left(), ["mail::1", "mail:g=bob:1", "note::1", "note:g=ann:1"]);
         store.drop_group(None, &ann_group).expect("dropped");
         assert_eq!(left(), ["mail::1", "mail:g=bob:1", "note::1"]);
-        store.drop_group(None, &Group::None).expect("dropped");
+        store.drop_group(None, &DocumentGroup::None).expect("dropped");
         assert_eq!(left(), ["mail:g=bob:1"]);
         put(&store, A, "after the drop", 5);
         assert_eq!(left(), ["mail:g=ann:1", "mail:g=bob:1"]);
@@ -323,8 +328,9 @@ fn drops_reach_what_was_written_before_and_nothing_else() {
 fn removals_are_remembered_and_then_forgotten() {
     let directory = tempfile::tempdir().expect("a directory");
     let clock = Arc::new(millrace_env::ManualClock::new(1_000_000));
-    let store = open(millrace_store::Options { clock: Arc::clone(&clock) as _, ..options(directory.path()) });
-    let visit = millrace_store::Visit { tombstones: true, ..millrace_store::Visit::all(&["mail"]) };
+    let store =
+        open(millrace_store::StoreOptions { clock: Arc::clone(&clock) as _, ..options(directory.path()) });
+    let visit = millrace_store::StoreVisit { tombstones: true, ..millrace_store::StoreVisit::all(&["mail"]) };
     put(&store, A, "to go", 1);
     store.seal().expect("sealed");
     remove(&store, A);
@@ -350,7 +356,7 @@ fn garbage_is_collected_by_selection() {
         let group = number % 7;
         let id_text = format!("id:n:mail:n={group}:{number}");
         store.write(
-            Write { id: id(&id_text), change: Change::Put(document(&id_text, "text", number)) },
+            DocumentWrite { id: id(&id_text), change: StoreChange::Put(document(&id_text, "text", number)) },
             acknowledged,
         );
     }
@@ -358,13 +364,14 @@ fn garbage_is_collected_by_selection() {
     store.seal().expect("sealed");
     // Part of the documents lies in a segment, part in the tail.
     put(&store, "id:n:mail:n=1:after", "text", 1000);
-    let mut visit = Visit { wanted: 100, fields: Some(vec!["number".to_owned()]), ..Visit::all(&["mail"]) };
+    let mut visit =
+        StoreVisit { wanted: 100, fields: Some(vec!["number".to_owned()]), ..StoreVisit::all(&["mail"]) };
     let (mut seen, mut changed, mut progress) = (0, 0, 0.0);
     loop {
         let swept = store
             .sweep(&visit, &|document| match crate::common::number(&document) % 2 {
-                1 => Ok(Modification::Nothing),
-                _ => Ok(Modification::Remove),
+                1 => Ok(StoreModification::Nothing),
+                _ => Ok(StoreModification::Remove),
             })
             .expect("swept");
         assert!(swept.seen <= 100 && swept.progress >= progress && swept.progress <= 1.0, "{swept:?}");
@@ -375,7 +382,7 @@ fn garbage_is_collected_by_selection() {
         }
     }
     assert_eq!((seen, changed, progress), (602, 301, 1.0));
-    assert_eq!(visited(&store, &Visit::all(&["mail"])).len(), 301);
+    assert_eq!(visited(&store, &StoreVisit::all(&["mail"])).len(), 301);
 }
 
 #[test]
@@ -385,31 +392,34 @@ fn a_sweep_that_refuses_a_document_changes_nothing_of_the_page() {
     for number in 0..10 {
         put(&store, &format!("id:n:mail:g=ann:{number}"), "text", number);
     }
-    let refused = store.sweep(&Visit::all(&["mail"]), &|document| match crate::common::number(&document) {
-        7 => Err(Refusal { code: 400, reason: "not seven".to_owned() }),
-        _ => Ok(Modification::Remove),
-    });
-    assert!(matches!(refused, Err(Error::Refused(Refusal { code: 400, .. }))), "{refused:?}");
-    assert_eq!(visited(&store, &Visit::all(&["mail"])).len(), 10);
+    let refused =
+        store.sweep(&StoreVisit::all(&["mail"]), &|document| match crate::common::number(&document) {
+            7 => Err(WriteRefusal { code: 400, reason: "not seven".to_owned() }),
+            _ => Ok(StoreModification::Remove),
+        });
+    assert!(matches!(refused, Err(Error::Refused(WriteRefusal { code: 400, .. }))), "{refused:?}");
+    assert_eq!(visited(&store, &StoreVisit::all(&["mail"])).len(), 10);
 }
 
 #[test]
 fn removals_are_forgotten_after_their_time_though_nothing_is_merged() {
     let directory = tempfile::tempdir().expect("a directory");
     let clock = Arc::new(millrace_env::ManualClock::new(1_000_000_000_000));
-    let store =
-        open(Options { clock: Arc::<millrace_env::ManualClock>::clone(&clock), ..options(directory.path()) });
+    let store = open(StoreOptions {
+        clock: Arc::<millrace_env::ManualClock>::clone(&clock),
+        ..options(directory.path())
+    });
     put(&store, A, "text", 1);
     put(&store, "id:n:mail:g=bob:1", "stays", 2);
     store.seal().expect("sealed");
     remove(&store, A);
     store.seal().expect("sealed");
-    store.set_tuning(Tuning {
+    store.set_tuning(StoreTuning {
         tombstone_retention: std::time::Duration::from_secs(60),
         prune_interval: std::time::Duration::ZERO,
-        ..Tuning::default()
+        ..StoreTuning::default()
     });
-    let removals = Visit { tombstones: true, ..Visit::all(&["mail"]) };
+    let removals = StoreVisit { tombstones: true, ..StoreVisit::all(&["mail"]) };
     clock.set(1_000_000_000_000 + 59_000_000);
     store.maintain().expect("nothing to forget yet");
     assert_eq!((visited(&store, &removals).len(), store.status().segments), (2, 2));
@@ -427,7 +437,7 @@ fn buckets_use_the_bits_that_are_asked_for() {
         put(&store, &format!("id:n:mail:n={number}:x"), "text", number);
     }
     store.seal().expect("sealed");
-    store.set_tuning(Tuning { split_bits: 5, ..Tuning::default() });
+    store.set_tuning(StoreTuning { split_bits: 5, ..StoreTuning::default() });
     store.maintain().expect("split");
     assert_eq!(store.buckets().len(), 32);
     for number in 0..50 {
@@ -436,7 +446,7 @@ fn buckets_use_the_bits_that_are_asked_for() {
     store.seal().expect("sealed");
     store.close();
     let store = open(options(directory.path()));
-    assert_eq!(visited(&store, &Visit::all(&["mail"])).len(), 100);
+    assert_eq!(visited(&store, &StoreVisit::all(&["mail"])).len(), 100);
     assert_eq!(get(&store, "id:n:mail:n=31:x"), Some(31));
 }
 
@@ -449,7 +459,7 @@ fn only_one_can_have_a_directory_open() {
     let clone = store.clone();
     store.close();
     assert!(matches!(clone.get(&id(A)), Err(Error::Closed)));
-    assert!(matches!(write(&clone, &id(A), Change::Remove), Err(Error::Closed)));
+    assert!(matches!(write(&clone, &id(A), StoreChange::Remove), Err(Error::Closed)));
     drop(clone);
     open(options(directory.path()));
 }
@@ -457,7 +467,7 @@ fn only_one_can_have_a_directory_open() {
 #[test]
 fn marks_are_forgotten_though_writes_never_stop() {
     let directory = tempfile::tempdir().expect("a directory");
-    let store = open(Options { tail_bytes: 16 << 10, ..options(directory.path()) });
+    let store = open(StoreOptions { tail_bytes: 16 << 10, ..options(directory.path()) });
     let marks = || {
         // The manifest has them: it is longer by each.
         std::fs::metadata(directory.path().join("manifest")).expect("it is there").len()
@@ -476,7 +486,7 @@ fn marks_are_forgotten_though_writes_never_stop() {
     let without = marks();
     for group in 0..50 {
         let name = format!("a group with a long name, so that its mark is long as well {group}");
-        store.drop_group(None, &millrace_document::Group::Name(name)).expect("dropped");
+        store.drop_group(None, &millrace_document::DocumentGroup::Name(name)).expect("dropped");
     }
     // Rows are in the tail whenever there is a look.
     for _ in 0..3 {

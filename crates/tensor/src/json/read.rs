@@ -2,8 +2,8 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::skip::Skipped;
-use crate::{Address, Cells, Tensor, TensorBuilder, TensorType};
+use super::skip::SkippedValue;
+use crate::{Tensor, TensorAddress, TensorBuilder, TensorCells, TensorType};
 
 /// Reader of a tensor of a type from any of its JSON forms:
 ///
@@ -33,7 +33,7 @@ impl<'de> Visitor<'de> for TensorSeed<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, digits: &str) -> Result<Tensor, E> {
-        let mut cells = Cells::with_capacity(self.0.cell(), self.0.dense_size());
+        let mut cells = TensorCells::with_capacity(self.0.cell(), self.0.dense_size());
         if !cells.extend_from_hex(digits) {
             return Err(not_hex(digits, self.0));
         }
@@ -41,20 +41,20 @@ impl<'de> Visitor<'de> for TensorSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Tensor, A::Error> {
-        match (Numbers { tensor_type: self.0 }).visit_seq(seq)? {
-            Content::Cells(cells) => {
+        match (NumberListSeed { tensor_type: self.0 }).visit_seq(seq)? {
+            ListContent::Cells(cells) => {
                 // A list without cells is the empty tensor if a dimension is mapped.
                 Tensor::new(self.0.clone(), Vec::new(), cells).map_err(A::Error::custom)
             }
-            Content::Tensor(tensor) => Ok(tensor),
+            ListContent::Tensor(tensor) => Ok(tensor),
         }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tensor, A::Error> {
         let mut builder = TensorBuilder::new(self.0);
         let mut whole = None;
-        while let Some(key) = map.next_key_seed(Label)? {
-            if let Some(tensor) = map.next_value_seed(Entry { builder: &mut builder, key })? {
+        while let Some(key) = map.next_key_seed(LabelSeed)? {
+            if let Some(tensor) = map.next_value_seed(ObjectEntry { builder: &mut builder, key })? {
                 whole = Some(tensor);
             }
         }
@@ -82,61 +82,61 @@ fn not_hex<E: serde::de::Error>(digits: &str, tensor_type: &TensorType) -> E {
 }
 
 /// Content of a list: plain numbers in order, or addressed cells.
-enum Content {
-    Cells(Cells),
+enum ListContent {
+    Cells(TensorCells),
     Tensor(Tensor),
 }
 
 /// Reader of a list of numbers, flat or nested like the indexed dimensions, or of addressed cells.
-struct Numbers<'t> {
+struct NumberListSeed<'t> {
     tensor_type: &'t TensorType,
 }
 
-impl<'de> Visitor<'de> for Numbers<'_> {
-    type Value = Content;
+impl<'de> Visitor<'de> for NumberListSeed<'_> {
+    type Value = ListContent;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         expect_tensor(f, self.tensor_type)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content, A::Error> {
-        let mut list = List::new(self.tensor_type);
-        while seq.next_element_seed(Element { list: &mut list, depth: 0 })?.is_some() {}
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ListContent, A::Error> {
+        let mut list = NumberList::new(self.tensor_type);
+        while seq.next_element_seed(ListElement { list: &mut list, depth: 0 })?.is_some() {}
         match list.builder {
-            None => Ok(Content::Cells(list.cells)),
+            None => Ok(ListContent::Cells(list.cells)),
             Some(_) if !list.cells.is_empty() => {
                 Err(A::Error::custom("numbers and addressed cells are mixed in a list"))
             }
-            Some(builder) => Ok(Content::Tensor(builder.finish())),
+            Some(builder) => Ok(ListContent::Tensor(builder.finish())),
         }
     }
 }
 
 /// Content of a list so far.
-struct List<'t> {
+struct NumberList<'t> {
     tensor_type: &'t TensorType,
     /// Number of cells of one dense subspace, cached because every number needs it.
     dense: usize,
-    cells: Cells,
+    cells: TensorCells,
     /// Builder for addressed cells, created with the first one.
     builder: Option<TensorBuilder<'t>>,
 }
 
-impl<'t> List<'t> {
+impl<'t> NumberList<'t> {
     fn new(tensor_type: &'t TensorType) -> Self {
         let dense = tensor_type.dense_size();
-        let cells = Cells::with_capacity(tensor_type.cell(), dense.min(1 << 16));
-        List { tensor_type, dense, cells, builder: None }
+        let cells = TensorCells::with_capacity(tensor_type.cell(), dense.min(1 << 16));
+        NumberList { tensor_type, dense, cells, builder: None }
     }
 }
 
 /// One element of a list of numbers: a number, a nested list, or (outermost) an addressed cell.
-struct Element<'l, 't> {
-    list: &'l mut List<'t>,
+struct ListElement<'l, 't> {
+    list: &'l mut NumberList<'t>,
     depth: usize,
 }
 
-impl Element<'_, '_> {
+impl ListElement<'_, '_> {
     fn push<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
         if self.list.cells.len() == self.list.dense {
             return Err(E::custom(format!(
@@ -152,7 +152,7 @@ fn out_of_range<E: serde::de::Error>(value: f64, tensor_type: &TensorType) -> E 
     E::custom(format!("{value} is out of the range of a {} cell", tensor_type.cell().name()))
 }
 
-impl<'de> DeserializeSeed<'de> for Element<'_, '_> {
+impl<'de> DeserializeSeed<'de> for ListElement<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -160,7 +160,7 @@ impl<'de> DeserializeSeed<'de> for Element<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Element<'_, '_> {
+impl<'de> Visitor<'de> for ListElement<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -187,14 +187,14 @@ impl<'de> Visitor<'de> for Element<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let Element { list, depth } = self;
+        let ListElement { list, depth } = self;
         let depth = depth + 1;
         let sizes: Vec<usize> = list.tensor_type.indexed().map(|(_, size)| size).collect();
         if depth >= sizes.len() {
             return Err(A::Error::custom(format!("lists are nested deeper than {}", list.tensor_type)));
         }
         let before = list.cells.len();
-        while seq.next_element_seed(Element { list: &mut *list, depth })?.is_some() {}
+        while seq.next_element_seed(ListElement { list: &mut *list, depth })?.is_some() {}
         let (expected, got) = (sizes[depth..].iter().product::<usize>(), list.cells.len() - before);
         if expected == got {
             Ok(())
@@ -210,7 +210,7 @@ impl<'de> Visitor<'de> for Element<'_, '_> {
             return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
         }
         let tensor_type = self.list.tensor_type;
-        let found = Addressed { tensor_type }.visit_map(map)?;
+        let found = AddressedCell { tensor_type }.visit_map(map)?;
         let address = found.address(tensor_type).map_err(A::Error::custom)?;
         let builder = self.list.builder.get_or_insert_with(|| TensorBuilder::new(tensor_type));
         if let Some(block) = found.values {
@@ -226,7 +226,7 @@ impl<'de> Visitor<'de> for Element<'_, '_> {
 }
 
 pub(super) fn check_range<E: serde::de::Error>(value: f64, tensor_type: &TensorType) -> Result<(), E> {
-    if Cells::with_capacity(tensor_type.cell(), 1).try_push(value) {
+    if TensorCells::with_capacity(tensor_type.cell(), 1).try_push(value) {
         Ok(())
     } else {
         Err(out_of_range(value, tensor_type))
@@ -241,12 +241,12 @@ fn special_number(text: &str) -> Option<f64> {
 }
 
 /// One member of the object form: `type`, `values`, `cells`, `blocks`, or a label.
-struct Entry<'b, 't> {
+struct ObjectEntry<'b, 't> {
     builder: &'b mut TensorBuilder<'t>,
     key: String,
 }
 
-impl Entry<'_, '_> {
+impl ObjectEntry<'_, '_> {
     fn cell<E: serde::de::Error>(self, value: f64) -> Result<Option<Tensor>, E> {
         let tensor_type = self.builder.tensor_type();
         if tensor_type.indexed().next().is_some() {
@@ -262,7 +262,7 @@ impl Entry<'_, '_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Entry<'_, '_> {
+impl<'de> DeserializeSeed<'de> for ObjectEntry<'_, '_> {
     type Value = Option<Tensor>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Tensor>, D::Error> {
@@ -270,7 +270,7 @@ impl<'de> DeserializeSeed<'de> for Entry<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Entry<'_, '_> {
+impl<'de> Visitor<'de> for ObjectEntry<'_, '_> {
     type Value = Option<Tensor>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -300,7 +300,7 @@ impl<'de> Visitor<'de> for Entry<'_, '_> {
         match special_number(text) {
             Some(value) if tensor_type.indexed().next().is_none() => self.cell(value),
             _ => {
-                let mut cells = Cells::with_capacity(tensor_type.cell(), tensor_type.dense_size());
+                let mut cells = TensorCells::with_capacity(tensor_type.cell(), tensor_type.dense_size());
                 if !cells.extend_from_hex(text) {
                     return Err(not_hex(text, tensor_type));
                 }
@@ -316,16 +316,18 @@ impl<'de> Visitor<'de> for Entry<'_, '_> {
             return TensorSeed(tensor_type).visit_seq(seq).map(Some);
         }
         if self.key == "blocks" {
-            while let Some(block) = seq.next_element_seed(Addressed { tensor_type })? {
+            while let Some(block) = seq.next_element_seed(AddressedCell { tensor_type })? {
                 let labels = block.address(tensor_type).and_then(|at| at.into_block(tensor_type));
                 let values = block.values.ok_or_else(|| A::Error::missing_field("values"))?;
                 labels.and_then(|labels| self.builder.block(labels, &values)).map_err(A::Error::custom)?;
             }
             return Ok(None);
         }
-        match (Numbers { tensor_type }).visit_seq(seq)? {
-            Content::Cells(cells) => self.builder.block(vec![self.key], &cells).map_err(A::Error::custom)?,
-            Content::Tensor(_) => return Err(A::Error::custom("addressed cells stand in a block")),
+        match (NumberListSeed { tensor_type }).visit_seq(seq)? {
+            ListContent::Cells(cells) => {
+                self.builder.block(vec![self.key], &cells).map_err(A::Error::custom)?
+            }
+            ListContent::Tensor(_) => return Err(A::Error::custom("addressed cells stand in a block")),
         }
         Ok(None)
     }
@@ -335,8 +337,8 @@ impl<'de> Visitor<'de> for Entry<'_, '_> {
             return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
         }
         // One level down every key is a label, even "cells"; lists and digits there are blocks.
-        while let Some(key) = map.next_key_seed(Label)? {
-            let block = map.next_value_seed(Block { tensor_type: self.builder.tensor_type() })?;
+        while let Some(key) = map.next_key_seed(LabelSeed)? {
+            let block = map.next_value_seed(BlockSeed { tensor_type: self.builder.tensor_type() })?;
             self.builder.block(vec![key], &block).map_err(A::Error::custom)?;
         }
         Ok(None)
@@ -344,79 +346,82 @@ impl<'de> Visitor<'de> for Entry<'_, '_> {
 }
 
 /// Cells of one subspace: a number if it has one cell, a list, or hexadecimal digits.
-pub(super) struct Block<'t> {
+pub(super) struct BlockSeed<'t> {
     pub(super) tensor_type: &'t TensorType,
 }
 
-impl Block<'_> {
-    fn number<E: serde::de::Error>(self, value: f64) -> Result<Cells, E> {
-        let mut cells = Cells::with_capacity(self.tensor_type.cell(), 1);
+impl BlockSeed<'_> {
+    fn number<E: serde::de::Error>(self, value: f64) -> Result<TensorCells, E> {
+        let mut cells = TensorCells::with_capacity(self.tensor_type.cell(), 1);
         if cells.try_push(value) { Ok(cells) } else { Err(out_of_range(value, self.tensor_type)) }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Block<'_> {
-    type Value = Cells;
+impl<'de> DeserializeSeed<'de> for BlockSeed<'_> {
+    type Value = TensorCells;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cells, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<TensorCells, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Block<'_> {
-    type Value = Cells;
+impl<'de> Visitor<'de> for BlockSeed<'_> {
+    type Value = TensorCells;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the {} cells of a block of {}", self.tensor_type.dense_size(), self.tensor_type)
     }
 
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Cells, E> {
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<TensorCells, E> {
         self.number(value)
     }
 
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Cells, E> {
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<TensorCells, E> {
         self.number(value as f64)
     }
 
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Cells, E> {
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<TensorCells, E> {
         self.number(value as f64)
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Cells, E> {
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<TensorCells, E> {
         if let Some(value) = special_number(text) {
             return self.number(value);
         }
-        let mut cells = Cells::with_capacity(self.tensor_type.cell(), self.tensor_type.dense_size());
+        let mut cells = TensorCells::with_capacity(self.tensor_type.cell(), self.tensor_type.dense_size());
         if cells.extend_from_hex(text) { Ok(cells) } else { Err(not_hex(text, self.tensor_type)) }
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Cells, A::Error> {
-        match (Numbers { tensor_type: self.tensor_type }).visit_seq(seq)? {
-            Content::Cells(cells) => Ok(cells),
-            Content::Tensor(_) => Err(A::Error::custom("addressed cells stand in a block")),
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<TensorCells, A::Error> {
+        match (NumberListSeed { tensor_type: self.tensor_type }).visit_seq(seq)? {
+            ListContent::Cells(cells) => Ok(cells),
+            ListContent::Tensor(_) => Err(A::Error::custom("addressed cells stand in a block")),
         }
     }
 }
 
 /// A cell or block with its address, as `{"address": {…}, "value": 1}` or `{"address": {…}, "values": […]}`.
-pub(super) struct Addressed<'t> {
+pub(super) struct AddressedCell<'t> {
     pub(super) tensor_type: &'t TensorType,
 }
 
-/// Content of an [`Addressed`] object.
+/// Content of an [`AddressedCell`] object.
 pub(super) struct AddressedCells {
     pairs: Vec<(String, String)>,
     pub(super) value: Option<f64>,
-    pub(super) values: Option<Cells>,
+    pub(super) values: Option<TensorCells>,
 }
 
 impl AddressedCells {
-    pub(super) fn address(&self, tensor_type: &TensorType) -> Result<Address, crate::Error> {
-        Address::resolve(tensor_type, self.pairs.iter().map(|(name, label)| (name.as_str(), label.as_str())))
+    pub(super) fn address(&self, tensor_type: &TensorType) -> Result<TensorAddress, crate::Error> {
+        TensorAddress::resolve(
+            tensor_type,
+            self.pairs.iter().map(|(name, label)| (name.as_str(), label.as_str())),
+        )
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Addressed<'_> {
+impl<'de> DeserializeSeed<'de> for AddressedCell<'_> {
     type Value = AddressedCells;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<AddressedCells, D::Error> {
@@ -424,7 +429,7 @@ impl<'de> DeserializeSeed<'de> for Addressed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Addressed<'_> {
+impl<'de> Visitor<'de> for AddressedCell<'_> {
     type Value = AddressedCells;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -433,21 +438,21 @@ impl<'de> Visitor<'de> for Addressed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AddressedCells, A::Error> {
         let mut found = AddressedCells { pairs: Vec::new(), value: None, values: None };
-        while let Some(key) = map.next_key_seed(Label)? {
+        while let Some(key) = map.next_key_seed(LabelSeed)? {
             match key.as_str() {
-                "address" => found.pairs = map.next_value_seed(Pairs)?,
+                "address" => found.pairs = map.next_value_seed(AddressPairs)?,
                 "value" => {
-                    let cells = map.next_value_seed(Block { tensor_type: self.tensor_type })?;
+                    let cells = map.next_value_seed(BlockSeed { tensor_type: self.tensor_type })?;
                     if cells.len() != 1 {
                         return Err(A::Error::custom("a cell's 'value' is one number; blocks have 'values'"));
                     }
                     found.value = Some(cells.get(0));
                 }
                 "values" => {
-                    found.values = Some(map.next_value_seed(Block { tensor_type: self.tensor_type })?);
+                    found.values = Some(map.next_value_seed(BlockSeed { tensor_type: self.tensor_type })?);
                 }
                 _ => {
-                    map.next_value::<Skipped>()?;
+                    map.next_value::<SkippedValue>()?;
                 }
             }
         }
@@ -456,9 +461,9 @@ impl<'de> Visitor<'de> for Addressed<'_> {
 }
 
 /// An address: dimension names with labels, which may be written as numbers.
-pub(super) struct Pairs;
+pub(super) struct AddressPairs;
 
-impl<'de> DeserializeSeed<'de> for Pairs {
+impl<'de> DeserializeSeed<'de> for AddressPairs {
     type Value = Vec<(String, String)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -466,7 +471,7 @@ impl<'de> DeserializeSeed<'de> for Pairs {
     }
 }
 
-impl<'de> Visitor<'de> for Pairs {
+impl<'de> Visitor<'de> for AddressPairs {
     type Value = Vec<(String, String)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -475,17 +480,17 @@ impl<'de> Visitor<'de> for Pairs {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut pairs = Vec::new();
-        while let Some(name) = map.next_key_seed(Label)? {
-            pairs.push((name, map.next_value_seed(Label)?));
+        while let Some(name) = map.next_key_seed(LabelSeed)? {
+            pairs.push((name, map.next_value_seed(LabelSeed)?));
         }
         Ok(pairs)
     }
 }
 
 /// A label or key: text, or a whole number.
-pub(super) struct Label;
+pub(super) struct LabelSeed;
 
-impl<'de> DeserializeSeed<'de> for Label {
+impl<'de> DeserializeSeed<'de> for LabelSeed {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -493,7 +498,7 @@ impl<'de> DeserializeSeed<'de> for Label {
     }
 }
 
-impl Visitor<'_> for Label {
+impl Visitor<'_> for LabelSeed {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

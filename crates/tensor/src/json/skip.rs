@@ -7,16 +7,16 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 /// Serde's `IgnoredAny` lets a parser use a separate code path, and that of sonic-rs recurses as deep as the
 /// text is nested. This reader uses the path of ordinary values, which every parser bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Skipped;
+pub struct SkippedValue;
 
-impl<'de> Deserialize<'de> for Skipped {
+impl<'de> Deserialize<'de> for SkippedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Skipped)
+        deserializer.deserialize_any(SkippedValue)
     }
 }
 
-impl<'de> Visitor<'de> for Skipped {
-    type Value = Skipped;
+impl<'de> Visitor<'de> for SkippedValue {
+    type Value = SkippedValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any JSON value")
@@ -47,12 +47,12 @@ impl<'de> Visitor<'de> for Skipped {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
-        while seq.next_element::<Skipped>()?.is_some() {}
+        while seq.next_element::<SkippedValue>()?.is_some() {}
         Ok(self)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        while map.next_entry::<Skipped, Skipped>()?.is_some() {}
+        while map.next_entry::<SkippedValue, SkippedValue>()?.is_some() {}
         Ok(self)
     }
 }

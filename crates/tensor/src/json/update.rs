@@ -2,9 +2,9 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::read::{Addressed, Block, Label, Pairs, check_range};
+use super::read::{AddressPairs, AddressedCell, BlockSeed, LabelSeed, check_range};
 use crate::size::TensorSize;
-use crate::{Address, CellOperation, Modify, Remove, TensorType};
+use crate::{CellOperation, TensorAddress, TensorModify, TensorRemove, TensorType};
 
 /// Reads the object of a `modify` update: `operation` (replace, add, multiply), `create`, and the cells under
 /// `cells`, `addresses` or `blocks`, in any order.
@@ -12,27 +12,27 @@ use crate::{Address, CellOperation, Modify, Remove, TensorType};
 pub struct ModifySeed<'t>(pub &'t TensorType);
 
 impl<'de> DeserializeSeed<'de> for ModifySeed<'_> {
-    type Value = Modify;
+    type Value = TensorModify;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Modify, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<TensorModify, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for ModifySeed<'_> {
-    type Value = Modify;
+    type Value = TensorModify;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"a tensor modification, for example {"operation": "add", "cells": {"a": 1.0}}"#)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Modify, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TensorModify, A::Error> {
         let (mut operation, mut create, mut cells) = (None, false, Vec::new());
         let mut size = TensorSize::default();
-        while let Some(key) = map.next_key_seed(Label)? {
+        while let Some(key) = map.next_key_seed(LabelSeed)? {
             match key.as_str() {
                 "operation" => {
-                    let name = map.next_value_seed(Label)?;
+                    let name = map.next_value_seed(LabelSeed)?;
                     operation = Some(match name.as_str() {
                         "replace" => CellOperation::Replace,
                         "add" => CellOperation::Add,
@@ -42,7 +42,7 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
                 }
                 "create" => create = map.next_value()?,
                 "cells" | "addresses" | "blocks" => {
-                    map.next_value_seed(Operands {
+                    map.next_value_seed(ModifyOperands {
                         tensor_type: self.0,
                         cells: &mut cells,
                         size: &mut size,
@@ -55,21 +55,21 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
             }
         }
         let operation = operation.ok_or_else(|| A::Error::missing_field("operation"))?;
-        Ok(Modify { operation, create, cells })
+        Ok(TensorModify { operation, create, cells })
     }
 }
 
 /// The operands of a modification: addressed cells or blocks in a list, or by the label of the one mapped
 /// dimension.
-struct Operands<'t, 'c> {
+struct ModifyOperands<'t, 'c> {
     tensor_type: &'t TensorType,
     cells: &'c mut Vec<(Vec<String>, usize, f64)>,
     /// Of the operands: each has labels of its own.
     size: &'c mut TensorSize,
 }
 
-impl Operands<'_, '_> {
-    fn block(&mut self, labels: &[String], block: &crate::Cells) -> Result<(), String> {
+impl ModifyOperands<'_, '_> {
+    fn block(&mut self, labels: &[String], block: &crate::TensorCells) -> Result<(), String> {
         if block.len() != self.tensor_type.dense_size() {
             return Err(format!(
                 "expected {} values in a block, got {}",
@@ -91,7 +91,7 @@ impl Operands<'_, '_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Operands<'_, '_> {
+impl<'de> DeserializeSeed<'de> for ModifyOperands<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -99,7 +99,7 @@ impl<'de> DeserializeSeed<'de> for Operands<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Operands<'_, '_> {
+impl<'de> Visitor<'de> for ModifyOperands<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for Operands<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
         let tensor_type = self.tensor_type;
-        while let Some(found) = seq.next_element_seed(Addressed { tensor_type })? {
+        while let Some(found) = seq.next_element_seed(AddressedCell { tensor_type })? {
             let address = found.address(tensor_type).map_err(A::Error::custom)?;
             if let Some(block) = found.values {
                 let labels = address.into_block(tensor_type).map_err(A::Error::custom)?;
@@ -127,8 +127,8 @@ impl<'de> Visitor<'de> for Operands<'_, '_> {
         if self.tensor_type.mapped().count() != 1 {
             return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
         }
-        while let Some(label) = map.next_key_seed(Label)? {
-            let block = map.next_value_seed(Block { tensor_type: self.tensor_type })?;
+        while let Some(label) = map.next_key_seed(LabelSeed)? {
+            let block = map.next_value_seed(BlockSeed { tensor_type: self.tensor_type })?;
             self.block(&[label], &block).map_err(A::Error::custom)?;
         }
         Ok(())
@@ -141,44 +141,44 @@ impl<'de> Visitor<'de> for Operands<'_, '_> {
 pub struct RemoveSeed<'t>(pub &'t TensorType);
 
 impl<'de> DeserializeSeed<'de> for RemoveSeed<'_> {
-    type Value = Remove;
+    type Value = TensorRemove;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Remove, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<TensorRemove, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for RemoveSeed<'_> {
-    type Value = Remove;
+    type Value = TensorRemove;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"tensor addresses, for example {"addresses": [{"x": "a"}]}"#)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Remove, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TensorRemove, A::Error> {
         let mut patterns = Vec::new();
-        while let Some(key) = map.next_key_seed(Label)? {
+        while let Some(key) = map.next_key_seed(LabelSeed)? {
             if key != "addresses" {
                 return Err(A::Error::unknown_field(&key, &["addresses"]));
             }
-            map.next_value_seed(Patterns {
+            map.next_value_seed(RemovePatterns {
                 tensor_type: self.0,
                 patterns: &mut patterns,
                 size: TensorSize::default(),
             })?;
         }
-        Ok(Remove { patterns })
+        Ok(TensorRemove { patterns })
     }
 }
 
 /// The list of addresses of a [`RemoveSeed`].
-struct Patterns<'t, 'p> {
+struct RemovePatterns<'t, 'p> {
     tensor_type: &'t TensorType,
     patterns: &'p mut Vec<Vec<Option<String>>>,
     size: TensorSize,
 }
 
-impl<'de> DeserializeSeed<'de> for Patterns<'_, '_> {
+impl<'de> DeserializeSeed<'de> for RemovePatterns<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -186,7 +186,7 @@ impl<'de> DeserializeSeed<'de> for Patterns<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Patterns<'_, '_> {
+impl<'de> Visitor<'de> for RemovePatterns<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -194,9 +194,9 @@ impl<'de> Visitor<'de> for Patterns<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
-        while let Some(pairs) = seq.next_element_seed(Pairs)? {
+        while let Some(pairs) = seq.next_element_seed(AddressPairs)? {
             let pairs = pairs.iter().map(|(name, label)| (name.as_str(), label.as_str()));
-            let labels = Address::resolve(self.tensor_type, pairs).map_err(A::Error::custom)?.labels;
+            let labels = TensorAddress::resolve(self.tensor_type, pairs).map_err(A::Error::custom)?.labels;
             if labels.iter().all(Option::is_none) {
                 return Err(A::Error::custom("an address to remove must name a mapped dimension"));
             }

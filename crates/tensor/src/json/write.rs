@@ -2,22 +2,22 @@ use std::str::FromStr;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use crate::{Cells, DimensionKind, Tensor};
+use crate::{DimensionKind, Tensor, TensorCells};
 
 /// JSON format of tensors: the values of `format.tensors` and `presentation.format.tensors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Format {
+pub struct TensorFormat {
     /// Form of the content.
-    pub shape: Shape,
+    pub shape: TensorShape,
     /// True to write only the content, false to write an object with the type.
     pub direct: bool,
     /// Precision of numbers.
-    pub digits: Digits,
+    pub digits: CellDigits,
 }
 
 /// Number of digits of a tensor's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Digits {
+pub enum CellDigits {
     /// The fewest digits that distinguish the cell from others of its type: `0.1` for a float.
     OfCell,
     /// The fewest digits that distinguish the value from other doubles: `0.10000000149011612` for a float of
@@ -25,75 +25,75 @@ pub enum Digits {
     OfDouble,
 }
 
-impl Format {
+impl TensorFormat {
     /// The same format with another precision.
-    pub const fn with_digits(self, digits: Digits) -> Self {
-        Format { digits, ..self }
+    pub const fn with_digits(self, digits: CellDigits) -> Self {
+        TensorFormat { digits, ..self }
     }
 }
 
 /// Form of a tensor's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum TensorShape {
     /// The shortest form that the type allows.
     Short,
     /// A list of addressed cells.
     Long,
-    /// Like [`Shape::Short`], with dense cells as hexadecimal digits.
+    /// Like [`TensorShape::Short`], with dense cells as hexadecimal digits.
     Hex,
 }
 
-impl Default for Format {
+impl Default for TensorFormat {
     fn default() -> Self {
-        Format { shape: Shape::Short, direct: false, digits: Digits::OfCell }
+        TensorFormat { shape: TensorShape::Short, direct: false, digits: CellDigits::OfCell }
     }
 }
 
-impl FromStr for Format {
+impl FromStr for TensorFormat {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
         let (shape, direct) = match name {
-            "short" => (Shape::Short, false),
-            "long" => (Shape::Long, false),
-            "hex" => (Shape::Hex, false),
-            "short-value" => (Shape::Short, true),
-            "long-value" => (Shape::Long, true),
-            "hex-value" => (Shape::Hex, true),
+            "short" => (TensorShape::Short, false),
+            "long" => (TensorShape::Long, false),
+            "hex" => (TensorShape::Hex, false),
+            "short-value" => (TensorShape::Short, true),
+            "long-value" => (TensorShape::Long, true),
+            "hex-value" => (TensorShape::Hex, true),
             _ => {
                 return Err(format!(
                     "tensor format '{name}' is not one of short, long, hex, short-value, long-value, hex-value"
                 ));
             }
         };
-        Ok(Format { shape, direct, digits: Digits::OfCell })
+        Ok(TensorFormat { shape, direct, digits: CellDigits::OfCell })
     }
 }
 
 impl Tensor {
     /// Returns this tensor for serialization as JSON in a format.
-    pub const fn rendered(&self, format: Format) -> Rendered<'_> {
-        Rendered { tensor: self, format }
+    pub const fn rendered(&self, format: TensorFormat) -> RenderedTensor<'_> {
+        RenderedTensor { tensor: self, format }
     }
 }
 
 /// A tensor and its JSON format. Numbers that JSON cannot represent are written as `"NaN"`, `"Infinity"`,
 /// `"-Infinity"`.
 #[derive(Debug, Clone, Copy)]
-pub struct Rendered<'a> {
+pub struct RenderedTensor<'a> {
     tensor: &'a Tensor,
-    format: Format,
+    format: TensorFormat,
 }
 
-impl Serialize for Rendered<'_> {
+impl Serialize for RenderedTensor<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let content = Content { of: *self };
+        let content = RenderedContent { of: *self };
         if self.format.direct {
             return content.serialize(serializer);
         }
         let tensor_type = self.tensor.tensor_type();
         let key = match (self.format.shape, tensor_type.mapped().count(), tensor_type.indexed().count()) {
-            (Shape::Long, ..) => "cells",
+            (TensorShape::Long, ..) => "cells",
             (_, 0, _) => "values",
             (_, _, 0) => "cells",
             _ => "blocks",
@@ -105,17 +105,17 @@ impl Serialize for Rendered<'_> {
     }
 }
 
-struct Content<'a> {
-    of: Rendered<'a>,
+struct RenderedContent<'a> {
+    of: RenderedTensor<'a>,
 }
 
-impl Serialize for Content<'_> {
+impl Serialize for RenderedContent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let tensor_type = self.of.tensor.tensor_type();
         let mapped = tensor_type.mapped().count();
-        let block = |subspace| Block { of: self.of, subspace };
+        let block = |subspace| RenderedBlock { of: self.of, subspace };
         match (self.of.format.shape, mapped) {
-            (Shape::Long, _) => {
+            (TensorShape::Long, _) => {
                 let dense = tensor_type.dense_size();
                 let mut seq = serializer.serialize_seq(Some(self.of.tensor.cells().len()))?;
                 for at in 0..self.of.tensor.cells().len() {
@@ -151,34 +151,34 @@ impl Serialize for Content<'_> {
 }
 
 /// Cells of one subspace: nested lists, digits, or a number if no dimension is indexed.
-struct Block<'a> {
-    of: Rendered<'a>,
+struct RenderedBlock<'a> {
+    of: RenderedTensor<'a>,
     subspace: usize,
 }
 
-impl Serialize for Block<'_> {
+impl Serialize for RenderedBlock<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let sizes: Vec<usize> = self.of.tensor.tensor_type().indexed().map(|(_, size)| size).collect();
         let dense = self.of.tensor.tensor_type().dense_size();
         let at = self.subspace * dense;
         if sizes.is_empty() {
             self.of.number(at).serialize(serializer)
-        } else if self.of.format.shape == Shape::Hex {
+        } else if self.of.format.shape == TensorShape::Hex {
             serializer.serialize_str(&self.of.tensor.cells().to_hex(at..at + dense))
         } else {
-            Nested { of: self.of, at, sizes: &sizes }.serialize(serializer)
+            NestedList { of: self.of, at, sizes: &sizes }.serialize(serializer)
         }
     }
 }
 
 /// A list over the outermost of `sizes`, of lists over the others.
-struct Nested<'a> {
-    of: Rendered<'a>,
+struct NestedList<'a> {
+    of: RenderedTensor<'a>,
     at: usize,
     sizes: &'a [usize],
 }
 
-impl Serialize for Nested<'_> {
+impl Serialize for NestedList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some((&size, inner)) = self.sizes.split_first() else {
             return self.of.number(self.at).serialize(serializer);
@@ -190,7 +190,7 @@ impl Serialize for Nested<'_> {
             if inner.is_empty() {
                 seq.serialize_element(&self.of.number(at))?;
             } else {
-                seq.serialize_element(&Nested { of: self.of, at, sizes: inner })?;
+                seq.serialize_element(&NestedList { of: self.of, at, sizes: inner })?;
             }
         }
         seq.end()
@@ -199,7 +199,7 @@ impl Serialize for Nested<'_> {
 
 /// `{"address": {…}, "value": 1}`.
 struct LongCell<'a> {
-    of: Rendered<'a>,
+    of: RenderedTensor<'a>,
     subspace: usize,
     index: Option<usize>,
 }
@@ -216,7 +216,7 @@ impl Serialize for LongCell<'_> {
 }
 
 /// `{"address": {…}, "values": […]}`.
-struct AddressedBlock<'a>(Block<'a>);
+struct AddressedBlock<'a>(RenderedBlock<'a>);
 
 impl Serialize for AddressedBlock<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -230,7 +230,7 @@ impl Serialize for AddressedBlock<'_> {
 
 /// Dimension names with labels; for a cell, those of indexed dimensions, too.
 struct AddressOf<'a> {
-    of: Rendered<'a>,
+    of: RenderedTensor<'a>,
     subspace: usize,
     index: Option<usize>,
 }
@@ -257,29 +257,29 @@ impl Serialize for AddressOf<'_> {
 }
 
 /// A cell, or the text for a number that JSON cannot represent.
-enum Number {
+enum RenderedNumber {
     Float(f32),
     Double(f64),
 }
 
-impl Rendered<'_> {
-    fn number(&self, at: usize) -> Number {
+impl RenderedTensor<'_> {
+    fn number(&self, at: usize) -> RenderedNumber {
         let (cells, number) = (self.tensor.cells(), self.tensor.cells().get(at));
         match (cells, self.format.digits) {
-            (Cells::Double(_), _) | (_, Digits::OfDouble) => Number::Double(number),
+            (TensorCells::Double(_), _) | (_, CellDigits::OfDouble) => RenderedNumber::Double(number),
             // The cell has one of these types, so nothing is rounded.
-            (Cells::Float(_) | Cells::BFloat16(_) | Cells::Int8(_), Digits::OfCell) => {
-                Number::Float(number as f32)
+            (TensorCells::Float(_) | TensorCells::BFloat16(_) | TensorCells::Int8(_), CellDigits::OfCell) => {
+                RenderedNumber::Float(number as f32)
             }
         }
     }
 }
 
-impl Serialize for Number {
+impl Serialize for RenderedNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let number = match self {
-            Number::Float(number) => f64::from(*number),
-            Number::Double(number) => *number,
+            RenderedNumber::Float(number) => f64::from(*number),
+            RenderedNumber::Double(number) => *number,
         };
         if number.is_nan() {
             return serializer.serialize_str("NaN");
@@ -288,8 +288,8 @@ impl Serialize for Number {
             return serializer.serialize_str(if number > 0.0 { "Infinity" } else { "-Infinity" });
         }
         match self {
-            Number::Float(number) => serializer.serialize_f32(*number),
-            Number::Double(number) => serializer.serialize_f64(*number),
+            RenderedNumber::Float(number) => serializer.serialize_f32(*number),
+            RenderedNumber::Double(number) => serializer.serialize_f64(*number),
         }
     }
 }

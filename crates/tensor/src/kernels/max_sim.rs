@@ -7,12 +7,12 @@
 //!    added across lanes.
 //! 4. Each lane keeps its largest sum; at the end the lanes are added up.
 
-use super::{Lane, Pairs, native};
+use super::{KernelCell, KernelSum, native};
 
 /// Vectors of one side, prepared for comparison with those of the other.
 #[derive(Debug, Clone)]
-pub struct MaxSim {
-    pub(super) pairs: Pairs,
+pub struct MaxSimKernel {
+    pub(super) pairs: KernelSum,
     /// Number of cells per vector.
     pub(super) width: usize,
     /// Number of vectors.
@@ -27,9 +27,9 @@ pub struct MaxSim {
     pub(super) rows: Vec<f32>,
 }
 
-impl MaxSim {
+impl MaxSimKernel {
     /// Prepares concatenated vectors of `width` cells; no vectors if `width` is 0.
-    pub fn new<A: Lane>(pairs: Pairs, vectors: &[A], width: usize) -> Self {
+    pub fn new<A: KernelCell>(pairs: KernelSum, vectors: &[A], width: usize) -> Self {
         let lanes = native::lanes();
         let count = vectors.len().checked_div(width).unwrap_or(0);
         let mut blocks = Vec::new();
@@ -50,25 +50,25 @@ impl MaxSim {
             next += registers * lanes;
         }
         let best = vec![0.0; blocks.iter().sum::<usize>() * lanes];
-        MaxSim { pairs, width, vectors: count, packed, blocks, best, rows: Vec::new() }
+        MaxSimKernel { pairs, width, vectors: count, packed, blocks, best, rows: Vec::new() }
     }
 
     /// For each vector of this side the largest sum with any of `others`, added up; 0 without others.
-    pub fn of<B: Lane>(&mut self, others: &[B]) -> f64 {
+    pub fn of<B: KernelCell>(&mut self, others: &[B]) -> f64 {
         if self.width == 0 || others.len() < self.width {
             return 0.0;
         }
         self.best.fill(f32::NEG_INFINITY);
         match self.pairs {
-            Pairs::Product => native::max_sim::<B, false>(self, others),
-            Pairs::SquaredDifference => native::max_sim::<B, true>(self, others),
+            KernelSum::Product => native::max_sim::<B, false>(self, others),
+            KernelSum::SquaredDifference => native::max_sim::<B, true>(self, others),
         }
         self.best[..self.vectors].iter().map(|best| f64::from(*best)).sum()
     }
 
     /// Plain implementation.
-    pub(super) fn of_plain<B: Lane, const DIFFERENCE: bool>(&mut self, others: &[B], lanes: usize) {
-        let MaxSim { width, packed, blocks, best, .. } = self;
+    pub(super) fn of_plain<B: KernelCell, const DIFFERENCE: bool>(&mut self, others: &[B], lanes: usize) {
+        let MaxSimKernel { width, packed, blocks, best, .. } = self;
         let (mut packed, mut best) = (&packed[..], &mut best[..]);
         for registers in blocks {
             let in_block = *registers * lanes;
@@ -99,9 +99,9 @@ mod tests {
 
     /// Compares with one pair of vectors at a time, over whole numbers, for which `f32` sums are exact in any
     /// order.
-    fn check<A: Lane, B: Lane>(query: &[A], others: &[B], width: usize) {
+    fn check<A: KernelCell, B: KernelCell>(query: &[A], others: &[B], width: usize) {
         let cells = |row: &[A]| row.iter().map(|cell| f64::from(cell.to_f32())).collect::<Vec<_>>();
-        for pairs in [Pairs::Product, Pairs::SquaredDifference] {
+        for pairs in [KernelSum::Product, KernelSum::SquaredDifference] {
             let best = |vector: &[A]| {
                 let of_other = |other: &[B]| {
                     sum_pairs_plain(pairs, cells(vector), other.iter().map(|cell| f64::from(cell.to_f32())))
@@ -112,15 +112,15 @@ mod tests {
                 true => 0.0,
                 false => query.chunks_exact(width).map(best).sum(),
             };
-            let mut similarity = MaxSim::new(pairs, query, width);
+            let mut similarity = MaxSimKernel::new(pairs, query, width);
             assert_eq!(similarity.of(others), twin);
             // No state is left from the previous run.
             assert_eq!(similarity.of(others), twin);
             if others.len() >= width {
                 similarity.best.fill(f32::NEG_INFINITY);
                 match pairs {
-                    Pairs::Product => similarity.of_plain::<B, false>(others, native::lanes()),
-                    Pairs::SquaredDifference => similarity.of_plain::<B, true>(others, native::lanes()),
+                    KernelSum::Product => similarity.of_plain::<B, false>(others, native::lanes()),
+                    KernelSum::SquaredDifference => similarity.of_plain::<B, true>(others, native::lanes()),
                 }
                 let plain: f64 =
                     similarity.best[..similarity.vectors].iter().map(|best| f64::from(*best)).sum();

@@ -6,12 +6,12 @@ use std::arch::aarch64::*;
 use half::bf16;
 
 use super::{
-    Lane, MaxSim,
-    wide::{self, Register},
+    KernelCell, MaxSimKernel,
+    wide::{self, WideRegister},
 };
 
 /// [`super::sum_rows`] with NEON. Always returns true, for done.
-pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
+pub(super) fn rows<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     vector: &[A],
     cells: &[B],
     width: usize,
@@ -23,16 +23,16 @@ pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
     true
 }
 
-/// Lanes of a register, as used in the layout of [`MaxSim`].
+/// Lanes of a register, as used in the layout of [`MaxSimKernel`].
 pub(super) const fn lanes() -> usize {
     8
 }
 
-/// Maximum number of registers in a block of [`MaxSim`].
+/// Maximum number of registers in a block of [`MaxSimKernel`].
 pub(super) const BLOCK: usize = 4;
 
-/// The sums of [`MaxSim::of`].
-pub(super) fn max_sim<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: &[B]) {
+/// The sums of [`MaxSimKernel::of`].
+pub(super) fn max_sim<B: KernelCell, const DIFFERENCE: bool>(of: &mut MaxSimKernel, others: &[B]) {
     // SAFETY: NEON is part of the architecture.
     unsafe { wide::max_sim::<Pair, 8, B, DIFFERENCE>(of, others) }
 }
@@ -41,7 +41,7 @@ pub(super) fn max_sim<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: 
 type Pair = float32x4x2_t;
 
 /// Loads several cells into one register as `f32`.
-pub trait Wide: Copy {
+pub trait LoadWide: Copy {
     /// Eight cells.
     ///
     /// # Safety
@@ -50,14 +50,14 @@ pub trait Wide: Copy {
 }
 
 // SAFETY of all bodies below: the caller promises enough cells behind the pointer; loads are unaligned.
-impl Wide for f32 {
+impl LoadWide for f32 {
     #[inline(always)]
     unsafe fn load8(from: *const Self) -> Pair {
         unsafe { float32x4x2_t(vld1q_f32(from), vld1q_f32(from.add(4))) }
     }
 }
 
-impl Wide for bf16 {
+impl LoadWide for bf16 {
     #[inline(always)]
     unsafe fn load8(from: *const Self) -> Pair {
         unsafe {
@@ -70,7 +70,7 @@ impl Wide for bf16 {
     }
 }
 
-impl Wide for i8 {
+impl LoadWide for i8 {
     #[inline(always)]
     unsafe fn load8(from: *const Self) -> Pair {
         unsafe {
@@ -82,7 +82,7 @@ impl Wide for i8 {
 
 // SAFETY of all bodies below: NEON is part of the architecture; arrays have as many cells as the register
 // lanes.
-impl Register<8> for Pair {
+impl WideRegister<8> for Pair {
     const SUMS: usize = 8;
 
     #[inline(always)]
@@ -90,7 +90,7 @@ impl Register<8> for Pair {
         unsafe { float32x4x2_t(vdupq_n_f32(0.0), vdupq_n_f32(0.0)) }
     }
     #[inline(always)]
-    unsafe fn load<A: Lane>(cells: &[A; 8]) -> Self {
+    unsafe fn load<A: KernelCell>(cells: &[A; 8]) -> Self {
         unsafe { A::load8(cells.as_ptr()) }
     }
     #[inline(always)]

@@ -1,13 +1,13 @@
 //! Fallback for processors without special kernels: only the plain forms.
 
-use super::{Lane, MaxSim};
+use super::{KernelCell, MaxSimKernel};
 
 /// An empty requirement, because only the plain form exists.
-pub trait Wide: Copy {}
-impl<T: Copy> Wide for T {}
+pub trait LoadWide: Copy {}
+impl<T: Copy> LoadWide for T {}
 
 /// Returns false: no kernel for this processor.
-pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
+pub(super) fn rows<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     _: &[A],
     _: &[B],
     _: usize,
@@ -17,7 +17,7 @@ pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
     false
 }
 
-/// Lanes of a register, as used in the layout of [`MaxSim`].
+/// Lanes of a register, as used in the layout of [`MaxSimKernel`].
 pub(super) const fn lanes() -> usize {
     1
 }
@@ -25,7 +25,7 @@ pub(super) const fn lanes() -> usize {
 /// Maximum number of registers in a block.
 pub(super) const BLOCK: usize = 1;
 
-/// The sums of [`MaxSim::of`].
-pub(super) fn max_sim<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: &[B]) {
+/// The sums of [`MaxSimKernel::of`].
+pub(super) fn max_sim<B: KernelCell, const DIFFERENCE: bool>(of: &mut MaxSimKernel, others: &[B]) {
     of.of_plain::<B, DIFFERENCE>(others, lanes());
 }

@@ -1,13 +1,19 @@
-//! Kernel bodies over registers of some width; [`Register`] has the operations of the processor.
+//! Kernel bodies over registers of some width; [`WideRegister`] has the operations of the processor.
 
-use super::{Lane, MaxSim, rest, row_of};
+use super::{KernelCell, MaxSimKernel, rest, row_of};
 
 /// The body of [`sum_rows`] for registers of `N` lanes.
 ///
 /// # Safety
 /// The machine has the instructions of `R`. To be fast it must be inlined into a function that enables them.
 #[inline(always)]
-pub(super) unsafe fn rows<R: Register<N>, const N: usize, A: Lane, B: Lane, const DIFFERENCE: bool>(
+pub(super) unsafe fn rows<
+    R: WideRegister<N>,
+    const N: usize,
+    A: KernelCell,
+    B: KernelCell,
+    const DIFFERENCE: bool,
+>(
     vector: &[A],
     cells: &[B],
     width: usize,
@@ -38,16 +44,16 @@ pub(super) unsafe fn rows<R: Register<N>, const N: usize, A: Lane, B: Lane, cons
     }
 }
 
-/// Body of [`MaxSim::of`] for registers of `N` lanes, which also determine the layout of its vectors.
+/// Body of [`MaxSimKernel::of`] for registers of `N` lanes, which also determine the layout of its vectors.
 ///
 /// # Safety
 /// The machine has the instructions of `R`. To be fast it must be inlined into a function that enables them.
 #[inline(always)]
-pub(super) unsafe fn max_sim<R: Register<N>, const N: usize, B: Lane, const DIFFERENCE: bool>(
-    of: &mut MaxSim,
+pub(super) unsafe fn max_sim<R: WideRegister<N>, const N: usize, B: KernelCell, const DIFFERENCE: bool>(
+    of: &mut MaxSimKernel,
     others: &[B],
 ) {
-    let MaxSim { width, packed, blocks, best, rows, .. } = of;
+    let MaxSimKernel { width, packed, blocks, best, rows, .. } = of;
     let width = *width;
     rows.resize(width * ROWS, 0.0);
     let mut others = others.chunks_exact(width);
@@ -86,7 +92,7 @@ const ROWS: usize = 8;
 /// # Safety
 /// The conditions of [`max_sim`].
 #[inline(always)]
-unsafe fn spread<R: Register<N>, const N: usize, B: Lane>(cells: &[B], out: &mut [f32]) {
+unsafe fn spread<R: WideRegister<N>, const N: usize, B: KernelCell>(cells: &[B], out: &mut [f32]) {
     let ((steps, rest), (out, out_rest)) = (cells.as_chunks::<N>(), out.as_chunks_mut::<N>());
     for (cells, out) in steps.iter().zip(out) {
         // SAFETY: the caller guarantees the instructions.
@@ -100,7 +106,7 @@ unsafe fn spread<R: Register<N>, const N: usize, B: Lane>(cells: &[B], out: &mut
 /// # Safety
 /// The conditions of [`max_sim`].
 #[inline(always)]
-unsafe fn rows_of_block<R: Register<N>, const N: usize, const T: usize, const DIFFERENCE: bool>(
+unsafe fn rows_of_block<R: WideRegister<N>, const N: usize, const T: usize, const DIFFERENCE: bool>(
     block: &[f32],
     rows: &[f32],
     width: usize,
@@ -130,7 +136,7 @@ unsafe fn rows_of_block<R: Register<N>, const N: usize, const T: usize, const DI
 /// The conditions of [`max_sim`].
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "see the comment inside")]
-unsafe fn tile<R: Register<N>, const N: usize, const T: usize, const D: usize, const DIFFERENCE: bool>(
+unsafe fn tile<R: WideRegister<N>, const N: usize, const T: usize, const D: usize, const DIFFERENCE: bool>(
     block: &[f32],
     rows: &[f32],
     width: usize,
@@ -176,7 +182,7 @@ unsafe fn tile<R: Register<N>, const N: usize, const T: usize, const D: usize, c
 /// # Safety
 /// The machine has the instructions of `R`.
 #[inline(always)]
-unsafe fn step<R: Register<N>, const N: usize, A: Lane, B: Lane, const DIFFERENCE: bool>(
+unsafe fn step<R: WideRegister<N>, const N: usize, A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     sum: R,
     a: &[A; N],
     b: &[B; N],
@@ -197,12 +203,12 @@ unsafe fn step<R: Register<N>, const N: usize, A: Lane, B: Lane, const DIFFERENC
 ///
 /// # Safety
 /// All functions need a machine with the instructions of the register.
-pub(super) trait Register<const N: usize>: Copy {
+pub(super) trait WideRegister<const N: usize>: Copy {
     /// Number of sums that fit into registers together with their operands.
     const SUMS: usize;
 
     unsafe fn zero() -> Self;
-    unsafe fn load<A: Lane>(cells: &[A; N]) -> Self;
+    unsafe fn load<A: KernelCell>(cells: &[A; N]) -> Self;
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn subtract(self, other: Self) -> Self;
     /// `self × factor + sum`, rounded once.

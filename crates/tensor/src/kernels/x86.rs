@@ -5,13 +5,13 @@ use std::arch::x86_64::*;
 use half::bf16;
 
 use super::{
-    Lane, MaxSim,
-    wide::{self, Register},
+    KernelCell, MaxSimKernel,
+    wide::{self, WideRegister},
 };
 
 /// [`super::sum_rows`] with the widest registers of this machine. Returns false, without doing anything, if
 /// it has none of them.
-pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
+pub(super) fn rows<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     vector: &[A],
     cells: &[B],
     width: usize,
@@ -37,7 +37,7 @@ pub(super) fn has_avx2() -> bool {
 }
 
 #[target_feature(enable = "avx2,fma")]
-pub(super) fn rows_avx2<A: Lane, B: Lane, const DIFFERENCE: bool>(
+pub(super) fn rows_avx2<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     vector: &[A],
     cells: &[B],
     width: usize,
@@ -49,7 +49,7 @@ pub(super) fn rows_avx2<A: Lane, B: Lane, const DIFFERENCE: bool>(
 }
 
 #[target_feature(enable = "avx512f")]
-fn rows_avx512<A: Lane, B: Lane, const DIFFERENCE: bool>(
+fn rows_avx512<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
     vector: &[A],
     cells: &[B],
     width: usize,
@@ -60,16 +60,16 @@ fn rows_avx512<A: Lane, B: Lane, const DIFFERENCE: bool>(
     unsafe { wide::rows::<__m512, 16, A, B, DIFFERENCE>(vector, cells, width, rows, sums) }
 }
 
-/// Lanes of a register, as used in the layout of [`MaxSim`].
+/// Lanes of a register, as used in the layout of [`MaxSimKernel`].
 pub(super) fn lanes() -> usize {
     if is_x86_feature_detected!("avx512f") { 16 } else { 8 }
 }
 
-/// Maximum number of registers in a block of [`MaxSim`].
+/// Maximum number of registers in a block of [`MaxSimKernel`].
 pub(super) const BLOCK: usize = 4;
 
-/// The sums of [`MaxSim::of`].
-pub(super) fn max_sim<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: &[B]) {
+/// The sums of [`MaxSimKernel::of`].
+pub(super) fn max_sim<B: KernelCell, const DIFFERENCE: bool>(of: &mut MaxSimKernel, others: &[B]) {
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the check above found the CPU feature that the function needs.
         unsafe { max_sim_avx512::<B, DIFFERENCE>(of, others) }
@@ -82,19 +82,19 @@ pub(super) fn max_sim<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: 
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn max_sim_avx2<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: &[B]) {
+fn max_sim_avx2<B: KernelCell, const DIFFERENCE: bool>(of: &mut MaxSimKernel, others: &[B]) {
     // SAFETY: the features are those of this function.
     unsafe { wide::max_sim::<__m256, 8, B, DIFFERENCE>(of, others) }
 }
 
 #[target_feature(enable = "avx512f")]
-fn max_sim_avx512<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: &[B]) {
+fn max_sim_avx512<B: KernelCell, const DIFFERENCE: bool>(of: &mut MaxSimKernel, others: &[B]) {
     // SAFETY: the feature is that of this function.
     unsafe { wide::max_sim::<__m512, 16, B, DIFFERENCE>(of, others) }
 }
 
 /// Loads several cells into one register as `f32`.
-pub trait Wide: Copy {
+pub trait LoadWide: Copy {
     /// Eight cells.
     ///
     /// # Safety
@@ -109,7 +109,7 @@ pub trait Wide: Copy {
 
 // SAFETY of all bodies below: the caller guarantees enough cells behind the pointer, and the CPU feature;
 // loads are unaligned.
-impl Wide for f32 {
+impl LoadWide for f32 {
     #[inline(always)]
     unsafe fn load8(from: *const Self) -> __m256 {
         unsafe { _mm256_loadu_ps(from) }
@@ -120,7 +120,7 @@ impl Wide for f32 {
     }
 }
 
-impl Wide for bf16 {
+impl LoadWide for bf16 {
     #[inline(always)]
     unsafe fn load8(from: *const Self) -> __m256 {
         unsafe {
@@ -137,7 +137,7 @@ impl Wide for bf16 {
     }
 }
 
-impl Wide for i8 {
+impl LoadWide for i8 {
     #[inline(always)]
     unsafe fn load8(from: *const Self) -> __m256 {
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
@@ -150,7 +150,7 @@ impl Wide for i8 {
 
 // SAFETY of all bodies below: the caller guarantees the instructions; arrays have as many cells as the
 // register has lanes.
-impl Register<8> for __m256 {
+impl WideRegister<8> for __m256 {
     const SUMS: usize = 8;
 
     #[inline(always)]
@@ -158,7 +158,7 @@ impl Register<8> for __m256 {
         unsafe { _mm256_setzero_ps() }
     }
     #[inline(always)]
-    unsafe fn load<A: Lane>(cells: &[A; 8]) -> Self {
+    unsafe fn load<A: KernelCell>(cells: &[A; 8]) -> Self {
         unsafe { A::load8(cells.as_ptr()) }
     }
     #[inline(always)]
@@ -193,7 +193,7 @@ impl Register<8> for __m256 {
     }
 }
 
-impl Register<16> for __m512 {
+impl WideRegister<16> for __m512 {
     const SUMS: usize = 16;
 
     #[inline(always)]
@@ -201,7 +201,7 @@ impl Register<16> for __m512 {
         unsafe { _mm512_setzero_ps() }
     }
     #[inline(always)]
-    unsafe fn load<A: Lane>(cells: &[A; 16]) -> Self {
+    unsafe fn load<A: KernelCell>(cells: &[A; 16]) -> Self {
         unsafe { A::load16(cells.as_ptr()) }
     }
     #[inline(always)]

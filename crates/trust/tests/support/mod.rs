@@ -10,27 +10,27 @@ use rcgen::{
 };
 
 /// Contents of a certificate.
-pub struct Certificate<'a> {
+pub struct TestCertificate<'a> {
     pub hosts: &'a [&'a str],
     /// True if it has expired.
     pub is_over: bool,
     pub is_for_servers_alone: bool,
 }
 
-impl Default for Certificate<'_> {
+impl Default for TestCertificate<'_> {
     fn default() -> Self {
-        Certificate { hosts: &["localhost", "127.0.0.1"], is_over: false, is_for_servers_alone: false }
+        TestCertificate { hosts: &["localhost", "127.0.0.1"], is_over: false, is_for_servers_alone: false }
     }
 }
 
 /// An authority that signs certificates, and stores them in a directory of its own.
-pub struct Authority {
+pub struct TestAuthority {
     issuer: Issuer<'static, KeyPair>,
     directory: tempfile::TempDir,
     signed: Cell<u32>,
 }
 
-impl Authority {
+impl TestAuthority {
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "the authority of a test");
@@ -39,7 +39,7 @@ impl Authority {
         let certificate = params.self_signed(&key).expect("it signs itself");
         let directory = tempfile::tempdir().expect("a temporary directory");
         write(&directory.path().join("authority.pem"), &certificate.pem());
-        Authority { issuer: Issuer::new(params, key), directory, signed: Cell::new(0) }
+        TestAuthority { issuer: Issuer::new(params, key), directory, signed: Cell::new(0) }
     }
 
     /// File of its own certificate.
@@ -48,7 +48,7 @@ impl Authority {
     }
 
     /// Signs a certificate; returns it with its key and this authority, each in a file of its own.
-    pub fn sign(&self, wanted: &Certificate<'_>) -> TrustFiles {
+    pub fn sign(&self, wanted: &TestCertificate<'_>) -> TrustFiles {
         let hosts: Vec<String> = wanted.hosts.iter().map(|&host| host.to_owned()).collect();
         let mut params = CertificateParams::new(hosts).expect("they are names and addresses");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

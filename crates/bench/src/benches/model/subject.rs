@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_model::{
-    Caller, Encoder, EncoderOptions, Grant, Lane, Model, Purpose, Scheduler, SchedulerOptions, Sequence,
-    Threads,
+    EncoderOptions, ModelCaller, ModelLane, ModelScheduler, ModelThreads, RunGrant, SchedulerOptions,
+    SequenceModel, SequencePurpose, TextEncoder, TokenizedText,
 };
 
 use crate::Error;
@@ -14,32 +14,32 @@ use crate::measure::time;
 
 /// Policy for the number of threads of a text.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Setting {
+pub(super) enum ThreadPolicy {
     AllCores,
     OneThread,
     Scheduler,
 }
 
 /// Settings in the order of their numbers, with their names.
-pub(super) const SETTINGS: [(Setting, &str); 3] = [
-    (Setting::AllCores, "all cores per request"),
-    (Setting::OneThread, "one thread per request"),
-    (Setting::Scheduler, "scheduler"),
+pub(super) const SETTINGS: [(ThreadPolicy, &str); 3] = [
+    (ThreadPolicy::AllCores, "all cores per request"),
+    (ThreadPolicy::OneThread, "one thread per request"),
+    (ThreadPolicy::Scheduler, "scheduler"),
 ];
 
-pub(super) struct Subject {
+pub(super) struct ModelUnderTest {
     pub name: &'static str,
     pub cores: usize,
     /// Maximum number of tokens of a batch.
     pub batch_tokens: usize,
-    all_cores: Encoder,
-    one_thread: Encoder,
-    lane: Lane,
+    all_cores: TextEncoder,
+    one_thread: TextEncoder,
+    lane: ModelLane,
     /// Scheduler of the lane.
-    _scheduler: Scheduler,
+    _scheduler: ModelScheduler,
 }
 
-impl Subject {
+impl ModelUnderTest {
     pub fn load(name: &'static str, file: &Path, cores: usize) -> Result<Self, Error> {
         let options = |intra_op| EncoderOptions {
             name: name.to_owned(),
@@ -48,12 +48,12 @@ impl Subject {
             types: Some("token_type_ids".to_owned()),
             output: "last_hidden_state".to_owned(),
             output_rank: 3,
-            threads: Threads { intra_op, ..Threads::default() },
+            threads: ModelThreads { intra_op, ..ModelThreads::default() },
         };
-        let load = |intra_op| Encoder::load(file, options(intra_op)).map_err(Error::failed);
-        let scheduler = Scheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
+        let load = |intra_op| TextEncoder::load(file, options(intra_op)).map_err(Error::failed);
+        let scheduler = ModelScheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
         let shared = Arc::new(load(None)?);
-        Ok(Subject {
+        Ok(ModelUnderTest {
             name,
             cores,
             batch_tokens: shared.limits().tokens,
@@ -65,19 +65,20 @@ impl Subject {
     }
 
     /// Runs one text in a setting.
-    pub fn ask(&self, setting: Setting, text: &Sequence) {
+    pub fn ask(&self, setting: ThreadPolicy, text: &TokenizedText) {
         match setting {
-            Setting::AllCores => direct(&self.all_cores, &[text]),
-            Setting::OneThread => direct(&self.one_thread, &[text]),
-            Setting::Scheduler => {
-                let outcome = self.lane.run(vec![text.clone()], &Caller::patient(Purpose::Query));
+            ThreadPolicy::AllCores => direct(&self.all_cores, &[text]),
+            ThreadPolicy::OneThread => direct(&self.one_thread, &[text]),
+            ThreadPolicy::Scheduler => {
+                let outcome =
+                    self.lane.run(vec![text.clone()], &ModelCaller::patient(SequencePurpose::Query));
                 assert!(outcome.is_ok(), "the model and the text are ours: {:?}", outcome.err());
             }
         }
     }
 
     /// Runs a batch on one thread.
-    pub fn batch(&self, texts: &[&Sequence]) {
+    pub fn batch(&self, texts: &[&TokenizedText]) {
         direct(&self.one_thread, texts);
     }
 
@@ -89,11 +90,11 @@ impl Subject {
     }
 }
 
-fn direct(encoder: &Encoder, texts: &[&Sequence]) {
-    let outcome = encoder.run(texts, &Grant::default());
+fn direct(encoder: &TextEncoder, texts: &[&TokenizedText]) {
+    let outcome = encoder.run(texts, &RunGrant::default());
     assert!(outcome.is_ok(), "the model and the text are ours: {:?}", outcome.err());
 }
 
-pub(super) fn text(length: usize) -> Sequence {
-    Sequence { ids: vec![2000; length], ..Sequence::default() }
+pub(super) fn text(length: usize) -> TokenizedText {
+    TokenizedText { ids: vec![2000; length], ..TokenizedText::default() }
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::subject::{SETTINGS, Subject, text};
-use crate::measure::{Samples, process_time};
+use super::subject::{ModelUnderTest, SETTINGS, text};
+use crate::measure::{TimeSamples, process_time};
 
 /// Maximum number of turns of a setting, if rounds are short.
 const TURNS_MAX: u32 = 5;
@@ -17,15 +17,15 @@ const NAP: Duration = Duration::from_millis(1);
 
 /// Observations of clients.
 #[derive(Default)]
-pub(super) struct Seen {
-    pub latency: Samples,
+pub(super) struct TurnLatencies {
+    pub latency: TimeSamples,
     /// Duration of the observation.
     time: Duration,
     /// Processor time used meanwhile.
     processors: Duration,
 }
 
-impl Seen {
+impl TurnLatencies {
     /// Answers per second.
     pub fn rate(&self) -> f64 {
         self.latency.len() as f64 / self.time.as_secs_f64()
@@ -40,7 +40,7 @@ impl Seen {
         self.latency.quantile(0.95)
     }
 
-    fn merge(&mut self, other: &Seen) {
+    fn merge(&mut self, other: &TurnLatencies) {
         self.latency.merge(&other.latency);
         self.time += other.time;
         self.processors += other.processors;
@@ -64,12 +64,12 @@ fn turns(time: Duration, round: Duration) -> u32 {
 pub(super) fn in_turns(
     (time, end): (Duration, Instant),
     round: Duration,
-    subject: &Subject,
+    subject: &ModelUnderTest,
     clients: usize,
     length: usize,
-) -> Option<[Seen; SETTINGS.len()]> {
+) -> Option<[TurnLatencies; SETTINGS.len()]> {
     let text = text(length);
-    let mut seen: [Seen; SETTINGS.len()] = Default::default();
+    let mut seen: [TurnLatencies; SETTINGS.len()] = Default::default();
     let turns = turns(time, round);
     for first in 0..turns {
         for at in 0..SETTINGS.len() {
@@ -83,7 +83,11 @@ pub(super) fn in_turns(
 
 /// Texts per second in batches as large as the scheduler's may be, a core for each batch. `None` if it was
 /// not over at `end`.
-pub(super) fn by_hand((time, end): (Duration, Instant), subject: &Subject, length: usize) -> Option<f64> {
+pub(super) fn by_hand(
+    (time, end): (Duration, Instant),
+    subject: &ModelUnderTest,
+    length: usize,
+) -> Option<f64> {
     let text = text(length);
     let count = (subject.batch_tokens / length).max(1);
     let batch = vec![&text; count];
@@ -99,11 +103,11 @@ fn turn(
     least: usize,
     clients: usize,
     ask: &(dyn Fn() + Sync),
-) -> Option<Seen> {
+) -> Option<TurnLatencies> {
     let answered: Vec<AtomicUsize> = (0..clients).map(|_| AtomicUsize::new(0)).collect();
     let (watched, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let client = |answered: &AtomicUsize| {
-        let mut samples = Samples::new();
+        let mut samples = TimeSamples::new();
         while !ended.load(Ordering::Relaxed) {
             let asked = Instant::now();
             ask();
@@ -115,7 +119,7 @@ fn turn(
         samples
     };
     let counts = || answered.iter().map(|count| count.load(Ordering::Relaxed));
-    let (mut seen, mut is_complete) = (Seen::default(), true);
+    let (mut seen, mut is_complete) = (TurnLatencies::default(), true);
     std::thread::scope(|scope| {
         let threads: Vec<_> = answered.iter().map(|answered| scope.spawn(|| client(answered))).collect();
         // A client whose request fails ends, and is not waited for.

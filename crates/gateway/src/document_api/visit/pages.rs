@@ -4,21 +4,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hyper::StatusCode;
-use millrace_store::Visited;
+use millrace_store::VisitedVersion;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{PAGE, Pass};
-use crate::cluster::{Access, Forwarded, PATIENCE};
-use crate::document_api::Call;
-use crate::document_api::buckets::{self, Answered, Buckets};
-use crate::document_api::format::Shape;
+use crate::cluster::{AccessKind, ForwardedRequest, PATIENCE};
+use crate::document_api::DocumentCall;
+use crate::document_api::buckets::{self, BucketAnswer, ReachedBuckets};
+use crate::document_api::format::DocumentFormat;
 use crate::{Error, Node};
 
 /// How documents follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum PageForm {
     /// As members of a JSON list, commas between them.
     List,
     /// Each on a line of its own.
@@ -27,7 +27,7 @@ pub(super) enum Form {
 
 /// Some documents, written.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(super) struct WrittenPage {
     pub(super) bytes: Vec<u8>,
     pub(super) documents: usize,
     /// Where the next page begins; `None` at the end.
@@ -35,38 +35,52 @@ pub(super) struct Page {
 }
 
 /// The pages of a visit.
-pub(super) struct Pages {
+pub(super) struct VisitPages {
     node: Arc<Node>,
     pass: Arc<Pass>,
-    shape: Arc<Shape>,
-    form: Form,
+    shape: Arc<DocumentFormat>,
+    form: PageForm,
     deadline: Instant,
     /// Where the documents lie on several nodes: the request, to be handed on.
-    spread: Option<Forwarded>,
+    spread: Option<ForwardedRequest>,
     /// The buckets that it reaches, and the version of the cluster state by which they are those: there may be a great many.
-    listed: Mutex<Option<(u64, Buckets)>>,
+    listed: Mutex<Option<(u64, ReachedBuckets)>>,
 }
 
 /// The answer of another node.
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct RemotePage<'a> {
     #[serde(borrow)]
     documents: Vec<&'a RawValue>,
     continuation: Option<String>,
 }
 
-impl Pages {
-    pub(super) fn new(call: &Call, pass: Pass, shape: Shape, form: Form, deadline: Instant) -> Self {
+impl VisitPages {
+    pub(super) fn new(
+        call: &DocumentCall,
+        pass: Pass,
+        shape: DocumentFormat,
+        form: PageForm,
+        deadline: Instant,
+    ) -> Self {
         let spread = call.spread.clone();
         let (pass, shape) = (Arc::new(pass), Arc::new(shape));
-        Pages { node: Arc::clone(&call.node), pass, shape, form, deadline, spread, listed: Mutex::default() }
+        VisitPages {
+            node: Arc::clone(&call.node),
+            pass,
+            shape,
+            form,
+            deadline,
+            spread,
+            listed: Mutex::default(),
+        }
     }
 
     pub(super) fn node(&self) -> &Node {
         &self.node
     }
 
-    pub(super) fn form(&self) -> Form {
+    pub(super) fn form(&self) -> PageForm {
         self.form
     }
 
@@ -76,7 +90,7 @@ impl Pages {
     }
 
     /// The next page; it can be empty though others follow.
-    pub(super) async fn next(&self, from: Option<String>, wanted: usize) -> Result<Page, Error> {
+    pub(super) async fn next(&self, from: Option<String>, wanted: usize) -> Result<WrittenPage, Error> {
         let Some(request) = &self.spread else {
             return self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
         };
@@ -89,14 +103,14 @@ impl Pages {
                 Some(next) if !ends => place = next,
                 next => {
                     let next = next.map(|place| place.to_string());
-                    return Ok(Page { bytes: page.bytes, documents: page.documents, next });
+                    return Ok(WrittenPage { bytes: page.bytes, documents: page.documents, next });
                 }
             }
         }
     }
 
     /// The buckets that the request reaches.
-    fn buckets(&self) -> Result<Buckets, Error> {
+    fn buckets(&self) -> Result<ReachedBuckets, Error> {
         // First the version: buckets that are newer are listed once more.
         let owners = self.node.cluster().map(|cluster| cluster.owners(None)).transpose();
         let version = owners.map_err(Error::Unsettled)?.map_or(0, |owners| owners.version);
@@ -104,7 +118,7 @@ impl Pages {
         match &*listed {
             Some((of, buckets)) if *of == version => Ok(buckets.clone()),
             _ => {
-                let buckets = Buckets::of(&self.node, self.pass.group())?;
+                let buckets = ReachedBuckets::of(&self.node, self.pass.group())?;
                 *listed = Some((version, buckets.clone()));
                 Ok(buckets)
             }
@@ -113,17 +127,17 @@ impl Pages {
 
     async fn of_bucket(
         &self,
-        request: &Forwarded,
-        place: &buckets::Place,
+        request: &ForwardedRequest,
+        place: &buckets::VisitPosition,
         wanted: usize,
-    ) -> Result<Page, Error> {
+    ) -> Result<WrittenPage, Error> {
         let count = wanted.clamp(1, PAGE).to_string();
         let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
         let asked = place.request(request, &parameters);
         let (status, body) = loop {
-            let vouch = match place.hand_on(&self.node, Access::Read, &asked, self.deadline).await? {
-                Answered::Here(vouch) => vouch,
-                Answered::There(status, body) => break (status, body),
+            let vouch = match place.hand_on(&self.node, AccessKind::Read, &asked, self.deadline).await? {
+                BucketAnswer::Here(vouch) => vouch,
+                BucketAnswer::There(status, body) => break (status, body),
             };
             let pass = Arc::new(self.pass.within(place.bucket()));
             let page = self.of_this_node(pass, place.inner(), wanted).await?;
@@ -135,10 +149,10 @@ impl Pages {
         };
         match status {
             StatusCode::OK => {
-                let answer: Answer<'_> = serde_json::from_slice(&body).map_err(|error| {
+                let answer: RemotePage<'_> = serde_json::from_slice(&body).map_err(|error| {
                     Error::Internal(format!("the answer of another node cannot be read: {error}"))
                 })?;
-                let mut page = Page { next: answer.continuation, ..Page::default() };
+                let mut page = WrittenPage { next: answer.continuation, ..WrittenPage::default() };
                 for document in answer.documents {
                     self.add(&mut page, document.get().as_bytes());
                 }
@@ -149,20 +163,20 @@ impl Pages {
     }
 
     /// Adds a document that another node has written, as in a list.
-    fn add(&self, page: &mut Page, document: &[u8]) {
+    fn add(&self, page: &mut WrittenPage, document: &[u8]) {
         match (self.form, document.strip_prefix(b"{\"id\":")) {
-            (Form::Lines, Some(rest)) => {
+            (PageForm::Lines, Some(rest)) => {
                 page.bytes.extend_from_slice(b"{\"put\":");
                 page.bytes.extend_from_slice(rest);
             }
             _ => {
-                if self.form == Form::List && page.documents > 0 {
+                if self.form == PageForm::List && page.documents > 0 {
                     page.bytes.push(b',');
                 }
                 page.bytes.extend_from_slice(document);
             }
         }
-        if self.form == Form::Lines {
+        if self.form == PageForm::Lines {
             page.bytes.push(b'\n');
         }
         page.documents += 1;
@@ -173,13 +187,13 @@ impl Pages {
         pass: Arc<Pass>,
         from: Option<String>,
         wanted: usize,
-    ) -> Result<Page, Error> {
+    ) -> Result<WrittenPage, Error> {
         let (shape, form, flow) = (Arc::clone(&self.shape), self.form, pass.flow());
         let read = move || {
             let found = pass.step(from, wanted)?;
-            let mut page = Page { next: found.continuation, ..Page::default() };
+            let mut page = WrittenPage { next: found.continuation, ..WrittenPage::default() };
             for visited in &found.documents {
-                if form == Form::List && page.documents > 0 {
+                if form == PageForm::List && page.documents > 0 {
                     page.bytes.push(b',');
                 }
                 write(&mut page.bytes, &pass, &shape, visited, form)?;
@@ -192,21 +206,27 @@ impl Pages {
 }
 
 /// Writes one document.
-fn write(out: &mut Vec<u8>, pass: &Pass, shape: &Shape, visited: &Visited, form: Form) -> Result<(), Error> {
+fn write(
+    out: &mut Vec<u8>,
+    pass: &Pass,
+    shape: &DocumentFormat,
+    visited: &VisitedVersion,
+    form: PageForm,
+) -> Result<(), Error> {
     match visited {
-        Visited::Document(document, _) => {
+        VisitedVersion::Document(document, _) => {
             let id = Value::from(document.id.as_str());
-            let name = if form == Form::Lines { "put" } else { "id" };
+            let name = if form == PageForm::Lines { "put" } else { "id" };
             out.extend_from_slice(format!("{{\"{name}\":{id},\"fields\":").as_bytes());
             serde_json::to_writer(&mut *out, &shape.fields(&pass.deployment, document))
                 .map_err(|error| Error::Internal(error.to_string()))?;
             out.push(b'}');
         }
-        Visited::Removed(id, _) => {
+        VisitedVersion::Removed(id, _) => {
             out.extend_from_slice(format!("{{\"remove\":{}}}", Value::from(id.as_str())).as_bytes());
         }
     }
-    if form == Form::Lines {
+    if form == PageForm::Lines {
         out.push(b'\n');
     }
     Ok(())

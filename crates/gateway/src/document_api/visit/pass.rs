@@ -3,29 +3,29 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::{Document, DocumentId, Group, Timestamp};
+use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 use millrace_schema::ContentCluster;
-use millrace_selection::Selection;
-use millrace_store::{Store, ViewScope, Visit, Visited};
+use millrace_selection::DocumentSelection;
+use millrace_store::{Store, StoreVisit, ViewScope, VisitedVersion};
 
 use super::PAGE;
-use crate::document_api::Call;
-use crate::document_api::path::Documents;
+use crate::document_api::DocumentCall;
+use crate::document_api::path::DocumentScope;
 use crate::document_api::write::holds;
 use crate::pool::WorkFlow;
-use crate::{Deployment, Error};
+use crate::{CompiledApplication, Error};
 
 /// What of the store a request goes through.
 #[derive(Clone)]
 pub(in crate::document_api) struct Pass {
-    pub(in crate::document_api) deployment: Arc<Deployment>,
+    pub(in crate::document_api) deployment: Arc<CompiledApplication>,
     store: Store,
-    visit: Visit,
+    visit: StoreVisit,
     /// The group that the path names.
-    group: Option<Group>,
+    group: Option<DocumentGroup>,
     /// Only documents of this namespace.
     namespace: Option<String>,
-    selection: Option<Selection>,
+    selection: Option<DocumentSelection>,
 }
 
 /// All documents of one type and namespace that a group has, or has in one bucket.
@@ -33,21 +33,21 @@ pub(in crate::document_api) struct Pass {
 pub(in crate::document_api) struct WholeGroup {
     pub(in crate::document_api) namespace: String,
     pub(in crate::document_api) document_type: String,
-    pub(in crate::document_api) group: Group,
+    pub(in crate::document_api) group: DocumentGroup,
     /// The bucket, where it is only about what is in one.
     pub(in crate::document_api) part: Option<BucketId>,
 }
 
 /// What one step of a pass found.
 pub(in crate::document_api) struct Found {
-    pub(in crate::document_api) documents: Vec<Visited>,
+    pub(in crate::document_api) documents: Vec<VisitedVersion>,
     /// Where the next step begins; `None` at the end.
     pub(in crate::document_api) continuation: Option<String>,
 }
 
 impl Pass {
     /// What the path and the parameters of a request say.
-    pub(in crate::document_api) fn new(call: &Call, documents: Documents) -> Result<Self, Error> {
+    pub(in crate::document_api) fn new(call: &DocumentCall, documents: DocumentScope) -> Result<Self, Error> {
         let deployment = call.deployment()?;
         let parameters = &call.parameters;
         let cluster = parameters.get("cluster").map(|id| deployment.cluster(id)).transpose()?;
@@ -92,11 +92,11 @@ impl Pass {
         let selection = selection.map(|text| deployment.selection(text)).transpose()?;
         let group = documents.group.clone();
         let selected = selection.as_ref().filter(|_| call.node.settings().paths().is_fast());
-        let visit = Visit {
+        let visit = StoreVisit {
             document_types: if global { Vec::new() } else { document_types },
             scope: within(
                 call.hop.part(),
-                match (documents.group, selected.and_then(Selection::groups)) {
+                match (documents.group, selected.and_then(DocumentSelection::groups)) {
                     (Some(group), _) => ViewScope::Groups(vec![group]),
                     // Nothing of other groups is read.
                     (None, Some(groups)) => ViewScope::Groups(groups.into_iter().collect()),
@@ -107,7 +107,7 @@ impl Pass {
             continuation: parameters.get("continuation").filter(|text| !text.is_empty()).map(str::to_owned),
             wanted: PAGE,
             tombstones: parameters.flag("includeRemoves")?.unwrap_or(false),
-            ..between(call, Visit::all(&[]))?
+            ..between(call, StoreVisit::all(&[]))?
         };
         let namespace = documents.of.map(|(namespace, _)| namespace);
         Ok(Pass { deployment, store: call.node.store().clone(), visit, group, namespace, selection })
@@ -119,27 +119,28 @@ impl Pass {
         continuation: Option<String>,
         wanted: usize,
     ) -> Result<Found, Error> {
-        let visit = Visit { continuation, wanted: wanted.clamp(1, PAGE), ..self.visit.clone() };
+        let visit = StoreVisit { continuation, wanted: wanted.clamp(1, PAGE), ..self.visit.clone() };
         if visit.document_types.is_empty() {
             return Ok(Found { documents: Vec::new(), continuation: None });
         }
         let page = self.store.visit(&visit)?;
         let mut documents = page.visited;
         for visited in &mut documents {
-            if let Visited::Document(document, _) = visited {
+            if let VisitedVersion::Document(document, _) = visited {
                 self.deployment.kind(document.id.document_type())?.show_only(document);
             }
         }
         documents.retain(|visited| match visited {
-            Visited::Document(document, _) => self.wants(document),
-            Visited::Removed(id, _) => self.wants_id(id),
+            VisitedVersion::Document(document, _) => self.wants(document),
+            VisitedVersion::Removed(id, _) => self.wants_id(id),
         });
         Ok(Found { documents, continuation: page.continuation })
     }
 
     /// What of it is in one bucket.
     pub(in crate::document_api) fn within(&self, bucket: BucketId) -> Pass {
-        let visit = Visit { scope: within(Some(bucket), self.visit.scope.clone()), ..self.visit.clone() };
+        let visit =
+            StoreVisit { scope: within(Some(bucket), self.visit.scope.clone()), ..self.visit.clone() };
         Pass { visit, ..self.clone() }
     }
 
@@ -149,7 +150,7 @@ impl Pass {
         // Each field is looked at here: one that is added later must not be passed over.
         let Pass { deployment: _, store: _, visit, group: _, namespace, selection } = self;
         // Of a document that is removed, what was removed before says nothing; and all of a document goes.
-        let Visit {
+        let StoreVisit {
             document_types,
             scope,
             from: first,
@@ -163,7 +164,7 @@ impl Pass {
         let is_narrowed = from.is_some()
             || (*first, *last) != (Timestamp(0), Timestamp(u64::MAX))
             || *slice != (0, 1)
-            || !selection.as_ref().is_none_or(Selection::selects_all);
+            || !selection.as_ref().is_none_or(DocumentSelection::selects_all);
         let (group, part) = match scope {
             ViewScope::Groups(groups) => (groups, None),
             ViewScope::GroupsIn(groups, buckets) => match &buckets[..] {
@@ -173,7 +174,7 @@ impl Pass {
             ViewScope::Buckets(_) | ViewScope::All => return None,
         };
         match (&group[..], &document_types[..], namespace) {
-            ([group], [document_type], Some(namespace)) if !is_narrowed && *group != Group::None => {
+            ([group], [document_type], Some(namespace)) if !is_narrowed && *group != DocumentGroup::None => {
                 Some(WholeGroup {
                     namespace: namespace.clone(),
                     document_type: document_type.clone(),
@@ -186,7 +187,7 @@ impl Pass {
     }
 
     /// The group that the request is about, where its path names one.
-    pub(in crate::document_api) fn group(&self) -> Option<&Group> {
+    pub(in crate::document_api) fn group(&self) -> Option<&DocumentGroup> {
         self.group.as_ref()
     }
 
@@ -221,7 +222,7 @@ impl Pass {
 fn within(bucket: Option<BucketId>, scope: ViewScope) -> ViewScope {
     match (bucket, scope) {
         (Some(bucket), ViewScope::Groups(mut groups)) => {
-            groups.retain(|group: &Group| bucket.intersects(group));
+            groups.retain(|group: &DocumentGroup| bucket.intersects(group));
             ViewScope::GroupsIn(groups, vec![bucket])
         }
         (Some(bucket), ViewScope::GroupsIn(groups, _)) => ViewScope::GroupsIn(groups, vec![bucket]),
@@ -231,7 +232,7 @@ fn within(bucket: Option<BucketId>, scope: ViewScope) -> ViewScope {
 }
 
 /// `slices` and `sliceId`.
-fn slice(call: &Call) -> Result<(u32, u32), Error> {
+fn slice(call: &DocumentCall) -> Result<(u32, u32), Error> {
     let slices = call.parameters.number("slices", 1, u64::from(u32::MAX))?;
     let slice = call.parameters.number("sliceId", 0, u64::from(u32::MAX))?;
     match (slices, slice) {
@@ -247,12 +248,12 @@ fn slice(call: &Call) -> Result<(u32, u32), Error> {
 }
 
 /// `fromTimestamp` (inclusive) and `toTimestamp` (exclusive; 0 stands for no end).
-fn between(call: &Call, visit: Visit) -> Result<Visit, Error> {
+fn between(call: &DocumentCall, visit: StoreVisit) -> Result<StoreVisit, Error> {
     let from = call.parameters.number("fromTimestamp", 0, u64::MAX)?.unwrap_or(0);
     let to = call.parameters.number("toTimestamp", 0, u64::MAX)?.unwrap_or(0);
     if to != 0 && to < from {
         return Err(Error::parameter("toTimestamp", "must not be less than fromTimestamp"));
     }
     let to = if to == 0 { u64::MAX } else { to - 1 };
-    Ok(Visit { from: Timestamp(from), to: Timestamp(to), ..visit })
+    Ok(StoreVisit { from: Timestamp(from), to: Timestamp(to), ..visit })
 }

@@ -8,19 +8,19 @@ use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::pages::{Form, Pages};
+use super::pages::{PageForm, VisitPages};
 use super::{PAGE, head, tail};
 use crate::Error;
-use crate::metrics::Metric;
+use crate::metrics::CountedMetric;
 
 /// Response that is sent while the visit runs.
-pub(super) fn answer(path: &str, pages: Pages, deadline: Instant) -> Response {
+pub(super) fn answer(path: &str, pages: VisitPages, deadline: Instant) -> Response {
     let (sender, body) = Channel::<Bytes, std::convert::Infallible>::new(2);
     let content_type = match pages.form() {
-        Form::Lines => "application/jsonl;charset=utf-8",
-        Form::List => "application/json;charset=utf-8",
+        PageForm::Lines => "application/jsonl;charset=utf-8",
+        PageForm::List => "application/json;charset=utf-8",
     };
-    tokio::spawn(Streaming { pages, deadline, path: path.to_owned(), sender }.run());
+    tokio::spawn(StreamedVisit { pages, deadline, path: path.to_owned(), sender }.run());
     let mut response = Response::new(Body::new(body));
     response
         .headers_mut()
@@ -29,19 +29,19 @@ pub(super) fn answer(path: &str, pages: Pages, deadline: Instant) -> Response {
 }
 
 /// A visit whose response is being sent.
-struct Streaming {
-    pages: Pages,
+struct StreamedVisit {
+    pages: VisitPages,
     deadline: Instant,
     path: String,
     sender: Sender<Bytes, std::convert::Infallible>,
 }
 
-impl Streaming {
+impl StreamedVisit {
     /// Sends page after page, no faster than the client reads them. Ends when the client leaves.
     async fn run(mut self) {
         let mut continuation = self.pages.start();
         let mut count = 0;
-        let lines = self.pages.form() == Form::Lines;
+        let lines = self.pages.form() == PageForm::Lines;
         let mut pending = if lines { Vec::new() } else { head(&self.path) };
         let failure = loop {
             let page = match self.pages.next(continuation.clone(), PAGE).await {
@@ -64,7 +64,7 @@ impl Streaming {
                 break None;
             }
         };
-        self.pages.node().metrics().add(Metric::DocumentsVisited, count as u64);
+        self.pages.node().metrics().add(CountedMetric::DocumentsVisited, count as u64);
         self.end(pending, count, continuation, failure).await;
     }
 
@@ -76,7 +76,7 @@ impl Streaming {
         continuation: Option<String>,
         failure: Option<Error>,
     ) {
-        match (self.pages.form() == Form::Lines, failure) {
+        match (self.pages.form() == PageForm::Lines, failure) {
             (true, failure) => {
                 if let Some(error) = &failure {
                     let message = json!({ "message": { "text": error.message(), "severity": "error" } });

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use millrace_document::Group;
+use millrace_document::DocumentGroup;
 use millrace_store::ViewScope;
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn nobody<W>(_: &W) -> bool {
 
 /// `get:a`, `a`, or `*` for all groups.
 fn flow(text: &str) -> WorkFlow {
-    let group = |name: &str| Group::Name(name.to_owned());
+    let group = |name: &str| DocumentGroup::Name(name.to_owned());
     match text.split_once(':') {
         Some((_, name)) => WorkFlow::short_of(&group(name)),
         None if text == "*" => WorkFlow::of_scope(&ViewScope::All),
@@ -32,28 +32,28 @@ fn scheduler<W>(flow: usize, all: usize) -> TurnScheduler<W> {
 
 /// A piece of work: which it is, and the time that it still takes.
 #[derive(Debug, Clone, PartialEq)]
-struct Task {
+struct SimulatedTask {
     name: String,
     left: Duration,
     begun: bool,
 }
 
 /// Threads under a virtual clock.
-struct Simulation {
-    turns: TurnScheduler<Task>,
+struct TurnSimulation {
+    turns: TurnScheduler<SimulatedTask>,
     places: usize,
     now: Duration,
     /// When its quantum or its work is over; its flow and name; since when it has run.
-    running: Vec<(Duration, FlowIndex, Task, Duration)>,
+    running: Vec<(Duration, FlowIndex, SimulatedTask, Duration)>,
     used: BTreeMap<String, Duration>,
     /// When each was begun, and when it ended.
     begun: Vec<String>,
     ended: Vec<(String, Duration)>,
 }
 
-impl Simulation {
+impl TurnSimulation {
     fn new(places: usize) -> Self {
-        Simulation {
+        TurnSimulation {
             turns: scheduler(10_000, 100_000),
             places,
             now: Duration::ZERO,
@@ -65,13 +65,13 @@ impl Simulation {
     }
 
     fn push(&mut self, name: &str, left: Duration) {
-        let task = Task { name: name.to_owned(), left, begun: false };
-        assert_eq!(self.turns.push(&flow(name), task, &nobody), Admission::Queued);
+        let task = SimulatedTask { name: name.to_owned(), left, begun: false };
+        assert_eq!(self.turns.push(&flow(name), task, &nobody), TurnAdmission::Queued);
     }
 
     fn grant(&mut self) {
         while self.running.len() < self.places
-            && let Some(Turn { flow, mut work }) = self.turns.next(false)
+            && let Some(FlowTurn { flow, mut work }) = self.turns.next(false)
         {
             if !work.begun {
                 work.begun = true;
@@ -118,7 +118,7 @@ fn check(work: &str, order: &str) {
         })
         .collect();
     arriving.sort_by_key(|(at, ..)| *at);
-    let mut simulation = Simulation::new(1);
+    let mut simulation = TurnSimulation::new(1);
     loop {
         while let Some((at, name, cost)) = arriving.first().copied()
             && (at <= simulation.now || simulation.running.is_empty() && simulation.turns.waiting() == 0)
@@ -158,17 +158,17 @@ fn turns_are_taken_as_the_table_says() {
 #[test]
 fn no_level_starves_another() {
     // Gets and new groups without end, a group with long queries, and a scan of all groups.
-    let mut simulation = Simulation::new(2);
+    let mut simulation = TurnSimulation::new(2);
     let mut fresh = 0;
     while simulation.now < millis(4_000) {
-        while simulation.turns.waiting[Level::Short as usize] < 8 {
+        while simulation.turns.waiting[TurnLevel::Short as usize] < 8 {
             simulation.push("get:x", 50 * MICROSECOND);
         }
-        while simulation.turns.waiting[Level::Fresh as usize] < 8 {
+        while simulation.turns.waiting[TurnLevel::Fresh as usize] < 8 {
             fresh += 1;
             simulation.push(&format!("new{fresh}"), 300 * MICROSECOND);
         }
-        for (name, level) in [("long", Level::Long), ("*", Level::AllGroups)] {
+        for (name, level) in [("long", TurnLevel::Long), ("*", TurnLevel::AllGroups)] {
             if simulation.turns.waiting[level as usize] < 4 {
                 simulation.push(name, millis(70));
             }
@@ -191,7 +191,7 @@ fn debts_are_paid_by_turns() {
     // A thread that was held for 40 ms without a break is paid back before the flow has its next turn.
     let mut turns = scheduler(10, 10);
     for name in ["a", "a", "b", "b"] {
-        assert_eq!(turns.push(&flow(name), name, &nobody), Admission::Queued);
+        assert_eq!(turns.push(&flow(name), name, &nobody), TurnAdmission::Queued);
     }
     let first = turns.next(false).expect("work waits");
     turns.charge(first.flow, millis(40));
@@ -210,33 +210,41 @@ fn full_queues_drop_what_was_abandoned_then_the_newest_of_the_longest() {
     let is_abandoned = |name: &&str| *name == "gone";
     let mut turns = scheduler(4, 6);
     for (name, work) in [("a", "a1"), ("a", "gone"), ("a", "a2"), ("a", "gone"), ("b", "b1"), ("c", "c1")] {
-        assert_eq!(turns.push(&flow(name), work, &is_abandoned), Admission::Queued);
+        assert_eq!(turns.push(&flow(name), work, &is_abandoned), TurnAdmission::Queued);
     }
-    assert_eq!(turns.push(&flow("a"), "a3", &is_abandoned), Admission::Queued, "two had left");
-    assert_eq!(turns.push(&flow("a"), "a4", &is_abandoned), Admission::Queued);
-    assert_eq!(turns.push(&flow("a"), "a5", &is_abandoned), Admission::Refused("a5"), "the flow's own bound");
-    assert_eq!(turns.push(&flow("d"), "d1", &is_abandoned), Admission::QueuedInsteadOf("a4"));
-    assert_eq!(turns.push(&flow("d"), "d2", &is_abandoned), Admission::QueuedInsteadOf("a3"));
-    assert_eq!(turns.push(&flow("d"), "d3", &is_abandoned), Admission::Refused("d3"), "no other is longer");
+    assert_eq!(turns.push(&flow("a"), "a3", &is_abandoned), TurnAdmission::Queued, "two had left");
+    assert_eq!(turns.push(&flow("a"), "a4", &is_abandoned), TurnAdmission::Queued);
+    assert_eq!(
+        turns.push(&flow("a"), "a5", &is_abandoned),
+        TurnAdmission::Refused("a5"),
+        "the flow's own bound"
+    );
+    assert_eq!(turns.push(&flow("d"), "d1", &is_abandoned), TurnAdmission::QueuedInsteadOf("a4"));
+    assert_eq!(turns.push(&flow("d"), "d2", &is_abandoned), TurnAdmission::QueuedInsteadOf("a3"));
+    assert_eq!(
+        turns.push(&flow("d"), "d3", &is_abandoned),
+        TurnAdmission::Refused("d3"),
+        "no other is longer"
+    );
     let order: Vec<&str> = std::iter::from_fn(|| turns.next(false)).map(|turn| turn.work).collect();
     assert_eq!(order, ["a1", "a2", "b1", "c1", "d1", "d2"]);
 }
 
 /// A call of the scheduler.
 #[derive(Debug, Clone)]
-enum Event {
+enum SimulatedEvent {
     Push(usize),
     Next,
     End(usize, u64),
     GiveWay(usize, u64),
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events() -> impl Strategy<Value = Vec<SimulatedEvent>> {
     let event = prop_oneof![
-        4 => (0usize..8).prop_map(Event::Push),
-        3 => Just(Event::Next),
-        2 => (0usize..4, 0u64..100_000).prop_map(|(at, cost)| Event::End(at, cost)),
-        2 => (0usize..4, 0u64..9_000).prop_map(|(at, cost)| Event::GiveWay(at, cost)),
+        4 => (0usize..8).prop_map(SimulatedEvent::Push),
+        3 => Just(SimulatedEvent::Next),
+        2 => (0usize..4, 0u64..100_000).prop_map(|(at, cost)| SimulatedEvent::End(at, cost)),
+        2 => (0usize..4, 0u64..9_000).prop_map(|(at, cost)| SimulatedEvent::GiveWay(at, cost)),
     ];
     proptest::collection::vec(event, 0..400)
 }
@@ -250,7 +258,7 @@ proptest! {
         costs in proptest::collection::vec(proptest::collection::vec(100u64..70_000, 1..5), 2..6),
         places in 1usize..4,
     ) {
-        let mut simulation = Simulation::new(places);
+        let mut simulation = TurnSimulation::new(places);
         let names: Vec<String> = (0..costs.len()).map(|number| format!("flow{number}")).collect();
         let mut pushed = vec![0usize; costs.len()];
         while simulation.now < millis(600) {
@@ -275,7 +283,7 @@ proptest! {
     fn all_work_is_run_once_in_order_or_refused(events in events()) {
         let mut turns = scheduler(5, 12);
         let (mut number, mut refused) = (0u32, Vec::new());
-        let mut running: Vec<Turn<(usize, u32, bool)>> = Vec::new();
+        let mut running: Vec<FlowTurn<(usize, u32, bool)>> = Vec::new();
         let mut begun: Vec<(usize, u32)> = Vec::new();
         let mut begins = |work: &mut (usize, u32, bool)| {
             if !work.2 {
@@ -285,17 +293,17 @@ proptest! {
         };
         for event in events {
             match event {
-                Event::Push(name) => {
+                SimulatedEvent::Push(name) => {
                     number += 1;
                     match turns.push(&flow(NAMES[name]), (name, number, false), &nobody) {
-                        Admission::Queued => {}
-                        Admission::QueuedInsteadOf(work) | Admission::Refused(work) => {
+                        TurnAdmission::Queued => {}
+                        TurnAdmission::QueuedInsteadOf(work) | TurnAdmission::Refused(work) => {
                             prop_assert!(!work.2, "work that was begun is never refused");
                             refused.push(work.1);
                         }
                     }
                 }
-                Event::Next => {
+                SimulatedEvent::Next => {
                     let waits = turns.waiting() > 0;
                     let turn = turns.next(false);
                     prop_assert_eq!(turn.is_some(), waits);
@@ -304,17 +312,17 @@ proptest! {
                         running.push(turn);
                     }
                 }
-                Event::End(at, cost) if at < running.len() => {
+                SimulatedEvent::End(at, cost) if at < running.len() => {
                     let turn = running.swap_remove(at);
                     turns.charge(turn.flow, MICROSECOND * cost as u32);
                     turns.end(turn.flow);
                 }
-                Event::GiveWay(at, cost) if at < running.len() => {
+                SimulatedEvent::GiveWay(at, cost) if at < running.len() => {
                     let turn = running.swap_remove(at);
                     turns.charge(turn.flow, MICROSECOND * cost as u32);
                     turns.give_way(turn.flow, turn.work);
                 }
-                Event::End(..) | Event::GiveWay(..) => {}
+                SimulatedEvent::End(..) | SimulatedEvent::GiveWay(..) => {}
             }
             let lengths = turns.flows.iter().flatten().map(|flow| flow.queued.len());
             prop_assert!(lengths.clone().max().unwrap_or(0) <= 5);

@@ -9,16 +9,16 @@ use http_body_util::channel::{Channel, Sender};
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use millrace_remote::{Error as Remote, Pieces};
+use millrace_remote::{AnswerPieces, Error as Remote};
 use serde_json::{Value, json};
 
-use super::Format;
+use super::ResultFormat;
 use crate::error::remote_kind;
 use crate::{Error, http};
 
 /// An answer that is being generated.
-pub(super) struct Answer {
-    pub(super) pieces: Pieces,
+pub(super) struct LanguageAnswer {
+    pub(super) pieces: AnswerPieces,
     /// Id of the model.
     pub(super) source: String,
     /// Prompt, if it is to be shown.
@@ -27,7 +27,7 @@ pub(super) struct Answer {
     pub(super) streams: bool,
 }
 
-impl Answer {
+impl LanguageAnswer {
     /// Event name of a piece.
     fn kind(&self) -> &'static str {
         if self.streams { "token" } else { "completion" }
@@ -39,7 +39,7 @@ impl Answer {
         tokio::spawn(self.send(sender));
         let mut response = Response::new(Body::new(body));
         let headers = response.headers_mut();
-        if let Ok(value) = HeaderValue::from_str(&Format::Events.content_type()) {
+        if let Ok(value) = HeaderValue::from_str(&ResultFormat::Events.content_type()) {
             headers.insert(CONTENT_TYPE, value);
         }
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -94,7 +94,7 @@ impl Answer {
         }
         root["children"] = json!([stream]);
         let body = json!({ "root": root }).to_string().into_bytes();
-        Ok(http::answer(StatusCode::OK, &Format::Json.content_type(), body))
+        Ok(http::answer(StatusCode::OK, &ResultFormat::Json.content_type(), body))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use millrace_document::{Value, json};
-use millrace_result::{FieldValue, Hit};
-use millrace_tensor::json::Format;
+use millrace_document::{DocumentValue, json};
+use millrace_result::{FieldValue, ResultHit};
+use millrace_tensor::json::TensorFormat;
 
 /// Placeholders of the hits and of the query's text in a prompt.
 const CONTEXT: &str = "{context}";
@@ -12,7 +12,7 @@ const QUERY: &str = "@query";
 
 /// Hits as text for a model: a line for each field, and an empty line between hits. Rank features are left
 /// out.
-pub(super) fn context(hits: &[Hit]) -> String {
+pub(super) fn context(hits: &[ResultHit]) -> String {
     let mut text = String::new();
     for hit in hits {
         if !text.is_empty() {
@@ -20,10 +20,10 @@ pub(super) fn context(hits: &[Hit]) -> String {
         }
         for (name, value) in &hit.fields {
             let shown = match value {
-                FieldValue::Value(Value::String(value)) => value.clone(),
+                FieldValue::Value(DocumentValue::String(value)) => value.clone(),
                 // Every document value has a JSON form.
                 FieldValue::Value(value) => {
-                    serde_json::to_string(&json::value(value, Format::default())).unwrap_or_default()
+                    serde_json::to_string(&json::value(value, TensorFormat::default())).unwrap_or_default()
                 }
                 FieldValue::Strings(strings) => strings.join(" "),
                 FieldValue::Features(_) => continue,

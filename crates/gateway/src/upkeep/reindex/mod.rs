@@ -5,16 +5,16 @@ mod shared;
 use std::time::{Duration, Instant};
 
 use millrace_document::Document;
-use millrace_indexing::Caller;
-use millrace_store::{Modification, Refusal, Swept, ViewScope, Visit};
+use millrace_indexing::IndexingCaller;
+use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteRefusal};
 
-use self::shared::Passes;
+use self::shared::ReindexPasses;
 use super::sweep::sweep;
-use super::{IDLE, Job, pace};
+use super::{BackgroundJob, IDLE, pace};
 use crate::deployment::DocumentKind;
 use crate::document_api::MISFIT;
-use crate::metrics::Metric;
-use crate::reindexing::{Step, Task};
+use crate::metrics::CountedMetric;
+use crate::reindexing::{ReindexStep, ReindexTask};
 use crate::{Error, Node};
 
 /// Documents looked at in one step.
@@ -25,17 +25,17 @@ const PER_SECOND: f64 = 2000.0;
 
 /// Reindexes what is ready for it.
 #[derive(Default)]
-pub(super) struct Reindex {
+pub(super) struct ReindexJob {
     /// Whether what the last step did is not on disk yet, and since when.
     unsaved: Option<Instant>,
     /// What it does as one of a cluster.
-    passes: Passes,
+    passes: ReindexPasses,
 }
 
 /// Where a type stands is written to disk so often. What is done twice after a crash does no harm.
 const SAVE: Duration = Duration::from_secs(2);
 
-impl Job for Reindex {
+impl BackgroundJob for ReindexJob {
     fn step(&mut self, node: &Node) -> Duration {
         match node.cluster() {
             None => self.alone(node),
@@ -44,7 +44,7 @@ impl Job for Reindex {
     }
 }
 
-impl Reindex {
+impl ReindexJob {
     /// The next page of a node that is alone.
     fn alone(&mut self, node: &Node) -> Duration {
         let reindexings = node.reindexings();
@@ -54,13 +54,13 @@ impl Reindex {
         let Ok(kind) = deployment.kind(&task.document_type) else { return IDLE };
         let began = Instant::now();
         let (step, seen) = match page(node, kind, ViewScope::All, task.position.clone()) {
-            Ok(Swept { seen, continuation: Some(position), progress, .. }) => {
-                (Step::GoesOn { position, progress }, seen)
+            Ok(SweptPage { seen, continuation: Some(position), progress, .. }) => {
+                (ReindexStep::GoesOn { position, progress }, seen)
             }
-            Ok(Swept { seen, continuation: None, .. }) => (Step::Ends, seen),
-            Err(error) => (Step::Fails(error.to_string()), 0),
+            Ok(SweptPage { seen, continuation: None, .. }) => (ReindexStep::Ends, seen),
+            Err(error) => (ReindexStep::Fails(error.to_string()), 0),
         };
-        let ends = !matches!(step, Step::GoesOn { .. });
+        let ends = !matches!(step, ReindexStep::GoesOn { .. });
         let save = ends || self.unsaved.is_none_or(|since| since.elapsed() >= SAVE);
         if save {
             self.unsaved = Some(Instant::now());
@@ -73,7 +73,7 @@ impl Reindex {
 }
 
 /// How long to pause after a step of a task.
-fn pace_of(node: &Node, began: Instant, seen: u64, task: &Task) -> Duration {
+fn pace_of(node: &Node, began: Instant, seen: u64, task: &ReindexTask) -> Duration {
     pace(node, began, seen, PER_SECOND * task.speed)
 }
 
@@ -83,23 +83,23 @@ fn page(
     kind: &DocumentKind,
     scope: ViewScope,
     continuation: Option<String>,
-) -> Result<Swept, Error> {
-    let visit = Visit { scope, wanted: PAGE, continuation, ..Visit::all(&[&*kind.schema.name]) };
+) -> Result<SweptPage, Error> {
+    let visit = StoreVisit { scope, wanted: PAGE, continuation, ..StoreVisit::all(&[&*kind.schema.name]) };
     let swept = sweep(node, &visit, &|document| reindexed(kind, document))?;
-    node.metrics().add(Metric::Reindexed, swept.seen);
+    node.metrics().add(CountedMetric::Reindexed, swept.seen);
     Ok(swept)
 }
 
 /// What becomes of a document: where the statements change nothing, it stays.
-fn reindexed(kind: &DocumentKind, document: Document) -> Result<Modification, Refusal> {
+fn reindexed(kind: &DocumentKind, document: Document) -> Result<StoreModification, WriteRefusal> {
     let id = document.id.clone();
-    let refuse = |error: millrace_indexing::Error| Refusal {
+    let refuse = |error: millrace_indexing::Error| WriteRefusal {
         code: MISFIT,
         reason: format!("{id}: {error}; correct the document, or the indexing statements"),
     };
-    let run = |shown| kind.scripts.run(shown, &Caller::default());
+    let run = |shown| kind.scripts.run(shown, &IndexingCaller::default());
     let indexed = kind.change_shown(document.clone(), run).map_err(refuse)?;
     let same = indexed.fields.len() == document.fields.len()
         && indexed.fields.iter().all(|(field, value)| document.get(field) == Some(value));
-    Ok(if same { Modification::Nothing } else { Modification::Put(indexed) })
+    Ok(if same { StoreModification::Nothing } else { StoreModification::Put(indexed) })
 }

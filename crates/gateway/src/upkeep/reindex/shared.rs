@@ -1,6 +1,6 @@
 //! Reindexing in a cluster: each node does the buckets that it owns, as their owner.
 //!
-//! 1. The nodes agree by shared notes on the documents to reindex, and on those already done ([`Shared`]).
+//! 1. The nodes agree by shared notes on the documents to reindex, and on those already done ([`SharedReindexing`]).
 //! 2. A node processes the documents of a bucket page by page, while it owns the bucket and has all of it.
 //!    Each document that the statements change is written like any other, if it still has the version that
 //!    was read. A page counts only if the node owned and had the bucket all the while: otherwise it is done
@@ -23,10 +23,10 @@ use millrace_bucket::BucketId;
 use millrace_store::ViewScope;
 
 use super::{pace_of, page};
-use crate::cluster::{Cluster, Place, Reach, check_held};
+use crate::cluster::{ClusterView, DocumentReach, NodeAddress, check_held};
 use crate::deployment::DocumentKind;
-use crate::error::Kind;
-use crate::reindexing::{self, Done, Mark, Shared, Task};
+use crate::error::ErrorKind;
+use crate::reindexing::{self, NodeReindexMark, ReindexTask, ReindexedBuckets, SharedReindexing};
 use crate::upkeep::IDLE;
 use crate::{Error, Node};
 
@@ -38,16 +38,16 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Passes of a node, by content cluster and document type.
 #[derive(Default)]
-pub(super) struct Passes(BTreeMap<(Arc<str>, Arc<str>), Pass>);
+pub(super) struct ReindexPasses(BTreeMap<(Arc<str>, Arc<str>), ReindexPass>);
 
 /// A node's part in the reindexing of a document type.
-struct Pass {
-    mark: Mark,
+struct ReindexPass {
+    mark: NodeReindexMark,
     /// True if the current mark is not stored.
     unsaved: bool,
     saved: Instant,
     /// Cluster state on which the other fields are based, and the absence of nodes in it.
-    survey: Option<(u64, Reach)>,
+    survey: Option<(u64, DocumentReach)>,
     /// Buckets that this node owns and that are not done, the next one last.
     left: Vec<BucketId>,
     /// Positions at which to continue in partly done buckets.
@@ -55,17 +55,17 @@ struct Pass {
 }
 
 /// One turn of a task.
-struct Turn<'a> {
+struct ReindexTurn<'a> {
     node: &'a Node,
-    cluster: &'a dyn Cluster,
-    shared: &'a Shared,
-    task: &'a Task,
+    cluster: &'a dyn ClusterView,
+    shared: &'a SharedReindexing,
+    task: &'a ReindexTask,
     kind: &'a DocumentKind,
 }
 
-impl Passes {
+impl ReindexPasses {
     /// Does a small step; returns the pause after it.
-    pub(super) fn step(&mut self, node: &Node, cluster: &dyn Cluster) -> Duration {
+    pub(super) fn step(&mut self, node: &Node, cluster: &dyn ClusterView) -> Duration {
         match self.attempt(node, cluster) {
             Ok(pause) => pause,
             Err(error) => {
@@ -75,27 +75,27 @@ impl Passes {
         }
     }
 
-    fn attempt(&mut self, node: &Node, cluster: &dyn Cluster) -> Result<Duration, Error> {
+    fn attempt(&mut self, node: &Node, cluster: &dyn ClusterView) -> Result<Duration, Error> {
         let Ok(deployment) = node.deployments().current() else { return Ok(IDLE) };
         // The node that received the deployment may have stopped before it did this.
         reindexing::deployed(node, &deployment)?;
-        let shared = Shared::read(cluster)?;
+        let shared = SharedReindexing::read(cluster)?;
         // Others have a newer application: its documents must not be processed by the statements of this one.
         if shared.generation() > deployment.generation {
             return Ok(IDLE);
         }
         let tasks = shared.tasks(deployment.generation);
         self.0.retain(|(id, document_type), pass| {
-            let is_of = |task: &Task| (&task.cluster, &task.document_type) == (id, document_type);
+            let is_of = |task: &ReindexTask| (&task.cluster, &task.document_type) == (id, document_type);
             tasks.iter().any(|task| is_of(task) && pass.mark.is_of(task))
         });
         for task in &tasks {
             let Ok(kind) = deployment.kind(&task.document_type) else { continue };
-            let turn = Turn { node, cluster, shared: &shared, task, kind };
+            let turn = ReindexTurn { node, cluster, shared: &shared, task, kind };
             let key = (Arc::clone(&task.cluster), Arc::clone(&task.document_type));
             let pass = match self.0.remove(&key) {
                 Some(pass) => pass,
-                None => Pass::resumed(&turn)?,
+                None => ReindexPass::resumed(&turn)?,
             };
             if let Some(pause) = self.0.entry(key).or_insert(pass).step(&turn)? {
                 return Ok(pause);
@@ -105,13 +105,13 @@ impl Passes {
     }
 }
 
-impl Pass {
+impl ReindexPass {
     /// Continues from the mark that this node stored before its restart.
-    fn resumed(turn: &Turn<'_>) -> Result<Self, Error> {
+    fn resumed(turn: &ReindexTurn<'_>) -> Result<Self, Error> {
         let me = turn.cluster.me().map_err(Error::Unsettled)?;
         let before = turn.shared.marks(turn.task).remove(&me);
-        Ok(Pass {
-            mark: before.unwrap_or_else(|| Mark::new(turn.task)),
+        Ok(ReindexPass {
+            mark: before.unwrap_or_else(|| NodeReindexMark::new(turn.task)),
             unsaved: true,
             saved: Instant::now(),
             survey: None,
@@ -122,7 +122,7 @@ impl Pass {
 
     /// Processes the next page. Returns the pause after it; `None` if there is nothing to do here now, and
     /// another type can be tried.
-    fn step(&mut self, turn: &Turn<'_>) -> Result<Option<Duration>, Error> {
+    fn step(&mut self, turn: &ReindexTurn<'_>) -> Result<Option<Duration>, Error> {
         if self.mark.waits() {
             return Ok(None);
         }
@@ -146,10 +146,10 @@ impl Pass {
         Ok(pause)
     }
 
-    fn advance(&mut self, turn: &Turn<'_>) -> Result<Option<Duration>, Error> {
+    fn advance(&mut self, turn: &ReindexTurn<'_>) -> Result<Option<Duration>, Error> {
         let (version, reach) = self.survey(turn)?;
         let Some(bucket) = self.left.last().copied() else { return self.rest(turn, (version, reach)) };
-        if reach == Reach::Some {
+        if reach == DocumentReach::Some {
             return Ok(Some(IDLE));
         }
         let began = Instant::now();
@@ -158,7 +158,7 @@ impl Pass {
             self.left.rotate_right(1);
             return Ok(Some(AGAIN));
         };
-        if content == Content::Nothing {
+        if content == BucketContent::Nothing {
             self.done(bucket, reach);
             return Ok(Some(Duration::ZERO));
         }
@@ -170,7 +170,7 @@ impl Pass {
         }
         match swept.continuation {
             Some(position) => {
-                self.mark.set_at(Some((bucket, &position)), reach == Reach::All);
+                self.mark.set_at(Some((bucket, &position)), reach == DocumentReach::All);
                 self.positions.insert(bucket, position);
                 self.unsaved = true;
             }
@@ -179,15 +179,15 @@ impl Pass {
         Ok(Some(pace_of(turn.node, began, swept.seen, turn.task)))
     }
 
-    fn done(&mut self, bucket: BucketId, reach: Reach) {
+    fn done(&mut self, bucket: BucketId, reach: DocumentReach) {
         self.left.retain(|left| *left != bucket);
         self.positions.remove(&bucket);
         match reach {
-            Reach::All => {
+            DocumentReach::All => {
                 self.mark.done.add(bucket);
                 self.mark.without.remove(bucket);
             }
-            Reach::Most | Reach::Some => self.mark.without.add(bucket),
+            DocumentReach::Most | DocumentReach::Some => self.mark.without.add(bucket),
         }
         self.mark.set_at(None, true);
         self.unsaved = true;
@@ -195,24 +195,24 @@ impl Pass {
 
     /// Determines what this node owns, if that may have changed. Returns the version and the reach of the
     /// cluster state.
-    fn survey(&mut self, turn: &Turn<'_>) -> Result<(u64, Reach), Error> {
+    fn survey(&mut self, turn: &ReindexTurn<'_>) -> Result<(u64, DocumentReach), Error> {
         let version = turn.cluster.owners(None).map_err(Error::Unsettled)?.version;
         if let Some(survey) = self.survey.filter(|(of, _)| *of == version) {
             return Ok(survey);
         }
         let reach = turn.cluster.reach().map_err(Error::Unsettled)?;
-        let all = reach == Reach::All;
+        let all = reach == DocumentReach::All;
         let (bits, divided) = turn.cluster.buckets().map_err(Error::Unsettled)?;
         let whole = (0..1_u64 << bits).map(|number| BucketId::new(bits, number));
-        let is_own = |bucket: &BucketId| turn.cluster.owner_of(*bucket) == Ok(Place::Here);
+        let is_own = |bucket: &BucketId| turn.cluster.owner_of(*bucket) == Ok(NodeAddress::Here);
         let own: Vec<BucketId> = whole.chain(divided).filter(is_own).collect();
         if turn.cluster.owners(None).map_err(Error::Unsettled)?.version != version {
             return Err(Error::Unsettled("the cluster state has changed".to_owned()));
         }
-        let mut done = Done::default();
+        let mut done = ReindexedBuckets::default();
         let marks = turn.shared.marks(turn.task);
         // The position in a bucket while nodes were absent says nothing of their documents.
-        if all && self.survey.is_none_or(|(_, before)| before != Reach::All) {
+        if all && self.survey.is_none_or(|(_, before)| before != DocumentReach::All) {
             self.positions.clear();
         }
         for mark in marks.values().chain([&self.mark]) {
@@ -241,8 +241,12 @@ impl Pass {
     }
 
     /// Everything here is done: reports so, and checks if it is everywhere.
-    fn rest(&mut self, turn: &Turn<'_>, (version, reach): (u64, Reach)) -> Result<Option<Duration>, Error> {
-        if reach == Reach::All && self.mark.clean != Some(version) {
+    fn rest(
+        &mut self,
+        turn: &ReindexTurn<'_>,
+        (version, reach): (u64, DocumentReach),
+    ) -> Result<Option<Duration>, Error> {
+        if reach == DocumentReach::All && self.mark.clean != Some(version) {
             self.mark.clean_by(version);
             self.unsaved = true;
         }
@@ -252,7 +256,7 @@ impl Pass {
         }
         let owners = turn.cluster.owners(None).map_err(Error::Unsettled)?;
         let marks = turn.shared.marks(turn.task);
-        let is_done = |mark: &Mark| mark.clean == Some(owners.version);
+        let is_done = |mark: &NodeReindexMark| mark.clean == Some(owners.version);
         if owners.nodes.iter().all(|(node, _)| marks.get(node).is_some_and(is_done)) {
             turn.shared.end(turn.cluster, turn.task)?;
         }
@@ -260,7 +264,7 @@ impl Pass {
     }
 
     /// Stores the mark. If the record has changed, the new one is read first.
-    fn save(&mut self, turn: &Turn<'_>) -> Result<(), Error> {
+    fn save(&mut self, turn: &ReindexTurn<'_>) -> Result<(), Error> {
         let me = turn.cluster.me().map_err(Error::Unsettled)?;
         self.unsaved = !turn.shared.save(turn.cluster, turn.task, me, &self.mark)?;
         self.saved = Instant::now();
@@ -270,7 +274,7 @@ impl Pass {
 
 /// Contents of a bucket.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Content {
+enum BucketContent {
     /// No node has any documents.
     Nothing,
     /// This node has all of it.
@@ -278,20 +282,24 @@ enum Content {
 }
 
 /// Contents of a bucket that this node owns; `None`: it does not have all of it yet.
-fn is_ready(cluster: &dyn Cluster, bucket: BucketId, version: u64) -> Result<Option<Content>, Error> {
+fn is_ready(
+    cluster: &dyn ClusterView,
+    bucket: BucketId,
+    version: u64,
+) -> Result<Option<BucketContent>, Error> {
     let me = cluster.me().map_err(Error::Unsettled)?;
     let (now, readers) = cluster.readers(Some(&[bucket]), me).map_err(Error::Unsettled)?;
     if now != version {
         return Err(Error::Unsettled("the cluster state has changed".to_owned()));
     }
     Ok(match readers.iter().find(|readers| !readers.nodes.is_empty()) {
-        None => Some(Content::Nothing),
-        Some(readers) if readers.full && readers.nodes.contains(&me) => Some(Content::All),
+        None => Some(BucketContent::Nothing),
+        Some(readers) if readers.full && readers.nodes.contains(&me) => Some(BucketContent::All),
         Some(_) => None,
     })
 }
 
 /// True if a retry may succeed in a moment.
 fn passes(error: &Error) -> bool {
-    matches!(error, Error::Unsettled(_) | Error::Unknown(_)) || error.kind() == Kind::Overloaded
+    matches!(error, Error::Unsettled(_) | Error::Unknown(_)) || error.kind() == ErrorKind::Overloaded
 }

@@ -1,18 +1,18 @@
 //! Operators that are conditions.
 
-use super::{Call, KILOMETRES_PER_DEGREE, NEAR_DISTANCE, TARGET_HITS};
-use crate::build::{Builder, Built};
-use crate::syntax::{Fault, Form, Node};
-use crate::{Bound, Item, NearestNeighbor, Number, UserText, WeightedOperator};
+use super::{KILOMETRES_PER_DEGREE, NEAR_DISTANCE, OperatorCall, TARGET_HITS};
+use crate::build::{Built, ItemBuilder};
+use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
+use crate::{NearestNeighbor, QueryItem, QueryNumber, RangeBound, UserText, WeightedOperator};
 
 /// `rank(a, b)`
-pub(super) fn rank(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    Ok(Item::Rank(builder.children(call)?))
+pub(super) fn rank(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    Ok(QueryItem::Rank(builder.children(call)?))
 }
 
 /// `weakAnd(a, b)`
-pub(super) fn weak_and(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    Ok(Item::WeakAnd {
+pub(super) fn weak_and(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    Ok(QueryItem::WeakAnd {
         children: builder.children(call)?,
         target_hits: builder.target_hits(call.scope)?.unwrap_or(TARGET_HITS),
         annotations: builder.annotations(call.scope)?,
@@ -20,16 +20,16 @@ pub(super) fn weak_and(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
 }
 
 /// `nonEmpty(condition)`
-pub(super) fn non_empty(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn non_empty(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let item = builder.item(&call.arguments[0], call.scope)?;
     match item.find_empty() {
         None => Ok(item),
-        Some(what) => Err(Fault::new(call.at, format!("nonEmpty(…) has {what} without text"))),
+        Some(what) => Err(SyntaxFault::new(call.at, format!("nonEmpty(…) has {what} without text"))),
     }
 }
 
 /// `userInput(@text)`
-pub(super) fn user_input(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn user_input(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let field = builder.string(call.scope, "defaultIndex")?;
     builder.user_text(
         field.as_deref().unwrap_or(builder.context.default_field),
@@ -40,14 +40,14 @@ pub(super) fn user_input(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> 
 }
 
 /// `userQuery()`
-pub(super) fn user_query(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn user_query(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let Some(text) = builder.context.user_query else {
-        return Err(Fault::new(
+        return Err(SyntaxFault::new(
             call.at,
             "userQuery() reads the parameter 'query', which is not given; add query=…",
         ));
     };
-    Ok(Item::Text(UserText {
+    Ok(QueryItem::Text(UserText {
         field: builder.context.default_field.to_owned(),
         text: text.to_owned(),
         grammar: builder.context.query_grammar,
@@ -60,17 +60,17 @@ pub(super) fn user_query(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> 
 }
 
 /// `geoBoundingBox(place, south, west, north, east)`
-pub(super) fn geo_bounding_box(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn geo_bounding_box(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let mut corners = [0.0; 4];
     for (corner, argument) in corners.iter_mut().zip(&call.arguments[1..]) {
         *corner = builder.number(argument)?.as_f64();
     }
     let field = builder.field(&call.arguments[0])?.0.to_owned();
-    Ok(Item::GeoBoundingBox { field, corners, annotations: builder.annotations(call.scope)? })
+    Ok(QueryItem::GeoBoundingBox { field, corners, annotations: builder.annotations(call.scope)? })
 }
 
 /// `range(year, 2000, 2010)`
-pub(super) fn range(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn range(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let bounds = builder.string(call.scope, "bounds")?.unwrap_or_else(|| "closed".to_owned());
     let (left_open, right_open) = match bounds.to_ascii_lowercase().as_str() {
         "closed" => (false, false),
@@ -79,21 +79,21 @@ pub(super) fn range(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
         "rightopen" => (false, true),
         _ => {
             let at = call.scope.annotation("bounds").map_or(call.at, |node| node.at);
-            return Err(Fault::new(
+            return Err(SyntaxFault::new(
                 at,
                 format!("bounds is one of closed, open, leftOpen, rightOpen, not {bounds:?}"),
             ));
         }
     };
-    let bound = |node: &Node, open: bool| {
+    let bound = |node: &SyntaxNode, open: bool| {
         Ok(match builder.number(node)? {
-            Number::Float(number) if number.is_infinite() => Bound::Open,
-            number if open => Bound::Exclusive(number),
-            number => Bound::Inclusive(number),
+            QueryNumber::Float(number) if number.is_infinite() => RangeBound::Open,
+            number if open => RangeBound::Exclusive(number),
+            number => RangeBound::Inclusive(number),
         })
     };
     let (field, element) = builder.field(&call.arguments[0])?;
-    let item = Item::Range {
+    let item = QueryItem::Range {
         field: element.map_or(field.to_owned(), |_| String::new()),
         low: bound(&call.arguments[1], left_open)?,
         high: bound(&call.arguments[2], right_open)?,
@@ -104,12 +104,12 @@ pub(super) fn range(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
 }
 
 /// `wand`, `dotProduct` and `weightedSet` of a field and `{"a": 1, "b": 2}`
-pub(super) fn weighted_operator(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn weighted_operator(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let weights = builder.weighted(&call.arguments[1], call.operator.example)?;
     let mut tokens = Vec::with_capacity(weights.len());
     for (token, weight) in weights {
         if weight.fract() != 0.0 || weight.abs() > f64::from(i32::MAX) {
-            return Err(Fault::new(
+            return Err(SyntaxFault::new(
                 call.arguments[1].at,
                 format!("the weight {weight} of {token:?} is not a whole number of 32 bits"),
             ));
@@ -125,21 +125,21 @@ pub(super) fn weighted_operator(builder: &Builder<'_>, call: &Call<'_>) -> Built
         },
     };
     let field = builder.field(&call.arguments[0])?.0.to_owned();
-    Ok(Item::Weighted { operator, field, tokens, annotations: builder.annotations(call.scope)? })
+    Ok(QueryItem::Weighted { operator, field, tokens, annotations: builder.annotations(call.scope)? })
 }
 
 /// `nearestNeighbor(embedding, q)`
-pub(super) fn nearest_neighbor(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn nearest_neighbor(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let target_hits = match builder.target_hits(call.scope)? {
         Some(0) | None => {
-            return Err(Fault::new(
+            return Err(SyntaxFault::new(
                 call.at,
                 format!("expected targetHits of at least 1; for example: {}", call.operator.example),
             ));
         }
         Some(hits) => hits,
     };
-    Ok(Item::NearestNeighbor(NearestNeighbor {
+    Ok(QueryItem::NearestNeighbor(NearestNeighbor {
         field: builder.field(&call.arguments[0])?.0.to_owned(),
         query_tensor: builder.text(&call.arguments[1])?.text,
         target_hits,
@@ -149,16 +149,16 @@ pub(super) fn nearest_neighbor(builder: &Builder<'_>, call: &Call<'_>) -> Built<
 }
 
 /// `geoLocation(place, 63.5, 10.5, "200 km")`
-pub(super) fn geo_location(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn geo_location(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let radius = builder.text(&call.arguments[3])?.text;
     let radius_km = kilometres(&radius).ok_or_else(|| {
         let units = "units are km, m, miles, mi, deg, d";
-        Fault::new(
+        SyntaxFault::new(
             call.arguments[3].at,
             format!("{radius:?} is no radius; {units}; for example: {}", call.operator.example),
         )
     })?;
-    Ok(Item::GeoLocation {
+    Ok(QueryItem::GeoLocation {
         field: builder.field(&call.arguments[0])?.0.to_owned(),
         latitude: builder.number(&call.arguments[1])?.as_f64(),
         longitude: builder.number(&call.arguments[2])?.as_f64(),
@@ -168,11 +168,11 @@ pub(super) fn geo_location(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item
 }
 
 /// `predicate(conditions, {"gender": "female"}, {"age": 20})`
-pub(super) fn predicate(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    let entries = |node: &Node| match &node.form {
-        Form::Map(entries) => Ok(entries.clone()),
-        Form::Number(Number::Integer(0)) => Ok(Vec::new()),
-        _ => Err(Fault::new(
+pub(super) fn predicate(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    let entries = |node: &SyntaxNode| match &node.form {
+        SyntaxForm::Map(entries) => Ok(entries.clone()),
+        SyntaxForm::Number(QueryNumber::Integer(0)) => Ok(Vec::new()),
+        _ => Err(SyntaxFault::new(
             node.at,
             format!("expected a map, or 0 for none; for example: {}", call.operator.example),
         )),
@@ -180,7 +180,7 @@ pub(super) fn predicate(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
     let mut attributes = Vec::new();
     for (key, value) in entries(&call.arguments[1])? {
         match &value.form {
-            Form::List(values) => {
+            SyntaxForm::List(values) => {
                 for value in values {
                     attributes.push((key.clone(), builder.text(value)?.text));
                 }
@@ -191,11 +191,11 @@ pub(super) fn predicate(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
     let mut ranges = Vec::new();
     for (key, value) in entries(&call.arguments[2])? {
         match builder.number(&value)? {
-            Number::Integer(number) => ranges.push((key, number)),
-            Number::Float(_) => return Err(Fault::new(value.at, "expected a whole number")),
+            QueryNumber::Integer(number) => ranges.push((key, number)),
+            QueryNumber::Float(_) => return Err(SyntaxFault::new(value.at, "expected a whole number")),
         }
     }
-    Ok(Item::Predicate { field: builder.field(&call.arguments[0])?.0.to_owned(), attributes, ranges })
+    Ok(QueryItem::Predicate { field: builder.field(&call.arguments[0])?.0.to_owned(), attributes, ranges })
 }
 
 /// Parses a distance with its unit; returns kilometres.

@@ -1,43 +1,51 @@
 //! Operators that follow `contains`, or replace a term.
 
-use super::{Call, NEAR_DISTANCE};
-use crate::build::{Builder, Built, Scope};
-use crate::syntax::{Fault, Form, Node};
-use crate::{Item, Match, Number, PhraseWord, Syntax};
+use super::{NEAR_DISTANCE, OperatorCall};
+use crate::build::{AnnotationScope, Built, ItemBuilder};
+use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
+use crate::{PhraseWord, QueryItem, QueryNumber, TermMatch, TextSyntax};
 
 /// `phrase("new", "york")`
-pub(super) fn phrase(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    let word = |node: &Node| {
-        if !matches!(node.form, Form::Call(..)) {
+pub(super) fn phrase(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    let word = |node: &SyntaxNode| {
+        if !matches!(node.form, SyntaxForm::Call(..)) {
             let matching = builder.matching(&call.scope.inside(node))?;
             return Ok(PhraseWord { text: builder.text(node)?, matching });
         }
         match builder.word(call.field, node, call.scope)? {
-            Item::Term { text, matching, .. } => Ok(PhraseWord { text, matching }),
-            _ => Err(Fault::new(node.at, format!("expected a word here, found {}", node.describe()))),
+            QueryItem::Term { text, matching, .. } => Ok(PhraseWord { text, matching }),
+            _ => Err(SyntaxFault::new(node.at, format!("expected a word here, found {}", node.describe()))),
         }
     };
     let words = call.arguments.iter().map(word).collect::<Built<_>>()?;
-    Ok(Item::Phrase { field: call.field.to_owned(), words, annotations: builder.annotations(call.scope)? })
+    Ok(QueryItem::Phrase {
+        field: call.field.to_owned(),
+        words,
+        annotations: builder.annotations(call.scope)?,
+    })
 }
 
 /// `equiv("car", "automobile")`
-pub(super) fn equiv(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn equiv(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let words = call.arguments.iter().map(|word| builder.word(call.field, word, call.scope));
     let words = words.collect::<Built<_>>()?;
-    Ok(Item::Equiv { field: call.field.to_owned(), words, annotations: builder.annotations(call.scope)? })
+    Ok(QueryItem::Equiv {
+        field: call.field.to_owned(),
+        words,
+        annotations: builder.annotations(call.scope)?,
+    })
 }
 
 /// `alternatives({"sneakers": 1.0, "shoes": 0.7})`
-pub(super) fn alternatives(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn alternatives(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let words = builder.weighted(&call.arguments[0], call.operator.example)?;
     let annotations = builder.annotations(call.scope)?;
-    Ok(Item::Alternatives { field: call.field.to_owned(), words, annotations })
+    Ok(QueryItem::Alternatives { field: call.field.to_owned(), words, annotations })
 }
 
 /// `fuzzy("word")`
-pub(super) fn fuzzy(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    let matching = Match::Fuzzy {
+pub(super) fn fuzzy(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    let matching = TermMatch::Fuzzy {
         max_edit_distance: builder.count(call.scope, "maxEditDistance")?.unwrap_or(2),
         prefix_length: builder.count(call.scope, "prefixLength")?.unwrap_or(0),
         prefix: builder.truth(call.scope, "prefix", false)?,
@@ -46,45 +54,47 @@ pub(super) fn fuzzy(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
 }
 
 /// `prefix("wor")`
-pub(super) fn prefix(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    term(builder, call, Match::Prefix)
+pub(super) fn prefix(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    term(builder, call, TermMatch::Prefix)
 }
 
 /// `suffix("ord")`
-pub(super) fn suffix(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    term(builder, call, Match::Suffix)
+pub(super) fn suffix(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    term(builder, call, TermMatch::Suffix)
 }
 
 /// `substring("or")`
-pub(super) fn substring(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    term(builder, call, Match::Substring)
+pub(super) fn substring(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    term(builder, call, TermMatch::Substring)
 }
 
 /// `uri("example.org/page")`
-pub(super) fn uri(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    term(builder, call, Match::Word)
+pub(super) fn uri(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    term(builder, call, TermMatch::Word)
 }
 
 /// The only argument, as a term.
-fn term(builder: &Builder<'_>, call: &Call<'_>, matching: Match) -> Built<Item> {
+fn term(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>, matching: TermMatch) -> Built<QueryItem> {
     let (text, annotations) = (builder.text(&call.arguments[0])?, builder.annotations(call.scope)?);
-    Ok(Item::Term { field: call.field.to_owned(), text, matching, annotations })
+    Ok(QueryItem::Term { field: call.field.to_owned(), text, matching, annotations })
 }
 
 /// `text("some words")`
-pub(super) fn text(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    builder.user_text(call.field, &call.arguments[0], call.scope, Syntax::None)
+pub(super) fn text(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    builder.user_text(call.field, &call.arguments[0], call.scope, TextSyntax::None)
 }
 
 /// `near("web", "search")`, and `onear`, which requires the given order
-pub(super) fn near(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+pub(super) fn near(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let (mut words, mut excluded) = (Vec::new(), Vec::new());
     for argument in call.arguments {
         match &argument.form {
-            Form::Not(word) => excluded.push(builder.word(call.field, word, &call.scope.inside(argument))?),
+            SyntaxForm::Not(word) => {
+                excluded.push(builder.word(call.field, word, &call.scope.inside(argument))?)
+            }
             _ if excluded.is_empty() => words.push(builder.word(call.field, argument, call.scope)?),
             _ => {
-                return Err(Fault::new(
+                return Err(SyntaxFault::new(
                     argument.at,
                     "negated terms come last; for example: near(\"sql\", \"database\", !\"nosql\")",
                 ));
@@ -92,14 +102,14 @@ pub(super) fn near(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
         }
     }
     if words.is_empty() {
-        return Err(Fault::new(
+        return Err(SyntaxFault::new(
             call.at,
             format!("expected at least one term that is not negated in {}(…)", call.operator.name),
         ));
     }
     let distance = builder.count(call.scope, "distance")?.unwrap_or(NEAR_DISTANCE);
     let exclusion_distance = builder.count(call.scope, "exclusionDistance")?;
-    Ok(Item::Near {
+    Ok(QueryItem::Near {
         field: call.field.to_owned(),
         words,
         excluded,
@@ -111,31 +121,31 @@ pub(super) fn near(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
 }
 
 /// `sameElement(name contains "Joe", year < 1940)`
-pub(super) fn same_element(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    let inside = &Scope { in_element: true, ..*call.scope };
+pub(super) fn same_element(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    let inside = &AnnotationScope { in_element: true, ..*call.scope };
     let mut children =
         call.arguments.iter().map(|child| builder.item(child, inside)).collect::<Built<Vec<_>>>()?;
     // Negated arguments are combined with the others like operands of `and`.
-    if children.len() > 1 && children.iter().any(|child| matches!(child, Item::Not { .. })) {
+    if children.len() > 1 && children.iter().any(|child| matches!(child, QueryItem::Not { .. })) {
         children = vec![builder.and(call.arguments, inside)?];
     }
     let mut elements = Vec::new();
     if let Some(filter) = call.scope.annotation("elementFilter") {
-        let index = |node: &Node| match builder.number(node) {
-            Ok(Number::Integer(index)) => u32::try_from(index).ok(),
+        let index = |node: &SyntaxNode| match builder.number(node) {
+            Ok(QueryNumber::Integer(index)) => u32::try_from(index).ok(),
             _ => None,
         };
         let indices = match &filter.form {
-            Form::List(items) => items.iter().map(index).collect(),
+            SyntaxForm::List(items) => items.iter().map(index).collect(),
             _ => index(filter).map(|index| vec![index]),
         };
         elements = indices.ok_or_else(|| {
-            Fault::new(filter.at, "expected indices from 0, as in {elementFilter: [0, 2, 5]}")
+            SyntaxFault::new(filter.at, "expected indices from 0, as in {elementFilter: [0, 2, 5]}")
         })?;
         elements.sort_unstable();
         elements.dedup();
     }
-    Ok(Item::SameElement {
+    Ok(QueryItem::SameElement {
         field: call.field.to_owned(),
         children,
         elements,
@@ -143,13 +153,13 @@ pub(super) fn same_element(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item
     })
 }
 
-impl Builder<'_> {
+impl ItemBuilder<'_> {
     /// A word, phrase or equivalents inside another term operator.
-    fn word(&self, field: &str, node: &Node, scope: &Scope<'_>) -> Built<Item> {
-        if let Form::Call(name, _) = &node.form {
+    fn word(&self, field: &str, node: &SyntaxNode, scope: &AnnotationScope<'_>) -> Built<QueryItem> {
+        if let SyntaxForm::Call(name, _) = &node.form {
             let allowed = ["phrase", "equiv", "alternatives", "fuzzy", "prefix", "substring", "suffix"];
             if !allowed.iter().any(|word| name.eq_ignore_ascii_case(word)) {
-                return Err(Fault::new(
+                return Err(SyntaxFault::new(
                     node.at,
                     format!("expected a word or phrase(…) here, found {}", node.describe()),
                 ));

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_env::{AppendFile, pace};
-use millrace_segment::{Cut, MergeInput, Segment, Writer};
+use millrace_segment::{MergeInput, SegmentCut, SegmentFile, SegmentWriter};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::Share;
+use super::BucketShare;
 use crate::replica::{parts, seal_buckets};
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 use crate::state::manifest::SegmentRecord;
-use crate::upkeep::merging::{Policy, last_mark};
+use crate::upkeep::merging::{StoreMergePolicy, last_mark};
 use crate::upkeep::pace::{of_merging, of_sealing};
 use crate::{Error, Store};
 
@@ -26,14 +26,14 @@ const OWN_PERCENT: u64 = 80;
 const CUT_BYTES: u64 = 512 << 10;
 
 /// A part of a store's contents of some buckets: becomes one segment of another store.
-pub struct Parcel {
-    shared: Arc<Shared>,
-    shares: Vec<Share>,
-    content: Content,
+pub struct ExportParcel {
+    shared: Arc<StoreShared>,
+    shares: Vec<BucketShare>,
+    content: ParcelContent,
 }
 
-enum Content {
-    Cut { cut: Cut, number: u64 },
+enum ParcelContent {
+    Cut { cut: SegmentCut, number: u64 },
     Merged(Vec<MergeInput>),
 }
 
@@ -43,7 +43,7 @@ impl Store {
     ///
     /// # Errors
     /// The tail cannot be sealed; a segment cannot be opened, or its directory is damaged.
-    pub fn export(&self, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error> {
+    pub fn export(&self, buckets: &[BucketId]) -> Result<Vec<ExportParcel>, Error> {
         let shared = self.shared();
         shared.check_open()?;
         // Writes have precedence: sealed at once, the tail would keep a core from them for tenths of a
@@ -54,17 +54,17 @@ impl Store {
 }
 
 /// Share of the wanted buckets in a segment.
-struct Wanted {
-    segment: Arc<Segment>,
+struct WantedRanges {
+    segment: Arc<SegmentFile>,
     /// True if all drops that affect the buckets are applied in it.
     clean: bool,
     /// Approximate amount of each bucket, with its range of locations.
-    pieces: Vec<(Share, (u64, u64))>,
+    pieces: Vec<(BucketShare, (u64, u64))>,
 }
 
-fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error> {
+fn plan(shared: &Arc<StoreShared>, buckets: &[BucketId]) -> Result<Vec<ExportParcel>, Error> {
     let state = shared.state();
-    let mut wanted: BTreeMap<u64, Wanted> = BTreeMap::new();
+    let mut wanted: BTreeMap<u64, WantedRanges> = BTreeMap::new();
     let mut in_order = buckets.to_vec();
     in_order.sort_by_key(|bucket| bucket.reversed_range());
     in_order.dedup();
@@ -76,13 +76,13 @@ fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error
             for segment in &part.segments {
                 let opened = segment.opened.as_ref().map_err(Clone::clone)?;
                 let SegmentRecord { number, bytes, documents, applied } = segment.record;
-                let of = wanted.entry(number).or_insert_with(|| Wanted {
+                let of = wanted.entry(number).or_insert_with(|| WantedRanges {
                     segment: Arc::clone(opened),
                     clean: true,
                     pieces: Vec::new(),
                 });
                 of.clean &= applied >= dropped;
-                of.pieces.push((Share { bucket: *bucket, bytes, documents }, part.places()));
+                of.pieces.push((BucketShare { bucket: *bucket, bytes, documents }, part.places()));
             }
         }
     }
@@ -102,30 +102,34 @@ fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error
     Ok(parcels)
 }
 
-impl Wanted {
+impl WantedRanges {
     /// A parcel of columns as they are; `None` if the buckets turn out to have nothing of the segment.
-    fn cut(&self, shared: &Arc<Shared>, number: u64) -> Result<Option<Parcel>, Error> {
+    fn cut(&self, shared: &Arc<StoreShared>, number: u64) -> Result<Option<ExportParcel>, Error> {
         let locations: Vec<(u64, u64)> = self.pieces.iter().map(|(_, locations)| *locations).collect();
         let own: u64 = self.pieces.iter().map(|(share, _)| share.bytes).sum();
         let mostly_own = own.saturating_mul(100) >= self.segment.bytes().saturating_mul(OWN_PERCENT);
         let cut = if mostly_own {
-            Some(Cut::whole(&self.segment, &locations)?)
+            Some(SegmentCut::whole(&self.segment, &locations)?)
         } else {
-            Cut::of(&self.segment, &locations)?
+            SegmentCut::of(&self.segment, &locations)?
         };
         let Some(cut) = cut else { return Ok(None) };
         let counted = self.pieces.iter().zip(cut.shares());
         let shares =
             joined(counted.filter(|(_, (bytes, _))| *bytes > 0).map(|((share, _), (bytes, documents))| {
-                Share { bucket: share.bucket, bytes: *bytes, documents: *documents }
+                BucketShare { bucket: share.bucket, bytes: *bytes, documents: *documents }
             }));
         let some = !shares.is_empty();
-        Ok(some.then(|| Parcel { shared: Arc::clone(shared), shares, content: Content::Cut { cut, number } }))
+        Ok(some.then(|| ExportParcel {
+            shared: Arc::clone(shared),
+            shares,
+            content: ParcelContent::Cut { cut, number },
+        }))
     }
 }
 
 /// Merged parcels, each of as many buckets as fill one.
-fn gathered(shared: &Arc<Shared>, buckets: &[BucketId], merged: &[Wanted]) -> Vec<Parcel> {
+fn gathered(shared: &Arc<StoreShared>, buckets: &[BucketId], merged: &[WantedRanges]) -> Vec<ExportParcel> {
     let mut bytes_of: HashMap<BucketId, u64> = HashMap::new();
     for (share, _) in merged.iter().flat_map(|wanted| &wanted.pieces) {
         *bytes_of.entry(share.bucket).or_default() += share.bytes;
@@ -144,7 +148,7 @@ fn gathered(shared: &Arc<Shared>, buckets: &[BucketId], merged: &[Wanted]) -> Ve
     let parcel = |(_, group): (u64, HashSet<BucketId>)| {
         let mut inputs = Vec::new();
         let mut shares = Vec::new();
-        for Wanted { segment, pieces, .. } in merged {
+        for WantedRanges { segment, pieces, .. } in merged {
             let inside: Vec<_> = pieces.iter().filter(|(share, _)| group.contains(&share.bucket)).collect();
             if !inside.is_empty() {
                 let locations = inside.iter().map(|(_, locations)| *locations).collect();
@@ -153,16 +157,16 @@ fn gathered(shared: &Arc<Shared>, buckets: &[BucketId], merged: &[Wanted]) -> Ve
             }
         }
         let shares = joined(shares.into_iter());
-        Parcel { shared: Arc::clone(shared), shares, content: Content::Merged(inputs) }
+        ExportParcel { shared: Arc::clone(shared), shares, content: ParcelContent::Merged(inputs) }
     };
     groups.into_iter().map(parcel).collect()
 }
 
 /// Combines shares into one for each bucket.
-fn joined(shares: impl Iterator<Item = Share>) -> Vec<Share> {
-    let mut in_order: Vec<Share> = shares.collect();
+fn joined(shares: impl Iterator<Item = BucketShare>) -> Vec<BucketShare> {
+    let mut in_order: Vec<BucketShare> = shares.collect();
     in_order.sort_by_key(|share| share.bucket.reversed_range());
-    let mut all: Vec<Share> = Vec::new();
+    let mut all: Vec<BucketShare> = Vec::new();
     for share in in_order {
         match all.last_mut().filter(|last| last.bucket == share.bucket) {
             Some(last) => {
@@ -175,17 +179,17 @@ fn joined(shares: impl Iterator<Item = Share>) -> Vec<Share> {
     all
 }
 
-impl Parcel {
+impl ExportParcel {
     /// Its shares of buckets.
-    pub fn shares(&self) -> &[Share] {
+    pub fn shares(&self) -> &[BucketShare] {
         &self.shares
     }
 
-    /// Number of bytes that [`Parcel::write_to`] writes in total, if it is known in advance.
+    /// Number of bytes that [`ExportParcel::write_to`] writes in total, if it is known in advance.
     pub fn file_bytes(&self) -> Option<u64> {
         match &self.content {
-            Content::Cut { cut, .. } => Some(cut.bytes()),
-            Content::Merged(_) => None,
+            ParcelContent::Cut { cut, .. } => Some(cut.bytes()),
+            ParcelContent::Merged(_) => None,
         }
     }
 
@@ -193,15 +197,15 @@ impl Parcel {
     /// advance.
     pub fn outline(&self) -> Vec<u32> {
         match &self.content {
-            Content::Cut { cut, .. } => cut.outline(),
-            Content::Merged(_) => Vec::new(),
+            ParcelContent::Cut { cut, .. } => cut.outline(),
+            ParcelContent::Merged(_) => Vec::new(),
         }
     }
 
     /// Equal for parcels of this store with the same bytes, after a restart too: bytes received of one are
     /// the beginning of the other. `None` if such a parcel cannot be identified.
     pub fn identity(&self) -> Option<u64> {
-        let Content::Cut { cut, number } = &self.content else { return None };
+        let ParcelContent::Cut { cut, number } = &self.content else { return None };
         let mut hash = Xxh3Default::new();
         hash.update(&number.to_le_bytes());
         cut.outline().iter().for_each(|length| hash.update(&length.to_le_bytes()));
@@ -220,13 +224,13 @@ impl Parcel {
     /// A segment cannot be read or is damaged; `out` cannot be written.
     pub fn write_to(&self, from: u64, out: &mut dyn AppendFile) -> Result<(), Error> {
         match &self.content {
-            Content::Cut { cut, .. } => Ok(cut.write_to(from, out)?),
-            Content::Merged(inputs) => {
+            ParcelContent::Cut { cut, .. } => Ok(cut.write_to(from, out)?),
+            ParcelContent::Merged(inputs) => {
                 let (state, _) = self.shared.settled_state();
                 let layout = self.shared.layout().0;
                 // Removals are kept like documents: the other store may have the documents that they remove.
-                let policy = Policy { shared: &self.shared, state: &state, layout, forget: 0 };
-                let mut writer = Writer::stream(Box::new(Sent { out, skip: from }))?;
+                let policy = StoreMergePolicy { shared: &self.shared, state: &state, layout, forget: 0 };
+                let mut writer = SegmentWriter::stream(Box::new(SentFile { out, skip: from }))?;
                 let merge = || millrace_segment::merge(inputs, &mut writer, &policy);
                 if !pace::during(of_merging(&self.shared), merge)? {
                     return Err(Error::Closed);
@@ -239,13 +243,13 @@ impl Parcel {
 }
 
 /// Output of a parcel; the receiver syncs it.
-struct Sent<'a> {
+struct SentFile<'a> {
     out: &'a mut dyn AppendFile,
     /// Number of bytes that the receiver has already.
     skip: u64,
 }
 
-impl AppendFile for Sent<'_> {
+impl AppendFile for SentFile<'_> {
     fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let skipped = self.skip.min(bytes.len() as u64);
         self.skip -= skipped;

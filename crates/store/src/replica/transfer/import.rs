@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 use millrace_env::AppendFile;
-use millrace_segment::{Checksums, Segment};
+use millrace_segment::{FileChecksums, SegmentFile};
 
-use super::Share;
+use super::BucketShare;
 use crate::replica::isolated;
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 use crate::state::manifest::{InPlace, SegmentRecord};
-use crate::state::{Bucket, BucketSegment, State, is_part};
-use crate::upkeep::shares::Shares;
+use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
+use crate::upkeep::shares::FileShares;
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::{Error, Store};
 
 impl Store {
-    /// Begins a segment that comes from another store, for these buckets. Nothing of it can be seen before [`Arrived::install`]. `outline` is
+    /// Begins a segment that comes from another store, for these buckets. Nothing of it can be seen before [`ArrivedSegment::install`]. `outline` is
     /// that of the parcel: it says which bytes can be checked as they come. Without it, or where it is wrong, they are read again.
     ///
     /// # Errors
     /// The disk has no room for it; a file cannot be made.
-    pub fn import(&self, shares: &[Share], outline: Vec<u32>) -> Result<Import, Error> {
+    pub fn import(&self, shares: &[BucketShare], outline: Vec<u32>) -> Result<SegmentImport, Error> {
         let shared = self.shared();
         shared.check_open()?;
         shared.health.check_writable()?;
@@ -40,31 +40,31 @@ impl Store {
         let number = shared.next_number();
         let temporary = shared.segment_path(number).with_extension("writing");
         let file = options.disk.create(&temporary).map_err(|error| Error::io("begin an import", &error))?;
-        Ok(Import {
+        Ok(SegmentImport {
             shared: Arc::clone(shared),
             number,
             temporary,
             file: Some(file),
             bytes: 0,
             shares: shares.to_vec(),
-            checksums: Checksums::new(outline),
+            checksums: FileChecksums::new(outline),
         })
     }
 }
 
 /// A segment that is on its way here. Dropped before it is finished, it leaves nothing.
-pub struct Import {
-    shared: Arc<Shared>,
+pub struct SegmentImport {
+    shared: Arc<StoreShared>,
     number: u64,
     temporary: PathBuf,
     /// `None`: it is finished.
     file: Option<Box<dyn AppendFile>>,
     bytes: u64,
-    shares: Vec<Share>,
-    checksums: Checksums,
+    shares: Vec<BucketShare>,
+    checksums: FileChecksums,
 }
 
-impl Import {
+impl SegmentImport {
     /// Adds the next bytes.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Import {
     ///
     /// # Errors
     /// It cannot be made durable; it is not a whole segment. Then nothing is left of it.
-    pub fn arrive(mut self) -> Result<Arrived, Error> {
+    pub fn arrive(mut self) -> Result<ArrivedSegment, Error> {
         let Some(mut file) = self.file.take() else { return Err(Error::Closed) };
         let shared = Arc::clone(&self.shared);
         let mut unchecked = FileOf {
@@ -107,7 +107,7 @@ impl Import {
             return Err(Error::Corrupt { path, offset: 0, reason });
         }
         shared.timestamps.check(Timestamp(segment.newest()))?;
-        Ok(Arrived {
+        Ok(ArrivedSegment {
             file: unchecked,
             number: self.number,
             shares: std::mem::take(&mut self.shares),
@@ -118,13 +118,13 @@ impl Import {
     /// The same, and then the buckets have it.
     ///
     /// # Errors
-    /// Those of [`Import::arrive`] and [`Arrived::install`].
+    /// Those of [`SegmentImport::arrive`] and [`ArrivedSegment::install`].
     pub fn finish(self) -> Result<(), Error> {
         self.arrive()?.install(None)
     }
 }
 
-impl Drop for Import {
+impl Drop for SegmentImport {
     fn drop(&mut self) {
         if self.file.take().is_some() {
             // What stays behind is deleted by the next start.
@@ -135,7 +135,7 @@ impl Drop for Import {
 
 /// A file that goes with its owner, unless it is kept.
 struct FileOf {
-    shared: Arc<Shared>,
+    shared: Arc<StoreShared>,
     path: PathBuf,
     kept: AtomicBool,
 }
@@ -150,17 +150,17 @@ impl Drop for FileOf {
 }
 
 /// A segment from another store, durable and checked. Its file goes with it, unless a bucket has it by then.
-pub struct Arrived {
+pub struct ArrivedSegment {
     /// Kept as soon as a manifest may name it.
     file: FileOf,
     number: u64,
-    shares: Vec<Share>,
-    segment: Arc<Segment>,
+    shares: Vec<BucketShare>,
+    segment: Arc<SegmentFile>,
 }
 
-impl Arrived {
+impl ArrivedSegment {
     /// What it has of which buckets.
-    pub fn shares(&self) -> &[Share] {
+    pub fn shares(&self) -> &[BucketShare] {
         &self.shares
     }
 
@@ -170,14 +170,14 @@ impl Arrived {
     /// The manifest cannot be written.
     pub fn install(&self, only: Option<&[BucketId]>) -> Result<(), Error> {
         let all: Vec<BucketId> = self.shares.iter().map(|share| share.bucket).collect();
-        Arrived::install_all(&[(self, only.unwrap_or(&all))])
+        ArrivedSegment::install_all(&[(self, only.unwrap_or(&all))])
     }
 
     /// Gives segments of one store to those of their buckets that are named beside them, with one manifest for all.
     ///
     /// # Errors
     /// The manifest cannot be written.
-    pub fn install_all(arrived: &[(&Arrived, &[BucketId])]) -> Result<(), Error> {
+    pub fn install_all(arrived: &[(&ArrivedSegment, &[BucketId])]) -> Result<(), Error> {
         let Some((first, _)) = arrived.first() else { return Ok(()) };
         let shared = &first.file.shared;
         let mut given: HashMap<BucketId, Vec<BucketSegment>> = HashMap::new();
@@ -202,11 +202,11 @@ impl Arrived {
         let synced = options.disk.sync_directory(&options.data_dir.join("segments"));
         synced.map_err(|error| Error::io("finish an import", &error))?;
         let state = shared.state();
-        let then = with(&state, &given, &Shares::default());
-        let mut shares = Shares::of_split(&state.buckets, &then.buckets);
+        let then = with(&state, &given, &FileShares::default());
+        let mut shares = FileShares::of_split(&state.buckets, &then.buckets);
         drop(state);
         for (of, _) in arrived {
-            let has = |bucket: &&Arc<Bucket>| bucket.has_segment(of.number);
+            let has = |bucket: &&Arc<StoredBucket>| bucket.has_segment(of.number);
             shares.measure(&of.segment, then.buckets.iter().filter(has))?;
         }
         let published = shared.try_publish(|state| Ok(with(state, &given, &shares)));
@@ -218,7 +218,11 @@ impl Arrived {
 }
 
 /// The state with more segments in these buckets. Where it has parts of one that were not measured, each is taken to have its even share.
-fn with(state: &State, given: &HashMap<BucketId, Vec<BucketSegment>>, shares: &Shares) -> State {
+fn with(
+    state: &StoreState,
+    given: &HashMap<BucketId, Vec<BucketSegment>>,
+    shares: &FileShares,
+) -> StoreState {
     let mut state = state.clone();
     for bucket in given.keys() {
         if state.buckets.binary_search_by_key(&bucket.reversed_range(), |of| of.id.reversed_range()).is_err()
@@ -239,7 +243,7 @@ fn with(state: &State, given: &HashMap<BucketId, Vec<BucketSegment>>, shares: &S
         }
         if !segments.is_empty() {
             segments.splice(0..0, bucket.segments.iter().cloned());
-            *bucket = Arc::new(Bucket { id, segments });
+            *bucket = Arc::new(StoredBucket { id, segments });
         }
     }
     state

@@ -1,11 +1,11 @@
 //! Transfer of buckets as files, from one store to another.
 //!
 //! 1. [`Store::export`] seals the buckets' rows of the tail, and takes the segments that they have then: open
-//!    files, which can be read even after they lose their names. They become [`Parcel`]s: a file that is
+//!    files, which can be read even after they lose their names. They become [`ExportParcel`]s: a file that is
 //!    mostly the buckets' own as it is, of others a cut with the columns of the buckets as they are, and very
 //!    small contributions merged into one parcel with others on the way.
-//! 2. [`Store::import`] begins a file for a parcel, [`Import`] takes its bytes and adds them to checksums,
-//!    and [`Import::arrive`] makes it durable and compares. [`Arrived::install`] adds it to the buckets: with
+//! 2. [`Store::import`] begins a file for a parcel, [`SegmentImport`] takes its bytes and adds them to checksums,
+//!    and [`SegmentImport::arrive`] makes it durable and compares. [`ArrivedSegment::install`] adds it to the buckets: with
 //!    one manifest, so that it is there as a whole or not at all.
 //!
 //! Concurrent writes do not matter: of two versions of a document the newer counts, whichever arrived first.
@@ -15,12 +15,12 @@ mod import;
 
 use millrace_bucket::BucketId;
 
-pub use export::Parcel;
-pub use import::{Arrived, Import};
+pub use export::ExportParcel;
+pub use import::{ArrivedSegment, SegmentImport};
 
 /// Share of a bucket in a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
+pub struct BucketShare {
     /// The bucket.
     pub bucket: BucketId,
     /// Approximate number of bytes.
