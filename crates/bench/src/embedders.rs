@@ -35,7 +35,8 @@ pub(crate) fn model(name: &str) -> Option<PathBuf> {
     model.join("model.onnx").is_file().then_some(model)
 }
 
-/// The example's application for mail, whose vectors come from MiniLM in this directory instead of from the client.
+/// The example's application for mail, whose vectors come from MiniLM in this directory instead of from the
+/// client.
 pub(crate) fn application(model: &Path) -> Result<Application, Error> {
     let cut = |text: &str, from: &str, to: &str| {
         let (from, to) = (text.find(from)?, text.find(to)?);

@@ -1,5 +1,5 @@
-//! A server that takes puts and keeps nothing: the connections of the real one, the body read and parsed into a typed operation, and
-//! an answer of the same shape. What feeding costs before anything is stored.
+//! A server that takes puts and keeps nothing: the connections of the real one, the body read and parsed into
+//! a typed operation, and an answer of the same shape. What feeding costs before anything is stored.
 
 use std::convert::Infallible;
 use std::pin::Pin;

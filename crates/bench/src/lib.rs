@@ -1,9 +1,9 @@
 //! Benchmarks: each prints a figure, the limit or peer measured in the same run, and their ratio.
 //!
-//! Times differ between machines and hours; ratios much less. So a [`Benchmark`] never reports a figure alone if
-//! there is something to compare it with: the rate at which memory is read, a plain read of the same bytes,
-//! bare appends with fsync. Both sides of a comparison are measured in turns ([`measure::alternately`]), so
-//! that a busy moment of the machine affects both.
+//! Times differ between machines and hours; ratios much less. So a [`Benchmark`] never reports a figure alone
+//! if there is something to compare it with: the rate at which memory is read, a plain read of the same
+//! bytes, bare appends with fsync. Both sides of a comparison are measured in turns
+//! ([`measure::alternately`]), so that a busy moment of the machine affects both.
 //!
 //! A [`BenchReport`] is printed as a table, as JSON lines, or drawn ([`CurvePlot`]).
 //!

@@ -37,8 +37,8 @@ impl DocumentSortKey {
     }
 }
 
-/// The [reversed](millrace_document::Location::reversed) location in a [`DocumentSortKey`], given as bytes. The key
-/// may be truncated: missing location bits count as 0.
+/// The [reversed](millrace_document::Location::reversed) location in a [`DocumentSortKey`], given as bytes.
+/// The key may be truncated: missing location bits count as 0.
 pub fn reversed_location(key: &[u8]) -> u64 {
     let bits = |bytes: &[u8]| bytes.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     let after_location = key.get(4..).unwrap_or_default();
@@ -46,8 +46,8 @@ pub fn reversed_location(key: &[u8]) -> u64 {
     u64::from(bits(key)) << 32 | u64::from(around_zero.next().map_or(0, bits))
 }
 
-/// Common prefix of the [`DocumentSortKey`]s of `group`, and of no other group; `None` for [`DocumentGroup::None`], whose
-/// documents are in all places.
+/// Common prefix of the [`DocumentSortKey`]s of `group`, and of no other group; `None` for
+/// [`DocumentGroup::None`], whose documents are in all places.
 pub fn group_prefix(group: &DocumentGroup) -> Option<Vec<u8>> {
     let low = group.location_bits()?;
     let mut bytes = low.reverse_bits().to_be_bytes().to_vec();

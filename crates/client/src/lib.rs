@@ -1,7 +1,7 @@
 //! HTTP client of a node, as used by the command line.
 //!
-//! A [`NodeClient`] communicates with one port of a node. [`feed`] sends many operations, as many at a time as
-//! the node can handle.
+//! A [`NodeClient`] communicates with one port of a node. [`feed`] sends many operations, as many at a time
+//! as the node can handle.
 //!
 //! This crate knows ids and the boundaries of operations; it is independent of schemas and queries: it
 //! transports JSON.

@@ -1,6 +1,7 @@
 use millrace_document::Timestamp;
 
-/// A hybrid logical clock: follows the machine's clock, ascends strictly, and stays above every timestamp that it was shown.
+/// A hybrid logical clock: follows the machine's clock, ascends strictly, and stays above every timestamp
+/// that it was shown.
 #[derive(Debug, Default)]
 pub(crate) struct HybridClock {
     last: Timestamp,

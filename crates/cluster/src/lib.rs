@@ -1,15 +1,17 @@
 //! What a cluster agrees on, and what follows from it.
 //!
-//! A [`ClusterState`] is the one thing all nodes agree on: which nodes there are, what each may do now, and how buckets are
-//! placed. It has a version, and a node that has seen one refuses everything older. Which node owns a bucket, and which
-//! should have a replica, follow from it by calculation.
+//! A [`ClusterState`] is the one thing all nodes agree on: which nodes there are, what each may do now, and
+//! how buckets are placed. It has a version, and a node that has seen one refuses everything older. Which
+//! node owns a bucket, and which should have a replica, follow from it by calculation.
 //!
-//! A [`distributor::Distributor`] is the owner's side of a bucket: it orders writes, brings each to all replicas, and has replicas made, filled
-//! and deleted as the [`checkers`] propose and the [`scheduler`] says. A [`replica::ReplicaKeeper`] is the other side: the rules by which a node
-//! does, or refuses, what owners ask. `message` has what the two say to each other.
+//! A [`distributor::Distributor`] is the owner's side of a bucket: it orders writes, brings each to all
+//! replicas, and has replicas made, filled and deleted as the [`checkers`] propose and the [`scheduler`]
+//! says. A [`replica::ReplicaKeeper`] is the other side: the rules by which a node does, or refuses, what
+//! owners ask. `message` has what the two say to each other.
 //!
-//! Everything here is values and functions of them: no I/O, no threads, no clock. What is to be sent comes out as a value, what has
-//! arrived goes in as one, and the time is an argument. So the same code runs in a node and in a simulation.
+//! Everything here is values and functions of them: no I/O, no threads, no clock. What is to be sent comes
+//! out as a value, what has arrived goes in as one, and the time is an argument. So the same code runs in a
+//! node and in a simulation.
 
 pub mod checkers;
 mod clock;

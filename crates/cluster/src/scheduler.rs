@@ -1,8 +1,9 @@
 //! Which of the proposed operations run now.
 //!
-//! The most urgent first, among equals those that somebody waits for, then the one that was proposed first, and so many at a time as the nodes may take. Operations on the
-//! same nodes wait in one line; a line whose nodes are busy is passed over as a whole, so one that cannot begin delays none that can,
-//! and to look costs by the number of lines, not of operations.
+//! The most urgent first, among equals those that somebody waits for, then the one that was proposed first,
+//! and so many at a time as the nodes may take. Operations on the same nodes wait in one line; a line whose
+//! nodes are busy is passed over as a whole, so one that cannot begin delays none that can, and to look costs
+//! by the number of lines, not of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -65,7 +66,8 @@ impl MaintenanceScheduler {
         }
     }
 
-    /// What a bucket needs, in place of what it was said to need before. While an operation on it runs, that is not looked at.
+    /// What a bucket needs, in place of what it was said to need before. While an operation on it runs, that
+    /// is not looked at.
     pub fn propose(&mut self, bucket: BucketId, proposal: Option<OperationProposal>) {
         let before = self.known.get(&bucket);
         match (before, &proposal) {
@@ -93,7 +95,8 @@ impl MaintenanceScheduler {
         }
     }
 
-    /// Somebody waits for what the operation on a bucket does, if there is one that waits itself: of those that are as urgent, it goes before all that nobody waits for.
+    /// Somebody waits for what the operation on a bucket does, if there is one that waits itself: of those
+    /// that are as urgent, it goes before all that nobody waits for.
     pub fn hasten(&mut self, bucket: BucketId) {
         let Some((_, OperationStanding::Pending, UNHURRIED..)) = self.known.get(&bucket) else { return };
         let (proposal, standing, number) = self.known.remove(&bucket).expect("it was just there");
@@ -127,7 +130,8 @@ impl MaintenanceScheduler {
         started
     }
 
-    /// Begins operations of one urgency: of the lines whose nodes have time, always the one whose first was proposed earliest.
+    /// Begins operations of one urgency: of the lines whose nodes have time, always the one whose first was
+    /// proposed earliest.
     fn start_line(&mut self, priority: OperationPriority, started: &mut Vec<(BucketId, OperationProposal)>) {
         let lines = self.lines.range((priority, Vec::new())..).take_while(|((of, _), _)| *of == priority);
         let mut heads: BTreeSet<(u64, Vec<NodeKey>)> = lines

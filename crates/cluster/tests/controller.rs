@@ -82,8 +82,8 @@ impl ControlledCluster {
         }
     }
 
-    /// Does what the script says: in each line a time in seconds, then events, such as `start a`, `gone b c`, `retired a`, `lead`.
-    /// Between them, the controller is woken when it asked for it.
+    /// Does what the script says: in each line a time in seconds, then events, such as `start a`, `gone b c`,
+    /// `retired a`, `lead`. Between them, the controller is woken when it asked for it.
     fn run(&mut self, script: &str) -> &mut Self {
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut words = line.split_whitespace();
@@ -497,7 +497,8 @@ fn a_state_tells_whose_lease_has_ended() {
 
 #[test]
 fn a_new_leader_knows_what_those_who_left_said_last() {
-    // The first was alone in the first state, and could go on by it, had it not said that it stops or that it has adopted the second.
+    // The first was alone in the first state, and could go on by it, had it not said that it stops or that it
+    // has adopted the second.
     let mut cluster = ControlledCluster::new(flat(1));
     cluster.run("0 start a\n3 start b");
     cluster.event("stopping", "a");

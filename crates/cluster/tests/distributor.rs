@@ -1,4 +1,5 @@
-//! What an owner does with writes while its buckets change owner: an owner that is told all that happens, and what it asks for.
+//! What an owner does with writes while its buckets change owner: an owner that is told all that happens, and
+//! what it asks for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,7 +65,8 @@ struct OwnerHarness {
 }
 
 impl OwnerHarness {
-    /// By a state in which all serve, and each node has said what it has of the bucket: nodes 0 and 1 have this.
+    /// By a state in which all serve, and each node has said what it has of the bucket: nodes 0 and 1 have
+    /// this.
     fn new(newest: u64) -> Self {
         let mut owner = OwnerHarness::unheard();
         owner.hear(newest);
@@ -216,7 +218,8 @@ fn what_waits_for_a_bucket_waits_on_when_another_state_comes() {
 
 #[test]
 fn what_was_decided_is_written_only_if_nobody_has_written_since() {
-    /// Decided from the version of time 5, and sent before the state changed or not; then the newest is of this time.
+    /// Decided from the version of time 5, and sent before the state changed or not; then the newest is of
+    /// this time.
     #[track_caller]
     fn check(is_sent: bool, newest_later: u64, expected: &str) {
         let mut owner = OwnerHarness::new(5);

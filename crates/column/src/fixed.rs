@@ -115,8 +115,8 @@ impl FixedColumn {
         &self.buffer[64 + presence_bytes(self.len)..]
     }
 
-    /// All numbers as `T`: `i8` for [`CellKind::I8`], `u8` for [`CellKind::Bool`], `half::bf16` for [`CellKind::BF16`]
-    /// and so on.
+    /// All numbers as `T`: `i8` for [`CellKind::I8`], `u8` for [`CellKind::Bool`], `half::bf16` for
+    /// [`CellKind::BF16`] and so on.
     ///
     /// # Panics
     /// The size of `T` differs from that of the cell.

@@ -1,8 +1,8 @@
 //! Columns: one field of many documents, typed, aligned, in chunks.
 //!
-//! A [`Column`] holds one field (or a form derived from it, see [`ColumnForm`]) of the documents of one chunk, by
-//! position. It is a view of one [`AlignedBuffer`], which may have been read from a file or built in memory;
-//! decoding copies nothing.
+//! A [`Column`] holds one field (or a form derived from it, see [`ColumnForm`]) of the documents of one
+//! chunk, by position. It is a view of one [`AlignedBuffer`], which may have been read from a file or built
+//! in memory; decoding copies nothing.
 //!
 //! - [`FixedColumn`]: numbers, and dense tensors as raw cells, in the layout that kernels need;
 //! - [`BytesColumn`]: text, or values in the wire form, with offsets;

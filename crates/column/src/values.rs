@@ -41,8 +41,8 @@ impl ValueBuilder {
         ValueBuilder { layout: Some(layout), building }
     }
 
-    /// Creates a builder without documents, for values of columns like this one, which does not record what they are.
-    /// `None`: it has no values.
+    /// Creates a builder without documents, for values of columns like this one, which does not record what
+    /// they are. `None`: it has no values.
     pub(crate) fn unrecorded(column: &Column) -> Option<Self> {
         let building = match column {
             Column::Fixed(column) => ColumnBuilding::Fixed(FixedBuilder::new(column.cell(), column.width())),

@@ -4,7 +4,8 @@ use crate::{Column, ColumnKey};
 
 /// The way to a result, where there are a fast one and a plain one that must come to the same.
 ///
-/// Tests compare the two; nothing else has a reason to ask for the plain one. It is handed down with what is read, never a global.
+/// Tests compare the two; nothing else has a reason to ask for the plain one. It is handed down with what is
+/// read, never a global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PathChoice {
     /// The fast one where it can be taken.

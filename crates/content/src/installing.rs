@@ -1,4 +1,5 @@
-//! Files that have come are taken in together: what has come while some were taken in needs one manifest for all.
+//! Files that have come are taken in together: what has come while some were taken in needs one manifest for
+//! all.
 
 use std::sync::Arc;
 

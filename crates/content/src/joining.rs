@@ -15,7 +15,8 @@ use millrace_store::DocumentWrite;
 
 use crate::{ContentNode, notes};
 
-/// A node's cluster from the first request on: until the node has its part in it, every answer is that it has none yet.
+/// A node's cluster from the first request on: until the node has its part in it, every answer is that it has
+/// none yet.
 pub struct JoiningCluster {
     membership: ClusterMembership,
     joined: OnceLock<Arc<ContentNode>>,

@@ -1,5 +1,5 @@
-//! The thread that drives the distributor and the keeper of a node: everything that happens comes in through one queue, and everything
-//! that follows is handed on to where it may take its time.
+//! The thread that drives the distributor and the keeper of a node: everything that happens comes in through
+//! one queue, and everything that follows is handed on to where it may take its time.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -476,7 +476,8 @@ impl MachineDriver {
         }
         let (membership, fetching) = (self.parts.membership.clone(), Arc::clone(&self.fetching_state));
         self.parts.runtime.spawn(async move {
-            // What it finds comes the way that every state comes; where coordination cannot be reached, it is asked again.
+            // What it finds comes the way that every state comes; where coordination cannot be reached, it is
+            // asked again.
             if let Err(error) = membership.refresh().await {
                 tracing::debug!(%error, "the newest cluster state cannot be fetched");
             }

@@ -47,7 +47,8 @@ const OBSERVE: Duration = Duration::from_secs(1);
 pub struct TransferPace {
     /// At most so many bytes a second, in and out together; `None`: as fast as requests allow.
     pub cap: Option<u64>,
-    /// How long the slowest hundredth of each kind of request took since this was asked last; `None` where there were too few to tell.
+    /// How long the slowest hundredth of each kind of request took since this was asked last; `None` where
+    /// there were too few to tell.
     pub slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>,
 }
 
@@ -55,9 +56,11 @@ pub struct TransferPace {
 pub struct PeerPort {
     /// Accepts their connections.
     pub listener: TcpListener,
-    /// The node's certificate; where there is one, nodes speak over encrypted connections alone, with others that have theirs.
+    /// The node's certificate; where there is one, nodes speak over encrypted connections alone, with others
+    /// that have theirs.
     pub trust: Option<Arc<NodeTrust>>,
-    /// Takes encrypted connections over which requests of clients are handed on; others come to the data port.
+    /// Takes encrypted connections over which requests of clients are handed on; others come to the data
+    /// port.
     pub handed_on: HandedOn,
 }
 
@@ -81,7 +84,8 @@ pub struct ContentNode {
 }
 
 impl ContentNode {
-    /// Takes part, as soon as the cluster state has this run of the node: waits for that. Other nodes are answered at `port`.
+    /// Takes part, as soon as the cluster state has this run of the node: waits for that. Other nodes are
+    /// answered at `port`.
     ///
     /// # Errors
     /// A thread cannot be had; the store cannot be read.
@@ -257,7 +261,8 @@ async fn first_state(membership: &ClusterMembership, incarnation: u64) -> (NodeK
     }
 }
 
-/// Hands every new state to the machine, and what coordination confirms of it: after the state, since before it that counts for nothing.
+/// Hands every new state to the machine, and what coordination confirms of it: after the state, since before
+/// it that counts for nothing.
 async fn follow(membership: ClusterMembership, machine: Arc<ContentMachine>) {
     let (mut states, mut confirmations) = (membership.states(), membership.confirmations());
     loop {
@@ -409,7 +414,8 @@ impl ClusterView for ContentNode {
     }
 
     fn vouches(&self, version: u64) -> bool {
-        // The newest state that is known may not have come to the distributor yet, and the store may act by it.
+        // The newest state that is known may not have come to the distributor yet, and the store may act by
+        // it.
         self.state().is_ok_and(|state| state.version() == version)
             && self.machine.ask(|distributor, now| distributor.vouches(version, now))
     }

@@ -1,4 +1,5 @@
-//! The store's replicas beside a model of them: whatever is written, dropped, fetched, deleted and opened again, both show the same.
+//! The store's replicas beside a model of them: whatever is written, dropped, fetched, deleted and opened
+//! again, both show the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -374,7 +375,8 @@ fn a_replica_made_later_hears_of_what_was_dropped_before() {
     }
 }
 
-/// Several replicas have no document in common, each has more than goes in one part of a transfer, and all of them go.
+/// Several replicas have no document in common, each has more than goes in one part of a transfer, and all of
+/// them go.
 #[test]
 fn disjoint_replicas_that_are_given_up_lose_no_document() {
     const DOCUMENTS: u64 = 700;

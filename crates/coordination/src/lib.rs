@@ -1,9 +1,10 @@
 //! Agreement of nodes: keys with versions, leases, watches, elections.
 //!
-//! [`Coordination`] is the interface. It has two implementations: [`EmbeddedCoordination`], for one node, in a file of
-//! its data directory, and [`EtcdCoordination`], for a cluster. The layers above it are the same for both: a [`LeaseKeeper`]
-//! that keeps itself alive and reports its loss, a [`PrefixWatch`] that loses no change however often it has to
-//! reconnect, an [`Election`] whose winner can prove in every transaction that it still leads.
+//! [`Coordination`] is the interface. It has two implementations: [`EmbeddedCoordination`], for one node, in
+//! a file of its data directory, and [`EtcdCoordination`], for a cluster. The layers above it are the same
+//! for both: a [`LeaseKeeper`] that keeps itself alive and reports its loss, a [`PrefixWatch`] that loses no
+//! change however often it has to reconnect, an [`Election`] whose winner can prove in every transaction that
+//! it still leads.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

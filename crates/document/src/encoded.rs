@@ -1,10 +1,12 @@
 //! Values read in place from their wire form.
 //!
-//! [`ValueRef`] borrows from the bytes of [`wire::encode_value`](crate::wire::encode_value): reading a value, or
-//! iterating over a collection, allocates nothing. Scans over columns of arrays, maps, structs and sparse tensors
-//! use it instead of [`wire::decode_value`](crate::wire::decode_value), which builds a [`Value`](crate::Value).
+//! [`ValueRef`] borrows from the bytes of [`wire::encode_value`](crate::wire::encode_value): reading a value,
+//! or iterating over a collection, allocates nothing. Scans over columns of arrays, maps, structs and sparse
+//! tensors use it instead of [`wire::decode_value`](crate::wire::decode_value), which builds a
+//! [`Value`](crate::Value).
 //!
-//! Bytes come from columns and rows under checksums. Iteration over malformed bytes ends early; it never panics.
+//! Bytes come from columns and rows under checksums. Iteration over malformed bytes ends early; it never
+//! panics.
 
 use crate::Error;
 use crate::wire::{self, WireReader};
@@ -92,8 +94,8 @@ impl<'a> ValueRef<'a> {
 }
 
 impl<'a> WireReader<'a> {
-    /// The next value. With `advance`, the reader stands behind it afterwards; without, it may stand at the elements of a
-    /// collection, which saves a pass over them.
+    /// The next value. With `advance`, the reader stands behind it afterwards; without, it may stand at the
+    /// elements of a collection, which saves a pass over them.
     fn value_ref(&mut self, depth: usize, advance: bool) -> Result<ValueRef<'a>, Error> {
         if depth > wire::DEPTH {
             return Err(Error::Row("values lie too deep"));

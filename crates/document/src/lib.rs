@@ -1,8 +1,9 @@
 //! Documents: their types, ids, locations and values, and the operations on them.
 //!
-//! The main types are [`DocumentType`] (the fields), [`DocumentId`] (with its [`DocumentGroup`] and [`Location`]),
-//! [`Document`] (an id and values) and [`DocumentOperation`] (put, update, remove). The module [`json`] reads and
-//! writes JSON, the module [`wire`] the compact row form. Replicas exchange [`DocumentVersion`]s.
+//! The main types are [`DocumentType`] (the fields), [`DocumentId`] (with its [`DocumentGroup`] and
+//! [`Location`]), [`Document`] (an id and values) and [`DocumentOperation`] (put, update, remove). The module
+//! [`json`] reads and writes JSON, the module [`wire`] the compact row form. Replicas exchange
+//! [`DocumentVersion`]s.
 //!
 //! This crate is independent of the storage of documents and of the schema's use of fields.
 

@@ -1,8 +1,8 @@
 //! Partial updates: changes to parts of a document.
 //!
-//! An update follows each [`UpdatePath`] to its value. If an operation needs something that does not exist, it
-//! has no effect, with two exceptions: an assignment creates map keys and struct members along its path, and
-//! arithmetic on an element of a weighted set declared `create-if-nonexistent` starts from 0.
+//! An update follows each [`UpdatePath`] to its value. If an operation needs something that does not exist,
+//! it has no effect, with two exceptions: an assignment creates map keys and struct members along its path,
+//! and arithmetic on an element of a weighted set declared `create-if-nonexistent` starts from 0.
 
 use std::sync::Arc;
 
@@ -108,8 +108,8 @@ impl ValueChange {
         matches!(self, ValueChange::Assign(_))
     }
 
-    /// A value that the type hides, since it was written under another schema, counts as none; it stays where the change sets
-    /// nothing in its place.
+    /// A value that the type hides, since it was written under another schema, counts as none; it stays where
+    /// the change sets nothing in its place.
     fn apply(
         &self,
         value: &mut Option<DocumentValue>,

@@ -2,8 +2,8 @@
 //! tensor.
 //!
 //! An [`TextEmbedder`] is one embedder of services.xml with its model and tokenizer loaded. The type of the
-//! target tensor determines the form of the embedding ([`EmbeddingShape`]): one vector or one per chunk, whole or its
-//! first cells, numbers or one bit per cell.
+//! target tensor determines the form of the embedding ([`EmbeddingShape`]): one vector or one per chunk,
+//! whole or its first cells, numbers or one bit per cell.
 //!
 //! This crate is independent of the source of files, and of documents and queries. [`millrace_model`] runs
 //! local models, [`millrace_remote`] calls external services.

@@ -68,14 +68,15 @@ pub trait Disk: Send + Sync + Debug {
 
 /// A file that is written from its beginning to its end.
 pub trait AppendFile: Send {
-    /// Adds all of `bytes`. Some of what was added may be made durable now and then, so that [`AppendFile::sync`] has less to do.
+    /// Adds all of `bytes`. Some of what was added may be made durable now and then, so that
+    /// [`AppendFile::sync`] has less to do.
     ///
     /// # Errors
     /// Those of the system; some of the bytes may have been written. After one the file cannot be trusted.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Whether nobody waits for the disk meanwhile: then more of what is added may be on its way to it at a time, which is faster, but holds up syncs
-    /// of other files for longer. A hint; at first somebody does.
+    /// Whether nobody waits for the disk meanwhile: then more of what is added may be on its way to it at a
+    /// time, which is faster, but holds up syncs of other files for longer. A hint; at first somebody does.
     fn set_alone(&mut self, _alone: bool) {}
 
     /// Makes what was written durable.
@@ -101,13 +102,15 @@ pub trait ReadFile: Send + Sync + Debug {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `buffers`, one after another, with what lies at `offset`: one read of the disk for many places in memory.
+    /// Fills `buffers`, one after another, with what lies at `offset`: one read of the disk for many places
+    /// in memory.
     ///
     /// # Errors
     /// Those of the system; [`io::ErrorKind::UnexpectedEof`] when the file ends before the buffers are full.
     fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()>;
 
-    /// Adds the `length` bytes that lie at `offset` to a vector. Where that has room for them, its memory is not written before.
+    /// Adds the `length` bytes that lie at `offset` to a vector. Where that has room for them, its memory is
+    /// not written before.
     ///
     /// # Errors
     /// As [`ReadFile::read_at`].

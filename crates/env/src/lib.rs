@@ -1,11 +1,13 @@
 //! What the engines ask of the machine: a clock, files, and a place among its threads.
 //!
-//! [`Disk`] and [`WallClock`] are small traits with a real implementation each ([`RealDisk`], [`SystemClock`]) and one that tests
-//! command ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up, writes short, flips bits. A [`ForgetfulDisk`] shows
-//! what a loss of power would leave. A [`BoundedDisk`] keeps only so many
-//! files open. A [`ThreadClass`] says how soon a thread needs a core, and [`pace`] lets work in the background step aside.
+//! [`Disk`] and [`WallClock`] are small traits with a real implementation each ([`RealDisk`],
+//! [`SystemClock`]) and one that tests command ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up,
+//! writes short, flips bits. A [`ForgetfulDisk`] shows what a loss of power would leave. A [`BoundedDisk`]
+//! keeps only so many files open. A [`ThreadClass`] says how soon a thread needs a core, and [`pace`] lets
+//! work in the background step aside.
 //!
-//! Only this crate opens the files that segments and the manifest live in. It knows nothing of what is in them.
+//! Only this crate opens the files that segments and the manifest live in. It knows nothing of what is in
+//! them.
 
 mod bounded;
 mod clock;

@@ -20,7 +20,8 @@ pub fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Puts a file in place of what has its name, durably: a crash leaves the old one or the new one, and never a part of one.
+/// Puts a file in place of what has its name, durably: a crash leaves the old one or the new one, and never a
+/// part of one.
 ///
 /// # Errors
 /// Those of the system. After one, the old file is there or the new one.
@@ -36,8 +37,8 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()
     sync_name(disk, path)
 }
 
-/// Makes the name of a file or directory durable. A directory above it that may not be read is left as it is: whoever made the name there
-/// was somebody else, before.
+/// Makes the name of a file or directory durable. A directory above it that may not be read is left as it is:
+/// whoever made the name there was somebody else, before.
 ///
 /// # Errors
 /// Those of the system.

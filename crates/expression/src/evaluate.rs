@@ -130,7 +130,8 @@ impl BatchOutput<'_> {
 }
 
 impl ExpressionProgram {
-    /// Evaluates a batch of `documents`. `inputs` are the values of [`ExpressionProgram::inputs`], in that order.
+    /// Evaluates a batch of `documents`. `inputs` are the values of [`ExpressionProgram::inputs`], in that
+    /// order.
     pub fn evaluate<'a>(
         &'a self,
         scratch: &'a mut EvaluationScratch,

@@ -125,8 +125,8 @@ impl DecisionForest {
     }
 }
 
-/// Builder of a [`DecisionForest`] from the leaves to the roots. A split is added after its successors, so that there
-/// are no cycles.
+/// Builder of a [`DecisionForest`] from the leaves to the roots. A split is added after its successors, so
+/// that there are no cycles.
 #[derive(Debug)]
 pub struct ForestBuilder(DecisionForest);
 

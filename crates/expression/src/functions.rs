@@ -31,8 +31,8 @@ pub(crate) enum FunctionCode {
     Unary(UnaryNumberOp),
     /// On two numbers, or on the cells of two joined tensors.
     Binary(BinaryNumberOp),
-    /// [`FunctionCode::Binary`] for two values; for one tensor and names of its dimensions, the aggregator with the
-    /// same name.
+    /// [`FunctionCode::Binary`] for two values; for one tensor and names of its dimensions, the aggregator
+    /// with the same name.
     BinaryOrReduce(BinaryNumberOp, ReduceAggregator),
     /// One tensor; the other arguments are dimension names.
     Reduce(ReduceAggregator),

@@ -1,9 +1,9 @@
 //! Ranking expressions: parse, type, simplify, compile, evaluate.
 //!
-//! An [`ParsedExpression`] is parsed text. With a [`ExpressionScope`], which defines features and functions, it is compiled
-//! to a [`ExpressionProgram`]: functions are inlined, types checked, constants folded. A program is compiled once, when
-//! an application is deployed, and cannot fail afterwards. It is evaluated for a batch of documents at a
-//! time, and every operation on numbers is one loop over the batch.
+//! An [`ParsedExpression`] is parsed text. With a [`ExpressionScope`], which defines features and functions,
+//! it is compiled to a [`ExpressionProgram`]: functions are inlined, types checked, constants folded. A
+//! program is compiled once, when an application is deployed, and cannot fail afterwards. It is evaluated for
+//! a batch of documents at a time, and every operation on numbers is one loop over the batch.
 //!
 //! [`FUNCTIONS`] is the table of built-in functions.
 //!

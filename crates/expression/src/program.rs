@@ -14,7 +14,8 @@ pub(crate) type NodeId = usize;
 /// A compiled expression: a list of operations, each on the results of earlier ones; the last one is the
 /// result.
 ///
-/// It is compiled once and evaluated many times, over a batch of documents at a time ([`ExpressionProgram::evaluate`]).
+/// It is compiled once and evaluated many times, over a batch of documents at a time
+/// ([`ExpressionProgram::evaluate`]).
 #[derive(Debug, Clone)]
 pub struct ExpressionProgram {
     pub(crate) nodes: Vec<ProgramNode>,
@@ -47,8 +48,8 @@ impl ExpressionProgram {
         ExpressionProgram { nodes, inputs, arguments, done }
     }
 
-    /// Features that the program uses, with the types they were compiled for. [`ExpressionProgram::evaluate`] takes
-    /// them in this order.
+    /// Features that the program uses, with the types they were compiled for. [`ExpressionProgram::evaluate`]
+    /// takes them in this order.
     pub fn inputs(&self) -> &[(FeatureName, TensorType)] {
         &self.inputs
     }

@@ -1,7 +1,8 @@
 //! The access log: a line of JSON for each request, with the fields of Vespa's.
 //!
-//! Requests never wait for it: lines go through a bounded queue to a thread of their own, and where the disk cannot follow, lines are left
-//! out and counted. A file that was renamed or removed is opened anew within a second, so that `logrotate` needs no signal.
+//! Requests never wait for it: lines go through a bounded queue to a thread of their own, and where the disk
+//! cannot follow, lines are left out and counted. A file that was renamed or removed is opened anew within a
+//! second, so that `logrotate` needs no signal.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};

@@ -1,7 +1,8 @@
 //! The port of documents and queries.
 //!
-//! Most requests that a node gets are about single documents, and a router that matches paths, and layers that each keep a future of
-//! their own, take about as long as storing a small one. So those requests go straight where they belong.
+//! Most requests that a node gets are about single documents, and a router that matches paths, and layers
+//! that each keep a future of their own, take about as long as storing a small one. So those requests go
+//! straight where they belong.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -37,8 +38,8 @@ impl DataPort {
         DataPort { guard: RequestGuard::new(Arc::clone(&node)), others, node }
     }
 
-    /// Whether a request says that a node has handed it on, and comes from somebody else. Where nodes have no certificates, nobody can
-    /// tell.
+    /// Whether a request says that a node has handed it on, and comes from somebody else. Where nodes have no
+    /// certificates, nobody can tell.
     fn is_pretended<B>(&self, request: &Request<B>) -> bool {
         let is_node = || request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node);
         self.node.settings().trust.is_some() && request.headers().contains_key(cluster::HOP) && !is_node()

@@ -55,8 +55,8 @@ pub(crate) struct DocumentKind {
     pub(crate) profiles: BTreeMap<String, Arc<CompiledProfile>>,
 }
 
-/// A content cluster as the documents of one type see it. A document is kept once; the clusters are views that show it where
-/// their selections allow it.
+/// A content cluster as the documents of one type see it. A document is kept once; the clusters are views
+/// that show it where their selections allow it.
 pub(crate) struct ClusterOfKind {
     pub(crate) id: Arc<str>,
     /// How the type is searched in it.
@@ -72,10 +72,12 @@ pub(crate) struct ClusterOfKind {
 }
 
 impl CompiledApplication {
-    /// Compiles everything that requests will use, loads the models, and checks that the change from `current` is allowed.
+    /// Compiles everything that requests will use, loads the models, and checks that the change from
+    /// `current` is allowed.
     ///
     /// # Errors
-    /// All that is wrong with the package: what was found when it was read, and what cannot work, with its place.
+    /// All that is wrong with the package: what was found when it was read, and what cannot work, with its
+    /// place.
     pub(crate) fn compile(
         draft: impl Into<ApplicationDraft>,
         generation: u64,
@@ -234,8 +236,8 @@ impl DocumentKind {
         self.clusters.iter().map(|cluster| format!("'{}'", cluster.id)).collect::<Vec<_>>().join(", ")
     }
 
-    /// A stored document with the values that the schema shows: of fields that it has, and of the types that it gives them. A document
-    /// keeps other values too, for the day that the schema has their fields again.
+    /// A stored document with the values that the schema shows: of fields that it has, and of the types that
+    /// it gives them. A document keeps other values too, for the day that the schema has their fields again.
     pub(crate) fn shown<'a>(&self, stored: &'a Document) -> Cow<'a, Document> {
         if !stored.hides(|field| self.data_type(field)) {
             return Cow::Borrowed(stored);
@@ -269,7 +271,8 @@ impl DocumentKind {
         self.schema.fields.get(field).map(|field| &field.data_type)
     }
 
-    /// Whether no cluster wants a stored document any more. Where a selection is neither true nor false, the document stays.
+    /// Whether no cluster wants a stored document any more. Where a selection is neither true nor false, the
+    /// document stays.
     pub(crate) fn is_garbage(&self, stored: &Document, now_s: i64) -> bool {
         let document = self.shown(stored);
         self.clusters.iter().all(|cluster| {
@@ -286,8 +289,8 @@ impl ClusterOfKind {
     }
 }
 
-/// The rank profiles of a schema by name. Those with a mistake are left out, those that name what is `broken`, and those that inherit them. Files that cannot be read are
-/// `blamed` once for all profiles.
+/// The rank profiles of a schema by name. Those with a mistake are left out, those that name what is
+/// `broken`, and those that inherit them. Files that cannot be read are `blamed` once for all profiles.
 fn rank_profiles(
     schema: &Schema,
     broken: &MistakenParts,

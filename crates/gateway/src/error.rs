@@ -1,7 +1,7 @@
 //! What can go wrong: at the start of a node ([`StartError`]), and with a request ([`Error`]).
 //!
-//! Every [`Error`] has a [`ErrorKind`], which tells the caller what to do; the message tells a human why. Each family of endpoints
-//! renders errors in its own form.
+//! Every [`Error`] has a [`ErrorKind`], which tells the caller what to do; the message tells a human why.
+//! Each family of endpoints renders errors in its own form.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -342,8 +342,8 @@ impl Error {
         Error::Parameter { name, reason: reason.into() }
     }
 
-    /// What callers are told. Where a long request is repeated in it, the middle of the message is left out: what is wrong, and where,
-    /// stands at the beginning and at the end.
+    /// What callers are told. Where a long request is repeated in it, the middle of the message is left out:
+    /// what is wrong, and where, stands at the beginning and at the end.
     pub(crate) fn message(&self) -> String {
         match self {
             // A line for each mistake.

@@ -1,11 +1,12 @@
 //! HTTP over one node: deploying applications, feeding and reading documents, queries, status.
 //!
-//! A [`Node`] holds the store, the active [`CompiledApplication`] and the threads for work. [`NodeServer`] listens for it. Every operation is one
-//! function that takes its request apart, calls an engine, and renders what came back. Deploying swaps the whole [`CompiledApplication`] at
-//! once: a request sees one of them from beginning to end.
+//! A [`Node`] holds the store, the active [`CompiledApplication`] and the threads for work. [`NodeServer`]
+//! listens for it. Every operation is one function that takes its request apart, calls an engine, and renders
+//! what came back. Deploying swaps the whole [`CompiledApplication`] at once: a request sees one of them from
+//! beginning to end.
 //!
-//! This crate does not know how documents are stored, matched or ranked, and nothing here computes on the threads that wait for the
-//! network: that is what the [`pool`] is for.
+//! This crate does not know how documents are stored, matched or ranked, and nothing here computes on the
+//! threads that wait for the network: that is what the [`pool`] is for.
 
 mod access_log;
 mod caller;

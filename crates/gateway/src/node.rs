@@ -73,7 +73,8 @@ impl Node {
     /// Opens the data directory, with the application that was active in it.
     ///
     /// # Errors
-    /// The directory cannot be used, has files of something else, or holds an application that this build cannot run.
+    /// The directory cannot be used, has files of something else, or holds an application that this build
+    /// cannot run.
     pub fn open(settings: Settings) -> Result<Arc<Node>, StartError> {
         claim(&settings.data_dir)?;
         close_to_others(&settings.data_dir);
@@ -167,7 +168,8 @@ impl Node {
         deployment.application.content.iter().map(|cluster| cluster.id.to_string()).collect()
     }
 
-    /// Makes the node one of a cluster, from the next request on. A node is of one cluster all its life: a second call is passed over.
+    /// Makes the node one of a cluster, from the next request on. A node is of one cluster all its life: a
+    /// second call is passed over.
     pub fn join(&self, cluster: Arc<dyn ClusterView>) {
         if self.cluster.set(cluster).is_err() {
             tracing::warn!("the node is one of a cluster already");
@@ -243,7 +245,8 @@ impl Node {
         &self.pool
     }
 
-    /// Makes an application the active one, as a deployment over HTTP does, unless it is that already. Answers its generation.
+    /// Makes an application the active one, as a deployment over HTTP does, unless it is that already.
+    /// Answers its generation.
     ///
     /// # Errors
     /// The application is refused; the active one stays as it was.
@@ -318,7 +321,8 @@ impl Node {
         dropped
     }
 
-    /// Compiles an application as for a deployment, and lets it go: whatever is wrong with it is said, and nothing changes.
+    /// Compiles an application as for a deployment, and lets it go: whatever is wrong with it is said, and
+    /// nothing changes.
     ///
     /// # Errors
     /// The application is refused.
@@ -520,8 +524,8 @@ impl Node {
         gauges
     }
 
-    /// How long the slowest hundredth of the queries took since this was asked last, and of the document operations; `None` where there were too
-    /// few to tell. For whoever must not be in their way.
+    /// How long the slowest hundredth of the queries took since this was asked last, and of the document
+    /// operations; `None` where there were too few to tell. For whoever must not be in their way.
     pub fn take_slowest(&self) -> [Option<Duration>; 2] {
         self.metrics.take_slowest()
     }

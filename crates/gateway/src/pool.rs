@@ -357,7 +357,8 @@ impl WorkPool {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs short work on one of the threads, as [`WorkPool::run_in`] does, in a queue that all such work shares.
+    /// Runs short work on one of the threads, as [`WorkPool::run_in`] does, in a queue that all such work
+    /// shares.
     ///
     /// # Errors
     /// As [`WorkPool::run_in`].

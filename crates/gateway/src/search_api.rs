@@ -42,7 +42,8 @@ use crate::models::QueryEmbeddings;
 use crate::quota::QuotaClaim;
 use crate::{CompiledApplication, Error, Node, http};
 
-/// How much longer than its timeout a query may take until it is given up: its partial result needs time to be written.
+/// How much longer than its timeout a query may take until it is given up: its partial result needs time to
+/// be written.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Answers a query.
@@ -256,7 +257,8 @@ async fn asked(
     Ok(SearchRequest { query: Arc::new(query), told, aim, apart, room })
 }
 
-/// Hands a query on to the node whose documents it reads, where they all lie in one bucket and that is another node's.
+/// Hands a query on to the node whose documents it reads, where they all lie in one bucket and that is
+/// another node's.
 async fn route(
     node: &Node,
     query: &Query,
@@ -350,8 +352,8 @@ fn finish(
     }
 }
 
-/// A location of the bucket that has all documents which a query reads, where one of the cluster's has: where it reads one group, which
-/// lies in one bucket. And the group.
+/// A location of the bucket that has all documents which a query reads, where one of the cluster's has: where
+/// it reads one group, which lies in one bucket. And the group.
 fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, DocumentGroup)>, Error> {
     let Some(cluster) = node.cluster() else { return Ok(None) };
     let ViewScope::Groups(groups) = run::scope(query)? else { return Ok(None) };

@@ -19,12 +19,14 @@ use crate::{Node, StartError, config_api, http};
 /// Connections of nodes that wait to be served: each node makes one or two.
 const HANDED_MAX: usize = 64;
 
-/// Takes connections over which other nodes of the cluster hand requests on: each is served like one to the data port.
+/// Takes connections over which other nodes of the cluster hand requests on: each is served like one to the
+/// data port.
 #[derive(Clone)]
 pub struct ForwardIntake(mpsc::Sender<Connection>);
 
 impl ForwardIntake {
-    /// Serves a connection of a node that has shown its certificate. Where the server has stopped, or too many wait, it ends.
+    /// Serves a connection of a node that has shown its certificate. Where the server has stopped, or too
+    /// many wait, it ends.
     pub fn take(&self, connection: Connection) {
         if let Err(error) = self.0.try_send(connection) {
             tracing::debug!(%error, "a node's connection is not served");

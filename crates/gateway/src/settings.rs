@@ -68,20 +68,23 @@ pub struct Settings {
     pub drain: Duration,
     /// Requests take the plain paths where there are fast ones: for tests that compare them.
     pub plain_paths: bool,
-    /// In a cluster whose nodes have certificates, this node's: requests are handed on over connections of those alone.
+    /// In a cluster whose nodes have certificates, this node's: requests are handed on over connections of
+    /// those alone.
     pub trust: Option<Arc<NodeTrust>>,
 }
 
 /// The bounds of what one request and one client may cost, beside the size of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// The largest body of a query, as sent and unpacked, in bytes; that of a message of an assistant as well.
+    /// The largest body of a query, as sent and unpacked, in bytes; that of a message of an assistant as
+    /// well.
     pub query_bytes_max: usize,
     /// The bytes that the bodies of all requests under way may take together, packed and unpacked.
     pub bodies_bytes_max: usize,
     /// How long a request waits for room among them before it is refused.
     pub bodies_wait: Duration,
-    /// How far the sender of a body may be behind the slowest rate; of a document operation that has a shorter timeout, that counts.
+    /// How far the sender of a body may be behind the slowest rate; of a document operation that has a
+    /// shorter timeout, that counts.
     pub body_patience: Duration,
     /// The slowest rate of a body, in bytes a second.
     pub body_rate_min: usize,

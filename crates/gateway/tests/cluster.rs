@@ -204,7 +204,8 @@ fn a_write_that_was_refused_without_effect_is_routed_again() {
     }
 }
 
-/// Takes connections of HTTP/2, answers each request with these bytes, and ends; then the node is at its own address again.
+/// Takes connections of HTTP/2, answers each request with these bytes, and ends; then the node is at its own
+/// address again.
 fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> std::thread::JoinHandle<()> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
@@ -233,7 +234,8 @@ fn a_write_is_sent_elsewhere_only_if_the_node_that_stops_has_not_looked_at_it() 
     let (stranger, owner) = stranger_and_owner("even");
     let path = "/document/v1/notes/note/group/even/2?timeout=5s";
     let increment = r#"{"fields": {"stars": {"increment": 100}}}"#;
-    // It stops, and no request has been begun with; the same, but for the first request; the connection only breaks.
+    // It stops, and no request has been begun with; the same, but for the first request; the connection only
+    // breaks.
     let nothing_begun = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let one_begun = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
     for (answer, expected) in [(&nothing_begun[..], 200), (&one_begun[..], 504), (&[], 504)] {
@@ -487,7 +489,8 @@ fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
         let (status, answer) = nodes.call(node, Method::GET, "/document/v1/notes/note/group/large/7", "");
         assert_eq!((status, answer["fields"]["stars"].as_u64()), (200, Some(7)), "{answer}");
     }
-    // One look for the way, one for the buckets, and one at the end for what was divided meanwhile: however many pages there are.
+    // One look for the way, one for the buckets, and one at the end for what was divided meanwhile: however
+    // many pages there are.
     nodes.world.listed.store(0, Ordering::SeqCst);
     let (status, answer) =
         nodes.call(0, Method::GET, &format!("{group}wantedDocumentCount=100&timeout=20s"), "");

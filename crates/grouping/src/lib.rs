@@ -1,10 +1,11 @@
 //! Groups over matching documents: the grouping language, parsed, validated, and executed over columns.
 //!
 //! - [`GroupingRequest`] is the language: `all(group(sender) max(5) order(-count()) each(output(count())))`.
-//! - [`GroupingRequest::check`] validates it against a schema and returns a [`CheckedGrouping`], whose execution cannot fail
-//!   because of the request.
+//! - [`GroupingRequest::check`] validates it against a schema and returns a [`CheckedGrouping`], whose
+//!   execution cannot fail because of the request.
 //! - [`GroupingExecution`] collects documents, chunk by chunk. Two executions merge exactly, and
-//!   [`GroupingExecution::finish`] returns the groups. Partial results from other nodes are sent as [`CollectedGroups`].
+//!   [`GroupingExecution::finish`] returns the groups. Partial results from other nodes are sent as
+//!   [`CollectedGroups`].
 //!
 //! All counts are exact. A document with several values in a field belongs to a group for each. A document
 //! without a value has its type's undefined value, as defined by the language: the smallest whole number,

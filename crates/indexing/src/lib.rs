@@ -1,10 +1,11 @@
 //! Processing of a document before it is stored: the schema's indexing statements, and its columns.
 //!
-//! - [`SchemaScripts`] are the compiled statements of a schema: they reject invalid statements when an application
-//!   is deployed, and set fields when a document is written.
+//! - [`SchemaScripts`] are the compiled statements of a schema: they reject invalid statements when an
+//!   application is deployed, and set fields when a document is written.
 //! - [`DocumentColumns`] defines the columns of documents and builds them; it is the
 //!   [`Layout`](millrace_store::Layout) of a store.
-//! - [`IndexingComponents`] is the interface of embedders, chunkers and generators, which are implemented elsewhere.
+//! - [`IndexingComponents`] is the interface of embedders, chunkers and generators, which are implemented
+//!   elsewhere.
 //!
 //! A statement is a pipe: each expression gets the value of the previous one.
 //!

@@ -1,8 +1,8 @@
 //! Conversion of text to words, for documents and queries alike.
 //!
-//! An [`FieldAnalyzer`] implements a field's `match`, `stemming` and `normalizing` settings: it splits text into
-//! [`TextToken`]s, folds and stems them. A field's documents and queries use the same analyzer, so both sides
-//! agree.
+//! An [`FieldAnalyzer`] implements a field's `match`, `stemming` and `normalizing` settings: it splits text
+//! into [`TextToken`]s, folds and stems them. A field's documents and queries use the same analyzer, so both
+//! sides agree.
 //!
 //! ```
 //! use millrace_linguistics::{Analyzer, Language};

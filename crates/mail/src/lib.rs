@@ -1,8 +1,8 @@
 //! Mail as feed operations: archives of real mail, and a synthetic corpus of any size.
 //!
-//! [`MailImport`] reads mbox files and maildirs message by message; [`corpus::MailCorpus`] generates mail of many
-//! people that is the same on every machine. Both produce [`MailMessage`]s, which [`MailMessage::operation`]
-//! converts to JSON for the schema in `examples/mail`.
+//! [`MailImport`] reads mbox files and maildirs message by message; [`corpus::MailCorpus`] generates mail of
+//! many people that is the same on every machine. Both produce [`MailMessage`]s, which
+//! [`MailMessage::operation`] converts to JSON for the schema in `examples/mail`.
 //!
 //! ```
 //! use millrace_mail::{Group, Import};

@@ -4,9 +4,9 @@
 //! documents, cheap predicates first, so that expensive ones see few documents: numbers, then words, then
 //! other values, then distances.
 //!
-//! [`MatchedDocuments`] is the input of ranking, grouping and summaries: for each chunk the matched documents, and for
-//! each leaf of the plan its matches in each of them. It also has the statistics of the whole group, counted
-//! in the same pass.
+//! [`MatchedDocuments`] is the input of ranking, grouping and summaries: for each chunk the matched
+//! documents, and for each leaf of the plan its matches in each of them. It also has the statistics of the
+//! whole group, counted in the same pass.
 //!
 //! The set of nearest documents is known only at the end. Until then a chunk keeps the undecided part of its
 //! tree (`tree::Residual`), for the documents that are near enough so far.

@@ -67,8 +67,9 @@ pub enum LeafMatches {
 pub struct WordOccurrences {
     /// Number of occurrences in each document; 0 if the leaf does not match.
     pub counts: Vec<u32>,
-    /// With [`RankingDemands::positions`]: the first token of each occurrence, document after document (`counts`
-    /// gives the number per document), as an index among the document's tokens, including element boundaries.
+    /// With [`RankingDemands::positions`]: the first token of each occurrence, document after document
+    /// (`counts` gives the number per document), as an index among the document's tokens, including element
+    /// boundaries.
     pub positions: Vec<u32>,
 }
 

@@ -174,8 +174,9 @@ impl NearestLeaf {
         }
     }
 
-    /// Gathers the subspaces of several documents into one aligned matrix, which the kernels scan like a column of single
-    /// vectors. Cells lie unaligned in the wire form, so they are copied; a block stays in the second-level cache.
+    /// Gathers the subspaces of several documents into one aligned matrix, which the kernels scan like a
+    /// column of single vectors. Cells lie unaligned in the wire form, so they are copied; a block stays in
+    /// the second-level cache.
     fn subspaces<C: ScannedCell>(
         &self,
         column: &BytesColumn,
@@ -211,7 +212,8 @@ impl NearestLeaf {
         self.scan_block(&mut block, &matrix, distances);
     }
 
-    /// Lowers the distance of each document to that of its nearest subspace in the block, and empties the block.
+    /// Lowers the distance of each document to that of its nearest subspace in the block, and empties the
+    /// block.
     fn scan_block<C: ScannedCell>(&self, block: &mut SubspaceBlock, matrix: &[C], distances: &mut [f64]) {
         let count = block.owners.len();
         block.rows.extend(block.rows.len() as u16..count.max(block.rows.len()) as u16);
@@ -287,7 +289,8 @@ pub fn nearest_subspace<'t>(
     Some((tensor.labels(at), distance))
 }
 
-/// Bytes of a block of subspaces: small enough for the second-level cache, large enough to amortize the calls.
+/// Bytes of a block of subspaces: small enough for the second-level cache, large enough to amortize the
+/// calls.
 const BLOCK_BYTES: usize = 128 << 10;
 
 /// Maximum number of rows of a block: kernels number rows with 16 bits.

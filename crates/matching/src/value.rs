@@ -224,8 +224,8 @@ pub(crate) enum ValueElement<'v> {
 }
 
 impl<'v> ValueElement<'v> {
-    /// Calls `each` with every value at the end of `path`, with collections as one value. See [`ValueElement::at`]
-    /// for the path.
+    /// Calls `each` with every value at the end of `path`, with collections as one value. See
+    /// [`ValueElement::at`] for the path.
     pub(crate) fn wholes(self, path: &[&str], each: &mut dyn FnMut(&'v DocumentValue)) {
         match self {
             ValueElement::Entry(key, value) => match path.split_first() {

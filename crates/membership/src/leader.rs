@@ -191,8 +191,9 @@ async fn publish(
     }
 }
 
-/// The names of the nodes whose lease a state says has ended, and the one before does not. Nothing is confirmed to them any more only if they
-/// have not registered again by the moment at which the state is there.
+/// The names of the nodes whose lease a state says has ended, and the one before does not. Nothing is
+/// confirmed to them any more only if they have not registered again by the moment at which the state is
+/// there.
 fn newly_ended<'a>(
     next: &'a ClusterState,
     before: Option<&'a ClusterState>,

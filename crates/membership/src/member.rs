@@ -58,10 +58,11 @@ async fn register(shared: &MembershipShared, own: &mut watch::Receiver<Registere
         }
     };
     let outcome = outcome.await;
-    // Given back, it would end at once for others, and this node may own for a while by what was confirmed: only one that leaves has stopped
-    // that. Otherwise it ends by itself.
+    // Given back, it would end at once for others, and this node may own for a while by what was confirmed:
+    // only one that leaves has stopped that. Otherwise it ends by itself.
     if shared.has_left() {
-        // That it stops may not have been written yet. Without it, others would take it for one that may be cut off.
+        // That it stops may not have been written yet. Without it, others would take it for one that may be
+        // cut off.
         if own.has_changed().unwrap_or(false) {
             let _ = put(shared, own, &lease).await;
         }
@@ -70,7 +71,8 @@ async fn register(shared: &MembershipShared, own: &mut watch::Receiver<Registere
     outcome
 }
 
-/// Waits until the newest state is to be confirmed: at once where it is another one, since what the node owns waits for that.
+/// Waits until the newest state is to be confirmed: at once where it is another one, since what the node owns
+/// waits for that.
 async fn unconfirmed(states: &mut watch::Receiver<Option<Arc<ClusterState>>>, interval: Duration) {
     // The sender lives as long as the node.
     let _ = tokio::time::timeout(interval, states.changed()).await;
@@ -154,9 +156,10 @@ async fn confirm(
     Ok(outcome.held)
 }
 
-/// Coordination holds another state than this node knows, and none that is newer: it was restored from a backup, or begun anew. Whoever leads may not
-/// know what this node knows, and what follows from an older state would not count for those who have a newer one. So that one is
-/// written again. Where both have one number, a leader has used it a second time: what that one decided gets the next number.
+/// Coordination holds another state than this node knows, and none that is newer: it was restored from a
+/// backup, or begun anew. Whoever leads may not know what this node knows, and what follows from an older
+/// state would not count for those who have a newer one. So that one is written again. Where both have one
+/// number, a leader has used it a second time: what that one decided gets the next number.
 async fn bring_back(
     shared: &MembershipShared,
     entry: Option<&KeyEntry>,

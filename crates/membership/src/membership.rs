@@ -48,7 +48,8 @@ pub(crate) struct MembershipShared {
 pub struct ConfirmedState {
     /// Of the cluster state.
     pub version: u64,
-    /// Before it was asked for, and before the lease was last kept alive: it was the newest then, and perhaps later.
+    /// Before it was asked for, and before the lease was last kept alive: it was the newest then, and perhaps
+    /// later.
     pub at: Instant,
 }
 
@@ -71,7 +72,8 @@ impl Drop for MemberTasks {
 }
 
 impl ClusterMembership {
-    /// Joins: what is on disk is known at once, and the rest as soon as coordination answers. It need not do so yet.
+    /// Joins: what is on disk is known at once, and the rest as soon as coordination answers. It need not do
+    /// so yet.
     ///
     /// # Errors
     /// The name is another's or none; the directory cannot be used.
@@ -139,8 +141,8 @@ impl ClusterMembership {
         &self.shared.settings
     }
 
-    /// The newest cluster state that is known, as it changes; `None` before the first. Versions only grow. It stays known while
-    /// coordination cannot be reached: see [`ClusterMembership::confirmation`].
+    /// The newest cluster state that is known, as it changes; `None` before the first. Versions only grow. It
+    /// stays known while coordination cannot be reached: see [`ClusterMembership::confirmation`].
     pub fn states(&self) -> watch::Receiver<Option<Arc<ClusterState>>> {
         self.shared.states.subscribe()
     }
@@ -168,7 +170,8 @@ impl ClusterMembership {
         Ok(self.shared.known())
     }
 
-    /// Names this run of the process: the cluster state has a part for it once it has this incarnation under the node's name.
+    /// Names this run of the process: the cluster state has a part for it once it has this incarnation under
+    /// the node's name.
     pub fn incarnation(&self) -> u64 {
         self.tasks.own.borrow().registration.incarnation
     }
@@ -245,8 +248,8 @@ impl ClusterMembership {
         self.shared.pictures.borrow().package.clone()
     }
 
-    /// Tells that this node is about to stop, and waits, for a few seconds at most, until the cluster state says that it does not
-    /// serve. It goes on serving what is asked meanwhile.
+    /// Tells that this node is about to stop, and waits, for a few seconds at most, until the cluster state
+    /// says that it does not serve. It goes on serving what is asked meanwhile.
     pub async fn stopping(&self) {
         self.says_that_it_stops();
         let mut states = self.states();
@@ -259,7 +262,8 @@ impl ClusterMembership {
         let _ = tokio::time::timeout(STOPPING_MAX, states.wait_for(|state| !serves(state))).await;
     }
 
-    /// Tells that this node stops, and gives back the registration, and the leadership if it has it. Where coordination cannot be reached, others see it after a while.
+    /// Tells that this node stops, and gives back the registration, and the leadership if it has it. Where
+    /// coordination cannot be reached, others see it after a while.
     pub async fn leave(&self) {
         self.says_that_it_stops();
         self.end_tasks().await;
@@ -280,8 +284,8 @@ impl ClusterMembership {
         }
     }
 
-    /// Gives back the registration as [`ClusterMembership::leave`] does, without saying that the node stops: to the
-    /// others it has crashed.
+    /// Gives back the registration as [`ClusterMembership::leave`] does, without saying that the node stops:
+    /// to the others it has crashed.
     pub async fn abandon(&self) {
         self.end_tasks().await;
     }

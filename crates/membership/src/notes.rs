@@ -22,8 +22,8 @@ pub struct NodeNote {
 impl ClusterMembership {
     /// Writes notes (`None` deletes one) if `guard` was last written at revision `changed`, or does not exist
     /// if that is `None`. Returns true if the condition held. In either case the notes in
-    /// [`ClusterMembership::pictures`] are then at least as new, if coordination reports them in time. At most 128
-    /// notes, of at most 1 MiB together.
+    /// [`ClusterMembership::pictures`] are then at least as new, if coordination reports them in time. At
+    /// most 128 notes, of at most 1 MiB together.
     ///
     /// # Errors
     /// Coordination cannot be reached; the notes may have been written nevertheless.

@@ -128,7 +128,8 @@ impl ClusterMembership {
     /// The archive of a package.
     ///
     /// # Errors
-    /// [`Error::Package`] where a newer one has taken its place, or it is damaged; coordination cannot be reached.
+    /// [`Error::Package`] where a newer one has taken its place, or it is damaged; coordination cannot be
+    /// reached.
     pub async fn fetch(&self, package: &PublishedPackage) -> Result<Vec<u8>, Error> {
         let fail =
             |reason: &str| Error::Package { generation: package.generation, reason: reason.to_owned() };

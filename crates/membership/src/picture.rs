@@ -59,7 +59,8 @@ pub struct CoordinationPicture {
     pub leader: Option<String>,
     /// The cluster state.
     pub state: Option<Arc<ClusterState>>,
-    /// The keys whose newest values cannot be read: newer programs have written them. What is known of them is older.
+    /// The keys whose newest values cannot be read: newer programs have written them. What is known of them
+    /// is older.
     pub(crate) unread: BTreeSet<String>,
     /// What those who run no more said last, as far as this node has heard it.
     pub(crate) departed: BTreeMap<String, Registration>,
@@ -71,7 +72,8 @@ pub struct CoordinationPicture {
 }
 
 impl CoordinationPicture {
-    /// What there is to know of a node that is in no cluster: it runs, and has all there is. Its key is 0, its name empty.
+    /// What there is to know of a node that is in no cluster: it runs, and has all there is. Its key is 0,
+    /// its name empty.
     pub(crate) fn alone(url: &str) -> Self {
         let (key, name) = (NodeKey(0), String::new());
         let entry = NodeEntry {
@@ -106,7 +108,8 @@ impl CoordinationPicture {
         }
     }
 
-    /// The name of a node that the cluster state or the configuration knows, or that runs though it was removed.
+    /// The name of a node that the cluster state or the configuration knows, or that runs though it was
+    /// removed.
     pub fn name_of(&self, key: NodeKey) -> Option<&str> {
         let state = self.state.as_ref().and_then(|state| state.nodes().get(&key)).map(|node| &*node.name);
         let configured = || self.configuration.as_ref()?.nodes.get(&key).map(|node| &*node.name);
@@ -114,7 +117,8 @@ impl CoordinationPicture {
         state.or_else(configured).or_else(running)
     }
 
-    /// The keys of all nodes that the cluster state or the configuration knows, or that run though they were removed.
+    /// The keys of all nodes that the cluster state or the configuration knows, or that run though they were
+    /// removed.
     pub fn keys(&self) -> BTreeSet<NodeKey> {
         let known = self.state.iter().flat_map(|state| state.nodes().keys().copied());
         let listed = self.configuration.iter().flat_map(|listed| listed.nodes.keys().copied());
@@ -136,7 +140,8 @@ impl CoordinationPicture {
         self.members.keys().map(String::as_str).chain(listed).chain(known).collect()
     }
 
-    /// Takes up what has changed. What cannot be read was written by a newer program, and leaves what is known as it was.
+    /// Takes up what has changed. What cannot be read was written by a newer program, and leaves what is
+    /// known as it was.
     pub(crate) fn apply(&mut self, keys: &ClusterKeys, change: &KeyChange) {
         let (key, entry) = match change {
             KeyChange::Put(entry) => (&entry.key, Some(entry)),

@@ -61,7 +61,8 @@ pub struct Settings {
     pub directory: PathBuf,
     /// Begins every key of this cluster, so that several can share one etcd.
     pub prefix: String,
-    /// How long the node may be out of touch before others think that it has ended; whole seconds, at least 2.
+    /// How long the node may be out of touch before others think that it has ended; whole seconds, at least
+    /// 2.
     pub lease: Duration,
     /// How often it asks whether the state that it knows is the newest.
     pub confirm: Duration,

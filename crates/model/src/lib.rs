@@ -3,9 +3,10 @@
 //! - [`runtime`] finds ONNX Runtime and loads it, once per process.
 //! - [`TextEncoder`] is a transformer model that converts tokens to vectors, checked against its user's
 //!   requirements; [`LazyEncoder`] loads it on first use.
-//! - [`ModelEvaluator`] is a model with tensors as input and output, which is bound to their types and then run
-//!   over rows of them.
-//! - [`ModelScheduler`] runs sequences of tokens on models; sequences that wait at the same time run together.
+//! - [`ModelEvaluator`] is a model with tensors as input and output, which is bound to their types and then
+//!   run over rows of them.
+//! - [`ModelScheduler`] runs sequences of tokens on models; sequences that wait at the same time run
+//!   together.
 //!
 //! All models share one pool of threads inside ONNX Runtime, which do not spin. A run that has the machine to
 //! itself spreads over idle cores; work for which no core was free stays on the run's own thread. The

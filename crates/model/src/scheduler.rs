@@ -8,7 +8,8 @@
 //! recently and now; all other runs stay on the thread of their slot. Thus a single request gets all cores,
 //! and concurrent runs do not slow each other down.
 //!
-//! Other work that keeps cores busy is counted in [`BusyCores`]; runs then have fewer slots, but at least one.
+//! Other work that keeps cores busy is counted in [`BusyCores`]; runs then have fewer slots, but at least
+//! one.
 //!
 //! Queries may use all slots. Feeding has threads of lower priority, and starts a run only while a slot is
 //! free; one feeding run is always allowed, so that queries delay feeding but never stop it.

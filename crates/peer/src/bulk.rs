@@ -154,7 +154,8 @@ impl TransferConnection {
     }
 
     /// Requests a parcel of the last export, by its index, from a byte offset on. It arrives after those
-    /// requested before: each is read by [`TransferConnection::outline`], and then [`TransferConnection::piece`] until there is none.
+    /// requested before: each is read by [`TransferConnection::outline`], and then
+    /// [`TransferConnection::piece`] until there is none.
     ///
     /// # Errors
     /// The connection broke.

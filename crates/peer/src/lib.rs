@@ -2,9 +2,9 @@
 //! over TLS if nodes have certificates (`millrace_trust`).
 //!
 //! A connection begins with a word for its kind. On one for **requests**, many are in flight at a time, each
-//! with a number, and answers arrive in any order: [`PeerConnections`] is the side that asks, a [`PeerService`] the one
-//! that answers. A connection for **bulk** serves one transfer, one question after another, and blocks:
-//! [`TransferConnection`] asks, a [`TransferSource`] answers.
+//! with a number, and answers arrive in any order: [`PeerConnections`] is the side that asks, a
+//! [`PeerService`] the one that answers. A connection for **bulk** serves one transfer, one question after
+//! another, and blocks: [`TransferConnection`] asks, a [`TransferSource`] answers.
 //!
 //! Every received length is checked before memory is allocated for it. Decisions are made in
 //! `millrace_cluster` only.

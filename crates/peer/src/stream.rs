@@ -101,8 +101,8 @@ pub(crate) enum BulkStream {
 }
 
 impl BulkStream {
-    /// Connects like [`PeerStream::connect`], within `patience`; a byte that takes longer than `silence` ends the
-    /// connection.
+    /// Connects like [`PeerStream::connect`], within `patience`; a byte that takes longer than `silence` ends
+    /// the connection.
     pub(crate) fn connect(
         address: &str,
         trust: Option<&NodeTrust>,

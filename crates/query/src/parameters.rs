@@ -68,9 +68,9 @@ pub fn is_parameter(name: &str) -> bool {
     names::is_known(name)
 }
 
-/// The parameter of a query that was made for some sources of a request, each of which may have parameters of its own: the names of all
-/// sources that the request asks, by commas. Sources, hits, offset and timeout of such a query are those of its parameters: its
-/// statement speaks of the whole request.
+/// The parameter of a query that was made for some sources of a request, each of which may have parameters of
+/// its own: the names of all sources that the request asks, by commas. Sources, hits, offset and timeout of
+/// such a query are those of its parameters: its statement speaks of the whole request.
 pub const FEDERATED: &str = "federation.sources";
 
 /// What a query asks for by itself: the part that YQL, `select` and `query` have in common.
@@ -258,7 +258,8 @@ impl<'a> ParameterReader<'a> {
             },
         };
         if from_query.is_some() && self.text("yql").is_none() {
-            // As a query string, a statement is its conditions: where to look and what to show are parameters then.
+            // As a query string, a statement is its conditions: where to look and what to show are parameters
+            // then.
             asked.sources = QuerySources::All;
             asked.fields.clear();
         }

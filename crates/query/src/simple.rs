@@ -25,8 +25,8 @@ pub enum TermEnd {
 /// Parses user text into a tree, if [`UserText::grammar`] has a syntax. `None` if it contains nothing to
 /// search for, or only parts that must not match.
 ///
-/// Words stay as typed: the field's linguistics split `"New-York,"`. With [`TextSyntax::None`] the whole text is
-/// one term for them.
+/// Words stay as typed: the field's linguistics split `"New-York,"`. With [`TextSyntax::None`] the whole text
+/// is one term for them.
 pub fn parse(text: &UserText, fields: Fields<'_>) -> Option<QueryItem> {
     if text.grammar.syntax == TextSyntax::None {
         return text.text.contains(char::is_alphanumeric).then(|| QueryItem::Term {

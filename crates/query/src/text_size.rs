@@ -2,8 +2,8 @@
 
 use crate::{QueryItem, UserText};
 
-/// The most bytes of text of a query that are split into words: what is made of a word takes a hundred times its bytes. Values of `in`, of
-/// weighted sets and of vectors do not count.
+/// The most bytes of text of a query that are split into words: what is made of a word takes a hundred times
+/// its bytes. Values of `in`, of weighted sets and of vectors do not count.
 pub(crate) const TEXT_BYTES_MAX: usize = 128 << 10;
 
 /// The bytes of the texts of an item, and of those inside it, that linguistics splits into words.

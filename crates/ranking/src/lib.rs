@@ -1,8 +1,8 @@
 //! Rank features and phases: matches to scores.
 //!
-//! A [`CompiledProfile`] is compiled once, at deployment, which reports all errors in it. For a request it states the
-//! data that matching has to collect ([`CompiledProfile::demands`]), ranks the matches ([`CompiledProfile::rank`]), and
-//! computes features of the returned hits.
+//! A [`CompiledProfile`] is compiled once, at deployment, which reports all errors in it. For a request it
+//! states the data that matching has to collect ([`CompiledProfile::demands`]), ranks the matches
+//! ([`CompiledProfile::rank`]), and computes features of the returned hits.
 //!
 //! [`FEATURES`] lists all features. A feature is set up once per profile, bound once per request, and run for
 //! one chunk after another. Only setup can fail.

@@ -16,7 +16,8 @@ impl AddressRange {
         AddressRange { first, bits: width(first) }
     }
 
-    /// Returns true for an address in the range. An IPv4 address that is written as one of IPv6 counts as IPv4.
+    /// Returns true for an address in the range. An IPv4 address that is written as one of IPv6 counts as
+    /// IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let prefix = |address: IpAddr| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()).checked_shr(32 - self.bits),

@@ -1,10 +1,12 @@
 //! A language model of another service, asked by OpenAI's chat protocol.
 //!
 //! 1. A prompt begins a request at once, unless [`ANSWERS_MAX`] are under way.
-//! 2. A request that fails in a way that passes before its answer has begun is tried again after a pause, within the asker's patience. When the service
-//!    says how long to pause, all who ask it do.
-//! 3. What comes of the answer goes to the asker piece by piece. Who takes none holds the service back; who leaves ends the request.
-//! 4. Whole answers, which documents are written with, wait their turn instead: [`TURNS_MAX`] are under way beside those of queries.
+//! 2. A request that fails in a way that passes before its answer has begun is tried again after a pause,
+//!    within the asker's patience. When the service says how long to pause, all who ask it do.
+//! 3. What comes of the answer goes to the asker piece by piece. Who takes none holds the service back; who
+//!    leaves ends the request.
+//! 4. Whole answers, which documents are written with, wait their turn instead: [`TURNS_MAX`] are under way
+//!    beside those of queries.
 
 mod events;
 mod protocol;
@@ -81,7 +83,8 @@ impl AnswerPieces {
 }
 
 impl ChatModel {
-    /// The model at `endpoint`, of which nothing is asked yet. The protocol's path is added to an address that does not end with it.
+    /// The model at `endpoint`, of which nothing is asked yet. The protocol's path is added to an address
+    /// that does not end with it.
     pub fn new(endpoint: &str, http: OutboundHttp) -> Self {
         ChatModel(Arc::new(ChatShared {
             endpoint: protocol::address(endpoint),
@@ -104,8 +107,8 @@ impl ChatModel {
         Ok(self.0.start(prompt, permit))
     }
 
-    /// The whole answers to texts, in their order, each in its turn. Waits until the caller's deadline, or until it has left; the calling thread
-    /// must be one that may.
+    /// The whole answers to texts, in their order, each in its turn. Waits until the caller's deadline, or
+    /// until it has left; the calling thread must be one that may.
     ///
     /// # Errors
     /// That of the first text that gets none; the others are not waited for.

@@ -1,10 +1,11 @@
 //! A model of another service.
 //!
-//! 1. A call puts its texts into the queue. While fewer requests than [`REQUESTS_MAX`] are under way, one begins with what waits; nothing waits
-//!    for company.
-//! 2. A request that fails in a way that passes is tried again after a pause, for as long as somebody waits. When the service says how long to
-//!    pause, all requests do.
-//! 3. A request of several texts that is refused for what it asks is taken apart, so that only the text at fault is refused.
+//! 1. A call puts its texts into the queue. While fewer requests than [`REQUESTS_MAX`] are under way, one
+//!    begins with what waits; nothing waits for company.
+//! 2. A request that fails in a way that passes is tried again after a pause, for as long as somebody waits.
+//!    When the service says how long to pause, all requests do.
+//! 3. A request of several texts that is refused for what it asks is taken apart, so that only the text at
+//!    fault is refused.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -188,7 +189,8 @@ impl EmbeddingShared {
         self.options.dialect == ServiceDialect::VoyageInContext
     }
 
-    /// What can be asked for without the rest: the texts one by one, or where they are embedded together, the calls.
+    /// What can be asked for without the rest: the texts one by one, or where they are embedded together, the
+    /// calls.
     fn apart(&self, batch: Vec<TextEntry>) -> Vec<Vec<TextEntry>> {
         let mut parts: Vec<Vec<TextEntry>> = Vec::new();
         for entry in batch {

@@ -1,14 +1,16 @@
 //! What a node asks of other services: embeddings, answers of language models, and files of models.
 //!
 //! - [`OutboundHttp`] is the one client of a process, with a thread of its own that waits for answers.
-//! - [`RemoteEmbeddings`] asks a service for embeddings, in OpenAI's protocol or one of its kin ([`ServiceDialect`]): texts that wait together go together, failures that pass are
-//!   tried again, and all others are told apart by what can be done about them ([`Error`]).
-//! - [`ChatModel`] asks a service that speaks the OpenAI chat protocol; its answer comes in pieces, no faster than they are
-//!   taken, or whole.
+//! - [`RemoteEmbeddings`] asks a service for embeddings, in OpenAI's protocol or one of its kin
+//!   ([`ServiceDialect`]): texts that wait together go together, failures that pass are tried again, and all
+//!   others are told apart by what can be done about them ([`Error`]).
+//! - [`ChatModel`] asks a service that speaks the OpenAI chat protocol; its answer comes in pieces, no faster
+//!   than they are taken, or whole.
 //! - [`download`] fetches a file once, whole or not at all.
 //! - [`OutboundPolicy`] says which addresses any of them may connect to.
 //!
-//! Callers wait on threads that may wait, but for a language model's pieces, which are awaited. This crate knows neither tensors nor documents.
+//! Callers wait on threads that may wait, but for a language model's pieces, which are awaited. This crate
+//! knows neither tensors nor documents.
 
 mod address_range;
 mod chat;

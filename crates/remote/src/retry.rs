@@ -67,7 +67,8 @@ pub(crate) fn choose(failure: RequestFailure, tries: u32) -> RetryDecision {
 pub(crate) struct ServicePause(Mutex<Option<Instant>>);
 
 impl ServicePause {
-    /// After a failure: a pause for all where the service asked for one, else for this caller alone, who waits for it to end.
+    /// After a failure: a pause for all where the service asked for one, else for this caller alone, who
+    /// waits for it to end.
     pub async fn begin(&self, failure: RequestFailure, pause: Duration) {
         if matches!(failure, RequestFailure::Status(_, Some(_))) {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + pause);

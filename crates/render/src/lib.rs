@@ -1,8 +1,8 @@
 //! Conversion of results to Vespa's result formats: JSON, CBOR and XML.
 //!
-//! A [`SearchResponse`] borrows the result of a query; [`json()`] writes it in one pass, without an intermediate
-//! tree of JSON values. Numbers are written as in Java, because clients compare texts: `1.0`, `1.0E10`, and
-//! `"NaN"` for values that JSON cannot represent.
+//! A [`SearchResponse`] borrows the result of a query; [`json()`] writes it in one pass, without an
+//! intermediate tree of JSON values. Numbers are written as in Java, because clients compare texts: `1.0`,
+//! `1.0E10`, and `"NaN"` for values that JSON cannot represent.
 //!
 //! ```
 //! use millrace_render::{Options, Response, json};

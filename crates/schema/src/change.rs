@@ -1,7 +1,9 @@
-//! What a new version of an application changes: what needs nothing, what is made again, and what needs a permission.
+//! What a new version of an application changes: what needs nothing, what is made again, and what needs a
+//! permission.
 //!
-//! Columns that are derived from stored values (words of text) are made again from those values, so most changes of matching
-//! need no one's attention. Values that indexing statements made stay as they are until their documents are written again.
+//! Columns that are derived from stored values (words of text) are made again from those values, so most
+//! changes of matching need no one's attention. Values that indexing statements made stay as they are until
+//! their documents are written again.
 //!
 //! Only fields that both versions have are compared. A field that is removed and declared again, whatever its
 //! type is then, needs no permission: the store keeps values with the types that they were stored with, and
@@ -43,14 +45,15 @@ pub enum ChangeEffect {
     Derive,
     /// The indexing statements must run again over stored documents; until then the field has its old values.
     Reindex,
-    /// Documents must be fed again: stored values are not of the new type, and are hidden until the old one is declared again.
+    /// Documents must be fed again: stored values are not of the new type, and are hidden until the old one
+    /// is declared again.
     Refeed,
 }
 
 /// Compares two versions of an application; `today` is in days since 1970-01-01 (UTC).
 ///
-/// Tells an [`Error::Override`] for each change that loses data and that validation-overrides.xml of the new version does not allow today, or
-/// an [`Error::Invalid`] for an override that reaches too far ahead.
+/// Tells an [`Error::Override`] for each change that loses data and that validation-overrides.xml of the new
+/// version does not allow today, or an [`Error::Invalid`] for an override that reaches too far ahead.
 pub fn compare(
     old: &Application,
     new: &Application,

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 /// How much later than looking at documents all ends, where nothing is said of that.
 const PUT_TOGETHER: Duration = Duration::from_millis(100);
 
-/// When to stop: looking at documents first, and each later step somewhat later, so that something is made of what was found.
+/// When to stop: looking at documents first, and each later step somewhat later, so that something is made of
+/// what was found.
 #[derive(Debug, Clone)]
 pub struct SearchDeadline {
     looking: Instant,

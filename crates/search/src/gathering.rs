@@ -1,9 +1,12 @@
-//! One query over documents of several nodes: what each is asked, step by step, and the result that one node with all documents would have
-//! given.
+//! One query over documents of several nodes: what each is asked, step by step, and the result that one node
+//! with all documents would have given.
 //!
-//! 1. Where a rank profile uses statistics of words, every node tells those of its documents, and is told those of all.
-//! 2. Every node gives its [`NodeShare`](crate::share::Share): best hits, groups, counts. Where no later phase ranks them again, that is all.
-//! 3. Later phases rank the best hits of all nodes: each node scores its own of them, what is normalised is normalised over all.
+//! 1. Where a rank profile uses statistics of words, every node tells those of its documents, and is told
+//!    those of all.
+//! 2. Every node gives its [`NodeShare`](crate::share::Share): best hits, groups, counts. Where no later
+//!    phase ranks them again, that is all.
+//! 3. Later phases rank the best hits of all nodes: each node scores its own of them, what is normalised is
+//!    normalised over all.
 //! 4. The hits that are returned are filled, each where it lies.
 
 use std::collections::HashMap;
@@ -48,7 +51,8 @@ enum GatheringStep {
     Fill,
 }
 
-/// Runs searches over one node's documents as if there were several nodes: the plain way to what [`run_all`](crate::run_all) finds.
+/// Runs searches over one node's documents as if there were several nodes: the plain way to what
+/// [`run_all`](crate::run_all) finds.
 ///
 /// # Errors
 /// As [`PreparedSearch::run`].
@@ -357,7 +361,8 @@ impl MergedHits {
         self.coverage.timed_out = true;
     }
 
-    /// What the nodes have given for the hits of a phase, in the order of the hits; none where a node had no time.
+    /// What the nodes have given for the hits of a phase, in the order of the hits; none where a node had no
+    /// time.
     fn in_order(
         &self,
         phase: PhaseRerank,

@@ -17,8 +17,8 @@ pub struct SelectedView<V> {
 }
 
 impl<V: View> SelectedView<V> {
-    /// Tests the live documents of a view: of each list, one selection must match. `now()` in selections is `now_s`. Documents that
-    /// the deadline leaves no time for do not pass.
+    /// Tests the live documents of a view: of each list, one selection must match. `now()` in selections is
+    /// `now_s`. Documents that the deadline leaves no time for do not pass.
     ///
     /// # Errors
     /// A column cannot be read.

@@ -31,11 +31,13 @@ pub struct PreparedSearch {
 }
 
 impl PreparedSearch {
-    /// Makes a plan ready. `profile` is its rank profile, compiled; `cluster` is what hits name as their source.
+    /// Makes a plan ready. `profile` is its rank profile, compiled; `cluster` is what hits name as their
+    /// source.
     ///
     /// # Errors
-    /// What is wrong with the order or with what the selection says of documents of this schema, and what grouping requests are no requests at all. One that asks this schema
-    /// for what it has not is an error of [`run_all`](crate::run_all), where no other schema has it either.
+    /// What is wrong with the order or with what the selection says of documents of this schema, and what
+    /// grouping requests are no requests at all. One that asks this schema for what it has not is an error of
+    /// [`run_all`](crate::run_all), where no other schema has it either.
     pub fn new(plan: Arc<Plan>, profile: Arc<CompiledProfile>, cluster: Arc<str>) -> Result<Self, Error> {
         let selection = match &plan.scope {
             StreamedScope::All { selection: Some(text) } => {
@@ -100,8 +102,9 @@ impl PreparedSearch {
         if plan.hits == 0 { 0 } else { plan.offset.saturating_add(plan.hits) }
     }
 
-    /// What later phases rank again, where they give the hits their order and it can be told which of several nodes' hits those are.
-    /// Where hits are collapsed, or chosen so that they are diverse, each node ranks its own.
+    /// What later phases rank again, where they give the hits their order and it can be told which of several
+    /// nodes' hits those are. Where hits are collapsed, or chosen so that they are diverse, each node ranks
+    /// its own.
     pub(crate) fn reranking(&self) -> Option<PhaseReranking> {
         let own = self.plan.query.collapse.is_some() || self.profile.is_diverse();
         let ranked = self.sorting.is_none() && !own && self.wanted() > 0;
@@ -132,8 +135,8 @@ impl PreparedSearch {
         &self.plan
     }
 
-    /// Runs it over the documents of a view. Once the deadline has passed, what has been found so far is the result, and its
-    /// coverage says so.
+    /// Runs it over the documents of a view. Once the deadline has passed, what has been found so far is the
+    /// result, and its coverage says so.
     ///
     /// # Errors
     /// A column cannot be read, or a grouping request cannot be done.
@@ -142,7 +145,8 @@ impl PreparedSearch {
         Ok(outcomes.pop().unwrap_or_default())
     }
 
-    /// The first phase of all that matched, where its scores are needed more than once, or elsewhere than in ranking.
+    /// The first phase of all that matched, where its scores are needed more than once, or elsewhere than in
+    /// ranking.
     pub(crate) fn first_phase(
         &self,
         view: &dyn View,
@@ -160,7 +164,8 @@ impl PreparedSearch {
         Ok(Some(self.profile.first_phase(&self.plan, view, matches, stop)?))
     }
 
-    /// The hits to return, in order, without those that the request collapses; and what the others are compared by.
+    /// The hits to return, in order, without those that the request collapses; and what the others are
+    /// compared by.
     pub(crate) fn ordered(
         &self,
         view: &dyn View,
@@ -265,7 +270,8 @@ impl PreparedSearch {
         Ok((executions, complete))
     }
 
-    /// Hits with the fields of a document summary (the plan's own where none is named), and the features that the profile shows.
+    /// Hits with the fields of a document summary (the plan's own where none is named), and the features that
+    /// the profile shows.
     pub(crate) fn fill(
         &self,
         view: &dyn View,

@@ -48,7 +48,8 @@ pub enum ShareReply {
     Statistics(Vec<TermStatistics>),
     /// Answer to [`ShareRequest::Share`].
     Share(NodeShare),
-    /// Answer to [`ShareRequest::Second`] and [`ShareRequest::Global`]; `None` if there was no time for models.
+    /// Answer to [`ShareRequest::Second`] and [`ShareRequest::Global`]; `None` if there was no time for
+    /// models.
     Scores(Vec<Option<Vec<f64>>>),
     /// Answer to [`ShareRequest::ToNormalize`]; `None` if there was no time for models.
     Numbers(Vec<Option<Vec<Vec<f64>>>>),

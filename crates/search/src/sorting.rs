@@ -59,9 +59,11 @@ impl PreparedOrder {
         self.keys.iter().any(|key| matches!(key.by, OrderBy::Score))
     }
 
-    /// The first `wanted` of what matched, and whether there was time to look at all of it. `scores` has one list for each chunk of `matches`, or none where nobody needs scores.
+    /// The first `wanted` of what matched, and whether there was time to look at all of it. `scores` has one
+    /// list for each chunk of `matches`, or none where nobody needs scores.
     ///
-    /// The keys of a document are made one after another, no more of them than it takes to see that it is not among the first.
+    /// The keys of a document are made one after another, no more of them than it takes to see that it is not
+    /// among the first.
     ///
     /// # Errors
     /// A column cannot be read.

@@ -38,7 +38,8 @@ impl ChunkDirectory {
         ChunkDirectory { section, infos: Vec::new(), places: Vec::new(), groups: GroupsBuilder::default() }
     }
 
-    /// Adds the next chunk; its places are the caller's to add. Returns whether it is of another group than the one before.
+    /// Adds the next chunk; its places are the caller's to add. Returns whether it is of another group than
+    /// the one before.
     pub fn add(&mut self, location: u32, group: &str, info: ChunkInfo) -> bool {
         assert!(info.documents > 0, "a chunk without documents is not written");
         assert!(info.removed <= info.documents, "no more versions are removals than there are versions");

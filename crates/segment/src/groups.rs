@@ -1,9 +1,10 @@
-//! The group directory: sorted entries in pages of a few KB, and above them a fence with the first location of each page.
+//! The group directory: sorted entries in pages of a few KB, and above them a fence with the first location
+//! of each page.
 
 use crate::format::{FormatReader, write_text};
 
-/// The chunks of one group of one type. Documents without a group that lie next to each other make one entry together, whose
-/// location is that of the first.
+/// The chunks of one group of one type. Documents without a group that lie next to each other make one entry
+/// together, whose location is that of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupEntry {
     /// The low 32 bits of the location, reversed.
@@ -60,7 +61,8 @@ impl FencePage {
     }
 }
 
-/// The first page that can have the entry which is the last at or before a location: the search goes on from there.
+/// The first page that can have the entry which is the last at or before a location: the search goes on from
+/// there.
 pub(crate) fn page_before(fences: &[u8], location: u32) -> usize {
     let (mut low, mut high) = (0, fences.len() / FENCE_BYTES);
     while low < high {

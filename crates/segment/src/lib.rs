@@ -7,8 +7,8 @@
 //! only the columns it uses, sequentially.
 //!
 //! - [`SegmentWriter`] writes a file, chunk by chunk, in order.
-//! - [`SegmentFile`] finds groups and reads columns. An open one takes memory for its catalog alone; directory
-//!   pages and columns are in a [`SegmentCache`] that all segments share.
+//! - [`SegmentFile`] finds groups and reads columns. An open one takes memory for its catalog alone;
+//!   directory pages and columns are in a [`SegmentCache`] that all segments share.
 //! - [`merge`] makes one file of several; it concatenates columns and parses no documents.
 //! - [`SegmentCut`] is a part of a segment as one of its own: its columns are copied as they are.
 //! - [`measure`] computes the amount of a segment's data in ranges of locations.

@@ -11,9 +11,10 @@ use crate::{ChunkInfo, Error, TypeSection};
 
 /// Writes a segment: types in order, in each type the chunks in the order of their keys.
 ///
-/// The file of [`SegmentWriter::create`] has a temporary name until [`SegmentWriter::finish`]. A writer that is dropped before, or fails to finish, takes its file away,
-/// and with it the space; only a crash leaves one, for the next start to delete. Columns are gathered and written column by column: a
-/// whole group's, and more groups' until there are some MB.
+/// The file of [`SegmentWriter::create`] has a temporary name until [`SegmentWriter::finish`]. A writer that
+/// is dropped before, or fails to finish, takes its file away, and with it the space; only a crash leaves
+/// one, for the next start to delete. Columns are gathered and written column by column: a whole group's, and
+/// more groups' until there are some MB.
 pub struct SegmentWriter<'a> {
     /// `None`: it is no file.
     name: Option<FileName<'a>>,
@@ -80,7 +81,8 @@ impl FileName<'_> {
 impl Drop for FileName<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            // Whoever dropped it has an error to report that says more than this one would; the next start tries again.
+            // Whoever dropped it has an error to report that says more than this one would; the next start
+            // tries again.
             let _ = self.disk.unlink(&self.path);
         }
     }
@@ -123,7 +125,8 @@ impl<'a> SegmentWriter<'a> {
         Ok(SegmentWriter { name, file, offset: BLOCK as u64, sections: Vec::new(), open: None })
     }
 
-    /// Begins the documents of a type, whose name comes after those before, with these columns, which are sorted.
+    /// Begins the documents of a type, whose name comes after those before, with these columns, which are
+    /// sorted.
     ///
     /// # Errors
     /// The section before cannot be written.
@@ -138,7 +141,8 @@ impl<'a> SegmentWriter<'a> {
     /// Adds the next chunk of the section that was begun last.
     ///
     /// # Panics
-    /// No section was begun; the chunk has not as many columns as the section, or a column is not of as many documents as the chunk.
+    /// No section was begun; the chunk has not as many columns as the section, or a column is not of as many
+    /// documents as the chunk.
     ///
     /// # Errors
     /// It cannot be written.

@@ -16,7 +16,8 @@ impl DocumentSelection {
         self.root.groups()
     }
 
-    /// Whether it is `true`, and so selects every document. Other selections may do so as well: they are not looked through.
+    /// Whether it is `true`, and so selects every document. Other selections may do so as well: they are not
+    /// looked through.
     pub fn selects_all(&self) -> bool {
         matches!(self.root, SelectionCondition::Constant(true))
     }

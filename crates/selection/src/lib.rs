@@ -8,9 +8,9 @@
 //! assert!(Selection::parse("music.year >").unwrap_err().to_string().contains("character 13"));
 //! ```
 //!
-//! Logic has three values: a condition on a field that a document lacks is [`SelectionOutcome::Invalid`], and so is
-//! every condition that depends on it. A document is selected if the outcome is [`SelectionOutcome::True`]; garbage
-//! collection removes it only on [`SelectionOutcome::False`].
+//! Logic has three values: a condition on a field that a document lacks is [`SelectionOutcome::Invalid`], and
+//! so is every condition that depends on it. A document is selected if the outcome is
+//! [`SelectionOutcome::True`]; garbage collection removes it only on [`SelectionOutcome::False`].
 //!
 //! This crate is independent of the storage of documents.
 

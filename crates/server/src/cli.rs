@@ -50,8 +50,8 @@ impl CommandLine {
 /// The commands that talk to no node: where one is says nothing to them.
 const ALONE: [&str; 6] = ["serve", "doctor", "corpus", "demo", "bench", "completions"];
 
-/// The error with the usage of the command as its help has it. By itself it has every flag that a variable of the environment stands
-/// for, as if that had to be typed.
+/// The error with the usage of the command as its help has it. By itself it has every flag that a variable of
+/// the environment stands for, as if that had to be typed.
 fn with_plain_usage(mut error: clap::Error) -> clap::Error {
     if error.get(ContextKind::Usage).is_none() {
         return error;
@@ -88,8 +88,8 @@ Examples:
 /// Where the node is.
 #[derive(Args)]
 pub struct NodeArguments {
-    /// Where documents and queries are served. With https:// the system's certificates are trusted, or those in the file that
-    /// SSL_CERT_FILE names.
+    /// Where documents and queries are served. With https:// the system's certificates are trusted, or those
+    /// in the file that SSL_CERT_FILE names.
     #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:8080", env = "MILLRACE_URL")]
     pub url: String,
     /// Where applications are deployed.
@@ -294,17 +294,20 @@ The exit status is 1 when a figure misses its goal. docs/benchmarks.md tells mor
 /// What to do to a node.
 #[derive(Subcommand)]
 pub enum NodeCommand {
-    /// Move everything that it has to other nodes; it goes on serving. To take it out: wait until it is empty (millrace cluster wait --ideal),
-    /// stop it, wait until `millrace cluster show` says that it is down, then remove it.
+    /// Move everything that it has to other nodes; it goes on serving. To take it out: wait until it is empty
+    /// (millrace cluster wait --ideal), stop it, wait until `millrace cluster show` says that it is down,
+    /// then remove it.
     Retire(NodeChange),
     /// It is away for a while: its replicas are not made anew elsewhere.
     Maintenance(NodeChange),
-    /// It does not serve: its replicas are made anew elsewhere. For one that has ended for good, while most others are away too.
+    /// It does not serve: its replicas are made anew elsewhere. For one that has ended for good, while most
+    /// others are away too.
     Down(NodeChange),
     /// It does what it can, as before.
     Up(NodeChange),
-    /// It does not belong to the cluster any more: for one that was retired and stopped, and is down. Refused while it has anything, unless
-    /// forced. Started again with nothing on it, it is taken in anew; with documents, only after `millrace node up`.
+    /// It does not belong to the cluster any more: for one that was retired and stopped, and is down. Refused
+    /// while it has anything, unless forced. Started again with nothing on it, it is taken in anew; with
+    /// documents, only after `millrace node up`.
     Remove(NodeChange),
 }
 
@@ -327,7 +330,8 @@ pub struct NodeChange {
 pub enum ClusterCommand {
     /// Show the nodes, their states, and what moves between them.
     Show(PatienceArguments),
-    /// Wait until it is up and every node that is expected back is there. The exit status is 1 when the time is over before that.
+    /// Wait until it is up and every node that is expected back is there. The exit status is 1 when the time
+    /// is over before that.
     Wait(WaitArguments),
 }
 
@@ -364,7 +368,8 @@ pub struct FeedArguments {
     /// Keep in this file how far the feed is, and go on from there.
     #[arg(long)]
     pub resume: Option<PathBuf>,
-    /// Seconds to wait for a node that is away at the start, and to try an operation again while it is overloaded or away.
+    /// Seconds to wait for a node that is away at the start, and to try an operation again while it is
+    /// overloaded or away.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub patience: u64,
     /// Seconds that the node has for one attempt at an operation.
@@ -462,8 +467,8 @@ pub struct VisitArguments {
 pub struct DoctorArguments {
     /// The data directory.
     pub data_dir: PathBuf,
-    /// Cut damaged logs of the tail off where the damage begins, so that the node starts again. Loses the acknowledged writes from
-    /// there on; a copy of what is cut is kept in DATA_DIR/torn.
+    /// Cut damaged logs of the tail off where the damage begins, so that the node starts again. Loses the
+    /// acknowledged writes from there on; a copy of what is cut is kept in DATA_DIR/torn.
     #[arg(long)]
     pub repair_tail: bool,
 }
@@ -570,7 +575,8 @@ pub struct BenchArguments {
     /// How much data, as a share of what the benchmark is about.
     #[arg(long, default_value_t = 1.0)]
     pub size: f64,
-    /// Where data is written; a temporary directory where none is named. Its file system is part of what is measured.
+    /// Where data is written; a temporary directory where none is named. Its file system is part of what is
+    /// measured.
     #[arg(long)]
     pub directory: Option<PathBuf>,
 }

@@ -54,7 +54,8 @@ impl ClusterSettings {
     /// The host by which others reach this node.
     fn host(&self) -> String {
         self.advertise.clone().unwrap_or_else(|| match self.listen {
-            // Listening everywhere is no address; at this one at least others on the same machine come through.
+            // Listening everywhere is no address; at this one at least others on the same machine come
+            // through.
             listen if listen.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
             IpAddr::V6(address) => format!("[{address}]"),
             IpAddr::V4(address) => address.to_string(),
@@ -199,7 +200,8 @@ impl ClusterNode {
         (data, rest::router(Arc::new(shown)))
     }
 
-    /// Makes the application of a fresh cluster the active one, if it works; where there is one already, that stays.
+    /// Makes the application of a fresh cluster the active one, if it works; where there is one already, that
+    /// stays.
     ///
     /// # Errors
     /// Coordination cannot be reached; the application is refused.

@@ -44,8 +44,8 @@ pub struct ServeArguments {
     /// `https://app.example.com`: requests from others are refused.
     #[arg(long, value_name = "ORIGINS", env = "MILLRACE_ALLOWED_ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Option<Vec<String>>,
-    /// Services that models may be fetched from and asked at, with commas between: public (every public address),
-    /// none, HOST, HOST:PORT, `http://HOST:PORT`, 10.0.0.0/8 [default: public].
+    /// Services that models may be fetched from and asked at, with commas between: public (every public
+    /// address), none, HOST, HOST:PORT, `http://HOST:PORT`, 10.0.0.0/8 [default: public].
     #[arg(long, value_name = "RULES", env = "MILLRACE_OUTBOUND_ALLOW", value_delimiter = ',')]
     pub outbound_allow: Option<Vec<String>>,
     /// Hosts that secrets may be sent to, with commas between, such as openai-key=api.openai.com: the name is
@@ -87,7 +87,8 @@ pub struct ServeArguments {
     /// Seconds that a body may be behind body-rate-min before it is refused with 408 [default: 30].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_BODY_PATIENCE_S")]
     pub body_patience_s: Option<u64>,
-    /// Bytes a second that the sender of a body must reach on average, while the server waits for it [default: 1024].
+    /// Bytes a second that the sender of a body must reach on average, while the server waits for it
+    /// [default: 1024].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_BODY_RATE_MIN")]
     pub body_rate_min: Option<usize>,
     /// Parameters of a request; a list or a tensor is one [default: 1000].
@@ -96,7 +97,8 @@ pub struct ServeArguments {
     /// Requests under way on one HTTP/2 connection [default: 128].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_STREAMS_MAX")]
     pub streams_max: Option<u32>,
-    /// Connections of clients to each port; more are closed at once [default: 1024, or less where the system allows few files].
+    /// Connections of clients to each port; more are closed at once [default: 1024, or less where the system
+    /// allows few files].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_CONNECTIONS_MAX")]
     pub connections_max: Option<usize>,
     /// Those of them from one address [default: 512].
@@ -133,7 +135,8 @@ pub struct ServeArguments {
     /// Bytes of columns kept in memory between requests [default: 536870912].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_CACHE_BYTES")]
     pub cache_bytes: Option<u64>,
-    /// Append a line of JSON to this file for each request; a file that is moved away is begun anew [default: no log].
+    /// Append a line of JSON to this file for each request; a file that is moved away is begun anew [default:
+    /// no log].
     #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_LOG")]
     pub access_log: Option<PathBuf>,
     /// Have the parameters of requests, and so the texts of queries, in the access log [default: true].
@@ -143,7 +146,8 @@ pub struct ServeArguments {
     /// commas between [default: 127.0.0.1,::1].
     #[arg(long, value_name = "ADDRESSES", env = "MILLRACE_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Option<Vec<String>>,
-    /// Bytes that stay free on the disk; below it, documents can only be read and removed [default: 268435456].
+    /// Bytes that stay free on the disk; below it, documents can only be read and removed [default:
+    /// 268435456].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_DISK_RESERVE")]
     pub disk_reserve: Option<u64>,
     /// Seconds that requests under way have to end after a stop [default: 10].
@@ -152,7 +156,8 @@ pub struct ServeArguments {
     /// Seconds after which a model that nobody uses leaves memory [default: 900].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_MODEL_IDLE_S")]
     pub model_idle_s: Option<u64>,
-    /// Be one node of a cluster that agrees through etcd: etcd://HOST:PORT, several with commas between [default: be alone].
+    /// Be one node of a cluster that agrees through etcd: etcd://HOST:PORT, several with commas between
+    /// [default: be alone].
     #[arg(long, value_name = "URL", env = "MILLRACE_CLUSTER")]
     pub cluster: Option<String>,
     /// The node's name in the cluster, the same after each start [default: the machine's name].
@@ -164,16 +169,19 @@ pub struct ServeArguments {
     /// The port that other nodes of the cluster speak to [default: 19100].
     #[arg(long, value_name = "PORT", env = "MILLRACE_PEER_PORT")]
     pub peer_port: Option<u16>,
-    /// The certificate (PEM) of the authority that signs those of all nodes: nodes then speak encrypted, and to none without.
+    /// The certificate (PEM) of the authority that signs those of all nodes: nodes then speak encrypted, and
+    /// to none without.
     #[arg(long, value_name = "FILE", env = "MILLRACE_PEER_TLS_AUTHORITY")]
     pub peer_tls_authority: Option<PathBuf>,
-    /// The node's own certificate for other nodes (PEM), signed by that authority, for the host by which they reach it.
+    /// The node's own certificate for other nodes (PEM), signed by that authority, for the host by which they
+    /// reach it.
     #[arg(long, value_name = "FILE", env = "MILLRACE_PEER_TLS_CERTIFICATE")]
     pub peer_tls_certificate: Option<PathBuf>,
     /// The private key (PEM) of the certificate for other nodes.
     #[arg(long, value_name = "FILE", env = "MILLRACE_PEER_TLS_KEY")]
     pub peer_tls_key: Option<PathBuf>,
-    /// The certificate (PEM) of the authority that has signed etcd's, at etcds:// [default: those that the system trusts].
+    /// The certificate (PEM) of the authority that has signed etcd's, at etcds:// [default: those that the
+    /// system trusts].
     #[arg(long, value_name = "FILE", env = "MILLRACE_ETCD_TLS_AUTHORITY")]
     pub etcd_tls_authority: Option<PathBuf>,
     /// A certificate (PEM) to show etcd, where it wants one.
@@ -185,15 +193,16 @@ pub struct ServeArguments {
     /// The host by which other nodes reach this one [default: the address it listens at].
     #[arg(long, value_name = "HOST", env = "MILLRACE_ADVERTISE")]
     pub advertise: Option<String>,
-    /// The most bytes of replicas that the node sends and receives in a second; it takes less while requests get slower
-    /// [default: no limit].
+    /// The most bytes of replicas that the node sends and receives in a second; it takes less while requests
+    /// get slower [default: no limit].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_TRANSFER_RATE_MAX")]
     pub transfer_rate_max: Option<u64>,
     /// Take the plain paths where there are fast ones: for tests that compare them.
     #[arg(long, hide = true, env = "MILLRACE_PLAIN_PATHS")]
     #[serde(skip)]
     pub plain_paths: bool,
-    /// What to log on standard error: error, warn, info, debug, or a filter such as millrace_store=debug [default: warn].
+    /// What to log on standard error: error, warn, info, debug, or a filter such as millrace_store=debug
+    /// [default: warn].
     #[arg(long, value_name = "FILTER", env = "MILLRACE_LOG")]
     pub log: Option<String>,
 }

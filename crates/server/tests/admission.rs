@@ -1,4 +1,5 @@
-//! What one request may cost: hostile requests one after another and at once, against a server whose memory is looked at.
+//! What one request may cost: hostile requests one after another and at once, against a server whose memory
+//! is looked at.
 //!
 //! Meanwhile its health answers, and so do good requests.
 
@@ -103,7 +104,8 @@ fn yql(conditions: &str) -> String {
     format!("{{\"yql\":\"select * from note where {conditions}\",\"streaming.groupname\":\"ann\"}}")
 }
 
-/// Those that come to each endpoint that takes a body: bombs, what is larger than it may be, and gzip that is none.
+/// Those that come to each endpoint that takes a body: bombs, what is larger than it may be, and gzip that is
+/// none.
 fn bodies(all: &mut Vec<HostileRequest>) {
     const MB: usize = 1 << 20;
     let bombs = [gzip(&vec![b' '; 64 * MB]), gzip(&vec![b' '; 300 * MB]), gzip(&somewhat_random(60 * MB))];
@@ -396,7 +398,8 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Asks for health, and for a document, a query and a write, for as long as `going`; panics where one is not answered well.
+/// Asks for health, and for a document, a query and a write, for as long as `going`; panics where one is not
+/// answered well.
 fn watch(url: &str, going: &AtomicBool) -> (usize, Duration) {
     let runtime = runtime();
     let client = NodeClient::new(url, HttpProtocol::Http1).expect("an address").patient(PATIENCE);

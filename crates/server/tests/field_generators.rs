@@ -1,4 +1,5 @@
-//! Fields that a language model writes while documents are fed: the service is played by the test, over real sockets.
+//! Fields that a language model writes while documents are fed: the service is played by the test, over real
+//! sockets.
 
 #[path = "../../remote/tests/twin/mod.rs"]
 mod twin;

@@ -1,4 +1,5 @@
-//! Chains that ask a language model about what a query finds: the service is played by the test, over real sockets.
+//! Chains that ask a language model about what a query finds: the service is played by the test, over real
+//! sockets.
 
 mod support;
 
@@ -11,8 +12,8 @@ use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
 use support::{NOTE, TestServer, services_with};
 
-/// A service that answers with what a prompt asks for by a word: `steps` streams what comes through a channel, `poison` is refused; all other
-/// prompts get two tokens.
+/// A service that answers with what a prompt asks for by a word: `steps` streams what comes through a
+/// channel, `poison` is refused; all other prompts get two tokens.
 struct ModelService {
     url: String,
     asked: Arc<Mutex<Vec<AskedPrompt>>>,

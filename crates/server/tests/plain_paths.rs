@@ -1,4 +1,5 @@
-//! Random requests to two servers, one of which takes the plain paths where there are fast ones: equal answers, equal documents.
+//! Random requests to two servers, one of which takes the plain paths where there are fast ones: equal
+//! answers, equal documents.
 //!
 //! `MILLRACE_PATHS_REQUESTS` says how many requests, `MILLRACE_PATHS_SEED` which; a failure tells both.
 

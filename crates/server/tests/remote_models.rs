@@ -1,4 +1,5 @@
-//! Models of other services, and files of models that are fetched: the service is played by the test, over real sockets.
+//! Models of other services, and files of models that are fetched: the service is played by the test, over
+//! real sockets.
 
 mod support;
 
@@ -25,7 +26,8 @@ const NOTE: &str = "schema note {
   }
 }";
 
-/// A service that gives each text its length and numbers of letters, refuses `poison`, and has a tokenizer's file; and how often it was asked.
+/// A service that gives each text its length and numbers of letters, refuses `poison`, and has a tokenizer's
+/// file; and how often it was asked.
 fn service() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -218,7 +218,8 @@ fn every_subset_of_what_narrows_a_request_is_heeded_by_visits_updates_and_remova
             visited.iter().map(|document| document["id"].as_str().expect("an id").to_owned()).collect();
         assert_eq!(visited, expected, "GET {path}");
 
-        // What is changed has another timestamp afterwards: the removal goes by that of before, where it is asked for one.
+        // What is changed has another timestamp afterwards: the removal goes by that of before, where it is
+        // asked for one.
         if !has(To) && !has(From) {
             let update = r#"{"fields":{"title":{"assign":"changed"}}}"#;
             let (status, answer) = server.call(Method::PUT, &path, update);

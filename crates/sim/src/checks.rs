@@ -9,7 +9,8 @@ use millrace_document::{DocumentId, Timestamp};
 use crate::history::OperationId;
 use crate::world::SimWorld;
 
-/// Whether the cluster has come to rest: everything where it should be, equal and complete, and nothing under way.
+/// Whether the cluster has come to rest: everything where it should be, equal and complete, and nothing under
+/// way.
 pub(crate) fn at_rest(world: &SimWorld) -> Result<(), String> {
     let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
     for node in world.nodes.values() {

@@ -160,8 +160,8 @@ impl SimWorld {
         }
     }
 
-    /// An operation has seen a document as it was at this time. What was acknowledged before it began, and any node has that the owner
-    /// has heard of, must have been in it.
+    /// An operation has seen a document as it was at this time. What was acknowledged before it began, and
+    /// any node has that the owner has heard of, must have been in it.
     pub fn saw(&mut self, key: NodeKey, operation: OperationId, seen: Timestamp) {
         let id = self.history.operations[&operation].intent.id().clone();
         self.note(|| format!("n{key} {operation:?} sees {id} as of {}", seen.0));

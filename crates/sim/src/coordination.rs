@@ -1,5 +1,5 @@
-//! What coordination does, as far as nodes see it: leases, and the states that the real controller makes of them. It never fails itself, but
-//! nodes can be cut off from it.
+//! What coordination does, as far as nodes see it: leases, and the states that the real controller makes of
+//! them. It never fails itself, but nodes can be cut off from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,7 +62,8 @@ impl SimCoordination {
         self.package = package;
     }
 
-    /// A node says that it lives, and which state it has adopted. Whether its run is the newest that is known.
+    /// A node says that it lives, and which state it has adopted. Whether its run is the newest that is
+    /// known.
     pub fn beat(
         &mut self,
         node: NodeKey,

@@ -128,8 +128,8 @@ impl ClientHistory {
         self.operations.values().map(|operation| operation.intent.id().clone()).collect()
     }
 
-    /// Whether what is found of a document in the end is what was promised: its timestamp, and which operation wrote it; no writer
-    /// means that it is removed or never was.
+    /// Whether what is found of a document in the end is what was promised: its timestamp, and which
+    /// operation wrote it; no writer means that it is removed or never was.
     pub fn check_final(
         &self,
         id: &DocumentId,

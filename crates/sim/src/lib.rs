@@ -1,15 +1,17 @@
 //! A cluster in one thread from one seed.
 //!
-//! [`run`] lets a few virtual nodes live for some minutes of virtual time: the real distributor, the real rules of replicas, the real checkers and
-//! scheduler, with a virtual clock, a virtual network and a storage in memory. Clients write, read, modify and drop; nodes crash and lose
-//! what was not synced, start again, freeze and wake, join, retire; document types are removed and come
-//! back; disks are full or break; messages are late, doubled, lost; links break in one direction or
-//! both; clocks jump, and differ in speed; coordination goes away. Then all is well again, and what was promised is checked:
+//! [`run`] lets a few virtual nodes live for some minutes of virtual time: the real distributor, the real
+//! rules of replicas, the real checkers and scheduler, with a virtual clock, a virtual network and a storage
+//! in memory. Clients write, read, modify and drop; nodes crash and lose what was not synced, start again,
+//! freeze and wake, join, retire; document types are removed and come back; disks are full or break; messages
+//! are late, doubled, lost; links break in one direction or both; clocks jump, and differ in speed;
+//! coordination goes away. Then all is well again, and what was promised is checked:
 //!
 //! - every acknowledged write is there with its newest value, and nothing that was removed is back;
 //! - all replicas of a bucket are equal, complete, and exactly where they should be;
 //! - nothing is stuck: no operation runs or waits, no client is without an answer;
-//! - while it ran, no read through an owner missed a write that was acknowledged before and that any node had which the owner had heard.
+//! - while it ran, no read through an owner missed a write that was acknowledged before and that any node had
+//!   which the owner had heard.
 //!
 //! The same seed gives the same run, event by event. No part of the product.
 

@@ -155,7 +155,8 @@ impl SimNode {
     }
 }
 
-/// What a node's monotonic clock shows when the simulation begins: those of nodes, and of runs, have nothing to do with each other.
+/// What a node's monotonic clock shows when the simulation begins: those of nodes, and of runs, have nothing
+/// to do with each other.
 fn base(key: NodeKey, incarnation: u64) -> Duration {
     Duration::from_secs(1_000 * (1 + u64::from(key.0)) + 77 * incarnation)
 }

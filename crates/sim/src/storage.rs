@@ -1,4 +1,5 @@
-//! A node's replicas in memory, with the promises of the real store: what was acknowledged survives, all else may or may not.
+//! A node's replicas in memory, with the promises of the real store: what was acknowledged survives, all else
+//! may or may not.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -37,7 +37,8 @@ pub struct CheckFinding {
     pub cure: String,
 }
 
-/// Checks every file of a data directory that no process has open, and changes nothing. What is wrong is part of the report.
+/// Checks every file of a data directory that no process has open, and changes nothing. What is wrong is part
+/// of the report.
 ///
 /// # Errors
 /// The directory is in use, or cannot be listed.
@@ -105,8 +106,9 @@ pub struct TailRepair {
     pub copy: PathBuf,
 }
 
-/// Cuts the logs of a data directory where they are damaged, so that the store starts again. **Loses acknowledged writes**: those from
-/// the damage on. What is cut is copied to the directory `torn` first. No process may have the directory open.
+/// Cuts the logs of a data directory where they are damaged, so that the store starts again. **Loses
+/// acknowledged writes**: those from the damage on. What is cut is copied to the directory `torn` first. No
+/// process may have the directory open.
 ///
 /// # Errors
 /// The directory is in use, or has no manifest that can be read; a log cannot be read, copied or cut.

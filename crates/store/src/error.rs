@@ -17,7 +17,8 @@ pub enum Error {
         /// Bytes that must stay free.
         reserve: u64,
     },
-    /// Work that keeps the store in order found no space on the disk. It goes on by itself when there is some.
+    /// Work that keeps the store in order found no space on the disk. It goes on by itself when there is
+    /// some.
     #[error("{action}: no space is left on the disk ({reason}); free some, and the store goes on by itself")]
     NoSpace {
         /// What was being done.
@@ -25,7 +26,8 @@ pub enum Error {
         /// What the system said, or how much is free.
         reason: String,
     },
-    /// A write could not be made durable, so no later one can be promised either. What was acknowledged before is safe.
+    /// A write could not be made durable, so no later one can be promised either. What was acknowledged
+    /// before is safe.
     #[error(
         "writes are refused since one could not be made durable ({reason}); check the disk and start again"
     )]
@@ -89,7 +91,8 @@ pub enum Error {
     /// The continuation is not one that a visit returned.
     #[error("the continuation is not one that a visit returned; begin the visit again without one")]
     Continuation,
-    /// A timestamp of another machine is too far ahead of this machine's clock. Nothing that came with it was written.
+    /// A timestamp of another machine is too far ahead of this machine's clock. Nothing that came with it was
+    /// written.
     #[error(
         "a timestamp is {ahead_s} seconds ahead of this machine's clock, and at most {limit_s} are taken; \
          set the clock of the machine that it came from, or of this one"

@@ -1,14 +1,17 @@
 //! The documents of all buckets of a node: written, sealed, read, merged.
 //!
-//! What changes lives in the **tail**, a log-structured store that takes writes at random over any number of groups. What no longer
-//! changes lives in **segments**, immutable files of columns. The **manifest** says which segments each bucket has. Reading a group is
-//! reading its chunks in the few segments of its bucket and its rows in the tail; of versions of one document the newest counts.
+//! What changes lives in the **tail**, a log-structured store that takes writes at random over any number of
+//! groups. What no longer changes lives in **segments**, immutable files of columns. The **manifest** says
+//! which segments each bucket has. Reading a group is reading its chunks in the few segments of its bucket
+//! and its rows in the tail; of versions of one document the newest counts.
 //!
 //! - [`Store::write`] is durable and visible when its callback is called; one sync serves many writers.
 //! - [`Store::view`] gives search the documents of groups as columns, as they are at one instant.
-//! - [`Store::get`], [`Store::visit`] and the drops are what their names say; [`Store::sweep`] is a visit that changes what it finds.
-//! - [`Store::apply`] takes versions with their timestamps, as other replicas have them; [`Store::replica_infos`] says what there is of a
-//!   bucket, [`Store::export`] and [`Store::import`] move it as files.
+//! - [`Store::get`], [`Store::visit`] and the drops are what their names say; [`Store::sweep`] is a visit
+//!   that changes what it finds.
+//! - [`Store::apply`] takes versions with their timestamps, as other replicas have them;
+//!   [`Store::replica_infos`] says what there is of a bucket, [`Store::export`] and [`Store::import`] move it
+//!   as files.
 //! - A [`StoreLayout`] tells which columns a document type has, and makes them.
 //!
 //! ```no_run
@@ -25,8 +28,8 @@
 //! # }
 //! ```
 //!
-//! Everything here blocks, on threads of its own or the caller's. This crate knows neither schemas nor how text becomes words, nor what
-//! a node is. `docs/format.md` describes the files.
+//! Everything here blocks, on threads of its own or the caller's. This crate knows neither schemas nor how
+//! text becomes words, nor what a node is. `docs/format.md` describes the files.
 
 mod check;
 mod error;

@@ -14,14 +14,15 @@ pub struct StoreOptions {
     pub data_dir: PathBuf,
     /// Bytes of decoded columns and directory pages kept in memory. Default: 256 MB.
     pub cache_bytes: u64,
-    /// Bytes of rows after which the tail is sealed. Twice as much may be in memory while that runs, and from four times as
-    /// much on writes are refused with [`crate::Error::Overloaded`]. Default: 32 MB.
+    /// Bytes of rows after which the tail is sealed. Twice as much may be in memory while that runs, and from
+    /// four times as much on writes are refused with [`crate::Error::Overloaded`]. Default: 32 MB.
     pub tail_bytes: u64,
     /// The tail is sealed when nothing was written for so long and it is worth it. Default: 2 seconds.
     pub seal_idle: Duration,
     /// Bytes that stay free on the disk: below it writes other than removes are refused. Default: 256 MB.
     pub disk_reserve: u64,
-    /// Writes that wait or run at one time; more are refused with [`crate::Error::Overloaded`]. Default: 16,384.
+    /// Writes that wait or run at one time; more are refused with [`crate::Error::Overloaded`]. Default:
+    /// 16,384.
     pub queue_writes: usize,
     /// Bytes of writes that wait or run at one time. Default: 64 MB.
     pub queue_bytes: usize,
@@ -29,7 +30,8 @@ pub struct StoreOptions {
     pub tuning: StoreTuning,
     /// Whether segments are merged and buckets split in the background. Default: yes.
     pub maintenance: bool,
-    /// The paths to what is read: plain ones use neither caches nor what is known of a group as a whole. Default: fast.
+    /// The paths to what is read: plain ones use neither caches nor what is known of a group as a whole.
+    /// Default: fast.
     pub paths: PathChoice,
     /// Tells the time.
     pub clock: Arc<dyn WallClock>,

@@ -1,4 +1,5 @@
-//! What the parts of an open store share: the current state and how it changes, the layout, the clock, the state of health.
+//! What the parts of an open store share: the current state and how it changes, the layout, the clock, the
+//! state of health.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ use crate::times::TimeScale;
 use crate::write::timestamps::TimestampSource;
 use crate::{Error, StoreLayout, StoreOptions, StoreTuning};
 
-/// Nobody waits for the store after so long without a write or a query: longer than the pauses between those of clients that keep it busy.
+/// Nobody waits for the store after so long without a write or a query: longer than the pauses between those
+/// of clients that keep it busy.
 const LULL: Duration = Duration::from_millis(5);
 
 pub(crate) struct StoreShared {
@@ -132,8 +134,8 @@ impl StoreShared {
         self.state.load_full()
     }
 
-    /// Makes a new state from the current one, durably: the manifest first, then for readers. Files of segments that no bucket has
-    /// any more lose their names; views that read them still can.
+    /// Makes a new state from the current one, durably: the manifest first, then for readers. Files of
+    /// segments that no bucket has any more lose their names; views that read them still can.
     pub fn publish(
         &self,
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
@@ -141,7 +143,8 @@ impl StoreShared {
         Ok(self.try_publish(change)?)
     }
 
-    /// As [`StoreShared::publish`]; an error tells whether the new state may be the one that the next start finds.
+    /// As [`StoreShared::publish`]; an error tells whether the new state may be the one that the next start
+    /// finds.
     pub fn try_publish(
         &self,
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
@@ -150,7 +153,8 @@ impl StoreShared {
         self.replace(&self.state(), change)
     }
 
-    /// As [`StoreShared::publish`], while no row is appended: the change sees all rows that there are until it holds. Writes wait meanwhile.
+    /// As [`StoreShared::publish`], while no row is appended: the change sees all rows that there are until
+    /// it holds. Writes wait meanwhile.
     pub fn publish_alone(
         &self,
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
@@ -182,14 +186,15 @@ impl StoreShared {
         Ok(())
     }
 
-    /// The spare generation takes over the writes, unless there is none. The manifest names it already, so no file is touched.
-    /// Returns whether it did.
+    /// The spare generation takes over the writes, unless there is none. The manifest names it already, so no
+    /// file is touched. Returns whether it did.
     pub fn roll(&self) -> bool {
         let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.roll_alone(&one_at_a_time)
     }
 
-    /// As [`StoreShared::roll`], but where a new state is just being made, nothing is done: it is for threads that must not wait.
+    /// As [`StoreShared::roll`], but where a new state is just being made, nothing is done: it is for threads
+    /// that must not wait.
     pub fn try_roll(&self) -> bool {
         let one_at_a_time = match self.publishing.try_lock() {
             Ok(lock) => lock,
@@ -206,8 +211,8 @@ impl StoreShared {
         true
     }
 
-    /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a manifest has it. What is
-    /// dropped was written until now, or until an earlier time.
+    /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a
+    /// manifest has it. What is dropped was written until now, or until an earlier time.
     pub fn mark(&self, scope: MarkScope, time: MarkTime) -> Result<(), Error> {
         let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.health.check_writable()?;
@@ -226,7 +231,8 @@ impl StoreShared {
                 Ok(())
             }
             Err(AppendError::Full) => {
-                // The log has no space. A manifest may still fit: it takes the place of the one that is there.
+                // The log has no space. A manifest may still fit: it takes the place of the one that is
+                // there.
                 drop(one_at_a_time);
                 self.publish(|state| Ok(state.with_mark(self.new_mark(mark.scope.clone(), time))))
             }
@@ -246,7 +252,8 @@ impl StoreShared {
         DropMark { scope, timestamp, since, given: matches!(time, MarkTime::Given(_)) }
     }
 
-    /// The state, and a time: every mark that the store learned of until then is in the state, and none will come with that time.
+    /// The state, and a time: every mark that the store learned of until then is in the state, and none will
+    /// come with that time.
     pub fn settled_state(&self) -> (Arc<StoreState>, u64) {
         let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         (self.state(), self.timestamps.next().0)
@@ -265,7 +272,8 @@ impl StoreShared {
         open_segment(&self.options, &self.caches.segments, number)
     }
 
-    /// The layout now, and how often it was set: what was built under one number is not mixed with what another built.
+    /// The layout now, and how often it was set: what was built under one number is not mixed with what
+    /// another built.
     pub fn layout(&self) -> (Arc<dyn StoreLayout>, u64) {
         self.layout.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -294,8 +302,8 @@ impl StoreShared {
         self.options.disk_reserve.max((total as f64 * share) as u64)
     }
 
-    /// Whether there is room for a file of so many bytes, about. Where there is not, it is not begun: it would take what is left from those
-    /// who write, and come to nothing.
+    /// Whether there is room for a file of so many bytes, about. Where there is not, it is not begun: it
+    /// would take what is left from those who write, and come to nothing.
     pub fn check_space(&self, action: &str, bytes: u64) -> Result<(), Error> {
         let StoreOptions { disk, data_dir, .. } = &self.options;
         let free = disk.free_space(data_dir).map_err(|error| Error::io("look for free space", &error))?;
@@ -320,7 +328,8 @@ pub(crate) fn tail_path(options: &StoreOptions, number: u64) -> PathBuf {
     options.data_dir.join("tail").join(format!("{number:016}"))
 }
 
-/// Makes the name of a generation's log durable, and its own name. What is beside the log is made again where it is lost.
+/// Makes the name of a generation's log durable, and its own name. What is beside the log is made again where
+/// it is lost.
 pub(crate) fn sync_generation(options: &StoreOptions, directory: &Path) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::io("make a generation of the tail durable", &error);
     options.disk.sync_directory(directory).map_err(failed)?;
@@ -339,7 +348,8 @@ pub(crate) fn open_segment(
 impl StoreHealth {
     /// Runs work that a thread of the store must survive: a panic becomes an error, and is counted.
     ///
-    /// Whatever work holds is released as it unwinds: states are replaced as a whole, and files that no manifest names are deleted.
+    /// Whatever work holds is released as it unwinds: states are replaced as a whole, and files that no
+    /// manifest names are deleted.
     pub fn guard<T>(&self, work: &'static str, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             self.panics.fetch_add(1, Ordering::Relaxed);

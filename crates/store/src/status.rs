@@ -2,8 +2,9 @@
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreStatus {
     /// Documents. Those of a sealed bucket are exact where it has one file, or where they were counted for
-    /// [`Store::replica_infos`](crate::Store::replica_infos) since its files changed; elsewhere, and in the tail, versions that those in other files
-    /// have replaced or removed count as well, and in the tail removals.
+    /// [`Store::replica_infos`](crate::Store::replica_infos) since its files changed; elsewhere, and in the
+    /// tail, versions that those in other files have replaced or removed count as well, and in the tail
+    /// removals.
     pub documents: u64,
     /// Bytes of segment files.
     pub segment_bytes: u64,

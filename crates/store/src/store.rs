@@ -60,8 +60,8 @@ impl Store {
     /// Opens the store of a data directory, which only one process can have open. Reads no documents.
     ///
     /// # Errors
-    /// The directory cannot be read, its manifest or the tail's log is damaged, or it is in use. A damaged segment is no error
-    /// here: its bucket refuses.
+    /// The directory cannot be read, its manifest or the tail's log is damaged, or it is in use. A damaged
+    /// segment is no error here: its bucket refuses.
     pub fn open(options: StoreOptions, layout: Arc<dyn StoreLayout>) -> Result<Store, Error> {
         Self::open_with(options, layout, Box::new(FjallTails))
     }
@@ -92,8 +92,9 @@ impl Store {
         self.inner.shared.set_layout(layout);
     }
 
-    /// Writes; `done` is called when the write is durable and visible to every later view, or has failed. It is called on a
-    /// thread that other writes wait for (or on this one, when refused at once), so it should only hand the answer on.
+    /// Writes; `done` is called when the write is durable and visible to every later view, or has failed. It
+    /// is called on a thread that other writes wait for (or on this one, when refused at once), so it should
+    /// only hand the answer on.
     pub fn write(
         &self,
         write: DocumentWrite,
@@ -102,9 +103,9 @@ impl Store {
         self.inner.writes.accept(write, Box::new(done));
     }
 
-    /// Writes versions that have their timestamps already: those of other replicas. They may come in any order, and more than once; of
-    /// each document the newest counts. All of them are kept or none; `done` is called as in [`Store::write`]. Timestamps that this
-    /// store gives are above them from then on.
+    /// Writes versions that have their timestamps already: those of other replicas. They may come in any
+    /// order, and more than once; of each document the newest counts. All of them are kept or none; `done` is
+    /// called as in [`Store::write`]. Timestamps that this store gives are above them from then on.
     pub fn apply(
         &self,
         versions: Vec<DocumentVersion>,
@@ -113,8 +114,9 @@ impl Store {
         self.inner.writes.apply(versions, Box::new(|outcome| done(outcome.map(drop))));
     }
 
-    /// Drops as another replica of a bucket has dropped: what is in the bucket, where that is a part of a divided group. Versions from
-    /// before it that come later are dropped too, as long as removals are remembered.
+    /// Drops as another replica of a bucket has dropped: what is in the bucket, where that is a part of a
+    /// divided group. Versions from before it that come later are dropped too, as long as removals are
+    /// remembered.
     ///
     /// # Errors
     /// The drop cannot be made durable.
@@ -139,8 +141,8 @@ impl Store {
         get::get(&self.inner.shared, id)
     }
 
-    /// The documents of this type in this scope, as they are now. Costs a look at the directories, not the documents, unless
-    /// versions in several places have to be compared.
+    /// The documents of this type in this scope, as they are now. Costs a look at the directories, not the
+    /// documents, unless versions in several places have to be compared.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -159,8 +161,8 @@ impl Store {
         visiting::visit(&self.inner.shared, visit)
     }
 
-    /// Drops the documents of a group (of one type, or of all types where that is `None`), at a cost that does not depend on
-    /// their number. Writes acknowledged later are not touched.
+    /// Drops the documents of a group (of one type, or of all types where that is `None`), at a cost that
+    /// does not depend on their number. Writes acknowledged later are not touched.
     ///
     /// # Errors
     /// The drop cannot be made durable.
@@ -169,8 +171,9 @@ impl Store {
         self.mark(MarkScope::Group { document_type, group: group.key(), part: None }, MarkTime::Now)
     }
 
-    /// Drops what a group had of a type at the time `until`, which is that of a document of the group that a view has shown. What is written
-    /// after that view was taken is not touched, so that what is decided from a view holds when it is done.
+    /// Drops what a group had of a type at the time `until`, which is that of a document of the group that a
+    /// view has shown. What is written after that view was taken is not touched, so that what is decided from
+    /// a view holds when it is done.
     ///
     /// # Errors
     /// The drop cannot be made durable.
@@ -197,7 +200,8 @@ impl Store {
         self.mark(MarkScope::Type(document_type.to_owned()), MarkTime::Now)
     }
 
-    /// Drops all documents of a bucket, as [`Store::drop_group`] does; its files go soon after, without being read.
+    /// Drops all documents of a bucket, as [`Store::drop_group`] does; its files go soon after, without being
+    /// read.
     ///
     /// # Errors
     /// The drop cannot be made durable; the bucket is a part of a divided group.
@@ -231,12 +235,13 @@ impl Store {
         self.inner.shared.state().buckets.iter().map(|bucket| bucket.id).collect()
     }
 
-    /// Looks at the next page of a visit and makes of each document what `decide` says; a document that is written meanwhile
-    /// stays as it was written. Callers that take their time between pages leave the disk to others.
+    /// Looks at the next page of a visit and makes of each document what `decide` says; a document that is
+    /// written meanwhile stays as it was written. Callers that take their time between pages leave the disk
+    /// to others.
     ///
     /// # Errors
-    /// A file cannot be read or is damaged; `decide` refused a document, and the page is as it was; a write fails, and part of
-    /// the page is changed. In each case the same page can be tried again.
+    /// A file cannot be read or is damaged; `decide` refused a document, and the page is as it was; a write
+    /// fails, and part of the page is changed. In each case the same page can be tried again.
     pub fn sweep(
         &self,
         visit: &StoreVisit,
@@ -323,7 +328,8 @@ impl Store {
         WriteTimes { waited: counters.waited.times(), committed: counters.committed.times() }
     }
 
-    /// Waits for the writes that are under way, and ends all work. Other clones answer [`Error::Closed`] from now on.
+    /// Waits for the writes that are under way, and ends all work. Other clones answer [`Error::Closed`] from
+    /// now on.
     pub fn close(self) {
         self.inner.close();
     }

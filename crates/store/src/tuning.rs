@@ -21,8 +21,8 @@ pub struct StoreTuning {
 }
 
 impl StoreTuning {
-    /// Maximum of [`StoreTuning::split_bits`]. Every bucket is listed in the manifest, which is rewritten with
-    /// each change; this limits the number of buckets that exist without documents that need them.
+    /// Maximum of [`StoreTuning::split_bits`]. Every bucket is listed in the manifest, which is rewritten
+    /// with each change; this limits the number of buckets that exist without documents that need them.
     pub const SPLIT_BITS_MAX: u8 = 12;
 }
 

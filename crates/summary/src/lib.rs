@@ -1,7 +1,7 @@
 //! Conversion of hits to document summaries.
 //!
-//! A [`SummaryFiller`] is created once for a plan and one of its schema's document summaries. It reads each column
-//! once for all hits of a chunk.
+//! A [`SummaryFiller`] is created once for a plan and one of its schema's document summaries. It reads each
+//! column once for all hits of a chunk.
 //!
 //! - A field is returned whole, as snippets around the query's words (`dynamic`), with those words in bold
 //!   (`bolding: on`), reduced to its matched elements, or as its tokens.

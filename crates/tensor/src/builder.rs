@@ -5,7 +5,8 @@ use crate::{Error, Tensor, TensorCells, TensorType};
 
 /// Builds a tensor from cells and blocks in any order. Cells that are never set are 0.
 ///
-/// Subspaces come out in the order in which their labels were first named; of two values for one cell the later holds.
+/// Subspaces come out in the order in which their labels were first named; of two values for one cell the
+/// later holds.
 pub struct TensorBuilder<'t> {
     tensor_type: &'t TensorType,
     labels: Vec<String>,
@@ -34,8 +35,8 @@ impl<'t> TensorBuilder<'t> {
     /// Sets one cell: the labels of its subspace, and its row-major index there.
     ///
     /// # Errors
-    /// The number of labels is not that of mapped dimensions, the index is past the subspace, or the value becomes larger than
-    /// [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
+    /// The number of labels is not that of mapped dimensions, the index is past the subspace, or the value
+    /// becomes larger than [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
     pub fn cell(&mut self, labels: Vec<String>, index: usize, value: f64) -> Result<(), Error> {
         let dense = self.tensor_type.dense_size();
         if index >= dense {

@@ -2,7 +2,8 @@
 
 use crate::{Error, TensorType};
 
-/// The most bytes that one tensor takes in memory: cells, labels, and what finds a subspace by its labels while it is built.
+/// The most bytes that one tensor takes in memory: cells, labels, and what finds a subspace by its labels
+/// while it is built.
 ///
 /// A few bytes of text can name a whole dense block, so the bound is checked before memory is taken.
 pub const TENSOR_BYTES_MAX: usize = 64 << 20;

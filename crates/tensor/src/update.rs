@@ -56,8 +56,8 @@ impl Tensor {
     /// Returns this tensor with some cells modified.
     ///
     /// # Errors
-    /// A cell's labels or index are not of this type; with the subspaces that are created, the value is larger than
-    /// [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
+    /// A cell's labels or index are not of this type; with the subspaces that are created, the value is
+    /// larger than [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
     pub fn modified(&self, modify: &TensorModify) -> Result<Tensor, Error> {
         let dense = self.tensor_type().dense_size();
         let mapped = self.tensor_type().mapped().count();

@@ -73,7 +73,8 @@ impl TensorCells {
         true
     }
 
-    /// Replaces the cell at `index`, which must be below [`TensorCells::len`]; rounds like [`TensorCells::push`].
+    /// Replaces the cell at `index`, which must be below [`TensorCells::len`]; rounds like
+    /// [`TensorCells::push`].
     pub fn set(&mut self, index: usize, value: f64) {
         match self {
             TensorCells::Double(cells) => cells[index] = value,

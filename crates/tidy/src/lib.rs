@@ -1,9 +1,10 @@
 //! The rules of the house as tests: `cargo test -p millrace-tidy`.
 //!
-//! ARCHITECTURE.md says which crate may use which, and which names exist; CONTRIBUTING.md says how text reads. This crate reads
-//! the repository as text and holds it to those pages. It is not part of the product.
+//! ARCHITECTURE.md says which crate may use which, and which names exist; CONTRIBUTING.md says how text
+//! reads. This crate reads the repository as text and holds it to those pages. It is not part of the product.
 //!
-//! [`Workspace`] is the repository as its tests see it: files that git tracks, and the manifests of the crates.
+//! [`Workspace`] is the repository as its tests see it: files that git tracks, and the manifests of the
+//! crates.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

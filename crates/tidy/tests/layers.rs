@@ -7,7 +7,8 @@ use millrace_tidy::Workspace;
 /// Crates that tests of any crate may use, wherever they stand on the map.
 const TEST_SUPPORT: [&str; 2] = ["fixtures", "sim"];
 
-/// Libraries that the map gives to some crates alone: a second user is a decision about the map, not a line in a manifest.
+/// Libraries that the map gives to some crates alone: a second user is a decision about the map, not a line
+/// in a manifest.
 const OWNED_LIBRARIES: [(&str, &[&str]); 22] = [
     ("axum", &["gateway", "membership", "bench", "server"]),
     ("ciborium", &["render", "gateway", "bench"]),

@@ -114,7 +114,8 @@ fn link_targets(text: &str) -> Vec<&str> {
     targets
 }
 
-/// The anchors of a document's headings, as Git hosts make them: lower case, spaces as hyphens, punctuation left out.
+/// The anchors of a document's headings, as Git hosts make them: lower case, spaces as hyphens, punctuation
+/// left out.
 fn headings(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| line.starts_with('#'));
     let anchor = |line: &str| {

@@ -1,8 +1,9 @@
 //! Connections between the nodes of a cluster with mutual authentication: a connection by [`NodeTrust`] is
 //! encrypted, and each end is a node whose certificate the cluster's own authority has signed.
 //!
-//! A node has one port for others. The handshake contains the purpose of a connection ([`ConnectionPurpose`]), where
-//! the accepting side reads it. A connection can be used by a runtime or by a blocking thread ([`blocking`]).
+//! A node has one port for others. The handshake contains the purpose of a connection
+//! ([`ConnectionPurpose`]), where the accepting side reads it. A connection can be used by a runtime or by a
+//! blocking thread ([`blocking`]).
 //!
 //! Certificates are renewed while connections live: [`NodeTrust::renew`] reads the files again, and the next
 //! connection uses the new ones. The contents of connections are the concern of other crates.
@@ -127,8 +128,8 @@ impl NodeTrust {
         Ok(connected.map_err(|_| io::ErrorKind::TimedOut)?.map_err(explained_handshake)?.into())
     }
 
-    /// Like [`NodeTrust::connect`], for the peer protocol over an existing connection to `address`, on a blocking
-    /// thread. The timeouts of the connection apply.
+    /// Like [`NodeTrust::connect`], for the peer protocol over an existing connection to `address`, on a
+    /// blocking thread. The timeouts of the connection apply.
     ///
     /// # Errors
     /// Those of [`NodeTrust::connect`].

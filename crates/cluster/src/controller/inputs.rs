@@ -15,13 +15,15 @@ pub struct Settings {
     pub grace: Duration,
     /// The same for nodes that were not there when the controller began to lead.
     pub settling: Duration,
-    /// How long a node that is away after that is under maintenance, so that nothing is made anew for a restart; then it is down.
+    /// How long a node that is away after that is under maintenance, so that nothing is made anew for a
+    /// restart; then it is down.
     pub transition: Duration,
     /// A run that is shorter than this counts as a crash.
     pub stable: Duration,
     /// Crashes in a row that have no consequences.
     pub crashes_max: u32,
-    /// How long a node must run after one crash more before it is up again; twice as long after each further one.
+    /// How long a node must run after one crash more before it is up again; twice as long after each further
+    /// one.
     pub hold: Duration,
     /// The longest such time.
     pub hold_max: Duration,
@@ -60,7 +62,8 @@ pub struct Registration {
     pub address: String,
     /// Names this run of the process: the microseconds since 1970 at which it started.
     pub incarnation: u64,
-    /// The newest state that it acts by, and by which nothing counts any more that it promised by an earlier one; 0 for none yet.
+    /// The newest state that it acts by, and by which nothing counts any more that it promised by an earlier
+    /// one; 0 for none yet.
     #[serde(default)]
     pub adopted: u64,
     /// It is about to end, and takes no more requests.
@@ -72,8 +75,8 @@ pub struct Registration {
     /// The keys of the groups that it wants to be in where it is not listed, the outermost first.
     #[serde(default)]
     pub group: Vec<u16>,
-    /// Groups of which it has seen that they are too large for their buckets: the low bits of their locations, and how many bits their buckets
-    /// should use.
+    /// Groups of which it has seen that they are too large for their buckets: the low bits of their
+    /// locations, and how many bits their buckets should use.
     #[serde(default)]
     pub too_large: BTreeSet<(u32, u8)>,
     /// It has had no space for documents for a while. It stays so until the process ends, so that buckets do
@@ -139,14 +142,15 @@ pub struct ControllerInputs<'a> {
     pub configuration: &'a ClusterConfiguration,
     /// Who is there, by name.
     pub registrations: &'a BTreeMap<String, Registration>,
-    /// What those who are there no more said last, where it was heard: so a leader knows of those who left before it led, or
-    /// between two of its steps.
+    /// What those who are there no more said last, where it was heard: so a leader knows of those who left
+    /// before it led, or between two of its steps.
     pub departed: &'a BTreeMap<String, Registration>,
     /// What operators wish, by the nodes' names.
     pub wishes: &'a BTreeMap<String, NodeWish>,
     /// The keys of all nodes that were ever known.
     pub assignments: &'a NodeAssignments,
-    /// The newest protocol that everyone speaks who is not among the registrations: whoever leads, and nodes that have no documents.
+    /// The newest protocol that everyone speaks who is not among the registrations: whoever leads, and nodes
+    /// that have no documents.
     pub protocol: u16,
 }
 
@@ -165,8 +169,8 @@ impl ControllerInputs<'_> {
         self.registrations.values().flat_map(|registration| registration.too_large.iter().copied())
     }
 
-    /// The newest protocol that all of these nodes speak, and everyone else; at least the one that is spoken. Of one that is away nobody knows what it will come
-    /// back with.
+    /// The newest protocol that all of these nodes speak, and everyone else; at least the one that is spoken.
+    /// Of one that is away nobody knows what it will come back with.
     pub(super) fn spoken<'n>(&self, nodes: impl Iterator<Item = &'n str>, spoken: u16) -> u16 {
         let speaks = |name| self.registrations.get(name).map_or(spoken, |registration| registration.protocol);
         nodes.map(speaks).chain([self.protocol]).min().unwrap_or(spoken).max(spoken)

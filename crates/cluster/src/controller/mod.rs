@@ -2,23 +2,23 @@
 //!
 //! A step looks at everything anew:
 //! 1. Every node that is listed or has registered gets a key ([`NodeAssignments`]), for ever.
-//! 2. Each node is judged by itself (`node`): is it there, how long has it been away, does it start again and again, what does the
-//!    operator wish for it; does it speak the protocol that the others do.
+//! 2. Each node is judged by itself (`node`): is it there, how long has it been away, does it start again and
+//!    again, what does the operator wish for it; does it speak the protocol that the others do.
 //! 3. Nodes that are out of space are retired, so that others take over what they have; but not where they
 //!    are as many as the others.
 //! 4. A group of which too few nodes serve is taken out whole, unless it is the last one.
 //! 5. Where too few of the listed nodes serve, everything stays as it was: more likely than all of them is
 //!    something else at fault.
 //! 6. Nobody is taken out of service who could then go on with others by an earlier state, being a majority
-//!    of its nodes that has not heard
-//!    of a newer one (`followers`). Nodes that are there are taken out later, when others have heard; where the others are away without a
-//!    word, everything stays as it was. An operator who sets them down or removes them says that they are not cut off.
+//!    of its nodes that has not heard of a newer one (`followers`). Nodes that are there are taken out later,
+//!    when others have heard; where the others are away without a word, everything stays as it was. An
+//!    operator who sets them down or removes them says that they are not cut off.
 //! 7. Groups that nodes have seen to be too large are divided, and stay so.
 //! 8. When all nodes that are not down speak a newer protocol, it is spoken from then on.
 //! 9. What differs from the previous state becomes the next one, with a version that is one higher.
 //!
-//! Several may lead one after another. What a leader knows that is in no state (how often a node has started of late) ends with it;
-//! a new one lets nodes that it has not seen yet have some more time.
+//! Several may lead one after another. What a leader knows that is in no state (how often a node has started
+//! of late) ends with it; a new one lets nodes that it has not seen yet have some more time.
 
 mod assignments;
 mod followers;
@@ -39,7 +39,8 @@ use crate::{
 use followers::FollowedStates;
 use node::{NodeJudgement, NodeRecord};
 
-/// The leases of so many nodes can be seen to end at once: each is a condition of the transaction that publishes the state.
+/// The leases of so many nodes can be seen to end at once: each is a condition of the transaction that
+/// publishes the state.
 const ENDED_AT_ONCE: usize = 64;
 
 /// Decides on cluster states, while it leads.
@@ -71,7 +72,8 @@ impl Controller {
         Controller { settings, records: BTreeMap::new(), began: None }
     }
 
-    /// What follows from all that is known at the moment `now`, which is counted from any fixed one and never goes back.
+    /// What follows from all that is known at the moment `now`, which is counted from any fixed one and never
+    /// goes back.
     ///
     /// # Errors
     /// The configuration cannot be placed; there are no more keys. The previous state stays in force then.
@@ -254,7 +256,8 @@ fn next(
             lease_ended: match before(key, judgement) {
                 _ if judgement.incarnation == 0 => true,
                 _ if judgement.state.serves() => false,
-                // It was there, or may have been confirmed by votes, when it was taken out; others wait while it may be.
+                // It was there, or may have been confirmed by votes, when it was taken out; others wait while
+                // it may be.
                 Some(before) if !before.state.serves() => {
                     let may_act =
                         inputs.runs(name, judgement.incarnation) || followers.may_be_confirmed(name);

@@ -50,17 +50,20 @@ pub enum DocumentChange {
         bucket: BucketId,
         /// Which of its documents.
         scope: DropScope,
-        /// The time up to which they are dropped, where somebody has looked at what that reaches. `None`: all that is there now.
+        /// The time up to which they are dropped, where somebody has looked at what that reaches. `None`: all
+        /// that is there now.
         until: Option<DropHorizon>,
     },
-    /// What another owner began, to be ended under its own timestamp, unless somebody has written the document since.
+    /// What another owner began, to be ended under its own timestamp, unless somebody has written the
+    /// document since.
     Finish(UnfinishedRow),
 }
 
 /// A time up to which all rows of a bucket are on its replicas: later ones have later timestamps.
 ///
-/// Who decides upon a drop by what a replica shows takes the horizon first, looks at the replica, and drops what is not after the
-/// horizon: a row that comes meanwhile is not reached. The distributor refuses the drop once the horizon does not hold any more.
+/// Who decides upon a drop by what a replica shows takes the horizon first, looks at the replica, and drops
+/// what is not after the horizon: a row that comes meanwhile is not reached. The distributor refuses the drop
+/// once the horizon does not hold any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropHorizon {
     /// The time. A drop may be given an earlier one.
@@ -71,8 +74,8 @@ pub struct DropHorizon {
     pub finishes: u64,
 }
 
-/// Decides what becomes of a document from its newest version, which may be a removal; `None` where there never was one, or it
-/// is forgotten.
+/// Decides what becomes of a document from its newest version, which may be a removal; `None` where there
+/// never was one, or it is forgotten.
 pub type Modify =
     Box<dyn FnOnce(Option<DocumentVersion>) -> Result<DecidedModification, WriteRefusal> + Send>;
 
@@ -94,8 +97,8 @@ pub struct UnfinishedRow {
     pub bucket: BucketId,
     /// What it says.
     pub content: Arc<RowContent>,
-    /// The version of the document that it was decided from, 0 where there was none: it may be written only if nobody has written another
-    /// since. `None`: it does not depend on what was there.
+    /// The version of the document that it was decided from, 0 where there was none: it may be written only
+    /// if nobody has written another since. `None`: it does not depend on what was there.
     pub base: Option<Timestamp>,
 }
 
@@ -147,8 +150,8 @@ pub enum RequestError {
         owner: Option<NodeKey>,
         /// The version of that state.
         version: u64,
-        /// A row that may have reached some replicas: the new owner has to [`DocumentChange::Finish`] exactly this. `None`: nothing was
-        /// written, and the operation can be sent as it was.
+        /// A row that may have reached some replicas: the new owner has to [`DocumentChange::Finish`] exactly
+        /// this. `None`: nothing was written, and the operation can be sent as it was.
         unfinished: Option<UnfinishedRow>,
     },
     /// Too much is waiting. Nothing was written.
@@ -162,8 +165,8 @@ pub enum RequestError {
         "not all replicas answered in time: it is not known whether the write is there; read it, or send it again"
     )]
     Unknown,
-    /// The bucket changed owner while the row was on its way, and somebody has written the document since: whether the row came before that
-    /// cannot be told any more.
+    /// The bucket changed owner while the row was on its way, and somebody has written the document since:
+    /// whether the row came before that cannot be told any more.
     #[error(
         "the document changed owner during the write, and another write came: it is not known whether this one is there; read it, or send it again"
     )]
@@ -220,7 +223,8 @@ pub enum DistributorEvent {
 /// What a [`Distributor`](super::Distributor) wants done.
 #[derive(Debug)]
 pub enum DistributorEffect {
-    /// Send this to a node, which may be this one, and report with [`DistributorEvent::Reply`] or [`DistributorEvent::Lost`].
+    /// Send this to a node, which may be this one, and report with [`DistributorEvent::Reply`] or
+    /// [`DistributorEvent::Lost`].
     Send {
         /// Which node.
         to: NodeKey,

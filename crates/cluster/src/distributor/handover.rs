@@ -1,4 +1,5 @@
-//! From one cluster state to the next: which buckets stay, which go to another owner, which come, and what the nodes have of them.
+//! From one cluster state to the next: which buckets stay, which go to another owner, which come, and what
+//! the nodes have of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,9 +16,10 @@ use crate::confirmation::lapse;
 use crate::owners::BucketOwners;
 use crate::{ClusterState, NodeKey, NodeRequest, ReportedReplica};
 
-/// A new owner begins at least so many microseconds above the newest timestamp that it hears of, and at most twice as many. The owner before can
-/// have given timestamps that nobody who serves has seen; where clocks are behind what was seen, both count up from there, and no two
-/// versions of a document may have the same timestamp. So each begins at another place.
+/// A new owner begins at least so many microseconds above the newest timestamp that it hears of, and at most
+/// twice as many. The owner before can have given timestamps that nobody who serves has seen; where clocks
+/// are behind what was seen, both count up from there, and no two versions of a document may have the same
+/// timestamp. So each begins at another place.
 const GAP: u64 = 1 << 20;
 
 impl Distributor {
@@ -50,8 +52,8 @@ impl Distributor {
         self.ping(effects);
     }
 
-    /// The nodes that served in the state before and still do, in the same run, and that have said what they have. None where a state
-    /// between was missed: somebody else may have owned by it.
+    /// The nodes that served in the state before and still do, in the same run, and that have said what they
+    /// have. None where a state between was missed: somebody else may have owned by it.
     fn nodes_that_stay(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
         let Some(old) = self.state() else { return BTreeSet::new() };
         if old.version() + 1 != new.version() {
@@ -66,9 +68,10 @@ impl Distributor {
         old.nodes().keys().copied().filter(|node| same(node) && !self.unheard.contains(node)).collect()
     }
 
-    /// All that serve, and those that did until now: one that was taken out of service while it lives may not know, and coordination may have
-    /// confirmed an older state to it until a moment ago. Votes need no such care: some node that serves has a part in every majority, and
-    /// does not answer before its vote has lapsed.
+    /// All that serve, and those that did until now: one that was taken out of service while it lives may not
+    /// know, and coordination may have confirmed an older state to it until a moment ago. Votes need no such
+    /// care: some node that serves has a part in every majority, and does not answer before its vote has
+    /// lapsed.
     fn nodes_to_hear(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
         let old = self.state();
         let before = old.filter(|old| old.version() + 1 == new.version());
@@ -98,8 +101,9 @@ impl Distributor {
         new.spread().changed(old.spread(), new.distribution().bits).into_iter().collect()
     }
 
-    /// Buckets that are owned still go on with the replicas that stay; the others are forgotten, and so are those that are divided: what the
-    /// nodes have of them, and of the parts, is to be heard anew, which also tells that they have divided it.
+    /// Buckets that are owned still go on with the replicas that stay; the others are forgotten, and so are
+    /// those that are divided: what the nodes have of them, and of the parts, is to be heard anew, which also
+    /// tells that they have divided it.
     fn keep_buckets(&mut self, stays: &BTreeSet<NodeKey>, divided: &BTreeSet<BucketId>) {
         let Some(owners) = self.owners.as_mut().filter(|_| self.takes_part) else {
             return self.buckets.clear();
@@ -162,7 +166,8 @@ impl Distributor {
         }
     }
 
-    /// The bucket that an operation belongs to by this state. A drop of what was whole before is ended: its client has to drop the parts.
+    /// The bucket that an operation belongs to by this state. A drop of what was whole before is ended: its
+    /// client has to drop the parts.
     fn settle_bucket(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) -> Option<BucketId> {
         let state = self.state().cloned();
         let request = self.requests.slots.get_mut(&id)?;

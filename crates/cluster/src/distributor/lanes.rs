@@ -4,8 +4,9 @@ use millrace_document::DocumentId;
 
 use super::requests::RequestId;
 
-/// Keeps the writes of one document in order where that matters: blind writes run side by side, since their timestamps order them;
-/// a modification waits until all before it have ended, runs alone, and all after it wait.
+/// Keeps the writes of one document in order where that matters: blind writes run side by side, since their
+/// timestamps order them; a modification waits until all before it have ended, runs alone, and all after it
+/// wait.
 #[derive(Default)]
 pub(super) struct DocumentLanes {
     /// Never iterated: the order would differ from run to run.
@@ -19,7 +20,8 @@ struct DocumentLane {
 }
 
 impl DocumentLanes {
-    /// A write comes; `alone` is whether it must run alone. Returned: whether it may run now. Otherwise [`DocumentLanes::leave`] returns it later.
+    /// A write comes; `alone` is whether it must run alone. Returned: whether it may run now. Otherwise
+    /// [`DocumentLanes::leave`] returns it later.
     pub fn enter(&mut self, id: &DocumentId, request: RequestId, alone: bool) -> bool {
         match self.lanes.get_mut(id) {
             None => {
@@ -81,7 +83,8 @@ impl DocumentLanes {
 mod tests {
     use super::*;
 
-    /// Writes enter (`p1`: a put, `m2`: a modification), leave (`-`) or give up waiting (`x1`); what runs is written down, in turns.
+    /// Writes enter (`p1`: a put, `m2`: a modification), leave (`-`) or give up waiting (`x1`); what runs is
+    /// written down, in turns.
     fn check(steps: &str, expected: &str) {
         let id = DocumentId::parse("id:n:mail::1").expect("an id");
         let mut lanes = DocumentLanes::default();

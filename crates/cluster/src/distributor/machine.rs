@@ -28,7 +28,8 @@ pub struct Distributor {
     pub(super) owners: Option<BucketOwners>,
     /// Whether this run of the node serves in it.
     pub(super) takes_part: bool,
-    /// Serving nodes that have not said yet which replicas they have, and nodes that were taken out of service and may not know.
+    /// Serving nodes that have not said yet which replicas they have, and nodes that were taken out of
+    /// service and may not know.
     pub(super) unheard: BTreeSet<NodeKey>,
     /// By then those who do not serve know, or have nothing more that confirms them.
     pub(super) unheard_until: Option<Duration>,
@@ -46,7 +47,8 @@ pub struct Distributor {
 }
 
 impl Distributor {
-    /// The distributor of a node, in one run of its process. It owns nothing until it has seen a state in which that run has a part.
+    /// The distributor of a node, in one run of its process. It owns nothing until it has seen a state in
+    /// which that run has a part.
     pub fn new(me: NodeKey, incarnation: u64, settings: Settings) -> Self {
         Distributor {
             me,
@@ -70,7 +72,8 @@ impl Distributor {
         }
     }
 
-    /// Takes in what happened, and appends what follows from it. Also to be called without events, when [`Distributor::next_wake`] says.
+    /// Takes in what happened, and appends what follows from it. Also to be called without events, when
+    /// [`Distributor::next_wake`] says.
     ///
     /// What is handed over in one call goes to other nodes in as few messages as can be.
     pub fn handle(
@@ -118,7 +121,8 @@ impl Distributor {
         self.takes_part.then_some(self.version)
     }
 
-    /// Nodes that have not answered since the newest state. While there are any, buckets that came with it wait.
+    /// Nodes that have not answered since the newest state. While there are any, buckets that came with it
+    /// wait.
     pub fn unheard(&self) -> &BTreeSet<NodeKey> {
         &self.unheard
     }
@@ -132,7 +136,8 @@ impl Distributor {
         self.is_confirmed(self.now.monotonic)
     }
 
-    /// Who owns a bucket by the newest state. Where this run of the node has no part in that, it is another node.
+    /// Who owns a bucket by the newest state. Where this run of the node has no part in that, it is another
+    /// node.
     pub(super) fn owner(&mut self, bucket: BucketId) -> Option<NodeKey> {
         let owner = self.owners.as_mut()?.owner(bucket);
         // An earlier run of this node may have a part in it still.
@@ -153,7 +158,8 @@ impl Distributor {
         self.state().is_some_and(|state| state.node_state(node).serves())
     }
 
-    /// From when on removals count where replicas are compared. In steps, so that what was compared before is comparable for long.
+    /// From when on removals count where replicas are compared. In steps, so that what was compared before is
+    /// comparable for long.
     pub(super) fn removals_since(&self) -> Timestamp {
         let step = (self.settings.removals.as_micros() as u64).max(1);
         let now = self.now.wall_us.max(self.clock.last().0);

@@ -1,5 +1,5 @@
-//! The owner's side of buckets: orders the writes of a document, brings each to all replicas, knows where replicas are, and has them made,
-//! filled, compared and deleted until every bucket is where it should be.
+//! The owner's side of buckets: orders the writes of a document, brings each to all replicas, knows where
+//! replicas are, and has them made, filled, compared and deleted until every bucket is where it should be.
 //!
 //! [`Distributor`] is a state machine without I/O, threads or a clock. A shell drives it so:
 //!
@@ -35,17 +35,19 @@
 //! # }
 //! ```
 //!
-//! Besides, the shell reports [`DistributorEvent::Confirmed`] each time coordination says that the state is the newest (a watch that is alive, asked at
-//! least once a second), and gives each new state as [`DistributorEvent::State`] to the distributor and to the keeper of the node. Queries ask
+//! Besides, the shell reports [`DistributorEvent::Confirmed`] each time coordination says that the state is
+//! the newest (a watch that is alive, asked at least once a second), and gives each new state as
+//! [`DistributorEvent::State`] to the distributor and to the keeper of the node. Queries ask
 //! [`Distributor::route`] where to go, and [`Distributor::vouches`] after they were answered.
 //!
 //! # What holds
-//! - A write is acknowledged when every replica on a serving node has it durable, and the state was confirmed at that moment.
-//! - An owner acts only while its state is confirmed, and after every serving node has told it what it has: which also means that
-//!   each of them will refuse the owner before.
+//! - A write is acknowledged when every replica on a serving node has it durable, and the state was confirmed
+//!   at that moment.
+//! - An owner acts only while its state is confirmed, and after every serving node has told it what it has:
+//!   which also means that each of them will refuse the owner before.
 //! - A read through the owner sees every acknowledged write that any serving node has.
-//! - A replica is marked complete, or deleted, only at the word of an owner that has compared all replicas of the bucket while no write was
-//!   on its way.
+//! - A replica is marked complete, or deleted, only at the word of an owner that has compared all replicas of
+//!   the bucket while no write was on its way.
 
 mod buckets;
 mod event;

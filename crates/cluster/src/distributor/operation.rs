@@ -1,12 +1,14 @@
 //! An operation on one bucket, from its beginning to its end.
 //!
-//! A **merge** makes the missing replicas, then in turns: holds writes up, waits until none is on its way, asks every replica what it
-//! holds, and compares. Where all are equal, those that were incomplete are marked complete before writes go on. Where they are not,
-//! writes go on, and replicas take over from each other what they lack: whole, where there is one complete to take from, else what is
-//! missing on either side. Then it compares again.
+//! A **merge** makes the missing replicas, then in turns: holds writes up, waits until none is on its way,
+//! asks every replica what it holds, and compares. Where all are equal, those that were incomplete are marked
+//! complete before writes go on. Where they are not, writes go on, and replicas take over from each other
+//! what they lack: whole, where there is one complete to take from, else what is missing on either side. Then
+//! it compares again.
 //!
-//! A **deletion** compares in the same way; only while all replicas that stay are complete, and those that go are equal to them, are these
-//! taken out of the replicas that get rows, and only then deleted, under the condition that they are still what they were.
+//! A **deletion** compares in the same way; only while all replicas that stay are complete, and those that go
+//! are equal to them, are these taken out of the replicas that get rows, and only then deleted, under the
+//! condition that they are still what they were.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -267,7 +269,8 @@ impl Distributor {
         }
     }
 
-    /// All replicas are equal: those that were incomplete are so no more, if there is no other that they could have been filled from.
+    /// All replicas are equal: those that were incomplete are so no more, if there is no other that they
+    /// could have been filled from.
     fn complete(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let entry = self.buckets.get(&bucket).expect(KNOWN);
         let incomplete: BTreeSet<NodeKey> = entry
@@ -372,8 +375,8 @@ impl Distributor {
     }
 }
 
-/// Who takes over what from whom: all from, and to, the replica that has the most. Which one that is among equals differs from bucket
-/// to bucket, so that no node has all the work.
+/// Who takes over what from whom: all from, and to, the replica that has the most. Which one that is among
+/// equals differs from bucket to bucket, so that no node has all the work.
 fn pulls(bucket: BucketId, entry: &OwnedBucket, first: bool) -> Vec<(NodeKey, NodeKey, PullMode)> {
     let turn = |node: NodeKey| (bucket.bits() ^ u64::from(node.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let rank = |replica: &&KnownReplica| {

@@ -208,8 +208,8 @@ impl PeerNodes {
         due
     }
 
-    /// Sends rows: to each node what waits for it, in few messages. `wanted` tells whether an operation still waits for its row, and
-    /// how the replica begins if it is not there.
+    /// Sends rows: to each node what waits for it, in few messages. `wanted` tells whether an operation still
+    /// waits for its row, and how the replica begins if it is not there.
     pub fn flush(
         &mut self,
         (now, settings): (Duration, &Settings),

@@ -15,9 +15,11 @@ use crate::{MachineTime, NodeFailure, NodeKey, NodeRequest, NodeResponse};
 pub struct ReadRoute {
     /// The node to ask.
     pub node: NodeKey,
-    /// Whether its replica has every acknowledged write that any serving node has; where not, coverage is degraded.
+    /// Whether its replica has every acknowledged write that any serving node has; where not, coverage is
+    /// degraded.
     pub full: bool,
-    /// Whether that may be so in a moment: a node has come back, and its replicas are being compared with the others.
+    /// Whether that may be so in a moment: a node has come back, and its replicas are being compared with the
+    /// others.
     pub soon: bool,
     /// By which state; see [`Distributor::vouches`].
     pub version: u64,
@@ -35,8 +37,8 @@ pub enum NoRoute {
 }
 
 impl Distributor {
-    /// Which replica of a bucket to search: the own one, if it is as good as any. Where replicas differ, they are made equal before those that nobody
-    /// asks for.
+    /// Which replica of a bucket to search: the own one, if it is as good as any. Where replicas differ, they
+    /// are made equal before those that nobody asks for.
     ///
     /// # Errors
     /// The bucket has another owner, or nothing can be said now.
@@ -66,8 +68,8 @@ impl Distributor {
         Ok(ReadRoute { node, full, soon, version: self.version })
     }
 
-    /// All nodes that a query about a bucket can be sent to, that of its [`Distributor::route`] among them: where some have all of it,
-    /// no others.
+    /// All nodes that a query about a bucket can be sent to, that of its [`Distributor::route`] among them:
+    /// where some have all of it, no others.
     pub fn readers(&self, bucket: BucketId, route: &ReadRoute) -> Vec<NodeKey> {
         let complete = self.buckets.get(&bucket).map(OwnedBucket::complete).unwrap_or_default();
         if complete.contains(&route.node) { complete } else { vec![route.node] }
@@ -79,7 +81,8 @@ impl Distributor {
         replicas.map(|replica| replica.info.content.documents).max().unwrap_or(0)
     }
 
-    /// Whether an answer that came by a route of this version counts: the state is the same, and confirmed now, so that no owner has come between.
+    /// Whether an answer that came by a route of this version counts: the state is the same, and confirmed
+    /// now, so that no owner has come between.
     pub fn vouches(&self, version: u64, now: MachineTime) -> bool {
         version == self.version && self.is_confirmed(now.monotonic)
     }

@@ -25,8 +25,8 @@ pub(super) struct ClientRequest {
     pub stage: RequestStage,
     /// What it writes, from when it has its timestamp.
     pub row: Option<Arc<RowContent>>,
-    /// Another owner may have written the document since it was looked at, or since the row was sent: before the row goes out, it is
-    /// looked whether one has.
+    /// Another owner may have written the document since it was looked at, or since the row was sent: before
+    /// the row goes out, it is looked whether one has.
     pub outdated: bool,
     /// What it counts against the limit.
     pub bytes: usize,
@@ -108,8 +108,9 @@ impl ClientRequest {
         self.outdated |= has_looked || self.sent().is_some();
     }
 
-    /// Whether the row may go out though another owner may have come between, where the newest version of the document is of this time
-    /// (0: there is none). It may if nobody has written since: then what is there is the row itself, or what it was decided from.
+    /// Whether the row may go out though another owner may have come between, where the newest version of the
+    /// document is of this time (0: there is none). It may if nobody has written since: then what is there is
+    /// the row itself, or what it was decided from.
     pub fn still_holds(&self, newest: Timestamp) -> bool {
         let sent = self.sent().map(|row| row.timestamp());
         match &self.kind {

@@ -194,8 +194,8 @@ impl Distributor {
         }
     }
 
-    /// The time up to which all rows of a bucket have come to its replicas, as far as they will: for a [`DocumentChange::Drop`] that reaches no
-    /// row that came since.
+    /// The time up to which all rows of a bucket have come to its replicas, as far as they will: for a
+    /// [`DocumentChange::Drop`] that reaches no row that came since.
     ///
     /// # Errors
     /// Another node owns the bucket.

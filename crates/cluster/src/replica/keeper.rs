@@ -89,7 +89,8 @@ pub enum KeeperEffect {
         /// What to do.
         work: StorageWork,
     },
-    /// Fetch from another node what its replica has, or the next part of it, and lay it aside; report with [`KeeperEvent::Fetched`].
+    /// Fetch from another node what its replica has, or the next part of it, and lay it aside; report with
+    /// [`KeeperEvent::Fetched`].
     Fetch {
         /// Which job.
         job: KeeperJob,
@@ -128,7 +129,8 @@ pub struct ReplicaKeeper {
     now: Duration,
     owners: Option<BucketOwners>,
     votes: PromisedVotes,
-    /// The state that this node acts by, and by which nothing counts any more that it promised by an earlier one.
+    /// The state that this node acts by, and by which nothing counts any more that it promised by an earlier
+    /// one.
     adopted: u64,
     /// When that can be said of the newest.
     adopts_at: Duration,
@@ -170,8 +172,9 @@ struct WaitingWork {
 }
 
 impl ReplicaKeeper {
-    /// The keeper of a node, in one run of its process, which begins now. It answers nothing before it has seen a state. `confirm` is that of the
-    /// owners, see [`Settings::confirm`](crate::distributor::Settings::confirm).
+    /// The keeper of a node, in one run of its process, which begins now. It answers nothing before it has
+    /// seen a state. `confirm` is that of the owners, see
+    /// [`Settings::confirm`](crate::distributor::Settings::confirm).
     pub fn new(me: NodeKey, incarnation: u64, confirm: Duration, now: MachineTime) -> Self {
         ReplicaKeeper {
             me,
@@ -193,7 +196,8 @@ impl ReplicaKeeper {
         }
     }
 
-    /// Takes in what happened, and appends what follows from it. Also to be called without events, when [`ReplicaKeeper::next_wake`] says.
+    /// Takes in what happened, and appends what follows from it. Also to be called without events, when
+    /// [`ReplicaKeeper::next_wake`] says.
     pub fn handle(
         &mut self,
         now: MachineTime,

@@ -12,9 +12,9 @@
 //! - While coordination is silent, nodes confirm their state to each other. Such a vote is a promise not to
 //!   answer a new owner before it has lapsed.
 //!
-//! [`ReplicaKeeper`] is a state machine: events in, effects out. The shell passes in requests and states, runs the
-//! requested [`StorageWork`] on threads ([`StorageWork::run`] over a [`ReplicaStorage`]), fetches the contents of other replicas,
-//! and sends the replies.
+//! [`ReplicaKeeper`] is a state machine: events in, effects out. The shell passes in requests and states,
+//! runs the requested [`StorageWork`] on threads ([`StorageWork::run`] over a [`ReplicaStorage`]), fetches
+//! the contents of other replicas, and sends the replies.
 
 mod keeper;
 mod storage;

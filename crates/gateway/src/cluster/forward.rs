@@ -68,8 +68,8 @@ impl ForwardedRequest {
     }
 }
 
-/// Connections to other nodes, which it keeps: to their data ports, or, where nodes have certificates, to the ports where they speak to
-/// each other.
+/// Connections to other nodes, which it keeps: to their data ports, or, where nodes have certificates, to the
+/// ports where they speak to each other.
 pub(crate) struct NodeForwarder {
     /// Each has a connection of its own to each node: one carries only so many requests at a time.
     ways: Vec<ForwardWay>,
@@ -157,8 +157,8 @@ impl NodeForwarder {
     }
 }
 
-/// Whether the other node has said that it has not looked at the request: it stops, or has too many at a time. Then it can be sent
-/// elsewhere, whatever it is.
+/// Whether the other node has said that it has not looked at the request: it stops, or has too many at a
+/// time. Then it can be sent elsewhere, whatever it is.
 fn was_left_alone(error: &(dyn std::error::Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.filter_map(|cause| cause.downcast_ref::<h2::Error>()).any(|error| {

@@ -1,13 +1,16 @@
-//! What a gateway asks of the cluster that its node is one of, and how a request finds the node that can answer it.
+//! What a gateway asks of the cluster that its node is one of, and how a request finds the node that can
+//! answer it.
 //!
-//! A request for one document or one group goes to the owner of its bucket: by one hop, whole, unless it came there. The owner
-//! answers reads itself where it has all of the bucket, and else names the nodes that have: one of them is asked then. Where none is known
-//! to have all, because one has come back and is being compared with the others, the owner reads a single document at all of them. A query over
-//! several buckets asks their owners who has them, and then those nodes, each for its share; see `search_api::spread`.
+//! A request for one document or one group goes to the owner of its bucket: by one hop, whole, unless it came
+//! there. The owner answers reads itself where it has all of the bucket, and else names the nodes that have:
+//! one of them is asked then. Where none is known to have all, because one has come back and is being
+//! compared with the others, the owner reads a single document at all of them. A query over several buckets
+//! asks their owners who has them, and then those nodes, each for its share; see `search_api::spread`.
 //!
 //! What was read counts only if nothing has changed meanwhile: see `Vouch`.
 //!
-//! Nothing here knows how a cluster agrees or moves data: a [`ClusterView`] is told to the node by whoever runs it.
+//! Nothing here knows how a cluster agrees or moves data: a [`ClusterView`] is told to the node by whoever
+//! runs it.
 
 mod encrypted;
 mod forward;
@@ -47,7 +50,8 @@ pub enum NodeAddress {
 /// What is called with the outcome of a write.
 pub type Done = Box<dyn FnOnce(Result<CommittedWrite, WriteError>) + Send>;
 
-/// What is called with what was read: the newest version, which may be a removal. An error says why that is not known now.
+/// What is called with what was read: the newest version, which may be a removal. An error says why that is
+/// not known now.
 pub type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, String>) + Send>;
 
 /// Why a write through the cluster failed.
@@ -76,7 +80,8 @@ pub enum WriteError {
 pub struct BucketReaders {
     /// Which bucket.
     pub bucket: BucketId,
-    /// Each has all of it, the best to ask first; where none has all, the one that has most. Empty: there are no documents.
+    /// Each has all of it, the best to ask first; where none has all, the one that has most. Empty: there are
+    /// no documents.
     pub nodes: Vec<NodeKey>,
     /// Whether they have all of it, as far as nodes that serve have it.
     pub full: bool,
@@ -100,7 +105,8 @@ pub struct OwnerNodes {
 pub enum DocumentReach {
     /// All: no node is away.
     All,
-    /// Fewer nodes are away than each document has replicas: all but those that were written while other nodes were.
+    /// Fewer nodes are away than each document has replicas: all but those that were written while other
+    /// nodes were.
     Most,
     /// There may be any that are on nodes alone that are away.
     Some,
@@ -118,7 +124,8 @@ pub struct SharedNote {
 /// What is called when notes are written: whether they were. An error says why that is not known.
 pub type Noted = Box<dyn FnOnce(Result<bool, String>) + Send>;
 
-/// The cluster, as seen from one of its nodes. Nothing here waits but [`ClusterView::publish`], whose answer is to come.
+/// The cluster, as seen from one of its nodes. Nothing here waits but [`ClusterView::publish`], whose answer
+/// is to come.
 pub trait ClusterView: Send + Sync + 'static {
     /// Whether the cluster counts on this node, so that clients may as well come here as to others.
     ///
@@ -150,7 +157,8 @@ pub trait ClusterView: Send + Sync + 'static {
     /// No node serves, or this one is cut off.
     fn owner(&self, location: Location) -> Result<NodeAddress, String>;
 
-    /// Which node orders the writes of what is in this bucket. Not every location with its bits is: groups among them can be divided.
+    /// Which node orders the writes of what is in this bucket. Not every location with its bits is: groups
+    /// among them can be divided.
     ///
     /// # Errors
     /// As those of [`ClusterView::owner`]; the cluster state has no such bucket.
@@ -162,8 +170,9 @@ pub trait ClusterView: Send + Sync + 'static {
     /// No node serves, or this one is cut off.
     fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, String>;
 
-    /// Who has these buckets, or all those that this node owns; this node owns them, and its cluster state is confirmed. Of several, nodes
-    /// in the group of `near` come first. With the version of the cluster state by which it is so.
+    /// Who has these buckets, or all those that this node owns; this node owns them, and its cluster state is
+    /// confirmed. Of several, nodes in the group of `near` come first. With the version of the cluster state
+    /// by which it is so.
     ///
     /// # Errors
     /// This node does not own them, or does not know yet who has them.
@@ -173,7 +182,8 @@ pub trait ClusterView: Send + Sync + 'static {
         near: NodeKey,
     ) -> Result<(u64, Vec<BucketReaders>), String>;
 
-    /// The nodes that should have a bucket, but for its owner. Whether they have all of it, only the owner knows.
+    /// The nodes that should have a bucket, but for its owner. Whether they have all of it, only the owner
+    /// knows.
     ///
     /// # Errors
     /// The cluster has no state yet.
@@ -191,13 +201,15 @@ pub trait ClusterView: Send + Sync + 'static {
     /// The cluster has no state yet.
     fn bucket(&self, location: Location) -> Result<BucketId, String>;
 
-    /// The buckets that a group's documents are in: several where it is divided; none in particular where there is no group.
+    /// The buckets that a group's documents are in: several where it is divided; none in particular where
+    /// there is no group.
     ///
     /// # Errors
     /// The cluster has no state yet.
     fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, String>;
 
-    /// All buckets: how many bits those use that are of no divided group, and the buckets of divided groups. What is in these is in no other.
+    /// All buckets: how many bits those use that are of no divided group, and the buckets of divided groups.
+    /// What is in these is in no other.
     ///
     /// # Errors
     /// The cluster has no state yet.
@@ -212,27 +224,30 @@ pub trait ClusterView: Send + Sync + 'static {
     /// The notes that nodes share, by their names, as far as this node has heard of them.
     fn notes(&self) -> BTreeMap<String, SharedNote>;
 
-    /// Writes notes (`None` deletes one), if the one called `guard` was last changed then (`None`: there is none of the name). When `done` is
-    /// called, [`ClusterView::notes`] are those after it, where coordination tells of them in time. At most 128 at a time, of at most 1 MiB together.
+    /// Writes notes (`None` deletes one), if the one called `guard` was last changed then (`None`: there is
+    /// none of the name). When `done` is called, [`ClusterView::notes`] are those after it, where
+    /// coordination tells of them in time. At most 128 at a time, of at most 1 MiB together.
     fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted);
 
     /// What this node's part in the cluster counts, for those who ask for metrics.
     fn gauges(&self) -> Vec<MetricGauge>;
 
-    /// Reads a document at every replica that may have its newest version: at one, where that is enough. This node is the owner.
+    /// Reads a document at every replica that may have its newest version: at one, where that is enough. This
+    /// node is the owner.
     fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone);
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
     fn write(&self, write: DocumentWrite, deadline: Instant, done: Done);
 
-    /// The time up to which this node's replica shows all that was written to a group, or to what is in `part` of it.
+    /// The time up to which this node's replica shows all that was written to a group, or to what is in
+    /// `part` of it.
     ///
     /// # Errors
     /// This node does not own the documents.
     fn drop_horizon(&self, group: &DocumentGroup, part: Option<BucketId>) -> Result<DropHorizon, String>;
 
-    /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node is the owner, and what it has said
-    /// of the horizon still holds, or nothing is dropped.
+    /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node
+    /// is the owner, and what it has said of the horizon still holds, or nothing is dropped.
     fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done);
 
     /// Makes an application the active one on all nodes, each of which fetches its archive; answers its

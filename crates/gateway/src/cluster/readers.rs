@@ -47,7 +47,8 @@ struct ReadersReply {
 
 /// Who has the documents of a query.
 pub(crate) struct ReadersFound {
-    /// The version of the cluster state by which that is so: what is read counts if the cluster vouches for it afterwards.
+    /// The version of the cluster state by which that is so: what is read counts if the cluster vouches for
+    /// it afterwards.
     pub(crate) version: u64,
     /// For each bucket that has documents.
     pub(crate) readers: Vec<BucketReaders>,
@@ -55,8 +56,8 @@ pub(crate) struct ReadersFound {
     pub(crate) silent: Vec<NodeKey>,
 }
 
-/// Asks the owners who has the documents of these groups, or of all. Where `partial` is wanted, an owner that cannot be reached,
-/// or says nothing `until` then, is passed over.
+/// Asks the owners who has the documents of these groups, or of all. Where `partial` is wanted, an owner that
+/// cannot be reached, or says nothing `until` then, is passed over.
 ///
 /// # Errors
 /// Some owner cannot be reached, or the nodes do not agree yet.
@@ -101,8 +102,9 @@ pub(crate) async fn readers_of_all(
 }
 
 impl ReadersFound {
-    /// The buckets of each node, so that every bucket is read once: at the best node that is not one of those to avoid. And about how many
-    /// documents are in buckets that have no other, where there are such buckets.
+    /// The buckets of each node, so that every bucket is read once: at the best node that is not one of those
+    /// to avoid. And about how many documents are in buckets that have no other, where there are such
+    /// buckets.
     pub(crate) fn assigned(
         &self,
         avoid: &dyn Fn(NodeKey) -> bool,

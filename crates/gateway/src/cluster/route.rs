@@ -18,8 +18,8 @@ pub(crate) enum AccessKind {
     /// Read one document. If no node is known to have its newest version, its owner reads it at all of them.
     Get,
     Read,
-    /// Read like [`AccessKind::Get`]; but if the nodes that have all of the documents do not answer within half
-    /// of the time, a partial answer of others is accepted.
+    /// Read like [`AccessKind::Get`]; but if the nodes that have all of the documents do not answer within
+    /// half of the time, a partial answer of others is accepted.
     Search,
     Write,
     /// Change documents that must be found first.

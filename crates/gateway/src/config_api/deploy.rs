@@ -54,7 +54,8 @@ pub(super) async fn prepare_and_activate(
     ))
 }
 
-/// `POST …/session`, with a package or from the active application. What is wrong with the package is told when it is prepared.
+/// `POST …/session`, with a package or from the active application. What is wrong with the package is told
+/// when it is prepared.
 pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request) -> Result<Response, Error> {
     let parameters = query_parameters(&node, &request)?;
     let (current, received) = match parameters.get("from") {
@@ -115,7 +116,8 @@ async fn make_ready(node: &Arc<Node>, id: u64, based_on: u64) -> Result<Arc<Comp
     }
 }
 
-/// What came of preparing a session, and on which generation it is based. Where another was prepared since, it is compiled again.
+/// What came of preparing a session, and on which generation it is based. Where another was prepared since,
+/// it is compiled again.
 async fn ready(node: &Arc<Node>, id: u64) -> Result<(Arc<CompiledApplication>, u64), Error> {
     let prepared = node.sessions().with(id, |session| session.prepared.clone())?;
     let Some(PreparedSession { based_on, deployment }) = prepared else {
@@ -268,8 +270,8 @@ fn alone_with_replicas(node: &Node, redundancy: u16) -> Option<String> {
     })
 }
 
-/// What is left to do for documents that are there already. Nothing has to be restarted, and what is derived from stored values is
-/// derived anew by itself.
+/// What is left to do for documents that are there already. Nothing has to be restarted, and what is derived
+/// from stored values is derived anew by itself.
 fn change_actions(deployment: &CompiledApplication) -> Value {
     let of = |effect: ChangeEffect| -> Value {
         let actions = deployment.changes.actions.iter().filter(|action| action.effect == effect);

@@ -1,7 +1,7 @@
 //! The config port: deploying application packages, and telling what is deployed.
 //!
-//! There is one tenant and one application, both `default`; the longer paths with environment, region and instance lead to it
-//! too, whatever they name.
+//! There is one tenant and one application, both `default`; the longer paths with environment, region and
+//! instance lead to it too, whatever they name.
 
 mod content;
 mod converge;
@@ -114,7 +114,8 @@ impl<'a> ConfigTarget<'a> {
     }
 }
 
-/// What follows the application's name: perhaps environment, region and instance, perhaps a part of the application.
+/// What follows the application's name: perhaps environment, region and instance, perhaps a part of the
+/// application.
 fn application_part(mut rest: &str) -> Option<ApplicationPart<'_>> {
     rest = rest.strip_prefix('/').unwrap_or(rest);
     for level in ["environment/", "region/", "instance/"] {

@@ -1,7 +1,7 @@
 //! Packages that were uploaded and are not active yet.
 //!
-//! Their files lie on disk, in a directory for each session, under one bound for all of them. They do not outlive the process: what counts is
-//! persisted when it is activated.
+//! Their files lie on disk, in a directory for each session, under one bound for all of them. They do not
+//! outlive the process: what counts is persisted when it is activated.
 
 mod files;
 
@@ -62,7 +62,8 @@ pub(crate) struct UploadSession {
 pub(crate) struct PreparedSession {
     /// The generation that was active then.
     pub(crate) based_on: u64,
-    /// The application; only of the session that was prepared last, it stays in memory. Of others it is made again.
+    /// The application; only of the session that was prepared last, it stays in memory. Of others it is made
+    /// again.
     pub(crate) deployment: Option<Arc<CompiledApplication>>,
 }
 
@@ -122,7 +123,8 @@ impl UploadSessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a session with these files. Old sessions leave where there are too many, or where there is no room.
+    /// Opens a session with these files. Old sessions leave where there are too many, or where there is no
+    /// room.
     ///
     /// # Errors
     /// The files do not fit, or cannot be written.
@@ -146,7 +148,8 @@ impl UploadSessions {
         Ok(())
     }
 
-    /// Reads or changes a session. Files are read from the disk and written to it: not on a thread that others wait for.
+    /// Reads or changes a session. Files are read from the disk and written to it: not on a thread that
+    /// others wait for.
     ///
     /// # Errors
     /// There is none of this id.
@@ -160,7 +163,8 @@ impl UploadSessions {
         Ok(work(&mut locked(&session)))
     }
 
-    /// Keeps what came of preparing a session, unless its files have changed since. No other session keeps its application in memory then.
+    /// Keeps what came of preparing a session, unless its files have changed since. No other session keeps
+    /// its application in memory then.
     ///
     /// # Errors
     /// There is none of this id any more.

@@ -1,4 +1,5 @@
-//! Packages as they are uploaded: written to disk as they come, so that a large one takes no memory, then unpacked.
+//! Packages as they are uploaded: written to disk as they come, so that a large one takes no memory, then
+//! unpacked.
 
 use std::fs::File;
 use std::io::Write;

@@ -20,8 +20,8 @@ use crate::{Error, Node};
 /// The most bytes of a node's answer for one bucket.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The buckets that a request reaches: all of a cluster's, in the order in which documents are stored, then those of divided groups; or those
-/// of one divided group.
+/// The buckets that a request reaches: all of a cluster's, in the order in which documents are stored, then
+/// those of divided groups; or those of one divided group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReachedBuckets {
     /// How many bits those of no divided group use; `None`: none of them is reached.
@@ -29,8 +29,9 @@ pub(super) struct ReachedBuckets {
     divided: Arc<[BucketId]>,
 }
 
-/// A place in that order. As text it is a continuation: `BUCKET.PLACE-IN-IT`. The bucket is its number in hexadecimal digits, or, of a
-/// divided group, the bits that it uses, a dash, and its bits in hexadecimal digits.
+/// A place in that order. As text it is a continuation: `BUCKET.PLACE-IN-IT`. The bucket is its number in
+/// hexadecimal digits, or, of a divided group, the bits that it uses, a dash, and its bits in hexadecimal
+/// digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VisitPosition {
     buckets: ReachedBuckets,
@@ -90,7 +91,8 @@ impl ReachedBuckets {
         })
     }
 
-    /// The number of a bucket by its text. One that was divided further since goes on with the first of its parts.
+    /// The number of a bucket by its text. One that was divided further since goes on with the first of its
+    /// parts.
     fn number(&self, text: &str) -> Option<usize> {
         let Some((used_bits, bits)) = text.split_once('-') else {
             return usize::from_str_radix(text, 16).ok().filter(|number| *number < self.others());
@@ -131,8 +133,8 @@ impl VisitPosition {
         }
     }
 
-    /// The same, where after the last bucket it is looked whether a group was divided since the buckets were listed: what is in its parts is in none of
-    /// those that were gone through.
+    /// The same, where after the last bucket it is looked whether a group was divided since the buckets were
+    /// listed: what is in its parts is in none of those that were gone through.
     pub(super) fn following(
         &self,
         node: &Node,

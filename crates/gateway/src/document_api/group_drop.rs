@@ -1,8 +1,10 @@
-//! Removing a group's documents at a cost that does not depend on their number: what was counted is dropped, and nothing else.
+//! Removing a group's documents at a cost that does not depend on their number: what was counted is dropped,
+//! and nothing else.
 //!
-//! Others write meanwhile. So the drop reaches up to the newest document that was counted: what is written after the count has a later time. On
-//! one node, everything up to that time can be seen by then. In a cluster, rows come to a replica in any order; there, only what is not after
-//! the horizon of the group's owner is counted and dropped, and the rest is left to a sweep.
+//! Others write meanwhile. So the drop reaches up to the newest document that was counted: what is written
+//! after the count has a later time. On one node, everything up to that time can be seen by then. In a
+//! cluster, rows come to a replica in any order; there, only what is not after the horizon of the group's
+//! owner is counted and dropped, and the rest is left to a sweep.
 
 use std::sync::Arc;
 
@@ -37,7 +39,8 @@ struct GroupCount {
     later: u64,
 }
 
-/// Drops a group's documents, where all of the type are of the namespace; `None`: they are not, or there is nothing to drop.
+/// Drops a group's documents, where all of the type are of the namespace; `None`: they are not, or there is
+/// nothing to drop.
 pub(super) async fn drop_group(call: &DocumentCall, whole: WholeGroup) -> Result<Option<GroupDrop>, Error> {
     let WholeGroup { group, part, .. } = &whole;
     let cluster = call.node.cluster().cloned();
@@ -91,7 +94,8 @@ async fn drop_everywhere(
     Ok(())
 }
 
-/// What a view shows of documents whose ids begin with `prefix`; `None` where it has others that are not after `until`.
+/// What a view shows of documents whose ids begin with `prefix`; `None` where it has others that are not
+/// after `until`.
 fn count(view: &dyn View, prefix: &[u8], until: Timestamp) -> Result<Option<GroupCount>, Error> {
     let chunks = view.chunks();
     let unreadable = |error: millrace_column::ReadError| Error::Internal(error.to_string());

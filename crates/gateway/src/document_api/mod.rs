@@ -177,7 +177,8 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
             outcome => outcome,
         };
         match outcome {
-            // What was read does not count, and nothing was written: another node owns the documents, or is about to.
+            // What was read does not count, and nothing was written: another node owns the documents, or is
+            // about to.
             Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && looks.again().await => {}
             outcome => return outcome,
         }

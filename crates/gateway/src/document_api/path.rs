@@ -43,8 +43,8 @@ impl DocumentTarget {
         }
     }
 
-    /// Takes the path of a request apart, in its percent-encoding. An encoded slash does not end a part; the document's own name
-    /// may hold plain ones.
+    /// Takes the path of a request apart, in its percent-encoding. An encoded slash does not end a part; the
+    /// document's own name may hold plain ones.
     pub(super) fn parse(path: &str) -> Result<Self, Error> {
         let unknown = || {
             Error::NotFound(format!(

@@ -1,6 +1,7 @@
 //! Changing all documents that a selection picks: delete-where and update-where.
 //!
-//! The documents are visited; each is looked at again in the moment it is changed, so that what no longer matches stays.
+//! The documents are visited; each is looked at again in the moment it is changed, so that what no longer
+//! matches stays.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -171,7 +172,8 @@ impl SweepRequest {
     }
 }
 
-/// Changes every document that is asked for until the end or the request's time for one go, on whatever node it is.
+/// Changes every document that is asked for until the end or the request's time for one go, on whatever node
+/// it is.
 async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Result<Response, Error> {
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
     let deadline = Instant::now() + chunk.min(call.left());
@@ -229,7 +231,8 @@ fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
 /// Changes the documents of this node; how many, and where to go on.
 ///
 /// # Errors
-/// [`Error::Unsettled`] only where nothing was changed: whoever asked may ask again, and no document is changed twice.
+/// [`Error::Unsettled`] only where nothing was changed: whoever asked may ask again, and no document is
+/// changed twice.
 async fn sweep_here(
     call: &DocumentCall,
     pass: &Arc<Pass>,

@@ -27,7 +27,8 @@ use crate::http::{self, BodyShare, WorkSize};
 use crate::metrics::CountedMetric;
 use crate::{CompiledApplication, Error, Node};
 
-/// Bytes of a body from which on memory for what is made of it is reserved as well: as much again, up to [`WORKING_BYTES_MAX`].
+/// Bytes of a body from which on memory for what is made of it is reserved as well: as much again, up to
+/// [`WORKING_BYTES_MAX`].
 const LARGE_BYTES_MIN: usize = 1 << 20;
 const WORKING_BYTES_MAX: usize = 32 << 20;
 
@@ -72,8 +73,8 @@ pub(super) async fn remove(call: &DocumentCall, id: DocumentId) -> Result<Respon
     Ok(response)
 }
 
-/// The operation in the body of a request, and the bytes of the budget of bodies that it takes until it is done. Its id comes from the
-/// path, whatever the body says.
+/// The operation in the body of a request, and the bytes of the budget of bodies that it takes until it is
+/// done. Its id comes from the path, whatever the body says.
 async fn read(
     call: &DocumentCall,
     kind: OperationKind,
@@ -160,7 +161,8 @@ async fn write(
     Ok(response)
 }
 
-/// What the store is to do; `None` for a document that belongs into none of the clusters it is sent to, which is passed over.
+/// What the store is to do; `None` for a document that belongs into none of the clusters it is sent to, which
+/// is passed over.
 async fn change(
     call: &DocumentCall,
     deployment: &Arc<CompiledApplication>,
@@ -199,7 +201,8 @@ async fn change(
     }))
 }
 
-/// The document with what its indexing statements make of it. Where they ask models, on a thread that may wait.
+/// The document with what its indexing statements make of it. Where they ask models, on a thread that may
+/// wait.
 async fn indexed(
     call: &DocumentCall,
     kind: &Arc<DocumentKind>,
@@ -287,7 +290,8 @@ fn condition(
 }
 
 impl WriteCondition {
-    /// Refuses a document for which the condition does not hold; one that is not there as well, unless it may be created.
+    /// Refuses a document for which the condition does not hold; one that is not there as well, unless it may
+    /// be created.
     fn check(&self, document: Option<&Document>, create: bool) -> Result<(), WriteRefusal> {
         let refuse = |reason: String| Err(WriteRefusal { code: CONDITION, reason });
         match document {
@@ -304,7 +308,8 @@ pub(super) fn holds(selection: &DocumentSelection, document: &Document) -> bool 
     selection.matches(document, now_s())
 }
 
-/// Hands a write to the store, or to all replicas where this node is one of a cluster, and waits until it is durable.
+/// Hands a write to the store, or to all replicas where this node is one of a cluster, and waits until it is
+/// durable.
 pub(super) async fn commit(
     node: &Node,
     write: DocumentWrite,

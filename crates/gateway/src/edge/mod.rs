@@ -146,8 +146,8 @@ impl RequestGuard {
     }
 }
 
-/// Checks the words of newer browsers about a request without an origin: another site may lead to the server by a
-/// link, and no further.
+/// Checks the words of newer browsers about a request without an origin: another site may lead to the server
+/// by a link, and no further.
 fn check_fetch_metadata<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
     let says = |name: &HeaderName, value: &str| request.headers().get(name).is_some_and(|said| said == value);
     let is_safe = [Method::GET, Method::HEAD].contains(request.method());

@@ -43,8 +43,8 @@ pub(super) struct OriginParts<'a> {
 }
 
 impl OriginParts<'_> {
-    /// Returns true for the origin of pages that come from this `host[:port]`, whichever scheme they came by: a
-    /// proxy may have taken TLS off.
+    /// Returns true for the origin of pages that come from this `host[:port]`, whichever scheme they came by:
+    /// a proxy may have taken TLS off.
     pub(super) fn is(self, host: &str) -> bool {
         let same = |host: &str| host.eq_ignore_ascii_case(self.authority);
         same(host) || same(without_default_port(self.scheme, host))

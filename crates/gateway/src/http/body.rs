@@ -1,4 +1,5 @@
-//! Request bodies: read as fast as they come and no slower than they may, up to a limit, unpacked where they came packed.
+//! Request bodies: read as fast as they come and no slower than they may, up to a limit, unpacked where they
+//! came packed.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use tokio::time::Instant;
 use super::budget::BodyShare;
 use crate::{Error, Node};
 
-/// Bytes up to which a body is unpacked, and a document parsed, where it arrives: handing it to another thread costs more.
+/// Bytes up to which a body is unpacked, and a document parsed, where it arrives: handing it to another
+/// thread costs more.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// The same of the text of a query, which takes longer to read.
@@ -85,7 +87,8 @@ impl ReadBody {
 /// The whole body, unpacked, within its bounds both packed and unpacked. A large one is unpacked in the pool.
 ///
 /// # Errors
-/// It is too large, unpacks to too much, comes too slowly, breaks off, or is no gzip; there was no room for it.
+/// It is too large, unpacks to too much, comes too slowly, breaks off, or is no gzip; there was no room for
+/// it.
 pub(crate) async fn read_body(
     node: &Node,
     headers: &HeaderMap,
@@ -140,7 +143,8 @@ pub(crate) async fn collect(node: &Node, body: Body, bounds: BodyBounds) -> Resu
     Ok(ReadBody { bytes: bytes.into(), share })
 }
 
-/// Appends `data`, with room for it reserved before it is taken: at first little, then twice as much each time.
+/// Appends `data`, with room for it reserved before it is taken: at first little, then twice as much each
+/// time.
 async fn append(
     bytes: &mut Vec<u8>,
     data: &[u8],
@@ -169,8 +173,8 @@ impl BodyBounds {
     }
 }
 
-/// The pace of a body: the time that was spent waiting for its sender, less what its bytes account for at the slowest rate. Time spent on
-/// anything else, such as waiting for room, does not count.
+/// The pace of a body: the time that was spent waiting for its sender, less what its bytes account for at the
+/// slowest rate. Time spent on anything else, such as waiting for room, does not count.
 struct BodyPace {
     /// Bytes a second.
     rate: usize,
@@ -260,8 +264,8 @@ pub(crate) async fn within_or_pooled<T: Send + 'static>(
     if size.bytes <= size.inline_max { Ok(work()) } else { node.pool().run(work).await }
 }
 
-/// The bytes that a gzip member says it unpacks to, where a body of its size may unpack to so much. What the trailer says is a bound for
-/// [`gunzip`], so that a lie costs nothing.
+/// The bytes that a gzip member says it unpacks to, where a body of its size may unpack to so much. What the
+/// trailer says is a bound for [`gunzip`], so that a lie costs nothing.
 fn unpacked_size(packed: &[u8], bounds: BodyBounds) -> Result<usize, Error> {
     let Some(trailer) = packed.last_chunk::<4>() else { return Err(not_gzip()) };
     let told = u32::from_le_bytes(*trailer) as usize;

@@ -1,7 +1,7 @@
 //! The budget of bytes for the bodies of all requests under way, as sent and as unpacked.
 //!
-//! Bytes are reserved as a body grows. A request that gets none waits, for a bounded time, and is then refused with 429 and the time
-//! after which there should be room.
+//! Bytes are reserved as a body grows. A request that gets none waits, for a bounded time, and is then
+//! refused with 429 and the time after which there should be room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,7 +15,8 @@ use crate::Error;
 /// The longest time after which a request that was refused is told to come again, in seconds.
 const RETRY_AFTER_MAX_S: u64 = 30;
 
-/// The bytes that all bodies under way may take together. Reserving them is one atomic addition while there is room.
+/// The bytes that all bodies under way may take together. Reserving them is one atomic addition while there
+/// is room.
 pub(crate) struct BodyBudget {
     capacity: usize,
     /// The longest time that a request waits for room.
@@ -69,8 +70,8 @@ impl BodyBudget {
         }
     }
 
-    /// Reserves `bytes` if there is room. A request that comes when somebody waits may go first: that is bounded by the patience of those who
-    /// wait.
+    /// Reserves `bytes` if there is room. A request that comes when somebody waits may go first: that is
+    /// bounded by the patience of those who wait.
     fn take(&self, bytes: usize) -> bool {
         let fits = |reserved: usize| reserved.checked_add(bytes).filter(|sum| *sum <= self.capacity);
         self.reserved.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
@@ -84,7 +85,8 @@ impl BodyBudget {
         }
     }
 
-    /// The seconds after which there should be room for those who wait, by how fast bytes came back in the last `waited`.
+    /// The seconds after which there should be room for those who wait, by how fast bytes came back in the
+    /// last `waited`.
     fn retry_after_s(&self, returned: u64, waited: Duration) -> u64 {
         let wanted = self.wanted.load(Ordering::Relaxed) as f64;
         let rate = returned as f64 / waited.as_secs_f64().max(1e-3);
@@ -103,7 +105,8 @@ impl BodyShare {
     /// Reserves `bytes` more, and waits for them where there is no room.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] when there was none for as long as a request waits; [`Error::OverBudget`] for more than the whole budget.
+    /// [`Error::NoRoom`] when there was none for as long as a request waits; [`Error::OverBudget`] for more
+    /// than the whole budget.
     pub(crate) async fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         if self.try_grow(bytes) { Ok(()) } else { self.wait(bytes).await }
     }

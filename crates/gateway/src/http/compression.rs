@@ -13,7 +13,8 @@ use libdeflater::{CompressionLvl, Compressor};
 /// Answers up to this many bytes go as they are: they fit a packet, and packing costs more than it saves.
 const PLAIN_BYTES_MAX: u64 = 1200;
 
-/// Answers up to this many bytes are packed where they are: more would hold up the threads that wait for sockets.
+/// Answers up to this many bytes are packed where they are: more would hold up the threads that wait for
+/// sockets.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Packs the answer where the request accepts gzip.

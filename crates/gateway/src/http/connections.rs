@@ -14,7 +14,8 @@ use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// Bytes that are written at once only as part of an answer: what HTTP/2 writes to keep a connection alive is shorter.
+/// Bytes that are written at once only as part of an answer: what HTTP/2 writes to keep a connection alive is
+/// shorter.
 const ANSWER_BYTES_MIN: usize = 256;
 
 /// The connections of a port that clients have open.
@@ -111,7 +112,8 @@ impl ConnectionActivity {
             tokio::time::sleep_until(since + patience).await;
             let now = self.steps.load(Ordering::Relaxed);
             if self.under_way.load(Ordering::Relaxed) > 0 || now != steps {
-                // A client that does nothing from here on has up to twice its time: the clock is looked at only here.
+                // A client that does nothing from here on has up to twice its time: the clock is looked at
+                // only here.
                 (steps, since) = (now.max(1), Instant::now());
             } else {
                 return;
@@ -131,8 +133,8 @@ impl Drop for UnderWay {
 }
 
 impl UnderWay {
-    /// The answer, with which the request ends: at once where it lies in memory (that it is written is seen), else with its stream, which may say
-    /// nothing for long.
+    /// The answer, with which the request ends: at once where it lies in memory (that it is written is seen),
+    /// else with its stream, which may say nothing for long.
     pub(crate) fn until_answered(self, response: Response) -> Response {
         match response.body().size_hint().exact() {
             Some(_) => response,

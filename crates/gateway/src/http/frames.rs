@@ -1,4 +1,5 @@
-//! Values that follow each other on a body, each when its time comes: four bytes that say how long it is, then the value as CBOR.
+//! Values that follow each other on a body, each when its time comes: four bytes that say how long it is,
+//! then the value as CBOR.
 
 use axum::body::Body;
 use http_body_util::BodyExt;
@@ -26,7 +27,8 @@ pub(crate) struct FrameReader {
     read: Vec<u8>,
     /// The most bytes of one value.
     limit: usize,
-    /// The bytes of the budget of bodies that the longest value so far takes, where it comes from whom anybody can be.
+    /// The bytes of the budget of bodies that the longest value so far takes, where it comes from whom
+    /// anybody can be.
     share: Option<BodyShare>,
 }
 

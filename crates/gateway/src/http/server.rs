@@ -27,10 +27,12 @@ use crate::access_log::ConnectionPeer;
 /// Bytes of the head of a request: request line and headers.
 const HEAD_BYTES_MAX: usize = 128 << 10;
 
-/// Bytes of a body that a client may send over HTTP/2 before the server has read them: of one request, and of all on a connection.
+/// Bytes of a body that a client may send over HTTP/2 before the server has read them: of one request, and of
+/// all on a connection.
 const WINDOW: (u32, u32) = (256 << 10, 1 << 20);
 
-/// How often an HTTP/2 connection is asked whether its client is still there, and how long an answer may take.
+/// How often an HTTP/2 connection is asked whether its client is still there, and how long an answer may
+/// take.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 
 /// Requests that one HTTP/2 connection of another node may have under way.
@@ -79,7 +81,8 @@ pub fn routed(router: Router) -> TowerToHyperService<Router> {
     TowerToHyperService::new(router)
 }
 
-/// Serves `service` at `listener` until `stop` turns true; then refuses new connections and lets requests under way end within `drain`.
+/// Serves `service` at `listener` until `stop` turns true; then refuses new connections and lets requests
+/// under way end within `drain`.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,

@@ -1,7 +1,7 @@
 //! `/mcp/`: search for assistants, by the Model Context Protocol, where services.xml has its handler.
 //!
-//! Messages are JSON-RPC 2.0, one in the body of each `POST`; the answer is in the body of the response. There are no sessions, and
-//! nothing is sent that was not asked for. What can be asked for is in [`tools`].
+//! Messages are JSON-RPC 2.0, one in the body of each `POST`; the answer is in the body of the response.
+//! There are no sessions, and nothing is sent that was not asked for. What can be asked for is in [`tools`].
 
 mod tools;
 

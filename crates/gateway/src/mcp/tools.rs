@@ -81,7 +81,8 @@ type Arguments<'a> = BTreeMap<String, &'a RawValue>;
 /// The entries of an object, at most as many as a request may have parameters.
 fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, String> {
     let commas = object.bytes().filter(|byte| *byte == b',').count();
-    // Each entry but the first comes after a comma; those in lists and texts are looked at only where there are many.
+    // Each entry but the first comes after a comma; those in lists and texts are looked at only where there
+    // are many.
     if commas >= most {
         millrace_query::flatten(object.as_bytes(), most).map_err(|error| error.to_string())?;
     }

@@ -45,8 +45,8 @@ impl KnownLanguages {
 }
 
 impl NodeModels {
-    /// The language models of an application. Nothing is asked of them yet. Where a secret is not there, that is told with the place of the
-    /// component.
+    /// The language models of an application. Nothing is asked of them yet. Where a secret is not there, that
+    /// is told with the place of the component.
     pub(crate) fn language_models(
         &self,
         application: &Application,

@@ -1,7 +1,8 @@
 //! The models of a node: one scheduler, the files of the models, and threads that may wait for them.
 //!
-//! A model's file comes in a package or is fetched once, and is kept under its content's digest, so that it can be read again after it was let go. An embedder
-//! that the next deployment has too, with the same files, stays as it is.
+//! A model's file comes in a package or is fetched once, and is kept under its content's digest, so that it
+//! can be read again after it was let go. An embedder that the next deployment has too, with the same files,
+//! stays as it is.
 
 mod components;
 mod embeddings;
@@ -109,8 +110,8 @@ impl NodeModels {
         })
     }
 
-    /// The embedders of an application, loaded and checked. Where a file is missing, or cannot be used, that is told with the place of the
-    /// component.
+    /// The embedders of an application, loaded and checked. Where a file is missing, or cannot be used, that
+    /// is told with the place of the component.
     pub(crate) fn embedders(
         &self,
         application: &Application,

@@ -1,14 +1,14 @@
 //! The order in which waiting work runs: values and functions of them; no threads, no clock.
 //!
-//! Each [`WorkFlow`] has a queue, first in, first out. Queues stand in rings, one for each [`TurnLevel`], and a
-//! ring is served by deficit round robin: the queue in front runs while it has credit, then it gets a
+//! Each [`WorkFlow`] has a queue, first in, first out. Queues stand in rings, one for each [`TurnLevel`], and
+//! a ring is served by deficit round robin: the queue in front runs while it has credit, then it gets a
 //! [`QUANTUM`] and goes to the back. Credit is charged with the time that work held its thread, once that is
 //! known, so it can fall below zero; a queue in debt is passed over until its turns have paid for it.
 //!
-//! A queue of [`WorkClass::Grouped`] begins on the level [`TurnLevel::Fresh`] and falls to [`TurnLevel::Long`] when
-//! its first quantum is used up: groups that ask little go before groups that ask much. Levels go in order,
-//! but none starves: while a level waits, it is owed a share of all time used above it ([`TurnLevel::share`]),
-//! and is served first whenever a quantum is owed.
+//! A queue of [`WorkClass::Grouped`] begins on the level [`TurnLevel::Fresh`] and falls to
+//! [`TurnLevel::Long`] when its first quantum is used up: groups that ask little go before groups that ask
+//! much. Levels go in order, but none starves: while a level waits, it is owed a share of all time used above
+//! it ([`TurnLevel::share`]), and is served first whenever a quantum is owed.
 //!
 //! Work that gave way comes back to the front of its queue. So work of a flow is begun only while all that
 //! was begun before it is running, and at most as much of one flow is begun as there are threads that run it.

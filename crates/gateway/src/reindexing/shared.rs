@@ -232,8 +232,8 @@ fn progress<'a>(cluster: &dyn ClusterView, marks: impl Iterator<Item = &'a NodeR
     behind as f64 / all as f64
 }
 
-/// Handles a new deployment, see [`ReindexedTypes::deployed`]: once for all nodes. Nodes that upgrade from an older
-/// application than the last one taken into account do not know its changes; others do.
+/// Handles a new deployment, see [`ReindexedTypes::deployed`]: once for all nodes. Nodes that upgrade from an
+/// older application than the last one taken into account do not know its changes; others do.
 pub(super) fn deployed(cluster: &dyn ClusterView, deployment: &CompiledApplication) -> Result<(), Error> {
     let knows = |known: &ReindexRecord| known.generation == 0 || known.generation <= deployment.based_on;
     let is_news = |known: &ReindexRecord| known.generation < deployment.generation && knows(known);

@@ -1,4 +1,5 @@
-//! Sources that are searched apart: each at the same time as the others, by a query of its own, and one result is put together of theirs.
+//! Sources that are searched apart: each at the same time as the others, by a query of its own, and one
+//! result is put together of theirs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ pub(super) struct SeparateSources {
 struct ResultJoining {
     /// Whether their hits become one list.
     blends: bool,
-    /// Whether that is cut to the page of the request; by itself a source gives the page that it was asked for.
+    /// Whether that is cut to the page of the request; by itself a source gives the page that it was asked
+    /// for.
     is_cut: bool,
     /// That some sources are not there.
     unresolved: Option<Error>,
@@ -58,7 +60,8 @@ impl SeparateSources {
         SeparateSources { parts, joining: ResultJoining { blends, is_cut, unresolved } }
     }
 
-    /// Makes the sources' queries. Sources that show none of the schemas that the query is restricted to are left out.
+    /// Makes the sources' queries. Sources that show none of the schemas that the query is restricted to are
+    /// left out.
     ///
     /// # Errors
     /// A source's parameters make no query, or hits of different orders would be one list.
@@ -97,7 +100,8 @@ impl SourceQueries {
         self.sources.iter().map(|(_, made)| &made.query)
     }
 
-    /// Searches all sources, and puts their results together. Sources that are optional are waited for until the others are done.
+    /// Searches all sources, and puts their results together. Sources that are optional are waited for until
+    /// the others are done.
     ///
     /// # Errors
     /// That of the first source, where all fail.
@@ -123,8 +127,8 @@ impl SourceQueries {
     }
 }
 
-/// Does all at the same time. What is optional is waited for until the rest is done; nothing has come of it where it is not done by then. Where
-/// everything is optional, everything is waited for.
+/// Does all at the same time. What is optional is waited for until the rest is done; nothing has come of it
+/// where it is not done by then. Where everything is optional, everything is waited for.
 async fn at_once<T: Send + 'static>(
     all: Vec<(bool, impl Future<Output = T> + Send + 'static)>,
 ) -> Result<Vec<Option<T>>, Error> {
@@ -274,8 +278,8 @@ fn of_source(error: ErrorMessage, name: &Arc<str>) -> ErrorMessage {
     ErrorMessage { source: error.source.or_else(|| Some(name.to_string())), ..error }
 }
 
-/// Keeps of selected fields that no hit of a source can have those that no other source shows that was asked for them, and tells of
-/// each once.
+/// Keeps of selected fields that no hit of a source can have those that no other source shows that was asked
+/// for them, and tells of each once.
 fn keep_unshown(asked: &mut [SourceOutcome]) {
     let mut shown: Vec<(String, bool)> = Vec::new();
     for SourceOutcome { query, outcome, .. } in asked.iter() {

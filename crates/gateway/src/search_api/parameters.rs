@@ -1,5 +1,5 @@
-//! The parameters of a query: those of the request line, of a form or a JSON body, and what a query profile says where they are
-//! silent.
+//! The parameters of a query: those of the request line, of a form or a JSON body, and what a query profile
+//! says where they are silent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::{CompiledApplication, Error, Node};
 /// Bytes of a query from which on its working memory is reserved: of fewer bytes nothing grows large.
 const LARGE_BYTES_MIN: usize = 64 << 10;
 
-/// How many times its bytes a large query may take in memory, as parameters, conditions and plan: they are reserved together.
+/// How many times its bytes a large query may take in memory, as parameters, conditions and plan: they are
+/// reserved together.
 const WORKING_FACTOR: usize = 8;
 
 /// How many times as many parameters as a client a node may send: it adds those of query profiles.
@@ -76,8 +77,8 @@ pub(super) async fn read(
     Ok(ReadParameters { parameters, limits, room })
 }
 
-/// Refuses parameters of a client that only query profiles may have, also if they are given for one source. Parameters that a
-/// node hands on to another contain the values of query profiles and are not checked.
+/// Refuses parameters of a client that only query profiles may have, also if they are given for one source.
+/// Parameters that a node hands on to another contain the values of query profiles and are not checked.
 fn check(parameters: &BTreeMap<String, String>) -> Result<(), Error> {
     parameters.keys().try_for_each(|name| check_is_for_requests(name))
 }

@@ -21,7 +21,8 @@ pub(super) struct RewrittenQuery {
     pub(super) told: Arc<[String]>,
 }
 
-/// The query of these parameters. Its own parameters stay as they came, so that another node to which it is handed on makes the same of them.
+/// The query of these parameters. Its own parameters stay as they came, so that another node to which it is
+/// handed on makes the same of them.
 pub(super) async fn query(
     node: &Node,
     deployment: &Arc<CompiledApplication>,

@@ -27,7 +27,8 @@ use crate::models::QueryEmbeddings;
 use crate::pool::{self, WorkFlow};
 use crate::{CompiledApplication, Error, Node};
 
-/// The share of its time that a query finds hits in, where it does not say so: the rest is for what is made of them.
+/// The share of its time that a query finds hits in, where it does not say so: the rest is for what is made
+/// of them.
 const SOFT_TIMEOUT_FACTOR: f64 = 0.9;
 
 /// What is made of the hits takes this long, however short the time: nothing would come of them in less.
@@ -297,8 +298,8 @@ impl PlanTrace {
     }
 }
 
-/// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack it, all are asked: the
-/// plan says what is wrong.
+/// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack
+/// it, all are asked: the plan says what is wrong.
 fn showing<'d>(kinds: Vec<AskedSchema<'d>>, query: &Query) -> (Vec<AskedSchema<'d>>, Vec<Arc<str>>) {
     let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
     let has = |asked: &AskedSchema<'_>| asked.kind.schema.summaries.contains_key(summary);

@@ -1,4 +1,5 @@
-//! What a node adds to a query that is asked of several: a conversation, on one request and its answer, with the node that gathers.
+//! What a node adds to a query that is asked of several: a conversation, on one request and its answer, with
+//! the node that gathers.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -136,7 +137,8 @@ async fn send(sender: &mut Sender<Bytes, Infallible>, reply: &ShareReply) -> Res
 mod tests {
     use super::*;
 
-    /// The bytes are those of protocol 1: other versions know them, and say them. What follows them is kept in `millrace_search`.
+    /// The bytes are those of protocol 1: other versions know them, and say them. What follows them is kept
+    /// in `millrace_search`.
     #[test]
     fn a_share_is_asked_for_as_ever() {
         let begin = ShareBegin {

@@ -1,9 +1,10 @@
 //! A query over documents of several nodes: each is asked for its share, and the shares become one result.
 //!
-//! Every bucket is looked at once, at a node that has all of it: the owners of the buckets say who that is. Where such a node does not
-//! answer, the query is asked anew without it. For half of its time it waits for an answer that lacks nothing; then documents that cannot
-//! be had are left out, and coverage says so. It says so as well of a node that does not answer in time. What was found counts only if the cluster state is still the one
-//! by which the owners spoke, and each node still has what it was asked for.
+//! Every bucket is looked at once, at a node that has all of it: the owners of the buckets say who that is.
+//! Where such a node does not answer, the query is asked anew without it. For half of its time it waits for
+//! an answer that lacks nothing; then documents that cannot be had are left out, and coverage says so. It
+//! says so as well of a node that does not answer in time. What was found counts only if the cluster state is
+//! still the one by which the owners spoke, and each node still has what it was asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

@@ -1,8 +1,9 @@
-//! What a node does by itself, between requests: removing documents that do not belong any more, reindexing, and letting
-//! go of models that nobody uses.
+//! What a node does by itself, between requests: removing documents that do not belong any more, reindexing,
+//! and letting go of models that nobody uses.
 //!
-//! Each [`BackgroundJob`] has a thread and does a small step at a time: it changes one page of documents, then says how long it can wait.
-//! Steps are paced so that a job takes about as long as it may, and pauses are longer while requests wait.
+//! Each [`BackgroundJob`] has a thread and does a small step at a time: it changes one page of documents,
+//! then says how long it can wait. Steps are paced so that a job takes about as long as it may, and pauses
+//! are longer while requests wait.
 
 mod garbage;
 mod models;
@@ -28,7 +29,8 @@ const ASIDE: Duration = Duration::from_millis(50);
 trait BackgroundJob: Send {
     /// Does a little; answers how long to pause after it.
     ///
-    /// In a cluster, what changes documents does so through the owners of their buckets: what one node changed by itself, its replicas would not have.
+    /// In a cluster, what changes documents does so through the owners of their buckets: what one node
+    /// changed by itself, its replicas would not have.
     fn step(&mut self, node: &Node) -> Duration;
 }
 
@@ -120,7 +122,8 @@ fn work(mut job: Box<dyn BackgroundJob>, node: &Weak<Node>, bell: &PauseBell) {
     }
 }
 
-/// How long to pause after a step that began then and looked at so many documents, to look at no more than `per_second`.
+/// How long to pause after a step that began then and looked at so many documents, to look at no more than
+/// `per_second`.
 fn pace(node: &Node, began: Instant, documents: u64, per_second: f64) -> Duration {
     let at_least = Duration::try_from_secs_f64(documents as f64 / per_second).unwrap_or(IDLE);
     let aside = if node.pool().waiting() > 0 { ASIDE } else { Duration::ZERO };

@@ -1,4 +1,5 @@
-//! Several gateways in one process, over a cluster that a test says everything of: who owns which bucket, who has it, and what goes wrong.
+//! Several gateways in one process, over a cluster that a test says everything of: who owns which bucket, who
+//! has it, and what goes wrong.
 
 // Each test file uses some of this.
 #![allow(dead_code)]
@@ -398,7 +399,8 @@ impl TestNodes {
         TestNodes { world, nodes, stops, runtime, _directory: directory }
     }
 
-    /// The next generation of the application comes to a node: with another schema, or as it was with something else that is new.
+    /// The next generation of the application comes to a node: with another schema, or as it was with
+    /// something else that is new.
     pub fn deploy(&self, node: usize, schema: &str) {
         self.deploy_with(node, schema, &[]);
     }
@@ -444,7 +446,8 @@ impl TestNodes {
         (answer.status.as_u16(), answer.json())
     }
 
-    /// A group is divided into so many buckets (two to this power), in the eyes of all nodes and in their stores.
+    /// A group is divided into so many buckets (two to this power), in the eyes of all nodes and in their
+    /// stores.
     pub fn divide(&self, group: &str, deeper: u8) {
         self.world.split.lock().unwrap().insert(low_bits(group), deeper);
         for node in &self.nodes {

@@ -1,7 +1,7 @@
 //! Conditions on one element of an array of text, decided by the positions of words.
 //!
-//! The tokens of an array have a boundary between elements. The elements that contain a word follow from the positions
-//! of the word and of the boundaries, so no element is split into words again.
+//! The tokens of an array have a boundary between elements. The elements that contain a word follow from the
+//! positions of the word and of the boundaries, so no element is split into words again.
 
 use millrace_column::{Column, ELEMENT_BOUNDARY, TokenIds};
 use millrace_plan::{LeafId, PlanNode};
@@ -18,8 +18,8 @@ pub(super) struct ElementWords<'n> {
 }
 
 impl<'n> ElementWords<'n> {
-    /// The condition `child`, or `None` if it needs more than the positions of words: other predicates, proximity or
-    /// nested elements. Also `None` if an element without any of the words can match.
+    /// The condition `child`, or `None` if it needs more than the positions of words: other predicates,
+    /// proximity or nested elements. Also `None` if an element without any of the words can match.
     pub(super) fn new(ready: &ReadyPlan<'_>, child: &'n PlanNode) -> Option<Self> {
         let mut leaves = Vec::new();
         (collect(child, &mut leaves) && needs_word(child)).then_some(())?;

@@ -1,7 +1,8 @@
 //! The cluster for operators, in the form of Vespa's `cluster/v2`.
 //!
-//! Every node answers for the whole cluster, whoever leads. Beside what Vespa tells, a node has its name and address among its
-//! attributes, and `DELETE` takes one out of the cluster. A node that is in no cluster answers for itself, and says that it is alone.
+//! Every node answers for the whole cluster, whoever leads. Beside what Vespa tells, a node has its name and
+//! address among its attributes, and `DELETE` takes one out of the cluster. A node that is in no cluster
+//! answers for itself, and says that it is alone.
 
 mod change;
 mod tree;

@@ -50,7 +50,8 @@ async fn another_leads_when_the_leader_is_gone() {
     a.publish(PackagePublication::unconditional(b"package", &configuration([])))
         .await
         .expect("it is published");
-    // It is a majority by itself of the first state, and others know that it has ended only because it says so.
+    // It is a majority by itself of the first state, and others know that it has ended only because it says
+    // so.
     reaches(&a, "a:up").await;
     let _b = cluster.join("b").await;
     let mut settings = cluster.settings("g");

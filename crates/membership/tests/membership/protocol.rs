@@ -1,7 +1,8 @@
 //! What nodes of other versions have written and read: the keys and values of each protocol are kept.
 //!
-//! What is added to a value is passed over by those who do not know it. Where it must not be, and where something goes or means something else, it
-//! belongs to the next protocol, and is written where that is spoken; see `millrace_cluster::PROTOCOL`.
+//! What is added to a value is passed over by those who do not know it. Where it must not be, and where
+//! something goes or means something else, it belongs to the next protocol, and is written where that is
+//! spoken; see `millrace_cluster::PROTOCOL`.
 
 use std::collections::BTreeSet;
 

@@ -10,8 +10,8 @@ use super::{ItemPosition, TreeBuilder};
 use crate::target::{self, plain_matching};
 use crate::{Error, PlanNode};
 
-/// The item with typed text parsed as schemas interpret it ([`QueryItem::Typed`]): for rules, and for displaying
-/// the parsed query.
+/// The item with typed text parsed as schemas interpret it ([`QueryItem::Typed`]): for rules, and for
+/// displaying the parsed query.
 ///
 /// Of several schemas, a name before a colon is interpreted by the first one that has such a field.
 pub fn parsed(item: &QueryItem, schemas: &[&Schema]) -> QueryItem {

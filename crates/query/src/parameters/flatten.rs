@@ -1,6 +1,7 @@
 //! A JSON body to parameters.
 //!
-//! Values stay text: a list of millions of numbers takes the bytes that it has in the body, and counts as one parameter.
+//! Values stay text: a list of millions of numbers takes the bytes that it has in the body, and counts as one
+//! parameter.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,11 +37,13 @@ const NESTING_MAX: usize = 128;
 const EXAMPLE: &str = "for example: {\"yql\": \"select * from sources * where true\"}";
 
 /// The parameters of a JSON body: objects are flattened with dots, so that `{"ranking": {"profile": "x"}}` is
-/// `ranking.profile=x`. What is a value by itself stays JSON text: lists, the parts of `select`, query tensors, and maps of tokens
-/// that `@name` refers to (which are flattened as well). A list of `streaming.groupname` becomes `streaming.groupnames`.
+/// `ranking.profile=x`. What is a value by itself stays JSON text: lists, the parts of `select`, query
+/// tensors, and maps of tokens that `@name` refers to (which are flattened as well). A list of
+/// `streaming.groupname` becomes `streaming.groupnames`.
 ///
 /// # Errors
-/// [`Error::Syntax`] where it is not a JSON object, with its place; [`Error::TooMany`] beyond `most` parameters.
+/// [`Error::Syntax`] where it is not a JSON object, with its place; [`Error::TooMany`] beyond `most`
+/// parameters.
 pub fn flatten(body: &[u8], most: usize) -> Result<BTreeMap<String, String>, Error> {
     let fail = |error: &serde_json::Error| Error::Syntax {
         language: "JSON",
@@ -114,7 +117,8 @@ impl FlattenedParameters {
         Ok(())
     }
 
-    /// Reads an object that may be a map of tokens, which counts as one parameter, and is its entries where they are few.
+    /// Reads an object that may be a map of tokens, which counts as one parameter, and is its entries where
+    /// they are few.
     fn map(&mut self, name: String, map: &RawValue, level: usize) -> Result<(), serde_json::Error> {
         let left = self.most.saturating_sub(self.parameters.len() + 1);
         let mut entries = FlattenedParameters { parameters: BTreeMap::new(), most: left, refusal: None };

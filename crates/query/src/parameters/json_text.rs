@@ -5,9 +5,11 @@ use serde_json::{Error, Value};
 /// The most values of a JSON text that is read as a tree: a value of two bytes takes many times that there.
 const VALUES_MAX: usize = 100_000;
 
-/// The value of a JSON text. One that is right as it stands is taken so; otherwise single quotes are read as double ones.
+/// The value of a JSON text. One that is right as it stands is taken so; otherwise single quotes are read as
+/// double ones.
 pub(super) fn parse(text: &[u8]) -> Result<Value, Error> {
-    // Each value but the first of its list or object comes after a comma, and each list or object has a bracket.
+    // Each value but the first of its list or object comes after a comma, and each list or object has a
+    // bracket.
     if text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).nth(VALUES_MAX).is_some()
         && values(text) > VALUES_MAX
     {
@@ -18,7 +20,8 @@ pub(super) fn parse(text: &[u8]) -> Result<Value, Error> {
     read(text, |text| serde_json::from_slice(text))
 }
 
-/// What `read` makes of a JSON text, or, where that is an error, of the text with single quotes read as double ones.
+/// What `read` makes of a JSON text, or, where that is an error, of the text with single quotes read as
+/// double ones.
 pub(super) fn read<T>(text: &[u8], mut read: impl FnMut(&[u8]) -> Result<T, Error>) -> Result<T, Error> {
     read(text).or_else(|error| {
         if !text.contains(&b'\'') {

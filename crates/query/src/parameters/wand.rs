@@ -1,4 +1,5 @@
-//! Parameters that change the tree of a query: `weakAnd.replace`, and a wand beside the query by `wand.field` and `wand.tokens`.
+//! Parameters that change the tree of a query: `weakAnd.replace`, and a wand beside the query by `wand.field`
+//! and `wand.tokens`.
 
 use super::{ParameterReader, parameter};
 use crate::build::weights;

@@ -4,7 +4,8 @@ use super::{Fields, TermEnd};
 use crate::number_text::{self, NumberText};
 use crate::{ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, TermMatch, TermText, TextSyntax};
 
-/// The most pieces of a text. That is more than the words that a plan takes, so that it refuses what is longer.
+/// The most pieces of a text. That is more than the words that a plan takes, so that it refuses what is
+/// longer.
 const PIECES_MAX: usize = 1 << 16;
 
 /// A part of the query and whether it must or must not match.

@@ -104,7 +104,8 @@ impl MergeCursor {
         self.skip_outside()
     }
 
-    /// Moves on to a row inside the ranges: of this group or of one after it, whose rows may lie at lower locations than the last of this.
+    /// Moves on to a row inside the ranges: of this group or of one after it, whose rows may lie at lower
+    /// locations than the last of this.
     fn skip_outside(&mut self) -> Result<(), Error> {
         while let Some(place) = self.place() {
             let range = self.ranges.partition_point(|(_, last)| *last < place);
@@ -117,8 +118,8 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Moves on towards a reversed location in the group, or to the next group: over the chunks before it that need not be looked at, else to
-    /// the next row.
+    /// Moves on towards a reversed location in the group, or to the next group: over the chunks before it
+    /// that need not be looked at, else to the next row.
     fn skip_to(&mut self, place: u64) -> Result<(), Error> {
         let entry = self.entry.as_ref().expect("a cursor that stands at a row is in a group");
         let end = entry.first_chunk + entry.chunks;

@@ -1,13 +1,14 @@
 //! Makes one segment of several, of which each may be older than another in parts.
 //!
 //! 1. Types come in order. The columns of a type are those of all sources, as the policy wants them.
-//! 2. Each source has a cursor that stands at a row. The cursor whose row comes first in the order of keys moves on.
+//! 2. Each source has a cursor that stands at a row. The cursor whose row comes first in the order of keys
+//!    moves on.
 //! 3. Where only one source has a group, and nothing of it can go, its chunks are taken over as they are.
-//! 4. Otherwise rows are taken one by one. Of rows with the same key the newest wins. Versions that were dropped with their group go,
-//!    and so do removals that no one has to remember any more.
-//! 5. Rows that were taken are noted as runs of a chunk of a source; when a chunk is full, or the group ends, its columns are
-//!    concatenated from those runs. No document is parsed; single values are, where a field's type was
-//!    changed (see `values`).
+//! 4. Otherwise rows are taken one by one. Of rows with the same key the newest wins. Versions that were
+//!    dropped with their group go, and so do removals that no one has to remember any more.
+//! 5. Rows that were taken are noted as runs of a chunk of a source; when a chunk is full, or the group ends,
+//!    its columns are concatenated from those runs. No document is parsed; single values are, where a field's
+//!    type was changed (see `values`).
 
 mod concat;
 mod cursor;
@@ -27,14 +28,15 @@ use crate::{Error, SegmentFile, SegmentWriter};
 pub struct MergeInput {
     /// The segment.
     pub segment: Arc<SegmentFile>,
-    /// Only documents whose location, [reversed](millrace_document::Location::reversed), is in one of these ranges, both ends included. In
-    /// order; none reaches into another.
+    /// Only documents whose location, [reversed](millrace_document::Location::reversed), is in one of these
+    /// ranges, both ends included. In order; none reaches into another.
     pub locations: Vec<(u64, u64)>,
 }
 
 /// What a merge cannot know from the sources.
 pub trait MergePolicy {
-    /// Which of these columns of a type to keep, and which to derive beside them; sorted. Those of no field are kept in any case.
+    /// Which of these columns of a type to keep, and which to derive beside them; sorted. Those of no field
+    /// are kept in any case.
     fn columns(&self, document_type: &str, present: &[ColumnKey]) -> Vec<ColumnKey>;
 
     /// What the values of a field are now; `None` for a field that the schema does not have.
@@ -43,11 +45,12 @@ pub trait MergePolicy {
     /// A column, from the value column of its field; `None` when it cannot be derived.
     fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column>;
 
-    /// Versions of this group at this reversed location with this timestamp or an earlier one were dropped; 0: none. It is the same at all
-    /// locations of a group that are in one range of a source.
+    /// Versions of this group at this reversed location with this timestamp or an earlier one were dropped;
+    /// 0: none. It is the same at all locations of a group that are in one range of a source.
     fn dropped(&self, document_type: &str, location: u64, group: &str) -> u64;
 
-    /// Removals with an earlier timestamp need not be remembered, as far as the sources are all that there is of their group.
+    /// Removals with an earlier timestamp need not be remembered, as far as the sources are all that there is
+    /// of their group.
     fn forget_removals_before(&self) -> u64;
 
     /// Whether to stop: the result is not wanted any more.
@@ -126,7 +129,8 @@ fn merge_section(
     Ok(true)
 }
 
-/// The group whose rows come next: location and key. Documents without a group are in one as long as no other comes between.
+/// The group whose rows come next: location and key. Documents without a group are in one as long as no other
+/// comes between.
 fn next_group(cursors: &[MergeCursor]) -> Option<(u32, String)> {
     cursors.iter().filter_map(MergeCursor::group).min()
 }

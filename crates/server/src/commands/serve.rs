@@ -23,8 +23,8 @@ use crate::error::Error;
 use crate::file_limit;
 use crate::settings::{ResolvedSettings, ServeArguments};
 
-/// What still computes for clients that have gone, such as a deployment, is given so long before the process ends. It is
-/// as safe to end as when power fails.
+/// What still computes for clients that have gone, such as a deployment, is given so long before the process
+/// ends. It is as safe to end as when power fails.
 const UNHEARD: Duration = Duration::from_secs(2);
 
 /// Threads for what the nodes of a cluster say to each other and to coordination.
@@ -52,7 +52,8 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     }
     let node = Node::open(settings)?;
     let package = app.map(|path| StartPackage::read(path, &node)).transpose()?;
-    // Requests of clients have threads of their own. Leases, votes and other nodes have others, which nothing that a client sends can hold up.
+    // Requests of clients have threads of their own. Leases, votes and other nodes have others, which nothing
+    // that a client sends can hold up.
     let requests = millrace_gateway::runtime(workers, "serve").map_err(Error::Runtime)?;
     let membership = millrace_gateway::runtime(MEMBERSHIP_THREADS, "member").map_err(Error::Runtime)?;
     let serving = requests.handle().clone();

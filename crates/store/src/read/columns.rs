@@ -58,7 +58,8 @@ pub(crate) fn build(
     has_values(&column).then_some(column)
 }
 
-/// Columns of rows, one for each of `keys`. The rest is what the value columns among them do not hold, so those are built once.
+/// Columns of rows, one for each of `keys`. The rest is what the value columns among them do not hold, so
+/// those are built once.
 pub(crate) fn build_all(
     layout: &dyn StoreLayout,
     document_type: &str,
@@ -95,8 +96,8 @@ pub(crate) fn keep_all(
     keys.iter().map(of_key).collect()
 }
 
-/// The fields that no value column holds: those that the layout does not know, and values that are not of the type which it
-/// gives the field.
+/// The fields that no value column holds: those that the layout does not know, and values that are not of the
+/// type which it gives the field.
 fn rest(values: &[(&str, &Column)], rows: &[TailRow]) -> Option<Column> {
     let mut builder = BytesBuilder::new();
     let mut any = false;

@@ -1,7 +1,8 @@
 //! Which versions in segments count: the newest of each document, unless it was dropped.
 //!
-//! Where a group lies in one segment and nothing of it was removed or dropped, all count and nothing is read. Otherwise ids and
-//! timestamps of the group's chunks are read and compared once; the outcome is kept, since segments do not change.
+//! Where a group lies in one segment and nothing of it was removed or dropped, all count and nothing is read.
+//! Otherwise ids and timestamps of the group's chunks are read and compared once; the outcome is kept, since
+//! segments do not change.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -37,8 +38,8 @@ pub(crate) struct GroupIn<'a> {
     /// The group's location, or the bucket's first where there is no group.
     pub location: u32,
     pub group: &'a str,
-    /// The bucket's reversed locations: documents without a group, and those of a divided group, can lie in a chunk with those of the bucket
-    /// next to it.
+    /// The bucket's reversed locations: documents without a group, and those of a divided group, can lie in a
+    /// chunk with those of the bucket next to it.
     pub places: (u64, u64),
 }
 
@@ -214,7 +215,8 @@ fn make(
     })
 }
 
-/// Documents without a group, or of a divided one: those outside the bucket do not count, nor do those without a group whose place was dropped.
+/// Documents without a group, or of a divided one: those outside the bucket do not count, nor do those
+/// without a group whose place was dropped.
 fn mask_by_place(
     group: &GroupIn<'_>,
     source: &SegmentChunks,
@@ -225,7 +227,8 @@ fn mask_by_place(
     let dropped_by_place = group.group.is_empty() && marks.has_locations();
     for (index, ((chunk, info), mask)) in source.chunks.iter().zip(masks).enumerate() {
         let begins = info.first_location;
-        // The chunk after it may not be the group's next in the file, but what lies between has higher locations.
+        // The chunk after it may not be the group's next in the file, but what lies between has higher
+        // locations.
         let ends = match source.chunks.get(index + 1) {
             Some((_, next)) => next.first_location,
             None => u64::MAX,

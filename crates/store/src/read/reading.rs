@@ -1,8 +1,9 @@
 //! The documents of one type as they are at an instant, found group by group.
 //!
-//! A [`StoreSnapshot`] holds a state and snapshots of its generations of the tail. For a group it finds the chunks in the segments of the
-//! group's bucket and the rows of the tail, nothing else, and decides which versions count: the newest of each document, wherever it
-//! lies. Rows of the tail are mostly newer than what is sealed; those that came from a replica need not be.
+//! A [`StoreSnapshot`] holds a state and snapshots of its generations of the tail. For a group it finds the
+//! chunks in the segments of the group's bucket and the rows of the tail, nothing else, and decides which
+//! versions count: the newest of each document, wherever it lies. Rows of the tail are mostly newer than what
+//! is sealed; those that came from a replica need not be.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -76,7 +77,8 @@ impl<'a> StoreSnapshot<'a> {
         StoreSnapshot { shared, state, layout, layout_number, snapshots, order }
     }
 
-    /// The chunks of a group; of no group, those of the documents without one. Only what is in some of these buckets, where they are given.
+    /// The chunks of a group; of no group, those of the documents without one. Only what is in some of these
+    /// buckets, where they are given.
     pub fn group(
         &self,
         document_type: &str,
@@ -172,7 +174,8 @@ impl<'a> StoreSnapshot<'a> {
         Ok(found)
     }
 
-    /// Calls `visit` with each group of a bucket that has documents of this type, from a place on, in order, until it breaks off.
+    /// Calls `visit` with each group of a bucket that has documents of this type, from a place on, in order,
+    /// until it breaks off.
     ///
     /// Only some hundred groups are looked up at a time, so that breaking off early costs little.
     pub fn groups_of_bucket(
@@ -221,7 +224,8 @@ impl<'a> StoreSnapshot<'a> {
         }
     }
 
-    /// The groups of a bucket whose locations begin at `begin`, up to the location that is returned with them.
+    /// The groups of a bucket whose locations begin at `begin`, up to the location that is returned with
+    /// them.
     fn some_groups(
         &self,
         document_type: &str,
@@ -332,7 +336,8 @@ impl<'a> StoreSnapshot<'a> {
         Ok(parts)
     }
 
-    /// Decides which versions of a group count, in segments and among the rows of the tail: no document is looked at.
+    /// Decides which versions of a group count, in segments and among the rows of the tail: no document is
+    /// looked at.
     pub fn newest(
         &self,
         group: &GroupIn<'_>,
@@ -392,7 +397,8 @@ impl<'a> StoreSnapshot<'a> {
         Ok(parts)
     }
 
-    /// The rows of these keys of one group, in the order of keys, and their bytes; by what stands beside the keys. All in one pass.
+    /// The rows of these keys of one group, in the order of keys, and their bytes; by what stands beside the
+    /// keys. All in one pass.
     fn tail_rows(
         &self,
         mut keys: Vec<(&TailKey, usize)>,
@@ -459,8 +465,8 @@ impl<'a> StoreSnapshot<'a> {
     }
 }
 
-/// Chunks of several buckets, which can have some together where a group is divided and where there is no group: each once, with what counts in
-/// any bucket, in the order in which they lie in their files.
+/// Chunks of several buckets, which can have some together where a group is divided and where there is no
+/// group: each once, with what counts in any bucket, in the order in which they lie in their files.
 fn once_each(parts: Vec<ChunkPart>) -> Vec<ChunkPart> {
     let mut of_segments: BTreeMap<(u64, u32), ChunkPart> = BTreeMap::new();
     let mut of_tail = Vec::new();

@@ -1,7 +1,8 @@
 //! Visits: documents page by page, in an order that no write, seal, merge or split changes.
 //!
-//! The order is: type by type as asked for; in a type the documents without a group first, then group by group; within, by sort key.
-//! A continuation is the last place in that order. It names no file and no bucket.
+//! The order is: type by type as asked for; in a type the documents without a group first, then group by
+//! group; within, by sort key. A continuation is the last place in that order. It names no file and no
+//! bucket.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -51,7 +52,8 @@ struct StorePosition {
 }
 
 impl StorePosition {
-    /// The share of the places of so many types that lie before this one: documents without a group are taken to be few.
+    /// The share of the places of so many types that lie before this one: documents without a group are taken
+    /// to be few.
     fn progress(&self, document_types: usize) -> f64 {
         let location = match self.grouped {
             true => (reversed_location(&self.sort_key) >> 32) as f64 / (1_u64 << 32) as f64,
@@ -188,8 +190,8 @@ impl TypeWalk<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The groups of one location, which is divided into these buckets: each with all that is in them, since one group's documents come before
-    /// another's.
+    /// The groups of one location, which is divided into these buckets: each with all that is in them, since
+    /// one group's documents come before another's.
     fn divided_groups(
         &mut self,
         buckets: &[Arc<StoredBucket>],
@@ -228,7 +230,8 @@ impl TypeWalk<'_, '_> {
         {
             return Ok(ControlFlow::Continue(()));
         }
-        // In the group of the last page its documents go on from there; other groups begin at their beginning.
+        // In the group of the last page its documents go on from there; other groups begin at their
+        // beginning.
         let prefix = millrace_bucket::group_prefix(group).unwrap_or_default();
         let goes_on = !self.page.after.is_empty() && self.page.after.starts_with(&prefix);
         let mut from = if goes_on { reversed_location(&self.page.after) } else { 0 };

@@ -1,8 +1,10 @@
-//! What a bucket holds, as a few numbers that are equal on two nodes when the documents are: how they lie in files does not matter.
+//! What a bucket holds, as a few numbers that are equal on two nodes when the documents are: how they lie in
+//! files does not matter.
 //!
-//! Counting reads the ids and timestamps of the documents, nothing else of them. What was counted in segments is kept, bucket by bucket,
-//! for the segments that it was counted in: when some are added, only the groups in those are counted again, and rows of the tail cost
-//! what their groups cost. A merge changes nothing that counts. After a start all is counted anew when it is asked for.
+//! Counting reads the ids and timestamps of the documents, nothing else of them. What was counted in segments
+//! is kept, bucket by bucket, for the segments that it was counted in: when some are added, only the groups
+//! in those are counted again, and rows of the tail cost what their groups cost. A merge changes nothing that
+//! counts. After a start all is counted anew when it is asked for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -49,7 +51,8 @@ impl RemovalSpan {
 }
 
 impl ReplicaCounts {
-    /// One number over all documents, and the removals from a time on; of that time's own span, those before it count too.
+    /// One number over all documents, and the removals from a time on; of that time's own span, those before
+    /// it count too.
     pub fn checksum(&self, removals_since: u64, span: RemovalSpan) -> u64 {
         let removals = self.removals.range(span.of(removals_since)..);
         removals.fold(self.documents_sum, |sum, (_, removal)| sum.wrapping_add(*removal))
@@ -111,8 +114,8 @@ impl CountCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One segment has taken the place of others in these buckets, each with the last mark that is applied in it. What was counted without
-    /// that mark is forgotten: the merge left out what was dropped.
+    /// One segment has taken the place of others in these buckets, each with the last mark that is applied in
+    /// it. What was counted without that mark is forgotten: the merge left out what was dropped.
     pub fn merged(&self, buckets: &[(BucketId, u64)], gone: &[u64], merged: Option<u64>) {
         let mut all = self.lock();
         for (bucket, applied) in buckets {
@@ -132,7 +135,8 @@ impl CountCache {
         }
     }
 
-    /// Documents in a bucket's segments: counted, where they were since these changed; else as the manifest has them.
+    /// Documents in a bucket's segments: counted, where they were since these changed; else as the manifest
+    /// has them.
     pub fn documents(&self, bucket: &StoredBucket) -> u64 {
         let all = self.lock();
         let counted = all.get(&bucket.id).filter(|counted| {
@@ -149,7 +153,8 @@ impl CountCache {
     }
 }
 
-/// Groups by type, location and key. Documents without a group are one: that of the empty key at the bucket's first location.
+/// Groups by type, location and key. Documents without a group are one: that of the empty key at the bucket's
+/// first location.
 type Groups = BTreeSet<(String, u32, String)>;
 
 /// Counts buckets, as the store is at one instant.

@@ -1,4 +1,5 @@
-//! The store as one of several that hold the same buckets: what it has of a bucket, whether that is all, and how it gives it up.
+//! The store as one of several that hold the same buckets: what it has of a bucket, whether that is all, and
+//! how it gives it up.
 
 pub(crate) mod counts;
 mod deleting;
@@ -32,7 +33,8 @@ pub use versions::{VersionKey, VersionPage};
 pub struct StoredReplica {
     /// Documents.
     pub documents: u64,
-    /// Over the ids and timestamps of documents and remembered removals, and over remembered drops of groups: equal where those are equal.
+    /// Over the ids and timestamps of documents and remembered removals, and over remembered drops of groups:
+    /// equal where those are equal.
     pub checksum: u64,
     /// No version that the store has seen, of any bucket, has a higher timestamp.
     pub newest: Timestamp,
@@ -41,11 +43,13 @@ pub struct StoredReplica {
 }
 
 impl Store {
-    /// What there is of each of these buckets; `None`: nothing. Removals count that were written at `removals_since` or somewhat
-    /// before; where replicas are to be compared, all are asked with one time that is well within the retention of each.
+    /// What there is of each of these buckets; `None`: nothing. Removals count that were written at
+    /// `removals_since` or somewhat before; where replicas are to be compared, all are asked with one time
+    /// that is well within the retention of each.
     ///
-    /// Costs a look at numbers in memory for each bucket that is sealed and was asked for before; otherwise ids and timestamps are
-    /// read, of all its documents the first time, later of the groups that have rows in the tail or were sealed since.
+    /// Costs a look at numbers in memory for each bucket that is sealed and was asked for before; otherwise
+    /// ids and timestamps are read, of all its documents the first time, later of the groups that have rows
+    /// in the tail or were sealed since.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -60,8 +64,9 @@ impl Store {
         buckets.iter().map(|bucket| info(shared, &counting, *bucket, removals_since)).collect()
     }
 
-    /// From now on there is a replica of each of these buckets, if only an empty one: complete, or known to lack something until
-    /// [`Store::complete_replicas`]. One that is there stays as it is. Durable when it returns.
+    /// From now on there is a replica of each of these buckets, if only an empty one: complete, or known to
+    /// lack something until [`Store::complete_replicas`]. One that is there stays as it is. Durable when it
+    /// returns.
     ///
     /// # Errors
     /// The manifest cannot be written.
@@ -110,7 +115,8 @@ impl Store {
         self.shared().timestamps.next()
     }
 
-    /// Whether a replica of this bucket was made ([`Store::create_replicas`]). Costs a look at the manifest in memory.
+    /// Whether a replica of this bucket was made ([`Store::create_replicas`]). Costs a look at the manifest
+    /// in memory.
     pub fn has_replica(&self, bucket: BucketId) -> bool {
         self.shared().state().replicas.contains_key(&bucket)
     }
@@ -146,7 +152,8 @@ impl Store {
         Ok(drops(&self.shared().state(), bucket))
     }
 
-    /// The newest version of a document, be it a removal; one that was dropped is a removal of that time. `None` when there is none.
+    /// The newest version of a document, be it a removal; one that was dropped is a removal of that time.
+    /// `None` when there is none.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.

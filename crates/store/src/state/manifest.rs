@@ -1,7 +1,9 @@
-//! The manifest: which generations of the tail and which segments there are, bucket by bucket, and what was dropped.
+//! The manifest: which generations of the tail and which segments there are, bucket by bucket, and what was
+//! dropped.
 //!
-//! It is one small file, replaced as a whole: written under another name, synced, renamed. So it is either the old or the new
-//! one, and a checksum that does not fit means damage, never a crash. `docs/format.md` describes its bytes.
+//! It is one small file, replaced as a whole: written under another name, synced, renamed. So it is either
+//! the old or the new one, and a checksum that does not fit means damage, never a crash. `docs/format.md`
+//! describes its bytes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -201,10 +203,12 @@ impl Manifest {
     }
 }
 
-/// Before the kind of a mark whose time is not that at which the store learned of it stands this, and that time. Such a mark is read as one
-/// whose time another clock has given: it is remembered for longer than one of the store's own has to be.
+/// Before the kind of a mark whose time is not that at which the store learned of it stands this, and that
+/// time. Such a mark is read as one whose time another clock has given: it is remembered for longer than one
+/// of the store's own has to be.
 const GIVEN: u8 = 4;
-/// Before the kind of a mark of a group stands this, and a bucket, where only what is in that bucket is dropped.
+/// Before the kind of a mark of a group stands this, and a bucket, where only what is in that bucket is
+/// dropped.
 const PART: u8 = 5;
 
 impl DropMark {

@@ -10,9 +10,11 @@ use millrace_document::{Location, Timestamp};
 pub(crate) struct DropMark {
     pub scope: MarkScope,
     pub timestamp: u64,
-    /// When this store learned of it, by its own clock: what was written to files before does not honour it yet.
+    /// When this store learned of it, by its own clock: what was written to files before does not honour it
+    /// yet.
     pub since: u64,
-    /// The timestamp is that of another clock. Versions from before it may still come, so it is remembered as long as removals are.
+    /// The timestamp is that of another clock. Versions from before it may still come, so it is remembered as
+    /// long as removals are.
     pub given: bool,
 }
 
@@ -21,7 +23,8 @@ pub(crate) struct DropMark {
 pub(crate) enum MarkTime {
     /// Until the mark is made.
     Now,
-    /// Until an earlier time of the store's own clock. Every row of that time or before can be seen by then, so none comes later.
+    /// Until an earlier time of the store's own clock. Every row of that time or before can be seen by then,
+    /// so none comes later.
     Until(Timestamp),
     /// Until a time of another clock; rows of before may still come.
     Given(Timestamp),
@@ -29,7 +32,8 @@ pub(crate) enum MarkTime {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MarkScope {
-    /// A group, by its key; of all types where there is none. Only what is in `part` of it, where it is divided.
+    /// A group, by its key; of all types where there is none. Only what is in `part` of it, where it is
+    /// divided.
     Group { document_type: Option<String>, group: String, part: Option<BucketId> },
     /// All documents of a type.
     Type(String),
@@ -131,8 +135,8 @@ impl DropMarks {
         groups.chain(types).chain(locations).collect()
     }
 
-    /// Versions of this group's documents of this type at this reversed location that were written at this time or before are dropped; 0: none
-    /// are. Of a group, it is the same at all locations of a bucket.
+    /// Versions of this group's documents of this type at this reversed location that were written at this
+    /// time or before are dropped; 0: none are. Of a group, it is the same at all locations of a bucket.
     pub fn dropped(&self, document_type: &str, place: u64, group: &str) -> u64 {
         let location = (place >> 32) as u32;
         let reaches = |OfGroup { document_type: of, part }: &OfGroup| {
@@ -150,7 +154,8 @@ impl DropMarks {
         of_group.chain(of_type).chain(of_location).max().unwrap_or(0)
     }
 
-    /// Whether a bucket's documents can be dropped by place alone, so that those without a group differ among themselves.
+    /// Whether a bucket's documents can be dropped by place alone, so that those without a group differ among
+    /// themselves.
     pub fn has_locations(&self) -> bool {
         !self.locations.is_empty()
     }

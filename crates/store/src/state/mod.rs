@@ -1,4 +1,5 @@
-//! What there is at an instant: generations of the tail, buckets with their segments, marks. Immutable; each change makes a new one.
+//! What there is at an instant: generations of the tail, buckets with their segments, marks. Immutable; each
+//! change makes a new one.
 
 pub(crate) mod manifest;
 pub(crate) mod marks;
@@ -22,7 +23,8 @@ use crate::{Error, ViewScope};
 pub(crate) struct StoreState {
     /// Newest first; writes go to the first.
     pub generations: Vec<Arc<TailGeneration>>,
-    /// The generation that takes the writes next; there is nothing in it. The manifest names it before the others.
+    /// The generation that takes the writes next; there is nothing in it. The manifest names it before the
+    /// others.
     pub spare: Option<Arc<TailGeneration>>,
     /// In the order of keys; together they cover all keys.
     pub buckets: Vec<Arc<StoredBucket>>,
@@ -75,7 +77,8 @@ impl TailGeneration {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Keeps a mark in the log, durably, unless the generation is closed: then it is as if the disk were full.
+    /// Keeps a mark in the log, durably, unless the generation is closed: then it is as if the disk were
+    /// full.
     pub fn append_mark(&self, mark: &DropMark) -> Result<(), AppendError> {
         let Some(gate) = self.gate() else { return Err(AppendError::Full) };
         let mut bytes = Vec::new();
@@ -148,8 +151,8 @@ pub(crate) struct BucketSegment {
 }
 
 impl BucketSegment {
-    /// As one of the parts of its bucket has it that use so many bits more, where nothing is known but that each has an even share. Fractions
-    /// count as one.
+    /// As one of the parts of its bucket has it that use so many bits more, where nothing is known but that
+    /// each has an even share. Fractions count as one.
     pub fn halved(&self, times: u32) -> BucketSegment {
         let of = |count: u64| count.div_ceil(1_u64.checked_shl(times).unwrap_or(u64::MAX));
         let SegmentRecord { bytes, documents, .. } = self.record;
@@ -159,8 +162,8 @@ impl BucketSegment {
 }
 
 impl StoredBucket {
-    /// The first and the last location in it, reversed and cut to 32 bits. Of a part of a divided group both are the group's: see
-    /// [`StoredBucket::places`].
+    /// The first and the last location in it, reversed and cut to 32 bits. Of a part of a divided group both
+    /// are the group's: see [`StoredBucket::places`].
     pub fn locations(&self) -> (u32, u32) {
         locations(self.id)
     }
@@ -195,7 +198,8 @@ impl StoredBucket {
         })
     }
 
-    /// The parts of it that use so many bits; itself where it uses them already. Each part is taken to have as much in it as its sibling.
+    /// The parts of it that use so many bits; itself where it uses them already. Each part is taken to have
+    /// as much in it as its sibling.
     pub fn halved_to(self: &Arc<Self>, bits: u8) -> Vec<Arc<StoredBucket>> {
         if self.id.used_bits() >= bits {
             return vec![Arc::clone(self)];
@@ -229,8 +233,8 @@ impl StoredBucket {
     }
 }
 
-/// Whether one of a store's buckets is, or is a part of, this bucket. The parts of a divided group are no parts of the bucket that it was
-/// in.
+/// Whether one of a store's buckets is, or is a part of, this bucket. The parts of a divided group are no
+/// parts of the bucket that it was in.
 pub(crate) fn is_part(part: BucketId, of: BucketId) -> bool {
     of.covers(part) && (!is_of_divided(part) || is_of_divided(of))
 }
@@ -261,7 +265,8 @@ impl StoreState {
         Some(state)
     }
 
-    /// Asserts what each state must be, before a manifest says so: else documents would be in no bucket, or in two.
+    /// Asserts what each state must be, before a manifest says so: else documents would be in no bucket, or
+    /// in two.
     pub fn assert_whole(&self) {
         assert!(!self.generations.is_empty(), "one generation takes the writes");
         let numbers = || self.generations.iter().map(|generation| generation.number);
@@ -301,8 +306,8 @@ impl StoreState {
         if is_of_divided(own) { own } else { BucketId::new(bits, place.reverse_bits()) }
     }
 
-    /// The buckets in which documents of a scope can be, or the parts of them, in the order of keys. Together they cover no
-    /// more than the scope does, but for groups: those are found in their buckets.
+    /// The buckets in which documents of a scope can be, or the parts of them, in the order of keys. Together
+    /// they cover no more than the scope does, but for groups: those are found in their buckets.
     pub fn within(&self, scope: &ViewScope) -> Vec<Arc<StoredBucket>> {
         let (ViewScope::Buckets(wanted) | ViewScope::GroupsIn(_, wanted)) = scope else {
             return self.buckets.clone();

@@ -1,5 +1,5 @@
-//! From a data directory to the first state: the manifest is read, segments are opened, the tail's logs are replayed, and what a
-//! crash left half done is taken away. No document is read.
+//! From a data directory to the first state: the manifest is read, segments are opened, the tail's logs are
+//! replayed, and what a crash left half done is taken away. No document is read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -111,7 +111,8 @@ fn check_empty(options: &StoreOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Deletes files that the manifest does not name: a crash came between writing them and naming them, or the other way round.
+/// Deletes files that the manifest does not name: a crash came between writing them and naming them, or the
+/// other way round.
 fn delete_leftovers(
     options: &StoreOptions,
     tails: &dyn TailFactory,

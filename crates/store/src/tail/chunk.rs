@@ -1,7 +1,7 @@
 //! Rows of the tail as chunks in memory, of the same kind as those of segments.
 //!
-//! A chunk is named by the keys of its rows, which name versions and so never change their meaning. As long as no row is written in
-//! between, the next view of the group finds the chunk and its columns ready.
+//! A chunk is named by the keys of its rows, which name versions and so never change their meaning. As long
+//! as no row is written in between, the next view of the group finds the chunk and its columns ready.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -82,7 +82,8 @@ struct TailChunkWeigher;
 
 impl Weighter<u128, Arc<TailChunk>> for TailChunkWeigher {
     fn weight(&self, _: &u128, chunk: &Arc<TailChunk>) -> u64 {
-        // The rows as values, and the columns that are built from them: about so many times what they take as rows.
+        // The rows as values, and the columns that are built from them: about so many times what they take as
+        // rows.
         chunk.bytes as u64 * 4 + 256
     }
 }

@@ -15,8 +15,9 @@
 //!
 //! The rest of a log after its last whole batch is judged so:
 //! 1. A batch that belongs to the log stands in it: what is before that was acknowledged, and is damaged.
-//! 2. It ends as a batch does and none of its sectors is blank: it was written to its end, and is damaged. A write that did not
-//!    come to its end leaves sectors of zeros, as the log is zeros before, or is cut short.
+//! 2. It ends as a batch does and none of its sectors is blank: it was written to its end, and is damaged. A
+//!    write that did not come to its end leaves sectors of zeros, as the log is zeros before, or is cut
+//!    short.
 //! 3. Otherwise it is torn.
 
 use std::collections::{BTreeMap, HashSet};

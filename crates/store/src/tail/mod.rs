@@ -1,8 +1,9 @@
 //! The tail: rows that were written and are not sealed yet, in generations.
 //!
-//! A generation is one small log-structured store of its own, with its own log. Writes go to the newest; when that is full, the
-//! next one takes over and the old one is sealed into segments and then dropped whole, log and all. So no row is ever deleted
-//! or compacted, and the space of a tail that is drained all the time comes back at once.
+//! A generation is one small log-structured store of its own, with its own log. Writes go to the newest; when
+//! that is full, the next one takes over and the old one is sealed into segments and then dropped whole, log
+//! and all. So no row is ever deleted or compacted, and the space of a tail that is drained all the time
+//! comes back at once.
 //!
 //! [`TailRows`] is the seam to the store that is embedded; nothing outside this folder names it.
 
@@ -56,7 +57,8 @@ pub(crate) trait TailSnapshot {
 /// Rows could not be added.
 #[derive(Debug, Clone)]
 pub(crate) enum AppendError {
-    /// There is no space. None of the rows is found at a later start. The generation takes no more rows; another may.
+    /// There is no space. None of the rows is found at a later start. The generation takes no more rows;
+    /// another may.
     Full,
     /// They could not be made durable. What the disk holds of them is unknown.
     NotDurable(String),
@@ -74,18 +76,20 @@ pub(crate) trait TailFactory: Send + Sync {
     /// A new generation in a directory that is not there, or is left over and not in use.
     fn create(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error>;
 
-    /// Writes the log of a generation that nobody uses yet beforehand, as far as so many bytes of rows will reach. Where space is allotted
-    /// already, a sync waits for its own bytes alone, not for what else the file system is writing down about files. It is a help and no more:
-    /// what cannot be written is left.
+    /// Writes the log of a generation that nobody uses yet beforehand, as far as so many bytes of rows will
+    /// reach. Where space is allotted already, a sync waits for its own bytes alone, not for what else the
+    /// file system is writing down about files. It is a help and no more: what cannot be written is left.
     fn lay_out(&self, directory: &Path, bytes: u64);
 
-    /// A generation that was written before. What a crash left of a write that was not acknowledged is cut off its log.
+    /// A generation that was written before. What a crash left of a write that was not acknowledged is cut
+    /// off its log.
     ///
     /// # Errors
     /// The log is damaged where it was acknowledged.
     fn open(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error>;
 
-    /// Reads a generation that no one has open, without changing it. Returns what the next start mends by itself.
+    /// Reads a generation that no one has open, without changing it. Returns what the next start mends by
+    /// itself.
     ///
     /// # Errors
     /// The log is damaged where it was acknowledged; a row cannot be read.

@@ -12,8 +12,8 @@ const SUFFIX: usize = 9;
 const PUT: u8 = 0;
 const REMOVED: u8 = 1;
 
-/// The key of a version: the document's sort key, a 0 byte, and the timestamp's complement, big-endian, so that the newest
-/// version of a document comes first.
+/// The key of a version: the document's sort key, a 0 byte, and the timestamp's complement, big-endian, so
+/// that the newest version of a document comes first.
 pub(crate) fn row_key(key: &DocumentSortKey, timestamp: Timestamp) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(key.as_bytes().len() + SUFFIX);
     bytes.extend_from_slice(key.as_bytes());

@@ -1,7 +1,8 @@
-//! Work on segments in the background: buckets' segments are merged, large buckets are split, marks that nothing needs any
-//! more are forgotten, and so are removals. A bucket where this fails rests for a while.
+//! Work on segments in the background: buckets' segments are merged, large buckets are split, marks that
+//! nothing needs any more are forgotten, and so are removals. A bucket where this fails rests for a while.
 //!
-//! What to do is chosen by functions of plain values ([`crate::upkeep::merging::choose`], [`should_split`]); doing it is another matter.
+//! What to do is chosen by functions of plain values ([`crate::upkeep::merging::choose`], [`should_split`]);
+//! doing it is another matter.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -105,7 +106,8 @@ impl StoreMaintenance {
         outcome
     }
 
-    /// Takes away the segments of buckets that were dropped as a whole, without reading them. Returns whether there were some.
+    /// Takes away the segments of buckets that were dropped as a whole, without reading them. Returns whether
+    /// there were some.
     fn empty_dropped(&self, state: &StoreState) -> Result<bool, Error> {
         if !state.buckets.iter().any(|bucket| kept_segments(bucket, &state.marks).is_some()) {
             return Ok(false);
@@ -224,8 +226,8 @@ impl StoreMaintenance {
     }
 }
 
-/// Whether nothing in the tail needs a mark: each generation took over the writes after it, and has no older rows; or there is one
-/// generation, without rows. The spare has nothing at all.
+/// Whether nothing in the tail needs a mark: each generation took over the writes after it, and has no older
+/// rows; or there is one generation, without rows. The spare has nothing at all.
 fn tail_is_past(state: &StoreState, mark: &DropMark) -> bool {
     match &state.generations[..] {
         [only] if only.rows.load(Ordering::Relaxed) == 0 => true,

@@ -1,8 +1,8 @@
-//! Merging: a bucket's segments become fewer, so that a group lies in few of them, and what was replaced or dropped gives its space
-//! back.
+//! Merging: a bucket's segments become fewer, so that a group lies in few of them, and what was replaced or
+//! dropped gives its space back.
 //!
-//! Small buckets that share their files are merged together, into one file that they share again: a file of their own for each would
-//! cost a sync for each.
+//! Small buckets that share their files are merged together, into one file that they share again: a file of
+//! their own for each would cost a sync for each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -141,7 +141,8 @@ pub(crate) fn merge(shared: &StoreShared, run: &MergeRun) -> Result<(), Error> {
     let (state, applied) = shared.settled_state();
     let buckets: Vec<Arc<StoredBucket>> = run.present(&state).map(|(_, bucket)| Arc::clone(bucket)).collect();
     let total: u64 = buckets.iter().map(|bucket| bytes_of(bucket, &run.segments)).sum();
-    // One segment alone is written anew to give back what was dropped in it: how much that leaves is not known.
+    // One segment alone is written anew to give back what was dropped in it: how much that leaves is not
+    // known.
     if run.segments.len() > 1 {
         shared.check_space("merge segments", total)?;
     }
@@ -194,8 +195,8 @@ pub(crate) fn merge(shared: &StoreShared, run: &MergeRun) -> Result<(), Error> {
     Ok(())
 }
 
-/// The time before which removals can be forgotten in a merge: only one of all that the buckets have knows that nothing older
-/// would rise again.
+/// The time before which removals can be forgotten in a merge: only one of all that the buckets have knows
+/// that nothing older would rise again.
 fn forget(shared: &StoreShared, state: &StoreState, run: &MergeRun) -> u64 {
     if run.present(state).any(|(_, bucket)| bucket.segments.len() != run.segments.len()) {
         return 0;
@@ -203,7 +204,8 @@ fn forget(shared: &StoreShared, state: &StoreState, run: &MergeRun) -> u64 {
     forgettable(shared, state)
 }
 
-/// The time before which removals need not be remembered, but for what segments have: the tail has nothing that is older.
+/// The time before which removals need not be remembered, but for what segments have: the tail has nothing
+/// that is older.
 pub(crate) fn forgettable(shared: &StoreShared, state: &StoreState) -> u64 {
     let retention = shared.tuning().tombstone_retention.as_micros() as u64;
     shared.timestamps.now().0.saturating_sub(retention).min(state.oldest_in_tail())
@@ -246,7 +248,8 @@ pub(crate) struct StoreMergePolicy<'a> {
 impl MergePolicy for StoreMergePolicy<'_> {
     fn columns(&self, document_type: &str, present: &[ColumnKey]) -> Vec<ColumnKey> {
         let mut columns: Vec<ColumnKey> = match self.layout.columns(document_type) {
-            // Values stay though the schema has no such field now: it may have it again. What is derived can be made again.
+            // Values stay though the schema has no such field now: it may have it again. What is derived can
+            // be made again.
             Some(known) => known
                 .into_iter()
                 .chain(present.iter().filter(|key| key.form == ColumnForm::Value).cloned())

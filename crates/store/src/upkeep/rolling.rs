@@ -1,8 +1,9 @@
 //! How the tail goes over from one generation to the next.
 //!
-//! A spare generation is made before it is needed: the newest one is half full, and writes go on. The manifest names the spare before
-//! it takes over, so taking over is a change in memory, and the thread that has just filled a generation does it by itself. Only
-//! where there is no spare yet does sealing make one first.
+//! A spare generation is made before it is needed: the newest one is half full, and writes go on. The
+//! manifest names the spare before it takes over, so taking over is a change in memory, and the thread that
+//! has just filled a generation does it by itself. Only where there is no spare yet does sealing make one
+//! first.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +20,8 @@ pub(crate) struct TailRoller {
     making: Mutex<()>,
 }
 
-/// There are no more generations, however small they are: each has a log and files of its own, and on a full disk each takes but
-/// few rows.
+/// There are no more generations, however small they are: each has a log and files of its own, and on a full
+/// disk each takes but few rows.
 const GENERATIONS_MAX: usize = 8;
 
 /// A log takes its space beforehand only where there is room for so many of them.
@@ -61,7 +62,8 @@ impl TailRoller {
         let number = shared.next_number();
         let directory = tail_path(&shared.options, number);
         let tail = shared.tails.create(&directory)?;
-        // Before the manifest names it: else a loss of power can leave a manifest that names what is not there.
+        // Before the manifest names it: else a loss of power can leave a manifest that names what is not
+        // there.
         sync_generation(&shared.options, &directory)?;
         let log = shared.options.tail_bytes;
         let free = shared.options.disk.free_space(&shared.options.data_dir).unwrap_or(0);

@@ -1,8 +1,8 @@
 //! Sealing: what the tail holds becomes segments.
 //!
 //! 1. The next generation takes over the writes.
-//! 2. The old one's rows are written: the newest version of each document, in columns. Buckets with few rows share a file with those
-//!    next to them: a file of its own for each would cost a sync for each.
+//! 2. The old one's rows are written: the newest version of each document, in columns. Buckets with few rows
+//!    share a file with those next to them: a file of its own for each would cost a sync for each.
 //! 3. The manifest gets the segments and loses the generation, at once.
 //! 4. When the last reader has gone, the generation's files are deleted.
 //!
@@ -100,7 +100,8 @@ impl TailSealer {
         self.seal_older(number)
     }
 
-    /// Seals the generations up to this number that take no rows any more, the oldest first; or waits until others have.
+    /// Seals the generations up to this number that take no rows any more, the oldest first; or waits until
+    /// others have.
     fn seal_older(&self, number: u64) -> Result<(), Error> {
         let outcome = loop {
             let Some((turn, oldest)) = self.turn(number) else { break Ok(()) };
@@ -122,8 +123,8 @@ impl TailSealer {
         outcome
     }
 
-    /// The oldest generation, where it takes no rows any more and is none after this number, and the turn to seal it. `None`: there is none
-    /// any more.
+    /// The oldest generation, where it takes no rows any more and is none after this number, and the turn to
+    /// seal it. `None`: there is none any more.
     fn turn(&self, number: u64) -> Option<(SealTurn<'_>, Arc<TailGeneration>)> {
         let mut is_sealing = self.is_sealing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -150,8 +151,8 @@ impl TailSealer {
         let shared = &self.shared;
         // The rows are written once more before their log goes.
         shared.check_space("seal the tail", generation.bytes.load(Ordering::Relaxed))?;
-        // Another has taken over, but a write may be on its way still: when this returns it has been appended, and the next one finds
-        // that the generation is closed.
+        // Another has taken over, but a write may be on its way still: when this returns it has been
+        // appended, and the next one finds that the generation is closed.
         if let Some(gate) = generation.gate() {
             gate.close();
         }
@@ -195,7 +196,8 @@ impl TailSealer {
 /// An idle tail of fewer bytes stays as it is.
 const WORTH_BYTES: u64 = 64 << 10;
 
-/// A view has asked for sealing, because it had much to go through: it is done when nothing was written for so long.
+/// A view has asked for sealing, because it had much to go through: it is done when nothing was written for
+/// so long.
 const WANTED_AFTER_US: u64 = 200_000;
 
 fn idle_for(shared: &StoreShared, us: u64) -> bool {
@@ -203,7 +205,8 @@ fn idle_for(shared: &StoreShared, us: u64) -> bool {
     shared.timestamps.now().0.saturating_sub(last_write) >= us
 }
 
-/// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even share.
+/// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even
+/// share.
 fn add(buckets: &mut [Arc<StoredBucket>], id: BucketId, segment: &BucketSegment) {
     let mut taken = false;
     for bucket in buckets {
@@ -280,7 +283,8 @@ impl BucketRun {
     /// The next row is of this bucket.
     fn go_to(&mut self, bucket: &StoredBucket) {
         self.locations.1 = bucket.locations().1;
-        // Where groups of one location are divided, the second one begins again at the location's first bucket.
+        // Where groups of one location are divided, the second one begins again at the location's first
+        // bucket.
         let of_location = self.buckets.iter().enumerate().rev();
         let mut of_location = of_location.take_while(|(_, rows)| is_of_divided(rows.bucket));
         self.last = match of_location.find(|(_, rows)| rows.bucket == bucket.id) {
@@ -440,8 +444,9 @@ impl<'a> ChunkRows<'a> {
         Ok(writer.add(NewChunk { location: self.location, group: &self.group, info, columns })?)
     }
 
-    /// The columns of rows. Where the layout panics on one of them, all are kept as they were written, without columns of fields: else
-    /// one document would keep the tail from being sealed, and before long all writes from being taken.
+    /// The columns of rows. Where the layout panics on one of them, all are kept as they were written,
+    /// without columns of fields: else one document would keep the tail from being sealed, and before long
+    /// all writes from being taken.
     fn build(&self, rows: &[TailRow]) -> Vec<Option<Column>> {
         let SealRun { shared, layout, .. } = self.sealing;
         let build = || Ok(columns::build_all(*layout, self.document_type, self.columns, rows));

@@ -1,13 +1,15 @@
 //! The way of a write: one thread makes many writes durable with one sync.
 //!
-//! 1. [`PendingWrites::accept`] counts a write in (or refuses it) and encodes it on the caller's thread; then it enters its lane.
-//! 2. Blind writes go to the committer's queue. Modifications go to the modifiers, whose result goes to that queue too.
-//! 3. The committer takes what has gathered, gives timestamps, and appends all of it to the tail at once. Meanwhile the next
-//!    writes gather.
+//! 1. [`PendingWrites::accept`] counts a write in (or refuses it) and encodes it on the caller's thread; then
+//!    it enters its lane.
+//! 2. Blind writes go to the committer's queue. Modifications go to the modifiers, whose result goes to that
+//!    queue too.
+//! 3. The committer takes what has gathered, gives timestamps, and appends all of it to the tail at once.
+//!    Meanwhile the next writes gather.
 //! 4. The writes are answered, and those that waited in their lanes go on.
 //!
-//! Versions that come with their timestamps ([`PendingWrites::apply`]) take the same way without a lane: who gave the timestamps has put them
-//! in order.
+//! Versions that come with their timestamps ([`PendingWrites::apply`]) take the same way without a lane: who
+//! gave the timestamps has put them in order.
 //!
 //! Both queues are bounded by what is counted in at step 1.
 
@@ -112,7 +114,8 @@ impl PendingWrites {
         let reply = WriterReply::new(Arc::clone(&self.shared), bytes, done);
         let rows = given.and_then(|rows| {
             self.check(rows.removes())?;
-            // The committer tells the clock, in the order of commits; here is told only what it must not take.
+            // The committer tells the clock, in the order of commits; here is told only what it must not
+            // take.
             rows.newest().map_or(Ok(()), |newest| self.shared.timestamps.check(newest))?;
             Ok(rows)
         });
@@ -170,7 +173,8 @@ impl PendingWrites {
         self.lanes.leave(key.as_bytes()).into_iter().for_each(|next| self.run(next));
     }
 
-    /// Runs modifications until the store closes. Several threads can. A panic outside of a modification ends the process.
+    /// Runs modifications until the store closes. Several threads can. A panic outside of a modification ends
+    /// the process.
     pub fn run_modifier(&self) {
         run_or_exit("a thread for modifications", || self.run_modifications());
     }
@@ -306,8 +310,9 @@ impl PendingWrites {
         }
     }
 
-    /// The rows of a batch for a generation, whose gate is held: so the timestamps that are given here are above those of the
-    /// generation before, and those that were given elsewhere are known before the rows can be seen.
+    /// The rows of a batch for a generation, whose gate is held: so the timestamps that are given here are
+    /// above those of the generation before, and those that were given elsewhere are known before the rows
+    /// can be seen.
     fn take_rows(
         &self,
         batch: &mut [PendingCommit],
@@ -335,7 +340,8 @@ impl PendingWrites {
         (timestamps, all)
     }
 
-    /// The generation was closed: because the next one has taken over, or because the disk was full, and none could.
+    /// The generation was closed: because the next one has taken over, or because the disk was full, and none
+    /// could.
     fn wait_for_generation(&self, closed: u64) -> Result<(), Error> {
         if self.shared.state().generations[0].number == closed {
             self.shared.alarm.ring();
@@ -419,8 +425,8 @@ struct LastCommit {
     took: Duration,
 }
 
-/// Where syncs take so long, a commit waits a little for writers that were answered just now: most write again at once, and
-/// otherwise would wait for two syncs.
+/// Where syncs take so long, a commit waits a little for writers that were answered just now: most write
+/// again at once, and otherwise would wait for two syncs.
 const SLOW_SYNC: Duration = Duration::from_millis(1);
 
 /// Work for threads that wait for it.
@@ -441,7 +447,8 @@ impl<T> WorkQueue<T> {
         self.ready.notify_one();
     }
 
-    /// What has gathered, up to [`BATCH_BYTES`]; waits until there is some. `None`: it was closed, and all is done.
+    /// What has gathered, up to [`BATCH_BYTES`]; waits until there is some. `None`: it was closed, and all is
+    /// done.
     fn take(&self, bytes: impl Fn(&T) -> usize, last: &LastCommit) -> Option<VecDeque<T>> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let expected = queue.0.len() + last.writes;
@@ -463,7 +470,8 @@ impl<T> WorkQueue<T> {
         (!taken.is_empty()).then_some(taken)
     }
 
-    /// Waits for more, as long as they come one upon the other: until there are so many, or half a sync has gone by.
+    /// Waits for more, as long as they come one upon the other: until there are so many, or half a sync has
+    /// gone by.
     fn gather<'q>(
         &'q self,
         mut queue: MutexGuard<'q, (VecDeque<T>, bool)>,

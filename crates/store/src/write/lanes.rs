@@ -1,8 +1,9 @@
 //! Keeps the writes of one document in order where that matters.
 //!
-//! Blind writes of a document may overtake each other on their way, as long as each is whole. A modification must see what was
-//! written before it and must not be overtaken, or an update would be lost. So every document with writes under way has a lane:
-//! blind writes run side by side; a modification waits until all before it have left, runs alone, and all after it wait.
+//! Blind writes of a document may overtake each other on their way, as long as each is whole. A modification
+//! must see what was written before it and must not be overtaken, or an update would be lost. So every
+//! document with writes under way has a lane: blind writes run side by side; a modification waits until all
+//! before it have left, runs alone, and all after it wait.
 //!
 //! A lane is found by a hash of the key. Should two documents ever share one, they only wait for each other.
 
@@ -44,7 +45,8 @@ impl<W: LaneWrite> WriteLanes<W> {
         WriteLanes { shards, seed: RandomState::new().hash_one(SHARDS) }
     }
 
-    /// A write comes. Returned: it may run now. Otherwise it waits, and [`WriteLanes::leave`] returns it later.
+    /// A write comes. Returned: it may run now. Otherwise it waits, and [`WriteLanes::leave`] returns it
+    /// later.
     pub fn enter(&self, write: W) -> Option<W> {
         let (mut shard, hash) = self.shard(write.key());
         match shard.entry(hash) {

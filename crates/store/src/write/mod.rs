@@ -69,7 +69,8 @@ pub enum StoreModification {
 /// A write that is durable, and visible to every view that is opened from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommittedWrite {
-    /// Timestamp of the version; for [`StoreModification::Nothing`], of the version that stays, if there is one.
+    /// Timestamp of the version; for [`StoreModification::Nothing`], of the version that stays, if there is
+    /// one.
     pub timestamp: Timestamp,
     /// True if the document existed before; known only for [`StoreChange::Modify`].
     pub existed: Option<bool>,

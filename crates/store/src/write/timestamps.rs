@@ -7,8 +7,8 @@ use millrace_env::WallClock;
 
 use crate::Error;
 
-/// A hybrid logical clock: gives timestamps that follow the machine's clock, ascend strictly, and are above every one that the
-/// data directory has seen, even when the machine's clock steps back.
+/// A hybrid logical clock: gives timestamps that follow the machine's clock, ascend strictly, and are above
+/// every one that the data directory has seen, even when the machine's clock steps back.
 pub(crate) struct TimestampSource {
     clock: Arc<dyn WallClock>,
     last: AtomicU64,
@@ -51,8 +51,9 @@ impl TimestampSource {
         Ok(())
     }
 
-    /// Refuses a timestamp of another clock that is more than [`AHEAD_MAX`] ahead of this machine's: who takes it gives no earlier ones
-    /// from then on, hands that on to whom it speaks with, and forgets removals of that time only long after it.
+    /// Refuses a timestamp of another clock that is more than [`AHEAD_MAX`] ahead of this machine's: who
+    /// takes it gives no earlier ones from then on, hands that on to whom it speaks with, and forgets
+    /// removals of that time only long after it.
     ///
     /// # Errors
     /// [`Error::ClockAhead`].

@@ -1,5 +1,5 @@
-//! Versions that come with their timestamps, in any order, against a map: with local writes, drops, seals, merges, splits and restarts in
-//! between.
+//! Versions that come with their timestamps, in any order, against a map: with local writes, drops, seals,
+//! merges, splits and restarts in between.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -215,7 +215,8 @@ fn run(steps: Vec<LateStep>) {
                     .collect();
                 let mut rows = Vec::new();
                 for (id, timestamp, there) in versions {
-                    // Removals have odd times and others even ones, so that a version is the same each time it comes.
+                    // Removals have odd times and others even ones, so that a version is the same each time
+                    // it comes.
                     let timestamp = timestamp & !1 | u64::from(!there);
                     let (version, number) = version(&id, timestamp, there);
                     model.add(&id, timestamp, number);

@@ -1,4 +1,5 @@
-//! The documents of a visit, written, page by page: those of this node, or bucket after bucket from the nodes of a cluster.
+//! The documents of a visit, written, page by page: those of this node, or bucket after bucket from the nodes
+//! of a cluster.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -43,7 +44,8 @@ pub(super) struct VisitPages {
     deadline: Instant,
     /// Where the documents lie on several nodes: the request, to be handed on.
     spread: Option<ForwardedRequest>,
-    /// The buckets that it reaches, and the version of the cluster state by which they are those: there may be a great many.
+    /// The buckets that it reaches, and the version of the cluster state by which they are those: there may
+    /// be a great many.
     listed: Mutex<Option<(u64, ReachedBuckets)>>,
 }
 

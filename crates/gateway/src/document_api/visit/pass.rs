@@ -113,7 +113,8 @@ impl Pass {
         Ok(Pass { deployment, store: call.node.store().clone(), visit, group, namespace, selection })
     }
 
-    /// Goes on from `continuation` for up to `wanted` documents of the store, and hands out those that are selected.
+    /// Goes on from `continuation` for up to `wanted` documents of the store, and hands out those that are
+    /// selected.
     pub(in crate::document_api) fn step(
         &self,
         continuation: Option<String>,
@@ -144,8 +145,9 @@ impl Pass {
         Pass { visit, ..self.clone() }
     }
 
-    /// The group that a request takes as a whole, if it takes all documents of a group that are of its type and namespace: nothing that the
-    /// request says narrows it. A request that goes on from somewhere has left some behind.
+    /// The group that a request takes as a whole, if it takes all documents of a group that are of its type
+    /// and namespace: nothing that the request says narrows it. A request that goes on from somewhere has
+    /// left some behind.
     pub(in crate::document_api) fn whole_group(&self, from: Option<&str>) -> Option<WholeGroup> {
         // Each field is looked at here: one that is added later must not be passed over.
         let Pass { deployment: _, store: _, visit, group: _, namespace, selection } = self;
@@ -201,14 +203,16 @@ impl Pass {
         self.visit.continuation.clone()
     }
 
-    /// Whether a stored document is one of those that the request addresses, by the values that its schema shows.
+    /// Whether a stored document is one of those that the request addresses, by the values that its schema
+    /// shows.
     pub(in crate::document_api) fn wants(&self, document: &Document) -> bool {
         let Ok(kind) = self.deployment.kind(document.id.document_type()) else { return false };
         self.wants_id(&document.id)
             && self.selection.as_ref().is_none_or(|selection| holds(selection, &kind.shown(document)))
     }
 
-    /// The same of a version of it: one that was written anew since it was found can be outside of the request's times.
+    /// The same of a version of it: one that was written anew since it was found can be outside of the
+    /// request's times.
     pub(in crate::document_api) fn wants_version(&self, document: &Document, timestamp: Timestamp) -> bool {
         (self.visit.from..=self.visit.to).contains(&timestamp) && self.wants(document)
     }

@@ -1,4 +1,5 @@
-//! Stored documents run through the indexing statements of the active application, one document type at a time.
+//! Stored documents run through the indexing statements of the active application, one document type at a
+//! time.
 
 mod shared;
 

@@ -1,6 +1,7 @@
 //! Reindexing in a cluster: each node does the buckets that it owns, as their owner.
 //!
-//! 1. The nodes agree by shared notes on the documents to reindex, and on those already done ([`SharedReindexing`]).
+//! 1. The nodes agree by shared notes on the documents to reindex, and on those already done
+//!    ([`SharedReindexing`]).
 //! 2. A node processes the documents of a bucket page by page, while it owns the bucket and has all of it.
 //!    Each document that the statements change is written like any other, if it still has the version that
 //!    was read. A page counts only if the node owned and had the bucket all the while: otherwise it is done

@@ -20,8 +20,9 @@ use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::{Error, Store};
 
 impl Store {
-    /// Begins a segment that comes from another store, for these buckets. Nothing of it can be seen before [`ArrivedSegment::install`]. `outline` is
-    /// that of the parcel: it says which bytes can be checked as they come. Without it, or where it is wrong, they are read again.
+    /// Begins a segment that comes from another store, for these buckets. Nothing of it can be seen before
+    /// [`ArrivedSegment::install`]. `outline` is that of the parcel: it says which bytes can be checked as
+    /// they come. Without it, or where it is wrong, they are read again.
     ///
     /// # Errors
     /// The disk has no room for it; a file cannot be made.
@@ -164,7 +165,8 @@ impl ArrivedSegment {
         &self.shares
     }
 
-    /// Gives it to those of its buckets that are named, or to all, at once and durably. Those that have it already stay as they are.
+    /// Gives it to those of its buckets that are named, or to all, at once and durably. Those that have it
+    /// already stay as they are.
     ///
     /// # Errors
     /// The manifest cannot be written.
@@ -173,7 +175,8 @@ impl ArrivedSegment {
         ArrivedSegment::install_all(&[(self, only.unwrap_or(&all))])
     }
 
-    /// Gives segments of one store to those of their buckets that are named beside them, with one manifest for all.
+    /// Gives segments of one store to those of their buckets that are named beside them, with one manifest
+    /// for all.
     ///
     /// # Errors
     /// The manifest cannot be written.
@@ -217,7 +220,8 @@ impl ArrivedSegment {
     }
 }
 
-/// The state with more segments in these buckets. Where it has parts of one that were not measured, each is taken to have its even share.
+/// The state with more segments in these buckets. Where it has parts of one that were not measured, each is
+/// taken to have its even share.
 fn with(
     state: &StoreState,
     given: &HashMap<BucketId, Vec<BucketSegment>>,
