@@ -99,10 +99,6 @@ pub(crate) enum MachineInput {
 /// Inputs that are taken in one turn.
 const TURN_MAX: usize = 1024;
 
-/// The exit status of a process whose thread for the cluster has failed, of sysexits.h: "an internal
-/// software error".
-const EXIT_STATUS: i32 = 70;
-
 /// The thread looks at the time at least so often.
 const TICK: Duration = Duration::from_millis(500);
 
