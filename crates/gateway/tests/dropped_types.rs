@@ -225,7 +225,9 @@ fn all_nodes_of_a_cluster_end_with_the_same_documents_whenever_they_hear_of_a_re
         .iter()
         .map(|name| node_of_a_cluster(&directory.path().join(name)))
         .collect();
-    let (removed, removed_again) = (2_000_000_000_000_000, 2_000_000_000_500_000);
+    // A little ahead of the clock, so that no node's own times come between.
+    let removed = nodes[0].store().next_timestamp().0 + 60_000_000;
+    let removed_again = removed + 500_000;
     for node in &nodes {
         (0..5).for_each(|number| replicate(node, number, removed - 100 + number as u64));
     }

@@ -537,16 +537,16 @@ fn connections_that_do_nothing_end() {
         ("nothing", b""),
         ("half a preface", b"PRI * HTTP/2.0\r\n"),
         ("a preface alone", settings),
-        ("half a request", b"GET / HTTP/1.1\r\nHost: x\r\n"),
-        ("a request, and half a second one", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT"),
-        ("a request", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+        ("half a request", b"GET / HTTP/1.1\r\nHost: localhost\r\n"),
+        ("a request, and half a second one", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HT"),
+        ("a request", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         (
             "half a body",
-            b"POST /document/v1/n/note/group/ann/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n{",
+            b"POST /document/v1/n/note/group/ann/1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000000\r\n\r\n{",
         ),
         (
             "half a body and a short timeout",
-            b"POST /document/v1/n/note/group/ann/1?timeout=10ms HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{",
+            b"POST /document/v1/n/note/group/ann/1?timeout=10ms HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
         ),
     ];
     for (port, address) in [("data", server.url()), ("config", server.config_url())] {
@@ -575,7 +575,7 @@ fn a_body_that_makes_progress_may_take_its_time() {
     let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).expect("it listens");
     let body = format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "word ".repeat(40));
     let head = format!(
-        "POST /document/v1/n/note/group/ann/1?timeout=1s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST /document/v1/n/note/group/ann/1?timeout=1s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("it is open");
@@ -612,17 +612,17 @@ fn an_address_has_only_so_many_connections() {
 #[test]
 fn bodies_share_a_budget() {
     let server =
-        TestServer::start_with(&[("MILLRACE_BODIES_BYTES_MAX", "1000000"), ("MILLRACE_BODIES_WAIT_S", "1")])
+        TestServer::start_with(&[("MILLRACE_BODIES_BYTES_MAX", "4000000"), ("MILLRACE_BODIES_WAIT_S", "1")])
             .deploy_notes();
     let address = server.url().trim_start_matches("http://").to_owned();
     // It holds its room for as long as it makes progress.
     let mut holder = TcpStream::connect(&address).expect("it listens");
     holder
         .write_all(
-            b"POST /document/v1/n/note/group/ann/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n",
+            b"POST /document/v1/n/note/group/ann/1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3800000\r\n\r\n",
         )
         .expect("it is open");
-    holder.write_all(&[b' '; 800_000]).expect("it is open");
+    holder.write_all(&vec![b' '; 3_700_000]).expect("it is open");
     support::poll("the budget is taken", || {
         let text = server.send(
             &server.url(),
@@ -632,7 +632,7 @@ fn bodies_share_a_budget() {
         let text = String::from_utf8_lossy(&text.body).into_owned();
         let line = text.lines().find(|line| line.starts_with("millrace_bodies_bytes "));
         line.and_then(|line| line.split(' ').nth(1)?.parse::<f64>().ok())
-            .is_some_and(|bytes| bytes >= 800_000.0)
+            .is_some_and(|bytes| bytes >= 3_700_000.0)
     });
     let body = |bytes: usize| format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "w".repeat(bytes));
     let put = |bytes: usize| {
@@ -646,7 +646,7 @@ fn bodies_share_a_budget() {
     assert!(retry_after.is_some_and(|seconds| (1..=30).contains(&seconds)), "{retry_after:?}");
     assert!(refused.message().contains("bodies-bytes-max"), "{}", refused.message());
     assert_eq!(put(1000).status.as_u16(), 200, "there is room for a small one");
-    let large = put(1_100_000);
+    let large = put(4_100_000);
     assert_eq!(large.status.as_u16(), 413, "{}", large.message());
     drop(holder);
     support::poll("there is room again", || put(400_000).status.as_u16() == 200);

@@ -22,7 +22,7 @@ fn raw(server: &TestServer, request: &[u8]) -> String {
 }
 
 fn line(target: &str) -> Vec<u8> {
-    format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").into_bytes()
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").into_bytes()
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn bodies_are_packed_both_ways() {
 fn a_body_that_is_too_large_is_refused() {
     let server = TestServer::with_notes();
     let head = format!(
-        "POST /document/v1/n/note/docid/1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        "POST /document/v1/n/note/docid/1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         65 << 20
     );
     assert!(raw(&server, head.as_bytes()).starts_with("HTTP/1.1 413"));

@@ -238,7 +238,7 @@ fn tokens_are_passed_on_while_the_answer_is_made() {
     let (server, service) = started();
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
     let target = path(&with(&[("format", "sse"), ("prompt", "in steps")]));
-    let request = format!("GET {target} HTTP/1.1\r\nhost: x\r\nX-LLM-API-KEY: mine\r\n\r\n");
+    let request = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\nX-LLM-API-KEY: mine\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it is sent");
     let mut seen = String::new();
     let mut until = |part: &str| {

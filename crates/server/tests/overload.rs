@@ -57,7 +57,7 @@ fn a_request_that_is_under_way_when_the_server_stops_is_answered() {
     let body = "{\"fields\":{\"stars\":7}}";
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
     let head = format!(
-        "POST /document/v1/n/note/group/ann/1 HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST /document/v1/n/note/group/ann/1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("sent");

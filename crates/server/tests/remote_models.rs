@@ -184,9 +184,8 @@ fn what_cannot_be_asked_or_fetched_is_told_at_deployment() {
 fn the_operator_says_which_services_are_asked_and_which_secrets_they_get() {
     let (url, fetched) = service();
     let secret = ("MILLRACE_SECRET_THE_KEY", "hush");
-    let host = url.trim_start_matches("http://");
     let by_name = url.replace("127.0.0.1", "localhost");
-    let elsewhere = format!("the-key=other.example,other=127.0.0.1,the-key={host}0");
+    let elsewhere = format!("the-key=other.example,other=127.0.0.1,the-key=127.0.0.1:1");
     let only_model =
         services(&url).replace(&format!("{url}/tokenizer.json"), "https://models.example/t.json");
     for (environment, services, expected) in [

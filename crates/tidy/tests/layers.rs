@@ -18,7 +18,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 22] = [
     ("html2text", &["mail"]),
     ("hyper", &["remote", "gateway", "client", "coordination", "bench", "server"]),
     ("icu_segmenter", &["linguistics"]),
-    ("jiff", &["grouping"]),
+    ("jiff", &["cluster", "grouping"]),
     ("libc", &["env", "model"]),
     ("mail-parser", &["mail"]),
     ("mimalloc", &["server"]),
