@@ -1,7 +1,7 @@
 //! The access log: a line of JSON for each request, with the fields of Vespa's.
 //!
-//! Requests never wait for it: lines go through a bounded queue to a thread of their own, and where the disk
-//! cannot follow, lines are left out and counted. A file that was renamed or removed is opened anew within a
+//! Requests never wait for it: lines go through a bounded queue to a thread of their own, and if the disk
+//! cannot keep up, lines are left out and counted. A file that was renamed or removed is reopened within a
 //! second, so that `logrotate` needs no signal.
 
 use std::fs::{File, OpenOptions};
@@ -29,28 +29,28 @@ use serde_json::{Map, Value, json};
 
 use crate::search_api::QueryFigures;
 
-/// Lines that may wait for the disk.
+/// Maximum number of lines that wait for the disk.
 const QUEUE_MAX: usize = 10_000;
 
-/// How often it is looked whether the file is still where it was.
+/// Interval between checks for a renamed or removed file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The header in which each proxy adds the address that it was asked from.
+/// Header in which each proxy adds the address of its client.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Headers in which other proxies have the address of the client; the first one there counts.
+/// Headers in which other proxies have the address of the client; the first one present counts.
 const OTHER_FORWARDED: [HeaderName; 3] = [
     HeaderName::from_static("y-ra"),
     HeaderName::from_static("yahooremoteip"),
     HeaderName::from_static("client-ip"),
 ];
 
-/// The contents of a line beside the fields that every line has.
+/// Optional contents of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogDetails {
     /// True if a line has the parameters of the request line, and so the texts of queries.
     pub queries: bool,
-    /// The proxies whose word for the address of a client is taken.
+    /// Proxies that are trusted to report the address of a client.
     pub trusted_proxies: Vec<AddressRange>,
 }
 
@@ -66,8 +66,8 @@ impl LogDetails {
         self.trusted_proxies.iter().any(|range| range.contains(address))
     }
 
-    /// The address of the client, by the word of the proxies between it and `peer`: the last that no trusted
-    /// proxy has.
+    /// Returns the address of the client, as reported by the proxies between it and `peer`: the last one that
+    /// is no trusted proxy.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Option<String> {
         if !self.is_trusted(peer) {
             return None;
@@ -81,18 +81,18 @@ impl LogDetails {
     }
 }
 
-/// The other side of a connection, told to each of its requests.
+/// Other side of a connection, attached to each of its requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectionPeer {
     /// Its address.
     pub(crate) address: SocketAddr,
-    /// Whether it came with TLS.
+    /// True if the connection uses TLS.
     pub(crate) tls: bool,
-    /// Whether it is a node of the cluster that has shown its certificate.
+    /// True if it is a node of the cluster that has shown its certificate.
     pub(crate) is_node: bool,
 }
 
-/// A log that is open.
+/// An open access log.
 pub(crate) struct AccessLog {
     lines: Mutex<Option<SyncSender<String>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -101,10 +101,10 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    /// Appends to the file at `path`, which only its owner can read if it is new.
+    /// Opens the file at `path` for appending. A new file is readable only by its owner.
     ///
     /// # Errors
-    /// The file cannot be opened, or the thread not started.
+    /// The file cannot be opened, or the thread cannot be started.
     pub(crate) fn open(path: &Path, details: LogDetails) -> io::Result<Arc<AccessLog>> {
         let mut file = LogFile::open(path)?;
         let (lines, waiting) = sync_channel(QUEUE_MAX);
@@ -119,12 +119,12 @@ impl AccessLog {
         }))
     }
 
-    /// Lines that the disk was too slow for.
+    /// Number of lines left out because the disk was too slow.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Writes what waits; later requests are not logged.
+    /// Writes the queued lines; later requests are not logged.
     pub(crate) fn close(&self) {
         drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -158,7 +158,7 @@ pub(crate) fn log_refused<B>(log: &Arc<AccessLog>, request: &axum::http::Request
     line.fields.insert("code".to_owned(), json!(status.as_u16()));
 }
 
-/// What is known of a request; written when it is dropped.
+/// Known facts about a request; written when it is dropped.
 struct LogLine {
     log: Arc<AccessLog>,
     fields: Map<String, Value>,
@@ -211,7 +211,7 @@ impl Drop for LogLine {
     }
 }
 
-/// A body that counts what is sent of it.
+/// Response body that counts the bytes sent.
 struct CountedBody {
     body: Body,
     line: LogLine,
@@ -251,15 +251,15 @@ fn write_lines(waiting: &Receiver<String>, file: &mut LogFile) {
     }
 }
 
-/// The file, opened anew when another takes its place.
+/// The log file, reopened when another takes its place.
 struct LogFile {
     path: PathBuf,
     file: BufWriter<File>,
     inode: u64,
     looked: Instant,
-    /// Whether it is known that it cannot be written.
+    /// True if a write error was reported.
     failed: bool,
-    /// Whether it is known that it cannot be opened anew.
+    /// True if an error on reopening was reported.
     lost: bool,
 }
 
@@ -299,7 +299,7 @@ impl LogFile {
         }
     }
 
-    /// Says once what is wrong.
+    /// Reports an error once.
     fn fail(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.failed, true) {
             tracing::error!(%error, path = %self.path.display(), "the access log cannot be written");

@@ -1,8 +1,8 @@
-//! The port of documents and queries.
+//! The port for documents and queries.
 //!
-//! Most requests that a node gets are about single documents, and a router that matches paths, and layers
-//! that each keep a future of their own, take about as long as storing a small one. So those requests go
-//! straight where they belong.
+//! Most requests to a node are about single documents, and a router that matches paths, and layers that each
+//! keep a future of their own, take about as long as storing a small one. So these requests bypass the
+//! router.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use crate::access_log::ConnectionPeer;
 use crate::edge::{GuardVerdict, RequestGuard, shared_with};
 use crate::{Node, access_log, cluster, document_api, http, mcp, model_evaluation, search_api, status_api};
 
-/// Answers the requests of the port.
+/// Service for the requests of the port.
 #[derive(Clone)]
 pub(crate) struct DataPort {
     node: Arc<Node>,
@@ -32,20 +32,20 @@ pub(crate) struct DataPort {
 }
 
 impl DataPort {
-    /// The port of a node, with more endpoints beside its own.
+    /// Creates the port of a node, with more endpoints in addition to its own.
     pub(crate) fn new(node: Arc<Node>, beside: Router) -> Self {
         let others = http::routed(beside.merge(router(Arc::clone(&node))));
         DataPort { guard: RequestGuard::new(Arc::clone(&node)), others, node }
     }
 
-    /// Whether a request says that a node has handed it on, and comes from somebody else. Where nodes have no
-    /// certificates, nobody can tell.
+    /// True if a request claims to be forwarded by a node, but comes from another sender. Without
+    /// certificates of nodes, this cannot be determined.
     fn is_pretended<B>(&self, request: &Request<B>) -> bool {
         let is_node = || request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node);
         self.node.settings().trust.is_some() && request.headers().contains_key(cluster::HOP) && !is_node()
     }
 
-    /// Whether a request goes past the router: requests that are logged do not.
+    /// True if a request bypasses the router; logged requests do not.
     fn is_of_documents<B>(&self, request: &Request<B>) -> bool {
         let below = request.uri().path().strip_prefix("/document/v1/");
         self.node.access_log().is_none()
@@ -73,7 +73,7 @@ impl Service<Request<Incoming>> for DataPort {
 }
 
 impl DataPort {
-    /// The answer to a request that has passed the guard.
+    /// Answers a request that has passed the guard.
     fn answer(&self, request: Request<Incoming>) -> <Self as Service<Request<Incoming>>>::Future {
         if self.is_pretended(&request) {
             let message = format!(

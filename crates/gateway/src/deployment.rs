@@ -1,4 +1,4 @@
-//! An application in effect: what its package says, made ready for requests.
+//! The compiled form of an application package, ready for requests.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,17 +25,17 @@ use crate::models::{
     ApplicationComponents, DeployedGenerator, DeployedLanguageModel, NodeModels, RankModels, StatelessModels,
 };
 
-/// An application, compiled. It never changes: a deployment makes a new one.
+/// A compiled application. It never changes: a deployment creates a new one.
 pub struct CompiledApplication {
-    /// Counts deployments, from 1.
+    /// Number of the deployment, from 1.
     pub generation: u64,
-    /// The package.
+    /// Package.
     pub application: Application,
-    /// The generation that it was compared with; 0 for none.
+    /// Generation that it was compared with; 0 for none.
     pub(crate) based_on: u64,
-    /// When it was made, in milliseconds since 1970.
+    /// Time of its creation, in milliseconds since 1970.
     pub(crate) made_ms: u64,
-    /// What changes for documents that are there already.
+    /// Effects of the deployment on documents that exist already.
     pub(crate) changes: ApplicationChanges,
     kinds: HashMap<Arc<str>, Arc<DocumentKind>>,
     columns: Arc<DocumentColumns>,
@@ -45,29 +45,29 @@ pub struct CompiledApplication {
     rules: RuleBases,
 }
 
-/// What is ready for the documents of one type.
+/// Compiled state for the documents of one type.
 pub(crate) struct DocumentKind {
     pub(crate) schema: Arc<Schema>,
-    /// The content clusters the type belongs to, in the order of services.xml; at least one.
+    /// Content clusters of the type, in the order of services.xml; at least one.
     pub(crate) clusters: Vec<ClusterOfKind>,
     pub(crate) scripts: SchemaScripts,
     /// Rank profiles by name.
     pub(crate) profiles: BTreeMap<String, Arc<CompiledProfile>>,
 }
 
-/// A content cluster as the documents of one type see it. A document is kept once; the clusters are views
-/// that show it where their selections allow it.
+/// Content cluster, as seen by the documents of one type. A document is stored once; the clusters are views
+/// that show it if their selections allow it.
 pub(crate) struct ClusterOfKind {
     pub(crate) id: Arc<str>,
-    /// How the type is searched in it.
+    /// Document mode of the type in this cluster.
     pub(crate) mode: DocumentMode,
-    /// What documents must match to belong to it.
+    /// Selection of its documents; `None` for all.
     pub(crate) belongs: Option<Arc<DocumentSelection>>,
-    /// Whether documents that no longer belong to it may go.
+    /// True if documents that no longer belong to it may be deleted.
     collects_garbage: bool,
-    /// What services.xml limits.
+    /// Limits of services.xml.
     pub(crate) limits: DocumentLimits,
-    /// How long dynamic summaries get.
+    /// Lengths of dynamic summaries.
     pub(crate) snippets: SnippetLengths,
 }
 
@@ -76,8 +76,8 @@ impl CompiledApplication {
     /// `current` is allowed.
     ///
     /// # Errors
-    /// All that is wrong with the package: what was found when it was read, and what cannot work, with its
-    /// place.
+    /// All mistakes of the package: those found when it was read, and those of parts that cannot work, with
+    /// their positions.
     pub(crate) fn compile(
         draft: impl Into<ApplicationDraft>,
         generation: u64,
@@ -88,7 +88,7 @@ impl CompiledApplication {
             draft.into();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut changes = ApplicationChanges::default();
-        // What could not be read would look as if it were removed.
+        // Unreadable parts would look as if they were removed.
         if let Some(current) = current.filter(|_| findings.is_sound()) {
             let today = now.as_secs() as i64 / 86_400;
             changes = change::compare(&current.application, &application, today, &mut findings);
@@ -108,10 +108,10 @@ impl CompiledApplication {
         let (mut kinds, mut blamed) = (HashMap::new(), BTreeSet::new());
         for schema in application.schemas.values() {
             let clusters = clusters_of(&application, schema, &mut findings);
-            // Where the clusters are not known, any schema may be of one.
+            // If the clusters are not known, any schema may belong to one.
             if !clusters.is_empty() || !content_known {
                 let scripts = SchemaScripts::compile(schema, components.clone(), Arc::clone(&surroundings));
-                // How a field is searched is not known where its statements are wrong.
+                // The matching of a field is unknown if its statements are wrong.
                 let mut broken = check_constants(schema, &mut findings);
                 scripts.as_ref().err().into_iter().flatten().for_each(|error| broken.add(error.field()));
                 let profiles = rank_profiles(schema, &broken, &rank_models, &mut blamed, &mut findings);
@@ -144,12 +144,12 @@ impl CompiledApplication {
         })
     }
 
-    /// How the store lays out this application's documents.
+    /// Layout of this application's documents in the store.
     pub(crate) fn layout(&self) -> Arc<dyn StoreLayout> {
         Arc::clone(&self.columns) as Arc<dyn StoreLayout>
     }
 
-    /// What is ready for documents of this type.
+    /// Compiled state for documents of this type.
     ///
     /// # Errors
     /// The application has no such type, or no content cluster has it.
@@ -164,43 +164,43 @@ impl CompiledApplication {
         })
     }
 
-    /// A document selection, checked against this application's document types.
+    /// Parses a document selection, and checks it against this application's document types.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The selection is invalid.
     pub(crate) fn selection(&self, text: &str) -> Result<DocumentSelection, millrace_selection::Error> {
         selection(&self.application, text)
     }
 
-    /// The rule bases that queries are rewritten by.
+    /// Rule bases for rewriting queries.
     pub(crate) fn rule_bases(&self) -> &RuleBases {
         &self.rules
     }
 
-    /// What its statements and queries call by name.
+    /// Components that its statements and queries call by name.
     pub(crate) fn components(&self) -> &Arc<ApplicationComponents> {
         &self.components
     }
 
-    /// The models that are asked by themselves.
+    /// Models for stateless evaluation.
     pub(crate) fn stateless_models(&self) -> &StatelessModels {
         &self.stateless
     }
 
-    /// The language model of this id.
+    /// Language model with this id.
     ///
     /// # Errors
-    /// There is none, which is said when a package is deployed whose chains ask it.
+    /// There is none. The deployment of a package whose chains use it reports that as well.
     pub(crate) fn language(&self, id: &str) -> Result<Arc<DeployedLanguageModel>, Error> {
         language(&self.languages, id)
     }
 
-    /// What is ready for every document type.
+    /// Compiled state of every document type.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &Arc<DocumentKind>> {
         self.kinds.values()
     }
 
-    /// The content cluster of this id.
+    /// Content cluster with this id.
     ///
     /// # Errors
     /// There is none.
@@ -218,7 +218,7 @@ impl CompiledApplication {
 }
 
 impl DocumentKind {
-    /// What people should know of profiles that run a model over every document that matches.
+    /// Warnings for people about profiles that run a model over every matching document.
     fn slow_profiles(&self) -> Vec<String> {
         let slow = self.profiles.iter().filter(|(_, profile)| profile.models_every_match());
         let told = |name: &String| {
@@ -231,13 +231,13 @@ impl DocumentKind {
         slow.map(|(name, _)| told(name)).collect()
     }
 
-    /// The ids of its clusters, for people.
+    /// Ids of its clusters, for people.
     pub(crate) fn cluster_names(&self) -> String {
         self.clusters.iter().map(|cluster| format!("'{}'", cluster.id)).collect::<Vec<_>>().join(", ")
     }
 
-    /// A stored document with the values that the schema shows: of fields that it has, and of the types that
-    /// it gives them. A document keeps other values too, for the day that the schema has their fields again.
+    /// Stored document with the values that the schema shows: those of its fields, and of the types of these
+    /// fields. A document keeps other values too, in case the schema has their fields again later.
     pub(crate) fn shown<'a>(&self, stored: &'a Document) -> Cow<'a, Document> {
         if !stored.hides(|field| self.data_type(field)) {
             return Cow::Borrowed(stored);
@@ -247,12 +247,12 @@ impl DocumentKind {
         Cow::Owned(shown)
     }
 
-    /// Takes out of a stored document what the schema hides, as [`DocumentKind::shown`] does.
+    /// Removes from a stored document the values that the schema hides, as [`DocumentKind::shown`] does.
     pub(crate) fn show_only(&self, stored: &mut Document) {
         stored.show_only(|field| self.data_type(field));
     }
 
-    /// A stored document with a change of what the schema shows of it. What it hides stays.
+    /// Changes the shown part of a stored document. Values that the schema hides stay.
     pub(crate) fn change_shown<E>(
         &self,
         stored: Document,
@@ -271,8 +271,8 @@ impl DocumentKind {
         self.schema.fields.get(field).map(|field| &field.data_type)
     }
 
-    /// Whether no cluster wants a stored document any more. Where a selection is neither true nor false, the
-    /// document stays.
+    /// True if a stored document no longer belongs to any cluster. If a selection is neither true nor false,
+    /// the document stays.
     pub(crate) fn is_garbage(&self, stored: &Document, now_s: i64) -> bool {
         let document = self.shown(stored);
         self.clusters.iter().all(|cluster| {
@@ -283,14 +283,14 @@ impl DocumentKind {
 }
 
 impl ClusterOfKind {
-    /// Whether a document belongs to it.
+    /// True if a document belongs to the cluster.
     pub(crate) fn accepts(&self, document: &Document) -> bool {
         self.belongs.as_ref().is_none_or(|belongs| belongs.matches(document, now_s()))
     }
 }
 
-/// The rank profiles of a schema by name. Those with a mistake are left out, those that name what is
-/// `broken`, and those that inherit them. Files that cannot be read are `blamed` once for all profiles.
+/// Rank profiles of a schema by name. Profiles with a mistake, profiles that refer to anything `broken`, and
+/// profiles that inherit either are left out. Unreadable files are `blamed` once for all profiles.
 fn rank_profiles(
     schema: &Schema,
     broken: &MistakenParts,
@@ -323,7 +323,7 @@ fn rank_profiles(
     profiles
 }
 
-/// The rank profiles of a schema, each after those that it inherits.
+/// Rank profiles of a schema, each after those that it inherits.
 fn parents_first(schema: &Schema) -> Vec<&RankProfile> {
     let mut waiting: Vec<&RankProfile> = schema.rank_profiles.values().collect();
     let mut ordered: Vec<&RankProfile> = Vec::with_capacity(waiting.len());
@@ -344,7 +344,7 @@ fn parents_first(schema: &Schema) -> Vec<&RankProfile> {
     ordered
 }
 
-/// Its field generators whose models are there, each with the model it asks.
+/// Field generators of the application whose models are available, each with its model.
 fn generators(application: &Application, languages: &[Arc<DeployedLanguageModel>]) -> Vec<DeployedGenerator> {
     let configs = application.container.generators.iter();
     configs
@@ -359,7 +359,7 @@ fn language(languages: &[Arc<DeployedLanguageModel>], id: &str) -> Result<Arc<De
     found.cloned().ok_or_else(|| Error::Internal(format!("language model '{id}' was not made ready")))
 }
 
-/// The clusters that documents of a type belong to. Selections that cannot work are told.
+/// Clusters of the documents of a type. Selections that cannot work are reported as findings.
 fn clusters_of(
     application: &Application,
     schema: &Schema,
@@ -393,19 +393,19 @@ fn selection(application: &Application, text: &str) -> Result<DocumentSelection,
     Ok(selection)
 }
 
-/// Seconds since 1970, for what selections call `now()`.
+/// Seconds since 1970, for `now()` in selections.
 pub(crate) fn now_s() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// The files of a package as a zip archive.
+/// Packs the files of a package into a zip archive.
 ///
 /// # Errors
 /// A file has a name or a size that no archive can have.
 pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, Error> {
-    // Writing to memory fails for names and sizes only that no archive could have brought.
+    // Writing to memory fails only for names and sizes that no archive could have contained.
     let fail =
         |error: &dyn std::fmt::Display| Error::Internal(format!("the package cannot be kept: {error}"));
     let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));

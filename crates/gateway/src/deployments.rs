@@ -1,10 +1,10 @@
-//! Which application is active: one pointer for requests, one file for restarts.
+//! The active application: one pointer for requests, one file for restarts.
 //!
 //! The directory holds the packages as zip archives by generation, beside each the document types that were
 //! removed up to it (`GENERATION.drops`), and a file `active` that names one of them, or 0 after the
 //! application was deleted. That file is replaced by a rename once everything else is on disk, so that a
 //! crash leaves the old application or the new one, each with its removals. The file `dropped` has the
-//! removals that the store has been told of; a start catches up with the others.
+//! removals that were applied to the store; a start applies the others.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -26,29 +26,29 @@ use crate::{Error, StartError};
 pub(crate) struct ActiveDeployment {
     directory: PathBuf,
     current: ArcSwapOption<CompiledApplication>,
-    /// The highest generation handed out.
+    /// Highest generation assigned so far.
     last: AtomicU64,
     /// Held while the active deployment changes.
     change: Mutex<()>,
     removals: Mutex<TypeRemovals>,
 }
 
-/// The document types that were removed.
+/// Removals of document types.
 #[derive(Debug, Clone, Default)]
 struct TypeRemovals {
-    /// All that came with the active deployment.
+    /// All removals up to the active deployment.
     known: DroppedTypes,
-    /// Those that the store has dropped durably.
+    /// Removals that the store has applied durably.
     applied: DroppedTypes,
-    /// Whether this directory ever had an application, so that a type that it does not have was removed.
+    /// True if this directory ever had an application, so that a type that it lacks was removed.
     had_application: bool,
 }
 
-/// The file of the removals that the store has been told of.
+/// File of the removals that the store has applied.
 const APPLIED: &str = "dropped";
 
 impl ActiveDeployment {
-    /// Reads what was active.
+    /// Reads the active deployment.
     pub(crate) fn open(directory: &Path, models: &NodeModels) -> Result<Self, StartError> {
         RealDisk
             .create_directory(directory)
@@ -93,7 +93,7 @@ impl ActiveDeployment {
         Ok(deployments)
     }
 
-    /// The active deployment.
+    /// Active deployment.
     ///
     /// # Errors
     /// There is none.
@@ -101,22 +101,22 @@ impl ActiveDeployment {
         self.current.load_full().ok_or(Error::NotDeployed)
     }
 
-    /// The generation of the active deployment; 0 where there is none.
+    /// Generation of the active deployment; 0 if there is none.
     pub(crate) fn generation(&self) -> u64 {
         self.current.load().as_ref().map_or(0, |deployment| deployment.generation)
     }
 
-    /// A generation that no deployment has had.
+    /// Assigns a generation that no deployment has had.
     pub(crate) fn next_generation(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Somebody else has given this generation.
+    /// Records a generation that was assigned elsewhere.
     pub(crate) fn gave(&self, generation: u64) {
         self.last.fetch_max(generation, Ordering::Relaxed);
     }
 
-    /// Every removal of a document type that this node knows of.
+    /// Every removal of a document type known to this node.
     pub(crate) fn dropped(&self) -> DroppedTypes {
         let removals = self.removals();
         let mut all = removals.known.clone();
@@ -124,22 +124,21 @@ impl ActiveDeployment {
         all
     }
 
-    /// Whether this directory has, or had, an application.
+    /// True if this directory has, or had, an application.
     pub(crate) fn had_application(&self) -> bool {
         self.removals().had_application
     }
 
-    /// Has `drop` applied to every removal of `dropped` that the store was not told of, and remembers that
-    /// it was, durably.
+    /// Applies `drop` to every removal of `dropped` that the store has not applied, and records that durably.
     ///
     /// # Errors
-    /// Those of `drop`; the disk refuses. What was dropped until then may be dropped again.
+    /// Errors of `drop` and of the disk. Removals applied until then may be applied again.
     pub(crate) fn apply_drops(
         &self,
         dropped: &DroppedTypes,
         drop: impl Fn(&str, Timestamp) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Held all the while, so that one caller returns only after all that another one has begun.
+        // Held throughout, so that a caller returns only after all work that another one has begun.
         let mut removals = self.removals();
         let due = dropped.beyond(&removals.applied);
         if due.is_empty() {
@@ -158,8 +157,8 @@ impl ActiveDeployment {
         self.removals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Persists `deployment` and all removals of document types up to it, calls `in_effect`, and hands the
-    /// deployment to every later request.
+    /// Persists `deployment` and all removals of document types up to it, calls `in_effect`, and makes the
+    /// deployment visible to every later request.
     ///
     /// # Errors
     /// Another deployment became active since generation `based_on`; or the disk refuses.
@@ -190,7 +189,7 @@ impl ActiveDeployment {
         Ok(())
     }
 
-    /// Takes the active deployment away; `dropped` has all its document types.
+    /// Deactivates the active deployment; `dropped` has all its document types.
     pub(crate) fn delete(&self, dropped: &DroppedTypes) -> Result<(), Error> {
         let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         let active = self.generation();
@@ -200,7 +199,7 @@ impl ActiveDeployment {
         Ok(())
     }
 
-    /// Deletes the files of a generation. What stays behind costs its room only.
+    /// Deletes the files of a generation. Remaining files cost only their space.
     fn forget(&self, generation: u64) {
         let _ = std::fs::remove_file(self.package(generation));
         let _ = std::fs::remove_file(self.drops(generation));
@@ -217,7 +216,7 @@ impl ActiveDeployment {
     /// Makes a generation, whose package is on disk, the active one of the next start, with these removals.
     fn point_to(&self, generation: u64, dropped: &DroppedTypes) -> io::Result<()> {
         write_synced(&self.drops(generation), &drops_json(dropped))?;
-        // The files must be there whenever `active` names them.
+        // The files must exist whenever `active` names them.
         File::open(&self.directory)?.sync_all()?;
         replace_file(&self.directory, "active", generation.to_string().as_bytes())?;
         let mut removals = self.removals();
@@ -235,7 +234,7 @@ fn drops_json(dropped: &DroppedTypes) -> Vec<u8> {
     serde_json::to_vec(dropped).expect("names and numbers always have a JSON form")
 }
 
-/// The removals in a file; none where it does not exist, since earlier versions wrote none.
+/// Reads the removals in a file; none if it does not exist, since earlier versions wrote none.
 fn read_drops(path: &Path) -> Result<DroppedTypes, String> {
     match std::fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
@@ -249,7 +248,7 @@ fn read_drops(path: &Path) -> Result<DroppedTypes, String> {
     }
 }
 
-/// Puts a file in place of what has its name, so that a crash leaves the old one or the new one.
+/// Replaces a file, so that a crash leaves the old one or the new one.
 pub(crate) fn replace_file(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let next = directory.join(format!("{name}.next"));
     write_synced(&next, bytes)?;

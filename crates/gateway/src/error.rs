@@ -1,7 +1,7 @@
-//! What can go wrong: at the start of a node ([`StartError`]), and with a request ([`Error`]).
+//! Errors at the start of a node ([`StartError`]), and of a request ([`Error`]).
 //!
-//! Every [`Error`] has a [`ErrorKind`], which tells the caller what to do; the message tells a human why.
-//! Each family of endpoints renders errors in its own form.
+//! Every [`Error`] has an [`ErrorKind`] for the next action of the caller; the message gives a human the
+//! reason. Each family of endpoints renders errors in its own form.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,73 +9,74 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
-/// Why a node does not start.
+/// Reason why a node does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A port cannot be had.
+    /// A port cannot be bound.
     #[error(
         "cannot listen at {address}: {source}; is another server running there? Choose another with {flag}"
     )]
     Listen {
         /// Address and port.
         address: std::net::SocketAddr,
-        /// The setting that chooses it.
+        /// Setting that chooses the port.
         flag: &'static str,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The data directory cannot be used.
     #[error("data directory {}: {source}; choose another with --data-dir, or let this user read and write it", path.display())]
     Directory {
-        /// The file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// What should be a data directory is somebody else's.
+    /// The directory has files of another program, and is no data directory.
     #[error(
         "data directory {}: it has files that are no server's, such as '{}'; choose an empty directory, or a new one, with --data-dir",
         path.display(),
         example.display()
     )]
     Foreign {
-        /// The directory.
+        /// Directory.
         path: PathBuf,
-        /// The name of a file in it.
+        /// Name of a file in it.
         example: PathBuf,
     },
-    /// What the last deployment left to do cannot be done.
+    /// The unfinished steps of the last deployment fail.
     #[error("the last deployment cannot be completed: {0}")]
     Deployment(Error),
     /// The access log cannot be written.
     #[error("access log {}: {source}; choose another place with --access-log", path.display())]
     AccessLog {
-        /// The file.
+        /// File of the access log.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// Certificate or key do not work.
+    /// The certificate or the key is not usable.
     #[error("TLS: {0}")]
     Tls(String),
-    /// Threads cannot be had.
+    /// The operating system refuses threads.
     #[error("cannot start threads: {0}")]
     Threads(std::io::Error),
     /// The store does not open.
     #[error("{0}{cure}", cure = doctor(.0))]
     Store(#[from] millrace_store::Error),
-    /// The application that was active no longer works.
+    /// The previously active application no longer works.
     #[error("the active application in {} cannot be used: {reason}", path.display())]
     Application {
-        /// Where it lies.
+        /// Path of the application.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
 }
 
-/// Where a look at all files may help; some errors tell their cure themselves.
+/// Advice to check all files, for errors of the store where that may help; some errors name their cure
+/// themselves.
 fn doctor(error: &millrace_store::Error) -> &'static str {
     match error {
         millrace_store::Error::DataDirectory { .. } | millrace_store::Error::Corrupt { .. } => "",
@@ -83,7 +84,7 @@ fn doctor(error: &millrace_store::Error) -> &'static str {
     }
 }
 
-/// Why a request is refused or fails.
+/// Reason why a request is refused or fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -93,26 +94,26 @@ pub enum Error {
          /application/v2/tenant/default/prepareandactivate on the config port"
     )]
     NotDeployed,
-    /// The request does not make sense.
+    /// The request is malformed or contradictory.
     #[error("{0}")]
     BadRequest(String),
-    /// A parameter has a value it cannot have.
+    /// The value of a parameter is invalid.
     #[error("parameter '{name}': {reason}")]
     Parameter {
-        /// Its name.
+        /// Name of the parameter.
         name: &'static str,
-        /// What is wrong and what works.
+        /// Reason, and the values that are valid.
         reason: String,
     },
-    /// What is addressed does not exist.
+    /// The addressed object does not exist.
     #[error("{0}")]
     NotFound(String),
     /// The path exists, but not for this method.
     #[error("method {method} is not known here; use {allowed}")]
     MethodNotAllowed {
-        /// As asked.
+        /// Method of the request.
         method: String,
-        /// What works, joined by commas.
+        /// Allowed methods, joined by commas.
         allowed: &'static str,
     },
     /// Another change came first.
@@ -121,15 +122,15 @@ pub enum Error {
     /// A test-and-set condition does not hold.
     #[error("the condition does not hold: {0}")]
     Condition(String),
-    /// A node of the cluster has no room for what was written.
+    /// A node of the cluster has no space for the write.
     #[error("{0}")]
     DiskFull(String),
     /// The body is larger than allowed.
     #[error("the request body is larger than {limit} bytes; split it, or raise {setting}")]
     TooLarge {
-        /// The limit in bytes.
+        /// Limit in bytes.
         limit: usize,
-        /// The setting that has it.
+        /// Setting that has the limit.
         setting: &'static str,
     },
     /// The body unpacks to many times its size.
@@ -138,22 +139,22 @@ pub enum Error {
          that unpack to 1 MB"
     )]
     Inflated {
-        /// Bytes as sent.
+        /// Size as sent, in bytes.
         packed: usize,
-        /// Bytes unpacked.
+        /// Size unpacked, in bytes.
         unpacked: usize,
-        /// The most times.
+        /// Maximum ratio of the two.
         ratio: usize,
     },
-    /// The body needs more memory than all bodies together may have.
+    /// The body needs more memory than the budget of all bodies together.
     #[error(
         "the request takes more than the {budget} bytes that the bodies of all requests have together; split it, or raise bodies-bytes-max"
     )]
     OverBudget {
-        /// The bytes of all bodies.
+        /// Budget of all bodies, in bytes.
         budget: usize,
     },
-    /// The bodies of other requests take all the memory that bodies may have.
+    /// The bodies of other requests use the whole memory budget of bodies.
     #[error(
         "the bodies of other requests take all bytes that bodies may take (bodies-bytes-max); try again in {retry_after_s} s, with fewer \
          at a time"
@@ -162,32 +163,32 @@ pub enum Error {
         /// Seconds after which there should be room.
         retry_after_s: u64,
     },
-    /// The sessions of the port of deployment take all the disk that they may.
+    /// The sessions of the deployment port use all of their disk space.
     #[error(
         "the package does not fit into the {most} bytes that all sessions may take on disk; send less, activate or leave others, or \
          raise sessions-bytes-max"
     )]
     SessionsFull {
-        /// Bytes of all sessions.
+        /// Maximum size of all sessions, in bytes.
         most: u64,
     },
-    /// The body comes too slowly.
+    /// The body arrives too slowly.
     #[error(
         "the request body came too slowly: {received} bytes while the server waited for {waited:.1?}; send it faster, or raise \
          body-patience-s or the request's timeout"
     )]
     SlowBody {
-        /// Bytes that came.
+        /// Bytes received.
         received: usize,
-        /// The time spent waiting for them.
+        /// Time spent waiting for them.
         waited: Duration,
     },
-    /// The request has more parameters than it may.
+    /// The request has too many parameters.
     #[error(
         "the request has more than {most} parameters; send what belongs together as one of them, or raise parameters-max"
     )]
     TooManyParameters {
-        /// The most parameters.
+        /// Maximum number of parameters.
         most: usize,
     },
     /// The operation is larger than services.xml allows.
@@ -195,35 +196,35 @@ pub enum Error {
         "the operation has {bytes} bytes, and services.xml allows {limit}; send less, or raise max-document-size there"
     )]
     OperationTooLarge {
-        /// Bytes of the body.
+        /// Size of the body, in bytes.
         bytes: usize,
-        /// The most there can be.
+        /// Maximum size, in bytes.
         limit: u64,
     },
-    /// More requests wait than may.
+    /// Too many requests are waiting.
     #[error("too many requests are waiting; try again in a moment, with fewer at a time")]
     Overloaded,
-    /// A client has asked for as much as its quota allows.
+    /// A client has used up its quota.
     #[error(
         "'{id}' has asked more than its rate.quota of {quota} a second; ask again in a second, or with a higher quota"
     )]
     OverQuota {
-        /// The client.
+        /// Id of the client.
         id: String,
-        /// What it may ask in a second.
+        /// Its quota, in requests a second.
         quota: f64,
     },
-    /// More is asked than the operator allows.
+    /// The rate of requests exceeds the operator's limit.
     #[error("{of} is asked more than {limit} times a second; ask again in a second, or raise {flag}")]
     OverRate {
-        /// The key of the limit: a group or an address.
+        /// Key of the limit: a group or an address.
         of: String,
-        /// Requests a second.
+        /// Limit, in requests a second.
         limit: f64,
-        /// The setting that chooses it.
+        /// Setting that chooses the limit.
         flag: &'static str,
     },
-    /// The request took longer than it may.
+    /// The request exceeded its time limit.
     #[error("the request did not end within {0:?}; ask for less, or raise its timeout")]
     Timeout(Duration),
     /// The application package is refused.
@@ -232,27 +233,27 @@ pub enum Error {
     /// The query has a parameter that its query profile does not permit.
     #[error("{0}")]
     QueryProfile(#[from] millrace_schema::Error),
-    /// A document, its id, or an operation on it is wrong.
+    /// A document, its id, or an operation on it is invalid.
     #[error("{0}")]
     Document(#[from] millrace_document::Error),
-    /// A document selection is wrong.
+    /// A document selection is invalid.
     #[error("{0}")]
     Selection(#[from] millrace_selection::Error),
-    /// The text of a query is wrong.
+    /// The text of a query is invalid.
     #[error("{0}")]
     Query(#[from] millrace_query::Error),
-    /// The query does not go with the schema.
+    /// The query does not match the schema.
     #[error("{0}")]
     Plan(#[from] millrace_plan::Error),
-    /// The query asks for a schema or content cluster that is not there.
+    /// The query names a schema or content cluster that does not exist.
     #[error("Could not resolve source ref '{name}'. Valid source refs are {known}.")]
     UnknownSource {
-        /// As asked.
+        /// Name in the query.
         name: String,
-        /// What there is, joined by commas.
+        /// Existing names, joined by commas.
         known: String,
     },
-    /// The search cannot be made ready, or does not come through.
+    /// The search cannot be prepared, or fails.
     #[error("{0}")]
     Search(#[from] millrace_search::Error),
     /// A text cannot be embedded.
@@ -264,41 +265,41 @@ pub enum Error {
     /// The store refuses or fails.
     #[error("{0}")]
     Store(#[from] millrace_store::Error),
-    /// The nodes of the cluster are about to agree who answers this.
+    /// The nodes of the cluster have yet to agree on the node that answers this.
     #[error("{0}; try again in a moment")]
     Unsettled(String),
-    /// Another node, which would have to answer, cannot be reached.
+    /// The node that has to answer cannot be reached.
     #[error("node {address} cannot be reached: {reason}; try again in a moment")]
     Unreachable {
         /// Its `host:port`.
         address: String,
-        /// What the connection says.
+        /// Error of the connection.
         reason: String,
-        /// Whether it may have seen the request.
+        /// True if the node may have received the request.
         sent: bool,
     },
-    /// Not every replica has said that it has a write.
+    /// Some replica has not confirmed a write.
     #[error("{0}; whether it was written is not known: read the document, or write it again")]
     Unknown(String),
-    /// What another node answered to its part of a request.
+    /// Error response of another node to its part of a request.
     #[error("{message}")]
     Remote {
-        /// The status that it answered.
+        /// Status of the response.
         status: StatusCode,
-        /// Its own words.
+        /// Message of that node.
         message: String,
     },
-    /// What should not happen.
+    /// An internal error, which should not occur.
     #[error("{0}")]
     Internal(String),
 }
 
-/// What the caller of a failed request can do about it.
+/// Category of a failed request, by the action that the caller can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// Change the request.
     BadRequest,
-    /// Ask for something that exists.
+    /// Address an object that exists.
     NotFound,
     /// Use another method.
     MethodNotAllowed,
@@ -312,17 +313,17 @@ pub enum ErrorKind {
     Overloaded,
     /// Wait until the node can serve.
     Unavailable,
-    /// Ask for less, or give it more time.
+    /// Request less, or allow more time.
     Timeout,
-    /// Make room on the disk.
+    /// Free space on the disk.
     Storage,
     /// Report it.
     Internal,
 }
 
-/// Messages of more characters are shortened.
+/// Maximum length of a message, in characters; longer ones are shortened.
 const MESSAGE_MAX: usize = 1_000;
-/// So many characters of their beginning, and of their end, are kept.
+/// Number of characters kept at the beginning of a shortened message, and at its end.
 const HEAD: usize = 600;
 const TAIL: usize = 300;
 
@@ -337,13 +338,13 @@ fn shortened(message: String) -> String {
 }
 
 impl Error {
-    /// A parameter's value is wrong.
+    /// Creates the error for an invalid value of a parameter.
     pub(crate) fn parameter(name: &'static str, reason: impl Into<String>) -> Self {
         Error::Parameter { name, reason: reason.into() }
     }
 
-    /// What callers are told. Where a long request is repeated in it, the middle of the message is left out:
-    /// what is wrong, and where, stands at the beginning and at the end.
+    /// Message for the caller. If it repeats a long request, the middle of the message is left out: the error
+    /// and its position are at the beginning and at the end.
     pub(crate) fn message(&self) -> String {
         match self {
             // A line for each mistake.
@@ -357,7 +358,7 @@ impl Error {
         }
     }
 
-    /// What the caller can do.
+    /// Category of the error, by the action that the caller can take.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::NotDeployed | Error::Unsettled(_) | Error::Unreachable { .. } => ErrorKind::Unavailable,
@@ -394,16 +395,16 @@ impl Error {
         }
     }
 
-    /// The HTTP status.
+    /// HTTP status.
     pub fn status(&self) -> StatusCode {
         match self {
-            // It is the client that was late.
+            // The client was late, not the server.
             Error::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
             other => other.kind().status(),
         }
     }
 
-    /// The seconds after which the client may try again, where that helps: the value of `Retry-After`.
+    /// Value of `Retry-After`, in seconds, if a later attempt may succeed.
     pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
         match (self, self.kind()) {
             (Error::NoRoom { retry_after_s }, _) => Some(HeaderValue::from(*retry_after_s)),
@@ -413,7 +414,7 @@ impl Error {
     }
 }
 
-/// What the caller can do about what the store says.
+/// Category of an error of the store.
 fn store_kind(error: &millrace_store::Error) -> ErrorKind {
     use millrace_store::Error as Store;
     match error {
@@ -429,7 +430,7 @@ fn store_kind(error: &millrace_store::Error) -> ErrorKind {
     }
 }
 
-/// What the caller can do about what an embedder says.
+/// Category of an error of an embedder.
 fn embedding_kind(error: &millrace_embedding::Error) -> ErrorKind {
     use millrace_embedding::Error as Embedding;
     use millrace_model::Error as Model;
@@ -447,7 +448,7 @@ fn embedding_kind(error: &millrace_embedding::Error) -> ErrorKind {
     }
 }
 
-/// What the caller can do about what another service says.
+/// Category of an error of a remote service.
 pub(crate) fn remote_kind(error: &millrace_remote::Error) -> ErrorKind {
     use millrace_remote::Error as Remote;
     match error {
@@ -459,7 +460,7 @@ pub(crate) fn remote_kind(error: &millrace_remote::Error) -> ErrorKind {
     }
 }
 
-/// What the caller can do about what a search says.
+/// Category of an error of a search.
 fn search_kind(error: &millrace_search::Error) -> ErrorKind {
     use millrace_grouping::Error as Grouping;
     use millrace_search::Error as Search;
@@ -481,7 +482,7 @@ fn search_kind(error: &millrace_search::Error) -> ErrorKind {
 }
 
 impl ErrorKind {
-    /// The kind of error that has a status.
+    /// Kind of error with this status.
     fn of(status: StatusCode) -> Self {
         match status {
             StatusCode::BAD_REQUEST => ErrorKind::BadRequest,
@@ -494,7 +495,7 @@ impl ErrorKind {
         }
     }
 
-    /// The HTTP status.
+    /// HTTP status.
     pub const fn status(self) -> StatusCode {
         match self {
             ErrorKind::BadRequest => StatusCode::BAD_REQUEST,

@@ -1,4 +1,4 @@
-//! Whether a node can take documents.
+//! Fitness of a node to take documents.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,13 +7,14 @@ use millrace_store::StoreStatus;
 
 use crate::Node;
 
-/// A disk with less than this is full, whatever the reserve.
+/// Minimum free space of a disk in bytes; with less it is full, regardless of the reserve.
 const SPACE_MIN: u64 = 1 << 20;
 
 /// The reason why a node should not be counted on for documents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitReason {
-    /// A sync failed. Nothing can be promised until the process starts again and reads what the disk has.
+    /// A sync failed. No write can be promised until the process starts again and reads the state of the
+    /// disk.
     #[error("documents cannot be made durable: {0}; nothing is written until the server is started again")]
     CannotSync(String),
     /// The disk has had no space for a while. Reads and removals go on.
@@ -22,21 +23,21 @@ pub enum UnfitReason {
          written until there is room"
     )]
     OutOfSpace {
-        /// For how long, in seconds.
+        /// Time without space, in seconds.
         seconds: u64,
-        /// What is free, in bytes.
+        /// Free space, in bytes.
         free: u64,
-        /// What must be free, in bytes.
+        /// Required free space, in bytes.
         reserve: u64,
     },
 }
 
-/// Since when the disk is full, as far as anybody has looked.
+/// Time since which the disk is full, as of the last check.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceWatch(Mutex<Option<Instant>>);
 
 impl SpaceWatch {
-    /// How long the disk has been full; zero if it is not.
+    /// Time for which the disk has been full; zero if it is not.
     fn look(&self, is_full: bool) -> Duration {
         let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match is_full {
@@ -50,11 +51,11 @@ impl SpaceWatch {
 }
 
 impl Node {
-    /// The reason why this node cannot take documents, if it cannot for good or has not for
+    /// Returns the reason why this node cannot take documents: permanently, or for
     /// [`Settings::space_patience`](crate::Settings::space_patience). A full disk is noticed from the first
     /// call on.
     ///
-    /// Costs a look at the store's figures.
+    /// Reads the store's figures.
     pub fn unfit(&self) -> Option<UnfitReason> {
         let StoreStatus { refusing, disk_free: free, .. } = self.store().status();
         if let Some(reason) = refusing {

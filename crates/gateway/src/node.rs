@@ -1,4 +1,4 @@
-//! The node: what all endpoints share.
+//! The node: shared state of all endpoints.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, Permissions};
@@ -33,7 +33,7 @@ use crate::reindexing::{self, LocalReindexings};
 use crate::upkeep::BackgroundThreads;
 use crate::{Error, Settings, StartError};
 
-/// A node: the store, the active application, and the threads for work.
+/// A node: the store, the active application, and the worker threads.
 pub struct Node {
     settings: Settings,
     store: Store,
@@ -45,27 +45,27 @@ pub struct Node {
     models: NodeModels,
     pool: WorkPool,
     bodies: Arc<BodyBudget>,
-    /// Of the data port, and of the port of deployment.
+    /// Limits of the data port, and of the deployment port.
     port_limits: [PortLimits; 2],
     upkeep: BackgroundThreads,
     access_log: Option<Arc<AccessLog>>,
-    /// The cluster that it is one of, where it is.
+    /// Cluster of the node, if any.
     cluster: OnceLock<Arc<dyn ClusterView>>,
     forwarder: NodeForwarder,
     space_watch: SpaceWatch,
-    /// The data port, once it is bound.
+    /// Data port, once it is bound.
     port: AtomicU16,
 }
 
-/// An application as a cluster has published it.
+/// An application as published by a cluster.
 #[derive(Debug)]
 pub struct PublishedApplication {
-    /// Its package, read.
+    /// Package, parsed.
     pub draft: ApplicationDraft,
-    /// The generation the cluster gave it.
+    /// Generation assigned by the cluster.
     pub generation: u64,
-    /// The document types that it and all generations before removed; `None` if its publisher is of a
-    /// version that does not tell.
+    /// Document types removed by this generation and all before it; `None` if the publisher's version does
+    /// not report them.
     pub dropped: Option<DroppedTypes>,
 }
 
@@ -73,7 +73,7 @@ impl Node {
     /// Opens the data directory, with the application that was active in it.
     ///
     /// # Errors
-    /// The directory cannot be used, has files of something else, or holds an application that this build
+    /// The directory cannot be used, has files of another program, or holds an application that this build
     /// cannot run.
     pub fn open(settings: Settings) -> Result<Arc<Node>, StartError> {
         claim(&settings.data_dir)?;
@@ -135,8 +135,8 @@ impl Node {
         Ok(node)
     }
 
-    /// Does what a process left undone that ended after a deployment, or the deletion of the application,
-    /// became effective on disk.
+    /// Completes the remaining steps of a deployment, or of the deletion of the application, if a process
+    /// ended after it became effective on disk.
     fn complete_deployment(&self) -> Result<(), Error> {
         match self.drop_types(&self.deployments.dropped()) {
             // A node without space starts, so that documents can be removed. Every later deployment tries it
@@ -152,24 +152,24 @@ impl Node {
         Ok(())
     }
 
-    /// What the node was started with.
+    /// Settings that the node was started with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The store.
+    /// Store of the node.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The names of the content clusters of the active application; none where none is active.
+    /// Names of the content clusters of the active application; none if none is active.
     pub fn content_clusters(&self) -> Vec<String> {
         let Ok(deployment) = self.deployments.current() else { return Vec::new() };
         deployment.application.content.iter().map(|cluster| cluster.id.to_string()).collect()
     }
 
-    /// Makes the node one of a cluster, from the next request on. A node is of one cluster all its life: a
-    /// second call is passed over.
+    /// Makes the node a member of a cluster, from the next request on. A node belongs to one cluster all its
+    /// life: a second call is ignored.
     pub fn join(&self, cluster: Arc<dyn ClusterView>) {
         if self.cluster.set(cluster).is_err() {
             tracing::warn!("the node is one of a cluster already");
@@ -179,18 +179,18 @@ impl Node {
         }
     }
 
-    /// The cluster that it is one of.
+    /// Cluster of the node, if any.
     pub(crate) fn cluster(&self) -> Option<&Arc<dyn ClusterView>> {
         self.cluster.get()
     }
 
-    /// True if a request comes from a client, and not from another node of the cluster. A node that is alone
-    /// knows no other.
+    /// True if a request comes from a client, and not from another node of the cluster. A node outside of a
+    /// cluster has only clients.
     pub(crate) fn is_from_client(&self, headers: &HeaderMap) -> bool {
         self.cluster().is_none() || !headers.contains_key(HOP)
     }
 
-    /// The way to other nodes.
+    /// Forwarder of requests to other nodes.
     pub(crate) fn forwarder(&self) -> &NodeForwarder {
         &self.forwarder
     }
@@ -199,7 +199,7 @@ impl Node {
         &self.space_watch
     }
 
-    /// How long a node of a cluster remembers removals of documents.
+    /// Retention of removals of documents on a node of a cluster.
     pub fn removals_kept(&self) -> Duration {
         let current = self.deployments.current();
         let application = current.as_ref().map(|deployment| &deployment.application);
@@ -207,17 +207,17 @@ impl Node {
         tuning.tombstone_retention
     }
 
-    /// Where requests are logged.
+    /// Access log, if requests are logged.
     pub(crate) fn access_log(&self) -> Option<&Arc<AccessLog>> {
         self.access_log.as_ref()
     }
 
-    /// The bytes that bodies of requests may take.
+    /// Memory budget of request bodies.
     pub(crate) fn bodies(&self) -> &Arc<BodyBudget> {
         &self.bodies
     }
 
-    /// The bounds of a body of documents, or of anything that has none of its own.
+    /// Bounds of the body of a document request, and of any other without bounds of its own.
     pub(crate) fn body_bounds(&self) -> BodyBounds {
         let Settings { request_bytes_max, limits, .. } = &self.settings;
         BodyBounds {
@@ -228,28 +228,28 @@ impl Node {
         }
     }
 
-    /// The bounds of the body of a query, or of a message of an assistant.
+    /// Bounds of the body of a query, or of a message of an assistant.
     pub(crate) fn query_bounds(&self) -> BodyBounds {
         let limits = &self.settings.limits;
         let bytes = limits.query_bytes_max.min(self.settings.request_bytes_max);
         BodyBounds { bytes, setting: "query-bytes-max", ..self.body_bounds() }
     }
 
-    /// The bounds of the connections to the data port, and to the port of deployment.
+    /// Limits of the connections to the data port, and to the deployment port.
     pub(crate) fn port_limits(&self) -> &[PortLimits; 2] {
         &self.port_limits
     }
 
-    /// The threads for work.
+    /// Worker threads.
     pub fn pool(&self) -> &WorkPool {
         &self.pool
     }
 
-    /// Makes an application the active one, as a deployment over HTTP does, unless it is that already.
-    /// Answers its generation.
+    /// Activates an application, as a deployment over HTTP does, unless it is active already. Returns its
+    /// generation.
     ///
     /// # Errors
-    /// The application is refused; the active one stays as it was.
+    /// The application is refused; the active one stays unchanged.
     pub fn deploy(&self, draft: impl Into<ApplicationDraft>) -> Result<u64, Error> {
         let draft = draft.into();
         if let Ok(current) = self.deployments.current()
@@ -265,11 +265,11 @@ impl Node {
         Ok(generation)
     }
 
-    /// Makes an application the active one as the generation that a cluster gave it. The document types that
-    /// were removed are dropped first.
+    /// Activates an application as the generation assigned by a cluster. The removed document types are
+    /// dropped first.
     ///
     /// # Errors
-    /// The application is refused; the active one stays as it was.
+    /// The application is refused; the active one stays unchanged.
     pub fn deploy_as(&self, published: PublishedApplication) -> Result<(), Error> {
         let PublishedApplication { draft, generation, dropped } = published;
         dropped.iter().try_for_each(|dropped| self.drop_types(dropped))?;
@@ -279,14 +279,14 @@ impl Node {
         let deployment = CompiledApplication::compile(draft, generation, current.as_deref(), &self.models)?;
         let dropped = match dropped {
             Some(dropped) => dropped,
-            // As nodes of its publisher's version do: each at its own time.
+            // Same as nodes of its publisher's version: each at its own time.
             None => self.removed_by(&deployment.application),
         };
         self.activate(Arc::new(deployment), based_on, &dropped)
     }
 
-    /// Drops the documents of removed types, as of the time of each removal. Removals that were applied
-    /// before cost a comparison in memory, others a sync each.
+    /// Drops the documents of removed types, as of the time of each removal. A removal that was applied
+    /// before costs a comparison in memory, any other a sync.
     ///
     /// # Errors
     /// The drops cannot be made durable.
@@ -297,7 +297,7 @@ impl Node {
         })
     }
 
-    /// Every removal of a document type that this node knows of, and those that `next` makes: as of now.
+    /// Returns every removal of a document type known to this node, and those by `next`, as of now.
     pub fn removed_by(&self, next: &Application) -> DroppedTypes {
         let mut dropped = self.deployments.dropped();
         if let Ok(current) = self.deployments.current() {
@@ -308,9 +308,9 @@ impl Node {
         dropped
     }
 
-    /// The same for a node that is alone. A type that comes, or comes back, has no documents: whatever the
-    /// store has of it was written by requests that were under way when it was removed, or was left by an
-    /// earlier version that ended before it dropped it.
+    /// Like [`Node::removed_by`], for a node outside of a cluster. A new or returning type has no documents:
+    /// any in the store were written by requests in flight during its removal, or left by an earlier version
+    /// that ended before it dropped them.
     fn removed_alone(&self, next: &Application) -> DroppedTypes {
         let mut dropped = self.removed_by(next);
         if self.deployments.had_application() && self.store.newest() != Timestamp::default() {
@@ -321,8 +321,8 @@ impl Node {
         dropped
     }
 
-    /// Compiles an application as for a deployment, and lets it go: whatever is wrong with it is said, and
-    /// nothing changes.
+    /// Compiles an application as for a deployment, and discards it: all mistakes are reported, and nothing
+    /// changes.
     ///
     /// # Errors
     /// The application is refused.
@@ -332,12 +332,12 @@ impl Node {
         CompiledApplication::compile(draft, generation, current.as_deref(), &self.models).map(drop)
     }
 
-    /// The generation of the active application; 0 where there is none.
+    /// Generation of the active application; 0 if there is none.
     pub fn generation(&self) -> u64 {
         self.deployments.generation()
     }
 
-    /// Waits for writes under way and closes the store. Requests after that fail.
+    /// Waits for writes in flight and closes the store. Later requests fail.
     pub fn close(&self) {
         self.upkeep.stop();
         self.store.clone().close();
@@ -366,12 +366,12 @@ impl Node {
         &self.metrics
     }
 
-    /// What clients have left of what they may ask.
+    /// Remaining quotas of clients.
     pub(crate) fn quotas(&self) -> &ClientQuotas {
         &self.quotas
     }
 
-    /// The port that serves documents and queries.
+    /// Port for documents and queries.
     pub(crate) fn port(&self) -> u16 {
         self.port.load(Ordering::Relaxed)
     }
@@ -380,8 +380,8 @@ impl Node {
         self.port.store(port, Ordering::Relaxed);
     }
 
-    /// Puts `deployment` into effect on a node that is alone, and drops the document types that it does not
-    /// have any more.
+    /// Activates `deployment` on a node outside of a cluster, and drops the document types that it no longer
+    /// has.
     pub(crate) fn activate_alone(
         &self,
         deployment: Arc<CompiledApplication>,
@@ -391,8 +391,8 @@ impl Node {
         self.activate(deployment, based_on, &dropped)
     }
 
-    /// Puts `deployment` into effect: it is on disk, with all removals of document types, before the first
-    /// request sees it.
+    /// Activates `deployment`: it is on disk, with all removals of document types, before the first request
+    /// sees it.
     fn activate(
         &self,
         deployment: Arc<CompiledApplication>,
@@ -410,7 +410,7 @@ impl Node {
         self.drop_types(dropped)
     }
 
-    /// How the store keeps an application's documents.
+    /// Store settings for an application's documents.
     fn tuning(&self, application: &Application) -> StoreTuning {
         match self.cluster() {
             Some(_) => store_tuning_in_a_cluster(application),
@@ -418,7 +418,7 @@ impl Node {
         }
     }
 
-    /// Takes the application away, and its documents.
+    /// Deletes the application and its documents.
     pub(crate) fn delete_application(&self) -> Result<(), Error> {
         let current = self.deployments.current().map_err(|_| {
             Error::NotFound("No application is active; there is nothing to delete".to_owned())
@@ -432,7 +432,7 @@ impl Node {
         self.reindexings.clear().map_err(|error| reindexing::kept(&error))
     }
 
-    /// What is read when metrics are asked for.
+    /// Gauges that are read when metrics are requested.
     pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
         let status = self.store.status();
         let gauge = MetricGauge::new;
@@ -524,23 +524,23 @@ impl Node {
         gauges
     }
 
-    /// How long the slowest hundredth of the queries took since this was asked last, and of the document
-    /// operations; `None` where there were too few to tell. For whoever must not be in their way.
+    /// Returns the 99th percentile of the latency of queries, and of document operations, since the last
+    /// call; `None` if there were too few. For background work that must not slow them down.
     pub fn take_slowest(&self) -> [Option<Duration>; 2] {
         self.metrics.take_slowest()
     }
 }
 
-/// Some of what every data directory has, from its first start on.
+/// Some names that every data directory has, from its first start on.
 const OWN: [&str; 4] = ["lock", "manifest", "application", "models"];
 
-/// The document types whose documents an application stores: those of its content clusters.
+/// Document types whose documents an application stores: those of its content clusters.
 fn stored_types(application: &Application) -> BTreeSet<&str> {
     let documents = application.content.iter().flat_map(|cluster| &cluster.documents);
     documents.map(|document| &*document.document_type).collect()
 }
 
-/// Creates the data directory if it does not exist; refuses one with files that are not a server's.
+/// Creates the data directory if it does not exist; refuses a directory with files of another program.
 fn claim(path: &Path) -> Result<(), StartError> {
     let failed = |source| StartError::Directory { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -558,14 +558,14 @@ fn claim(path: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Takes from a directory of an earlier version what users other than its owner and group may do there.
+/// Removes the permissions of users other than the owner and group from a directory of an earlier version.
 fn close_to_others(path: &Path) {
     const OTHERS: u32 = 0o007;
     let Ok(mode) = std::fs::metadata(path).map(|directory| directory.permissions().mode()) else { return };
     if mode & OTHERS == 0 {
         return;
     }
-    // A volume that belongs to another user, as on Kubernetes, stays as it is.
+    // A volume that belongs to another user, as on Kubernetes, stays unchanged.
     if let Err(error) = std::fs::set_permissions(path, Permissions::from_mode(mode & 0o7777 & !OTHERS)) {
         tracing::warn!(%error, path = %path.display(), "every user of the machine can look into the data directory");
     }

@@ -1,16 +1,16 @@
-//! Threads for CPU-bound and disk-bound work, with a bounded queue for each flow of requests in front.
+//! Threads for CPU-bound and disk-bound work, with a bounded queue for each flow of requests.
 //!
-//! As many pieces of work run at one time as there are cores: each holds a *place*. [`turns`] decides whose
-//! turn it is when a place becomes free. Single documents have one more place, so that they need not wait
-//! until a query gives way.
+//! As many pieces of work run at one time as there are cores: each holds a *place*. [`turns`] schedules the
+//! next work when a place becomes free. Single documents have one more place, so that they need not wait
+//! until a query yields.
 //!
-//! Work that runs for long calls [`pause`] again and again, where it can be interrupted. Once it has held its
-//! place for a quantum and others wait, it gives the place to whoever's turn it is; its thread sleeps until
-//! its own turn comes. What it read so far stays in memory meanwhile, so the number of sleeping threads is
+//! Long work calls [`pause`] repeatedly, at points where it can be interrupted. Once it has held its place
+//! for a quantum and others wait, it gives the place to the next in turn; its thread sleeps until its own
+//! turn comes. The data that it has read stays in memory meanwhile, so the number of sleeping threads is
 //! bounded ([`ASLEEP_MAX`]): beyond that, work keeps its place to its end.
 //!
-//! A caller may leave: work whose caller is gone when its turn comes is dropped unbegun. Full queues refuse
-//! at once.
+//! A caller may leave: work without a caller when its turn comes is dropped unstarted. Full queues refuse at
+//! once.
 
 mod flow;
 mod turns;
@@ -30,28 +30,28 @@ pub use self::turns::WORK_SLICE;
 use self::turns::{FlowIndex, FlowTurn, QUANTUM, QueueBounds, TurnAdmission, TurnScheduler};
 use crate::Error;
 
-/// The most pieces of work that have been begun and wait to go on.
+/// Maximum number of started pieces of work that wait to continue.
 const ASLEEP_MAX: usize = 64;
 
-/// The part of the whole queue that one flow may fill.
+/// Divisor of the whole queue: one flow may fill this part of it.
 const FLOW_SHARE: usize = 4;
 
-/// Places beyond the number of cores that only short work may use.
+/// Number of places beyond the number of cores that only short work may use.
 const SHORT_PLACES: usize = 1;
 
-/// Threads that were added while others slept end after so long without work.
+/// Idle time after which threads end that were added while others slept.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// Threads for work. They end when the pool is dropped, after the work that is queued.
+/// Threads for work. They end when the pool is dropped, after the queued work.
 pub struct WorkPool {
     shared: Arc<PoolShared>,
 }
 
 struct PoolShared {
     state: Mutex<PoolState>,
-    /// Rung when there is granted work without a thread.
+    /// Notified when there is granted work without a thread.
     granted: Condvar,
-    /// Pieces of work that wait, as of the last change: read without the lock.
+    /// Number of waiting pieces of work, as of the last change: read without the lock.
     waiting: AtomicUsize,
     places: usize,
     cores: BusyCores,
@@ -61,23 +61,23 @@ struct PoolState {
     turns: TurnScheduler<WaitingJob>,
     /// Work that has a place and waits for its thread to wake up.
     granted: VecDeque<GrantedJob>,
-    /// Places that are held.
+    /// Number of held places.
     held: usize,
     threads: usize,
-    /// Threads that wait for granted work and were not rung for.
+    /// Number of threads that wait for granted work and were not notified.
     idle: usize,
-    /// Threads that were rung for or started, and have not looked for work since.
+    /// Number of threads that were notified or started, and have not checked for work since.
     rung: usize,
-    /// Threads whose work gave way.
+    /// Number of threads whose work yielded.
     asleep: usize,
     closed: bool,
 }
 
 /// Work that waits for a place.
 enum WaitingJob {
-    /// Work that was not begun.
+    /// Work that was not started.
     Job(Box<dyn PoolJob>),
-    /// A thread whose work gave way.
+    /// A thread whose work yielded.
     Thread(Arc<SleepingThread>),
 }
 
@@ -112,9 +112,9 @@ impl<T: Send, F: FnOnce() -> T + Send> PoolJob for RequestJob<T, F> {
             return;
         }
         let RequestJob { caller, work } = *self;
-        // A panic drops the sender, which the receiver sees; the thread lives on.
+        // A panic drops the sender, and the receiver sees it; the thread lives on.
         if let Ok(value) = catch_unwind(AssertUnwindSafe(work)) {
-            // The receiver may have left meanwhile: then nobody wants the value.
+            // The receiver may have left meanwhile: then the value is not needed.
             let _ = caller.send(Ok(value));
         }
     }
@@ -133,7 +133,7 @@ impl<T: Send, F: FnOnce() -> T + Send> PoolJob for RequestJob<T, F> {
 struct CurrentWork {
     shared: Arc<PoolShared>,
     flow: FlowIndex,
-    /// The time of its place up to here was charged.
+    /// Time up to which its place was charged.
     since: Instant,
     sleeper: Arc<SleepingThread>,
 }
@@ -142,10 +142,10 @@ thread_local! {
     static CURRENT: RefCell<Option<CurrentWork>> = const { RefCell::new(None) };
 }
 
-/// Lets others have the thread's place, where it has held that for a quantum and it is not its turn any more.
+/// Gives the place of this thread to others, if it has held it for a quantum and it is not its turn any more.
 /// Returns true if it slept meanwhile. Does nothing outside of a pool.
 ///
-/// Call it where nothing is locked. Cost: nanoseconds, unless others wait and the quantum is over.
+/// Call it only without locks held. Cost: nanoseconds, unless others wait and the quantum is over.
 pub(crate) fn pause(now: Instant) -> bool {
     CURRENT.with_borrow_mut(|current| current.as_mut().is_some_and(|current| current.pause(now)))
 }
@@ -163,7 +163,7 @@ impl CurrentWork {
 }
 
 impl PoolState {
-    /// Whose turn it is, where there is a place for that.
+    /// Next turn, if there is a place for it.
     fn next_turn(&mut self, places: usize) -> Option<FlowTurn<WaitingJob>> {
         if self.held >= places + SHORT_PLACES {
             return None;
@@ -185,8 +185,8 @@ impl PoolState {
 }
 
 impl PoolShared {
-    /// The state. Only an assertion of the scheduler panics while it is held; the pool then goes on as far as
-    /// it can.
+    /// Locks the state. Only an assertion of the scheduler panics while it is held; the pool then continues
+    /// as far as it can.
     fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,7 +199,7 @@ impl PoolShared {
         self.waiting.store(state.turns.waiting(), Ordering::Relaxed);
     }
 
-    /// Rings for threads, or starts some, until all granted work has one.
+    /// Notifies threads, or starts some, until all granted work has one.
     fn ring(shared: &Arc<PoolShared>, state: &mut PoolState) {
         while state.rung < state.granted.len() {
             if state.idle > 0 {
@@ -221,7 +221,7 @@ impl PoolShared {
         Ok(())
     }
 
-    /// The life of a thread.
+    /// Main loop of a thread.
     fn work(shared: &Arc<PoolShared>) {
         let sleeper = Arc::new(SleepingThread::default());
         let mut state = shared.lock();
@@ -241,16 +241,16 @@ impl PoolShared {
         }
     }
 
-    /// Waits for granted work, on a thread that counts as idle, or was started since there is some. None when
-    /// the thread is to end.
+    /// Waits for granted work, on a thread that counts as idle, or was started for granted work. Returns
+    /// `None` when the thread has to end.
     fn wait_until_rung<'s>(
         &'s self,
         mut state: MutexGuard<'s, PoolState>,
     ) -> Option<MutexGuard<'s, PoolState>> {
         let mut is_surplus = false;
         loop {
-            // A ring is for the first thread that notices; the one that was meant finds nothing, and is idle
-            // in its place.
+            // A notification is for the first thread that sees it; the notified thread finds nothing, and is
+            // idle in its place.
             while state.rung > 0 {
                 state.rung -= 1;
                 if !state.granted.is_empty() {
@@ -284,8 +284,8 @@ impl PoolShared {
         current.since.elapsed()
     }
 
-    /// Charges the work of this thread, and lets others have its place if it is their turn. Returns true if
-    /// it slept until its own.
+    /// Charges the work of this thread, and gives its place to others if it is their turn. Returns true if it
+    /// slept until its own.
     fn give_way(
         shared: &Arc<PoolShared>,
         flow: FlowIndex,
@@ -317,8 +317,8 @@ impl PoolShared {
 }
 
 impl WorkPool {
-    /// Starts the threads of `places` pieces of work at a time, which count among the busy cores while they
-    /// run; at most `capacity` wait, of one flow a quarter of that.
+    /// Starts the threads for `places` concurrent pieces of work, which count among the busy cores while they
+    /// run. At most `capacity` pieces wait, a quarter of that per flow.
     ///
     /// # Errors
     /// The operating system refuses a thread.
@@ -352,7 +352,7 @@ impl WorkPool {
         Ok(pool)
     }
 
-    /// Pieces of work that wait for a place.
+    /// Number of pieces of work that wait for a place.
     pub fn waiting(&self) -> usize {
         self.shared.waiting.load(Ordering::Relaxed)
     }
@@ -370,13 +370,13 @@ impl WorkPool {
         self.run_in(WorkFlow::short(), work).await
     }
 
-    /// Runs `work` on one of the threads when it is the turn of its flow. Dropping the future before the work
-    /// began means that it never begins.
+    /// Runs `work` on one of the threads when it is the turn of its flow. If the future is dropped before the
+    /// work starts, the work never starts.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] when the queue of the flow is full, or all together are and no other is longer;
-    /// or when that happens to another flow while this one's queue is the longest. [`Error::Internal`] when
-    /// the work panicked.
+    /// [`Error::Overloaded`] if the queue of the flow is full, or all together are and no other is longer; or
+    /// if that happens to another flow while this one's queue is the longest. [`Error::Internal`] if the work
+    /// panicked.
     pub(crate) async fn run_in<T, F>(&self, flow: WorkFlow, work: F) -> Result<T, Error>
     where
         T: Send + 'static,

@@ -1,14 +1,13 @@
-//! Requests a second.
+//! Limits on requests a second.
 //!
-//! Two limits are the operator's and count what the server knows of itself: requests for the documents of one
-//! group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third is advice: what
-//! queries say of their client (`rate.id`, `rate.quota`, `rate.cost`, `rate.dryRun`) holds for clients that
-//! say it, and no other.
+//! Two limits are the operator's and count facts known to the server itself: requests for the documents of
+//! one group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third is advisory:
+//! the parameters of queries about their client (`rate.id`, `rate.quota`, `rate.cost`, `rate.dryRun`) apply
+//! to clients that send them, and to no other.
 //!
-//! Each key has an allowance of as much as may be asked in a second, which fills again as time passes. A
-//! request is let through while something of it is left, and then takes its cost; what it takes beyond is
-//! paid back first. Limits are each node's own, and count where a client's request arrives: not again at the
-//! nodes to which it is handed on.
+//! Each key has an allowance of one second's requests, which refills as time passes. A request is admitted
+//! while some of it is left, and then takes its cost; any excess is paid back first. Limits are each node's
+//! own, and count where a client's request arrives: not again at the nodes to which it is forwarded.
 
 mod allowances;
 
@@ -25,10 +24,10 @@ use crate::access_log::ConnectionPeer;
 use crate::metrics::{CountedMetric, NodeMetrics};
 use crate::{Error, Settings};
 
-/// The most keys of one kind that are kept.
+/// Maximum number of stored keys of one kind.
 const KEYS_MAX: usize = 100_000;
 
-/// The limits of a node, and what is left of them.
+/// The limits of a node, and the remaining allowances.
 pub(crate) struct ClientQuotas {
     groups: RateLimit<DocumentGroup>,
     addresses: RateLimit<IpAddr>,
@@ -37,7 +36,7 @@ pub(crate) struct ClientQuotas {
 
 /// A limit on requests a second for each key.
 struct RateLimit<K> {
-    /// None for no limit.
+    /// Limit; `None` for no limit.
     per_second: Option<f64>,
     left: Mutex<AllowanceTable<K>>,
 }
@@ -47,16 +46,16 @@ impl<K: Clone + Eq + std::hash::Hash + Ord> RateLimit<K> {
         RateLimit { per_second, left: Mutex::new(AllowanceTable::new(KEYS_MAX)) }
     }
 
-    /// The limit that a request goes over, if it does.
+    /// Returns the limit that a request exceeds, if any.
     fn exceeded(&self, key: &K, now: Instant) -> Option<f64> {
         let limit = self.per_second?;
-        // A table is whole even where a thread that held it panicked.
+        // A table is consistent even if a thread that held it panicked.
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         (!left.take(key, limit, 1.0, now)).then_some(limit)
     }
 }
 
-/// What a query says of its client.
+/// Statement of a query about its client.
 #[derive(Debug, PartialEq)]
 pub(crate) struct QuotaClaim {
     id: String,
@@ -66,7 +65,7 @@ pub(crate) struct QuotaClaim {
 }
 
 impl QuotaClaim {
-    /// What a query's parameters say; none where they lack an id or a quota.
+    /// Parses a query's parameters; `None` if they lack an id or a quota.
     pub fn of(parameters: &BTreeMap<String, String>) -> Result<Option<Self>, Error> {
         let get = |name| parameters.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
         let number = |name: &'static str| {
@@ -114,7 +113,7 @@ impl ClientQuotas {
         Err(Error::OverRate { of: format!("the server, from {address},"), limit, flag: "--address-rate-max" })
     }
 
-    /// Counts a request by the groups whose documents it asks for.
+    /// Counts a request by the groups of the requested documents.
     ///
     /// # Errors
     /// [`Error::OverRate`].
@@ -147,7 +146,7 @@ impl ClientQuotas {
         Err(Error::OverRate { of, limit, flag: "--group-rate-max" })
     }
 
-    /// Lets a query through, or refuses it since its client has asked for as much as it says that it may.
+    /// Admits a query, or refuses it because its client has used up the quota that it states.
     ///
     /// # Errors
     /// [`Error::OverQuota`].

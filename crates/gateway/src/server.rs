@@ -16,17 +16,17 @@ use crate::data_port::DataPort;
 use crate::edge::{RequestGuard, guard};
 use crate::{Node, StartError, config_api, http};
 
-/// Connections of nodes that wait to be served: each node makes one or two.
+/// Maximum number of connections of nodes that wait to be served: each node makes one or two.
 const HANDED_MAX: usize = 64;
 
-/// Takes connections over which other nodes of the cluster hand requests on: each is served like one to the
-/// data port.
+/// Intake for connections over which other nodes of the cluster forward requests: each is served like one to
+/// the data port.
 #[derive(Clone)]
 pub struct ForwardIntake(mpsc::Sender<Connection>);
 
 impl ForwardIntake {
-    /// Serves a connection of a node that has shown its certificate. Where the server has stopped, or too
-    /// many wait, it ends.
+    /// Serves a connection of a node that has shown its certificate. If the server has stopped, or too many
+    /// are waiting, the connection is closed.
     pub fn take(&self, connection: Connection) {
         if let Err(error) = self.0.try_send(connection) {
             tracing::debug!(%error, "a node's connection is not served");
@@ -41,7 +41,7 @@ pub struct NodeServer {
     config: TcpListener,
     tls: Option<Arc<http::RenewedCertificate>>,
     handed: (ForwardIntake, mpsc::Receiver<Connection>),
-    /// Endpoints of others beside the own ones: on the data port, and on that of deployment.
+    /// Additional endpoints of other crates: on the data port, and on the deployment port.
     beside: (Router, Router),
 }
 
@@ -64,32 +64,33 @@ impl NodeServer {
         Ok(NodeServer { node, data, config, tls, handed, beside: Default::default() })
     }
 
-    /// Where documents and queries are served, and where deployment is.
+    /// Addresses of the data port and of the deployment port.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The operating system does not return them.
     pub fn addresses(&self) -> std::io::Result<(SocketAddr, SocketAddr)> {
         Ok((self.data.local_addr()?, self.config.local_addr()?))
     }
 
-    /// Where connections of other nodes go in.
+    /// Intake for connections of other nodes.
     pub fn intake(&self) -> ForwardIntake {
         self.handed.0.clone()
     }
 
-    /// With more endpoints: on the port of documents and queries, and on that of deployment.
+    /// Adds endpoints: to the port for documents and queries, and to the deployment port.
     #[must_use]
     pub fn beside(mut self, data: Router, config: Router) -> Self {
         self.beside = (data, config);
         self
     }
 
-    /// Serves until `stop` is done; then lets the requests under way end, and closes the store.
+    /// Serves until `stop` is done; then completes the requests in flight, and closes the store.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         self.run_and_leave(stop, async {}).await;
     }
 
-    /// The same, and waits for `leave` before the store is closed, when no request is under way any more.
+    /// Like [`NodeServer::run`], but waits for `leave` before it closes the store, when no request is in
+    /// flight any more.
     pub async fn run_and_leave(self, stop: impl Future<Output = ()>, leave: impl Future<Output = ()>) {
         let (stopped, stopping) = watch::channel(false);
         let drain = self.node.settings().drain;
@@ -114,7 +115,7 @@ impl NodeServer {
         );
         let stop = async {
             stop.await;
-            // Both servers wait for this; if they have ended by themselves, there is nobody to tell.
+            // Both servers wait for this; if they have ended by themselves, there is no receiver.
             let _ = stopped.send(true);
         };
         tokio::join!(data, config, stop);
@@ -126,7 +127,7 @@ impl NodeServer {
     }
 }
 
-/// Threads that wait for sockets, as many as `threads`. Whoever asked waits for them, so they are prompt.
+/// Creates a runtime with `threads` threads that wait for sockets. Callers wait for them, so they are prompt.
 ///
 /// # Errors
 /// The system refuses a thread.
@@ -143,7 +144,7 @@ async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, 
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, flag, source })
 }
 
-/// The routes of the config port, with more beside them, all behind the guard.
+/// Routes of the config port, with additional ones, all behind the guard.
 pub(crate) fn config_router(node: Arc<Node>, beside: Router) -> Router {
     let own = config_api::router(Arc::clone(&node)).layer(from_fn(http::compress_response));
     beside.merge(own).layer(from_fn_with_state(RequestGuard::new(node), guard))

@@ -1,4 +1,4 @@
-//! What a node is started with.
+//! Settings that a node is started with.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -16,95 +16,94 @@ use crate::models::SecretBinding;
 /// The settings of a node. [`Settings::new`] has sensible ones for everything but the data directory.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where everything is kept.
+    /// Directory of all stored data.
     pub data_dir: PathBuf,
-    /// The address at which the port of documents and queries listens.
+    /// Address of the port for documents and queries.
     pub listen: IpAddr,
-    /// The address at which the port of deployment listens.
+    /// Address of the deployment port.
     pub config_listen: IpAddr,
-    /// The names by which clients may address the server, beside addresses and `localhost`.
+    /// Names by which clients may address the server, in addition to addresses and `localhost`.
     pub hosts: HostNames,
-    /// The web pages that may send requests, beside the server's own.
+    /// Web pages that may send requests, in addition to the server's own.
     pub origins: WebOrigins,
-    /// The destinations that models may be fetched from and asked at.
+    /// Destinations from which models may be fetched and at which they may be called.
     pub outbound: OutboundPolicy,
-    /// The hosts that secrets may be sent to.
+    /// Hosts that secrets may be sent to.
     pub secrets: Vec<SecretBinding>,
-    /// The port of documents and queries; 0 lets the system choose.
+    /// Port for documents and queries; 0 lets the system choose.
     pub port: u16,
-    /// The port of deployment; 0 lets the system choose.
+    /// Deployment port; 0 lets the system choose.
     pub config_port: u16,
     /// Certificate and key, for TLS on both ports.
     pub tls: Option<TlsFiles>,
-    /// The largest request body, as sent and unpacked, in bytes. Deployments may be ten times as large.
+    /// Maximum size of a request body, as sent and unpacked, in bytes. Deployments may be ten times as large.
     pub request_bytes_max: usize,
-    /// The bounds of what one request and one client may cost, beside the size of a body.
+    /// Bounds on the cost of one request and one client, apart from the size of a body.
     pub limits: RequestLimits,
-    /// Threads for work.
+    /// Number of worker threads.
     pub threads: usize,
-    /// Requests that may wait for a thread.
+    /// Maximum number of requests that wait for a thread.
     pub queue_max: usize,
-    /// Requests a second for the documents of one group; more are refused. None for no limit. Each node
-    /// counts for itself.
-    pub group_rate_max: Option<f64>,
-    /// Requests a second from one address, of IPv6 from one network of 64 bits; more are refused. None for no
+    /// Maximum number of requests a second for the documents of one group; more are refused. `None` for no
     /// limit. Each node counts for itself.
+    pub group_rate_max: Option<f64>,
+    /// Maximum number of requests a second from one address (IPv6: from one network of 64 bits); more are
+    /// refused. `None` for no limit. Each node counts for itself.
     pub address_rate_max: Option<f64>,
-    /// Bytes of columns kept in memory between requests.
+    /// Maximum size of the columns kept in memory between requests, in bytes.
     pub cache_bytes: u64,
-    /// The file to which a line is appended for each request to the data port.
+    /// File to which a line is appended for each request to the data port.
     pub access_log: Option<PathBuf>,
-    /// The contents of that line.
+    /// Contents of that line.
     pub log_details: LogDetails,
     /// Bytes that stay free on the disk: below it, writes other than removes are refused.
     pub disk_reserve: u64,
-    /// How long the disk may be full before the node says that it is down.
+    /// Time for which the disk may be full before the node reports that it is down.
     pub space_patience: Duration,
-    /// Segment files that are kept open; others are opened when they are read.
+    /// Maximum number of segment files kept open; others are opened when they are read.
     pub open_files_max: usize,
-    /// How long a model stays in memory that nobody uses.
+    /// Time after which an unused model is unloaded from memory.
     pub model_idle: Duration,
-    /// How long requests under way may take after a stop was asked for.
+    /// Time limit for requests in flight after a stop was requested.
     pub drain: Duration,
-    /// Requests take the plain paths where there are fast ones: for tests that compare them.
+    /// True if requests take the plain paths instead of the fast ones: for tests that compare them.
     pub plain_paths: bool,
-    /// In a cluster whose nodes have certificates, this node's: requests are handed on over connections of
-    /// those alone.
+    /// Certificate of this node in a cluster whose nodes have certificates: requests are forwarded only over
+    /// connections with them.
     pub trust: Option<Arc<NodeTrust>>,
 }
 
-/// The bounds of what one request and one client may cost, beside the size of a body.
+/// Bounds on the cost of one request and one client, apart from the size of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// The largest body of a query, as sent and unpacked, in bytes; that of a message of an assistant as
-    /// well.
+    /// Maximum size of the body of a query, and of a message of an assistant, as sent and unpacked, in bytes.
     pub query_bytes_max: usize,
-    /// The bytes that the bodies of all requests under way may take together, packed and unpacked.
+    /// Maximum size of the bodies of all requests in flight, packed and unpacked, in bytes.
     pub bodies_bytes_max: usize,
-    /// How long a request waits for room among them before it is refused.
+    /// Time that a request waits for room among them before it is refused.
     pub bodies_wait: Duration,
-    /// How far the sender of a body may be behind the slowest rate; of a document operation that has a
-    /// shorter timeout, that counts.
+    /// Time by which the sender of a body may lag behind the minimum rate. For a document operation with a
+    /// shorter timeout, that timeout applies.
     pub body_patience: Duration,
-    /// The slowest rate of a body, in bytes a second.
+    /// Minimum rate of a body, in bytes a second.
     pub body_rate_min: usize,
-    /// The most parameters of a request.
+    /// Maximum number of parameters of a request.
     pub parameters_max: usize,
-    /// The most requests under way on one HTTP/2 connection.
+    /// Maximum number of requests in flight on one HTTP/2 connection.
     pub streams_max: u32,
-    /// The most connections of clients to each port.
+    /// Maximum number of client connections to each port.
     pub connections_max: usize,
-    /// The most of them from one address.
+    /// Maximum number of them from one address.
     pub connections_per_address_max: usize,
-    /// The time for a TLS handshake, the first request of a connection, and the head of any.
+    /// Time limit of a TLS handshake, of the first request of a connection, and of the head of any request.
     pub head_patience: Duration,
-    /// The time that a connection stays open without a request.
+    /// Time that a connection stays open without a request.
     pub connection_idle: Duration,
-    /// The longest timeout of a query where services.xml does not say; a longer one is cut.
+    /// Maximum timeout of a query if services.xml has none; a longer one is cut.
     pub query_timeout_max: Duration,
-    /// The longest timeout of a document operation or a visit; a longer one is cut.
+    /// Maximum timeout of a document operation or a visit; a longer one is cut.
     pub document_timeout_max: Duration,
-    /// The bytes on disk of all sessions of the port of deployment.
+    /// Maximum size of all sessions of the deployment port on disk, in bytes.
     pub sessions_bytes_max: u64,
 }
 
@@ -129,22 +128,22 @@ impl Default for RequestLimits {
     }
 }
 
-/// Where certificate and key lie, as PEM.
+/// Paths of certificate and key, as PEM.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    /// The certificate chain.
+    /// Certificate chain.
     pub certificate: PathBuf,
-    /// The private key.
+    /// Private key.
     pub key: PathBuf,
 }
 
 impl Settings {
-    /// The paths that requests take.
+    /// Returns the code paths that requests take.
     pub(crate) fn paths(&self) -> PathChoice {
         if self.plain_paths { PathChoice::Plain } else { PathChoice::Fast }
     }
 
-    /// The default settings.
+    /// Creates the default settings.
     pub fn new(data_dir: PathBuf) -> Self {
         Settings {
             data_dir,

@@ -1,4 +1,4 @@
-//! What the node tells about itself.
+//! Status of the node over HTTP.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::http::{self, answer};
 use crate::{Error, Node};
 
-/// The routes of the data port.
+/// Routes of the data port.
 pub(crate) fn data_routes() -> Router<Arc<Node>> {
     Router::new()
         .route("/", get(root))
@@ -30,7 +30,7 @@ pub(crate) fn data_routes() -> Router<Arc<Node>> {
         .route("/prometheus/v1/values", get(prometheus))
 }
 
-/// The routes of the config port.
+/// Routes of the config port.
 pub(crate) fn config_routes() -> Router<Arc<Node>> {
     Router::new()
         .route("/status.html", get(config_status_page))
@@ -45,7 +45,7 @@ pub(crate) fn config_routes() -> Router<Arc<Node>> {
         .route("/prometheus/v1/values", get(prometheus))
 }
 
-/// The handlers, as Vespa names them: clients look for the paths they need.
+/// The handlers, as Vespa names them: clients search for the paths they need.
 fn handlers(port: u16) -> Value {
     let handler = |id: &str, class: &str, paths: &[&str]| {
         let bindings: Vec<String> = paths
@@ -104,9 +104,11 @@ async fn application_status(State(node): State<Arc<Node>>) -> Response {
     )
 }
 
-/// Whether requests for documents and queries can be answered here: an application is active, documents can
-/// be written, and where the node is one of a cluster, that counts on it. Else one of Vespa's codes of
-/// health, and why.
+/// Checks that this node can answer requests for documents and queries: an application is active, documents
+/// can be written, and the cluster of the node, if any, counts on it.
+///
+/// # Errors
+/// One of Vespa's codes of health, and the reason.
 fn ready(node: &Node) -> Result<(), (&'static str, String)> {
     node.deployments().current().map_err(|error| ("initializing", Error::to_string(&error)))?;
     if let Some(unfit) = node.unfit() {

@@ -1,4 +1,4 @@
-//! All documents of a cluster, bucket after bucket: where a request stands, and who is asked next.
+//! All documents of a cluster, bucket after bucket: the position of a request, and the node to ask next.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,39 +17,39 @@ use crate::cluster::{
 use crate::http::{RequestParameters, form_encode};
 use crate::{Error, Node};
 
-/// The most bytes of a node's answer for one bucket.
+/// Maximum size of a node's answer for one bucket, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The buckets that a request reaches: all of a cluster's, in the order in which documents are stored, then
-/// those of divided groups; or those of one divided group.
+/// Buckets that a request reaches: all of a cluster's, in the order in which documents are stored, then those
+/// of divided groups; or those of one divided group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReachedBuckets {
-    /// How many bits those of no divided group use; `None`: none of them is reached.
+    /// Number of bits of the buckets outside of divided groups; `None`: none of them is reached.
     bits: Option<u8>,
     divided: Arc<[BucketId]>,
 }
 
-/// A place in that order. As text it is a continuation: `BUCKET.PLACE-IN-IT`. The bucket is its number in
-/// hexadecimal digits, or, of a divided group, the bits that it uses, a dash, and its bits in hexadecimal
+/// Position in that order. As text it is a continuation: `BUCKET.PLACE-IN-IT`. The bucket is its number in
+/// hexadecimal digits, or, for a divided group, the number of its bits, a dash, and its bits in hexadecimal
 /// digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VisitPosition {
     buckets: ReachedBuckets,
     number: usize,
-    /// Where in the bucket, as the node with it says; `None` for its beginning.
+    /// Position in the bucket, as returned by the node with it; `None` for its beginning.
     inner: Option<String>,
 }
 
-/// Who answers for a bucket.
+/// Answer for a bucket.
 pub(super) enum BucketAnswer {
-    /// This node; what it reads counts if this holds afterwards.
+    /// This node answers; its reads count if this holds afterwards.
     Here(ReadFence),
-    /// Another node has answered so.
+    /// Status and body of another node's answer.
     There(StatusCode, Bytes),
 }
 
 impl ReachedBuckets {
-    /// Those of the cluster that the node is one of; of one group, where there is one.
+    /// Buckets of the cluster of the node; those of one group, if there is one.
     pub(super) fn of(node: &Node, group: Option<&DocumentGroup>) -> Result<Self, Error> {
         let Some(cluster) = node.cluster() else {
             return Err(Error::Internal("only a node of a cluster looks at other nodes' buckets".to_owned()));
@@ -66,7 +66,7 @@ impl ReachedBuckets {
         Ok(ReachedBuckets { bits, divided: divided.into() })
     }
 
-    /// How many are of no divided group.
+    /// Number of buckets outside of divided groups.
     fn others(&self) -> usize {
         self.bits.map_or(0, |bits| 1 << bits)
     }
@@ -75,7 +75,7 @@ impl ReachedBuckets {
         self.others() + self.divided.len()
     }
 
-    /// The place that a continuation names; the beginning where there is none.
+    /// Position named by a continuation; the beginning if there is none.
     pub(super) fn resume(self, continuation: Option<String>) -> Result<VisitPosition, Error> {
         let Some(text) = continuation else {
             return Ok(VisitPosition { buckets: self, number: 0, inner: None });
@@ -91,7 +91,7 @@ impl ReachedBuckets {
         })
     }
 
-    /// The number of a bucket by its text. One that was divided further since goes on with the first of its
+    /// Number of a bucket, by its text. A bucket that was divided since continues with the first of its
     /// parts.
     fn number(&self, text: &str) -> Option<usize> {
         let Some((used_bits, bits)) = text.split_once('-') else {
@@ -122,7 +122,7 @@ impl VisitPosition {
         self.inner.clone()
     }
 
-    /// The next place, when the bucket goes on `inner`, or is at its end; `None` after the last.
+    /// Next position, when the bucket continues at `inner`, or is at its end; `None` after the last.
     pub(super) fn after(&self, inner: Option<String>) -> Option<VisitPosition> {
         match inner {
             Some(inner) => Some(VisitPosition { inner: Some(inner), ..self.clone() }),
@@ -133,8 +133,8 @@ impl VisitPosition {
         }
     }
 
-    /// The same, where after the last bucket it is looked whether a group was divided since the buckets were
-    /// listed: what is in its parts is in none of those that were gone through.
+    /// Like [`VisitPosition::after`], but after the last bucket it checks if a group was divided since the
+    /// buckets were listed: the documents in its parts are in none of the visited buckets.
     pub(super) fn following(
         &self,
         node: &Node,
@@ -150,14 +150,14 @@ impl VisitPosition {
         Ok(new.map(|new| VisitPosition { number: buckets.others() + new, inner: None, buckets }))
     }
 
-    /// The request for what comes in this bucket, with other parameters (`None` takes one away).
+    /// Request for the rest of this bucket, with other parameters (`None` removes one).
     pub(super) fn request(
         &self,
         request: &ForwardedRequest,
         parameters: &[(&str, Option<&str>)],
     ) -> ForwardedRequest {
         let (path, given) = request.target.split_once('?').unwrap_or((&request.target, ""));
-        // They were counted when the request came.
+        // The parameters were counted when the request came.
         let given = RequestParameters::parse(given, usize::MAX).unwrap_or_default();
         let is_given =
             |name: &str| name == "continuation" || parameters.iter().any(|(other, _)| *other == name);
@@ -168,7 +168,7 @@ impl VisitPosition {
         ForwardedRequest { target, ..request.clone() }
     }
 
-    /// Has the node answer that is to answer for the bucket.
+    /// Forwards the request to the node that has to answer for the bucket.
     pub(super) async fn hand_on(
         &self,
         node: &Node,
@@ -184,7 +184,7 @@ impl VisitPosition {
         {
             RoutingDecision::Here(vouch) => return Ok(BucketAnswer::Here(vouch)),
             RoutingDecision::There(answer) => answer,
-            // Only a whole group can be.
+            // Only a whole group can be divided.
             RoutingDecision::Divided => return Err(Error::Unsettled("a group has been divided".to_owned())),
         };
         let status = answer.status();
@@ -205,7 +205,7 @@ impl fmt::Display for VisitPosition {
     }
 }
 
-/// What another node has refused, in its own words.
+/// Error for another node's refusal, with the message of that node.
 pub(super) fn refused(status: StatusCode, body: &[u8]) -> Error {
     let told = serde_json::from_slice::<Value>(body).ok();
     let told = told.as_ref().and_then(|told| told.get("message")).and_then(Value::as_str);
@@ -254,7 +254,7 @@ mod tests {
         let alone = ReachedBuckets { bits: None, divided };
         assert_eq!(alone.clone().resume(None).unwrap().bucket(), part(33, 0));
         assert!(alone.clone().resume(Some("1.".to_owned())).is_err());
-        // It was divided further since.
+        // The bucket was divided further since.
         let further =
             ReachedBuckets { bits: None, divided: Arc::new([part(34, 0), part(34, 2), part(34, 1)]) };
         assert_eq!(further.resume(Some("33-100000005.g0.00".to_owned())).unwrap().bucket(), part(34, 1));

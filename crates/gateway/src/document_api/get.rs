@@ -1,4 +1,4 @@
-//! Reading one document.
+//! Reads of one document.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::http;
 use crate::metrics::CountedMetric;
 use crate::pool::WorkFlow;
 
-/// `GET` of a document. Where its owner may not have the newest version, it is read at all replicas.
+/// `GET` of a document. If its owner may lack the newest version, the document is read at all replicas.
 pub(super) async fn document(
     call: &DocumentCall,
     id: &DocumentId,
@@ -58,7 +58,7 @@ pub(super) async fn document(
     })
 }
 
-/// What the newest acknowledged write left, wherever it is.
+/// Returns the version of the newest acknowledged write, from any replica.
 async fn newest(
     cluster: &dyn ClusterView,
     id: &DocumentId,
@@ -69,7 +69,7 @@ async fn newest(
         id.clone(),
         deadline,
         Box::new(move |outcome| {
-            // Whoever waited may have left.
+            // The caller may have left.
             let _ = sender.send(outcome);
         }),
     );

@@ -1,10 +1,10 @@
-//! Removing a group's documents at a cost that does not depend on their number: what was counted is dropped,
-//! and nothing else.
+//! Removal of a group's documents at a cost that does not depend on their number: exactly the counted
+//! documents are dropped.
 //!
-//! Others write meanwhile. So the drop reaches up to the newest document that was counted: what is written
-//! after the count has a later time. On one node, everything up to that time can be seen by then. In a
-//! cluster, rows come to a replica in any order; there, only what is not after the horizon of the group's
-//! owner is counted and dropped, and the rest is left to a sweep.
+//! Other clients write meanwhile. So the drop reaches up to the newest counted document: any write after the
+//! count has a later time. On one node, everything up to that time is visible by then. In a cluster, rows
+//! arrive at a replica in any order; there, only documents that are not after the horizon of the group's
+//! owner are counted and dropped, and the rest is left to a sweep.
 
 use std::sync::Arc;
 
@@ -19,28 +19,28 @@ use crate::Error;
 use crate::cluster::{ClusterView, DroppedGroup};
 use crate::pool::WorkFlow;
 
-/// What was dropped of a group.
+/// Result of dropping a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GroupDrop {
-    /// Documents.
+    /// Number of dropped documents.
     pub(super) documents: u64,
-    /// Whether there were others, which were too new.
+    /// True if there were other documents, which were too new.
     pub(super) leaves_some: bool,
 }
 
-/// What a view shows of a group.
+/// Counts of a group's documents in a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct GroupCount {
-    /// Documents that are not after the horizon.
+    /// Number of documents that are not after the horizon.
     documents: u64,
-    /// The newest of them.
+    /// Timestamp of the newest of them.
     newest: Timestamp,
-    /// Documents after the horizon.
+    /// Number of documents after the horizon.
     later: u64,
 }
 
-/// Drops a group's documents, where all of the type are of the namespace; `None`: they are not, or there is
-/// nothing to drop.
+/// Drops a group's documents, if all of the type have the namespace. Returns `None` if they do not, or if
+/// there is nothing to drop.
 pub(super) async fn drop_group(call: &DocumentCall, whole: WholeGroup) -> Result<Option<GroupDrop>, Error> {
     let WholeGroup { group, part, .. } = &whole;
     let cluster = call.node.cluster().cloned();
@@ -78,7 +78,7 @@ pub(super) async fn drop_group(call: &DocumentCall, whole: WholeGroup) -> Result
     Ok(Some(GroupDrop { documents: counted.documents, leaves_some: counted.later > 0 }))
 }
 
-/// Drops what all replicas have.
+/// Drops the group's documents at all replicas.
 async fn drop_everywhere(
     call: &DocumentCall,
     cluster: &Arc<dyn ClusterView>,
@@ -86,7 +86,7 @@ async fn drop_everywhere(
 ) -> Result<(), Error> {
     let (sender, receiver) = oneshot::channel();
     let done = move |result| {
-        // Whoever waited may have left; the group is dropped all the same.
+        // The caller may have left; the group is dropped all the same.
         let _ = sender.send(result);
     };
     cluster.drop_group(dropped, call.deadline(), Box::new(done));
@@ -94,8 +94,8 @@ async fn drop_everywhere(
     Ok(())
 }
 
-/// What a view shows of documents whose ids begin with `prefix`; `None` where it has others that are not
-/// after `until`.
+/// Counts the documents in a view. Their ids must begin with `prefix`; `None` if there are others that are
+/// not after `until`.
 fn count(view: &dyn View, prefix: &[u8], until: Timestamp) -> Result<Option<GroupCount>, Error> {
     let chunks = view.chunks();
     let unreadable = |error: millrace_column::ReadError| Error::Internal(error.to_string());

@@ -30,37 +30,37 @@ use crate::{CompiledApplication, Error, Node};
 use path::DocumentTarget;
 pub(crate) use write::MISFIT;
 
-/// How long an operation may take where the request does not say.
+/// Default timeout of an operation.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A request, taken apart as far as all operations need it.
+/// A request, parsed as far as all operations need it.
 struct DocumentCall {
     node: Arc<Node>,
-    /// The path as it came.
+    /// Original path.
     path: String,
     parameters: RequestParameters,
     started: Instant,
     timeout: Duration,
-    /// How far the request has come.
+    /// Forwarding state of the request.
     hop: ForwardKind,
-    /// The request again, where its documents lie on several nodes and this one gathers them.
+    /// Copy of the request, if its documents are on several nodes and this one gathers them.
     spread: Option<ForwardedRequest>,
-    /// Whether the body was read before, to be handed on.
+    /// True if the body was already read for forwarding.
     body_is_reserved: bool,
 }
 
 impl DocumentCall {
-    /// The active application.
+    /// Active application.
     fn deployment(&self) -> Result<Arc<CompiledApplication>, Error> {
         self.node.deployments().current()
     }
 
-    /// The answer of an operation that has nothing more to say.
+    /// Answer of an operation without further results.
     fn done<'a>(&'a self, id: Option<&'a DocumentId>) -> EmptyAnswer<'a> {
         EmptyAnswer { path: &self.path, id: id.map(DocumentId::as_str) }
     }
 
-    /// The beginning of every answer: the path, and the id where there is one.
+    /// Beginning of every answer: the path, and the id if there is one.
     fn answer(&self, id: Option<&DocumentId>) -> Map<String, Value> {
         let mut answer = Map::new();
         answer.insert("pathId".to_owned(), Value::String(self.path.clone()));
@@ -70,17 +70,17 @@ impl DocumentCall {
         answer
     }
 
-    /// When the request's time is over.
+    /// Time at which the request times out.
     fn deadline(&self) -> Instant {
         self.started + self.timeout
     }
 
-    /// What is left of the request's time.
+    /// Remaining time of the request.
     fn left(&self) -> Duration {
         self.timeout.saturating_sub(self.started.elapsed())
     }
 
-    /// The bounds of the body: while it makes no progress, the request's time counts.
+    /// Bounds of the body: the request's timeout also limits the time without progress.
     fn body_bounds(&self) -> BodyBounds {
         let bounds = self.node.body_bounds();
         BodyBounds {
@@ -90,7 +90,7 @@ impl DocumentCall {
         }
     }
 
-    /// `future`, unless the request's time is over first.
+    /// Runs `future`, unless the request times out first.
     async fn within<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         match tokio::time::timeout(self.left(), future).await {
             Ok(result) => result,
@@ -99,7 +99,7 @@ impl DocumentCall {
     }
 }
 
-/// [`DocumentCall::answer`] for those who add nothing: it is written without being gathered first.
+/// [`DocumentCall::answer`] without any additions: it is written without being collected first.
 #[derive(serde::Serialize)]
 struct EmptyAnswer<'a> {
     #[serde(rename = "pathId")]
@@ -147,7 +147,8 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
 
 async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request) -> Result<Response, Error> {
     if let Some(timeout) = call.parameters.duration("timeout")? {
-        // A longer one is cut: no one waits for so long, and nothing is lost by the answer that comes then.
+        // A longer one is cut: no client waits for so long, and nothing is lost by the answer that comes
+        // then.
         call.timeout = timeout.min(call.node.settings().limits.document_timeout_max);
     }
     call.parameters.number("tracelevel", 0, 9)?;
@@ -177,8 +178,8 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
             outcome => outcome,
         };
         match outcome {
-            // What was read does not count, and nothing was written: another node owns the documents, or is
-            // about to.
+            // The reads do not count, and nothing was written: another node owns the documents, or is about
+            // to.
             Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && looks.again().await => {}
             outcome => return outcome,
         }
@@ -199,7 +200,7 @@ fn admit(call: &DocumentCall, target: &DocumentTarget, request: &Request) -> Res
     group.map_or(Ok(()), |group| quotas.admit_group(group, call.started, metrics))
 }
 
-/// Does on this node what a request asks for, knowing what this node has of it.
+/// Executes a request on this node, with the read fence for its documents.
 async fn operate(
     call: &DocumentCall,
     target: DocumentTarget,
@@ -231,7 +232,7 @@ async fn operate(
     }
 }
 
-/// Has another node of the cluster answer, where that is for another to do.
+/// Forwards a request to the node of the cluster that has to answer, if that is another.
 async fn hand_on(
     call: &mut DocumentCall,
     target: &DocumentTarget,
@@ -255,7 +256,7 @@ async fn hand_on(
     cluster::hand_on(&call.node, subject, access, &call.hop, request, call.deadline()).await
 }
 
-/// Reads the request and changes nothing: clients measure their connection so.
+/// Reads the request and changes nothing: clients use it to measure their connection.
 async fn dry_run(call: &DocumentCall, target: &DocumentTarget, request: Request) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
     http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
@@ -275,7 +276,7 @@ fn options() -> Response {
     response
 }
 
-/// An error as `/document/v1/` tells it.
+/// Renders an error in the form of `/document/v1/`.
 fn render(call: &DocumentCall, id: Option<&DocumentId>, error: &Error) -> Response {
     let metrics = call.node.metrics();
     match error.kind() {

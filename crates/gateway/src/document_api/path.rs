@@ -5,26 +5,26 @@ use millrace_document::{DocumentGroup, DocumentId, Location};
 use crate::Error;
 use crate::http::percent_decode;
 
-/// What a path addresses.
+/// Object that a path addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DocumentTarget {
     /// One document.
     Document(DocumentId),
-    /// All documents of a kind.
+    /// All documents in a scope.
     Documents(DocumentScope),
 }
 
-/// Which documents a path without an id addresses.
+/// Scope of a path without a document id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct DocumentScope {
-    /// Namespace and document type; all of them where the path does not say.
+    /// Namespace and document type; `None` for all of them, if the path has neither.
     pub(super) of: Option<(String, String)>,
-    /// The group, where the path names one.
+    /// Group, if the path names one.
     pub(super) group: Option<DocumentGroup>,
 }
 
 impl DocumentTarget {
-    /// The group that all it addresses is in, where that can be in several buckets.
+    /// Group of all addressed documents, if that can be in several buckets.
     pub(super) fn group(&self) -> Option<&DocumentGroup> {
         match self {
             DocumentTarget::Document(_) => None,
@@ -32,7 +32,8 @@ impl DocumentTarget {
         }
     }
 
-    /// A location of its bucket, where all that it addresses is in one: of a group, unless that is divided.
+    /// Location in the bucket of all addressed documents, if they are in one: that of a group, unless the
+    /// group is divided.
     pub(super) fn location(&self) -> Option<Location> {
         match self {
             DocumentTarget::Document(id) => Some(id.location()),
@@ -43,8 +44,8 @@ impl DocumentTarget {
         }
     }
 
-    /// Takes the path of a request apart, in its percent-encoding. An encoded slash does not end a part; the
-    /// document's own name may hold plain ones.
+    /// Parses the percent-encoded path of a request. An encoded slash does not end a part; the document's own
+    /// name may have plain ones.
     pub(super) fn parse(path: &str) -> Result<Self, Error> {
         let unknown = || {
             Error::NotFound(format!(

@@ -1,7 +1,7 @@
-//! Changing all documents that a selection picks: delete-where and update-where.
+//! Changes of all documents that a selection picks: delete-where and update-where.
 //!
-//! The documents are visited; each is looked at again in the moment it is changed, so that what no longer
-//! matches stays.
+//! The documents are visited; each is checked again at the moment of its change, so that documents that no
+//! longer match stay.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,10 +29,10 @@ use crate::deployment::DocumentKind;
 use crate::http;
 use crate::metrics::CountedMetric;
 
-/// Documents changed at one time.
+/// Number of documents changed at one time.
 const TOGETHER: usize = 256;
 
-/// How long one request goes on where it does not say.
+/// Default time limit of one request.
 const TIME_CHUNK: Duration = Duration::from_secs(60);
 
 /// `DELETE` of many documents.
@@ -68,7 +68,7 @@ pub(super) async fn update_where(
     sweep(call, SweepRequest { pass: Arc::new(pass), change: Arc::new(change), removes: false }, vouch).await
 }
 
-/// `POST` to many documents would copy them to another cluster.
+/// Refusal of `POST` to many documents, which would copy them to another cluster.
 pub(super) fn copying_refused(call: &DocumentCall) -> Error {
     match call.parameters.get("destinationCluster") {
         Some(_) => Error::BadRequest(
@@ -104,7 +104,7 @@ async fn read_update(
 ) -> Result<DocumentUpdate, Error> {
     let (parts, body) = request.into_parts();
     let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
-    // The update is applied to many documents; parsing wants one id, which is not looked at after that.
+    // The update is applied to many documents; parsing wants one id, which is not used after that.
     let id = DocumentId::new(namespace, kind.schema.document_type.name(), &DocumentGroup::None, "any")?;
     let options = json::ParseOptions::default();
     let schema = Arc::clone(&kind.schema);
@@ -119,36 +119,37 @@ async fn read_update(
     }
 }
 
-/// What becomes of a document.
+/// Decides the modification of a document.
 type Decide = dyn Fn(Document) -> Result<StoreModification, WriteRefusal> + Send + Sync;
 
-/// What a request changes.
+/// Change of a request.
 struct SweepRequest {
     pass: Arc<Pass>,
     change: Arc<Decide>,
-    /// Every document that is asked for is removed, whatever it has.
+    /// True if every addressed document is removed, regardless of its values.
     removes: bool,
 }
 
-/// What a request changes on this node in one go.
+/// Portion of a request that is executed on this node at one time.
 struct SweepPortion {
-    /// Only what is in this bucket.
+    /// Bucket that the portion is restricted to.
     part: Option<BucketId>,
-    /// Where it begins.
+    /// Start of the portion.
     from: Option<String>,
     deadline: Instant,
     vouch: ReadFence,
 }
 
 impl SweepRequest {
-    /// Changes what this node has, as [`sweep_here`] does; where a whole group goes, most of it at once.
+    /// Changes the documents of this node, as [`sweep_here`] does; if a whole group is removed, most of it at
+    /// once.
     async fn here(&self, call: &DocumentCall, portion: SweepPortion) -> Result<(u64, Option<String>), Error> {
         let SweepPortion { part, from, deadline, vouch } = portion;
         let pass = match part {
             Some(bucket) => Arc::new(self.pass.within(bucket)),
             None => Arc::clone(&self.pass),
         };
-        // A replica that lacks documents does not show whose a group's are.
+        // A replica that lacks documents does not show the namespaces of a group's documents.
         let whole = pass
             .whole_group(from.as_deref())
             .filter(|_| self.removes && vouch.is_full() && call.node.settings().paths().is_fast());
@@ -172,8 +173,7 @@ impl SweepRequest {
     }
 }
 
-/// Changes every document that is asked for until the end or the request's time for one go, on whatever node
-/// it is.
+/// Changes every addressed document, on any node, until the end or the request's time limit.
 async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Result<Response, Error> {
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
     let deadline = Instant::now() + chunk.min(call.left());
@@ -199,14 +199,14 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
             Err(error) => Err(error),
         };
         let (changed, inner) = match outcome {
-            // Nothing of this bucket was changed: the client goes on here, when the cluster has agreed.
+            // Nothing of this bucket was changed: the client continues here, once the cluster has agreed.
             Err(Error::Unsettled(_)) if count > 0 => {
                 return Ok(answer(call, count, Some(place.to_string())));
             }
             outcome => outcome?,
         };
         count += changed;
-        // What was changed must not be changed again, so that this is nothing to begin anew for.
+        // Changed documents must not be changed again, so this error must not restart the request.
         let following = place.following(&call.node, going.pass.group(), inner);
         match following.map_err(|error| Error::Unknown(error.to_string()))? {
             Some(next) if Instant::now() < deadline => place = next,
@@ -215,7 +215,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
     }
 }
 
-/// How many documents another node has changed, and where it goes on.
+/// Parses the answer of another node: the number of changed documents, and the continuation.
 fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -228,11 +228,10 @@ fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
     Ok((answer.document_count, answer.continuation))
 }
 
-/// Changes the documents of this node; how many, and where to go on.
+/// Changes the documents of this node. Returns their number, and the continuation.
 ///
 /// # Errors
-/// [`Error::Unsettled`] only where nothing was changed: whoever asked may ask again, and no document is
-/// changed twice.
+/// [`Error::Unsettled`] only if nothing was changed: the caller may retry, and no document is changed twice.
 async fn sweep_here(
     call: &DocumentCall,
     pass: &Arc<Pass>,
@@ -254,7 +253,7 @@ async fn sweep_here(
             }));
             writes.push(DocumentWrite { id: document.id, change: modify });
         }
-        // All of them are under way before the first is waited for: the store syncs once for many.
+        // All of them are in flight before the first is awaited: the store syncs once for many.
         let until = call.deadline();
         let commits: Vec<_> = writes
             .into_iter()

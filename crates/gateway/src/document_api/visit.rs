@@ -1,4 +1,4 @@
-//! Visiting: reading many documents, in the order in which they are stored.
+//! Visits: reading many documents, in the order in which they are stored.
 
 mod pages;
 mod pass;
@@ -20,19 +20,19 @@ use crate::Error;
 use crate::http;
 use crate::metrics::CountedMetric;
 
-/// Documents read from the store at a time.
+/// Number of documents read from the store at a time.
 const PAGE: usize = 256;
 
-/// The most documents in an answer that is not streamed.
+/// Maximum number of documents in an answer that is not streamed.
 const WANTED_MAX: usize = 1024;
 
-/// An answer that is not streamed ends when it is this large.
+/// Size at which an answer that is not streamed ends, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// How long before its timeout a visit ends, so that its answer still arrives.
+/// Time before its timeout at which a visit ends, so that its answer still arrives.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// `GET` of many documents; `lines` says whether a stream comes as JSON lines.
+/// `GET` of many documents; with `lines`, a stream has the form of JSON lines.
 pub(super) async fn documents(
     call: &DocumentCall,
     documents: DocumentScope,
@@ -57,7 +57,7 @@ pub(super) async fn documents(
     Ok(http::answer(StatusCode::OK, "application/json;charset=utf-8", answer))
 }
 
-/// The whole answer of a visit that is not streamed, and how many documents are in it.
+/// Returns the whole answer of a visit that is not streamed, and the number of documents in it.
 async fn collect(
     pages: VisitPages,
     wanted: usize,
@@ -96,7 +96,7 @@ fn tail(answer: &mut Vec<u8>, count: usize, continuation: Option<&str>) {
     answer.push(b'}');
 }
 
-/// Whether the client would rather have JSON lines.
+/// True if the client prefers JSON lines.
 pub(super) fn accepts_lines(headers: &HeaderMap) -> bool {
     let (mut lines, mut other) = (0.0_f32, 0.0_f32);
     for value in headers.get_all(ACCEPT) {

@@ -1,4 +1,4 @@
-//! Changing one document.
+//! Changes of one document.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,18 +27,18 @@ use crate::http::{self, BodyShare, WorkSize};
 use crate::metrics::CountedMetric;
 use crate::{CompiledApplication, Error, Node};
 
-/// Bytes of a body from which on memory for what is made of it is reserved as well: as much again, up to
-/// [`WORKING_BYTES_MAX`].
+/// Minimum size of a body, in bytes, for which memory for its parsed form is reserved as well: as much again,
+/// up to [`WORKING_BYTES_MAX`].
 const LARGE_BYTES_MIN: usize = 1 << 20;
 const WORKING_BYTES_MAX: usize = 32 << 20;
 
 /// [`WriteRefusal::code`] of a condition that does not hold.
 pub(super) const CONDITION: u16 = 412;
 
-/// [`WriteRefusal::code`] of a change that does not go with the document.
+/// [`WriteRefusal::code`] of a change that does not match the document.
 pub(crate) const MISFIT: u16 = 400;
 
-/// [`WriteRefusal::code`] of a change whose document needs a model that too much waits for.
+/// [`WriteRefusal::code`] of a change whose document needs an overloaded model.
 const OVERLOADED: u16 = 429;
 
 /// [`WriteRefusal::code`] of a change whose document needs a model that did not answer in time.
@@ -73,8 +73,8 @@ pub(super) async fn remove(call: &DocumentCall, id: DocumentId) -> Result<Respon
     Ok(response)
 }
 
-/// The operation in the body of a request, and the bytes of the budget of bodies that it takes until it is
-/// done. Its id comes from the path, whatever the body says.
+/// Reads the operation in the body of a request, and its share of the memory budget of bodies, held until it
+/// is done. Its id comes from the path, regardless of the body.
 async fn read(
     call: &DocumentCall,
     kind: OperationKind,
@@ -111,7 +111,7 @@ async fn read(
     Ok((http::within_or_pooled(&call.node, size, parsing(body)).await??, room))
 }
 
-/// Bytes of the tensors of an operation, about.
+/// Approximate size of the tensors of an operation, in bytes.
 fn tensor_bytes(operation: &DocumentOperation) -> usize {
     let of_tensor = |tensor: &Tensor| tensor.cells().as_bytes().len();
     let of_value =
@@ -130,7 +130,7 @@ fn tensor_bytes(operation: &DocumentOperation) -> usize {
     }
 }
 
-/// Carries the operation out.
+/// Executes the operation.
 async fn write(
     call: &DocumentCall,
     id: DocumentId,
@@ -161,8 +161,8 @@ async fn write(
     Ok(response)
 }
 
-/// What the store is to do; `None` for a document that belongs into none of the clusters it is sent to, which
-/// is passed over.
+/// Returns the modification for the store; `None` for a document that belongs to none of the clusters it is
+/// sent to, which is ignored.
 async fn change(
     call: &DocumentCall,
     deployment: &Arc<CompiledApplication>,
@@ -201,8 +201,8 @@ async fn change(
     }))
 }
 
-/// The document with what its indexing statements make of it. Where they ask models, on a thread that may
-/// wait.
+/// Returns the document with the output of its indexing statements. Statements that call models run on a
+/// thread that may wait.
 async fn indexed(
     call: &DocumentCall,
     kind: &Arc<DocumentKind>,
@@ -229,7 +229,7 @@ async fn indexed(
     })
 }
 
-/// Applies an update to the document that is there.
+/// Applies an update to the stored document.
 fn modify(
     kind: Arc<DocumentKind>,
     update: DocumentUpdate,
@@ -249,7 +249,7 @@ fn modify(
     })
 }
 
-/// The document after the update, with what its indexing statements make of it.
+/// Returns the document after the update, with the output of its indexing statements.
 pub(super) fn apply(
     kind: &DocumentKind,
     update: &DocumentUpdate,
@@ -290,8 +290,8 @@ fn condition(
 }
 
 impl WriteCondition {
-    /// Refuses a document for which the condition does not hold; one that is not there as well, unless it may
-    /// be created.
+    /// Refuses a document for which the condition does not hold. A missing document is refused as well,
+    /// unless it may be created.
     fn check(&self, document: Option<&Document>, create: bool) -> Result<(), WriteRefusal> {
         let refuse = |reason: String| Err(WriteRefusal { code: CONDITION, reason });
         match document {
@@ -303,20 +303,19 @@ impl WriteCondition {
     }
 }
 
-/// Whether a selection is true of a document.
+/// True if a selection is true for a document.
 pub(super) fn holds(selection: &DocumentSelection, document: &Document) -> bool {
     selection.matches(document, now_s())
 }
 
-/// Hands a write to the store, or to all replicas where this node is one of a cluster, and waits until it is
-/// durable.
+/// Sends a write to the store, or to all replicas on a node of a cluster, and waits until it is durable.
 pub(super) async fn commit(
     node: &Node,
     write: DocumentWrite,
     deadline: Instant,
 ) -> Result<CommittedWrite, Error> {
     let (sender, receiver) = oneshot::channel();
-    // Whoever waited may have left; the write stands all the same.
+    // The caller may have left; the write stands all the same.
     match node.cluster() {
         None => node.store().write(write, move |result| {
             let _ = sender.send(result.map_err(WriteError::Store));

@@ -1,4 +1,4 @@
-//! Answers to web pages of origins that the operator permits, by the CORS protocol
+//! Responses to web pages of permitted origins, by the CORS protocol
 //! (<https://fetch.spec.whatwg.org/#http-cors-protocol>).
 
 use axum::body::Body;
@@ -10,19 +10,20 @@ use hyper::header::{
 };
 use hyper::{Method, Request, StatusCode};
 
-/// Headers by which browsers ask whether a page may reach into a private network.
+/// Headers by which browsers ask if a page may access a private network.
 const REQUEST_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 
-/// Seconds for which a browser may remember the answer to a preflight.
+/// Seconds for which a browser may cache the response to a preflight.
 const REMEMBERED: &str = "600";
 
-/// Returns true for the question of a browser, if a page may send a request that it has not sent yet.
+/// Returns true for a preflight: the question of a browser, if a page may send a request that it has not sent
+/// yet.
 pub(super) fn is_preflight<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The answer to that question, for a page of an origin that is permitted.
+/// Creates the response to a preflight, for a page of a permitted origin.
 pub(super) fn preflight<B>(request: &Request<B>, origin: &HeaderValue) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -38,14 +39,14 @@ pub(super) fn preflight<B>(request: &Request<B>, origin: &HeaderValue) -> Respon
     shared_with(response, origin.clone())
 }
 
-/// Those of the headers that a page may send: all but those that nodes of a cluster send each other.
+/// Returns the headers that a page may send: all but those that nodes of a cluster send each other.
 fn permitted_headers(asked: &HeaderValue) -> Option<HeaderValue> {
     let names = asked.to_str().ok()?.split(',').map(str::trim);
     let names: Vec<&str> = names.filter(|name| !name.to_ascii_lowercase().starts_with("millrace-")).collect();
     HeaderValue::from_str(&names.join(", ")).ok()
 }
 
-/// An answer that pages of this origin may read.
+/// Makes a response readable for pages of this origin.
 pub(crate) fn shared_with(mut response: Response, origin: HeaderValue) -> Response {
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);

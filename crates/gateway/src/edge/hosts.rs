@@ -1,14 +1,14 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The names by which clients may address a server, beside addresses and `localhost`.
+/// The names by which clients may address a server, in addition to addresses and `localhost`.
 ///
 /// An address is always permitted: DNS rebinding needs a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostNames(BTreeSet<String>);
 
 impl HostNames {
-    /// Names, without ports.
+    /// Parses names, without ports.
     ///
     /// # Errors
     /// Text that is not the name of a host.
@@ -27,14 +27,14 @@ impl HostNames {
         names.iter().map(|text| name(text.as_ref())).collect::<Result<_, _>>().map(HostNames)
     }
 
-    /// These names and one more.
+    /// Adds one more name.
     #[must_use]
     pub fn with(mut self, name: &str) -> Self {
         self.0.insert(name.trim_end_matches('.').to_ascii_lowercase());
         self
     }
 
-    /// Returns true if a request may be for this host, which has no port.
+    /// Returns true if a request may be for this host, given without a port.
     pub(super) fn permits(&self, host: &str) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host);
         if host.eq_ignore_ascii_case("localhost") || is_address(host) {
@@ -54,7 +54,7 @@ fn is_address(host: &str) -> bool {
     }
 }
 
-/// The host of `host[:port]`; none if that is malformed.
+/// Returns the host of `host[:port]`; `None` if that is malformed.
 pub(super) fn host_of(authority: &str) -> Option<&str> {
     let end = authority.rfind(']').map_or(0, |end| end + 1);
     let (host, port) = match authority[end..].find(':') {

@@ -1,18 +1,18 @@
-//! The check of each request before anything else looks at it: the host that it is for, the web page that it
-//! comes from, and the media type of a document.
+//! The check of each request before any other processing: its host, the web page that sent it, and the media
+//! type of a document.
 //!
 //! A browser sends requests for any page that is open in it, to servers on the same machine and in the same
-//! network too. Three things of a request tell that it was not meant for this server:
+//! network too. Three properties show that a request was not meant for this server:
 //!
 //! - A page whose name was made to resolve to the server's address (DNS rebinding) is same-origin to the
 //!   browser, but the `Host` has the name of the page.
 //! - A page of another site has that site in `Origin`.
-//! - Without asking the server first, a browser sends to another site only bodies of the media types that
-//!   HTML forms have.
+//! - Without a preflight, a browser sends to another site only bodies of the media types that HTML forms
+//!   have.
 //!
 //! Clients other than browsers send no `Origin`, and address the server by a name that it has.
-//! [`RequestGuard`] is also where a later check of credentials belongs: it sees every request of both ports,
-//! and nothing goes past it.
+//! [`RequestGuard`] is also the place for a later check of credentials: it sees every request of both ports,
+//! and no request bypasses it.
 
 mod cors;
 mod hosts;
@@ -38,19 +38,19 @@ use self::refusal::EdgeRefusal;
 use crate::access_log::ConnectionPeer;
 use crate::{Node, access_log, cluster};
 
-/// The media types that a browser sends to another site without asking first. No client of documents sends
-/// them on purpose.
+/// Media types that a browser sends to another site without a preflight. No client of documents sends them on
+/// purpose.
 const FORM_TYPES: [&str; 3] = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
 
-/// Headers by which browsers tell where a request comes from.
+/// Header by which browsers report the relation of the requesting site to the server.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// The outcome of the check.
+/// The result of the check.
 pub(crate) enum GuardVerdict {
-    /// The request goes on. With an origin, its page may read the answer: see [`shared_with`].
+    /// The request is admitted. With an origin, its page may read the response: see [`shared_with`].
     Pass(Option<HeaderValue>),
-    /// This is the answer.
+    /// The request is answered with this response.
     Answer(Box<Response>),
 }
 
@@ -61,15 +61,14 @@ pub(crate) struct RequestGuard {
 }
 
 impl RequestGuard {
-    /// The guard of a node's ports.
+    /// Creates the guard of a node's ports.
     pub(crate) fn new(node: Arc<Node>) -> Self {
         RequestGuard { node }
     }
 
-    /// Decides about a request by its head.
+    /// Checks a request by its head.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> GuardVerdict {
-        // A node of the cluster that has shown its certificate reaches this one by whatever name it has for
-        // it.
+        // A node of the cluster that has shown its certificate may address this one by any name.
         if request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node) {
             return GuardVerdict::Pass(None);
         }
@@ -85,11 +84,11 @@ impl RequestGuard {
         GuardVerdict::Answer(Box::new(answer))
     }
 
-    /// The origin with which the answer is shared; none for requests of the server's own pages, and of
-    /// clients other than browsers.
+    /// Returns the origin with which the response is shared; `None` for requests of the server's own pages,
+    /// and of clients other than browsers.
     fn examine<B>(&self, request: &Request<B>) -> Result<Option<HeaderValue>, EdgeRefusal> {
         self.check_host(request)?;
-        // The node that handed the request on has checked the rest. A page of another site cannot send this
+        // The node that forwarded the request has checked the rest. A page of another site cannot send this
         // header: a browser asks first.
         if request.headers().contains_key(cluster::HOP) && request.method() != Method::OPTIONS {
             return Ok(None);
@@ -146,8 +145,8 @@ impl RequestGuard {
     }
 }
 
-/// Checks the words of newer browsers about a request without an origin: another site may lead to the server
-/// by a link, and no further.
+/// Checks the fetch metadata of newer browsers on a request without an origin: another site may lead to the
+/// server by a link, and no further.
 fn check_fetch_metadata<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
     let says = |name: &HeaderName, value: &str| request.headers().get(name).is_some_and(|said| said == value);
     let is_safe = [Method::GET, Method::HEAD].contains(request.method());
@@ -174,7 +173,7 @@ fn check_media_type<B>(request: &Request<B>) -> Result<(), EdgeRefusal> {
     }
 }
 
-/// The type of those in [`FORM_TYPES`] that a header names.
+/// Returns the media type of a header, if it is one of [`FORM_TYPES`].
 fn form_type(value: &HeaderValue) -> Option<&'static str> {
     let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     FORM_TYPES.into_iter().find(|known| media_type.eq_ignore_ascii_case(known.as_bytes()))

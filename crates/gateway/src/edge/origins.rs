@@ -2,13 +2,13 @@ use std::collections::BTreeSet;
 
 use hyper::Uri;
 
-/// The web pages that may send requests and read the answers, beside the server's own: origins such as
-/// `https://app.example.com`.
+/// The web pages that may send requests and read the responses, in addition to the server's own: origins such
+/// as `https://app.example.com`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WebOrigins(BTreeSet<String>);
 
 impl WebOrigins {
-    /// Origins as browsers write them: scheme, host, and a port other than the scheme's own.
+    /// Parses origins in the form of browsers: scheme, host, and a port other than the scheme's own.
     ///
     /// # Errors
     /// Text that is not an origin. `*` and `null` are not permitted, since every page can be such a page.
@@ -34,17 +34,17 @@ impl WebOrigins {
     }
 }
 
-/// An origin in its parts.
+/// The parts of an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OriginParts<'a> {
     scheme: &'a str,
-    /// Host and port; without the port that the scheme has by itself.
+    /// Host and port; without the default port of the scheme.
     authority: &'a str,
 }
 
 impl OriginParts<'_> {
-    /// Returns true for the origin of pages that come from this `host[:port]`, whichever scheme they came by:
-    /// a proxy may have taken TLS off.
+    /// Returns true for the origin of pages from this `host[:port]`, with any scheme: a proxy may have taken
+    /// TLS off.
     pub(super) fn is(self, host: &str) -> bool {
         let same = |host: &str| host.eq_ignore_ascii_case(self.authority);
         same(host) || same(without_default_port(self.scheme, host))
@@ -55,7 +55,7 @@ impl OriginParts<'_> {
     }
 }
 
-/// The parts of an origin of the web; none for `null`, other schemes, and text that is malformed.
+/// Parses an origin of the web; `None` for `null`, other schemes, and malformed text.
 pub(super) fn authority_of_origin(origin: &str) -> Option<OriginParts<'_>> {
     let (scheme, authority) = origin.split_once("://")?;
     let known = ["http", "https"].into_iter().any(|known| scheme.eq_ignore_ascii_case(known));

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use crate::http;
 
-/// Characters of a request's own words that a message repeats.
+/// Maximum number of characters of the request that a message repeats.
 const SHOWN: usize = 100;
 
-/// The reason why a request goes no further than the edge.
+/// Reason why a request is refused at the edge.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EdgeRefusal {
     #[error(
@@ -48,7 +48,7 @@ impl EdgeRefusal {
         }
     }
 
-    /// The answer, in a form that clients of all APIs show to people.
+    /// Creates the response, in a form that clients of all APIs show to people.
     pub(super) fn response(&self, path: &str) -> Response {
         let (status, message) = (self.status(), self.to_string());
         let value = match () {

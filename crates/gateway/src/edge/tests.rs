@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use super::*;
 use crate::{NodeServer, Settings, data_port, server};
 
-/// A node whose ports are served, with all that it takes to end it.
+/// A node with running ports, and everything needed to stop it.
 struct ServedNode {
     runtime: tokio::runtime::Runtime,
     data: SocketAddr,
@@ -51,7 +51,7 @@ impl ServedNode {
         ServedNode { runtime, data, config, routes, log, _directory: directory }
     }
 
-    /// Sends a request as it is written here, and answers the head of the response in lower case.
+    /// Sends a request verbatim, and returns the head of the response in lower case.
     fn send(&self, to: SocketAddr, request: &str) -> String {
         self.runtime.block_on(async {
             let mut stream = TcpStream::connect(to).await.expect("it listens");
@@ -69,7 +69,7 @@ impl ServedNode {
     }
 }
 
-/// The paths of a router, as its debug form has them, with something in place of each parameter.
+/// Paths of a router, by its debug form, with a value in place of each parameter.
 fn routes_of(router: &Router) -> Vec<String> {
     let text = format!("{router:?}");
     let quoted = text.split('"').skip(1).step_by(2).filter(|text| text.starts_with('/'));
@@ -86,13 +86,13 @@ fn status(head: &str) -> u16 {
     head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line")
 }
 
-/// A request with a body.
+/// Creates a request with a body.
 fn request(method: &Method, path: &str, headers: &[(&str, &str)]) -> String {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: 2\r\n{headers}\r\n{{}}")
 }
 
-/// The answer of the edge; `None`: it lets the request through, and the handler answers as it likes.
+/// Expected status of the edge; `None` if it admits the request, and the handler may give any response.
 fn expected(method: &Method, path: &str, headers: &[(&str, &str)], own: &str) -> Option<u16> {
     let header = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     let host = header("host").unwrap_or_default();
@@ -156,7 +156,7 @@ fn every_route_by_host_origin_method_and_media_type() {
             for method in &methods {
                 for (at, host) in hosts.iter().enumerate() {
                     for origin in origins {
-                        // Media types take turns on routes where they make no difference.
+                        // Media types take turns on routes for which they make no difference.
                         let all = path.starts_with("/document/v1");
                         let turns = media_types.iter().enumerate();
                         for (_, media_type) in
@@ -203,7 +203,7 @@ fn check(head: &str, expected: Option<u16>, origin: Option<&str>, request: &str)
     assert_eq!(head.contains("access-control-allow-origin"), is_shared, "{request}: {head}");
 }
 
-/// As browsers ask before they send what a form cannot.
+/// Preflights: the questions of browsers before they send requests that a form cannot send.
 #[test]
 fn preflights() {
     let node = ServedNode::start();
@@ -239,8 +239,8 @@ fn preflights() {
     }
 }
 
-/// Requests without an origin, by what newer browsers say of them; requests that nodes hand on; hosts in odd
-/// places.
+/// Requests without an origin, by the fetch metadata of newer browsers; requests that nodes forward; hosts in
+/// odd places.
 #[test]
 fn other_heads() {
     let node = ServedNode::start();

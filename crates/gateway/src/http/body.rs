@@ -1,5 +1,5 @@
-//! Request bodies: read as fast as they come and no slower than they may, up to a limit, unpacked where they
-//! came packed.
+//! Request bodies: read as fast as they come and no slower than allowed, up to a limit, and unpacked if they
+//! are packed.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use super::budget::BodyShare;
 use crate::{Error, Node};
 
-/// Bytes up to which a body is unpacked, and a document parsed, where it arrives: handing it to another
-/// thread costs more.
+/// Maximum number of bytes for unpacking a body, and parsing a document, on the thread that receives it:
+/// handing it to another thread costs more.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// The same of the text of a query, which takes longer to read.
+/// Like [`INLINE_BYTES_MAX`], for the text of a query, which takes longer to parse.
 const INLINE_QUERY_BYTES_MAX: usize = 16 << 10;
 
 /// The size of work over the bytes of a request, and the size from which on it is done in the pool.
@@ -30,40 +30,40 @@ pub(crate) struct WorkSize {
 }
 
 impl WorkSize {
-    /// The work of unpacking to so many bytes, or of parsing a document of so many.
+    /// Work of unpacking to this many bytes, or of parsing a document of this size.
     pub(crate) fn of_document(bytes: usize) -> Self {
         WorkSize { bytes, inline_max: INLINE_BYTES_MAX }
     }
 
-    /// The work of reading the parameters or the text of a query of so many bytes.
+    /// Work of parsing the parameters or the text of a query of this many bytes.
     pub(crate) fn of_query(bytes: usize) -> Self {
         WorkSize { bytes, inline_max: INLINE_QUERY_BYTES_MAX }
     }
 }
 
-/// Bytes that a body may always unpack to, however small it is packed.
+/// Size that a body may always unpack to, in bytes, however small it is packed.
 const RATIO_FREE: usize = 1 << 20;
 
-/// How many times its packed size a body may unpack to beyond [`RATIO_FREE`].
+/// Maximum ratio of the unpacked to the packed size of a body, beyond [`RATIO_FREE`].
 const RATIO_MAX: usize = 100;
 
-/// Bytes that are reserved first of a body whose length is not known.
+/// Bytes that are reserved first for a body of unknown length.
 const FIRST_STEP: usize = 16 << 10;
 
 /// The bounds of one body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyBounds {
-    /// The most bytes, as sent and unpacked.
+    /// Maximum size in bytes, as sent and unpacked.
     pub(crate) bytes: usize,
-    /// The setting that says so.
+    /// Setting that has this limit.
     pub(crate) setting: &'static str,
-    /// How far the sender may be behind the slowest rate.
+    /// Time by which the sender may lag behind the minimum rate.
     pub(crate) patience: Duration,
-    /// Whether the bytes as sent lie in memory already, under a share of their own.
+    /// True if the bytes as sent are in memory already, under a share of their own.
     pub(crate) is_reserved: bool,
 }
 
-/// A body in memory, and the bytes of the budget that it takes. They are given back when it is dropped.
+/// A body in memory, with its share of the budget, which is released when the body is dropped.
 pub(crate) struct ReadBody {
     bytes: Bytes,
     share: BodyShare,
@@ -78,17 +78,19 @@ impl Deref for ReadBody {
 }
 
 impl ReadBody {
-    /// The bytes, and their share of the budget, which is to be kept for as long as what is made of them.
+    /// Returns the bytes and their share of the budget, which must be kept as long as anything made from
+    /// them.
     pub(crate) fn into_parts(self) -> (Bytes, BodyShare) {
         (self.bytes, self.share)
     }
 }
 
-/// The whole body, unpacked, within its bounds both packed and unpacked. A large one is unpacked in the pool.
+/// Reads the whole body, unpacked, within its bounds both packed and unpacked. A large one is unpacked in the
+/// pool.
 ///
 /// # Errors
-/// It is too large, unpacks to too much, comes too slowly, breaks off, or is no gzip; there was no room for
-/// it.
+/// The body is too large, unpacks to too much, comes too slowly, breaks off, or is no gzip; or there was no
+/// room for it.
 pub(crate) async fn read_body(
     node: &Node,
     headers: &HeaderMap,
@@ -107,7 +109,7 @@ pub(crate) async fn read_body(
     }
 }
 
-/// The whole body as it came.
+/// Reads the whole body as sent.
 ///
 /// # Errors
 /// As [`read_body`].
@@ -123,7 +125,8 @@ pub(crate) async fn collect(node: &Node, body: Body, bounds: BodyBounds) -> Resu
     if told.lower() > bounds.bytes as u64 {
         return Err(bounds.too_large());
     }
-    // What is told is an order of magnitude, not an amount to trust: memory is taken as bytes come.
+    // The announced length is an order of magnitude, not an amount to trust: memory is allocated as bytes
+    // arrive.
     let exact = told.exact().and_then(|bytes| usize::try_from(bytes).ok());
     if exact.is_some_and(|bytes| bytes <= FIRST_STEP) {
         share.grow(exact.unwrap_or(0)).await?;
@@ -143,8 +146,7 @@ pub(crate) async fn collect(node: &Node, body: Body, bounds: BodyBounds) -> Resu
     Ok(ReadBody { bytes: bytes.into(), share })
 }
 
-/// Appends `data`, with room for it reserved before it is taken: at first little, then twice as much each
-/// time.
+/// Appends `data`. Room is reserved before it is allocated: at first little, then twice as much each time.
 async fn append(
     bytes: &mut Vec<u8>,
     data: &[u8],
@@ -173,10 +175,10 @@ impl BodyBounds {
     }
 }
 
-/// The pace of a body: the time that was spent waiting for its sender, less what its bytes account for at the
-/// slowest rate. Time spent on anything else, such as waiting for room, does not count.
+/// The pace of a body: the time spent waiting for its sender, less the time that its bytes need at the
+/// minimum rate. Time spent on anything else, such as waiting for room, does not count.
 struct BodyPace {
-    /// Bytes a second.
+    /// Minimum rate, in bytes a second.
     rate: usize,
     patience: Duration,
     waited: Duration,
@@ -188,13 +190,13 @@ impl BodyPace {
         BodyPace { rate: rate.max(1), patience: bounds.patience, waited: Duration::ZERO, received: 0 }
     }
 
-    /// The time that may still be spent waiting, if nothing comes.
+    /// Remaining time for waiting, if no data arrives.
     fn left(&self) -> Duration {
         let earned = Duration::from_secs_f64(self.received as f64 / self.rate as f64);
         (self.patience + earned).saturating_sub(self.waited)
     }
 
-    /// The next data of the body; `None` at its end.
+    /// Next data of the body; `None` at its end.
     async fn next(&mut self, body: &mut Body) -> Result<Option<Bytes>, Error> {
         loop {
             let began = Instant::now();
@@ -208,7 +210,7 @@ impl BodyPace {
             let Some(frame) = frame else { return Ok(None) };
             let frame =
                 frame.map_err(|error| Error::BadRequest(format!("the request body broke off: {error}")))?;
-            // Trailers say nothing here.
+            // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
             self.received += data.len();
             if !data.is_empty() {
@@ -218,7 +220,7 @@ impl BodyPace {
     }
 }
 
-/// A body that is read part by part, at least as fast as it must be, up to its limit.
+/// A body that is read part by part, at least at its minimum rate, up to its limit.
 pub(crate) struct BodyReader {
     body: Body,
     pace: BodyPace,
@@ -226,15 +228,15 @@ pub(crate) struct BodyReader {
 }
 
 impl BodyReader {
-    /// A reader of `body`.
+    /// Creates a reader of `body`.
     pub(crate) fn new(node: &Node, body: Body, bounds: BodyBounds) -> Self {
         BodyReader { body, pace: BodyPace::new(node.settings().limits.body_rate_min, bounds), bounds }
     }
 
-    /// The next part; `None` at the end.
+    /// Returns the next part; `None` at the end.
     ///
     /// # Errors
-    /// It is too large, comes too slowly, or breaks off.
+    /// The body is too large, comes too slowly, or breaks off.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let data = self.pace.next(&mut self.body).await?;
         self.bounds.check(self.pace.received)?;
@@ -242,7 +244,7 @@ impl BodyReader {
     }
 }
 
-/// The body of `packed`, unpacked; the room that it takes is reserved before.
+/// Unpacks the body of `packed`; the room for it is reserved before.
 async fn unpacked(node: &Node, packed: ReadBody, bounds: BodyBounds) -> Result<ReadBody, Error> {
     let size = unpacked_size(&packed, bounds)?;
     let ReadBody { bytes, mut share } = packed;
@@ -252,7 +254,7 @@ async fn unpacked(node: &Node, packed: ReadBody, bounds: BodyBounds) -> Result<R
     Ok(ReadBody { bytes: unpacked.into(), share })
 }
 
-/// Runs work over the bytes of a request: here where they are few, else in the pool.
+/// Runs work over the bytes of a request: on this thread if they are few, else in the pool.
 ///
 /// # Errors
 /// The pool is full.
@@ -264,8 +266,8 @@ pub(crate) async fn within_or_pooled<T: Send + 'static>(
     if size.bytes <= size.inline_max { Ok(work()) } else { node.pool().run(work).await }
 }
 
-/// The bytes that a gzip member says it unpacks to, where a body of its size may unpack to so much. What the
-/// trailer says is a bound for [`gunzip`], so that a lie costs nothing.
+/// Unpacked size of a gzip member by its trailer, if a body of its size may unpack to that much. The trailer
+/// is a bound for [`gunzip`], so that a lie costs nothing.
 fn unpacked_size(packed: &[u8], bounds: BodyBounds) -> Result<usize, Error> {
     let Some(trailer) = packed.last_chunk::<4>() else { return Err(not_gzip()) };
     let told = u32::from_le_bytes(*trailer) as usize;
@@ -278,7 +280,7 @@ fn unpacked_size(packed: &[u8], bounds: BodyBounds) -> Result<usize, Error> {
 
 /// Unpacks one gzip member of `size` bytes.
 fn gunzip(packed: &[u8], size: usize) -> Result<Vec<u8>, Error> {
-    // One byte where there are none: nothing can be unpacked into nothing.
+    // One byte if the size is zero: nothing can be unpacked into an empty buffer.
     let mut unpacked = vec![0; size.max(1)];
     let written = Decompressor::new().gzip_decompress(packed, &mut unpacked).map_err(|_| not_gzip())?;
     if written != size {
@@ -338,7 +340,7 @@ mod tests {
     fn a_bomb_is_refused_before_memory_is_taken() {
         let small = BodyBounds { bytes: 1 << 16, ..BOUNDS };
         assert!(matches!(whole(&gzip(&[0; 1 << 20]), small), Err(Error::TooLarge { limit: 65536, .. })));
-        // 1,000 to 1, and as it comes of text.
+        // Ratios of 1,000 to 1, and of ordinary text.
         let error = whole(&gzip(&vec![0; 8 << 20]), BOUNDS).expect_err("a bomb");
         assert!(matches!(error, Error::Inflated { .. }), "{error}");
         let mut number = 1_u32;

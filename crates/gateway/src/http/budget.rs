@@ -1,4 +1,4 @@
-//! The budget of bytes for the bodies of all requests under way, as sent and as unpacked.
+//! The memory budget for the bodies of all requests in flight, as sent and as unpacked.
 //!
 //! Bytes are reserved as a body grows. A request that gets none waits, for a bounded time, and is then
 //! refused with 429 and the time after which there should be room.
@@ -12,21 +12,20 @@ use tokio::time::Instant;
 
 use crate::Error;
 
-/// The longest time after which a request that was refused is told to come again, in seconds.
+/// Maximum retry delay for a refused request, in seconds.
 const RETRY_AFTER_MAX_S: u64 = 30;
 
-/// The bytes that all bodies under way may take together. Reserving them is one atomic addition while there
-/// is room.
+/// The budget of bytes for all bodies in flight. Reserving bytes is one atomic addition while there is room.
 pub(crate) struct BodyBudget {
     capacity: usize,
-    /// The longest time that a request waits for room.
+    /// Maximum time that a request waits for room.
     patience: Duration,
     reserved: AtomicUsize,
-    /// Requests that wait for room.
+    /// Number of requests that wait for room.
     waiting: AtomicUsize,
-    /// The bytes that they wait for.
+    /// Total of the bytes that they wait for.
     wanted: AtomicUsize,
-    /// Bytes given back while requests waited.
+    /// Bytes released while requests waited.
     given_back: AtomicU64,
     refused: AtomicU64,
     freed: Notify,
@@ -34,16 +33,16 @@ pub(crate) struct BodyBudget {
 
 /// The state of a [`BodyBudget`], for metrics.
 pub(crate) struct BudgetFigures {
-    /// Bytes reserved.
+    /// Reserved bytes.
     pub(crate) reserved: usize,
-    /// Requests that wait for room.
+    /// Number of requests that wait for room.
     pub(crate) waiting: usize,
-    /// Requests refused since the start.
+    /// Number of requests refused since the start.
     pub(crate) refused: u64,
 }
 
 impl BodyBudget {
-    /// A budget of `capacity` bytes, for which a request waits up to `patience`.
+    /// Creates a budget of `capacity` bytes, for which a request waits up to `patience`.
     pub(crate) fn new(capacity: usize, patience: Duration) -> Arc<Self> {
         Arc::new(BodyBudget {
             capacity,
@@ -57,7 +56,7 @@ impl BodyBudget {
         })
     }
 
-    /// A share without any bytes yet.
+    /// Creates a share without any bytes yet.
     pub(crate) fn share(self: &Arc<Self>) -> BodyShare {
         BodyShare { budget: Arc::clone(self), bytes: 0 }
     }
@@ -70,8 +69,8 @@ impl BodyBudget {
         }
     }
 
-    /// Reserves `bytes` if there is room. A request that comes when somebody waits may go first: that is
-    /// bounded by the patience of those who wait.
+    /// Reserves `bytes` if there is room. A new request may overtake waiting ones: that is bounded by their
+    /// patience.
     fn take(&self, bytes: usize) -> bool {
         let fits = |reserved: usize| reserved.checked_add(bytes).filter(|sum| *sum <= self.capacity);
         self.reserved.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
@@ -85,8 +84,8 @@ impl BodyBudget {
         }
     }
 
-    /// The seconds after which there should be room for those who wait, by how fast bytes came back in the
-    /// last `waited`.
+    /// Returns the seconds after which there should be room for waiting requests, by the rate of bytes
+    /// released in the last `waited`.
     fn retry_after_s(&self, returned: u64, waited: Duration) -> u64 {
         let wanted = self.wanted.load(Ordering::Relaxed) as f64;
         let rate = returned as f64 / waited.as_secs_f64().max(1e-3);
@@ -95,17 +94,17 @@ impl BodyBudget {
     }
 }
 
-/// Bytes of a [`BodyBudget`] that one request has reserved; given back when it is dropped.
+/// Bytes of a [`BodyBudget`] that one request has reserved; released when the share is dropped.
 pub(crate) struct BodyShare {
     budget: Arc<BodyBudget>,
     bytes: usize,
 }
 
 impl BodyShare {
-    /// Reserves `bytes` more, and waits for them where there is no room.
+    /// Reserves `bytes` more, and waits for them if there is no room.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] when there was none for as long as a request waits; [`Error::OverBudget`] for more
+    /// [`Error::NoRoom`] if there was none for as long as a request waits; [`Error::OverBudget`] for more
     /// than the whole budget.
     pub(crate) async fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         if self.try_grow(bytes) { Ok(()) } else { self.wait(bytes).await }
@@ -143,12 +142,12 @@ impl BodyShare {
         loop {
             let freed = budget.freed.notified();
             tokio::pin!(freed);
-            // Whoever gives back after this wakes it.
+            // Any release after this wakes it.
             freed.as_mut().enable();
             if self.try_grow(bytes) {
                 return Ok(());
             }
-            // Others may be woken, and take what was free, again and again: time passes all the same.
+            // Other requests may be woken and take the free room, again and again: time passes all the same.
             let is_late = Instant::now() >= until || tokio::time::timeout_at(until, freed).await.is_err();
             if is_late {
                 budget.refused.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Answers packed with gzip for those who take it.
+//! Compression of responses with gzip, for clients that accept it.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -10,28 +10,29 @@ use hyper::body::Body as _;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, VARY};
 use libdeflater::{CompressionLvl, Compressor};
 
-/// Answers up to this many bytes go as they are: they fit a packet, and packing costs more than it saves.
+/// Maximum size of responses that are not compressed, in bytes: they fit a packet, and compression costs more
+/// than it saves.
 const PLAIN_BYTES_MAX: u64 = 1200;
 
-/// Answers up to this many bytes are packed where they are: more would hold up the threads that wait for
+/// Maximum size of responses compressed on this thread, in bytes: more would block the threads that wait for
 /// sockets.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// Packs the answer where the request accepts gzip.
+/// Compresses the response if the request accepts gzip.
 pub(crate) async fn compress_response(request: Request, next: Next) -> Response {
     let accepted = accepts_gzip(request.headers());
     let response = next.run(request).await;
     if accepted { pack(response).await } else { response }
 }
 
-/// Packs an answer that is there already as a whole; streams pass as they are.
+/// Compresses a response that is completely in memory; streams pass unchanged.
 pub(crate) async fn pack(response: Response) -> Response {
     let worth_it = response.body().size_hint().exact().is_some_and(|size| size > PLAIN_BYTES_MAX);
     if !worth_it || response.headers().contains_key(CONTENT_ENCODING) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    // The body lies in memory (its size is known), so this neither waits nor fails.
+    // The body is in memory (its size is known), so this neither waits nor fails.
     let Ok(plain) = body.collect().await.map(|collected| collected.to_bytes()) else {
         return Response::from_parts(parts, Body::empty());
     };
@@ -39,7 +40,7 @@ pub(crate) async fn pack(response: Response) -> Response {
         gzip(&plain)
     } else {
         let copy = plain.clone();
-        // The task is neither cancelled nor panics; if it did, the answer goes as it is.
+        // The task is neither cancelled nor panics; if it did, the response is sent as it is.
         tokio::task::spawn_blocking(move || gzip(&copy)).await.unwrap_or(None)
     };
     let Some(packed) = packed else { return Response::from_parts(parts, Body::from(plain)) };
@@ -49,7 +50,7 @@ pub(crate) async fn pack(response: Response) -> Response {
     Response::from_parts(parts, Body::from(packed))
 }
 
-/// The bytes packed; `None` where that does not work.
+/// Returns the compressed bytes; `None` if compression fails.
 fn gzip(plain: &[u8]) -> Option<Vec<u8>> {
     let mut compressor = Compressor::new(level());
     let mut packed = vec![0; compressor.gzip_compress_bound(plain.len())];
@@ -58,12 +59,12 @@ fn gzip(plain: &[u8]) -> Option<Vec<u8>> {
     Some(packed)
 }
 
-/// The level that packs fastest and still packs: what the library calls the fastest stores bytes as they are.
+/// Fastest level that compresses: the one that the library calls the fastest stores bytes as they are.
 fn level() -> CompressionLvl {
     CompressionLvl::new(1).unwrap_or_default()
 }
 
-/// Whether whoever asked with these headers takes gzip.
+/// True if the client accepts gzip, by the headers of its request.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         value.split(',').any(|offer| {

@@ -1,4 +1,4 @@
-//! The connections of a port: how many there may be, of whom, and when one that does nothing ends.
+//! The connections of a port: their number, in total and by address, and the end of idle ones.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,11 +14,11 @@ use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// Bytes that are written at once only as part of an answer: what HTTP/2 writes to keep a connection alive is
-/// shorter.
+/// Minimum size of a write that counts as a part of a response: the writes of HTTP/2 that keep a connection
+/// alive are shorter.
 const ANSWER_BYTES_MIN: usize = 256;
 
-/// The connections of a port that clients have open.
+/// The open client connections of a port.
 pub(crate) struct OpenConnections {
     most: usize,
     most_of_address: usize,
@@ -28,7 +28,7 @@ pub(crate) struct OpenConnections {
 }
 
 impl OpenConnections {
-    /// None yet; up to `most`, of which `most_of_address` may be of one address.
+    /// Creates the count, with up to `most` connections, of which `most_of_address` may be of one address.
     pub(crate) fn new(most: usize, most_of_address: usize) -> Arc<Self> {
         Arc::new(OpenConnections {
             most,
@@ -39,7 +39,8 @@ impl OpenConnections {
         })
     }
 
-    /// The place of one more connection from `address`; `None` where there is none left, which is counted.
+    /// Admits one more connection from `address`. Returns `None` if the limit is reached, and counts the
+    /// refusal.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPlace> {
         let mut by_address = self.lock();
         let of_address = by_address.get(&address).copied().unwrap_or(0);
@@ -53,23 +54,23 @@ impl OpenConnections {
         Some(ConnectionPlace { of: Arc::clone(self), address })
     }
 
-    /// Connections that are open.
+    /// Number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections refused since the start.
+    /// Number of connections refused since the start.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The connections by address. Nothing panics while it is locked.
+    /// Locks the connections by address. Nothing panics while they are locked.
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
         self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The place of one open connection, free again when it is dropped.
+/// The place of one open connection, released when it is dropped.
 pub(crate) struct ConnectionPlace {
     of: Arc<OpenConnections>,
     address: IpAddr,
@@ -88,23 +89,23 @@ impl Drop for ConnectionPlace {
     }
 }
 
-/// What a connection does, as far as it keeps it open: requests under way, and answers written.
+/// Activity that keeps a connection open: requests in flight, and response data written.
 #[derive(Default)]
 pub(crate) struct ConnectionActivity {
     under_way: AtomicUsize,
-    /// Grows with each request that begins or ends, and with what is written of answers.
+    /// Grows with each request that begins or ends, and with response data written.
     steps: AtomicUsize,
 }
 
 impl ConnectionActivity {
-    /// Counts a request as under way until what is answered is dropped.
+    /// Counts a request as in flight until its response is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
         UnderWay(Arc::clone(self))
     }
 
-    /// Returns once nothing has happened for `first` before the first request, or for `idle` after it.
+    /// Returns once the connection was inactive for `first` before the first request, or for `idle` after it.
     pub(crate) async fn idle(&self, first: Duration, idle: Duration) {
         let (mut steps, mut since) = (0, Instant::now());
         loop {
@@ -112,8 +113,8 @@ impl ConnectionActivity {
             tokio::time::sleep_until(since + patience).await;
             let now = self.steps.load(Ordering::Relaxed);
             if self.under_way.load(Ordering::Relaxed) > 0 || now != steps {
-                // A client that does nothing from here on has up to twice its time: the clock is looked at
-                // only here.
+                // A client that is inactive from here on has up to twice its time: the clock is read only
+                // here.
                 (steps, since) = (now.max(1), Instant::now());
             } else {
                 return;
@@ -122,7 +123,7 @@ impl ConnectionActivity {
     }
 }
 
-/// A request under way.
+/// A request in flight.
 pub(crate) struct UnderWay(Arc<ConnectionActivity>);
 
 impl Drop for UnderWay {
@@ -133,8 +134,8 @@ impl Drop for UnderWay {
 }
 
 impl UnderWay {
-    /// The answer, with which the request ends: at once where it lies in memory (that it is written is seen),
-    /// else with its stream, which may say nothing for long.
+    /// Returns the response, with which the request ends: at once if it is in memory (its writing is noted
+    /// separately), else with its stream, which may be silent for long.
     pub(crate) fn until_answered(self, response: Response) -> Response {
         match response.body().size_hint().exact() {
             Some(_) => response,
@@ -143,7 +144,7 @@ impl UnderWay {
     }
 }
 
-/// The body of an answer that is a stream.
+/// The body of a streamed response.
 struct AnswerStream {
     body: Body,
     _under_way: UnderWay,
@@ -169,7 +170,7 @@ impl HttpBody for AnswerStream {
     }
 }
 
-/// A stream whose written answers are noted.
+/// A stream that notes written response data.
 pub(crate) struct WatchedConnection<S> {
     pub(crate) stream: S,
     pub(crate) activity: Arc<ConnectionActivity>,
@@ -248,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_is_idle_when_nothing_is_under_way() {
         let (first, idle) = (Duration::from_millis(5), Duration::from_millis(10));
-        // It never says anything.
+        // Nothing ever happens on it.
         ConnectionActivity::default().idle(first, idle).await;
         let activity = Arc::new(ConnectionActivity::default());
         let request = activity.begin();

@@ -1,5 +1,5 @@
-//! Values that follow each other on a body, each when its time comes: four bytes that say how long it is,
-//! then the value as CBOR.
+//! Sequences of values in a body, each sent when it is ready: four bytes with the length of the value, then
+//! the value as CBOR.
 
 use axum::body::Body;
 use http_body_util::BodyExt;
@@ -9,10 +9,10 @@ use serde::de::DeserializeOwned;
 
 use super::budget::BodyShare;
 
-/// A value as it travels.
+/// Encodes a value as a frame.
 ///
 /// # Errors
-/// It cannot be written, or is too long; the text says so.
+/// The value cannot be serialized, or is too long; the text has the reason.
 pub(crate) fn frame(value: &impl Serialize) -> Result<Bytes, String> {
     let mut bytes = vec![0; 4];
     ciborium::into_writer(value, &mut bytes).map_err(|error| error.to_string())?;
@@ -21,14 +21,13 @@ pub(crate) fn frame(value: &impl Serialize) -> Result<Bytes, String> {
     Ok(bytes.into())
 }
 
-/// Reads the values of a body.
+/// Reader of the values in a body.
 pub(crate) struct FrameReader {
     body: Body,
     read: Vec<u8>,
-    /// The most bytes of one value.
+    /// Maximum size of one value, in bytes.
     limit: usize,
-    /// The bytes of the budget of bodies that the longest value so far takes, where it comes from whom
-    /// anybody can be.
+    /// Share of the memory budget of bodies for the longest value so far; set if the sender may be anyone.
     share: Option<BodyShare>,
 }
 
@@ -37,10 +36,10 @@ impl FrameReader {
         FrameReader { body, read: Vec::new(), limit, share }
     }
 
-    /// The next value; `None` at the end.
+    /// Returns the next value; `None` at the end.
     ///
     /// # Errors
-    /// The body broke off, a value is too long, or none of this type.
+    /// The body broke off, or a value is too long or has another type.
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
         loop {
             if let Some(length) = self.read.first_chunk::<4>() {

@@ -1,4 +1,4 @@
-//! HTTP itself: connections, bodies, compression, and the parts of a request that several endpoints read.
+//! HTTP itself: connections, bodies, compression, and the parts of a request that several endpoints parse.
 
 mod body;
 mod budget;
@@ -23,7 +23,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 
-/// An answer of `content_type`.
+/// Creates a response of `content_type`.
 pub(crate) fn answer(status: StatusCode, content_type: &str, body: Vec<u8>) -> Response {
     let mut response = Response::new(axum::body::Body::from(body));
     *response.status_mut() = status;
@@ -33,7 +33,7 @@ pub(crate) fn answer(status: StatusCode, content_type: &str, body: Vec<u8>) -> R
     response
 }
 
-/// An answer of JSON. Values whose maps have names for keys can always be written.
+/// Creates a JSON response. Values whose maps have names for keys can always be serialized.
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     let body = serde_json::to_vec(value).unwrap_or_default();
     let mut response = Response::new(axum::body::Body::from(body));

@@ -8,20 +8,20 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 use crate::Error;
 
-/// The parameters of a request, in their order; a name may stand more than once.
+/// The parameters of a request, in their order; a name may occur more than once.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct RequestParameters(Vec<(String, String)>);
 
 impl RequestParameters {
-    /// Those of a query string or a form: `name=value` joined by `&`, percent-encoded, `+` for a space.
+    /// Parses a query string or a form: `name=value` joined by `&`, percent-encoded, `+` for a space.
     ///
     /// # Errors
-    /// [`Error::TooManyParameters`] beyond `most`; no more are read then.
+    /// [`Error::TooManyParameters`] beyond `most`; no more are parsed then.
     pub(crate) fn parse(text: &str, most: usize) -> Result<Self, Error> {
         RequestParameters::default().and(text, most)
     }
 
-    /// These, and after them those of another text.
+    /// Appends the parameters of another text.
     ///
     /// # Errors
     /// [`Error::TooManyParameters`] beyond `most` together.
@@ -36,27 +36,27 @@ impl RequestParameters {
         Ok(self)
     }
 
-    /// How many there are.
+    /// Number of parameters.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All of them, with what they own.
+    /// Returns all of them, owned.
     pub(crate) fn into_pairs(self) -> impl Iterator<Item = (String, String)> {
         self.0.into_iter()
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The last value of `name`.
+    /// Last value of `name`.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// `true` or `false`.
+    /// Value of a parameter as `true` or `false`.
     pub(crate) fn flag(&self, name: &'static str) -> Result<Option<bool>, Error> {
         self.get(name)
             .map(|value| match value {
@@ -67,7 +67,7 @@ impl RequestParameters {
             .transpose()
     }
 
-    /// A whole number from `least` to `most`.
+    /// Value of a parameter as a whole number from `least` to `most`.
     pub(crate) fn number(&self, name: &'static str, least: u64, most: u64) -> Result<Option<u64>, Error> {
         let Some(text) = self.get(name) else { return Ok(None) };
         match text.parse::<u64>() {
@@ -79,7 +79,7 @@ impl RequestParameters {
         }
     }
 
-    /// A duration: seconds, or with a unit (`ks`, `s`, `ms`, `us`, `µs`).
+    /// Value of a parameter as a duration: seconds, or with a unit (`ks`, `s`, `ms`, `us`, `µs`).
     pub(crate) fn duration(&self, name: &'static str) -> Result<Option<Duration>, Error> {
         let Some(text) = self.get(name) else { return Ok(None) };
         match duration(text) {
@@ -92,16 +92,17 @@ impl RequestParameters {
     }
 }
 
-/// Names and values as [`RequestParameters::parse`] reads them.
+/// Encodes names and values in the form that [`RequestParameters::parse`] accepts.
 pub(crate) fn form_encode<'p>(pairs: impl Iterator<Item = (&'p str, &'p str)>) -> String {
     let encode = |text| percent_encoding::utf8_percent_encode(text, TO_ENCODE).to_string();
     pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect::<Vec<_>>().join("&")
 }
 
-/// What stands in names and values most can stay as it is.
+/// Characters to encode; the most frequent ones in names and values stay as they are.
 const TO_ENCODE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-');
 
-/// `text` without its percent-encoding; what is not UTF-8 after that becomes the replacement character.
+/// Decodes the percent-encoding of `text`; bytes that are not UTF-8 after that become the replacement
+/// character.
 pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy()
 }

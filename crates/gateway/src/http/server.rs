@@ -24,34 +24,33 @@ use super::connections::{ConnectionActivity, ConnectionPlace, OpenConnections, W
 use crate::RequestLimits;
 use crate::access_log::ConnectionPeer;
 
-/// Bytes of the head of a request: request line and headers.
+/// Maximum size of the head of a request (request line and headers), in bytes.
 const HEAD_BYTES_MAX: usize = 128 << 10;
 
-/// Bytes of a body that a client may send over HTTP/2 before the server has read them: of one request, and of
-/// all on a connection.
+/// Maximum number of bytes of a body that a client may send over HTTP/2 before the server has read them: of
+/// one request, and of all on a connection.
 const WINDOW: (u32, u32) = (256 << 10, 1 << 20);
 
-/// How often an HTTP/2 connection is asked whether its client is still there, and how long an answer may
-/// take.
+/// Interval of keep-alive pings on an HTTP/2 connection, and the time limit of an answer.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 
-/// Requests that one HTTP/2 connection of another node may have under way.
+/// Maximum number of requests in flight on one HTTP/2 connection of another node.
 const NODE_STREAMS_MAX: u32 = 1024;
 
-/// The bounds of a port's connections.
+/// The limits of a port's connections.
 #[derive(Clone)]
 pub struct PortLimits {
     pub(crate) connections: Arc<OpenConnections>,
-    /// Requests that one HTTP/2 connection may have under way.
+    /// Maximum number of requests in flight on one HTTP/2 connection.
     pub(crate) streams_max: u32,
-    /// The time that a client has for a TLS handshake, its first request, or the head of any.
+    /// Time limit of a client's TLS handshake, its first request, or the head of any.
     pub(crate) head_patience: Duration,
-    /// The time that a connection stays open without a request.
+    /// Time that a connection stays open without a request.
     pub(crate) idle: Duration,
 }
 
 impl PortLimits {
-    /// The limits that the settings give each port.
+    /// Limits of each port, by the settings.
     pub fn new(limits: &RequestLimits) -> Self {
         PortLimits {
             connections: OpenConnections::new(limits.connections_max, limits.connections_per_address_max),
@@ -62,7 +61,7 @@ impl PortLimits {
     }
 }
 
-/// What answers the requests of a port; it always does.
+/// A service that answers the requests of a port, and always does.
 pub trait PortService:
     Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
@@ -76,13 +75,13 @@ impl<S> PortService for S where
 {
 }
 
-/// The answers of a router.
+/// Wraps a router as a service.
 pub fn routed(router: Router) -> TowerToHyperService<Router> {
     TowerToHyperService::new(router)
 }
 
-/// Serves `service` at `listener` until `stop` turns true; then refuses new connections and lets requests
-/// under way end within `drain`.
+/// Serves `service` at `listener` until `stop` turns true; then refuses new connections and lets requests in
+/// flight end within `drain`.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -95,7 +94,8 @@ pub async fn serve(
     serve_with(listener, handed, tls, limits, service, stop, drain).await;
 }
 
-/// The same, and over connections that nodes of the cluster have made elsewhere and that are `handed` in.
+/// Like [`serve`], also over connections that nodes of the cluster have made elsewhere and that are `handed`
+/// in.
 pub(crate) async fn serve_with(
     listener: TcpListener,
     mut handed: mpsc::Receiver<Connection>,
@@ -115,7 +115,7 @@ pub(crate) async fn serve_with(
                         let client = ServedClient { address, place, limits: limits.clone() };
                         accept(stream, client, tls.clone(), service.clone(), &graceful);
                     }
-                    // It is counted, and the client sees that the connection has ended.
+                    // The refusal is counted, and the client sees that the connection has ended.
                     None => tracing::debug!(%address, "a connection more than there may be was closed"),
                 },
                 Err(error) => {
@@ -133,12 +133,12 @@ pub(crate) async fn serve_with(
     }
 }
 
-/// Returns when `stop` is true. Its sender being gone is a stop too.
+/// Returns when `stop` is true, or when its sender is gone.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// A client that has connected.
+/// A connected client.
 struct ServedClient {
     address: SocketAddr,
     place: ConnectionPlace,
@@ -154,7 +154,7 @@ fn accept(
 ) {
     let ServedClient { address, place, limits } = client;
     let peer = ConnectionPeer { address, tls: tls.is_some(), is_node: false };
-    // Without it small answers would wait for acknowledgements of earlier ones; a failure costs only that.
+    // Without it small responses would wait for acknowledgements of earlier ones; a failure costs only that.
     let _ = stream.set_nodelay(true);
     let watcher = graceful.watcher();
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Certificate and key, made into an acceptor that offers HTTP/2 and HTTP/1.1, and renewed without a restart.
+//! Certificate and key: an acceptor that offers HTTP/2 and HTTP/1.1, and renewal without a restart.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,20 +12,20 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{StartError, TlsFiles};
 
-/// The time between two looks at the files.
+/// Interval between checks of the files.
 const RENEW: Duration = Duration::from_secs(30);
 
-/// The certificate that the ports show, and the files that it is from.
+/// The certificate of the ports, and the files with it.
 #[derive(Debug)]
 pub(crate) struct RenewedCertificate {
     files: TlsFiles,
     provider: Arc<CryptoProvider>,
     current: ArcSwap<CertifiedKey>,
-    /// The bytes of both files when they were read last, whether or not they worked.
+    /// Contents of both files when they were read last, valid or not.
     read: Mutex<FileContents>,
 }
 
-/// The bytes of certificate and key.
+/// Contents of certificate and key.
 #[derive(Debug, PartialEq, Eq)]
 struct FileContents {
     certificate: Vec<u8>,
@@ -42,13 +42,13 @@ impl FileContents {
 }
 
 impl RenewedCertificate {
-    /// The certificate in the files.
+    /// Loads the certificate in the files.
     ///
     /// # Errors
-    /// A file cannot be read or has something else in it; the key belongs to another certificate.
+    /// A file cannot be read or has other contents; the key belongs to another certificate.
     pub(crate) fn load(files: TlsFiles) -> Result<Arc<Self>, StartError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        // Read before the certificate is: what is replaced in between is then seen as new.
+        // Read before the certificate is loaded: a replacement in between is then seen as new.
         let read = FileContents::read(&files).map_err(StartError::Tls)?;
         let current = certified(&files, &provider).map_err(StartError::Tls)?;
         Ok(Arc::new(RenewedCertificate {
@@ -59,13 +59,13 @@ impl RenewedCertificate {
         }))
     }
 
-    /// Reads the files again, every half minute. Connections that are made from then on see what is new;
-    /// files that do not work are passed over with a warning.
+    /// Reads the files again, every half minute. Later connections see a renewed certificate; invalid files
+    /// are ignored with a warning.
     pub(crate) async fn renew_forever(self: Arc<Self>) {
         loop {
             tokio::time::sleep(RENEW).await;
             let own = Arc::clone(&self);
-            // What a panic says has been logged.
+            // The message of a panic has been logged.
             let Ok(renewed) = tokio::task::spawn_blocking(move || own.renew()).await else { continue };
             match renewed {
                 Ok(false) => {}
@@ -75,7 +75,7 @@ impl RenewedCertificate {
         }
     }
 
-    /// Reads the files again. Answers whether the certificate has changed.
+    /// Reads the files again. Returns true if the certificate has changed.
     fn renew(&self) -> Result<bool, String> {
         let found = FileContents::read(&self.files)?;
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,8 +83,8 @@ impl RenewedCertificate {
             return Ok(false);
         }
         let renewed = certified(&self.files, &self.provider)?;
-        // Only once they work: a warning comes again while they do not, such as between the two renames of a
-        // renewal.
+        // Only once the files are valid: the warning is repeated while they are not, such as between the two
+        // renames of a renewal.
         *read = found;
         self.current.store(Arc::new(renewed));
         Ok(true)
@@ -97,7 +97,7 @@ impl ResolvesServerCert for RenewedCertificate {
     }
 }
 
-/// The certificate and key in the files, which belong together.
+/// Loads the certificate and key in the files, which must match.
 fn certified(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let (certificates, key) = millrace_trust::certificate_and_key(&files.certificate, &files.key)
         .map_err(|error| error.to_string())?;
@@ -107,7 +107,7 @@ fn certified(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey
     })
 }
 
-/// An acceptor that shows the certificate as it is when a connection is made.
+/// Creates an acceptor that shows the current certificate to each new connection.
 pub(crate) fn acceptor(certificate: &Arc<RenewedCertificate>) -> TlsAcceptor {
     let mut config = ServerConfig::builder_with_provider(Arc::clone(&certificate.provider))
         .with_safe_default_protocol_versions()

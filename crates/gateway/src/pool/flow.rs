@@ -1,4 +1,4 @@
-//! The queues that work waits in: one for each class of work and owner of the documents.
+//! The queues of waiting work: one for each class of work and owner of the documents.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ pub(crate) enum WorkClass {
     Short,
     /// Queries and visits of named groups.
     Grouped,
-    /// Whatever reads the documents of all groups.
+    /// Work that reads the documents of all groups.
     AllGroups,
 }
 
-/// Names the queue that a piece of work waits in. Queues of one class are served in turns.
+/// The name of a queue of waiting work. Queues of one class are served in turns.
 ///
 /// The owner is the set of groups whose documents are read. Once requests carry a principal, it belongs into
 /// [`FlowOwner`].
@@ -29,7 +29,7 @@ pub(crate) struct WorkFlow {
 /// The owner of a queue within its class.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum FlowOwner {
-    /// All that has no owner of its own.
+    /// Common owner of all work without an owner of its own.
     Common,
     /// These groups, in order, each once.
     Groups(Arc<[DocumentGroup]>),
@@ -56,8 +56,7 @@ impl WorkFlow {
         WorkFlow { class: WorkClass::Grouped, owner: FlowOwner::Common }
     }
 
-    /// Reading of the documents in a scope: the flow of its groups, or that of all groups where it names
-    /// none.
+    /// Reading of the documents in a scope: the flow of its groups, or that of all groups if it names none.
     pub(crate) fn of_scope(scope: &ViewScope) -> Self {
         match scope {
             ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {

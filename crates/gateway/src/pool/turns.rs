@@ -1,30 +1,31 @@
 //! The order in which waiting work runs: values and functions of them; no threads, no clock.
 //!
-//! Each [`WorkFlow`] has a queue, first in, first out. Queues stand in rings, one for each [`TurnLevel`], and
-//! a ring is served by deficit round robin: the queue in front runs while it has credit, then it gets a
-//! [`QUANTUM`] and goes to the back. Credit is charged with the time that work held its thread, once that is
-//! known, so it can fall below zero; a queue in debt is passed over until its turns have paid for it.
+//! Each [`WorkFlow`] has a queue, first in, first out. Queues are members of rings, one for each
+//! [`TurnLevel`], and a ring is served by deficit round robin: the queue in front runs while it has credit,
+//! then it gets a [`QUANTUM`] and goes to the back. Credit is charged with the time that work held its
+//! thread, once that is known, so it can fall below zero; a queue in debt is skipped until its turns have
+//! paid for it.
 //!
 //! A queue of [`WorkClass::Grouped`] begins on the level [`TurnLevel::Fresh`] and falls to
-//! [`TurnLevel::Long`] when its first quantum is used up: groups that ask little go before groups that ask
-//! much. Levels go in order, but none starves: while a level waits, it is owed a share of all time used above
-//! it ([`TurnLevel::share`]), and is served first whenever a quantum is owed.
+//! [`TurnLevel::Long`] when its first quantum is used up: groups with little work go before groups with much.
+//! Levels go in order, but none starves: while a level waits, it is owed a share of all time used above it
+//! ([`TurnLevel::share`]), and is served first whenever a quantum is owed.
 //!
-//! Work that gave way comes back to the front of its queue. So work of a flow is begun only while all that
-//! was begun before it is running, and at most as much of one flow is begun as there are threads that run it.
+//! Work that yielded returns to the front of its queue. So work of a flow is started only while all its
+//! earlier work is running, and at most as much of one flow is started as there are threads that run it.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::flow::{WorkClass, WorkFlow};
 
-/// The time after which long work gives way to others, where others wait: a turn.
+/// Length of a turn: the time after which long work yields to waiting work.
 pub const WORK_SLICE: Duration = Duration::from_millis(4);
 
-/// The credit of one turn.
+/// Credit of one turn.
 pub(super) const QUANTUM: Duration = WORK_SLICE;
 
-/// The most debt that is remembered: so many turns are passed over at most.
+/// Maximum debt of a queue, and with it the maximum number of skipped turns.
 const DEBT_MAX: Duration = Duration::from_secs(1);
 
 const LEVELS: usize = 4;
@@ -34,9 +35,9 @@ const LEVELS: usize = 4;
 enum TurnLevel {
     /// [`WorkClass::Short`].
     Short,
-    /// Groups that have not used a quantum since they last had nothing to do.
+    /// Groups that have not used a quantum since they were last idle.
     Fresh,
-    /// Groups that have.
+    /// Groups that have used one.
     Long,
     /// [`WorkClass::AllGroups`].
     AllGroups,
@@ -54,7 +55,7 @@ impl TurnLevel {
         }
     }
 
-    /// The level of a queue whose credit is used up.
+    /// Level of a queue whose credit is used up.
     fn below(self) -> Self {
         match self {
             TurnLevel::Fresh => TurnLevel::Long,
@@ -62,7 +63,7 @@ impl TurnLevel {
         }
     }
 
-    /// The time used on the levels above, divided by this, is owed to the level while it waits.
+    /// Divisor of the time used on the levels above: this share of it is owed to the level while it waits.
     fn share(self) -> u32 {
         match self {
             TurnLevel::Short | TurnLevel::Fresh => 1,
@@ -72,7 +73,7 @@ impl TurnLevel {
     }
 }
 
-/// The place of a flow in the scheduler, valid while some of its work waits or runs.
+/// Index of a flow in the scheduler, valid while some of its work waits or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FlowIndex(usize);
 
@@ -84,53 +85,53 @@ pub(super) struct FlowTurn<W> {
     pub work: W,
 }
 
-/// The fate of new work.
+/// Admission of new work.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TurnAdmission<W> {
-    /// It waits.
+    /// The work waits.
     Queued,
-    /// It waits, in place of this: the newest of the longest queue.
+    /// The work waits, in place of this: the newest of the longest queue.
     QueuedInsteadOf(W),
-    /// It does not: its own queue is as long as any may be, or all are full and no other is longer.
+    /// The work is refused: its own queue is full, or all together are and no other is longer.
     Refused(W),
 }
 
-/// Bounds on work that waits.
+/// Bounds on the number of waiting pieces of work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueBounds {
-    /// In one queue.
+    /// Maximum in one queue.
     pub flow: usize,
-    /// In all together.
+    /// Maximum in all queues together.
     pub all: usize,
 }
 
-/// Work that waits, and the order in which it runs.
+/// Waiting work, and the order in which it runs.
 pub(super) struct TurnScheduler<W> {
     bounds: QueueBounds,
     indexes: HashMap<WorkFlow, usize>,
     flows: Vec<Option<FlowQueue<W>>>,
     free: Vec<usize>,
     rings: [VecDeque<usize>; LEVELS],
-    /// Work that waits on each level.
+    /// Number of waiting pieces of work on each level.
     waiting: [usize; LEVELS],
-    /// Nanoseconds owed to each level for what ran above it.
+    /// Nanoseconds owed to each level for work on the levels above.
     owed: [i64; LEVELS],
 }
 
 struct FlowQueue<W> {
     name: WorkFlow,
     level: TurnLevel,
-    /// Nanoseconds that it may use before its turn is over; negative in debt.
+    /// Nanoseconds left of its turn; negative in debt.
     credit: i64,
-    /// Work that gave way, which goes first.
+    /// Work that yielded; it goes first.
     begun: VecDeque<W>,
     queued: VecDeque<W>,
-    /// Pieces of its work that run.
+    /// Number of its running pieces of work.
     running: usize,
-    /// Levels on which work of it was served since the level was owed a quantum, which was taken then; once
-    /// for each time.
+    /// Levels on which its work was served because they were owed a quantum, which was deducted then; one
+    /// entry for each time.
     prepaid: Vec<TurnLevel>,
-    /// True while it stands in the ring of its level: some of its work waits, or it is idle and in debt.
+    /// True while it is in the ring of its level: some of its work waits, or it is idle and in debt.
     ringed: bool,
 }
 
@@ -157,15 +158,15 @@ impl<W> TurnScheduler<W> {
         }
     }
 
-    /// Pieces of work that wait.
+    /// Number of waiting pieces of work.
     pub fn waiting(&self) -> usize {
         self.waiting.iter().sum()
     }
 
-    /// Adds work to its queue. Where that is full, or all queues together are, work that `is_abandoned` is
+    /// Adds work to its queue. If that is full, or all queues together are, work that `is_abandoned` is
     /// dropped first: of its own queue, or of the longest.
     ///
-    /// Cost: constant, unless all are full: then all queues are looked at.
+    /// Cost: constant, unless all are full: then all queues are examined.
     pub fn push(&mut self, flow: &WorkFlow, work: W, is_abandoned: &dyn Fn(&W) -> bool) -> TurnAdmission<W> {
         let own = self.indexes.get(flow).copied();
         let length = own.map_or(0, |at| self.flow(at).queued.len());
@@ -194,7 +195,7 @@ impl<W> TurnScheduler<W> {
         instead.map_or(TurnAdmission::Queued, TurnAdmission::QueuedInsteadOf)
     }
 
-    /// Ends a turn whose work goes back to the front of its queue.
+    /// Ends a turn, and returns its work to the front of its queue.
     pub fn give_way(&mut self, FlowIndex(at): FlowIndex, work: W) {
         let flow = self.flow_mut(at);
         assert!(flow.running > 0, "only work that was given a turn gives way");
@@ -203,11 +204,11 @@ impl<W> TurnScheduler<W> {
         self.added(at);
     }
 
-    /// Takes the work whose turn it is; with `short_only`, only if it is of [`WorkClass::Short`]. None where
-    /// nothing waits.
+    /// Takes the work whose turn it is; with `short_only`, only if it is of [`WorkClass::Short`]. Returns
+    /// `None` if nothing waits.
     ///
-    /// Cost: constant, but for queues in debt that are passed over: at most one step for each quantum of time
-    /// charged before.
+    /// Cost: constant, except for skipped queues in debt: at most one step for each quantum of time charged
+    /// before.
     pub fn next(&mut self, short_only: bool) -> Option<FlowTurn<W>> {
         loop {
             let (level, is_owed) = self.level_to_serve(short_only)?;
@@ -221,7 +222,7 @@ impl<W> TurnScheduler<W> {
         }
     }
 
-    /// Charges a flow whose work has held its place for so long.
+    /// Charges a flow for the time that its work has held its place.
     pub fn charge(&mut self, FlowIndex(at): FlowIndex, cost: Duration) {
         let flow = self.flow_mut(at);
         flow.credit = flow.credit.saturating_sub(nanos(cost)).max(-nanos(DEBT_MAX));
@@ -249,7 +250,7 @@ impl<W> TurnScheduler<W> {
         }
     }
 
-    /// Forgets all queues in debt that have nothing to do: where nothing waits, their debt harms nobody.
+    /// Forgets all idle queues in debt: if nothing waits, their debt harms no other work.
     fn forgive(&mut self) {
         for level in 0..LEVELS {
             while let Some(at) = self.rings[level].pop_front() {
@@ -259,8 +260,8 @@ impl<W> TurnScheduler<W> {
         }
     }
 
-    /// The level whose turn it is: the lowest that is owed a quantum, which is true then; else the highest
-    /// where something waits.
+    /// Level whose turn it is: the lowest that is owed a quantum (then the flag is true); else the highest
+    /// with waiting work.
     fn level_to_serve(&mut self, short_only: bool) -> Option<(TurnLevel, bool)> {
         if short_only {
             return (self.waiting[TurnLevel::Short as usize] > 0).then_some((TurnLevel::Short, false));
@@ -278,8 +279,8 @@ impl<W> TurnScheduler<W> {
         first.map(|level| (level, false))
     }
 
-    /// Serves the ring of a level where something waits. None where nothing does any more, since all that
-    /// waited fell to another level.
+    /// Serves the ring of a level with waiting work. Returns `None` if none is left there, because all of it
+    /// fell to another level.
     fn serve(&mut self, level: TurnLevel) -> Option<FlowTurn<W>> {
         while self.waiting[level as usize] > 0 {
             let at =
@@ -349,8 +350,8 @@ impl<W> TurnScheduler<W> {
         at
     }
 
-    /// Forgets a queue with nothing to do. One in debt stands in its ring until its turns have paid, unless
-    /// nothing waits: then the debt harms nobody.
+    /// Forgets an idle queue. One in debt stays in its ring until its turns have paid, unless nothing waits:
+    /// then the debt harms no other work.
     fn forget_if_idle(&mut self, at: usize) {
         let nothing_waits = self.waiting() == 0;
         let flow = self.flow_mut(at);
@@ -369,7 +370,7 @@ impl<W> TurnScheduler<W> {
         }
     }
 
-    /// The queue with the most work that was not begun.
+    /// Queue with the most unstarted work.
     fn longest(&self) -> Option<usize> {
         let queues = self.flows.iter().enumerate();
         let lengths = queues.filter_map(|(at, flow)| Some((flow.as_ref()?.queued.len(), at)));

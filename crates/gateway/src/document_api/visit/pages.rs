@@ -1,4 +1,4 @@
-//! The documents of a visit, written, page by page: those of this node, or bucket after bucket from the nodes
+//! The documents of a visit, written page by page: those of this node, or bucket after bucket from the nodes
 //! of a cluster.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,21 +17,21 @@ use crate::document_api::buckets::{self, BucketAnswer, ReachedBuckets};
 use crate::document_api::format::DocumentFormat;
 use crate::{Error, Node};
 
-/// How documents follow each other.
+/// Format of a sequence of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageForm {
-    /// As members of a JSON list, commas between them.
+    /// Members of a JSON list, separated by commas.
     List,
-    /// Each on a line of its own.
+    /// One document per line.
     Lines,
 }
 
-/// Some documents, written.
+/// Some written documents.
 #[derive(Debug, Default)]
 pub(super) struct WrittenPage {
     pub(super) bytes: Vec<u8>,
     pub(super) documents: usize,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` at the end.
     pub(super) next: Option<String>,
 }
 
@@ -42,10 +42,10 @@ pub(super) struct VisitPages {
     shape: Arc<DocumentFormat>,
     form: PageForm,
     deadline: Instant,
-    /// Where the documents lie on several nodes: the request, to be handed on.
+    /// Request for forwarding, if the documents are on several nodes.
     spread: Option<ForwardedRequest>,
-    /// The buckets that it reaches, and the version of the cluster state by which they are those: there may
-    /// be a great many.
+    /// Buckets that it reaches, and the version of the cluster state by which they were listed: there may be
+    /// a great many.
     listed: Mutex<Option<(u64, ReachedBuckets)>>,
 }
 
@@ -86,12 +86,12 @@ impl VisitPages {
         self.form
     }
 
-    /// Where the request begins.
+    /// Start of the request.
     pub(super) fn start(&self) -> Option<String> {
         self.pass.start()
     }
 
-    /// The next page; it can be empty though others follow.
+    /// Returns the next page; it can be empty though others follow.
     pub(super) async fn next(&self, from: Option<String>, wanted: usize) -> Result<WrittenPage, Error> {
         let Some(request) = &self.spread else {
             return self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
@@ -111,9 +111,9 @@ impl VisitPages {
         }
     }
 
-    /// The buckets that the request reaches.
+    /// Buckets that the request reaches.
     fn buckets(&self) -> Result<ReachedBuckets, Error> {
-        // First the version: buckets that are newer are listed once more.
+        // The version is read first: buckets that are newer are listed once more.
         let owners = self.node.cluster().map(|cluster| cluster.owners(None)).transpose();
         let version = owners.map_err(Error::Unsettled)?.map_or(0, |owners| owners.version);
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);

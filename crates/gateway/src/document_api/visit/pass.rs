@@ -1,4 +1,4 @@
-//! What of the store a request goes through, step by step.
+//! Passes over the store: the documents that a request reads, step by step.
 
 use std::sync::Arc;
 
@@ -15,38 +15,38 @@ use crate::document_api::write::holds;
 use crate::pool::WorkFlow;
 use crate::{CompiledApplication, Error};
 
-/// What of the store a request goes through.
+/// A pass over the documents of a request.
 #[derive(Clone)]
 pub(in crate::document_api) struct Pass {
     pub(in crate::document_api) deployment: Arc<CompiledApplication>,
     store: Store,
     visit: StoreVisit,
-    /// The group that the path names.
+    /// Group named by the path.
     group: Option<DocumentGroup>,
-    /// Only documents of this namespace.
+    /// Namespace of the documents; `None` for all.
     namespace: Option<String>,
     selection: Option<DocumentSelection>,
 }
 
-/// All documents of one type and namespace that a group has, or has in one bucket.
+/// All documents of one type and namespace in a group, or in one bucket of it.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::document_api) struct WholeGroup {
     pub(in crate::document_api) namespace: String,
     pub(in crate::document_api) document_type: String,
     pub(in crate::document_api) group: DocumentGroup,
-    /// The bucket, where it is only about what is in one.
+    /// Bucket, if restricted to one.
     pub(in crate::document_api) part: Option<BucketId>,
 }
 
-/// What one step of a pass found.
+/// Result of one step of a pass.
 pub(in crate::document_api) struct Found {
     pub(in crate::document_api) documents: Vec<VisitedVersion>,
-    /// Where the next step begins; `None` at the end.
+    /// Start of the next step; `None` at the end.
     pub(in crate::document_api) continuation: Option<String>,
 }
 
 impl Pass {
-    /// What the path and the parameters of a request say.
+    /// Creates the pass from the path and the parameters of a request.
     pub(in crate::document_api) fn new(call: &DocumentCall, documents: DocumentScope) -> Result<Self, Error> {
         let deployment = call.deployment()?;
         let parameters = &call.parameters;
@@ -113,8 +113,8 @@ impl Pass {
         Ok(Pass { deployment, store: call.node.store().clone(), visit, group, namespace, selection })
     }
 
-    /// Goes on from `continuation` for up to `wanted` documents of the store, and hands out those that are
-    /// selected.
+    /// Continues from `continuation` for up to `wanted` documents of the store, and returns the selected
+    /// ones.
     pub(in crate::document_api) fn step(
         &self,
         continuation: Option<String>,
@@ -138,20 +138,21 @@ impl Pass {
         Ok(Found { documents, continuation: page.continuation })
     }
 
-    /// What of it is in one bucket.
+    /// Restricts the pass to one bucket.
     pub(in crate::document_api) fn within(&self, bucket: BucketId) -> Pass {
         let visit =
             StoreVisit { scope: within(Some(bucket), self.visit.scope.clone()), ..self.visit.clone() };
         Pass { visit, ..self.clone() }
     }
 
-    /// The group that a request takes as a whole, if it takes all documents of a group that are of its type
-    /// and namespace: nothing that the request says narrows it. A request that goes on from somewhere has
-    /// left some behind.
+    /// Group that the request covers as a whole, if it covers all documents of a group with its type and
+    /// namespace: no part of the request narrows it. A request that continues from a later position has
+    /// skipped some documents.
     pub(in crate::document_api) fn whole_group(&self, from: Option<&str>) -> Option<WholeGroup> {
-        // Each field is looked at here: one that is added later must not be passed over.
+        // Each field is examined here: one that is added later must not be ignored.
         let Pass { deployment: _, store: _, visit, group: _, namespace, selection } = self;
-        // Of a document that is removed, what was removed before says nothing; and all of a document goes.
+        // Tombstones and fields are irrelevant: earlier removals say nothing of a removal, and all of a
+        // document goes.
         let StoreVisit {
             document_types,
             scope,
@@ -188,31 +189,30 @@ impl Pass {
         }
     }
 
-    /// The group that the request is about, where its path names one.
+    /// Group of the request, if its path names one.
     pub(in crate::document_api) fn group(&self) -> Option<&DocumentGroup> {
         self.group.as_ref()
     }
 
-    /// The queue that its work waits in: that of its groups, or of all groups.
+    /// Queue of its work: that of its groups, or of all groups.
     pub(in crate::document_api) fn flow(&self) -> WorkFlow {
         WorkFlow::of_scope(&self.visit.scope)
     }
 
-    /// Where the request begins.
+    /// Start of the request.
     pub(in crate::document_api) fn start(&self) -> Option<String> {
         self.visit.continuation.clone()
     }
 
-    /// Whether a stored document is one of those that the request addresses, by the values that its schema
-    /// shows.
+    /// True if the request addresses a stored document, by the values that its schema shows.
     pub(in crate::document_api) fn wants(&self, document: &Document) -> bool {
         let Ok(kind) = self.deployment.kind(document.id.document_type()) else { return false };
         self.wants_id(&document.id)
             && self.selection.as_ref().is_none_or(|selection| holds(selection, &kind.shown(document)))
     }
 
-    /// The same of a version of it: one that was written anew since it was found can be outside of the
-    /// request's times.
+    /// Like [`Pass::wants`], for a version of the document: one that was rewritten since it was found can be
+    /// outside of the request's time range.
     pub(in crate::document_api) fn wants_version(&self, document: &Document, timestamp: Timestamp) -> bool {
         (self.visit.from..=self.visit.to).contains(&timestamp) && self.wants(document)
     }
@@ -222,7 +222,7 @@ impl Pass {
     }
 }
 
-/// What of a scope is in one bucket, where only that is asked for.
+/// Restricts a scope to a bucket, if there is one.
 fn within(bucket: Option<BucketId>, scope: ViewScope) -> ViewScope {
     match (bucket, scope) {
         (Some(bucket), ViewScope::Groups(mut groups)) => {
@@ -235,7 +235,7 @@ fn within(bucket: Option<BucketId>, scope: ViewScope) -> ViewScope {
     }
 }
 
-/// `slices` and `sliceId`.
+/// Parses `slices` and `sliceId`.
 fn slice(call: &DocumentCall) -> Result<(u32, u32), Error> {
     let slices = call.parameters.number("slices", 1, u64::from(u32::MAX))?;
     let slice = call.parameters.number("sliceId", 0, u64::from(u32::MAX))?;
@@ -251,7 +251,7 @@ fn slice(call: &DocumentCall) -> Result<(u32, u32), Error> {
     }
 }
 
-/// `fromTimestamp` (inclusive) and `toTimestamp` (exclusive; 0 stands for no end).
+/// Parses `fromTimestamp` (inclusive) and `toTimestamp` (exclusive; 0 stands for no end).
 fn between(call: &DocumentCall, visit: StoreVisit) -> Result<StoreVisit, Error> {
     let from = call.parameters.number("fromTimestamp", 0, u64::MAX)?.unwrap_or(0);
     let to = call.parameters.number("toTimestamp", 0, u64::MAX)?.unwrap_or(0);

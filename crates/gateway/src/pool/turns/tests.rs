@@ -30,7 +30,7 @@ fn scheduler<W>(flow: usize, all: usize) -> TurnScheduler<W> {
     TurnScheduler::new(QueueBounds { flow, all })
 }
 
-/// A piece of work: which it is, and the time that it still takes.
+/// A piece of work: its name, and its remaining time.
 #[derive(Debug, Clone, PartialEq)]
 struct SimulatedTask {
     name: String,
@@ -43,10 +43,10 @@ struct TurnSimulation {
     turns: TurnScheduler<SimulatedTask>,
     places: usize,
     now: Duration,
-    /// When its quantum or its work is over; its flow and name; since when it has run.
+    /// End of its quantum or its work; its flow and name; the time since which it has run.
     running: Vec<(Duration, FlowIndex, SimulatedTask, Duration)>,
     used: BTreeMap<String, Duration>,
-    /// When each was begun, and when it ended.
+    /// Names in the order of their starts; `ended` has them in the order of their ends, with the times.
     begun: Vec<String>,
     ended: Vec<(String, Duration)>,
 }
@@ -81,7 +81,7 @@ impl TurnSimulation {
         }
     }
 
-    /// Runs until the next quantum or piece of work is over; false where nothing runs.
+    /// Runs until the end of the next quantum or piece of work; false if nothing runs.
     fn step(&mut self) -> bool {
         self.grant();
         let Some(first) = (0..self.running.len()).min_by_key(|at| self.running[*at].0) else { return false };
@@ -252,7 +252,7 @@ fn events() -> impl Strategy<Value = Vec<SimulatedEvent>> {
 const NAMES: [&str; 8] = ["get:x", "get:y", "*", "a", "b", "c", "d", "e"];
 
 proptest! {
-    /// Flows that always have work get the same time, whatever their work costs.
+    /// Flows that always have work get the same time, regardless of the cost of their work.
     #[test]
     fn busy_flows_get_equal_shares(
         costs in proptest::collection::vec(proptest::collection::vec(100u64..70_000, 1..5), 2..6),
