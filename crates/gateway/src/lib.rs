@@ -1,12 +1,12 @@
 //! HTTP over one node: deploying applications, feeding and reading documents, queries, status.
 //!
-//! A [`Node`] holds the store, the active [`CompiledApplication`] and the threads for work. [`NodeServer`]
-//! listens for it. Every operation is one function that takes its request apart, calls an engine, and renders
-//! what came back. Deploying swaps the whole [`CompiledApplication`] at once: a request sees one of them from
+//! A [`Node`] holds the store, the active [`CompiledApplication`] and the worker threads. [`NodeServer`]
+//! listens for it. Every operation is one function that parses its request, calls an engine, and renders the
+//! result. A deployment replaces the whole [`CompiledApplication`] at once: a request uses the same one from
 //! beginning to end.
 //!
-//! This crate does not know how documents are stored, matched or ranked, and nothing here computes on the
-//! threads that wait for the network: that is what the [`pool`] is for.
+//! This crate does not know how documents are stored, matched or ranked, and does not compute on the
+//! threads that wait for the network, but on those of the [`pool`].
 
 mod access_log;
 mod caller;

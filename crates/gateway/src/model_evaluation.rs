@@ -1,4 +1,4 @@
-//! `/model-evaluation/v1/`: the models of an application, asked by themselves.
+//! `/model-evaluation/v1/`: direct evaluation of the models of an application.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use crate::http::{self, BodyShare, RequestParameters};
 use crate::models::StatelessModel;
 use crate::{CompiledApplication, Error, Node};
 
-/// Where the models are.
+/// Path of the models.
 const ROOT: &str = "/model-evaluation/v1";
-/// How long an evaluation may take.
+/// Maximum time of an evaluation.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Answers a request for a list, a description, or a value.
@@ -109,13 +109,13 @@ async fn evaluate(
     rendered(&tensor, format)
 }
 
-/// The arguments of a model, and the bytes of the budget of bodies that they take.
+/// Arguments of a model, and the bytes that they take of the budget of bodies.
 struct EvaluationArguments {
     parameters: RequestParameters,
     _room: Option<BodyShare>,
 }
 
-/// The parameters of the request line and, of a form that is posted, those in its body.
+/// Reads the parameters of the request line and, for a posted form, those in its body.
 async fn parameters(node: &Node, request: Request) -> Result<EvaluationArguments, Error> {
     let (parts, body) = request.into_parts();
     let line = parts.uri.query().unwrap_or_default();
@@ -132,7 +132,7 @@ async fn parameters(node: &Node, request: Request) -> Result<EvaluationArguments
     let body = http::read_body(node, &parts.headers, body, node.body_bounds()).await?;
     let (body, mut share) = body.into_parts();
     let size = body.len();
-    // The arguments are copies of what is in the body, and tensors are made of them.
+    // The arguments are copies of parts of the body, and are converted to tensors.
     share.grow(body.len().saturating_mul(2)).await?;
     let read = move || parameters.and(&String::from_utf8_lossy(&body), most);
     let parameters = http::within_or_pooled(node, http::WorkSize::of_query(size), read).await??;

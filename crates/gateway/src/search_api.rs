@@ -1,4 +1,4 @@
-//! `/search/`: a query's parameters are collected, planned, run, and its result rendered.
+//! `/search/`: collects a query's parameters, plans and runs it, and renders its result.
 
 mod apart;
 mod benchmark;
@@ -42,8 +42,7 @@ use crate::models::QueryEmbeddings;
 use crate::quota::QuotaClaim;
 use crate::{CompiledApplication, Error, Node, http};
 
-/// How much longer than its timeout a query may take until it is given up: its partial result needs time to
-/// be written.
+/// Time after its timeout until a query is abandoned: its partial result needs time to be written.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Answers a query.
@@ -80,22 +79,22 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: extract::Requ
     }
 }
 
-/// What a query is answered with.
+/// Answer to a query.
 enum SearchAnswer {
-    /// A result, written, and its figures.
+    /// A rendered result, and its figures.
     Result(Vec<u8>, QueryFigures),
-    /// What another node answered, what this one answers to another, or what a language model answers.
+    /// Response of another node, response to another node, or response of a language model.
     Response(Response),
 }
 
-/// What is made of what a query finds.
+/// Kind of output for the hits of a query.
 #[derive(Clone)]
 enum OutputKind {
     Result(ResultFormat),
     Prompt(Arc<LanguageQuestion>),
 }
 
-/// What was made of it.
+/// Output for the hits of a query.
 enum SearchOutput {
     Result(Vec<u8>, QueryFigures),
     Prompt(Arc<LanguageQuestion>, String),
@@ -112,33 +111,33 @@ impl SearchOutput {
     }
 }
 
-/// What a request asks.
+/// A parsed query request.
 struct SearchRequest {
     query: Arc<Query>,
-    /// What is told of its rules.
+    /// Trace of its rules.
     told: Arc<[String]>,
-    /// What is to be made of what it finds.
+    /// Requested kind of output.
     aim: OutputKind,
-    /// Where its sources are searched apart, they with their queries.
+    /// Sources with their queries, if they are searched separately.
     apart: Option<apart::SourceQueries>,
-    /// The bytes of the budget of bodies that it takes.
+    /// Bytes that it takes of the budget of bodies.
     room: Option<BodyShare>,
 }
 
-/// What is to be done with a query here, or what another node has done with it.
+/// Next step for a query on this node, or the answer of the node that has processed it.
 enum QueryRoute {
     Here(LocalQuery),
     There(Response),
 }
 
-/// A query that is this node's to answer.
+/// A query that this node answers.
 struct LocalQuery {
     vouch: ReadFence,
-    /// Whether it goes over all nodes that have some of the documents.
+    /// True if it covers all nodes that have some of the documents.
     gathers: bool,
 }
 
-/// The answer to a request; `format` is set as soon as it is known, so that errors come in it too.
+/// Answers a request; sets `format` as soon as it is known, so that errors are rendered in it too.
 async fn search(
     node: &Arc<Node>,
     request: extract::Request,
@@ -202,7 +201,7 @@ async fn search(
     }
 }
 
-/// What a request asks, and of whom.
+/// Parses a request: its query, sources, and kind of output.
 async fn asked(
     node: &Node,
     deployment: &Arc<CompiledApplication>,
@@ -257,8 +256,8 @@ async fn asked(
     Ok(SearchRequest { query: Arc::new(query), told, aim, apart, room })
 }
 
-/// Hands a query on to the node whose documents it reads, where they all lie in one bucket and that is
-/// another node's.
+/// Forwards a query to the node whose documents it reads, if they all lie in one bucket that belongs to
+/// another node.
 async fn route(
     node: &Node,
     query: &Query,
@@ -268,7 +267,7 @@ async fn route(
 ) -> Result<QueryRoute, Error> {
     let Some((location, group)) = one_location(node, query)? else {
         if node.cluster().is_some() && *hop != ForwardKind::Client {
-            // Whoever has handed it on takes it for a query of one bucket.
+            // The node that forwarded it takes it for a query of one bucket.
             return Err(Error::Unsettled(
                 "the nodes do not agree yet whether the group is divided".to_owned(),
             ));
@@ -291,7 +290,7 @@ async fn route(
     })
 }
 
-/// Refuses a query that cannot find what its text was meant for.
+/// Rejects a query that cannot find the intended meaning of its text.
 fn check_encoding(query: &Query) -> Result<(), Error> {
     match millrace_query::double_encoded(&query.root) {
         None => Ok(()),
@@ -301,7 +300,7 @@ fn check_encoding(query: &Query) -> Result<(), Error> {
     }
 }
 
-/// What is made of a query that is this node's to answer.
+/// Produces the output of a query that this node answers.
 async fn make(request: &QueryRequest, here: &LocalQuery, aim: &OutputKind) -> Result<SearchOutput, Error> {
     let node = &request.node;
     let full = here.vouch.is_full();
@@ -323,7 +322,7 @@ async fn make(request: &QueryRequest, here: &LocalQuery, aim: &OutputKind) -> Re
     made?
 }
 
-/// What is made of what was found, which is noted in the metrics.
+/// Produces the output for a search outcome, and counts it in the metrics.
 fn finish(
     (node, query, started): (&Node, &Query, Instant),
     found: &SearchOutcome,
@@ -332,7 +331,7 @@ fn finish(
     let metrics = node.metrics();
     metrics.record(CountedMetric::HitsPerQuery, found.hits.len() as f64);
     metrics.record(CountedMetric::TotalHitsPerQuery, found.result.total_count as f64);
-    // Sources that were searched apart have been looked after each by itself.
+    // Separately searched sources have already been checked individually.
     let is_whole = found.sources.is_empty();
     if is_whole && found.result.coverage.timed_out && !query.ranking.soft_timeout {
         return Err(Error::Timeout(found.timeout));
@@ -352,22 +351,22 @@ fn finish(
     }
 }
 
-/// A location of the bucket that has all documents which a query reads, where one of the cluster's has: where
-/// it reads one group, which lies in one bucket. And the group.
+/// Returns a location in the bucket that has all documents of a query, and the group, if the query reads one
+/// group of the cluster, and the group lies in one bucket.
 fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, DocumentGroup)>, Error> {
     let Some(cluster) = node.cluster() else { return Ok(None) };
     let ViewScope::Groups(groups) = run::scope(query)? else { return Ok(None) };
     let [group] = &groups[..] else { return Ok(None) };
     let buckets = match cluster.owners(Some(&groups)) {
         Ok(owners) => owners.nodes.iter().filter_map(|(_, buckets)| buckets.as_ref()).map(Vec::len).sum(),
-        // Nobody knows now; by the time somebody does, it is looked for again.
+        // Not known now; it is looked up again when it is known.
         Err(_) => 1,
     };
     let location = group.location_bits().filter(|_| buckets == 1);
     Ok(location.map(|bits| (Location::new(u64::from(bits)), group.clone())))
 }
 
-/// The texts of the query that become tensors, embedded on a thread that may wait.
+/// Embeds the texts of the query that become tensors, on a thread that may block.
 async fn embed(
     node: &Arc<Node>,
     deployment: &Arc<CompiledApplication>,

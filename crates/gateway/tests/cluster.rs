@@ -1,4 +1,4 @@
-//! Requests to one gateway of several: what is read counts, what is written is written once.
+//! Requests to one of several gateways: reads are valid, writes happen once.
 
 mod support;
 
@@ -23,7 +23,7 @@ const NOTE: &str = "schema note {
   fieldset default { fields: title }
 }";
 
-/// A node that does not own the group's bucket, and the one that does.
+/// Returns a node that does not own the group's bucket, and its owner.
 fn stranger_and_owner(group: &str) -> (usize, usize) {
     let owner = low_bits(group) as usize % 16 % 3;
     ((owner + 1) % 3, owner)
@@ -52,8 +52,8 @@ fn a_node_that_the_cluster_does_not_count_on_is_not_up() {
     assert_eq!(health(2).0, 200);
 }
 
-/// A request may be for any name that a node advertises, and a page of one node has its requests handed on to
-/// others.
+/// A request may address any name that a node advertises, and the requests of one node's pages are forwarded
+/// to others.
 #[test]
 fn names_that_nodes_advertise_are_hosts_and_pages_of_a_node_reach_all() {
     let nodes = with_notes();
@@ -81,7 +81,7 @@ fn names_that_nodes_advertise_are_hosts_and_pages_of_a_node_reach_all() {
 #[test]
 fn a_node_whose_disk_stays_full_is_not_up() {
     let nodes = TestNodes::start_with(1, NOTE, &|settings| {
-        // No disk has so much.
+        // More than any disk has.
         (settings.disk_reserve, settings.space_patience) = (1 << 60, Duration::from_millis(50));
     });
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -138,7 +138,7 @@ fn an_answer_that_nobody_can_vouch_for_is_none() {
     refused(nodes.query(owner, &query));
 }
 
-/// Nobody answers, or nobody in time: which of the two it is depends on where the time ends.
+/// No node answers, or none in time: the time limit decides between the two.
 fn refused((status, answer): (u16, Value)) {
     assert!(matches!(status, 503 | 504), "{status} {answer}");
 }
@@ -197,15 +197,15 @@ fn a_write_that_was_refused_without_effect_is_routed_again() {
         assert_eq!(nodes.world.refusals.load(Ordering::SeqCst), 0);
         let (_, answer) = nodes.call(node, Method::GET, path, "");
         assert_eq!(answer["fields"]["stars"], 2 + 100 * (1 + round as u64), "{answer}");
-        // Where it goes on like that, the client hears of it in its own time.
+        // If this goes on, the client gets an answer within its own time limit.
         nodes.world.refusals.store(usize::MAX, Ordering::SeqCst);
         refused(nodes.call(node, Method::PUT, &format!("{path}?timeout=300ms"), increment));
         nodes.world.refusals.store(0, Ordering::SeqCst);
     }
 }
 
-/// Takes connections of HTTP/2, answers each request with these bytes, and ends; then the node is at its own
-/// address again.
+/// Accepts connections of HTTP/2, answers each request with these bytes, and ends; then the node is at its
+/// own address again.
 fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> std::thread::JoinHandle<()> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
@@ -213,7 +213,7 @@ fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> std::threa
     let world = Arc::clone(&nodes.world);
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("somebody connects");
-        // That there are no settings to tell.
+        // An empty SETTINGS frame.
         stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("it reads");
         let (mut read, mut came) = ([0; 4096], Vec::new());
         while !came.windows(9).any(|bytes| bytes == b"increment") {
@@ -223,7 +223,7 @@ fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> std::threa
         world.addresses.lock().unwrap()[node] = own;
         stream.write_all(answer).expect("it reads");
         stream.shutdown(Shutdown::Write).expect("it is open");
-        // Until the other end has seen it, or else what was written may be lost.
+        // Until the other end has received it, otherwise the written data may be lost.
         while stream.read(&mut read).is_ok_and(|length| length > 0) {}
     })
 }
@@ -234,8 +234,8 @@ fn a_write_is_sent_elsewhere_only_if_the_node_that_stops_has_not_looked_at_it() 
     let (stranger, owner) = stranger_and_owner("even");
     let path = "/document/v1/notes/note/group/even/2?timeout=5s";
     let increment = r#"{"fields": {"stars": {"increment": 100}}}"#;
-    // It stops, and no request has been begun with; the same, but for the first request; the connection only
-    // breaks.
+    // The node stops, and has not processed any request; the same, except for the first request; the
+    // connection only breaks.
     let nothing_begun = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let one_begun = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
     for (answer, expected) in [(&nothing_begun[..], 200), (&one_begun[..], 504), (&[], 504)] {
@@ -248,7 +248,7 @@ fn a_write_is_sent_elsewhere_only_if_the_node_that_stops_has_not_looked_at_it() 
     assert_eq!(answer["fields"]["stars"], 102, "{answer}");
 }
 
-/// Every bucket on two nodes, of which one has it and another orders its writes.
+/// Every bucket on two nodes: one has its data and the other orders its writes.
 fn doubled() -> TestNodes {
     let nodes = TestNodes::start(3, NOTE);
     for bucket in 0..16_u64 {
@@ -271,7 +271,7 @@ fn everything() -> Value {
 #[test]
 fn another_replica_answers_for_a_node_that_is_gone() {
     let mut nodes = doubled();
-    // What others have is read at node 2 first.
+    // Data of other nodes is read at node 2 first.
     nodes.world.last_first.store(true, Ordering::SeqCst);
     let (status, expected) = nodes.query(0, &everything());
     assert_eq!((status, &expected["root"]["coverage"]["nodes"]), (200, &json!(1)), "{expected}");
@@ -301,16 +301,16 @@ fn a_query_whose_owner_is_silent_or_gone_is_answered_by_another_and_says_so() {
             assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(3)), "{answer}");
             let coverage = &answer["root"]["coverage"];
             assert_eq!(coverage["degraded"]["non-ideal-state"], json!(true), "{answer}");
-            // A document is read where all that was acknowledged is known to be, or not at all.
+            // A document is read at a replica that is known to have all acknowledged writes, or not at all.
             refused(nodes.call(node, Method::GET, &document, ""));
         }
     };
-    // It takes connections, and says nothing.
+    // It accepts connections, but does not answer.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = silent.local_addr().expect("it is bound").to_string();
     let own = std::mem::replace(&mut nodes.world.addresses.lock().unwrap()[owner], address);
     answered(&nodes);
-    // Where another replica cannot answer either, the query ends in its own time.
+    // If another replica cannot answer either, the query ends within its own time limit.
     nodes.world.emptied.lock().unwrap().insert(other as u16);
     for node in [stranger, other] {
         refused(nodes.query(node, &query("1s")));
@@ -340,7 +340,7 @@ fn what_is_being_compared_is_waited_for() {
 #[test]
 fn while_replicas_differ_a_document_is_read_at_all_of_them() {
     let nodes = doubled();
-    // An owner that came back lacks what the other node has taken since.
+    // An owner that came back lacks the writes that the other node has accepted since.
     let id = |number: u32| {
         DocumentId::parse(&format!("id:notes:note:g=g{number}:{number}")).expect("the id of a document")
     };
@@ -396,7 +396,7 @@ fn coverage_says_what_is_missing() {
     }
     nodes.world.partial.store(false, Ordering::SeqCst);
 
-    // What nobody else has is left out.
+    // Documents that are only on the stopped node are left out.
     nodes.stop(1);
     let (status, answer) = nodes.query(0, &everything());
     let coverage = &answer["root"]["coverage"];
@@ -426,13 +426,13 @@ fn a_query_that_has_no_time_returns_what_it_has_or_an_error() {
 fn a_write_that_another_node_may_have_made_is_not_said_to_be_refused() {
     let nodes = with_notes();
     let (stranger, owner) = stranger_and_owner("even");
-    // The owner takes the request, and ends.
+    // The owner accepts the request, and ends.
     let ends = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = ends.local_addr().expect("it is bound").to_string();
     std::thread::spawn(move || {
         for connection in ends.incoming() {
             let Ok(mut connection) = connection else { return };
-            // Some of it, so that it was sent.
+            // A part of it, as proof that it was sent.
             let _ = std::io::Read::read(&mut connection, &mut [0; 64]);
         }
     });
@@ -443,11 +443,11 @@ fn a_write_that_another_node_may_have_made_is_not_said_to_be_refused() {
         let (status, answer) = nodes.call(stranger, method, path, body);
         assert_eq!(status, 504, "{answer}");
     }
-    // A read can be sent again, for as long as there is time.
+    // A read can be repeated as long as there is time.
     refused(nodes.call(stranger, Method::GET, path, ""));
 }
 
-/// The names of the documents that a visit finds, a few at a time.
+/// Names of the documents that a visit finds, a few at a time.
 fn visited(nodes: &TestNodes, node: usize, path: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut continuation = String::new();
@@ -489,8 +489,8 @@ fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
         let (status, answer) = nodes.call(node, Method::GET, "/document/v1/notes/note/group/large/7", "");
         assert_eq!((status, answer["fields"]["stars"].as_u64()), (200, Some(7)), "{answer}");
     }
-    // One look for the way, one for the buckets, and one at the end for what was divided meanwhile: however
-    // many pages there are.
+    // One lookup for the route, one for the buckets, and one at the end for buckets divided meanwhile: for
+    // any number of pages.
     nodes.world.listed.store(0, Ordering::SeqCst);
     let (status, answer) =
         nodes.call(0, Method::GET, &format!("{group}wantedDocumentCount=100&timeout=20s"), "");
@@ -504,7 +504,7 @@ fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
     };
     let spread: Vec<usize> = nodes.nodes.iter().map(of_node).collect();
     assert!(spread.iter().all(|count| *count > 0) && spread.iter().sum::<usize>() == 60, "{spread:?}");
-    // Some of it, then all of what is left: each part at once.
+    // A part, then all of the rest: each bucket at once.
     let some = "/document/v1/notes/note/group/large/?selection=note.stars%3C10&cluster=notes&timeout=20s";
     let (status, answer) = nodes.call(1, Method::DELETE, some, "");
     assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(10)), "{answer}");

@@ -1,5 +1,5 @@
-//! A document type that a deployment removes takes its documents along, once, whatever happens in between;
-//! what is written after the type has come back stays.
+//! A deployment that removes a document type deletes its documents, once, regardless of events in between;
+//! documents written after the type has come back stay.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,12 +15,12 @@ use millrace_store::{DocumentWrite, StoreChange};
 const OVERRIDES: &str =
     "<validation-overrides><allow until=\"UNTIL\">schema-removal</allow></validation-overrides>";
 
-/// An application with these document types, which allows others to be removed.
+/// An application with these document types, which permits the removal of others.
 fn application(types: &[&str]) -> ApplicationDraft {
     Application::from_files(package(types)).expect("an application").into()
 }
 
-/// Its files.
+/// Files of the application.
 fn package(types: &[&str]) -> BTreeMap<String, Vec<u8>> {
     let documents: String =
         types.iter().map(|name| format!("<document type='{name}' mode='streaming'/>")).collect();
@@ -42,7 +42,7 @@ fn package(types: &[&str]) -> BTreeMap<String, Vec<u8>> {
     files.into_iter().collect()
 }
 
-/// A date for which an override is allowed.
+/// A date for which an override is permitted.
 fn tomorrow() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_secs();
     // Howard Hinnant's civil_from_days, for dates since 1970.
@@ -63,7 +63,7 @@ fn open(directory: &Path) -> Arc<Node> {
         (settings.threads, settings.disk_reserve) = (1, 0);
         match Node::open(settings) {
             Ok(node) => return node,
-            // Threads of the one before may hold it for another moment.
+            // Threads of the previous node may hold it for another moment.
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -94,15 +94,14 @@ fn put(node: &Node, document_type: &str, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// Which of the first hundred documents of a type there are.
+/// Existing documents among the first hundred of a type.
 fn there(node: &Node, document_type: &str) -> Vec<usize> {
     let is_there =
         |number: &usize| node.store().get(&id(document_type, *number)).expect("it can be read").is_some();
     (0..100).filter(is_there).collect()
 }
 
-/// What a node that is alone has after its types were removed and have come back, where the process ended in
-/// between.
+/// Documents on a single node after its types were removed and have come back, with a crash in between.
 fn after_a_crash(crash: impl Fn(&Path, &Path)) -> Vec<usize> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (own, other) = (directory.path().join("own"), directory.path().join("other"));
@@ -126,8 +125,8 @@ fn after_a_crash(crash: impl Fn(&Path, &Path)) -> Vec<usize> {
     found
 }
 
-/// Replaces what a directory has of its application by what another has: as after a deployment there that
-/// became effective on disk, and nothing more.
+/// Replaces the application files of a directory by those of another: as after a deployment there that became
+/// effective on disk, and nothing more.
 fn take_over(own: &Path, other: &Path) {
     let (own, other) = (own.join("application"), other.join("application"));
     for entry in std::fs::read_dir(&other).expect("a directory") {
@@ -195,14 +194,14 @@ fn a_directory_that_lost_its_application_keeps_its_documents() {
     assert_eq!(found.len(), 13, "nothing was removed by anyone");
 }
 
-/// A node of a cluster, with the application that has both types.
+/// A node of a cluster, with an application that has both types.
 fn node_of_a_cluster(directory: &Path) -> Arc<Node> {
     let node = open(directory);
     generation(&node, 6, &["note", "memo"], &[]);
     node
 }
 
-/// A generation of the application comes to a node, with these removals up to it.
+/// Delivers a generation of the application to a node, with these removals up to it.
 fn generation(node: &Node, generation: u64, types: &[&str], dropped: &[(&str, u64)]) {
     let mut all = DroppedTypes::default();
     dropped.iter().for_each(|(name, at)| all.add(name, Timestamp(*at)));
@@ -210,7 +209,7 @@ fn generation(node: &Node, generation: u64, types: &[&str], dropped: &[(&str, u6
     node.deploy_as(published).expect("it is deployed");
 }
 
-/// A write of a document comes to a replica, with the time that its owner gave it.
+/// Delivers a write of a document to a replica, with the timestamp from its owner.
 fn replicate(node: &Node, number: usize, at: u64) {
     let (sender, written) = mpsc::channel();
     let version = DocumentVersion::put(&document(id("memo", number)), Timestamp(at));
@@ -231,7 +230,7 @@ fn all_nodes_of_a_cluster_end_with_the_same_documents_whenever_they_hear_of_a_re
     for node in &nodes {
         (0..5).for_each(|number| replicate(node, number, removed - 100 + number as u64));
     }
-    // Memos go with generation 7, and come back with 8.
+    // Memos are removed by generation 7, and come back with 8.
     let first = [("memo", removed)];
     generation(&nodes[0], 7, &["note"], &first);
     generation(&nodes[0], 8, &["note", "memo"], &first);
@@ -245,7 +244,8 @@ fn all_nodes_of_a_cluster_end_with_the_same_documents_whenever_they_hear_of_a_re
     for node in &nodes {
         assert_eq!(there(node, "memo"), [10, 11, 12, 13, 14]);
     }
-    // Twice the same way, and one node hears of nothing until it has come back a second time.
+    // Twice with the same deliveries, and one node receives nothing until the type has come back a second
+    // time.
     for node in &nodes {
         (20..25).for_each(|number| replicate(node, number, removed_again + number as u64));
     }
@@ -256,7 +256,7 @@ fn all_nodes_of_a_cluster_end_with_the_same_documents_whenever_they_hear_of_a_re
     for node in &nodes {
         generation(node, 10, &["note", "memo"], &second);
         assert_eq!(there(node, "memo"), [20, 21, 22, 23, 24]);
-        // What was written before and comes late has gone as well.
+        // Earlier writes that arrive late are removed as well.
         replicate(node, 30, removed_again - 1);
         assert_eq!(there(node, "memo"), [20, 21, 22, 23, 24]);
     }
@@ -285,7 +285,7 @@ fn a_crash_after_the_application_was_deleted_changes_nothing() {
     put(&node, "memo", 0..10);
     let now = node.store().next_timestamp().0;
     close(node);
-    // What the deletion makes durable before the store is told of it.
+    // Durable state of the deletion before the store learns of it.
     let application_files = directory.path().join("application");
     std::fs::write(application_files.join("0.drops"), format!(r#"{{"memo":{now},"note":{now}}}"#))
         .expect("written");

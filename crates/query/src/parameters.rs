@@ -25,18 +25,18 @@ use crate::{
 
 pub use flatten::flatten;
 
-/// What a request may ask for at most, and what it gets where it does not ask.
+/// Limits and defaults of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryLimits {
-    /// The most hits of one request.
+    /// Maximum number of hits of one request.
     pub max_hits: usize,
-    /// The most hits to skip.
+    /// Maximum number of skipped hits.
     pub max_offset: usize,
-    /// Hits where none are asked for.
+    /// Default number of hits.
     pub default_hits: usize,
-    /// The timeout where none is given.
+    /// Default timeout.
     pub default_timeout: Duration,
-    /// The longest timeout: a longer one is cut to it.
+    /// Maximum timeout: a longer one is reduced to it.
     pub max_timeout: Duration,
 }
 
@@ -52,28 +52,28 @@ impl Default for QueryLimits {
     }
 }
 
-/// The value of a parameter, given by its full name, under whichever of its names it came.
+/// Value of a parameter by its full name; the request may use any of its aliases.
 pub fn value_of<'p>(parameters: &'p BTreeMap<String, String>, name: &str) -> Option<&'p str> {
     let named = parameters.iter().filter(|(given, _)| is_same_parameter(given, name));
     named.fold(None, |_, (_, value)| Some(value.as_str()))
 }
 
-/// Whether two names are those of the same parameter.
+/// True if two names belong to the same parameter.
 pub fn is_same_parameter(one: &str, other: &str) -> bool {
     names::canonical(one) == names::canonical(other)
 }
 
-/// Whether a name is one of the query API's.
+/// True if a name belongs to the query API.
 pub fn is_parameter(name: &str) -> bool {
     names::is_known(name)
 }
 
-/// The parameter of a query that was made for some sources of a request, each of which may have parameters of
-/// its own: the names of all sources that the request asks, by commas. Sources, hits, offset and timeout of
-/// such a query are those of its parameters: its statement speaks of the whole request.
+/// Parameter of a query that was derived for some sources of a request, each of which may have parameters of
+/// its own: the names of all sources of the request, separated by commas. Sources, hits, offset and timeout
+/// of such a query are those of its parameters, because its statement is about the whole request.
 pub const FEDERATED: &str = "federation.sources";
 
-/// What a query asks for by itself: the part that YQL, `select` and `query` have in common.
+/// Result of parsing a query text: the common part of YQL, `select` and `query`.
 struct QueryText {
     root: QueryItem,
     fields: Vec<String>,
@@ -86,10 +86,10 @@ struct QueryText {
 }
 
 impl Query {
-    /// The query that a request's parameters ask for. A JSON body is made into parameters by [`flatten`].
+    /// Parses the query of a request's parameters. [`flatten`] converts a JSON body to parameters.
     ///
     /// # Errors
-    /// [`Error`], which names the parameter, or the place in its text.
+    /// [`Error`], which names the parameter, or the position in its text.
     pub fn from_parameters(
         parameters: BTreeMap<String, String>,
         limits: &QueryLimits,
@@ -109,7 +109,7 @@ impl Query {
             return Err(parameter("query", reason));
         }
         let hits = asked.hits.or(reader.whole("hits")?).unwrap_or(limits.default_hits);
-        // An estimate is the number of hits, and that is always counted.
+        // An estimate is the number of hits, which is always exact.
         let hits = if reader.truth("hitcountestimate", false)? { 0 } else { hits };
         let offset = asked.offset.or(reader.whole("offset")?).unwrap_or(0);
         for (name, value, most) in [("hits", hits, limits.max_hits), ("offset", offset, limits.max_offset)] {
@@ -168,7 +168,7 @@ impl<'a> ParameterReader<'a> {
         self.by_name.get(name).copied()
     }
 
-    /// The value, if it is there and not blank.
+    /// Value of a parameter, if it is there and not blank.
     fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
     }
@@ -196,7 +196,7 @@ impl<'a> ParameterReader<'a> {
         }
     }
 
-    /// From `yql`, `select` or `query`, whichever is there.
+    /// Parses `yql`, `select` or `query`, whichever is there.
     fn asked(&self) -> Result<QueryText, Error> {
         if self.is_programmatic() {
             return self.asked_by_a_program();
@@ -258,8 +258,8 @@ impl<'a> ParameterReader<'a> {
             },
         };
         if from_query.is_some() && self.text("yql").is_none() {
-            // As a query string, a statement is its conditions: where to look and what to show are parameters
-            // then.
+            // A statement in a query string contributes its conditions only: sources and fields are
+            // parameters then.
             asked.sources = QuerySources::All;
             asked.fields.clear();
         }
@@ -274,7 +274,7 @@ impl<'a> ParameterReader<'a> {
         Ok(asked)
     }
 
-    /// Whether `query` is items that a program wrote, and nothing else says what is searched.
+    /// True if `query` contains machine-written items, and no other parameter defines the search.
     fn is_programmatic(&self) -> bool {
         self.get("model.type").is_some_and(|name| matches!(name, "prog" | "programmatic"))
             && self.get("model.queryString").is_some()
@@ -321,7 +321,7 @@ impl<'a> ParameterReader<'a> {
         Ok(Some(grammar))
     }
 
-    /// The parts of `select`, which may come as one JSON object, or each by itself; plain text is grouping.
+    /// Parts of `select`, either one JSON object or separate parameters; plain text is grouping.
     fn select(&self) -> Result<SelectParameters, Error> {
         let mut select = SelectParameters::default();
         let mut parts: Vec<(String, Value)> = Vec::new();
@@ -372,7 +372,7 @@ impl<'a> ParameterReader<'a> {
     }
 }
 
-/// Puts continuations, apart by blanks, before a grouping request.
+/// Inserts continuations, separated by blanks, before a grouping request.
 fn continue_at(request: &mut String, continuations: &str) {
     let quoted: Vec<String> =
         continuations.split_whitespace().map(|text| Value::String(text.to_owned()).to_string()).collect();
@@ -407,7 +407,7 @@ impl YqlStatement {
             node.as_ref().map(|node| build::amount(node, context, what)).transpose()
         };
         let offset = amount(&self.offset, "offset")?;
-        // `limit` is where the page ends, counted from the first hit of all.
+        // `limit` is the end of the page, counted from the first hit of all.
         let hits = amount(&self.limit, "limit")?.map(|limit| limit.saturating_sub(offset.unwrap_or(0)));
         let order = self.order.iter().map(|(node, order)| build::sort_key(node, *order, context));
         Ok(QueryText {

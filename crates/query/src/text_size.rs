@@ -1,12 +1,12 @@
-//! The bytes of text that are split into words for a query.
+//! Size of the text that is split into words for a query.
 
 use crate::{QueryItem, UserText};
 
-/// The most bytes of text of a query that are split into words: what is made of a word takes a hundred times
-/// its bytes. Values of `in`, of weighted sets and of vectors do not count.
+/// Maximum bytes of text of a query that are split into words: a word takes a hundred times its bytes in
+/// memory. Values of `in`, of weighted sets and of vectors do not count.
 pub(crate) const TEXT_BYTES_MAX: usize = 128 << 10;
 
-/// The bytes of the texts of an item, and of those inside it, that linguistics splits into words.
+/// Bytes of the texts of an item and its nested items that linguistics splits into words.
 pub(crate) fn text_bytes(item: &QueryItem) -> usize {
     let of_all = |items: &[QueryItem]| items.iter().map(text_bytes).sum::<usize>();
     match item {

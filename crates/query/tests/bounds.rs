@@ -1,4 +1,4 @@
-//! What the text of a query may make of itself: parameters, values, words and time.
+//! Limits of a query's resources: parameters, values, words and time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

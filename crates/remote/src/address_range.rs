@@ -1,16 +1,16 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A range of addresses, as in `10.0.0.0/8`; an address alone is a range of one.
+/// A range of addresses, as in `10.0.0.0/8`; a single address is a range of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressRange {
     first: IpAddr,
-    /// Leading bits that all addresses of the range share.
+    /// Number of leading bits that all addresses of the range share.
     bits: u32,
 }
 
 impl AddressRange {
-    /// The range of one address.
+    /// Creates a range of one address.
     pub fn of(address: IpAddr) -> Self {
         let first = address.to_canonical();
         AddressRange { first, bits: width(first) }

@@ -1,12 +1,12 @@
-//! A language model of another service, asked by OpenAI's chat protocol.
+//! Client of an external language model, by OpenAI's chat protocol.
 //!
-//! 1. A prompt begins a request at once, unless [`ANSWERS_MAX`] are under way.
-//! 2. A request that fails in a way that passes before its answer has begun is tried again after a pause,
-//!    within the asker's patience. When the service says how long to pause, all who ask it do.
-//! 3. What comes of the answer goes to the asker piece by piece. Who takes none holds the service back; who
-//!    leaves ends the request.
-//! 4. Whole answers, which documents are written with, wait their turn instead: [`TURNS_MAX`] are under way
-//!    beside those of queries.
+//! 1. A prompt starts a request at once, unless [`ANSWERS_MAX`] are under way.
+//! 2. A request with a transient failure before the begin of its answer is retried after a pause, within the
+//!    caller's patience. If the service sets the length of the pause, it applies to all callers.
+//! 3. Pieces of the answer go to the caller as they arrive. A caller that takes none holds the service back;
+//!    a caller that leaves ends the request.
+//! 4. Whole answers, for document fields, wait their turn instead: [`TURNS_MAX`] are under way besides those
+//!    of queries.
 
 mod events;
 mod protocol;
@@ -32,20 +32,20 @@ use crate::retry::{RequestFailure, RetryDecision, ServicePause, choose};
 use crate::usage::ServiceCounters;
 use crate::{Error, OutboundHttp, ServiceUsage};
 
-/// Answers under way at the same time.
+/// Maximum number of concurrent answers.
 const ANSWERS_MAX: usize = 64;
-/// Whole answers under way at the same time; more wait.
+/// Maximum number of concurrent whole answers; further ones wait.
 const TURNS_MAX: usize = 16;
-/// Pieces that wait to be taken, of one answer.
+/// Maximum number of buffered pieces of one answer.
 const PIECES_MAX: usize = 32;
-/// An answer that pauses for longer has broken off.
+/// Maximum pause within an answer, after which it counts as broken off.
 const SILENCE: Duration = Duration::from_secs(60);
-/// An answer takes no longer, however patient its asker.
+/// Maximum duration of an answer, regardless of the caller's patience.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
-/// The largest answer, in bytes of its protocol.
+/// Maximum size of an answer, in bytes of its protocol.
 const ANSWER_MAX: usize = 32 << 20;
 
-/// A language model of another service.
+/// Client of an external language model.
 pub struct ChatModel(Arc<ChatShared>);
 
 struct ChatShared {
@@ -57,18 +57,18 @@ struct ChatShared {
     counters: ServiceCounters,
 }
 
-/// What is asked, and on which terms.
+/// A prompt with the options of its answer.
 #[derive(Clone)]
 pub struct ChatPrompt {
-    /// The text.
+    /// Text of the prompt.
     pub text: String,
-    /// How the answer is made.
+    /// Options for the generation of the answer.
     pub inference: InferenceOptions,
-    /// Whether the answer comes in pieces, or as one.
+    /// True if the answer is streamed in pieces; otherwise it is one piece.
     pub streams: bool,
-    /// What is sent along to be let in.
+    /// Credential for the service.
     pub secret: Option<String>,
-    /// How long the asker waits for the answer to begin.
+    /// Maximum time until the answer begins.
     pub patience: Duration,
 }
 
@@ -76,15 +76,15 @@ pub struct ChatPrompt {
 pub struct AnswerPieces(Receiver<Result<String, Error>>);
 
 impl AnswerPieces {
-    /// The next piece; none after the last one, and after an error.
+    /// Returns the next piece; `None` after the last one, and after an error.
     pub async fn next(&mut self) -> Option<Result<String, Error>> {
         self.0.recv().await
     }
 }
 
 impl ChatModel {
-    /// The model at `endpoint`, of which nothing is asked yet. The protocol's path is added to an address
-    /// that does not end with it.
+    /// Creates a client of the model at `endpoint`; no request is sent yet. The protocol's path is appended
+    /// to an address that does not end with it.
     pub fn new(endpoint: &str, http: OutboundHttp) -> Self {
         ChatModel(Arc::new(ChatShared {
             endpoint: protocol::address(endpoint),
@@ -96,10 +96,10 @@ impl ChatModel {
         }))
     }
 
-    /// Begins to ask.
+    /// Starts a request.
     ///
     /// # Errors
-    /// [`Error::Overloaded`]. All others come as the answer's last piece.
+    /// [`Error::Overloaded`]. All other errors are delivered as the answer's last piece.
     pub fn ask(&self, prompt: ChatPrompt) -> Result<AnswerPieces, Error> {
         let permit = Arc::clone(&self.0.answers)
             .try_acquire_owned()
@@ -107,11 +107,11 @@ impl ChatModel {
         Ok(self.0.start(prompt, permit))
     }
 
-    /// The whole answers to texts, in their order, each in its turn. Waits until the caller's deadline, or
-    /// until it has left; the calling thread must be one that may.
+    /// Returns whole answers to texts, in their order, each in its turn. Blocks until the caller's deadline,
+    /// or until the caller has left; only for threads that may block.
     ///
     /// # Errors
-    /// That of the first text that gets none; the others are not waited for.
+    /// The error of the first text without an answer; the others are not waited for.
     pub fn answers(
         &self,
         texts: Vec<String>,
@@ -139,14 +139,14 @@ impl ChatModel {
         self.0.http.wait(asked).unwrap_or_else(|| Err(self.0.deadline()))
     }
 
-    /// What was asked of it.
+    /// Counters of the requests.
     pub fn usage(&self) -> ServiceUsage {
         self.0.counters.usage()
     }
 }
 
 impl ChatShared {
-    /// Begins a request in the background.
+    /// Starts a request in the background.
     fn start(self: &Arc<Self>, prompt: ChatPrompt, permit: OwnedSemaphorePermit) -> AnswerPieces {
         let (sender, receiver) = channel(PIECES_MAX);
         self.counters.texts(1);
@@ -156,7 +156,7 @@ impl ChatShared {
 
     async fn whole_answers(self: &Arc<Self>, prompts: Vec<ChatPrompt>) -> Result<Vec<String>, Error> {
         let mut answers = vec![String::new(); prompts.len()];
-        // What is left of it when this returns early is ended with it.
+        // Remaining tasks are aborted when this returns early.
         let mut tasks = JoinSet::new();
         for (place, prompt) in prompts.into_iter().enumerate() {
             let shared = Arc::clone(self);
@@ -172,9 +172,9 @@ impl ChatShared {
         Ok(answers)
     }
 
-    /// One whole answer.
+    /// Requests one whole answer.
     async fn in_turn(self: &Arc<Self>, prompt: ChatPrompt) -> Result<String, Error> {
-        // Turns are given out as long as there is a model.
+        // The semaphore exists as long as the model.
         let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| self.deadline())?;
         let mut pieces = self.start(prompt, turn);
         let mut answer = String::new();
@@ -197,9 +197,9 @@ impl ChatShared {
         };
         if let Err(error) = outcome {
             self.counters.failed();
-            // Whoever learns of it can ask again.
+            // A caller that receives the error can ask again.
             drop(permit);
-            // Who does not take it has left.
+            // A caller that does not take it has left.
             let _ = sender.send(Err(error)).await;
         }
     }
@@ -217,7 +217,7 @@ impl ChatShared {
         }
     }
 
-    /// The answer as soon as it begins, tried again where that may help.
+    /// Returns the answer as soon as it begins; retries transient failures.
     async fn begin(&self, prompt: &ChatPrompt) -> Result<Response<Incoming>, Error> {
         self.counters.request();
         let body = protocol::request(&prompt.text, &prompt.inference, prompt.streams);
@@ -253,7 +253,7 @@ impl ChatShared {
         }
     }
 
-    /// Passes an answer on as it comes.
+    /// Passes an answer on as it arrives.
     async fn pass(
         &self,
         response: Response<Incoming>,
@@ -279,11 +279,11 @@ impl ChatShared {
             while let Some(event) = events.next() {
                 match protocol::piece(&event) {
                     Ok(protocol::ChatPiece::End) => return Ok(()),
-                    // What comes after the last piece is about something else.
+                    // Data after the last piece is not part of the answer.
                     _ if finished => {}
                     Ok(protocol::ChatPiece::Text(text, is_last)) => {
                         finished = is_last;
-                        // Who does not take it has left, which ends this.
+                        // A caller that does not take it has left, which ends this.
                         if !text.is_empty() && sender.send(Ok(text)).await.is_err() {
                             return Ok(());
                         }
@@ -294,7 +294,7 @@ impl ChatShared {
         }
     }
 
-    /// An answer that comes whole, as one piece.
+    /// Passes a whole answer on as one piece.
     async fn one(
         &self,
         response: Response<Incoming>,
@@ -307,7 +307,7 @@ impl ChatShared {
             status: Some(answer.status),
             reason,
         })?;
-        // Who does not take it has left.
+        // A caller that does not take it has left.
         let _ = sender.send(Ok(text)).await;
         Ok(())
     }
@@ -316,7 +316,7 @@ impl ChatShared {
         Error::Deadline { service: self.endpoint.clone() }
     }
 
-    /// An answer that has begun cannot be asked for again: its asker has the beginning.
+    /// Error of an answer that has begun. It cannot be requested again: the caller has its beginning.
     fn broken(&self, reason: String) -> Error {
         let reason = format!("its answer broke off: {reason}");
         Error::Retry { service: self.endpoint.clone(), status: None, reason }
@@ -330,7 +330,7 @@ async fn until_left(gone: &AtomicBool) {
     }
 }
 
-/// Why a service refuses a request.
+/// Reason for which a service refuses a request.
 async fn refused(response: Response<Incoming>, patience: Duration) -> (RequestFailure, String) {
     const REFUSAL_MAX: usize = 64 << 10;
     let status = response.status().as_u16();

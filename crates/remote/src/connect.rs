@@ -18,12 +18,11 @@ use crate::{OutboundPolicy, OutboundRefusal};
 /// Time for the connection to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connector that resolves a name once, checks the addresses, and connects to one of those that are
-/// permitted.
+/// Connector that resolves a name once, checks the addresses, and connects to a permitted one.
 #[derive(Clone)]
 pub(crate) struct CheckedConnector(pub Arc<OutboundPolicy>);
 
-/// The reason why there is no connection.
+/// Reason for a failed connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error(transparent)]
@@ -57,7 +56,7 @@ impl Service<Uri> for CheckedConnector {
     }
 }
 
-/// The addresses of a destination.
+/// Addresses of a destination.
 async fn resolve(destination: &OutboundDestination) -> Result<Vec<IpAddr>, ConnectError> {
     if let Some(address) = destination.literal() {
         return Ok(vec![address]);
@@ -71,14 +70,14 @@ async fn resolve(destination: &OutboundDestination) -> Result<Vec<IpAddr>, Conne
     }
 }
 
-/// A connection to the first address that takes one.
+/// Connects to the first address that accepts.
 async fn connect(addresses: &[IpAddr], port: u16) -> Result<TcpStream, ConnectError> {
     let mut last = None;
     for address in addresses.iter().map(|address| SocketAddr::new(*address, port)) {
         let source = match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // Without it small requests wait for acknowledgements of earlier ones; a failure costs only
-                // that.
+                // Without it, small requests wait for acknowledgements of earlier ones; a failure has no
+                // other effect.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }

@@ -10,29 +10,29 @@ use tempfile::NamedTempFile;
 use crate::sha256::Sha256Hasher;
 use crate::{Error, OutboundHttp, Sha256Digest};
 
-/// Nothing more comes for so long: the other side is gone.
+/// Maximum time without data, after which the other side counts as gone.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of a file between two looks at the free space of the disk.
+/// Bytes of a file between two checks of the free space of the disk.
 const SPACE_INTERVAL: u64 = 16 << 20;
 
-/// A file that another service has.
+/// A file of another service.
 #[derive(Debug, Clone)]
 pub struct FileSource {
     /// Its address.
     pub url: String,
-    /// The digest that it must have, if that is known.
+    /// Expected digest, if known.
     pub sha256: Option<Sha256Digest>,
-    /// The most bytes that it may have.
+    /// Maximum size in bytes.
     pub bytes_max: u64,
     /// Bytes of the disk that must stay free.
     pub disk_reserve: u64,
 }
 
-/// Fetches a file, unless it is there: a file at `path` came whole.
+/// Downloads a file, unless it exists: a file at `path` is complete.
 ///
-/// Two fetches of one file at a time write two temporary files, and the one that ends last takes the place of
-/// the other.
+/// Two concurrent downloads of one file write two temporary files, and the one that ends last replaces the
+/// other.
 ///
 /// # Errors
 /// [`Error::Download`]: the address may not be connected to or does not answer with a file; the file is cut
@@ -68,7 +68,7 @@ async fn fetch(http: &OutboundHttp, source: &FileSource, path: &Path) -> Result<
     }
 }
 
-/// A file on its way, under a name of its own until it is whole. It is removed if it never is.
+/// Partial download, under a separate name until it is complete. It is removed if it is not completed.
 struct PartialFile<'s> {
     source: &'s FileSource,
     path: &'s Path,
@@ -99,7 +99,7 @@ impl<'s> PartialFile<'s> {
         Ok(())
     }
 
-    /// Checks that so many more bytes may be written.
+    /// Checks that `more` bytes may be written.
     fn check_room(&self, more: u64) -> Result<(), String> {
         let FileSource { bytes_max, disk_reserve, .. } = *self.source;
         if self.length.saturating_add(more) > bytes_max {

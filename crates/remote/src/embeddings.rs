@@ -1,11 +1,11 @@
-//! A model of another service.
+//! Client of an external embedding model.
 //!
-//! 1. A call puts its texts into the queue. While fewer requests than [`REQUESTS_MAX`] are under way, one
-//!    begins with what waits; nothing waits for company.
-//! 2. A request that fails in a way that passes is tried again after a pause, for as long as somebody waits.
-//!    When the service says how long to pause, all requests do.
-//! 3. A request of several texts that is refused for what it asks is taken apart, so that only the text at
-//!    fault is refused.
+//! 1. A call puts its texts into the queue. While fewer than [`REQUESTS_MAX`] requests are under way, a new
+//!    one starts with the waiting texts; no text waits for others.
+//! 2. A request with a transient failure is retried after a pause, as long as a caller waits. If the service
+//!    sets the length of the pause, it applies to all requests.
+//! 3. A request of several texts that is refused for its content is split, so that only the text at fault is
+//!    refused.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,33 +17,33 @@ use millrace_model::{ModelCaller, SequencePurpose};
 use crate::usage::ServiceCounters;
 use crate::{Error, OutboundHttp, ServiceDialect, ServiceUsage, VectorCells, protocol};
 
-/// Requests under way at the same time.
+/// Maximum number of concurrent requests.
 const REQUESTS_MAX: usize = 4;
-/// A single try ends after so long.
+/// Maximum duration of a single attempt.
 const TRY_MAX: Duration = Duration::from_secs(30);
-/// Texts that may wait.
+/// Maximum number of waiting texts.
 const WAITING_MAX: usize = 4096;
-/// The largest answer that is read.
+/// Maximum size of an answer in bytes.
 const ANSWER_MAX: usize = 256 << 20;
 
-/// How a model is asked.
+/// Settings of an external embedding model.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EmbeddingOptions {
-    /// Whose protocol is spoken.
+    /// Protocol of the service.
     pub dialect: ServiceDialect,
-    /// Where.
+    /// Address of the service.
     pub endpoint: String,
-    /// Its name there.
+    /// Name of the model at the service.
     pub model: String,
     /// Dimensions of its vectors.
     pub dimensions: usize,
-    /// Texts in a request, at the most.
+    /// Maximum number of texts in a request.
     pub batch_max: usize,
-    /// What is sent along to be let in.
+    /// Credential for the service.
     pub secret: Option<String>,
 }
 
-/// A model of another service.
+/// Client of an external embedding model.
 pub struct RemoteEmbeddings(Arc<EmbeddingShared>);
 
 struct EmbeddingShared {
@@ -57,12 +57,12 @@ struct EmbeddingShared {
 #[derive(Default)]
 struct EmbeddingState {
     queue: TextQueue,
-    /// Requests under way.
+    /// Number of requests under way.
     running: usize,
 }
 
 impl RemoteEmbeddings {
-    /// A model, of which nothing is asked yet.
+    /// Creates a client; no request is sent yet.
     pub fn new(options: EmbeddingOptions, http: OutboundHttp) -> Self {
         let options = EmbeddingOptions { batch_max: options.batch_max.max(1), ..options };
         RemoteEmbeddings(Arc::new(EmbeddingShared {
@@ -79,10 +79,10 @@ impl RemoteEmbeddings {
         self.0.options.dimensions
     }
 
-    /// The vectors of texts, in their order. Waits; the calling thread must be one that may.
+    /// Returns the vectors of texts, in their order. Blocks; only for threads that may block.
     ///
     /// # Errors
-    /// The first text's that has none.
+    /// The error of the first text without a vector.
     pub fn embed(
         &self,
         texts: Vec<String>,
@@ -106,7 +106,7 @@ impl RemoteEmbeddings {
         call.wait(service)
     }
 
-    /// What was asked of it.
+    /// Counters of the requests.
     pub fn usage(&self) -> ServiceUsage {
         self.0.counters.usage()
     }
@@ -127,11 +127,11 @@ impl Drop for RemoteEmbeddings {
 
 impl EmbeddingShared {
     fn lock(&self) -> MutexGuard<'_, EmbeddingState> {
-        // Nothing that can panic runs while it is held.
+        // No code that can panic runs while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins requests for what waits, as far as there may be more.
+    /// Starts requests for waiting texts, within the limit of concurrent requests.
     fn start(self: &Arc<Self>) {
         loop {
             let batch = {
@@ -155,7 +155,7 @@ impl EmbeddingShared {
         }
     }
 
-    /// Asks for a batch, and apart where its texts are refused together.
+    /// Requests a batch, and its parts separately if its texts are refused together.
     async fn serve(&self, batch: Vec<TextEntry>) {
         self.counters.texts(batch.len());
         match self.ask(&batch).await {
@@ -184,13 +184,13 @@ impl EmbeddingShared {
         }
     }
 
-    /// Whether the texts of a call are embedded together.
+    /// True if the texts of a call are embedded together.
     fn in_context(&self) -> bool {
         self.options.dialect == ServiceDialect::VoyageInContext
     }
 
-    /// What can be asked for without the rest: the texts one by one, or where they are embedded together, the
-    /// calls.
+    /// Splits a batch into parts that can be requested separately: single texts, or calls if their texts are
+    /// embedded together.
     fn apart(&self, batch: Vec<TextEntry>) -> Vec<Vec<TextEntry>> {
         let mut parts: Vec<Vec<TextEntry>> = Vec::new();
         for entry in batch {
@@ -209,7 +209,7 @@ impl EmbeddingShared {
         }
     }
 
-    /// The vectors of some texts: as many.
+    /// Requests the vectors of some texts: one for each.
     async fn ask(&self, batch: &[TextEntry]) -> Result<Vec<Vec<f32>>, Error> {
         self.counters.request();
         let options = &self.options;
@@ -218,7 +218,7 @@ impl EmbeddingShared {
             dialect: options.dialect,
             model: &options.model,
             dimensions: options.dimensions,
-            // A batch has at least one text, and all of them the same cells and purpose.
+            // A batch has at least one text, and all of them have the same cells and purpose.
             cells: batch.first().map_or(VectorCells::Float, TextEntry::cells),
             purpose: batch.first().map_or(SequencePurpose::Query, TextEntry::purpose),
             calls: batch.chunk_by(TextEntry::is_of_call).map(texts).collect(),
@@ -227,7 +227,7 @@ impl EmbeddingShared {
         let mut tries = 0;
         loop {
             self.pause.kept().await;
-            // Whoever waits longest says how long it makes sense.
+            // The latest deadline decides: the request is useful until then.
             let deadlines: Option<Vec<Instant>> = batch.iter().map(TextEntry::deadline).collect();
             let last = deadlines.and_then(|deadlines| deadlines.into_iter().max());
             let left = last.map_or(TRY_MAX, |last| last.saturating_duration_since(Instant::now()));

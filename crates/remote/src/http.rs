@@ -15,12 +15,12 @@ use crate::connect::CheckedConnector;
 use crate::retry::RequestFailure;
 use crate::{OutboundPolicy, OutboundRefusal};
 
-/// Connections that nobody uses are closed after so long.
+/// Time after which idle connections are closed.
 const IDLE: Duration = Duration::from_secs(30);
-/// Redirects that are followed for a file.
+/// Maximum number of redirects for a file.
 const REDIRECTS: usize = 8;
 
-/// Asks other services. Clones share connections and the thread that waits for answers.
+/// HTTP client for other services. Clones share connections and the thread that waits for answers.
 #[derive(Clone)]
 pub struct OutboundHttp {
     client: Client<HttpsConnector<CheckedConnector>, Full<Bytes>>,
@@ -28,7 +28,7 @@ pub struct OutboundHttp {
     runtime: Arc<BackgroundRuntime>,
 }
 
-/// The runtime, which may be dropped by a thread that must not wait for it.
+/// Runtime that can also be dropped by a thread that must not wait for its end.
 struct BackgroundRuntime(Option<Runtime>);
 
 impl Drop for BackgroundRuntime {
@@ -39,21 +39,21 @@ impl Drop for BackgroundRuntime {
     }
 }
 
-/// What was answered.
+/// An answer of a service.
 pub(crate) struct HttpAnswer {
     pub status: u16,
     pub retry_after: Option<Duration>,
     pub body: Bytes,
 }
 
-/// A request that got no answer.
+/// Failure of a request without an answer.
 pub(crate) struct SendError {
     pub failure: RequestFailure,
     pub reason: String,
 }
 
 impl SendError {
-    /// A request that cannot be made, or whose connection broke.
+    /// Failure of an invalid request, or of a broken connection.
     pub fn broken(reason: String) -> Self {
         SendError { failure: RequestFailure::Connection, reason }
     }
@@ -68,8 +68,8 @@ impl SendError {
 }
 
 impl OutboundHttp {
-    /// A client that trusts the certificate authorities of the system, and connects to the destinations that
-    /// the policy permits.
+    /// Creates a client that trusts the certificate authorities of the system, and connects to the
+    /// destinations that the policy permits.
     ///
     /// # Errors
     /// The system refuses a thread, or its certificates cannot be read.
@@ -93,32 +93,32 @@ impl OutboundHttp {
         Ok(OutboundHttp { client, policy, runtime: Arc::new(BackgroundRuntime(Some(runtime))) })
     }
 
-    /// The destinations that it connects to.
+    /// Destinations that it connects to.
     pub fn policy(&self) -> &OutboundPolicy {
         &self.policy
     }
 
-    /// Goes on with work in the background.
+    /// Runs work in the background.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.runtime.0 {
             runtime.spawn(work);
         }
     }
 
-    /// Waits for work; the calling thread must be one that may wait.
+    /// Blocks until work is done; only for threads that may block.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         self.spawn(async move {
-            // Whoever waited may have left.
+            // The caller may have left.
             let _ = sender.send(work.await);
         });
         receiver.recv().ok()
     }
 
-    /// Posts JSON, and reads the whole answer, up to so many bytes.
+    /// Posts JSON, and reads the whole answer, up to a maximum number of bytes.
     pub(crate) async fn post_json(
         &self,
         url: &str,
@@ -135,7 +135,7 @@ impl OutboundHttp {
         answer.unwrap_or_else(|_| Err(SendError::broken(silent(timeout))))
     }
 
-    /// Posts JSON; the answer's body is still to come.
+    /// Posts JSON; the answer's body is not read yet.
     pub(crate) async fn post(
         &self,
         url: &str,
@@ -159,7 +159,7 @@ impl OutboundHttp {
         self.client.request(request).await.map_err(|error| SendError::of(&error))
     }
 
-    /// The answer to a request for a file, after redirects.
+    /// Returns the answer to a request for a file, after redirects.
     pub(crate) async fn get(&self, url: &str) -> Result<Response<Incoming>, String> {
         let mut uri: Uri = url.parse().map_err(|error| format!("this is not an address: {error}"))?;
         for _ in 0..REDIRECTS {
@@ -180,7 +180,7 @@ impl OutboundHttp {
     }
 }
 
-/// An answer with all of its body, of at most so many bytes.
+/// Reads the whole body of an answer, of at most `bytes_max` bytes.
 pub(crate) async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<HttpAnswer, String> {
     let status = response.status().as_u16();
     let retry_after = retry_after(&response);
@@ -189,12 +189,12 @@ pub(crate) async fn whole(response: Response<Incoming>, bytes_max: usize) -> Res
     Ok(HttpAnswer { status, retry_after, body })
 }
 
-/// What is said of a service that did not answer for so long.
+/// Error message about a service that did not answer in this time.
 pub(crate) fn silent(time: Duration) -> String {
     format!("no answer for {} s", time.as_secs_f32())
 }
 
-/// Where a redirect leads: a whole address, or a path on the same host. From https only to https.
+/// Resolves a redirect: to a complete URL, or to a path on the same host. From https only to https.
 fn redirected(from: &Uri, to: &str) -> Result<Uri, String> {
     let fail = || format!("it is redirected to '{to}', which is no address");
     let to: Uri = to.parse().map_err(|_| fail())?;
@@ -210,13 +210,13 @@ fn redirected(from: &Uri, to: &str) -> Result<Uri, String> {
     Ok(to)
 }
 
-/// How long to wait before asking again, in seconds, where the answer says so.
+/// Delay in seconds that the answer requests before the next attempt, if it does.
 fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     let seconds: f64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// An error with what caused it.
+/// Formats an error with its causes.
 fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,16 +1,16 @@
-//! What a node asks of other services: embeddings, answers of language models, and files of models.
+//! Clients of other services: embeddings, answers of language models, and files of models.
 //!
-//! - [`OutboundHttp`] is the one client of a process, with a thread of its own that waits for answers.
-//! - [`RemoteEmbeddings`] asks a service for embeddings, in OpenAI's protocol or one of its kin
-//!   ([`ServiceDialect`]): texts that wait together go together, failures that pass are tried again, and all
-//!   others are told apart by what can be done about them ([`Error`]).
-//! - [`ChatModel`] asks a service that speaks the OpenAI chat protocol; its answer comes in pieces, no faster
-//!   than they are taken, or whole.
-//! - [`download`] fetches a file once, whole or not at all.
-//! - [`OutboundPolicy`] says which addresses any of them may connect to.
+//! - [`OutboundHttp`] is the only client of a process, with its own thread that waits for answers.
+//! - [`RemoteEmbeddings`] requests embeddings from a service, by OpenAI's protocol or a similar one
+//!   ([`ServiceDialect`]): waiting texts are batched, transient failures are retried, and other errors are
+//!   classified by their remedy ([`Error`]).
+//! - [`ChatModel`] uses a service with the OpenAI chat protocol; its answer arrives in pieces, no faster than
+//!   the caller takes them, or whole.
+//! - [`download`] downloads a file once, completely or not at all.
+//! - [`OutboundPolicy`] determines the addresses that any of them may connect to.
 //!
-//! Callers wait on threads that may wait, but for a language model's pieces, which are awaited. This crate
-//! knows neither tensors nor documents.
+//! Callers block on threads that may block, except for a language model's pieces, which are awaited. This
+//! crate does not depend on tensors or documents.
 
 mod address_range;
 mod chat;

@@ -1,12 +1,12 @@
 //! Destinations that a node may connect to because an application package names them.
 //!
-//! A package is written by a deployer, who may deploy but does not own the machine. Without a rule a package
-//! could make the server ask addresses that only the server reaches: other services of the machine, a private
-//! network, the metadata service of a cloud.
+//! A package is written by a deployer, who may deploy but does not own the machine. Without a rule, a package
+//! could make the server send requests to addresses that only the server reaches: other services of the
+//! machine, a private network, the metadata service of a cloud.
 //!
-//! The rules are checked where a connection is made, at the addresses that the name has resolved to, and the
-//! connection goes to one of the addresses that were checked. So a redirect, or a name that resolves
-//! differently the second time, gains nothing.
+//! The rules are checked at the time of the connection, for the addresses that the name has resolved to, and
+//! the connection goes to one of the checked addresses. So a redirect, or a name that resolves differently
+//! the second time, does not bypass the rules.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ use hyper::Uri;
 
 use crate::AddressRange;
 
-/// The rules of the operator for connections to other services.
+/// Rules of the operator for connections to other services.
 ///
 /// The default permits every public address, and nothing in private networks or on the machine itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,18 +24,18 @@ pub struct OutboundPolicy {
     rules: Vec<OutboundRule>,
 }
 
-/// A destination that is permitted.
+/// A permitted destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum OutboundRule {
     /// Every address of the public internet.
     Public,
-    /// A name, whatever address but a link-local one it resolves to.
+    /// A name that may resolve to any address except a link-local one.
     Name { name: String, limits: RuleLimits },
-    /// Addresses, whatever name has resolved to them.
+    /// Addresses, for any name that resolves to them.
     Range { range: AddressRange, limits: RuleLimits },
 }
 
-/// The part of a rule beside its host.
+/// Part of a rule apart from its host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct RuleLimits {
     scheme: Option<String>,
@@ -49,17 +49,17 @@ impl RuleLimits {
     }
 }
 
-/// A destination as a URL names it.
+/// Destination in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OutboundDestination {
     pub scheme: String,
-    /// Lower case, without the brackets of an IPv6 address.
+    /// Host in lower case, without the brackets of an IPv6 address.
     pub host: String,
     pub port: u16,
 }
 
 impl OutboundDestination {
-    /// The destination of a URL.
+    /// Extracts the destination of a URL.
     pub fn of(uri: &Uri) -> Result<Self, String> {
         let scheme = uri.scheme_str().unwrap_or_default().to_ascii_lowercase();
         let port = match scheme.as_str() {
@@ -72,7 +72,7 @@ impl OutboundDestination {
         Ok(OutboundDestination { scheme, host, port: uri.port_u16().unwrap_or(port) })
     }
 
-    /// The address that the URL itself has in the place of a name.
+    /// IP address that the URL contains in place of a name.
     pub fn literal(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
@@ -88,12 +88,12 @@ impl fmt::Display for OutboundDestination {
     }
 }
 
-/// A host in lower case, without brackets and without the dot that may end a full name.
+/// Normalizes a host: in lower case, without brackets and without the dot that may end a full name.
 fn bare_host(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// A connection that the operator's rules do not permit.
+/// Refusal of a connection by the operator's rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}; if the server should connect to it, start it with --outbound-allow {cure}")]
 pub struct OutboundRefusal {
@@ -102,11 +102,11 @@ pub struct OutboundRefusal {
 }
 
 impl OutboundPolicy {
-    /// The rules of a list: `public`, `none`, `HOST`, `HOST:PORT`, `SCHEME://HOST:PORT`, or a range of
+    /// Parses a list of rules: `public`, `none`, `HOST`, `HOST:PORT`, `SCHEME://HOST:PORT`, or a range of
     /// addresses such as `10.0.0.0/8`.
     ///
     /// # Errors
-    /// Text that is not a rule; `none` beside other rules.
+    /// A rule is invalid, or `none` is combined with other rules.
     pub fn parse(rules: &[impl AsRef<str>]) -> Result<Self, String> {
         let rules: Vec<&str> =
             rules.iter().map(|rule| rule.as_ref().trim()).filter(|rule| !rule.is_empty()).collect();
@@ -130,10 +130,10 @@ impl OutboundPolicy {
         self.check_destination(&destination).map_err(|refusal| refusal.to_string())
     }
 
-    /// Checks a destination before its name is resolved, so that no name server is asked without need.
+    /// Checks a destination before its name is resolved, to avoid unnecessary requests to name servers.
     ///
     /// # Errors
-    /// No rule permits it, whatever its name resolves to.
+    /// No rule permits it, for any address of its name.
     pub(crate) fn check_destination(&self, destination: &OutboundDestination) -> Result<(), OutboundRefusal> {
         match destination.literal() {
             Some(address) => self.permitted(destination, &[address]).map(drop),
@@ -142,7 +142,7 @@ impl OutboundPolicy {
         }
     }
 
-    /// Looks for an address that the name could resolve to and that a rule permits.
+    /// True if the name could resolve to an address that a rule permits.
     fn could_permit(&self, destination: &OutboundDestination) -> bool {
         self.rules.iter().any(|rule| match rule {
             OutboundRule::Public => true,
@@ -151,7 +151,7 @@ impl OutboundPolicy {
         })
     }
 
-    /// Those of the addresses that the server may connect to. The list is never empty.
+    /// Filters the addresses that the server may connect to. The list is never empty.
     ///
     /// # Errors
     /// No rule permits any of them.
@@ -249,7 +249,7 @@ fn refusal(destination: &OutboundDestination, addresses: &[IpAddr]) -> OutboundR
     OutboundRefusal { reason, cure }
 }
 
-/// The kind of an address that is not permitted, for messages.
+/// Kind of an address that is not permitted, for messages.
 fn kind_of(address: IpAddr) -> &'static str {
     match address.to_canonical() {
         address if address.is_loopback() => "of this machine itself (loopback)",
@@ -266,8 +266,7 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// Tells an address of the public internet from others, by the registries of special-purpose addresses (RFC
-/// 6890).
+/// True for addresses of the public internet, by the registries of special-purpose addresses (RFC 6890).
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -297,7 +296,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
     match a {
-        // Addresses of IPv4 that are reached through a translator or a tunnel.
+        // IPv4 addresses that are reached through a translator or a tunnel.
         0x0064 if [b, c, d, e, f] == [0xff9b, 0, 0, 0, 0] => embedded(g, h),
         0x2002 => embedded(b, c),
         // Teredo and other protocol assignments, and documentation.

@@ -1,28 +1,28 @@
-//! What to do after a request that failed: a pure function; and the pause before the next.
+//! Decision after a failed request, as a pure function, and the pause before the next attempt.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Tries of one request, the first included.
+/// Maximum number of attempts at one request, including the first.
 pub(crate) const TRIES: u32 = 5;
-/// The pause before the second try, where the service does not say how long; each later one is twice as long.
+/// Pause before the second attempt, unless the service sets it; each later one is twice as long.
 const PAUSE: Duration = Duration::from_millis(200);
-/// No pause is longer, whatever the service says.
+/// Maximum pause, also for services that request a longer one.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How a request failed.
+/// Kinds of failure of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestFailure {
     /// There was no answer.
     Connection,
     /// The operator's rules do not permit the connection.
     Forbidden,
-    /// An answer with this status; and how long to wait, where it says so.
+    /// An answer with this status, and the requested pause if there is one.
     Status(u16, Option<Duration>),
 }
 
 impl RequestFailure {
-    /// The status of the answer, where there was one.
+    /// Status of the answer, if there was one.
     pub fn status(self) -> Option<u16> {
         match self {
             RequestFailure::Connection | RequestFailure::Forbidden => None,
@@ -31,20 +31,20 @@ impl RequestFailure {
     }
 }
 
-/// What to do now.
+/// Decision after a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetryDecision {
-    /// Ask again, so much later.
+    /// Ask again after this pause.
     Again(Duration),
-    /// It will not do so soon.
+    /// Give up for now: all attempts failed with transient errors.
     Later,
-    /// What was asked is wrong.
+    /// The request is wrong.
     Fix,
-    /// Nothing that is asked will do.
+    /// No request can succeed.
     GiveUp,
 }
 
-/// Chooses, after try number `tries` (from 1).
+/// Decides after attempt number `tries` (from 1).
 pub(crate) fn choose(failure: RequestFailure, tries: u32) -> RetryDecision {
     let (passes, asked) = match failure {
         RequestFailure::Connection => (true, None),
@@ -62,13 +62,13 @@ pub(crate) fn choose(failure: RequestFailure, tries: u32) -> RetryDecision {
     }
 }
 
-/// Until when a service asked not to be asked. All who ask it keep to that.
+/// Time until which a service asked for a pause. It applies to all callers.
 #[derive(Default)]
 pub(crate) struct ServicePause(Mutex<Option<Instant>>);
 
 impl ServicePause {
-    /// After a failure: a pause for all where the service asked for one, else for this caller alone, who
-    /// waits for it to end.
+    /// Waits after a failure: a pause for all callers if the service asked for one, otherwise only for this
+    /// caller.
     pub async fn begin(&self, failure: RequestFailure, pause: Duration) {
         if matches!(failure, RequestFailure::Status(_, Some(_))) {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + pause);
@@ -78,7 +78,7 @@ impl ServicePause {
         }
     }
 
-    /// Waits until it is over.
+    /// Waits until the pause is over.
     pub async fn kept(&self) {
         loop {
             let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,13 +1,13 @@
-//! What a new version of an application changes: what needs nothing, what is made again, and what needs a
-//! permission.
+//! Differences between two versions of an application: those without effect, those that require data to be
+//! derived again, and those that need a permission.
 //!
-//! Columns that are derived from stored values (words of text) are made again from those values, so most
-//! changes of matching need no one's attention. Values that indexing statements made stay as they are until
-//! their documents are written again.
+//! Columns that are derived from stored values (words of text) are derived again automatically, so most
+//! changes of matching require no action. Results of indexing statements stay as they are until their
+//! documents are written again.
 //!
-//! Only fields that both versions have are compared. A field that is removed and declared again, whatever its
-//! type is then, needs no permission: the store keeps values with the types that they were stored with, and
-//! shows those of the type that is declared.
+//! Only fields that both versions have are compared. A field that is removed and declared again, with any
+//! type, needs no permission: the store keeps values with the types that they were stored with, and shows
+//! those of the declared type.
 
 use std::sync::Arc;
 
@@ -15,33 +15,33 @@ use millrace_document::DataType;
 
 use crate::{Application, ContentCluster, Error, PackageFindings, Schema, SchemaField, ValidationOverride};
 
-/// Days ahead that a validation override may reach.
+/// Maximum number of days that a validation override may reach ahead.
 const OVERRIDE_DAYS_MAX: i64 = 30;
 
-/// What changes for documents that are there already.
+/// Changes for existing documents.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ApplicationChanges {
-    /// By document type and field.
+    /// Actions by document type and field.
     pub actions: Vec<ChangeAction>,
 }
 
-/// What a changed field needs.
+/// Required action for a changed field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeAction {
-    /// The document type.
+    /// Document type.
     pub document_type: Arc<str>,
-    /// The field.
+    /// Name of the field.
     pub field: Arc<str>,
-    /// What is to be done.
+    /// Required action.
     pub effect: ChangeEffect,
-    /// What changed, for people.
+    /// Description of the change, for people.
     pub reason: String,
 }
 
-/// What is to be done for documents that are there already.
+/// Required action for existing documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeEffect {
-    /// Columns derived from the field's values are made again; searches see the change at once.
+    /// Columns derived from the field's values are derived again; searches see the change at once.
     Derive,
     /// The indexing statements must run again over stored documents; until then the field has its old values.
     Reindex,
@@ -52,8 +52,8 @@ pub enum ChangeEffect {
 
 /// Compares two versions of an application; `today` is in days since 1970-01-01 (UTC).
 ///
-/// Tells an [`Error::Override`] for each change that loses data and that validation-overrides.xml of the new
-/// version does not allow today, or an [`Error::Invalid`] for an override that reaches too far ahead.
+/// Reports an [`Error::Override`] for each change that loses data and that validation-overrides.xml of the
+/// new version does not allow today, or an [`Error::Invalid`] for an override that reaches too far ahead.
 pub fn compare(
     old: &Application,
     new: &Application,
@@ -76,7 +76,7 @@ pub fn compare(
     changes
 }
 
-/// What validation-overrides.xml allows on a day.
+/// Permissions of validation-overrides.xml on one day.
 struct ChangePermissions<'a> {
     ids: Vec<&'a str>,
 }
@@ -96,7 +96,7 @@ impl<'a> ChangePermissions<'a> {
         Ok(ChangePermissions { ids: current.map(|allow| allow.id.as_str()).collect() })
     }
 
-    /// Passes if one of the ids is allowed; the first is the one to name.
+    /// Passes if one of the ids is allowed; an error names the first one.
     fn check(&self, ids: &[&'static str], reason: String) -> Result<(), Error> {
         if ids.iter().any(|id| self.ids.contains(id)) {
             Ok(())
@@ -179,7 +179,7 @@ fn compare_schemas(
     }
 }
 
-/// Whether stored values of one type are values of the other. A struct may gain and lose fields.
+/// True if stored values of one type are valid for the other. A struct may gain and lose fields.
 fn same_data(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
         (DataType::Array(a), DataType::Array(b)) => same_data(a, b),
@@ -194,7 +194,7 @@ fn same_data(a: &DataType, b: &DataType) -> bool {
     }
 }
 
-/// The indexing statements without white space and without the steps that only say where the value goes.
+/// Indexing statements without white space and without the steps that only name the destination of the value.
 fn transformation(field: &SchemaField) -> String {
     let text = field.indexing.as_ref().map_or("", |indexing| &indexing.value);
     let steps = text.split('|').map(|step| step.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -203,7 +203,7 @@ fn transformation(field: &SchemaField) -> String {
     kept.join(" | ")
 }
 
-/// What makes the words of a text field different, if anything does.
+/// Reason for which the words of a text field change; `None` if they do not.
 fn derivation_change(old: &SchemaField, new: &SchemaField) -> Option<String> {
     if !new.is_text() {
         return None;

@@ -1,4 +1,4 @@
-//! What the command line understands.
+//! Command line of the `millrace` binary.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::settings::ServeArguments;
 pub struct CommandLine {
     #[command(flatten)]
     pub node: NodeArguments,
-    /// How results are written.
+    /// Format of results.
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_enum, default_value_t = OutputFormat::Text, env = "MILLRACE_FORMAT")]
     pub format: OutputFormat,
     #[command(subcommand)]
@@ -23,7 +23,7 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// What the process was started with. Ends it where that makes no sense, or asks for help.
+    /// Parses the arguments of the process. Ends the process if they are invalid, or ask for help.
     pub fn of_arguments() -> Self {
         let parsed = CommandLine::whole()
             .try_get_matches()
@@ -34,7 +34,7 @@ impl CommandLine {
     /// All commands, each with the options that its help shows.
     pub fn whole() -> clap::Command {
         let mut whole = CommandLine::command();
-        // From here on every command has the options that all have.
+        // From here on every command has the options common to all.
         whole.build();
         ALONE.into_iter().fold(whole, |whole, name| {
             whole.mut_subcommand(name, |command| {
@@ -47,11 +47,11 @@ impl CommandLine {
     }
 }
 
-/// The commands that talk to no node: where one is says nothing to them.
+/// Commands that do not talk to a node: they do not have the options of its address.
 const ALONE: [&str; 6] = ["serve", "doctor", "corpus", "demo", "bench", "completions"];
 
-/// The error with the usage of the command as its help has it. By itself it has every flag that a variable of
-/// the environment stands for, as if that had to be typed.
+/// The error with the command's usage as shown by its help. By default the usage lists every flag with an
+/// environment variable, as if it were required.
 fn with_plain_usage(mut error: clap::Error) -> clap::Error {
     if error.get(ContextKind::Usage).is_none() {
         return error;
@@ -61,7 +61,7 @@ fn with_plain_usage(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The usage of the command that these words name.
+/// Usage of the command that these words name.
 fn usage_of(command: &mut clap::Command, words: &mut impl Iterator<Item = String>) -> StyledStr {
     let named = words.find(|word| command.find_subcommand(word).is_some());
     if let Some(found) = named.and_then(|word| command.find_subcommand_mut(word)) {
@@ -70,7 +70,7 @@ fn usage_of(command: &mut clap::Command, words: &mut impl Iterator<Item = String
     command.render_usage()
 }
 
-/// The heading of options that stand with every command, so that those of its own come first.
+/// Heading of the options of every command, so that a command's own options come first.
 const EVERY_COMMAND: &str = "Options of every command that talks to a node";
 
 const EXAMPLES: &str = "\
@@ -85,43 +85,43 @@ Examples:
 
 'millrace COMMAND --help' tells more of each, with examples.";
 
-/// Where the node is.
+/// Address of the node.
 #[derive(Args)]
 pub struct NodeArguments {
-    /// Where documents and queries are served. With https:// the system's certificates are trusted, or those
-    /// in the file that SSL_CERT_FILE names.
+    /// URL of the port for documents and queries. With https:// the system's certificates are trusted, or
+    /// those in the file that SSL_CERT_FILE names.
     #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:8080", env = "MILLRACE_URL")]
     pub url: String,
-    /// Where applications are deployed.
+    /// URL of the port for deploying applications.
     #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:19071", env = "MILLRACE_CONFIG_URL")]
     pub config_url: String,
 }
 
-/// How long a node may take.
+/// Time limit of a node.
 #[derive(Args)]
 pub struct PatienceArguments {
-    /// Seconds that the node has for its answer.
+    /// Seconds to wait for the node's answer.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
 }
 
-/// A time in seconds, or parts of them.
+/// A time in seconds, possibly fractional.
 fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is no number of seconds above 0, such as 10 or 0.5");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)
 }
 
-/// How results are written.
+/// Format of results.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
-/// What to do.
+/// Command.
 #[derive(Subcommand)]
 pub enum MillraceCommand {
     /// Start a server.
@@ -209,14 +209,14 @@ Examples:
 
 To remove what is not there is done without effect.")]
     Remove(RemoveArguments),
-    /// Write documents as JSON lines, in the form that feed reads.
+    /// Write documents as JSON lines, in the format that feed reads.
     #[command(after_help = "\
 Examples:
   millrace visit > all.jsonl
   millrace visit --selection 'mail.date > 1700000000' --fields mail:subject,date
   millrace visit --group me")]
     Visit(VisitArguments),
-    /// Tell how a node is, and the cluster that it is in.
+    /// Show the state of a node and of its cluster.
     #[command(after_help = "\
 Examples:
   millrace status
@@ -224,7 +224,7 @@ Examples:
 
 The exit status is 1 when no application is deployed.")]
     Status(PatienceArguments),
-    /// Say what a node of the cluster should be.
+    /// Set the wanted state of a node of the cluster.
     #[command(
         subcommand,
         after_help = "\
@@ -245,7 +245,7 @@ Examples:
   millrace cluster wait --ideal   # until every replica is in its place as well"
     )]
     Cluster(ClusterCommand),
-    /// Check the files of a data directory that no server has open.
+    /// Check the files of a data directory that is not open in a server.
     #[command(after_help = "\
 Example:
   millrace doctor /var/lib/millrace
@@ -260,13 +260,13 @@ Examples:
   zcat archive.mbox.gz | millrace import mbox - --group me
   millrace import maildir ~/Maildir --group me")]
     Import(ImportMail),
-    /// Write a made-up mail corpus to standard output, as JSON lines for feed.
+    /// Write a synthetic mail corpus to standard output, as JSON lines for feed.
     #[command(after_help = "Example:\n  millrace corpus --mails 100000 | millrace feed -")]
     Corpus(CorpusArguments),
     /// Start a node, feed it a mail corpus, and run seven queries.
     #[command(after_help = "Example:\n  millrace demo --mails 2000 --mailboxes 30")]
     Demo(DemoArguments),
-    /// Measure, each figure beside its limit.
+    /// Run benchmarks, and print each figure with its limit.
     #[command(after_help = "\
 Examples:
   millrace bench list                        # which benchmarks there are
@@ -284,60 +284,60 @@ appends with fsync, the same server where it only parses. The ratio of the two i
 
 The exit status is 1 when a figure misses its goal. docs/benchmarks.md tells more.")]
     Bench(BenchArguments),
-    /// Print a script that completes commands in a shell.
+    /// Print a completion script for a shell.
     #[command(
         after_help = "Examples:\n  millrace completions zsh > ~/.zfunc/_millrace\n  source <(millrace completions bash)"
     )]
     Completions(CompletionsArguments),
 }
 
-/// What to do to a node.
+/// Action on a node.
 #[derive(Subcommand)]
 pub enum NodeCommand {
-    /// Move everything that it has to other nodes; it goes on serving. To take it out: wait until it is empty
-    /// (millrace cluster wait --ideal), stop it, wait until `millrace cluster show` says that it is down,
-    /// then remove it.
+    /// Move all its replicas to other nodes; it goes on serving. To take it out: wait until it is empty
+    /// (millrace cluster wait --ideal), stop it, wait until `millrace cluster show` shows it as down, then
+    /// remove it.
     Retire(NodeChange),
-    /// It is away for a while: its replicas are not made anew elsewhere.
+    /// Keep its replicas in place while it is away: they are not replicated elsewhere.
     Maintenance(NodeChange),
-    /// It does not serve: its replicas are made anew elsewhere. For one that has ended for good, while most
-    /// others are away too.
+    /// Stop it from serving, and replicate its data elsewhere. For a node that has failed permanently, while
+    /// most others are away too.
     Down(NodeChange),
-    /// It does what it can, as before.
+    /// Return it to normal operation.
     Up(NodeChange),
-    /// It does not belong to the cluster any more: for one that was retired and stopped, and is down. Refused
-    /// while it has anything, unless forced. Started again with nothing on it, it is taken in anew; with
-    /// documents, only after `millrace node up`.
+    /// Remove it from the cluster: for a node that was retired and stopped, and is down. Refused while it has
+    /// any data, unless forced. If it is started again without data, it joins as a new node; with documents,
+    /// only after `millrace node up`.
     Remove(NodeChange),
 }
 
 #[derive(Args)]
 pub struct NodeChange {
-    /// The node's name.
+    /// Name of the node.
     pub name: String,
-    /// Why, for those who look at it later.
+    /// Reason, recorded for later.
     #[arg(long)]
     pub reason: Option<String>,
-    /// Do it though another node is away, or though the node has what nobody else has.
+    /// Proceed even if another node is down or this node holds the only copy.
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
     pub patience: PatienceArguments,
 }
 
-/// What to do with the whole cluster.
+/// Action on the whole cluster.
 #[derive(Subcommand)]
 pub enum ClusterCommand {
-    /// Show the nodes, their states, and what moves between them.
+    /// Show the nodes, their states, and the transfers between them.
     Show(PatienceArguments),
-    /// Wait until it is up and every node that is expected back is there. The exit status is 1 when the time
-    /// is over before that.
+    /// Wait until the cluster is up and every expected node is there. The exit status is 1 if the timeout
+    /// ends before that.
     Wait(WaitArguments),
 }
 
 #[derive(Args)]
 pub struct WaitArguments {
-    /// Wait until every replica is where it should be, and no node is under maintenance.
+    /// Wait until every replica is in its ideal place, and no node is under maintenance.
     #[arg(long)]
     pub ideal: bool,
     /// Seconds to wait.
@@ -349,30 +349,30 @@ pub struct WaitArguments {
 pub struct DeployArguments {
     /// A directory with services.xml and schemas.
     pub application: PathBuf,
-    /// Seconds that the node has for its answer: it may fetch and load models first.
+    /// Seconds to wait for the node's answer: it may fetch and load models first.
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub timeout: Duration,
 }
 
 #[derive(Args)]
 pub struct FeedArguments {
-    /// Files, or - for standard input; either may be compressed by gzip.
+    /// Files, or - for standard input; gzip-compressed ones are accepted.
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
     /// Connections to the node.
     #[arg(long, default_value_t = 8)]
     pub connections: usize,
-    /// The most operations under way at one time; how many really are depends on how the node answers.
+    /// Maximum number of concurrent operations; the actual number depends on the node's responses.
     #[arg(long, default_value_t = 1024)]
     pub in_flight: usize,
-    /// Keep in this file how far the feed is, and go on from there.
+    /// Record the progress of the feed in this file, and resume from there.
     #[arg(long)]
     pub resume: Option<PathBuf>,
-    /// Seconds to wait for a node that is away at the start, and to try an operation again while it is
-    /// overloaded or away.
+    /// Seconds to wait for an unavailable node at the start, and to retry an operation while the node is
+    /// overloaded or unavailable.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub patience: u64,
-    /// Seconds that the node has for one attempt at an operation.
+    /// Seconds to wait for the node's answer to one attempt at an operation.
     #[arg(long, value_name = "SECONDS", default_value = "180", value_parser = seconds)]
     pub timeout: Duration,
     /// Stop at the first operation that fails.
@@ -396,7 +396,7 @@ pub struct QueryArguments {
 pub struct GetArguments {
     /// The document's id.
     pub id: String,
-    /// Which fields: `[all]`, `[document]`, or `TYPE:FIELD,FIELD`.
+    /// Fields to return: `[all]`, `[document]`, or `TYPE:FIELD,FIELD`.
     #[arg(long)]
     pub fields: Option<String>,
     #[command(flatten)]
@@ -417,7 +417,7 @@ pub struct WriteArguments {
     /// Only if the stored document matches this selection.
     #[arg(long)]
     pub condition: Option<String>,
-    /// Make the document if it is not there.
+    /// Create the document if it does not exist.
     #[arg(long)]
     pub create: bool,
     #[command(flatten)]
@@ -440,10 +440,10 @@ pub struct VisitArguments {
     /// Only documents that match, such as 'mail.folder == "inbox"'.
     #[arg(long)]
     pub selection: Option<String>,
-    /// Which fields: `[all]`, `[document]`, `[id]`, or `TYPE:FIELD,FIELD`.
+    /// Fields to return: `[all]`, `[document]`, `[id]`, or `TYPE:FIELD,FIELD`.
     #[arg(long)]
     pub fields: Option<String>,
-    /// The content cluster; all of them where none is named.
+    /// The content cluster; all clusters by default.
     #[arg(long)]
     pub cluster: Option<String>,
     /// Only documents of this namespace.
@@ -455,10 +455,10 @@ pub struct VisitArguments {
     /// Only documents of this group: those with g=GROUP in their ids.
     #[arg(long)]
     pub group: Option<String>,
-    /// Also say which documents were removed lately.
+    /// Also list recently removed documents.
     #[arg(long)]
     pub removes: bool,
-    /// Seconds that the node may say nothing.
+    /// Seconds that the node may stay silent.
     #[arg(long, value_name = "SECONDS", default_value = "200", value_parser = seconds)]
     pub timeout: Duration,
 }
@@ -467,13 +467,13 @@ pub struct VisitArguments {
 pub struct DoctorArguments {
     /// The data directory.
     pub data_dir: PathBuf,
-    /// Cut damaged logs of the tail off where the damage begins, so that the node starts again. Loses the
-    /// acknowledged writes from there on; a copy of what is cut is kept in DATA_DIR/torn.
+    /// Truncate damaged logs of the tail where the damage begins, so that the node starts again. Loses the
+    /// acknowledged writes from there on; a copy of the removed part is kept in DATA_DIR/torn.
     #[arg(long)]
     pub repair_tail: bool,
 }
 
-/// The form of a mail archive.
+/// Format of a mail archive.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ArchiveKind {
     /// One file of many messages.
@@ -484,12 +484,12 @@ pub enum ArchiveKind {
 
 #[derive(Args)]
 pub struct ImportMail {
-    /// What the archive is.
+    /// Format of the archive.
     #[arg(value_enum)]
     pub archive: ArchiveKind,
-    /// Where it is; - reads an mbox file from standard input.
+    /// Path of the archive; - reads an mbox file from standard input.
     pub path: PathBuf,
-    /// Whose mail it is: the group that is searched.
+    /// Owner of the mail: the group that is searched.
     #[arg(long)]
     pub group: String,
     /// Show no progress.
@@ -499,30 +499,30 @@ pub struct ImportMail {
 
 #[derive(Args)]
 pub struct CorpusArguments {
-    /// How many mails.
+    /// Number of mails.
     #[arg(long, default_value_t = 20_000)]
     pub mails: usize,
-    /// Of how many people.
+    /// Number of mailboxes.
     #[arg(long, default_value_t = 300)]
     pub mailboxes: usize,
-    /// Another seed makes other mails.
+    /// Random seed: another seed generates other mails.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
 #[derive(Args)]
 pub struct DemoArguments {
-    /// How many mails.
+    /// Number of mails.
     #[arg(long, default_value_t = 20_000)]
     pub mails: usize,
-    /// Of how many people.
+    /// Number of mailboxes.
     #[arg(long, default_value_t = 300)]
     pub mailboxes: usize,
 }
 
 #[derive(Args)]
 pub struct BenchArguments {
-    /// The benchmark; 'all' for all of them, 'list' to see which there are.
+    /// The benchmark; 'all' for all of them, 'list' to list them.
     pub name: String,
     /// Of nn: through /search/.
     #[arg(long, group = "variant")]
@@ -539,22 +539,22 @@ pub struct BenchArguments {
     /// Of model: feeding with an embedder, and queries meanwhile.
     #[arg(long, group = "variant")]
     pub feed: bool,
-    /// Of model: what a text costs beside the model itself.
+    /// Of model: cost of a text besides the model itself.
     #[arg(long, group = "variant")]
     pub overhead: bool,
     /// Of feed: latency at half load.
     #[arg(long, group = "variant")]
     pub tail: bool,
-    /// Of text: with stems beside without.
+    /// Of text: with stems, compared with none.
     #[arg(long, group = "variant")]
     pub stemmed: bool,
-    /// Of move: with queries and writes at half of what the machine can.
+    /// Of move: with queries and writes at half of the machine's capacity.
     #[arg(long, group = "variant")]
     pub load: bool,
     /// Of drop: superfluous replicas, as nodes of a cluster delete them.
     #[arg(long, group = "variant")]
     pub cluster: bool,
-    /// Of write: on so many replicas (2), beside one.
+    /// Of write: number of replicas to compare with one (2).
     #[arg(long, group = "variant", value_name = "COUNT")]
     pub replicas: Option<u8>,
     /// Of model: only cases with this in their name, such as 'minilm 32 tokens'.
@@ -563,26 +563,25 @@ pub struct BenchArguments {
     /// Of model: only these numbers of clients, such as 1,8,64.
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub clients: Vec<usize>,
-    /// One JSON object a figure.
+    /// Print one JSON object for each figure.
     #[arg(long)]
     pub json: bool,
     /// Draw the curves into this file, as SVG.
     #[arg(long)]
     pub plot: Option<PathBuf>,
-    /// How long each case is measured, at least.
+    /// Minimum time of each case in milliseconds.
     #[arg(long, default_value_t = 1000)]
     pub milliseconds: u64,
-    /// How much data, as a share of what the benchmark is about.
+    /// Amount of data, as a fraction of the benchmark's full size.
     #[arg(long, default_value_t = 1.0)]
     pub size: f64,
-    /// Where data is written; a temporary directory where none is named. Its file system is part of what is
-    /// measured.
+    /// Directory for data; a temporary directory by default. Its file system is part of the measurement.
     #[arg(long)]
     pub directory: Option<PathBuf>,
 }
 
 impl BenchArguments {
-    /// The benchmark's whole name: that of a variant has its flag in it.
+    /// Full name of the benchmark: that of a variant includes its flag.
     pub fn full_name(&self) -> String {
         let variants = [
             (self.http, "http"),
@@ -616,7 +615,7 @@ pub struct CompletionsArguments {
 mod tests {
     use super::*;
 
-    /// A terminal of 80 columns shows them as they are, and they can be copied.
+    /// A terminal of 80 columns shows them unwrapped, and they can be copied.
     #[test]
     fn examples_are_not_wide() {
         fn check(command: &clap::Command) {

@@ -22,47 +22,47 @@ use crate::cluster_figures::figures;
 use crate::error::Error;
 use crate::standing;
 
-/// Where in its data directory a node keeps what it must know of its cluster after a restart.
+/// Directory below the data directory in which a node keeps its persistent state about its cluster.
 pub const CLUSTER_DIRECTORY: &str = "cluster";
 
-/// How a node takes part in a cluster.
+/// Settings of a node's part in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
-    /// Where coordination is: `etcd://HOST:PORT`, several with commas between.
+    /// Addresses of coordination: `etcd://HOST:PORT`, several separated by commas.
     pub coordination: String,
-    /// How it is trusted, at `etcds://`; `None`: as the system trusts.
+    /// Trust in coordination, for `etcds://`; `None`: the system's trust.
     pub etcd_tls: Option<ServiceFiles>,
-    /// How nodes trust each other; `None`: they speak in the clear.
+    /// Trust between nodes; `None`: they communicate without encryption.
     pub nodes_tls: Option<TrustFiles>,
     /// The node's name.
     pub name: String,
-    /// What it does.
+    /// Its roles.
     pub roles: Vec<NodeRole>,
     /// The port that other nodes speak to.
     pub peer_port: u16,
-    /// The host by which others reach this node; `None`: by the address that it listens at.
+    /// Host by which others reach this node; `None`: the address that it listens at.
     pub advertise: Option<String>,
-    /// Where it listens.
+    /// Address to listen at.
     pub listen: IpAddr,
-    /// The most bytes of replicas that it sends and receives in a second.
+    /// Maximum bytes of replicas that it sends and receives in a second.
     pub transfer_rate_max: Option<u64>,
-    /// Where it keeps what it must know of the cluster after a restart.
+    /// Directory of its persistent state about the cluster.
     pub directory: PathBuf,
 }
 
 impl ClusterSettings {
-    /// The host by which others reach this node.
+    /// Host by which others reach this node.
     fn host(&self) -> String {
         self.advertise.clone().unwrap_or_else(|| match self.listen {
-            // Listening everywhere is no address; at this one at least others on the same machine come
-            // through.
+            // The unspecified address cannot be connected to; with this one at least other nodes on the same
+            // machine can connect.
             listen if listen.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
             IpAddr::V6(address) => format!("[{address}]"),
             IpAddr::V4(address) => address.to_string(),
         })
     }
 
-    /// What an operator should change.
+    /// Recommended changes for an operator.
     pub fn warnings(&self) -> Vec<String> {
         let unreachable = self.advertise.is_none() && self.listen.is_unspecified();
         let warning = || {
@@ -76,10 +76,10 @@ impl ClusterSettings {
         unreachable.then(warning).into_iter().collect()
     }
 
-    /// What the node trusts others by, where nodes have certificates.
+    /// The node's trust in others, if nodes have certificates.
     ///
     /// # Errors
-    /// The certificates do not work.
+    /// The certificates are invalid.
     pub fn trust(&self) -> Result<Option<Arc<NodeTrust>>, Error> {
         let load = |files: &TrustFiles| NodeTrust::load(files.clone(), &self.host()).map(Arc::new);
         let trust = self.nodes_tls.as_ref().map(load).transpose();
@@ -87,29 +87,30 @@ impl ClusterSettings {
     }
 }
 
-/// How long coordination may take to answer at the start.
+/// Maximum time for coordination to answer at the start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After a package could not be fetched or activated, it is tried again so much later.
+/// Pause before the next attempt, after a package could not be fetched or activated.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether certificates have been renewed.
+/// Interval of checks for renewed certificates.
 const RENEW: Duration = Duration::from_secs(30);
 
 /// A node's part in a cluster, while the server runs.
 pub struct ClusterNode {
     membership: ClusterMembership,
     joining: Arc<JoiningCluster>,
-    /// What an operator should change.
+    /// Recommended changes for an operator.
     warnings: Arc<[String]>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl ClusterNode {
-    /// Joins; the node's part follows as soon as the cluster has given it one.
+    /// Joins the cluster; the node's part follows as soon as the cluster has assigned one.
     ///
     /// # Errors
-    /// The settings are none, the name or the data directory is another's, or the port is taken.
+    /// The settings are invalid, the name or the data directory belongs to another node, or the port is
+    /// taken.
     pub async fn join(
         node: &Arc<Node>,
         settings: &ClusterSettings,
@@ -170,7 +171,7 @@ impl ClusterNode {
         Ok(ClusterNode { membership, joining, warnings: warnings.into(), tasks })
     }
 
-    /// The endpoints of a cluster's node: on the data port, and on that of deployment.
+    /// Endpoints of a cluster's node: on the data port, and on the deployment port.
     pub fn routers(&self, node: &Arc<Node>) -> (Router, Router) {
         let (joining, membership) = (Arc::clone(&self.joining), self.membership.clone());
         let (of_node, warnings) = (Arc::clone(node), Arc::clone(&self.warnings));
@@ -200,18 +201,17 @@ impl ClusterNode {
         (data, rest::router(Arc::new(shown)))
     }
 
-    /// Makes the application of a fresh cluster the active one, if it works; where there is one already, that
-    /// stays.
+    /// Makes the application of a fresh cluster the active one, if it works; an existing application stays.
     ///
     /// # Errors
-    /// Coordination cannot be reached; the application is refused.
+    /// Coordination cannot be reached; the application is rejected.
     pub async fn publish_first(
         &self,
         node: &Arc<Node>,
         path: PathBuf,
         draft: ApplicationDraft,
     ) -> Result<(), Error> {
-        // What coordination says first is all that there is.
+        // The first state from coordination is complete.
         let mut pictures = self.membership.pictures();
         let known = tokio::time::timeout(PATIENCE, pictures.changed()).await;
         if known.is_err() {
@@ -222,7 +222,7 @@ impl ClusterNode {
             return Ok(());
         }
         let (topology, files) = (draft.application.topology(), draft.application.files.clone());
-        // Coordination may have been begun anew, under nodes that had an application.
+        // Coordination may have been set up again from scratch, under nodes that had an application.
         let dropped = node.removed_by(&draft.application);
         let checking = Arc::clone(node);
         let check = move || checking.check(draft).map_err(|error| error.to_string());
@@ -244,12 +244,12 @@ impl ClusterNode {
         }
     }
 
-    /// Tells the others that this node is about to stop, so that they ask it for nothing more.
+    /// Announces to the others that this node is about to stop, so that they send it no further requests.
     pub async fn stopping(&self) {
         self.membership.stopping().await;
     }
 
-    /// Takes no part any more.
+    /// Leaves the cluster.
     pub async fn leave(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         if let Some(part) = self.joining.part() {
@@ -259,7 +259,7 @@ impl ClusterNode {
     }
 }
 
-/// That coordination cannot be reached, for operators.
+/// Operator warning: coordination cannot be reached.
 fn unreachable(membership: &ClusterMembership) -> Option<String> {
     let lost = membership.coordination_lost_for()?;
     Some(format!(
@@ -269,7 +269,7 @@ fn unreachable(membership: &ClusterMembership) -> Option<String> {
     ))
 }
 
-/// That coordination has an older application than this node, for operators.
+/// Operator warning: coordination has an older application than this node.
 fn set_back(node: &Node, membership: &ClusterMembership) -> Option<String> {
     let (own, published) = (node.generation(), membership.package()?.generation);
     (published < own).then(|| {
@@ -295,12 +295,12 @@ async fn take_part(
     }
 }
 
-/// Goes by renewed certificates as soon as they are there.
+/// Applies renewed certificates as soon as they are there.
 async fn renew(trust: Arc<NodeTrust>) {
     loop {
         tokio::time::sleep(RENEW).await;
         let trust = Arc::clone(&trust);
-        // What a panic says has been logged.
+        // A panic has been logged.
         let Ok(renewed) = tokio::task::spawn_blocking(move || trust.renew()).await else { continue };
         match renewed {
             Ok(false) => {}
@@ -313,7 +313,7 @@ async fn renew(trust: Arc<NodeTrust>) {
 /// Activates every package that is published.
 async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, joining: Arc<JoiningCluster>) {
     let mut pictures = membership.pictures();
-    // What was active before the node stopped.
+    // The application that was active before the node stopped.
     let mut activated = node.generation();
     membership.activated(activated);
     loop {
@@ -347,12 +347,12 @@ async fn activate(
     joining: &JoiningCluster,
     package: &millrace_membership::PublishedPackage,
 ) -> Result<(), String> {
-    // As soon as they are heard of: the package may take minutes to come and to be compiled.
+    // Dropped types are processed at once: the package may take minutes to arrive and to be compiled.
     let (dropping, dropped) = (Arc::clone(node), package.dropped.clone());
     let drop_types = move || dropped.iter().try_for_each(|dropped| dropping.drop_types(dropped));
     let told = tokio::task::spawn_blocking(drop_types).await.map_err(|error| error.to_string())?;
     told.map_err(|error| error.to_string())?;
-    // A part that comes later learns it from the store.
+    // A part that starts later reads it from the store.
     if let (Some(part), Some(dropped)) = (joining.part(), &package.dropped) {
         part.observe(dropped.newest());
     }

@@ -16,11 +16,11 @@ use serde::Deserialize;
 use crate::cluster::{CLUSTER_DIRECTORY, ClusterSettings};
 use crate::error::Error;
 
-/// Every setting; what is not given has its default. The TOML file has the same names.
+/// All settings; missing ones have their defaults. The TOML file uses the same names.
 #[derive(Args, Deserialize, Default, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ServeArguments {
-    /// Where everything is kept [default: data].
+    /// Directory of all data [default: data].
     #[arg(long, env = "MILLRACE_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
     /// The address at which documents and queries are served. An address other than the machine's own, such
@@ -32,20 +32,21 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", env = "MILLRACE_CONFIG_LISTEN")]
     pub config_listen: Option<IpAddr>,
     /// Listen beyond the machine although clients show no credentials: every machine that reaches a port may
-    /// read, write and delete all documents, and at the config port deploy and administer. For networks that
-    /// only trusted machines are in.
+    /// read, write and delete all documents, and at the config port deploy and administer. For networks with
+    /// trusted machines only.
     #[arg(long, env = "MILLRACE_INSECURE", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub insecure: Option<bool>,
-    /// Names by which clients address the server, with commas between, beside addresses, localhost and the
-    /// name that it advertises: requests for other hosts are refused.
+    /// Names by which clients address the server, with commas between, in addition to addresses, localhost
+    /// and the name that it advertises: requests for other hosts are refused.
     #[arg(long, value_name = "NAMES", env = "MILLRACE_ALLOWED_HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Option<Vec<String>>,
-    /// Web pages that may use the server beside its own, as origins with commas between, such as
+    /// Web pages that may use the server in addition to its own, as origins with commas between, such as
     /// `https://app.example.com`: requests from others are refused.
     #[arg(long, value_name = "ORIGINS", env = "MILLRACE_ALLOWED_ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Option<Vec<String>>,
-    /// Services that models may be fetched from and asked at, with commas between: public (every public
-    /// address), none, HOST, HOST:PORT, `http://HOST:PORT`, 10.0.0.0/8 [default: public].
+    /// Services from which models may be fetched, and to which requests may be sent, with commas between:
+    /// public (every public address), none, HOST, HOST:PORT, `http://HOST:PORT`, 10.0.0.0/8 [default:
+    /// public].
     #[arg(long, value_name = "RULES", env = "MILLRACE_OUTBOUND_ALLOW", value_delimiter = ',')]
     pub outbound_allow: Option<Vec<String>>,
     /// Hosts that secrets may be sent to, with commas between, such as openai-key=api.openai.com: the name is
@@ -74,10 +75,10 @@ pub struct ServeArguments {
     /// The largest request body in bytes, as sent and unpacked [default: 67108864].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_REQUEST_BYTES_MAX")]
     pub request_bytes_max: Option<usize>,
-    /// The largest body of a query or of a message of an assistant, as sent and unpacked [default: 4194304].
+    /// Maximum body of a query or of a message of an assistant, as sent and unpacked [default: 4194304].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_QUERY_BYTES_MAX")]
     pub query_bytes_max: Option<usize>,
-    /// Bytes that the bodies of all requests under way take together; requests beyond wait, then get 429
+    /// Maximum bytes of the bodies of all requests under way together; further requests wait, then get 429
     /// [default: 134217728, or twice request-bytes-max].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_BODIES_BYTES_MAX")]
     pub bodies_bytes_max: Option<usize>,
@@ -97,7 +98,7 @@ pub struct ServeArguments {
     /// Requests under way on one HTTP/2 connection [default: 128].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_STREAMS_MAX")]
     pub streams_max: Option<u32>,
-    /// Connections of clients to each port; more are closed at once [default: 1024, or less where the system
+    /// Connections of clients to each port; more are closed at once [default: 1024, or less if the system
     /// allows few files].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_CONNECTIONS_MAX")]
     pub connections_max: Option<usize>,
@@ -110,10 +111,10 @@ pub struct ServeArguments {
     /// Seconds that a connection stays open without a request [default: 120].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_CONNECTION_IDLE_S")]
     pub connection_idle_s: Option<u64>,
-    /// The longest timeout of a query where services.xml has none; a longer one is cut [default: 60].
+    /// Maximum timeout of a query, unless services.xml sets one; a longer one is reduced [default: 60].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_QUERY_TIMEOUT_MAX_S")]
     pub query_timeout_max_s: Option<u64>,
-    /// The longest timeout of a document operation or a visit; a longer one is cut [default: 3600].
+    /// Maximum timeout of a document operation or a visit; a longer one is reduced [default: 3600].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_DOCUMENT_TIMEOUT_MAX_S")]
     pub document_timeout_max_s: Option<u64>,
     /// Bytes on disk of packages that are uploaded and not active [default: 4294967296].
@@ -135,42 +136,42 @@ pub struct ServeArguments {
     /// Bytes of columns kept in memory between requests [default: 536870912].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_CACHE_BYTES")]
     pub cache_bytes: Option<u64>,
-    /// Append a line of JSON to this file for each request; a file that is moved away is begun anew [default:
-    /// no log].
+    /// Append a line of JSON to this file for each request; if the file is moved away, a new one is started
+    /// [default: no log].
     #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_LOG")]
     pub access_log: Option<PathBuf>,
-    /// Have the parameters of requests, and so the texts of queries, in the access log [default: true].
+    /// Include the parameters of requests, and so the texts of queries, in the access log [default: true].
     #[arg(long, value_name = "BOOL", env = "MILLRACE_ACCESS_LOG_QUERIES")]
     pub access_log_queries: Option<bool>,
     /// Proxies whose X-Forwarded-For is taken for the address of the client, as addresses or ranges with
     /// commas between [default: 127.0.0.1,::1].
     #[arg(long, value_name = "ADDRESSES", env = "MILLRACE_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Option<Vec<String>>,
-    /// Bytes that stay free on the disk; below it, documents can only be read and removed [default:
+    /// Bytes that stay free on the disk; if fewer are free, documents can only be read and removed [default:
     /// 268435456].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_DISK_RESERVE")]
     pub disk_reserve: Option<u64>,
     /// Seconds that requests under way have to end after a stop [default: 10].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_DRAIN_S")]
     pub drain_s: Option<u64>,
-    /// Seconds after which a model that nobody uses leaves memory [default: 900].
+    /// Seconds after which an unused model leaves memory [default: 900].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_MODEL_IDLE_S")]
     pub model_idle_s: Option<u64>,
-    /// Be one node of a cluster that agrees through etcd: etcd://HOST:PORT, several with commas between
-    /// [default: be alone].
+    /// Join a cluster that agrees through etcd: etcd://HOST:PORT, several with commas between [default: no
+    /// cluster].
     #[arg(long, value_name = "URL", env = "MILLRACE_CLUSTER")]
     pub cluster: Option<String>,
     /// The node's name in the cluster, the same after each start [default: the machine's name].
     #[arg(long, env = "MILLRACE_NAME")]
     pub name: Option<String>,
-    /// What the node does in the cluster, with commas between: gateway, content, controller [default: all].
+    /// Roles of the node in the cluster, with commas between: gateway, content, controller [default: all].
     #[arg(long, env = "MILLRACE_ROLES")]
     pub roles: Option<String>,
     /// The port that other nodes of the cluster speak to [default: 19100].
     #[arg(long, value_name = "PORT", env = "MILLRACE_PEER_PORT")]
     pub peer_port: Option<u16>,
-    /// The certificate (PEM) of the authority that signs those of all nodes: nodes then speak encrypted, and
-    /// to none without.
+    /// The certificate (PEM) of the authority that signs those of all nodes: nodes then communicate
+    /// encrypted, and refuse others.
     #[arg(long, value_name = "FILE", env = "MILLRACE_PEER_TLS_AUTHORITY")]
     pub peer_tls_authority: Option<PathBuf>,
     /// The node's own certificate for other nodes (PEM), signed by that authority, for the host by which they
@@ -184,7 +185,7 @@ pub struct ServeArguments {
     /// system trusts].
     #[arg(long, value_name = "FILE", env = "MILLRACE_ETCD_TLS_AUTHORITY")]
     pub etcd_tls_authority: Option<PathBuf>,
-    /// A certificate (PEM) to show etcd, where it wants one.
+    /// A certificate (PEM) to show etcd, if it requires one.
     #[arg(long, value_name = "FILE", env = "MILLRACE_ETCD_TLS_CERTIFICATE")]
     pub etcd_tls_certificate: Option<PathBuf>,
     /// The private key (PEM) of the certificate that is shown to etcd.
@@ -193,39 +194,39 @@ pub struct ServeArguments {
     /// The host by which other nodes reach this one [default: the address it listens at].
     #[arg(long, value_name = "HOST", env = "MILLRACE_ADVERTISE")]
     pub advertise: Option<String>,
-    /// The most bytes of replicas that the node sends and receives in a second; it takes less while requests
+    /// Maximum bytes of replicas that the node sends and receives in a second; it uses less while requests
     /// get slower [default: no limit].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_TRANSFER_RATE_MAX")]
     pub transfer_rate_max: Option<u64>,
-    /// Take the plain paths where there are fast ones: for tests that compare them.
+    /// Use plain code paths instead of fast ones: for tests that compare them.
     #[arg(long, hide = true, env = "MILLRACE_PLAIN_PATHS")]
     #[serde(skip)]
     pub plain_paths: bool,
-    /// What to log on standard error: error, warn, info, debug, or a filter such as millrace_store=debug
+    /// Log level of standard error: error, warn, info, debug, or a filter such as millrace_store=debug
     /// [default: warn].
     #[arg(long, value_name = "FILTER", env = "MILLRACE_LOG")]
     pub log: Option<String>,
 }
 
-/// What a server is started with.
+/// Resolved settings of a server.
 pub struct ResolvedSettings {
-    /// For the node.
+    /// Settings of the node.
     pub settings: Settings,
     /// The application to deploy first.
     pub app: Option<PathBuf>,
     /// The node's part in a cluster.
     pub cluster: Option<ClusterSettings>,
-    /// The names of settings that count in a cluster alone, and were given to a node that is in none.
+    /// Names of cluster-only settings that were given to a node that is not in a cluster.
     pub passed_over: Vec<&'static str>,
-    /// What to log.
+    /// Log filter.
     pub log: String,
 }
 
 impl ServeArguments {
-    /// The settings, with those of the file where neither flag nor variable says otherwise.
+    /// Resolves the settings, with those of the file as defaults of flags and variables.
     ///
     /// # Errors
-    /// The file cannot be read, or has something in it that is no setting.
+    /// The file cannot be read, or contains an unknown setting.
     pub fn resolve(&self) -> Result<ResolvedSettings, Error> {
         let file = match &self.config {
             Some(path) => read(path)?,
@@ -335,7 +336,7 @@ impl ServeArguments {
         })
     }
 
-    /// These, and of `others` those that are not given here.
+    /// Merges settings: these, and from `others` those that are missing here.
     fn or(self, others: ServeArguments) -> ServeArguments {
         ServeArguments {
             data_dir: self.data_dir.or(others.data_dir),
@@ -397,10 +398,10 @@ impl ServeArguments {
         }
     }
 
-    /// The bounds of what one request and one client may cost.
+    /// Limits of the cost of one request and one client.
     fn limits(&self, defaults: RequestLimits) -> RequestLimits {
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
-        // One body of the largest size fits, packed and unpacked.
+        // One body of the largest size fits, both compressed and uncompressed.
         let bodies = self.request_bytes_max.map_or(0, |bytes| bytes.saturating_mul(2));
         RequestLimits {
             query_bytes_max: self.query_bytes_max.unwrap_or(defaults.query_bytes_max),
@@ -422,7 +423,7 @@ impl ServeArguments {
         }
     }
 
-    /// Those of the given settings that count in a cluster alone.
+    /// Names of the given settings that apply to clusters only.
     fn of_clusters(&self) -> Vec<&'static str> {
         let settings = [
             ("name", self.name.is_some()),
@@ -437,7 +438,7 @@ impl ServeArguments {
     }
 }
 
-/// The addresses that the ports listen at, and whether the operator has said that this is safe.
+/// Addresses of the ports, with the operator's statement if this is safe.
 struct ListenSettings {
     listen: IpAddr,
     config_listen: IpAddr,
@@ -445,8 +446,8 @@ struct ListenSettings {
 }
 
 impl ListenSettings {
-    /// Refuses to let other machines in while clients need no credentials. Certificates of nodes are none:
-    /// they say who is a node of the cluster, not who may use it.
+    /// Refuses to admit other machines while clients need no credentials. Certificates of nodes do not count:
+    /// they identify the nodes of the cluster, not its users.
     fn check(&self) -> Result<(), Error> {
         let ports = [
             ("listen", self.listen, "read, write and delete all documents"),
@@ -468,22 +469,22 @@ impl ListenSettings {
     }
 }
 
-/// The value of a setting.
+/// Converts the result of parsing a setting.
 fn parsed<T>(name: &str, value: Result<T, String>) -> Result<T, Error> {
     value.map_err(|reason| Error::Argument(format!("{name}: {reason}")))
 }
 
-/// The entries of a list; a variable that is set to nothing is an empty list.
+/// Entries of a list; a variable that is set to an empty text is an empty list.
 fn listed(list: Option<Vec<String>>) -> Vec<String> {
     list.unwrap_or_default().into_iter().filter(|entry| !entry.trim().is_empty()).collect()
 }
 
-/// Each of a list.
+/// Parses each entry of a list.
 fn each<T: FromStr<Err = String>>(texts: &[String]) -> Result<Vec<T>, String> {
     texts.iter().map(|text| text.trim().parse()).collect()
 }
 
-/// How nodes trust each other.
+/// Trust between nodes.
 fn nodes_tls(
     authority: Option<PathBuf>,
     certificate: Option<PathBuf>,
@@ -501,7 +502,7 @@ fn nodes_tls(
     }
 }
 
-/// How etcd is trusted.
+/// Trust in etcd.
 fn etcd_tls(
     authority: Option<PathBuf>,
     certificate: Option<PathBuf>,
@@ -524,7 +525,7 @@ fn role(text: &str) -> Result<NodeRole, Error> {
     text.trim().parse().map_err(|error: millrace_membership::Error| Error::Argument(error.to_string()))
 }
 
-/// What the system calls the machine.
+/// Host name of the machine.
 fn machine_name() -> Result<String, Error> {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() {
@@ -593,7 +594,7 @@ mod tests {
         check("cluster = 'etcd://e'\ntls-certificate = 'c.pem'\ntls-key = 'k.pem'", "peer-tls-authority");
     }
 
-    /// The address, whether certificates are given, and whether the start is refused.
+    /// Rows: the address, true if certificates are given, and true if the start is refused.
     #[test]
     fn other_machines_are_let_in_only_on_purpose() {
         let insecure = "insecure = true\n";

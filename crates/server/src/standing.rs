@@ -1,5 +1,5 @@
-//! What a node of a cluster does about itself: it says on standard error why it does not serve, and gives
-//! its buckets up when it cannot take documents any more.
+//! Self-supervision of a cluster's node: reports on standard error the reason for which it does not serve,
+//! and gives its buckets up when it cannot take documents any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use millrace_content::JoiningCluster;
 use millrace_gateway::{Node, UnfitReason};
 use millrace_membership::ClusterMembership;
 
-/// How often it looks.
+/// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long giving up may take before the process ends all the same.
+/// Maximum time for giving up, after which the process ends regardless.
 const GIVING_UP_MAX: Duration = Duration::from_secs(10);
 
-/// The exit status of a node that gives up, of sysexits.h: "an internal software error has been detected".
-/// Supervisors start it again.
+/// Exit status of a node that gives up, from sysexits.h: "an internal software error has been detected".
+/// Supervisors restart it.
 const EXIT_STATUS: i32 = 70;
 
 /// Watches the node until the task is aborted.
@@ -24,7 +24,7 @@ pub async fn watch(node: Arc<Node>, membership: ClusterMembership, joining: Arc<
     loop {
         tokio::time::sleep(INTERVAL).await;
         let standing = membership.serves().err();
-        // What lasts for one look is the ordinary course of a start.
+        // A state that lasts for one check only is ordinary during a start.
         if standing == last && standing != told {
             tell(&membership.settings().name, standing.as_deref());
             told.clone_from(&standing);
@@ -48,15 +48,14 @@ fn tell(name: &str, standing: Option<&str>) {
     }
 }
 
-/// Ends the process, so that other nodes take over its buckets: at once, since it gives its registration
-/// back. It does not say that it stops, so that a node that gives up again and again is kept out for longer
-/// each time.
+/// Ends the process, so that other nodes take over its buckets: at once, because it revokes its registration.
+/// It does not announce the stop, so that a node that gives up repeatedly is kept out for longer each time.
 async fn give_up(reason: &UnfitReason, membership: &ClusterMembership, joining: &JoiningCluster) {
     tracing::error!(%reason, "this node gives its buckets up and ends");
     let part = joining.part().cloned();
     let end = async {
         if let Some(part) = part {
-            // What was promised by this node must end before its registration does.
+            // The promises of this node must end before its registration does.
             let _ = tokio::task::spawn_blocking(move || part.stop()).await;
         }
         membership.abandon().await;

@@ -1,7 +1,7 @@
-//! What one request may cost: hostile requests one after another and at once, against a server whose memory
-//! is looked at.
+//! Limits of the cost of one request: hostile requests, sequential and concurrent, against a server with
+//! observed memory.
 //!
-//! Meanwhile its health answers, and so do good requests.
+//! Meanwhile the server answers health checks and valid requests.
 
 mod support;
 
@@ -17,10 +17,11 @@ use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use support::{SERVICES, TestServer, file_of, onnxruntime};
 use tokio::runtime::Runtime;
 
-/// The most that the server may ever have had in memory, with a cache of 64 MB.
+/// Maximum peak memory of the server, with a cache of 64 MB.
 const PEAK_MAX: u64 = 400 << 20;
 
-/// How long a client waits for an answer: far longer than any takes, so that none at all is what fails.
+/// Maximum time that a client waits for an answer: far longer than any takes, so that only a missing one
+/// fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const SCHEMA: &str = "schema note {
@@ -48,7 +49,7 @@ const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 const SESSION: &str = "/application/v2/tenant/default/session";
 const PREPARE_AND_ACTIVATE: &str = "/application/v2/tenant/default/prepareandactivate";
 
-/// A hostile request: its name, where it goes, and the statuses that are right.
+/// A hostile request: its name, its target, and the correct statuses.
 struct HostileRequest {
     name: String,
     to_config: bool,
@@ -56,9 +57,9 @@ struct HostileRequest {
     statuses: &'static [u16],
 }
 
-/// Answers of who is refused for what was sent.
+/// Statuses of a request that is refused for its content.
 const REFUSED: &[u16] = &[400, 413, 414, 429, 431];
-/// Answers of who is refused or has what little was asked for.
+/// Statuses of a request that is refused, or answered with its small result.
 const ANSWERED: &[u16] = &[200, 400, 413, 414, 429, 431, 504];
 
 fn gzip(data: &[u8]) -> Vec<u8> {
@@ -77,7 +78,7 @@ fn post(path: &str, media: &'static str, body: impl Into<hyper::body::Bytes>) ->
     OutgoingRequest::new(Method::POST, path).body(media, body)
 }
 
-/// Bytes that gzip packs about 40 to 1.
+/// Bytes that gzip compresses about 40 to 1.
 fn somewhat_random(bytes: usize) -> Vec<u8> {
     let mut number = 1_u32;
     let mut out = Vec::with_capacity(bytes + 100);
@@ -104,8 +105,7 @@ fn yql(conditions: &str) -> String {
     format!("{{\"yql\":\"select * from note where {conditions}\",\"streaming.groupname\":\"ann\"}}")
 }
 
-/// Those that come to each endpoint that takes a body: bombs, what is larger than it may be, and gzip that is
-/// none.
+/// Requests for each endpoint that takes a body: bombs, oversized bodies, and invalid gzip.
 fn bodies(all: &mut Vec<HostileRequest>) {
     const MB: usize = 1 << 20;
     let bombs = [gzip(&vec![b' '; 64 * MB]), gzip(&vec![b' '; 300 * MB]), gzip(&somewhat_random(60 * MB))];
@@ -166,7 +166,7 @@ fn queries(all: &mut Vec<HostileRequest>) {
     let mut push = |name: &str, request: OutgoingRequest, statuses: &'static [u16]| {
         all.push(HostileRequest { name: name.into(), to_config: false, request, statuses });
     };
-    // Parameters, in every form that they come in.
+    // Parameters, in all their forms.
     let line = format!("/search/?{FORM}&{}", "a&".repeat(20_000));
     push("parameters in the line", OutgoingRequest::new(Method::GET, line), &[400]);
     push(
@@ -215,7 +215,7 @@ fn queries(all: &mut Vec<HostileRequest>) {
         let message = format!("{{\"jsonrpc\":\"2.0\",\"id\":{list},\"method\":\"ping\"}}");
         push("an id of an assistant", post("/mcp/", JSON, message), &[200]);
     }
-    // YQL and what it is made into.
+    // YQL and its compiled form.
     push(
         "numbers of in",
         post("/search/", JSON, yql(&format!("stars in ({}1)", "1,".repeat(2 * MB - 100)))),
@@ -347,7 +347,7 @@ fn documents(all: &mut Vec<HostileRequest>) {
     push("a deep value", Method::POST, format!("\"tags\":{}", "[".repeat(MB)), &[400]);
 }
 
-/// Zeros that a zip archive has in a few KB.
+/// Zeros that a zip archive compresses to a few KB.
 fn zip_of_zeros(bytes: usize) -> Vec<u8> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     std::fs::write(directory.path().join("services.xml"), SERVICES).expect("a file");
@@ -375,14 +375,14 @@ fn all() -> Vec<HostileRequest> {
     queries(&mut all);
     documents(&mut all);
     packages(&mut all);
-    // A part of them, by a word of their names.
+    // A part of them, by a word in their names.
     if let Ok(only) = std::env::var("MILLRACE_ADMISSION_ONLY") {
         all.retain(|hostile| hostile.name.contains(&only));
     }
     all
 }
 
-/// Bytes of the most memory that a process has had, and of what it has.
+/// Peak memory and current memory of a process in bytes.
 fn memory(process: u32) -> (u64, u64) {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let of = |name: &str| {
@@ -398,8 +398,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Asks for health, and for a document, a query and a write, for as long as `going`; panics where one is not
-/// answered well.
+/// Requests health, a document, a query and a write, as long as `going` is set; panics on a wrong answer.
 fn watch(url: &str, going: &AtomicBool) -> (usize, Duration) {
     let runtime = runtime();
     let client = NodeClient::new(url, HttpProtocol::Http1).expect("an address").patient(PATIENCE);
@@ -472,7 +471,7 @@ fn no_request_takes_more_than_its_share() {
                         answer.message()
                     );
                 }
-                // Where a body is refused before its end, the connection ends.
+                // If a body is refused before its end, the connection ends.
                 Err(error) => assert!(hostile.statuses.contains(&413), "{}: {error}", hostile.name),
             }
         };
@@ -508,7 +507,7 @@ fn no_request_takes_more_than_its_share() {
     });
 }
 
-/// Whether the other side has ended a connection, after so long at most.
+/// True if the other side has ended a connection within `patience`.
 fn ends(mut stream: TcpStream, patience: Duration) -> (bool, String) {
     stream.set_read_timeout(Some(patience)).expect("a time");
     let (mut buffer, mut answer) = ([0; 4096], Vec::new());
@@ -579,7 +578,7 @@ fn a_body_that_makes_progress_may_take_its_time() {
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("it is open");
-    // Longer than its timeout and its patience, and no part is late.
+    // Longer than its timeout and its patience, but no part is late.
     for part in body.as_bytes().chunks(50) {
         std::thread::sleep(Duration::from_millis(400));
         stream.write_all(part).expect("it is open");
@@ -597,7 +596,7 @@ fn an_address_has_only_so_many_connections() {
     let closed = open.into_iter().map(|stream| ends(stream, Duration::from_millis(200)).0);
     let closed = closed.filter(|closed| *closed).count();
     assert!((20..40).contains(&closed), "{closed} of 40 were closed");
-    // Those are gone, and there is room again.
+    // The earlier connections are closed, and there is room again.
     support::poll("a connection is taken", || {
         let client = NodeClient::new(&server.url(), HttpProtocol::Http1).expect("an address");
         runtime().block_on(client.send(OutgoingRequest::new(Method::GET, "/state/v1/health"))).is_ok()
@@ -608,14 +607,14 @@ fn an_address_has_only_so_many_connections() {
     }
 }
 
-/// Bodies that each take most of the budget, as many at once: each is answered, some with 429 and a time.
+/// Bodies that each take most of the budget, concurrently: each is answered, some with 429 and a time.
 #[test]
 fn bodies_share_a_budget() {
     let server =
         TestServer::start_with(&[("MILLRACE_BODIES_BYTES_MAX", "4000000"), ("MILLRACE_BODIES_WAIT_S", "1")])
             .deploy_notes();
     let address = server.url().trim_start_matches("http://").to_owned();
-    // It holds its room for as long as it makes progress.
+    // It keeps its room as long as it makes progress.
     let mut holder = TcpStream::connect(&address).expect("it listens");
     holder
         .write_all(

@@ -1,4 +1,4 @@
-//! What operators do to a cluster from the command line, against the endpoints that every node of one has.
+//! Administration of a cluster from the command line, through the endpoints that every node of a cluster has.
 
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
@@ -18,9 +18,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// Two nodes in this process, with figures that the test makes up.
+/// Two nodes in this process, with figures set by the test.
 struct TwoNodes {
-    /// Of the first.
+    /// Address of the first node.
     address: String,
     figures: Arc<Mutex<NodeFigures>>,
     members: Vec<ClusterMembership>,
@@ -69,7 +69,7 @@ impl TwoNodes {
         cluster
     }
 
-    /// Changes the figures that both nodes tell.
+    /// Changes the figures that both nodes report.
     fn tell(&self, change: impl FnOnce(&mut NodeFigures)) {
         let mut figures = self.figures.lock().expect("nobody panicked with it");
         figures.confirmed = true;
@@ -85,7 +85,7 @@ impl TwoNodes {
             .expect("the binary runs")
     }
 
-    /// The exit status, and what is printed on either side.
+    /// Returns the exit status, and the output on both streams.
     fn told(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.millrace(arguments);
         let text = [output.stdout, output.stderr].concat();
@@ -93,7 +93,7 @@ impl TwoNodes {
     }
 
     fn wait_for(&self, state: &str) {
-        // The first tells of the cluster.
+        // The first node reports the cluster state.
         let mut states = self.members[0].states();
         let shown = |known: &millrace_cluster::ClusterState| {
             known.nodes().values().map(|node| format!("{:?} ", node.state)).collect::<String>()
@@ -125,7 +125,7 @@ fn configuration() -> ClusterConfiguration {
 async fn serve(listener: TcpListener, endpoints: Router, name: String, figures: Arc<Mutex<NodeFigures>>) {
     let tell = move || async move {
         let mut figures = figures.lock().expect("nobody panicked with it").clone();
-        // Where the test says no other name, it is the node's own.
+        // Unless the test sets another name, it is the node's own.
         if figures.name.is_empty() {
             figures.name = name;
         }
@@ -152,7 +152,7 @@ fn nodes_are_retired_emptied_and_removed() {
     assert!(told.contains("stop it, and when it is down"), "{told}");
     cluster.wait_for("Up Retired ");
     assert!(cluster.told(&["node", "retire", "n1"]).1.contains("n1 was retired already"));
-    // It has something still, and then nothing.
+    // The node has some data first, and then none.
     cluster.tell(|figures| figures.buckets = BucketFigures { replicas: 3, ..BucketFigures::default() });
     let (code, told) = cluster.told(&["node", "remove", "n1"]);
     assert!(code == 1 && told.contains("n1 stays as it is"), "{told}");
@@ -160,7 +160,7 @@ fn nodes_are_retired_emptied_and_removed() {
     let (code, told) = cluster.told(&["node", "remove", "n1"]);
     assert!(code == 0 && told.contains("n1: removed"), "{told}");
     cluster.wait_for("Up ");
-    // It runs, and can be called back.
+    // The node runs, and can be set to up again.
     assert_eq!(cluster.told(&["node", "up", "n1"]).0, 0);
     cluster.wait_for("Up Up ");
     assert_eq!(cluster.told(&["node", "maintenance", "n1"]).0, 0);
@@ -187,7 +187,8 @@ fn a_wait_ends_when_nothing_is_left_to_do() {
 #[test]
 fn a_wait_is_not_over_while_a_node_is_expected_back() {
     let cluster = TwoNodes::start();
-    // An operator's maintenance is none of the others' business, but nothing is where it should be meanwhile.
+    // Maintenance by an operator does not affect the other nodes, but nothing is in its ideal place
+    // meanwhile.
     assert_eq!(cluster.told(&["node", "maintenance", "n1"]).0, 0);
     cluster.wait_for("Up Maintenance ");
     cluster.tell(|_| {});
@@ -197,7 +198,7 @@ fn a_wait_is_not_over_while_a_node_is_expected_back() {
     assert!(code == 1 && told.contains("n1 is under maintenance"), "{told}");
     assert_eq!(cluster.told(&["node", "up", "n1"]).0, 0);
     cluster.wait_for("Up Up ");
-    // One that goes by itself is waited for.
+    // A node that leaves by itself is waited for.
     cluster.runtime.block_on(cluster.members[1].stopping());
     cluster.wait_for("Up Maintenance ");
     cluster.tell(|_| {});
@@ -249,7 +250,7 @@ fn transfers_are_told_with_their_rates() {
         assert!(told.contains(line), "{line}: {told}");
     }
     assert!(told.contains("cluster      up; state ") && told.contains("leads"), "{told}");
-    // Of one that moves nothing there is nothing to say.
+    // A node without transfers is not listed with a rate.
     cluster.tell(|figures| figures.pace.bytes_per_second = 0);
     let (_, told) = cluster.told(&["cluster", "show"]);
     assert!(!told.contains("that it may now"), "{told}");

@@ -1,4 +1,4 @@
-//! A data directory is one server's: alone, or a node of a cluster by its name, and nobody else's.
+//! A data directory belongs to one server only: a single one, or a node of a cluster by its name.
 
 mod support;
 
@@ -68,8 +68,8 @@ fn files_of_something_else_are_left_alone() {
     drop(TestServer::start_in(directory, data_dir, &[]));
 }
 
-/// Every file that a server makes, of its user alone, whatever the umask that it is started with; and a
-/// directory of an earlier version.
+/// Every file of a server is accessible to its user only, with any umask at the start, and in a directory of
+/// an earlier version too.
 #[test]
 fn what_is_written_is_of_the_servers_user_alone() {
     let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;

@@ -1,4 +1,4 @@
-//! A disk that is full, and one that cannot make anything durable.
+//! A full disk, and a disk that cannot make data durable.
 
 mod support;
 
@@ -8,14 +8,14 @@ use std::process::Command;
 use hyper::Method;
 use support::TestServer;
 
-/// A file system of its own in memory, which goes with the test.
+/// A separate file system in memory, which is unmounted after the test.
 struct MountedDisk {
     directory: PathBuf,
     _below: tempfile::TempDir,
 }
 
 impl MountedDisk {
-    /// `None` where one may not mount.
+    /// `None` if mounting is not permitted.
     fn new(below: tempfile::TempDir, size: &str) -> Option<Self> {
         let directory = below.path().to_owned();
         let mounted = Command::new("mount")
@@ -38,7 +38,7 @@ fn path(number: usize) -> String {
     format!("/document/v1/n/note/group/ann/{number}")
 }
 
-/// Puts documents of some 100 kB until one is refused; answers how many were taken, and the refusal.
+/// Puts documents of some 100 kB until one is refused; returns the number of accepted ones, and the refusal.
 fn fill(server: &TestServer, first: usize) -> (usize, u16, String) {
     let title = "word ".repeat(20_000);
     for number in first..first + 100_000 {
@@ -57,19 +57,19 @@ fn fill(server: &TestServer, first: usize) -> (usize, u16, String) {
     panic!("the disk does not get full");
 }
 
-/// A server on a disk of its own that it has filled, and how many documents it took.
+/// A server that has filled a separate disk, and the number of accepted documents.
 struct FullDisk {
     server: TestServer,
     taken: usize,
     mounted: MountedDisk,
 }
 
-/// Files that take space until they are removed: little, and enough for all that is not sealed yet.
+/// Files that take space until they are removed: little, and enough for all unsealed data.
 const LITTLE: (&str, usize) = ("little", 16 << 20);
 const ENOUGH: (&str, usize) = ("enough", 280 << 20);
 
 impl FullDisk {
-    /// `None` where one may not mount.
+    /// `None` if mounting is not permitted.
     fn new(reserve: &str) -> Option<Self> {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mounted = MountedDisk::new(directory, "500m")?;
@@ -82,7 +82,7 @@ impl FullDisk {
             TestServer::start_in(elsewhere, data_dir, &[("MILLRACE_DISK_RESERVE", reserve)]).deploy_notes();
         let (taken, status, message) = fill(&server, 0);
         assert_eq!(status, 507, "{message}");
-        // Whether it is seen before a file is written or while it is.
+        // Detected either before a file is written or during the write.
         let is_told =
             ["bytes free", "no space is left on the disk"].iter().any(|told| message.contains(told));
         assert!(taken > 0 && is_told, "{taken}: {message}");
@@ -94,7 +94,7 @@ impl FullDisk {
         std::fs::remove_file(self.mounted.directory.join(name)).expect("the file is there");
     }
 
-    /// The names of files or directories below the data directory.
+    /// Names of files or directories below the data directory.
     fn names(&self, below: &str) -> Vec<String> {
         let entries =
             std::fs::read_dir(self.mounted.directory.join("data").join(below)).expect("it is there");
@@ -108,7 +108,7 @@ impl FullDisk {
         }
     }
 
-    /// Polls until a document is taken.
+    /// Polls until a document is accepted.
     fn put(&self, number: usize) {
         support::poll("writes are taken again", || {
             let body = format!("{{\"fields\":{{\"stars\":{number}}}}}");
@@ -158,7 +158,7 @@ fn a_disk_that_gets_full_to_the_last_byte() {
     full.check_reads((0..full.taken).chain([1_000_000, 1_000_001]));
 }
 
-/// Stands before the system's own functions: they fail while the file is there.
+/// Overrides functions of the system: they fail while the file exists.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -184,7 +184,7 @@ int fdatasync(int fd) {
 }
 "#;
 
-/// The shim, compiled; `None` where there is no C compiler.
+/// Compiles the shim; `None` if there is no C compiler.
 fn shim(directory: &Path) -> Option<PathBuf> {
     let (source, library) = (directory.join("shim.c"), directory.join("shim.so"));
     std::fs::write(&source, SHIM).expect("a file");

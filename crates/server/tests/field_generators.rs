@@ -1,4 +1,4 @@
-//! Fields that a language model writes while documents are fed: the service is played by the test, over real
+//! Fields that a language model generates while documents are fed: the test plays the service, over real
 //! sockets.
 
 #[path = "../../remote/tests/twin/mod.rs"]
@@ -26,14 +26,14 @@ const NOTES: &str = "schema note {
   document-summary all { summary text { } summary questions { } summary again { } summary length { } summary mood { } summary strict { } }
 }";
 
-/// The secret of the tests' application, the host that it may be sent to, and the services that may be asked.
+/// Secret of the tests' application, the host that it may be sent to, and the permitted services.
 const SECRET: [(&str, &str); 3] = [
     ("MILLRACE_SECRET_MYKEY", "hush"),
     ("MILLRACE_SECRET", "myKey=127.0.0.1"),
     ("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1"),
 ];
 
-/// A service that answers by what it is asked for, and what it was asked.
+/// A service that answers according to the request, and a record of the requests.
 struct GeneratorService {
     twin: TwinServer,
     asked: Arc<Mutex<Vec<Value>>>,
@@ -100,7 +100,7 @@ impl GeneratorService {
     }
 }
 
-/// Answers of the type that is asked for; with `odd` in the text, of another one; with `poison`, none.
+/// Answers with the requested type; with `odd` in the text, with another type; with `poison`, not at all.
 fn answer(body: &Value) -> TwinReply {
     let prompt = body["messages"][0]["content"].as_str().expect("a prompt");
     let form = &body["response_format"]["json_schema"]["schema"];
@@ -151,7 +151,7 @@ fn fields_are_written_by_a_model_when_documents_are() {
     });
     assert_eq!(root["children"][0]["fields"], expected, "{root}");
 
-    // Each generator was asked once, in the form of the field's type.
+    // One request of each generator, in the form of the field's type.
     let asked = service.asked();
     assert_eq!(asked.len(), 4, "{asked:?}");
     let ask = |part: &str| {
@@ -176,7 +176,7 @@ fn fields_are_written_by_a_model_when_documents_are() {
     );
     assert_eq!(ask("Mood")["response_format"], Value::Null);
 
-    // An update asks again where it changes what was asked about, and only then.
+    // An update repeats the request if it changes the generator's input, and only then.
     let update = |fields: Value| {
         let body = json!({ "fields": fields }).to_string();
         let (status, answer) = server.call(Method::PUT, "/document/v1/n/note/group/ann/1", &body);

@@ -1,5 +1,4 @@
-//! Chains that ask a language model about what a query finds: the service is played by the test, over real
-//! sockets.
+//! Chains that ask a language model about the hits of a query: the test plays the service, over real sockets.
 
 mod support;
 
@@ -12,15 +11,15 @@ use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
 use support::{NOTE, TestServer, services_with};
 
-/// A service that answers with what a prompt asks for by a word: `steps` streams what comes through a
-/// channel, `poison` is refused; all other prompts get two tokens.
+/// A service that answers according to a word in the prompt: `steps` streams the data of a channel, `poison`
+/// is refused; all other prompts get two tokens.
 struct ModelService {
     url: String,
     asked: Arc<Mutex<Vec<AskedPrompt>>>,
     steps: Sender<String>,
 }
 
-/// What a request said.
+/// Content of a request.
 #[derive(Debug, Clone)]
 struct AskedPrompt {
     secret: String,
@@ -47,7 +46,7 @@ impl ModelService {
         self.asked.lock().expect("no panic").last().cloned().expect("it was asked")
     }
 
-    /// The prompt that it was asked last.
+    /// The latest prompt.
     fn prompt(&self) -> String {
         self.last().body["messages"][0]["content"].as_str().expect("a text").to_owned()
     }
@@ -128,7 +127,7 @@ fn services(url: &str) -> String {
     ))
 }
 
-/// A server with two notes, and a service to ask about them.
+/// A server with two notes, and a language model service for it.
 fn started() -> (TestServer, ModelService) {
     let service = ModelService::start();
     let server = TestServer::start_with(&[
@@ -146,7 +145,7 @@ fn started() -> (TestServer, ModelService) {
     (server, service)
 }
 
-/// What is asked about ferries.
+/// Query about ferries.
 const FERRIES: [(&str, &str); 4] = [
     ("yql", "select title, stars from note where userQuery() order by stars"),
     ("query", "ferry"),
@@ -167,7 +166,7 @@ fn path(parameters: &[(&str, &str)]) -> String {
     format!("/search/?{}", pairs.join("&"))
 }
 
-/// The whole answer as text, and its status.
+/// Whole answer as text, and its status.
 fn text(server: &TestServer, parameters: &[(&str, &str)]) -> (u16, String) {
     let request = OutgoingRequest::new(hyper::Method::GET, path(parameters));
     let answer = server.send(&server.url(), HttpProtocol::Http1, request);
@@ -200,7 +199,7 @@ fn a_model_is_asked_about_what_was_found() {
     let body = service.last().body;
     assert_eq!((&body["model"], &body["max_completion_tokens"]), (&json!("m-2"), &json!(9)));
 
-    // Without anything to search, the prompt is all that is sent; other chains have their own parameters.
+    // Without a search, only the prompt is sent; other chains have their own parameters.
     let (_, answer) = server.query(&[("searchChain", "rag"), ("prompt", "Good morning.")]);
     assert_eq!((service.prompt().as_str(), &answer["root"]["id"]), ("Good morning.", &json!("token_stream")));
     let say = [("searchChain", "say"), ("say.prompt", "Say all."), ("prompt", "no"), ("query", "ferry")];
@@ -208,7 +207,7 @@ fn a_model_is_asked_about_what_was_found() {
     assert_eq!(answer["root"]["children"][0]["children"][0]["fields"], json!({ "completion": "All of it." }));
     assert_eq!((service.prompt().as_str(), &service.last().body["stream"]), ("Say all.", &json!(false)));
 
-    // Without the chain nothing is asked.
+    // Without the chain no request is sent.
     let (status, answer) = server.query(&FERRIES[..3]);
     assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(2)), "{answer}");
 }

@@ -1,4 +1,4 @@
-//! What services.xml limits is limited.
+//! Limits of services.xml are enforced.
 
 mod support;
 

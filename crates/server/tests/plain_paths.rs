@@ -1,7 +1,8 @@
-//! Random requests to two servers, one of which takes the plain paths where there are fast ones: equal
-//! answers, equal documents.
+//! Random requests to two servers, one of which uses plain code paths instead of fast ones: equal answers,
+//! equal documents.
 //!
-//! `MILLRACE_PATHS_REQUESTS` says how many requests, `MILLRACE_PATHS_SEED` which; a failure tells both.
+//! `MILLRACE_PATHS_REQUESTS` sets the number of requests, `MILLRACE_PATHS_SEED` the seed; a failure prints
+//! both.
 
 mod support;
 
@@ -137,7 +138,7 @@ fn selection(chance: &mut RandomChoice, of: &str) -> String {
     }
 }
 
-/// What narrows a request about many documents, as parameters.
+/// Random parameters that narrow a request about many documents.
 fn narrowing(chance: &mut RandomChoice) -> String {
     let mut all = String::new();
     let mut add = |parameters: String| {
@@ -377,7 +378,7 @@ impl ServerPair {
     }
 }
 
-/// Whether two answers are equal: numbers up to the order in which they were added up.
+/// True if two answers are equal: numbers up to the order of their summation.
 fn are_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {

@@ -1,4 +1,4 @@
-//! Requests a second that a server takes, whatever its clients say of themselves.
+//! Limits of requests in a second, independent of the clients' description of themselves.
 
 mod support;
 

@@ -1,5 +1,4 @@
-//! Models of other services, and files of models that are fetched: the service is played by the test, over
-//! real sockets.
+//! Models of other services, and downloaded files of models: the test plays the service, over real sockets.
 
 mod support;
 
@@ -27,7 +26,7 @@ const NOTE: &str = "schema note {
 }";
 
 /// A service that gives each text its length and numbers of letters, refuses `poison`, and has a tokenizer's
-/// file; and how often it was asked.
+/// file; and the number of requests.
 fn service() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -178,8 +177,8 @@ fn what_cannot_be_asked_or_fetched_is_told_at_deployment() {
     assert!(message.contains("the model's vectors have 2 cells"), "{message}");
 }
 
-/// An application names addresses and secrets; the operator says where the server goes and what it takes
-/// along.
+/// An application names addresses and secrets; the operator sets the permitted destinations and the secrets
+/// for each.
 #[test]
 fn the_operator_says_which_services_are_asked_and_which_secrets_they_get() {
     let (url, fetched) = service();
@@ -210,6 +209,6 @@ fn the_operator_says_which_services_are_asked_and_which_secrets_they_get() {
         assert!(status == 400 && message.contains(expected), "{environment:?}: {answer}");
         assert!(!answer.to_string().contains("hush"), "{answer}");
     }
-    // The tokenizer alone was asked for, where the model was refused for its secret.
+    // Only the tokenizer was requested if the model was refused for its secret.
     assert!(fetched.load(Ordering::SeqCst) <= 2);
 }

@@ -1,4 +1,4 @@
-//! Changes of all documents that a selection picks.
+//! Changes of all documents that match a selection.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn server() -> TestServer {
     server
 }
 
-/// How many documents there are of a namespace and group.
+/// Number of documents of a namespace and group.
 fn count(server: &TestServer, namespace: &str, group: &str) -> usize {
     let (_, answer) =
         server.get(&format!("/document/v1/{namespace}/note/group/{group}?wantedDocumentCount=1000"));
@@ -72,7 +72,7 @@ fn a_sweep_says_what_it_is_about() {
     check(Method::POST, "/document/v1/?cluster=notes&destinationCluster=x&selection=true", "not supported");
 }
 
-/// What can narrow a request about many documents.
+/// Parameters that can narrow a request about many documents.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum SweepNarrowing {
     /// Documents that were written from a time on.
@@ -83,11 +83,11 @@ enum SweepNarrowing {
     OwnSlice,
     OtherSlice,
     GlobalSpace,
-    /// All after the first two.
+    /// All documents after the first two.
     Continuation,
     /// A selection of every second document.
     Selection,
-    /// What says nothing of the documents.
+    /// Parameters that do not concern the documents.
     Nothing,
 }
 
@@ -96,10 +96,10 @@ use SweepNarrowing::{Continuation, From, GlobalSpace, Nothing, OtherSlice, OwnSl
 const NARROWINGS: [SweepNarrowing; 8] =
     [From, To, OwnSlice, OtherSlice, GlobalSpace, Continuation, Selection, Nothing];
 
-/// A group of its own, with documents of two namespaces, and what is known of them.
+/// A separate group with documents of two namespaces, and their known properties.
 struct NarrowedSweep {
     path: String,
-    /// The documents of namespace n in the order in which they are stored, with their numbers.
+    /// Documents of namespace n in the order of storage, with their numbers.
     ids: Vec<(String, usize)>,
     from: u64,
     to: u64,
@@ -160,7 +160,7 @@ impl NarrowedSweep {
         }
     }
 
-    /// The documents that a request with these narrowings is about.
+    /// Documents that a request with these narrowings covers.
     fn expected(&self, narrowings: &[SweepNarrowing]) -> BTreeSet<String> {
         let takes = |place: usize, number: usize, narrowing: SweepNarrowing| match narrowing {
             From => number >= 1,
@@ -176,7 +176,7 @@ impl NarrowedSweep {
         taken.map(|(_, (id, _))| id.clone()).collect()
     }
 
-    /// The documents of both namespaces, and which of them the update has changed.
+    /// Documents of both namespaces, and the ones that the update has changed.
     fn left(&self, server: &TestServer) -> (BTreeSet<String>, BTreeSet<String>) {
         let mut all = (BTreeSet::new(), BTreeSet::new());
         for path in [self.path.clone(), self.path.replace("/v1/n/", "/v1/m/")] {
@@ -200,7 +200,7 @@ fn every_subset_of_what_narrows_a_request_is_heeded_by_visits_updates_and_remova
         let narrowings: Vec<SweepNarrowing> =
             (0..).zip(NARROWINGS).filter(|(bit, _)| subset >> bit & 1 == 1).map(|(_, of)| of).collect();
         let has = |narrowing| narrowings.contains(&narrowing);
-        // One value a parameter: a request cannot say both.
+        // One value for each parameter: a request cannot contain both.
         if has(OwnSlice) && has(OtherSlice) || has(Nothing) && (has(From) || has(GlobalSpace)) {
             continue;
         }
@@ -218,8 +218,8 @@ fn every_subset_of_what_narrows_a_request_is_heeded_by_visits_updates_and_remova
             visited.iter().map(|document| document["id"].as_str().expect("an id").to_owned()).collect();
         assert_eq!(visited, expected, "GET {path}");
 
-        // What is changed has another timestamp afterwards: the removal goes by that of before, where it is
-        // asked for one.
+        // Changed documents have a new timestamp, but the removal has to match the earlier ones if the
+        // request has a time range.
         if !has(To) && !has(From) {
             let update = r#"{"fields":{"title":{"assign":"changed"}}}"#;
             let (status, answer) = server.call(Method::PUT, &path, update);

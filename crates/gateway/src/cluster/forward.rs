@@ -1,4 +1,4 @@
-//! Handing a request on to another node, whole, and its answer back.
+//! Forwarding of whole requests to another node, and of its answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,30 +21,30 @@ use super::hop::HOP;
 use crate::http::{self, BodyBounds, BodyShare};
 use crate::{Error, Node};
 
-/// What belongs to one connection, and is not handed on.
+/// Headers that belong to one connection, and are not forwarded.
 const OF_THE_CONNECTION: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE];
 
-/// How long a node may take to accept a connection.
+/// Maximum time until a node accepts a connection.
 pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A request as it can be sent, more than once if need be.
+/// A request that can be sent, several times if necessary.
 #[derive(Clone)]
 pub(crate) struct ForwardedRequest {
     pub(crate) method: Method,
-    /// Path and parameters, as they came.
+    /// Path and parameters, as received.
     pub(crate) target: String,
     pub(crate) headers: HeaderMap,
-    /// Unpacked or packed, as the headers say.
+    /// Body, compressed or not, as the headers say.
     pub(crate) body: Bytes,
-    /// The bytes of the budget of bodies that it takes, where it came from a client.
+    /// Bytes that it takes of the budget of bodies, if it came from a client.
     pub(crate) room: Option<Arc<BodyShare>>,
 }
 
 impl ForwardedRequest {
-    /// The request, with its whole body.
+    /// Reads a request with its whole body.
     ///
     /// # Errors
-    /// The body is out of its bounds, or breaks off.
+    /// The body exceeds its bounds, or breaks off.
     pub(crate) async fn of(
         node: &Node,
         request: axum::extract::Request,
@@ -57,21 +57,22 @@ impl ForwardedRequest {
         Ok(ForwardedRequest { method: parts.method, target, headers: parts.headers, body, room })
     }
 
-    /// The request again, for this node.
+    /// Converts it back to a request for this node.
     pub(crate) fn into_request(self) -> axum::extract::Request {
         let mut request = Request::new(Body::from(self.body));
         *request.method_mut() = self.method;
-        // It came as one.
+        // The target was received as a URI.
         *request.uri_mut() = self.target.parse().unwrap_or_default();
         *request.headers_mut() = self.headers;
         request
     }
 }
 
-/// Connections to other nodes, which it keeps: to their data ports, or, where nodes have certificates, to the
-/// ports where they speak to each other.
+/// Connections to other nodes, kept open: to their data ports, or, if nodes have certificates, to the ports
+/// for communication between nodes.
 pub(crate) struct NodeForwarder {
-    /// Each has a connection of its own to each node: one carries only so many requests at a time.
+    /// Each has its own connection to each node: one connection carries only a limited number of requests at
+    /// a time.
     ways: Vec<ForwardWay>,
     next: AtomicUsize,
 }
@@ -82,7 +83,7 @@ enum ForwardWay {
     Encrypted(Client<TrustedConnector, Body>),
 }
 
-/// Connections to each other node.
+/// Number of connections to each other node.
 const WAYS: usize = 4;
 
 impl NodeForwarder {
@@ -106,10 +107,10 @@ impl NodeForwarder {
         NodeForwarder { ways: std::iter::repeat_with(way).take(WAYS).collect(), next: AtomicUsize::new(0) }
     }
 
-    /// Sends a request to the node at `address` (`host:port`). The answer's body is passed on as it comes.
+    /// Sends a request to the node at `address` (`host:port`). The answer's body is passed on as it arrives.
     ///
     /// # Errors
-    /// The node cannot be reached: [`Error::Unreachable`], which says whether it may have seen the request.
+    /// The node cannot be reached: [`Error::Unreachable`], which tells if the node may have seen the request.
     pub(crate) async fn send(
         &self,
         address: &str,
@@ -157,8 +158,8 @@ impl NodeForwarder {
     }
 }
 
-/// Whether the other node has said that it has not looked at the request: it stops, or has too many at a
-/// time. Then it can be sent elsewhere, whatever it is.
+/// True if the other node has reported that it has not processed the request: it is stopping, or has too many
+/// at a time. Such a request of any kind can be sent to another node.
 fn was_left_alone(error: &(dyn std::error::Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.filter_map(|cause| cause.downcast_ref::<h2::Error>()).any(|error| {
@@ -168,7 +169,7 @@ fn was_left_alone(error: &(dyn std::error::Error + 'static)) -> bool {
     })
 }
 
-/// An error and what it came of, which its own text leaves out.
+/// Formats an error with its causes, which its own text leaves out.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

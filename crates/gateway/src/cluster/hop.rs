@@ -10,7 +10,7 @@ use crate::Error;
 /// of a cluster: a request from outside does not have it.
 pub(crate) const HOP: HeaderName = HeaderName::from_static("millrace-hop");
 
-/// Value in an answer which says that the cluster is about to agree on the node that answers; try again.
+/// Value in an answer: the cluster is about to agree on the node that answers; try again.
 /// Nothing was changed.
 const UNSETTLED: HeaderValue = HeaderValue::from_static("unsettled");
 

@@ -1,4 +1,4 @@
-//! Who has the documents of a query, as their owners say.
+//! Readers of the documents of a query, as their owners report them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::{BucketReaders, ClusterView, ForwardKind, ForwardedRequest, NodeAddre
 use crate::http::BodyBounds;
 use crate::{Error, Node, http};
 
-/// Where a node tells who has the buckets that it owns.
+/// Path at which a node reports the readers of the buckets that it owns.
 pub(crate) const READERS_PATH: &str = "/state/v1/cluster/readers";
 
-/// The most bytes of a question, and of an answer: there are at most about a million buckets.
+/// Maximum bytes of a request and of an answer: there are at most about a million buckets.
 const BYTES_MAX: usize = 32 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -45,19 +45,19 @@ struct ReadersReply {
     documents: u64,
 }
 
-/// Who has the documents of a query.
+/// Readers of the documents of a query.
 pub(crate) struct ReadersFound {
-    /// The version of the cluster state by which that is so: what is read counts if the cluster vouches for
-    /// it afterwards.
+    /// Version of the cluster state for which this holds: a read counts if the cluster vouches for it
+    /// afterwards.
     pub(crate) version: u64,
-    /// For each bucket that has documents.
+    /// Readers of each bucket that has documents.
     pub(crate) readers: Vec<BucketReaders>,
-    /// Owners that did not answer: what their buckets have is not known.
+    /// Owners that did not answer: the contents of their buckets are not known.
     pub(crate) silent: Vec<NodeKey>,
 }
 
-/// Asks the owners who has the documents of these groups, or of all. Where `partial` is wanted, an owner that
-/// cannot be reached, or says nothing `until` then, is passed over.
+/// Asks the owners for the readers of these groups, or of all. If `partial` is set, an owner that cannot be
+/// reached, or does not answer until `until`, is skipped.
 ///
 /// # Errors
 /// Some owner cannot be reached, or the nodes do not agree yet.
@@ -102,9 +102,9 @@ pub(crate) async fn readers_of_all(
 }
 
 impl ReadersFound {
-    /// The buckets of each node, so that every bucket is read once: at the best node that is not one of those
-    /// to avoid. And about how many documents are in buckets that have no other, where there are such
-    /// buckets.
+    /// Assigns the buckets to nodes, so that every bucket is read once: at its best node that is not among
+    /// the nodes to avoid. Also returns the approximate number of documents in buckets that have no other
+    /// node, if there are such buckets.
     pub(crate) fn assigned(
         &self,
         avoid: &dyn Fn(NodeKey) -> bool,
@@ -119,7 +119,7 @@ impl ReadersFound {
         (nodes, unread)
     }
 
-    /// Whether everything that nodes which serve have can be read.
+    /// True if everything that is on nodes that serve can be read.
     pub(crate) fn is_full(&self) -> bool {
         self.silent.is_empty() && self.readers.iter().all(|readers| readers.full)
     }
@@ -143,7 +143,7 @@ pub(crate) fn bucket_of((used_bits, bits): (u8, u64)) -> Result<BucketId, Error>
     }
 }
 
-/// Who has buckets that this node owns.
+/// Returns the readers of buckets that this node owns.
 fn own(
     cluster: &dyn ClusterView,
     version: u64,
@@ -182,7 +182,7 @@ async fn ask(node: &Node, address: &str, question: ReadersQuestion) -> Result<Ve
     answer.readers.into_iter().map(told).collect()
 }
 
-/// Tells another node who has the buckets that this one owns.
+/// Reports to another node the readers of the buckets that this one owns.
 pub(crate) async fn tell_readers(State(node): State<Arc<Node>>, request: Request) -> Response {
     match answer(&node, request).await {
         Ok(response) => response,
@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// A message is written as these bytes, and read of them.
+    /// Checks that a message is written as these bytes, and read from them.
     fn check<T: Serialize + DeserializeOwned>(message: &T, kept: &str) {
         let written = |message: &T| {
             let mut bytes = Vec::new();
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(hex(&written(&read)), kept);
     }
 
-    /// The bytes are those of protocol 1: other versions know them, and say them.
+    /// The bytes are those of protocol 1: other versions read and write them.
     #[test]
     fn who_has_what_is_asked_and_told_as_ever() {
         let buckets = Some(vec![BucketId::new(10, 5)]);

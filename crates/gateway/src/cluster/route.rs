@@ -128,7 +128,7 @@ impl ReadFence {
 /// Checks after a read that this node has the buckets that were read.
 ///
 /// # Errors
-/// It has not, or not any more.
+/// The node does not have them, or no longer has them.
 pub(crate) fn check_held(cluster: &dyn ClusterView, buckets: &[BucketId]) -> Result<(), Error> {
     match buckets.iter().all(|bucket| cluster.holds(*bucket)) {
         true => Ok(()),

@@ -15,12 +15,12 @@ use super::upload::PACKAGE_FACTOR;
 use crate::http::{self, percent_decode};
 use crate::{Error, Node};
 
-/// The files of a package, wherever they lie.
+/// Files of a package, in memory or on disk.
 trait PackageFiles {
-    /// Their paths, in order.
+    /// Paths of the files, in order.
     fn paths(&self) -> Vec<&str>;
 
-    /// The content of one; `None` where there is none of this path.
+    /// Content of a file; `None` if it does not exist.
     fn content(&self, path: &str) -> Result<Option<Vec<u8>>, Error>;
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn read_session(node: Arc<Node>, id: u64, asked: ContentRequest
     node.pool().run(move || at.sessions().with(id, |session| read(&session.files, &asked))?).await?
 }
 
-/// `PUT …/session/N/content/PATH`. Directories are there as soon as a file is in them.
+/// `PUT …/session/N/content/PATH`. A directory exists as soon as it contains a file.
 pub(super) async fn write(node: Arc<Node>, id: u64, path: &str, request: Request) -> Result<Response, Error> {
     let path = checked(path)?;
     let (parts, body) = request.into_parts();
@@ -95,12 +95,12 @@ pub(super) async fn delete(node: &Arc<Node>, id: u64, path: &str) -> Result<Resp
     }
 }
 
-/// What is asked of the files of a package.
+/// A request about the files of a package.
 pub(super) struct ContentRequest {
     base: String,
-    /// Below the content's root.
+    /// Path below the content's root.
     path: String,
-    /// As it was asked for.
+    /// Path as requested.
     request_path: String,
     status: bool,
     recursive: bool,
@@ -130,7 +130,7 @@ fn checked(path: &str) -> Result<String, Error> {
 
 fn read(files: &impl PackageFiles, asked: &ContentRequest) -> Result<Response, Error> {
     let ContentRequest { base, path, request_path, status, recursive } = asked;
-    // The address of the content's root, whatever was asked below it.
+    // URL of the content's root, for any path below it.
     let root =
         request_path.find("/content").map_or(&**request_path, |at| &request_path[..at + "/content".len()]);
     let url = |name: &str| format!("{base}{root}/{name}");
@@ -156,7 +156,7 @@ fn read(files: &impl PackageFiles, asked: &ContentRequest) -> Result<Response, E
     Ok(http::json(StatusCode::OK, &listed))
 }
 
-/// The files in `directory`, and the directories in it (which end in a slash).
+/// Lists the files in `directory`, and the directories in it (which end in a slash).
 fn list(paths: &[&str], directory: &str, recursive: bool) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for path in paths {

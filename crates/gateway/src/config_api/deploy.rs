@@ -1,4 +1,4 @@
-//! Deploying: a package is uploaded, prepared (read, checked, compiled), and activated.
+//! Deployment: a package is uploaded, prepared (read, checked, compiled), and activated.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ use crate::http;
 use crate::pool::WorkFlow;
 use crate::{CompiledApplication, Error, Node, reindexing};
 
-/// How long a package that was published may take to become active on the node that published it.
+/// Maximum time for a published package to become active on the node that published it.
 const PUBLISHED_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Path of the application in answers.
@@ -54,8 +54,8 @@ pub(super) async fn prepare_and_activate(
     ))
 }
 
-/// `POST …/session`, with a package or from the active application. What is wrong with the package is told
-/// when it is prepared.
+/// `POST …/session`, with a package or from the active application. Errors in the package are reported when
+/// it is prepared.
 pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request) -> Result<Response, Error> {
     let parameters = query_parameters(&node, &request)?;
     let (current, received) = match parameters.get("from") {
@@ -94,10 +94,10 @@ pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Resp
     Ok(prepared_answer(base, id, log(&node, &deployment), change_actions(&deployment)))
 }
 
-/// Compiles the package of a session, which is kept as prepared.
+/// Compiles the package of a session, and keeps the result as prepared.
 ///
 /// # Errors
-/// The package cannot work; its files have changed meanwhile.
+/// The package is invalid; its files have changed meanwhile.
 async fn make_ready(node: &Arc<Node>, id: u64, based_on: u64) -> Result<Arc<CompiledApplication>, Error> {
     let _turn = node.sessions().turn().await?;
     let at = Arc::clone(node);
@@ -116,8 +116,8 @@ async fn make_ready(node: &Arc<Node>, id: u64, based_on: u64) -> Result<Arc<Comp
     }
 }
 
-/// What came of preparing a session, and on which generation it is based. Where another was prepared since,
-/// it is compiled again.
+/// Returns the prepared application of a session, and the generation that it is based on. If another session
+/// was prepared since, the application is compiled again.
 async fn ready(node: &Arc<Node>, id: u64) -> Result<(Arc<CompiledApplication>, u64), Error> {
     let prepared = node.sessions().with(id, |session| session.prepared.clone())?;
     let Some(PreparedSession { based_on, deployment }) = prepared else {
@@ -156,7 +156,7 @@ pub(super) async fn activate(node: Arc<Node>, base: &str, id: u64) -> Result<Res
     let (deployment, based_on) = ready(&node, id).await?;
     activate_deployment(&node, deployment, based_on).await?;
     let at = Arc::clone(&node);
-    // Its files go.
+    // The session's files are deleted.
     node.pool().run(move || at.sessions().close(id)).await?;
     Ok(http::json(
         StatusCode::OK,
@@ -169,10 +169,10 @@ pub(super) async fn activate(node: Arc<Node>, base: &str, id: u64) -> Result<Res
     ))
 }
 
-/// `DELETE …/application/default`: the application and all its documents go.
+/// `DELETE …/application/default`: deletes the application and all its documents.
 ///
 /// # Errors
-/// The node is one of a cluster: its documents are those of all nodes.
+/// The node is part of a cluster: its documents belong to all nodes.
 pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
     if node.cluster().is_some() {
         return Err(Error::BadRequest(
@@ -195,7 +195,7 @@ async fn compile(
     let compile = move || {
         CompiledApplication::compile(draft(), generation, current.as_deref(), worker.models()).map(Arc::new)
     };
-    // Models are loaded, and perhaps fetched first: on a thread that may wait.
+    // Models are loaded, and possibly downloaded first: on a thread that may block.
     node.models().wait(SequencePurpose::Feed, compile).await?
 }
 
@@ -220,7 +220,7 @@ async fn activate_deployment(
             })
             .await?;
         active_here(node, generation).await?;
-        // Before the next request can be about it. Where that fails now, it is done later.
+        // Before the next request can refer to it. If this fails now, it is repeated later.
         let told = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;
         if let Err(error) = told {
             tracing::debug!(%error, "what the deployment means for reindexing is not known yet");
@@ -233,7 +233,7 @@ async fn activate_deployment(
         .await?
 }
 
-/// Waits until what was published is active on this node, to which it comes as to all others.
+/// Waits until the published application is active on this node, which it reaches like all others.
 async fn active_here(node: &Node, generation: u64) -> Result<(), Error> {
     let deadline = Instant::now() + PUBLISHED_PATIENCE;
     while node.deployments().generation() < generation {
@@ -247,7 +247,7 @@ async fn active_here(node: &Node, generation: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// What people should know of the package.
+/// Messages for people about the package.
 fn log(node: &Node, deployment: &CompiledApplication) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let application = &deployment.application;
@@ -260,7 +260,8 @@ fn log(node: &Node, deployment: &CompiledApplication) -> Value {
         .collect()
 }
 
-/// That an application asks a node that is alone for more than one replica of each document.
+/// Warning for an application that requests more than one replica of each document from a node without a
+/// cluster.
 fn alone_with_replicas(node: &Node, redundancy: u16) -> Option<String> {
     let asked = redundancy > 1 && node.cluster().is_none();
     asked.then(|| {
@@ -270,8 +271,8 @@ fn alone_with_replicas(node: &Node, redundancy: u16) -> Option<String> {
     })
 }
 
-/// What is left to do for documents that are there already. Nothing has to be restarted, and what is derived
-/// from stored values is derived anew by itself.
+/// Remaining actions for existing documents. A restart is never needed, and data derived from stored values
+/// is derived again automatically.
 fn change_actions(deployment: &CompiledApplication) -> Value {
     let of = |effect: ChangeEffect| -> Value {
         let actions = deployment.changes.actions.iter().filter(|action| action.effect == effect);

@@ -1,7 +1,7 @@
-//! The config port: deploying application packages, and telling what is deployed.
+//! The config port: deploys application packages, and reports the deployed one.
 //!
 //! There is one tenant and one application, both `default`; the longer paths with environment, region and
-//! instance lead to it too, whatever they name.
+//! instance lead to it too, with any names.
 
 mod content;
 mod converge;
@@ -58,7 +58,7 @@ async fn unknown(request: Request) -> Response {
     )))
 }
 
-/// What a path below `/application/v2/tenant/` addresses.
+/// Target of a path below `/application/v2/tenant/`.
 #[derive(Debug, PartialEq, Eq)]
 enum ConfigTarget<'a> {
     Tenants,
@@ -114,8 +114,8 @@ impl<'a> ConfigTarget<'a> {
     }
 }
 
-/// What follows the application's name: perhaps environment, region and instance, perhaps a part of the
-/// application.
+/// Parses the rest of a path after the application's name: optionally environment, region and instance, and
+/// optionally a part of the application.
 fn application_part(mut rest: &str) -> Option<ApplicationPart<'_>> {
     rest = rest.strip_prefix('/').unwrap_or(rest);
     for level in ["environment/", "region/", "instance/"] {
@@ -202,7 +202,7 @@ fn query_parameters(node: &Node, request: &Request) -> Result<http::RequestParam
     http::RequestParameters::parse(request.uri().query().unwrap_or(""), node.settings().limits.parameters_max)
 }
 
-/// Scheme, host and port as the client sees them, for addresses in answers.
+/// Scheme, host and port from the client's view, for addresses in answers.
 fn base_url(node: &Node, request: &Request) -> String {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
     let host =
@@ -212,7 +212,7 @@ fn base_url(node: &Node, request: &Request) -> String {
     format!("{scheme}://{host}")
 }
 
-/// An error as the config port tells it.
+/// Renders an error in the format of the config port.
 pub(super) fn render(error: &Error) -> Response {
     let code = match (error, error.kind()) {
         (Error::Package(_), _) => "INVALID_APPLICATION_PACKAGE",

@@ -1,7 +1,7 @@
-//! Packages that were uploaded and are not active yet.
+//! Uploaded packages that are not active yet.
 //!
-//! Their files lie on disk, in a directory for each session, under one bound for all of them. They do not
-//! outlive the process: what counts is persisted when it is activated.
+//! Their files are on disk, in a directory for each session, under one common limit. They do not survive the
+//! process: data to keep is persisted on activation.
 
 mod files;
 
@@ -16,21 +16,21 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 pub(crate) use self::files::{Files, SessionFiles};
 use crate::{CompiledApplication, Error};
 
-/// How long a session is kept.
+/// Lifetime of a session.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// Sessions kept at one time; the oldest leaves.
+/// Maximum number of sessions; the oldest one is closed.
 const SESSIONS_MAX: usize = 16;
 
-/// How long a deployment waits until the one before it has its package no more in memory.
+/// Maximum time that a deployment waits until the previous one has released its package from memory.
 const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The sessions that are open.
+/// The open sessions.
 pub(crate) struct UploadSessions {
     directory: PathBuf,
     disk: Arc<SessionDisk>,
     open: Mutex<BTreeMap<u64, Arc<Mutex<UploadSession>>>>,
-    /// Packages that may be in memory at one time, beside the active one.
+    /// Permits for packages in memory, in addition to the active one.
     turn: Semaphore,
 }
 
@@ -50,25 +50,25 @@ pub(crate) struct DiskShare {
 /// An uploaded package.
 pub(crate) struct UploadSession {
     pub(crate) files: SessionFiles,
-    /// What came of it, once it was prepared and not changed since.
+    /// Result of preparing it, if it was prepared and not changed since.
     pub(crate) prepared: Option<PreparedSession>,
-    /// How often the files have changed.
+    /// Number of changes to the files.
     pub(crate) revision: u64,
     created: Instant,
 }
 
-/// A package that was made ready.
+/// A prepared package.
 #[derive(Clone)]
 pub(crate) struct PreparedSession {
-    /// The generation that was active then.
+    /// The generation that was active at the time.
     pub(crate) based_on: u64,
-    /// The application; only of the session that was prepared last, it stays in memory. Of others it is made
-    /// again.
+    /// The application, which only the session that was prepared last keeps in memory. For others it is
+    /// compiled again.
     pub(crate) deployment: Option<Arc<CompiledApplication>>,
 }
 
 impl UploadSession {
-    /// Changes the files: they are to be prepared again.
+    /// Changes the files: they have to be prepared again.
     pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut SessionFiles) -> T) -> T {
         self.prepared = None;
         self.revision += 1;
@@ -77,7 +77,7 @@ impl UploadSession {
 }
 
 impl UploadSessions {
-    /// None, in an empty directory: what sessions of an earlier process have left goes.
+    /// Opens an empty directory without sessions: the files of an earlier process's sessions are deleted.
     pub(crate) fn open(directory: PathBuf, most: u64) -> std::io::Result<Self> {
         match std::fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
@@ -91,12 +91,12 @@ impl UploadSessions {
         })
     }
 
-    /// Where uploads may be written before they are unpacked.
+    /// Directory for uploads until they are unpacked.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// A share of the bytes on disk, without any yet.
+    /// A share of the bytes on disk, initially empty.
     pub(crate) fn disk_share(&self) -> DiskShare {
         DiskShare { of: Arc::clone(&self.disk), bytes: 0 }
     }
@@ -106,14 +106,14 @@ impl UploadSessions {
         self.disk.used.load(Ordering::Relaxed)
     }
 
-    /// The turn of one package to be in memory; others wait until it is dropped.
+    /// Waits for the turn of one package to be in memory; others wait until it is dropped.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] when it has not come within a minute.
+    /// [`Error::NoRoom`] after a minute.
     pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, Error> {
         match tokio::time::timeout(TURN_PATIENCE, self.turn.acquire()).await {
             Ok(Ok(turn)) => Ok(turn),
-            // It is never closed.
+            // The semaphore is never closed.
             _ => Err(Error::NoRoom { retry_after_s: 10 }),
         }
     }
@@ -123,8 +123,8 @@ impl UploadSessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a session with these files. Old sessions leave where there are too many, or where there is no
-    /// room.
+    /// Opens a session with these files. Old sessions are closed if there are too many, or if there is no
+    /// space.
     ///
     /// # Errors
     /// The files do not fit, or cannot be written.
@@ -148,11 +148,10 @@ impl UploadSessions {
         Ok(())
     }
 
-    /// Reads or changes a session. Files are read from the disk and written to it: not on a thread that
-    /// others wait for.
+    /// Reads or changes a session. Performs disk I/O for its files: not on a thread that others wait for.
     ///
     /// # Errors
-    /// There is none of this id.
+    /// There is no session with this id.
     pub(crate) fn with<T>(&self, id: u64, work: impl FnOnce(&mut UploadSession) -> T) -> Result<T, Error> {
         let session = self.lock().get(&id).cloned();
         let session = session.ok_or_else(|| {
@@ -163,11 +162,11 @@ impl UploadSessions {
         Ok(work(&mut locked(&session)))
     }
 
-    /// Keeps what came of preparing a session, unless its files have changed since. No other session keeps
-    /// its application in memory then.
+    /// Stores the result of preparing a session, unless its files have changed since. All other sessions
+    /// release their applications from memory.
     ///
     /// # Errors
-    /// There is none of this id any more.
+    /// The session no longer exists.
     pub(crate) fn prepared(&self, id: u64, revision: u64, prepared: PreparedSession) -> Result<bool, Error> {
         let others: Vec<_> = self
             .lock()
@@ -189,19 +188,19 @@ impl UploadSessions {
         })
     }
 
-    /// Forgets a session.
+    /// Closes a session.
     pub(crate) fn close(&self, id: u64) {
         self.lock().remove(&id);
     }
 }
 
-/// A session. A panic while it was locked left it with the files that it had.
+/// Locks a session. A panic during an earlier lock left it with the files that it had.
 fn locked(session: &Mutex<UploadSession>) -> MutexGuard<'_, UploadSession> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DiskShare {
-    /// Takes `bytes` more.
+    /// Reserves `bytes` more.
     ///
     /// # Errors
     /// [`Error::SessionsFull`].
@@ -215,7 +214,7 @@ impl DiskShare {
         Ok(())
     }
 
-    /// Gives `bytes` back.
+    /// Releases `bytes`.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         assert!(bytes <= self.bytes, "a session gives back no more bytes than it has taken");
         self.bytes -= bytes;

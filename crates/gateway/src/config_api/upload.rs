@@ -1,5 +1,4 @@
-//! Packages as they are uploaded: written to disk as they come, so that a large one takes no memory, then
-//! unpacked.
+//! Uploads of packages: written to disk as they arrive, so that a large one takes no memory, then unpacked.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,13 +14,13 @@ use super::sessions::DiskShare;
 use crate::http::{self, BodyReader};
 use crate::{Error, Node};
 
-/// Packages carry models and may be this many times as large as other requests.
+/// Packages contain models and may be larger than other requests by this factor.
 pub(super) const PACKAGE_FACTOR: usize = 10;
 
-/// Bytes of an upload that are in memory, and are reserved for as long as it lasts.
+/// Bytes of an upload in memory, reserved for its duration.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// The form of an archive.
+/// Format of an archive.
 #[derive(Clone, Copy)]
 enum PackageArchive {
     Zip,
@@ -46,17 +45,17 @@ impl PackageArchive {
     }
 }
 
-/// An archive that has come, in a file that goes with this.
+/// A received archive, in a file that is deleted with this.
 pub(super) struct PackageUpload {
     archive: PackageArchive,
     file: File,
     _disk: DiskShare,
 }
 
-/// The archive in the body.
+/// Receives the archive in the body.
 ///
 /// # Errors
-/// It is too large, of another form, or comes too slowly; there is no room for it.
+/// It is too large, of another format, or arrives too slowly; there is no space for it.
 pub(super) async fn receive(node: &Arc<Node>, request: Request) -> Result<PackageUpload, Error> {
     let (parts, body) = request.into_parts();
     let archive = PackageArchive::of(&parts.headers)?;
@@ -64,7 +63,7 @@ pub(super) async fn receive(node: &Arc<Node>, request: Request) -> Result<Packag
     let file = node.pool().run(move || tempfile::tempfile_in(directory)).await?.map_err(unwritten)?;
     let mut receiving = PackageUpload { archive, file, _disk: node.sessions().disk_share() };
     if parts.headers.contains_key(CONTENT_ENCODING) {
-        // An archive is packed by itself; whoever packs it again has the bounds of other requests.
+        // An archive is already compressed; an additionally compressed body has the limits of other requests.
         let body = http::read_body(node, &parts.headers, body, node.body_bounds()).await?;
         return receiving.write(node, body.to_vec()).await;
     }
@@ -95,7 +94,7 @@ impl PackageUpload {
     /// Unpacks the archive.
     ///
     /// # Errors
-    /// It is none, or what is in it is no package.
+    /// It is not an archive, or its content is not a package.
     pub(super) async fn unpacked(self, node: &Node) -> Result<ApplicationDraft, Error> {
         let read = move || match self.archive {
             PackageArchive::Zip => ApplicationDraft::from_zip_file(&self.file),

@@ -1,7 +1,7 @@
 //! `/mcp/`: search for assistants, by the Model Context Protocol, where services.xml has its handler.
 //!
 //! Messages are JSON-RPC 2.0, one in the body of each `POST`; the answer is in the body of the response.
-//! There are no sessions, and nothing is sent that was not asked for. What can be asked for is in [`tools`].
+//! There are no sessions, and no messages except answers. The available tools are in [`tools`].
 
 mod tools;
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::http::{self, ReadBody};
 use crate::{Error, Node};
 
-/// The versions of the protocol that are spoken, the newest first.
+/// Supported versions of the protocol, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// A message: a request, or without an `id` a notification.
@@ -29,19 +29,19 @@ struct RpcMessage<'m> {
     #[serde(borrow)]
     id: Option<&'m RawValue>,
     method: String,
-    /// As it came: a list of millions of numbers makes no values here.
+    /// Unparsed parameters: a list of millions of numbers is not converted to values here.
     #[serde(borrow)]
     params: Option<&'m RawValue>,
 }
 
-/// What a client says of itself, as far as it counts here.
+/// Relevant part of a client's description of itself.
 #[derive(Deserialize)]
 struct McpRequest {
     #[serde(rename = "protocolVersion")]
     version: String,
 }
 
-/// Why a message is not answered with a result.
+/// Error of a message without a result.
 struct RpcRefusal {
     code: i32,
     message: String,
@@ -76,7 +76,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
         }
     };
     let Some(id) = message.id else {
-        // A notification: there is nothing to say to it.
+        // A notification: it has no answer.
         return http::answer(StatusCode::ACCEPTED, "application/json", Vec::new());
     };
     if id.get().starts_with(['{', '[']) {
@@ -93,7 +93,7 @@ fn refused(id: Option<&RawValue>, RpcRefusal { code, message }: &RpcRefusal) -> 
     http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "error": error }))
 }
 
-/// The body of a request that may be made here.
+/// Reads the body of a permitted request.
 async fn body(node: &Arc<Node>, request: Request) -> Result<ReadBody, Error> {
     if !node.deployments().current()?.application.container.assistants {
         return Err(Error::NotFound(

@@ -1,4 +1,4 @@
-//! What assistants can ask for.
+//! Tools for assistants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::RpcRefusal;
 use crate::{Node, search_api};
 
-/// Calls of a tool.
+/// Call of a tool.
 #[derive(Deserialize)]
 struct ToolCall<'c> {
     name: String,
@@ -23,7 +23,7 @@ struct ToolCall<'c> {
     arguments: Option<&'c RawValue>,
 }
 
-/// The tools, as they are listed.
+/// List of the tools.
 pub(super) fn all() -> Value {
     json!([
         {
@@ -50,7 +50,7 @@ pub(super) fn all() -> Value {
     ])
 }
 
-/// The result of a call.
+/// Result of a call.
 pub(super) async fn call(node: &Arc<Node>, parameters: Option<&RawValue>) -> Result<Value, RpcRefusal> {
     let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
     let parameters = parameters.map_or("null", RawValue::get);
@@ -75,21 +75,21 @@ fn content(answer: &str, is_error: bool) -> Value {
     json!({ "content": [{ "type": "text", "text": answer }], "isError": is_error })
 }
 
-/// The arguments of executeQuery.
+/// Arguments of executeQuery.
 type Arguments<'a> = BTreeMap<String, &'a RawValue>;
 
-/// The entries of an object, at most as many as a request may have parameters.
+/// Entries of an object, at most as many as a request may have parameters.
 fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, String> {
     let commas = object.bytes().filter(|byte| *byte == b',').count();
-    // Each entry but the first comes after a comma; those in lists and texts are looked at only where there
-    // are many.
+    // Each entry but the first follows a comma; those in lists and texts are excluded only if there are
+    // many.
     if commas >= most {
         millrace_query::flatten(object.as_bytes(), most).map_err(|error| error.to_string())?;
     }
     serde_json::from_str(object).map_err(|error| error.to_string())
 }
 
-/// What `/search/` answers to the query, and whether it is refused.
+/// Answer of `/search/` to the query, and true if the query is refused.
 async fn query(node: &Arc<Node>, arguments: Option<&RawValue>) -> Result<(String, bool), String> {
     let most = node.settings().limits.parameters_max;
     let mut arguments = entries(arguments.map_or("{}", RawValue::get), most)?;

@@ -13,29 +13,29 @@ pub(crate) struct DeployedLanguageModel {
 }
 
 impl DeployedLanguageModel {
-    /// What services.xml says of it.
+    /// Its settings in services.xml.
     pub(crate) fn config(&self) -> &schema::LanguageModelConfig {
         &self.config
     }
 
-    /// The secret that services.xml names.
+    /// Secret that services.xml names.
     pub(crate) fn secret(&self) -> Option<&str> {
         self.secret.as_deref()
     }
 
-    /// The service.
+    /// Client of the service.
     pub(crate) fn model(&self) -> &remote::ChatModel {
         &self.model
     }
 }
 
-/// The language models in use: one that the next deployment has too stays as it is.
+/// Language models in use: a model that is also in the next deployment stays as it is.
 #[derive(Default)]
 pub(super) struct KnownLanguages(Mutex<Vec<Weak<DeployedLanguageModel>>>);
 
 impl KnownLanguages {
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<DeployedLanguageModel>>> {
-        // A panic leaves at most an entry too few, and then the model is made again.
+        // A panic leaves at most an entry too few, and then the model is created again.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -45,8 +45,8 @@ impl KnownLanguages {
 }
 
 impl NodeModels {
-    /// The language models of an application. Nothing is asked of them yet. Where a secret is not there, that
-    /// is told with the place of the component.
+    /// Creates the language models of an application. No request is sent yet. The error of a missing secret
+    /// has the position of the component.
     pub(crate) fn language_models(
         &self,
         application: &Application,
@@ -66,7 +66,7 @@ impl NodeModels {
         &self,
         config: &schema::LanguageModelConfig,
     ) -> Result<Arc<DeployedLanguageModel>, String> {
-        // Where a component stands does not make it another.
+        // The position of a component does not make it another one.
         let config =
             schema::LanguageModelConfig { place: schema::SourcePosition::default(), ..config.clone() };
         if let Some(same) = self.languages.in_use().into_iter().find(|known| known.config == config) {

@@ -1,8 +1,8 @@
-//! The models of a node: one scheduler, the files of the models, and threads that may wait for them.
+//! Models of a node: one scheduler, the files of the models, and threads that may wait for them.
 //!
-//! A model's file comes in a package or is fetched once, and is kept under its content's digest, so that it
-//! can be read again after it was let go. An embedder that the next deployment has too, with the same files,
-//! stays as it is.
+//! A model's file is part of a package or downloaded once, and is stored under its content's digest, so that
+//! it can be read again after it was unloaded. An embedder that is also in the next deployment, with the same
+//! files, stays as it is.
 
 mod components;
 mod embeddings;
@@ -41,24 +41,24 @@ pub(crate) use ranking::RankModels;
 pub use secrets::SecretBinding;
 pub(crate) use stateless::{ModelArgument, StatelessModel, StatelessModels};
 
-/// Requests that may wait for a model at the same time: of queries, and documents being fed.
+/// Maximum number of requests that wait for a model at the same time: of queries, and documents being fed.
 const QUERIES_MAX: usize = 256;
 const FEEDS_MAX: usize = 256;
 
-/// The largest file that is fetched.
+/// Maximum size of a downloaded file.
 const FILE_BYTES_MAX: u64 = 32 << 30;
 
-/// What all deployments of a node share of models.
+/// Models of a node, shared by all its deployments.
 pub(crate) struct NodeModels {
     scheduler: ModelScheduler,
     directory: PathBuf,
-    /// Those in use, and those that went since they were last looked at.
+    /// Embedders in use, and those that were dropped since the last check.
     embedders: Mutex<Vec<KnownModels>>,
     evaluators: Mutex<Vec<KnownEvaluator>>,
     languages: KnownLanguages,
     http: OnceLock<Result<OutboundHttp, String>>,
     options: ModelOptions,
-    /// Held while a file that is there already is being taken into use, so that it is not removed meanwhile.
+    /// Held while an existing file is being opened for a model, so that it is not removed meanwhile.
     taking: RwLock<()>,
     queries: Arc<Semaphore>,
     feeds: Arc<Semaphore>,
@@ -70,30 +70,30 @@ struct KnownModels {
     embedder: Weak<TextEmbedder>,
 }
 
-/// A model that is evaluated by itself, shared by all that name the same file.
+/// An evaluator of a single model, shared by all that name the same file.
 struct KnownEvaluator {
     path: PathBuf,
     execution: ModelExecution,
     evaluator: Weak<ModelEvaluator>,
 }
 
-/// The settings of a node that models go by.
+/// Settings of a node for models.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelOptions {
-    /// The directory of the files, which need not exist yet.
+    /// Directory of the files, which need not exist yet.
     pub(crate) directory: PathBuf,
-    /// Threads that run models.
+    /// Number of threads that run models.
     pub(crate) slots: usize,
-    /// Destinations that may be connected to.
+    /// Permitted destinations of connections.
     pub(crate) outbound: OutboundPolicy,
-    /// Hosts that secrets may be sent to.
+    /// Permitted hosts for secrets.
     pub(crate) secrets: Vec<SecretBinding>,
     /// Bytes of the disk that must stay free.
     pub(crate) disk_reserve: u64,
 }
 
 impl NodeModels {
-    /// Models by these options; no file is read yet.
+    /// Opens the models with these options; no file is read yet.
     pub(crate) fn open(options: ModelOptions) -> Result<Self, StartError> {
         let scheduling = SchedulerOptions { slots: options.slots, ..SchedulerOptions::default() };
         Ok(NodeModels {
@@ -110,8 +110,8 @@ impl NodeModels {
         })
     }
 
-    /// The embedders of an application, loaded and checked. Where a file is missing, or cannot be used, that
-    /// is told with the place of the component.
+    /// Loads and checks the embedders of an application. The error of a missing or invalid file has the
+    /// position of the component.
     pub(crate) fn embedders(
         &self,
         application: &Application,
@@ -135,7 +135,7 @@ impl NodeModels {
         let _taking = self.taking.read().unwrap_or_else(PoisonError::into_inner);
         let keep = |file: &ModelFile| Ok((file.clone(), self.keep(application, file)?));
         let files = config.files().into_iter().map(keep).collect::<Result<Files, String>>()?;
-        // Where a component stands does not make it another.
+        // The position of a component does not make it another one.
         let config = schema::EmbedderConfig { place: schema::SourcePosition::default(), ..config.clone() };
         let same = |known: &&KnownModels| known.config == config && known.files == files;
         if let Some(embedder) = self.lock().iter().find(same).and_then(|known| known.embedder.upgrade()) {
@@ -152,10 +152,10 @@ impl NodeModels {
         Ok(embedder)
     }
 
-    /// A model of an application that is evaluated by itself.
+    /// Returns the evaluator of a single model of an application.
     ///
     /// # Errors
-    /// The file is missing, or no model.
+    /// The file is missing, or is not a model.
     pub(crate) fn evaluator(
         &self,
         name: &str,
@@ -182,7 +182,7 @@ impl NodeModels {
         Ok(evaluator)
     }
 
-    /// Puts a file beside the others, unless it is there. Its name is the SHA-256 of its content.
+    /// Stores a file beside the others, unless it exists. Its name is the SHA-256 of its content.
     fn keep(&self, application: &Application, file: &ModelFile) -> Result<PathBuf, String> {
         let path = match file {
             ModelFile::Path(path) => path,
@@ -196,8 +196,8 @@ impl NodeModels {
         Ok(kept)
     }
 
-    /// Fetches a file, unless it was fetched before. Its name is the SHA-256 of its content where that is
-    /// given, else that of its URL.
+    /// Downloads a file, unless it was downloaded before. Its name is the given SHA-256 of its content, or
+    /// else that of its URL.
     fn fetch(&self, url: &str, sha256: Option<&str>) -> Result<PathBuf, String> {
         let sha256: Option<Sha256Digest> = sha256.map(str::parse).transpose()?;
         let kept = match sha256 {
@@ -208,7 +208,7 @@ impl NodeModels {
             return Ok(kept);
         }
         if sha256.is_none() {
-            // Earlier versions named it by another digest. If it cannot be renamed, it is fetched again.
+            // Earlier versions named it by another digest. If it cannot be renamed, it is downloaded again.
             let former = self.directory.join(format!("url-{:032x}", xxh3_128(url.as_bytes())));
             if former.is_file() && fs::rename(&former, &kept).is_ok() {
                 return Ok(kept);
@@ -225,20 +225,20 @@ impl NodeModels {
         Ok(kept)
     }
 
-    /// A secret of the environment, if it may be sent to `endpoint`.
+    /// Secret of the environment, if it may be sent to `endpoint`.
     fn secret(&self, name: &str, endpoint: &str) -> Result<String, String> {
         secrets::secret(&self.options.secrets, name, endpoint)
     }
 
-    /// Who asks other services; made when the first is asked.
+    /// HTTP client for other services, created on first use.
     fn http(&self) -> Result<OutboundHttp, String> {
         let policy = || self.options.outbound.clone();
         let made = self.http.get_or_init(|| OutboundHttp::new(policy()).map_err(|error| error.to_string()));
         made.clone().map_err(|error| format!("other services cannot be asked: {error}"))
     }
 
-    /// Removes the files that no model uses and that were not written lately. While a file is being taken
-    /// into use nothing is removed.
+    /// Removes the files that no model uses and that were not written recently. Nothing is removed while a
+    /// file is being opened for a model.
     pub(crate) fn remove_unused(&self, written_before: Duration) {
         let _taken = match self.taking.try_write() {
             Ok(taken) => taken,
@@ -254,19 +254,19 @@ impl NodeModels {
             .collect();
         let is_old = |path: &Path| {
             let written = fs::metadata(path).and_then(|file| file.modified()).ok();
-            // A time that cannot be told, or that is to come, counts as now.
+            // An unknown time, or one in the future, counts as now.
             let age = written.and_then(|written| written.elapsed().ok()).unwrap_or_default();
             age >= written_before
         };
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
         let unused = entries.flatten().map(|entry| entry.path()).filter(|path| !used.contains(path));
         for path in unused.filter(|path| is_old(path)) {
-            // A file that stays behind costs its room only.
+            // A file that stays behind only costs its disk space.
             let _ = fs::remove_file(path);
         }
     }
 
-    /// Lets the models go that were idle for so long.
+    /// Unloads the models that were idle for this time.
     pub(crate) fn unload_idle(&self, idle: Duration) {
         for embedder in self.in_use() {
             if embedder.unload_idle(idle) {
@@ -290,7 +290,7 @@ impl NodeModels {
     }
 
     fn lock_evaluators(&self) -> MutexGuard<'_, Vec<KnownEvaluator>> {
-        // As with the embedders.
+        // Recovery from a panic as for the embedders.
         self.evaluators.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -299,10 +299,10 @@ impl NodeModels {
         self.embedders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs work that waits for models on a thread that may wait.
+    /// Runs work that waits for models on a thread that may block.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] when too much waits already.
+    /// [`Error::Overloaded`] if too many wait already.
     pub(crate) async fn wait<T: Send + 'static>(
         &self,
         purpose: SequencePurpose,
@@ -323,12 +323,12 @@ impl NodeModels {
             .map_err(|_| Error::Internal("the request's work ended in a panic; see the log".to_owned()))
     }
 
-    /// The cores that models share with other work.
+    /// Cores that models share with other work.
     pub(crate) fn cores(&self) -> BusyCores {
         self.scheduler.cores()
     }
 
-    /// What is read when metrics are asked for: some for all models together, the others for each in use.
+    /// Gauges for metrics: some for all models together, the others for each model in use.
     pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
         let (embedders, evaluators) = (self.in_use(), self.evaluators_in_use());
         let loaded = embedders.iter().filter(|embedder| embedder.is_loaded()).count()
@@ -351,8 +351,8 @@ impl NodeModels {
     }
 }
 
-/// Writes a file whose name is the digest of its content, so that a file of that name is right; `reserve`
-/// bytes of the disk stay free.
+/// Writes a file whose name is the digest of its content, so that an existing file of that name is correct;
+/// `reserve` bytes of the disk stay free.
 fn write_once(directory: &Path, path: &Path, content: &[u8], reserve: u64) -> io::Result<()> {
     let length = content.len() as u64;
     if fs::metadata(path).is_ok_and(|there| there.len() == length) {
@@ -366,7 +366,7 @@ fn write_once(directory: &Path, path: &Path, content: &[u8], reserve: u64) -> io
             format!("{free} bytes are free, and {reserve} must stay free; make room, or lower disk-reserve"),
         ));
     }
-    // Others may be writing the same.
+    // Another thread may be writing the same file.
     let mut partial = tempfile::Builder::new().prefix("partial-").tempfile_in(directory)?;
     partial.write_all(content)?;
     partial.as_file().sync_all()?;
@@ -389,7 +389,7 @@ mod tests {
         .expect("threads")
     }
 
-    /// Nothing may be connected to here, so that a file that is found was there.
+    /// The policy permits no connections, so a file that is found existed before.
     #[test]
     fn files_of_earlier_versions_are_found() {
         let directory = tempfile::tempdir().expect("a temporary directory");

@@ -4,19 +4,19 @@ use std::str::FromStr;
 
 use hyper::Uri;
 
-/// Environment variables with secrets begin so.
+/// Prefix of environment variables with secrets.
 const SECRET_PREFIX: &str = "MILLRACE_SECRET_";
-/// Or so, with names in upper snake case, as for Vespa.
+/// Alternative prefix as in Vespa, for names in upper snake case.
 const VESPA_SECRET_PREFIX: &str = "VESPA_SECRET_";
 
 /// A secret by its name in services.xml, and a host that it may be sent to.
 ///
-/// A package names secrets, and is written by somebody who need not know them: without a host a package could
-/// have every secret of the environment sent anywhere.
+/// A package names secrets, but its author need not know them: without a host, a package could have every
+/// secret of the environment sent anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretBinding {
     name: String,
-    /// Lower case.
+    /// Host in lower case.
     host: String,
     /// `None`: any port.
     port: Option<u16>,
@@ -58,8 +58,8 @@ impl SecretBinding {
     }
 }
 
-/// A secret of services.xml that is sent to `endpoint`: the value that the environment has under its name in
-/// capitals, or where Vespa looks for it.
+/// Returns a secret of services.xml to be sent to `endpoint`: the environment's value under its name in
+/// capitals, or under the name that Vespa uses.
 ///
 /// # Errors
 /// The environment does not have it, or no binding permits the host of the endpoint.
@@ -81,7 +81,7 @@ pub(super) fn secret(bindings: &[SecretBinding], name: &str, endpoint: &str) -> 
     ))
 }
 
-/// `myApiKey` as `MY_API_KEY`.
+/// Converts `myApiKey` to `MY_API_KEY`.
 fn upper_snake(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 4);
     let mut before = '_';

@@ -1,5 +1,5 @@
-//! Sources that are searched apart: each at the same time as the others, by a query of its own, and one
-//! result is put together of theirs.
+//! Sources that are searched separately: each concurrently with the others, by its own query. Their results
+//! are merged to one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,39 +18,39 @@ use super::{GRACE, embed, render, spread};
 use crate::caller::CallerGuard;
 use crate::{CompiledApplication, Error, Node};
 
-/// The sources of a request, before their queries are made.
+/// Sources of a request, before their queries are made.
 pub(super) struct SeparateSources {
     parts: Vec<SourceQuery>,
     joining: ResultJoining,
 }
 
-/// How the results of sources become one.
+/// Rules for merging the results of sources.
 struct ResultJoining {
-    /// Whether their hits become one list.
+    /// True if their hits become one list.
     blends: bool,
-    /// Whether that is cut to the page of the request; by itself a source gives the page that it was asked
+    /// True if the list is cut to the page of the request; a single source returns the page that it was asked
     /// for.
     is_cut: bool,
-    /// That some sources are not there.
+    /// Error for sources that do not exist.
     unresolved: Option<Error>,
 }
 
-/// The same with their queries.
+/// The sources with their queries.
 pub(super) struct SourceQueries {
     sources: Vec<(SourceQuery, RewrittenQuery)>,
     joining: ResultJoining,
 }
 
-/// What one source gave.
+/// Outcome of one source.
 pub(super) struct SourceFound {
     pub(super) name: Arc<str>,
-    /// Where its hits lie among those that are returned, where they did not become one list with others'.
+    /// Range of its hits among the returned ones, if they did not become one list with those of others.
     pub(super) hits: Range<usize>,
-    /// Where its groups lie among those of all.
+    /// Range of its groups among those of all sources.
     pub(super) groupings: Range<usize>,
-    /// Whether everything was looked at.
+    /// True if everything was searched.
     pub(super) is_full: bool,
-    /// What went wrong.
+    /// Errors of the source.
     pub(super) errors: Vec<ErrorMessage>,
 }
 
@@ -60,11 +60,11 @@ impl SeparateSources {
         SeparateSources { parts, joining: ResultJoining { blends, is_cut, unresolved } }
     }
 
-    /// Makes the sources' queries. Sources that show none of the schemas that the query is restricted to are
+    /// Makes the sources' queries. Sources without any of the schemas that the query is restricted to are
     /// left out.
     ///
     /// # Errors
-    /// A source's parameters make no query, or hits of different orders would be one list.
+    /// A source's parameters are not a valid query, or hits of different orders would become one list.
     pub(super) async fn asking(
         self,
         node: &Node,
@@ -100,11 +100,11 @@ impl SourceQueries {
         self.sources.iter().map(|(_, made)| &made.query)
     }
 
-    /// Searches all sources, and puts their results together. Sources that are optional are waited for until
-    /// the others are done.
+    /// Searches all sources, and merges their results. Optional sources are waited for only until the others
+    /// are done.
     ///
     /// # Errors
-    /// That of the first source, where all fail.
+    /// The error of the first source, if all fail.
     pub(super) async fn run(
         self,
         node: &Arc<Node>,
@@ -127,8 +127,8 @@ impl SourceQueries {
     }
 }
 
-/// Does all at the same time. What is optional is waited for until the rest is done; nothing has come of it
-/// where it is not done by then. Where everything is optional, everything is waited for.
+/// Runs all concurrently. Optional ones are waited for until the rest is done, and yield nothing if they are
+/// not done by then. If all are optional, all are waited for.
 async fn at_once<T: Send + 'static>(
     all: Vec<(bool, impl Future<Output = T> + Send + 'static)>,
 ) -> Result<Vec<Option<T>>, Error> {
@@ -143,7 +143,7 @@ async fn at_once<T: Send + 'static>(
     }
     loop {
         let next = match awaited {
-            // What is there by now is taken along.
+            // Optional ones that are done by now count.
             0 => running.try_join_next(),
             _ => running.join_next().await,
         };
@@ -183,14 +183,14 @@ async fn search(
     Ok(found)
 }
 
-/// A source, its query, and what came of it; nothing where nobody waited for it.
+/// A source, its query, and its result; `None` if it was not waited for.
 struct SourceOutcome {
     name: Arc<str>,
     query: Arc<Query>,
     outcome: Option<Result<SearchOutcome, Error>>,
 }
 
-/// One result of those of all sources.
+/// Merges the results of all sources.
 fn put_together(
     mut asked: Vec<SourceOutcome>,
     query: &Query,
@@ -230,7 +230,7 @@ fn put_together(
     Ok(all)
 }
 
-/// Adds what one source found.
+/// Adds the result of one source.
 fn add(all: &mut SearchOutcome, name: Arc<str>, found: SearchOutcome) {
     let errors = render::beside_hits(&found);
     let errors = errors.into_iter().map(|error| of_source(error, &name)).collect();
@@ -278,8 +278,8 @@ fn of_source(error: ErrorMessage, name: &Arc<str>) -> ErrorMessage {
     ErrorMessage { source: error.source.or_else(|| Some(name.to_string())), ..error }
 }
 
-/// Keeps of selected fields that no hit of a source can have those that no other source shows that was asked
-/// for them, and tells of each once.
+/// For selected fields that no hit of a source can have: keeps those that no other source with the same
+/// selection shows, and reports each once.
 fn keep_unshown(asked: &mut [SourceOutcome]) {
     let mut shown: Vec<(String, bool)> = Vec::new();
     for SourceOutcome { query, outcome, .. } in asked.iter() {

@@ -1,5 +1,5 @@
-//! The parameters of a query: those of the request line, of a form or a JSON body, and what a query profile
-//! says where they are silent.
+//! Parameters of a query: those of the request line, of a form or a JSON body, with defaults from a query
+//! profile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,29 +13,30 @@ use crate::cluster::ForwardKind;
 use crate::http::{self, BodyShare, RequestParameters};
 use crate::{CompiledApplication, Error, Node};
 
-/// Bytes of a query from which on its working memory is reserved: of fewer bytes nothing grows large.
+/// Minimum bytes of a query whose working memory is reserved: smaller ones do not need much.
 const LARGE_BYTES_MIN: usize = 64 << 10;
 
-/// How many times its bytes a large query may take in memory, as parameters, conditions and plan: they are
-/// reserved together.
+/// Maximum memory of a large query as a multiple of its bytes, for parameters, conditions and plan together:
+/// it is reserved at once.
 const WORKING_FACTOR: usize = 8;
 
-/// How many times as many parameters as a client a node may send: it adds those of query profiles.
+/// Maximum number of parameters from a node, as a multiple of that from a client: a node adds those of query
+/// profiles.
 const NODE_FACTOR: usize = 4;
 
 /// The parameters of a request.
 pub(super) struct ReadParameters {
     pub(super) parameters: BTreeMap<String, String>,
-    /// What the query may ask for at most.
+    /// Limits of the query.
     pub(super) limits: QueryLimits,
-    /// The bytes of the budget of bodies that the query takes, to be kept until it is answered.
+    /// Bytes that the query takes of the budget of bodies, held until it is answered.
     pub(super) room: Option<BodyShare>,
 }
 
-/// The bound of groups and hits that a grouping may give. Vespa takes it from query profiles alone as well.
+/// Limit of the groups and hits of a grouping. As in Vespa, only query profiles may set it.
 const GLOBAL_MAX_GROUPS: &str = "grouping.globalMaxGroups";
 
-/// Reads them. Of a parameter that stands in the body and in the request line, that of the body holds.
+/// Reads the parameters. The body takes precedence over the request line.
 pub(super) async fn read(
     node: &Node,
     deployment: &CompiledApplication,
@@ -44,7 +45,7 @@ pub(super) async fn read(
 ) -> Result<ReadParameters, Error> {
     let (parts, body) = request.into_parts();
     let settings = &node.settings().limits;
-    // Anybody can write the header of a hop; where there are no other nodes, nobody has reason to.
+    // Anyone can write the hop header; without other nodes there is no legitimate reason to.
     let is_of_node = *hop != ForwardKind::Client && node.cluster().is_some();
     let (bounds, most) = match is_of_node {
         false => (node.query_bounds(), settings.parameters_max),
@@ -115,7 +116,7 @@ impl BodyMedia {
         }
     }
 
-    /// Those of the request line and of the body.
+    /// Parameters of the request line and of the body.
     fn parameters(
         &self,
         line: RequestParameters,
@@ -139,7 +140,7 @@ impl BodyMedia {
     }
 }
 
-/// Adds what the query profile says; what a request may ask for at most is for it alone to say.
+/// Adds the values of the query profile; only the profile itself may set limits of a request.
 fn fill_in(
     node: &Node,
     deployment: &CompiledApplication,
@@ -147,7 +148,7 @@ fn fill_in(
 ) -> Result<QueryLimits, Error> {
     let mut limits = QueryLimits { max_timeout: max_timeout(node, deployment), ..QueryLimits::default() };
     let profiles = &deployment.application.query_profiles;
-    // Whose documents are searched is always for the request to say.
+    // The groups to search are always set by the request.
     let is_built_in = |name: &str| is_parameter(name) || name.starts_with("streaming.");
     for value in profiles.values(parameters, &is_built_in)? {
         match value.name.as_str() {
@@ -163,7 +164,7 @@ fn fill_in(
     Ok(limits)
 }
 
-/// The longest timeout of a query: what services.xml allows where it says so, else the node's own bound.
+/// Maximum timeout of a query: that of services.xml, otherwise the node's own limit.
 fn max_timeout(node: &Node, deployment: &CompiledApplication) -> Duration {
     let clusters = &deployment.application.content;
     let allowed = clusters.iter().filter_map(|cluster| cluster.tuning.query_timeout_s);

@@ -12,17 +12,17 @@ use super::run;
 use super::sources::ReachedSources;
 use crate::{CompiledApplication, Error, Node, http};
 
-/// The level from which the trace tells of each rule that was carried out; below, of what came of all.
+/// Minimum trace level that lists each applied rule; lower levels show only the result of all rules.
 const RULES_LEVEL: u64 = 2;
 
-/// A query, and what is told of its rules in the trace.
+/// A query, and the trace of its rules.
 pub(super) struct RewrittenQuery {
     pub(super) query: Query,
     pub(super) told: Arc<[String]>,
 }
 
-/// The query of these parameters. Its own parameters stay as they came, so that another node to which it is
-/// handed on makes the same of them.
+/// Builds the query of these parameters. Its own parameters stay as received, so that another node to which
+/// it is forwarded derives the same query.
 pub(super) async fn query(
     node: &Node,
     deployment: &Arc<CompiledApplication>,
@@ -47,7 +47,7 @@ fn rewritten(
 ) -> Result<RewrittenQuery, Error> {
     let told = Arc::default();
     let level = level(&query)?;
-    // Where nothing can be searched, whoever plans the query says so.
+    // If nothing can be searched, the planning of the query reports it.
     let Ok(reached) = ReachedSources::by(&query.sources, deployment) else {
         return Ok(RewrittenQuery { query, told });
     };
@@ -64,7 +64,7 @@ fn rewritten(
     Ok(RewrittenQuery { query: Query { root: rewriting.root, ..query }, told })
 }
 
-/// The rule base that a query is to be rewritten by.
+/// Returns the rule base for rewriting a query.
 fn base_of<'d>(
     deployment: &'d CompiledApplication,
     query: &Query,
@@ -93,7 +93,7 @@ fn base_of<'d>(
     })
 }
 
-/// How much the trace tells of rules: as much as of anything else, where `tracelevel.rules` does not say it.
+/// Trace level of rules: `tracelevel.rules`, by default the general trace level.
 fn level(query: &Query) -> Result<u64, Error> {
     let Some(text) = value_of(&query.parameters, "tracelevel.rules") else {
         return Ok(u64::from(query.tracing.level));
@@ -102,7 +102,7 @@ fn level(query: &Query) -> Result<u64, Error> {
     text.trim().parse().map_err(|_| Error::parameter("tracelevel.rules", wrong()))
 }
 
-/// The query under parameters that rules have set.
+/// Applies parameters that rules have set to the query.
 fn with_parameters(
     query: Query,
     set: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! A query, run over the documents of every schema that it asks.
+//! Execution of a query over the documents of every schema that it searches.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,41 +27,41 @@ use crate::models::QueryEmbeddings;
 use crate::pool::{self, WorkFlow};
 use crate::{CompiledApplication, Error, Node};
 
-/// The share of its time that a query finds hits in, where it does not say so: the rest is for what is made
-/// of them.
+/// Default share of its time in which a query finds hits: the rest is for processing them.
 const SOFT_TIMEOUT_FACTOR: f64 = 0.9;
 
-/// What is made of the hits takes this long, however short the time: nothing would come of them in less.
+/// Minimum time for processing the hits, however short the query's time: less would yield nothing.
 const REST_MIN: Duration = Duration::from_millis(20);
 
-/// What a query found.
+/// Outcome of a query.
 #[derive(Default)]
 pub(super) struct SearchOutcome {
-    /// Everything, over all schemas.
+    /// Result over all schemas.
     pub(super) result: PartialResult,
-    /// Which of the hits are returned: those after the offset.
+    /// Range of the returned hits: those after the offset.
     pub(super) hits: Range<usize>,
-    /// For each schema, where the time went.
+    /// Trace of the time for each schema.
     pub(super) traces: Vec<(Arc<str>, SearchTrace)>,
-    /// How long parsing and planning took, since the request came.
+    /// Time for parsing and planning, since the request arrived.
     pub(super) planned: Duration,
-    /// For traces: what was searched in short, and the plan for each schema.
+    /// For traces: a summary of the search, and the plan for each schema.
     pub(super) plans: Option<PlanTrace>,
-    /// For traces: of the rules that have rewritten the query; nothing where nobody wants to know.
+    /// For traces: the rules that have rewritten the query; empty if not requested.
     pub(super) told: Arc<[String]>,
-    /// That some of the sources are not there.
+    /// Error for sources that do not exist.
     pub(super) unresolved: Option<Error>,
-    /// Schemas left out, since they lack the document summary asked for.
+    /// Schemas left out, because they lack the requested document summary.
     pub(super) lacking: Vec<Arc<str>>,
-    /// Schemas that have no part in the groups of a request, by its number, since they lack a field: why.
+    /// Schemas that are not part of the groups of a request, by its number, because they lack a field, with
+    /// the reason.
     pub(super) ungrouped: Vec<UngroupedSchema>,
-    /// The selected fields that no hit can have.
+    /// Selected fields that no hit can have.
     pub(super) unshown: Vec<UnshownField>,
-    /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
+    /// Time limit: that of the query, or a shorter one from services.xml.
     pub(super) timeout: Duration,
-    /// What each source gave, where they were searched apart; else nothing.
+    /// Result of each source, if they were searched separately; otherwise empty.
     pub(super) sources: Vec<SourceFound>,
-    /// Whether what they gave stays in a group for each.
+    /// True if their results stay in one group for each.
     pub(super) grouped: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct UnshownField {
     pub(super) reason: String,
 }
 
-/// A schema that has no part in a grouping request.
+/// A schema that is not part of a grouping request.
 pub(super) struct UngroupedSchema {
     pub(super) schema: Arc<str>,
     pub(super) request: usize,
@@ -93,7 +93,7 @@ impl UngroupedSchema {
     }
 }
 
-/// Why selected fields are in no hit, of those that are in none of any schema.
+/// Reasons for which selected fields are in no hit, for fields that are in none of any schema.
 fn unshown(query: &Query, searches: &[Arc<PreparedSearch>]) -> Vec<UnshownField> {
     let schemas = || searches.iter().map(|search| &search.plan().schema);
     let why = |name: &String| {
@@ -112,27 +112,27 @@ fn unshown(query: &Query, searches: &[Arc<PreparedSearch>]) -> Vec<UnshownField>
     hidden.map(|name| UnshownField { field: name.clone(), reason: why(name) }).collect()
 }
 
-/// A query on its way: what each step of it needs.
+/// A query in progress: the common input of its steps.
 #[derive(Clone)]
 pub(super) struct QueryRequest {
     pub(super) node: Arc<Node>,
     pub(super) deployment: Arc<CompiledApplication>,
     pub(super) query: Arc<Query>,
-    /// What is told in the trace of the rules that have rewritten it.
+    /// Trace of the rules that have rewritten it.
     pub(super) told: Arc<[String]>,
     pub(super) embeddings: Arc<QueryEmbeddings>,
     pub(super) started: Instant,
-    /// Turns true when nobody waits for the answer any more.
+    /// Becomes true when the client no longer waits for the answer.
     pub(super) gone: Arc<AtomicBool>,
 }
 
 impl QueryRequest {
-    /// The queue that its work waits in.
+    /// Returns the queue in which its work waits.
     pub(super) fn flow(&self) -> Result<WorkFlow, Error> {
         flow(&self.query)
     }
 
-    /// Where it was asked, what, and since when.
+    /// Node, query and start time.
     pub(super) fn asked(&self) -> (&Node, &Query, Instant) {
         (&self.node, &self.query, self.started)
     }
@@ -152,7 +152,8 @@ pub(super) fn run(request: &QueryRequest) -> Result<SearchOutcome, Error> {
     Ok(prepared.found(outcomes, 1))
 }
 
-/// A query over the documents that this node has in some buckets, for the node that gathers what all have.
+/// Starts a query over the documents that this node has in some buckets, for the node that gathers the
+/// results of all nodes.
 pub(super) fn session(
     request: &QueryRequest,
     buckets: &[BucketId],
@@ -173,12 +174,12 @@ pub(super) fn session(
     Ok((ShareSession::new(searches, &prepared.deadline)?, prepared.deadline))
 }
 
-/// What asks so many nodes, and makes one result of their answers.
+/// Creates the gathering that asks this number of nodes, and merges their answers.
 pub(super) fn gathering(request: &QueryRequest, nodes: usize) -> Result<SearchGathering, Error> {
     Ok(SearchGathering::new(PreparedQuery::new(request)?.searches, nodes))
 }
 
-/// The result of what so many nodes have found.
+/// Converts the results of this number of nodes to one outcome.
 pub(super) fn gathered(
     request: &QueryRequest,
     outcomes: Vec<PassOutcome>,
@@ -193,7 +194,7 @@ struct PreparedQuery<'r> {
     kinds: Vec<AskedSchema<'r>>,
     unresolved: Option<Error>,
     lacking: Vec<Arc<str>>,
-    /// One for each kind.
+    /// One search for each kind.
     searches: Vec<Arc<PreparedSearch>>,
     planned: Duration,
     timeout: Duration,
@@ -223,7 +224,7 @@ impl<'r> PreparedQuery<'r> {
         Ok(PreparedQuery { request, kinds, unresolved, lacking, searches, planned, timeout, deadline })
     }
 
-    /// The documents of each kind.
+    /// Views of the documents of each kind.
     fn views(&self, scope: ViewScope) -> Result<Vec<Arc<dyn View>>, Error> {
         let store = self.request.node.store();
         self.kinds.iter().map(|asked| Ok(store.view(&asked.kind.schema.name, &scope)?)).collect()
@@ -233,7 +234,7 @@ impl<'r> PreparedQuery<'r> {
         self.searches.iter().zip(views).map(|(search, view)| (&**search, &**view as &dyn View)).collect()
     }
 
-    /// All kinds' outcomes as one result, of so many nodes.
+    /// Merges the outcomes of all kinds to one result of this number of nodes.
     fn found(self, outcomes: Vec<PassOutcome>, nodes: u32) -> SearchOutcome {
         let QueryRequest { deployment, query, told, .. } = self.request;
         let plans = (query.tracing.level > 0).then(|| PlanTrace::of(deployment, query, &self.searches));
@@ -247,7 +248,7 @@ impl<'r> PreparedQuery<'r> {
             merge(&mut result, outcome.result);
         }
         if let Some(collapse) = query.collapse.as_ref().filter(|_| self.kinds.len() > 1) {
-            // Within each schema that has been done; now hits of one are compared with those of others.
+            // Already collapsed within each schema; now hits of one are compared with those of others.
             let mut collapsing = HitCollapsing::new(collapse);
             result.hits.retain(|hit| keys.get(&hit.id).is_none_or(|keys| collapsing.keeps(keys)));
         }
@@ -274,13 +275,13 @@ impl<'r> PreparedQuery<'r> {
     }
 }
 
-/// What traces tell of plans.
+/// Data of plans for traces.
 pub(super) struct PlanTrace {
-    /// The query profile that was used.
+    /// The query profile in use.
     pub(super) profile: Option<String>,
-    /// The query in short.
+    /// Short form of the query.
     pub(super) query: String,
-    /// For each schema, the plan.
+    /// Plan for each schema.
     pub(super) plans: Vec<String>,
 }
 
@@ -298,8 +299,8 @@ impl PlanTrace {
     }
 }
 
-/// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack
-/// it, all are asked: the plan says what is wrong.
+/// Selects the schemas that have the requested document summary, with the names of the others. If all lack
+/// it, all are searched: the plan reports the error.
 fn showing<'d>(kinds: Vec<AskedSchema<'d>>, query: &Query) -> (Vec<AskedSchema<'d>>, Vec<Arc<str>>) {
     let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
     let has = |asked: &AskedSchema<'_>| asked.kind.schema.summaries.contains_key(summary);
@@ -310,7 +311,7 @@ fn showing<'d>(kinds: Vec<AskedSchema<'d>>, query: &Query) -> (Vec<AskedSchema<'
     (showing, lacking.into_iter().map(|asked| Arc::clone(&asked.kind.schema.name)).collect())
 }
 
-/// The texts that the query wants embedded, over all schemas that it asks.
+/// Texts that the query needs embedded, over all schemas that it searches.
 pub(super) fn embeddings(
     deployment: &CompiledApplication,
     query: &Query,
@@ -322,7 +323,7 @@ pub(super) fn embeddings(
     Ok(wanted)
 }
 
-/// Adds what another schema gave.
+/// Adds the result of another schema.
 fn merge(whole: &mut PartialResult, part: PartialResult) {
     whole.total_count += part.total_count;
     whole.coverage.merge(&part.coverage);
@@ -334,7 +335,7 @@ fn merge(whole: &mut PartialResult, part: PartialResult) {
     }
 }
 
-/// The query as it runs over one schema; `all` are the schemas of the request.
+/// Plans the query for one schema; `all` are the schemas of the request.
 fn plan(
     asked: &AskedSchema<'_>,
     all: &[&Arc<DocumentKind>],
@@ -352,7 +353,7 @@ fn plan(
     };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     if let StreamedScope::All { selection: Some(text) } = &plan.scope {
-        // It may name documents of any type, whichever the query is about.
+        // It may name documents of any type, independent of the query's types.
         deployment.selection(text)?;
     }
     let Some(profile) = kind.profiles.get(&plan.profile) else {
@@ -364,7 +365,7 @@ fn plan(
     Ok(search.within(asked.within()).with_snippets(&snippets))
 }
 
-/// The queue that the work of a query waits in: that of the groups whose documents it reads.
+/// Returns the queue in which the work of a query waits: that of the groups whose documents it reads.
 ///
 /// # Errors
 /// As [`scope`].
@@ -372,7 +373,7 @@ pub(super) fn flow(query: &Query) -> Result<WorkFlow, Error> {
     Ok(WorkFlow::of_scope(&scope(query)?))
 }
 
-/// What of the store a query reads: no other groups than the selection can be true of.
+/// Part of the store that a query reads: only groups for which the selection can be true.
 pub(super) fn scope(query: &Query) -> Result<ViewScope, Error> {
     Ok(match StreamedScope::of(&query.streaming)? {
         StreamedScope::Groups(groups) => ViewScope::Groups(groups),

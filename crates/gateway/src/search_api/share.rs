@@ -1,5 +1,5 @@
-//! What a node adds to a query that is asked of several: a conversation, on one request and its answer, with
-//! the node that gathers.
+//! A node's share of a query over several nodes: a conversation with the gathering node, on one request and
+//! its answer.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -24,31 +24,31 @@ use crate::cluster::{ReadFence, bucket_of, check_held};
 use crate::http::{FrameReader, frame};
 use crate::{CompiledApplication, Error, Node};
 
-/// The most bytes of one message: of questions and of answers.
+/// Maximum bytes of one message, request or answer.
 pub(super) const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
-/// What a node is asked first.
+/// First message to a node.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ShareBegin {
-    /// The query's parameters as they are by now, with what is left of its time.
+    /// Current parameters of the query, with the rest of its time.
     pub(super) parameters: BTreeMap<String, String>,
-    /// Which buckets the share is of.
+    /// Buckets of the share.
     pub(super) buckets: Vec<(u8, u64)>,
-    /// By which version of the cluster state: by another, they may be divided otherwise.
+    /// Version of the cluster state: in another one, they may be divided differently.
     pub(super) version: u64,
-    /// The first question.
+    /// The first request.
     pub(super) ask: ShareRequest,
 }
 
-/// A query over documents of this node, while others ask about it.
+/// A query over documents of this node, during the conversation.
 pub(super) struct LocalShare {
     request: QueryRequest,
-    /// `None` while it works on an answer, and after one could not be given.
+    /// `None` while it works on an answer, and after a failed one.
     session: Option<(ShareSession, SearchDeadline)>,
 }
 
 impl LocalShare {
-    /// Looks at the documents of these buckets.
+    /// Starts a search of the documents of these buckets.
     pub(super) async fn begin(request: QueryRequest, buckets: Vec<BucketId>) -> Result<Self, Error> {
         let (looking, wanted) = (request.clone(), buckets.clone());
         let session =
@@ -72,7 +72,7 @@ impl LocalShare {
     }
 }
 
-/// Answers the node that gathers.
+/// Answers the gathering node.
 pub(super) async fn answer(
     node: &Arc<Node>,
     deployment: Arc<CompiledApplication>,
@@ -82,7 +82,7 @@ pub(super) async fn answer(
     if node.cluster().is_none() {
         return Err(Error::BadRequest("this node is not one of a cluster".to_owned()));
     }
-    // Whoever asks looks for another node, or waits: this one may run an older version.
+    // The gathering node looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
     let mut asks = FrameReader::new(request.into_body(), MESSAGE_BYTES_MAX, Some(node.bodies().share()));
     let begin: Option<ShareBegin> = asks.next().await.map_err(unreadable)?;
@@ -90,7 +90,7 @@ pub(super) async fn answer(
     let buckets = begin.buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>()?;
     let caller = CallerGuard::default();
     let gone = Arc::clone(&caller.gone);
-    // Whoever asked has looked after the limits.
+    // The gathering node has checked the limits.
     let limits = QueryLimits {
         max_hits: usize::MAX,
         max_offset: usize::MAX,
@@ -108,7 +108,7 @@ pub(super) async fn answer(
     let first = local.ask(begin.ask).await?;
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
     let talk = async move {
-        // As long as this runs, somebody waits.
+        // The gathering node waits as long as this runs.
         let _caller = caller;
         if send(&mut sender, &first).await.is_err() {
             return;
@@ -137,8 +137,8 @@ async fn send(sender: &mut Sender<Bytes, Infallible>, reply: &ShareReply) -> Res
 mod tests {
     use super::*;
 
-    /// The bytes are those of protocol 1: other versions know them, and say them. What follows them is kept
-    /// in `millrace_search`.
+    /// The bytes are those of protocol 1: other versions read and write them. The bytes that follow them are
+    /// kept in `millrace_search`.
     #[test]
     fn a_share_is_asked_for_as_ever() {
         let begin = ShareBegin {

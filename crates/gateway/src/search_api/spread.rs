@@ -1,10 +1,10 @@
 //! A query over documents of several nodes: each is asked for its share, and the shares become one result.
 //!
-//! Every bucket is looked at once, at a node that has all of it: the owners of the buckets say who that is.
-//! Where such a node does not answer, the query is asked anew without it. For half of its time it waits for
-//! an answer that lacks nothing; then documents that cannot be had are left out, and coverage says so. It
-//! says so as well of a node that does not answer in time. What was found counts only if the cluster state is
-//! still the one by which the owners spoke, and each node still has what it was asked for.
+//! Every bucket is searched once, at a node that has all of it; the owners of the buckets name these nodes.
+//! If such a node does not answer, the query is repeated without it. For half of its time it waits for a
+//! complete answer; then documents that are unavailable are left out, and coverage reports it. Coverage also
+//! reports a node that does not answer in time. A result counts only if the cluster state is still the one
+//! for which the owners answered, and each node still has the documents that it was asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -31,10 +31,10 @@ use crate::cluster::{
 };
 use crate::http::{FrameReader, frame};
 
-/// The most bytes of what a node says when it refuses.
+/// Maximum bytes of the error message of a node that refuses.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// The result over all nodes.
+/// Runs the query over all nodes.
 pub(super) async fn run(request: &QueryRequest, cluster: &dyn ClusterView) -> Result<SearchOutcome, Error> {
     let deadline = request.started + request.query.timeout;
     let mut silent = BTreeSet::new();
@@ -58,17 +58,17 @@ pub(super) async fn run(request: &QueryRequest, cluster: &dyn ClusterView) -> Re
     Ok(found)
 }
 
-/// What nodes have found together.
+/// Merged result of the nodes.
 struct SpreadResult {
     outcomes: Vec<PassOutcome>,
     nodes: u32,
-    /// About how many documents could not be read.
+    /// Approximate number of documents that could not be read.
     unread: u64,
-    /// Whether none are missing on the nodes.
+    /// True if no documents are missing on the nodes.
     full: bool,
 }
 
-/// Asks all nodes. Those that do not answer are added to the `silent`.
+/// Asks all nodes. Adds nodes that do not answer to `silent`.
 async fn of_all(
     request: &QueryRequest,
     cluster: &dyn ClusterView,
@@ -80,7 +80,7 @@ async fn of_all(
         }
         _ => None,
     };
-    // An owner that does not answer leaves time to ask again, without it.
+    // An owner that does not answer leaves time for another round without it.
     let left = request.query.timeout.saturating_sub(request.started.elapsed());
     let until = Instant::now() + left / 2;
     let partial = request.started.elapsed() > request.query.timeout / 2;
@@ -88,7 +88,7 @@ async fn of_all(
     silent.extend(&found.silent);
     let (nodes, unread) = found.assigned(&|node| silent.contains(&node));
     if unread.is_some() && !partial {
-        // Who alone has documents is asked again.
+        // The only nodes that have documents are asked again.
         silent.clear();
         return Err(Error::Unsettled("no node that has all of the documents answers now".to_owned()));
     }
@@ -119,7 +119,7 @@ async fn of_all(
     }
 }
 
-/// Asks all nodes at once, and waits for all answers, in order.
+/// Asks all nodes concurrently, and waits for all answers, in order.
 async fn ask_all(
     talks: Vec<NodeTalk>,
     asks: Vec<ShareRequest>,
@@ -153,21 +153,21 @@ async fn ask_all(
     }
 }
 
-/// What is asked of one node, and what it answers.
+/// Conversation with one node.
 struct NodeTalk {
     node: NodeKey,
     place: NodeAddress,
     buckets: Vec<BucketId>,
-    /// The version of the cluster state by which these are buckets.
+    /// Version of the cluster state to which the buckets belong.
     version: u64,
     request: QueryRequest,
-    /// How many schemas are asked.
+    /// Number of searched schemas.
     schemas: usize,
     state: TalkState,
 }
 
 enum TalkState {
-    /// Nothing was said yet.
+    /// Nothing was sent yet.
     Silent,
     Here(LocalShare),
     There {
@@ -225,7 +225,7 @@ impl NodeTalk {
     }
 }
 
-/// Begins to ask another node.
+/// Opens the conversation with another node.
 async fn begin(
     request: &QueryRequest,
     address: &str,
@@ -271,14 +271,14 @@ fn broke_off(address: &str, reason: &str) -> Error {
     }
 }
 
-/// The parameters of a query as they are handed on: with what is left of its time.
+/// Forwarded parameters of a query: with the rest of its time.
 fn with_timeout(query: &Query, left: Duration) -> BTreeMap<String, String> {
     let mut parameters = query.parameters.clone();
     parameters.insert("timeout".to_owned(), format!("{}ms", left.as_millis().max(1)));
     parameters
 }
 
-/// A query as it is handed on.
+/// Forwarded form of a query.
 pub(super) fn forwarded(
     query: &Query,
     mut headers: HeaderMap,

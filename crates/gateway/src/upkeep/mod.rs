@@ -1,9 +1,8 @@
-//! What a node does by itself, between requests: removing documents that do not belong any more, reindexing,
-//! and letting go of models that nobody uses.
+//! Background work of a node: garbage collection of documents, reindexing, and unloading of unused models.
 //!
-//! Each [`BackgroundJob`] has a thread and does a small step at a time: it changes one page of documents,
-//! then says how long it can wait. Steps are paced so that a job takes about as long as it may, and pauses
-//! are longer while requests wait.
+//! Each [`BackgroundJob`] has a thread and performs small steps: it changes one page of documents, then
+//! returns the time until the next step. Steps are paced so that a job takes about its intended time, and
+//! pauses are longer while requests wait.
 
 mod garbage;
 mod models;
@@ -19,29 +18,29 @@ use millrace_env::panic_message;
 
 use crate::Node;
 
-/// How often a job looks for work where it has none.
+/// Interval at which an idle job looks for work.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How much longer a job pauses after each step while requests wait.
+/// Additional pause of a job after each step while requests wait.
 const ASIDE: Duration = Duration::from_millis(50);
 
-/// Work in the background.
+/// A background job.
 trait BackgroundJob: Send {
-    /// Does a little; answers how long to pause after it.
+    /// Performs one step; returns the pause after it.
     ///
-    /// In a cluster, what changes documents does so through the owners of their buckets: what one node
-    /// changed by itself, its replicas would not have.
+    /// In a cluster, a step changes documents through the owners of their buckets: a change by one node alone
+    /// would not reach the replicas.
     fn step(&mut self, node: &Node) -> Duration;
 }
 
-/// The threads of the background.
+/// Threads of the background jobs.
 #[derive(Default)]
 pub(crate) struct BackgroundThreads {
     bell: Arc<PauseBell>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Ends pauses before their time.
+/// Ends pauses early.
 #[derive(Default)]
 struct PauseBell {
     state: Mutex<BellState>,
@@ -55,7 +54,7 @@ struct BellState {
 }
 
 impl BackgroundThreads {
-    /// Starts the jobs of a node. They hold it only while they work.
+    /// Starts the jobs of a node. They hold the node only while they work.
     ///
     /// # Errors
     /// The operating system refuses a thread.
@@ -80,13 +79,13 @@ impl BackgroundThreads {
         self.bell.changed.notify_all();
     }
 
-    /// Ends the jobs after the steps that they are at.
+    /// Ends the jobs after their current steps.
     pub(crate) fn stop(&self) {
         self.bell.state.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
         self.bell.changed.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
-            // A job can be the last to hold the node, and then it stops itself.
+            // A job can be the last to hold the node; then the job's own thread runs this.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
                 tracing::error!("work in the background ended in a panic");
             }
@@ -94,7 +93,7 @@ impl BackgroundThreads {
     }
 }
 
-/// After a panic, a job is tried again so much later.
+/// Pause of a job after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 fn work(mut job: Box<dyn BackgroundJob>, node: &Weak<Node>, bell: &PauseBell) {
@@ -102,7 +101,7 @@ fn work(mut job: Box<dyn BackgroundJob>, node: &Weak<Node>, bell: &PauseBell) {
     loop {
         let Some(node) = node.upgrade() else { return };
         let pause = catch_unwind(AssertUnwindSafe(|| job.step(&node))).unwrap_or_else(|panic| {
-            // The next step begins where the last one did.
+            // The next step begins at the same point as the last one.
             tracing::error!(
                 reason = panic_message(&*panic),
                 "a bug: work in the background panicked; it will be tried again"
@@ -122,7 +121,7 @@ fn work(mut job: Box<dyn BackgroundJob>, node: &Weak<Node>, bell: &PauseBell) {
     }
 }
 
-/// How long to pause after a step that began then and looked at so many documents, to look at no more than
+/// Pause after a step that started at `began` and read this number of documents, to read at most
 /// `per_second`.
 fn pace(node: &Node, began: Instant, documents: u64, per_second: f64) -> Duration {
     let at_least = Duration::try_from_secs_f64(documents as f64 / per_second).unwrap_or(IDLE);

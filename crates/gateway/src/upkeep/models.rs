@@ -1,17 +1,17 @@
-//! Models that are not used leave memory, and their files the disk.
+//! Unloading of unused models from memory, and removal of their files from the disk.
 
 use std::time::Duration;
 
 use super::BackgroundJob;
 use crate::Node;
 
-/// How often it is looked.
+/// Interval of the checks.
 const EVERY: Duration = Duration::from_secs(30);
 
 /// Time after which a file that no model uses is removed: a deployment that failed may be tried again soon.
 const UNUSED_FILE_AGE: Duration = Duration::from_secs(3600);
 
-/// Lets models go that were idle for as long as the settings say.
+/// Unloads models that were idle for the time in the settings.
 pub(super) struct IdleModels;
 
 impl BackgroundJob for IdleModels {

@@ -1,7 +1,7 @@
-//! Several gateways in one process, over a cluster that a test says everything of: who owns which bucket, who
-//! has it, and what goes wrong.
+//! Several gateways in one process, over a cluster controlled by a test: the owner of each bucket, its
+//! replicas, and failures.
 
-// Each test file uses some of this.
+// Each test file uses a part of this.
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,45 +34,45 @@ pub const SERVICES: &str = "<services version='1.0'>
   </content>
 </services>";
 
-/// Buckets of so many bits, where a group is not split.
+/// Bits of a bucket, if a group is not split.
 const BITS: u8 = 4;
 
-/// What all nodes of the cluster agree on.
+/// State that all nodes of the cluster agree on.
 pub struct TestCluster {
     pub addresses: Mutex<Vec<String>>,
-    /// Where applications are deployed to the nodes.
+    /// Addresses of the nodes for deploying applications.
     pub config_addresses: Mutex<Vec<String>>,
-    /// For each bucket its nodes, the owner first; other buckets are of the node of their number.
+    /// Nodes of each bucket, the owner first; other buckets belong to the node of their number.
     pub placed: Mutex<BTreeMap<BucketId, Vec<u16>>>,
-    /// Groups, by the low bits of their locations, whose documents lie in buckets of more bits.
+    /// Groups, by the low bits of their locations, whose documents are in buckets of more bits.
     pub split: Mutex<BTreeMap<u32, u8>>,
     version: AtomicU64,
-    /// So many times the state will have changed when somebody asks whether it has.
+    /// Number of checks for which the cluster state will have changed.
     pub doubts: AtomicUsize,
-    /// How often somebody asked.
+    /// Number of checks of the cluster state.
     pub vouched: AtomicUsize,
     /// Nodes that the cluster does not count on.
     pub away: Mutex<BTreeSet<u16>>,
-    /// Nodes that have given up what they had.
+    /// Nodes that have given up their replicas.
     pub emptied: Mutex<BTreeSet<u16>>,
-    /// How often the buckets of a group were listed.
+    /// Number of times that the buckets of a group were listed.
     pub listed: AtomicUsize,
-    /// No node is known to have all that it should.
+    /// True if no node is known to have everything that it should.
     pub partial: AtomicBool,
-    /// Which documents are on nodes that serve.
+    /// Documents that are on nodes that serve.
     pub reach: Mutex<DocumentReach>,
-    /// What nodes share, and how often it was written.
+    /// Notes shared by the nodes, and the number of writes.
     pub notes: Mutex<BTreeMap<String, SharedNote>>,
     noted: AtomicU64,
-    /// How often each node has looked at them.
+    /// Number of times that each node has read the notes.
     pub notes_read: Mutex<BTreeMap<u16, usize>>,
-    /// So many times an owner says that replicas are being compared.
+    /// Number of answers for which an owner reports that replicas are being compared.
     pub comparing: AtomicUsize,
-    /// Of the nodes that have a bucket, the last is asked first.
+    /// True if the last of the nodes with a bucket is asked first.
     pub last_first: AtomicBool,
-    /// After so many writes the others are refused, until this is changed.
+    /// Number of writes until further ones are refused; refused until this is changed.
     pub writes_left: AtomicUsize,
-    /// So many writes are refused, by an owner that is none any more.
+    /// Number of writes that are refused, by a node that is no longer the owner.
     pub refusals: AtomicUsize,
     /// Written by others after the horizon of the next drop was taken, and before it is carried out.
     pub before_drop: Mutex<Vec<Document>>,
@@ -98,13 +98,13 @@ impl TestCluster {
         (0..1_u64 << deeper).map(bucket).collect()
     }
 
-    /// The cluster state has changed.
+    /// Changes the cluster state.
     pub fn next_version(&self) {
         self.version.fetch_add(1, Ordering::SeqCst);
     }
 
     fn holders(&self, bucket: BucketId) -> Vec<u16> {
-        // The parts of a divided group one after another.
+        // The parts of a divided group, in sequence.
         let number = (u64::from(bucket.bits() as u32) + (bucket.bits() >> 32)) as usize % self.nodes();
         self.placed.lock().unwrap().get(&bucket).cloned().unwrap_or_else(|| vec![number as u16])
     }
@@ -127,7 +127,7 @@ struct TestMember {
 }
 
 impl TestMember {
-    /// What another client writes meanwhile.
+    /// Writes of another client in the meantime.
     fn write_all(&self, documents: Vec<Document>, deadline: Instant) {
         for document in documents {
             let (sender, written) = std::sync::mpsc::channel();
@@ -339,12 +339,12 @@ pub struct TestNodes {
 }
 
 impl TestNodes {
-    /// So many nodes with an application of this schema.
+    /// Starts this number of nodes with an application of this schema.
     pub fn start(count: usize, schema: &str) -> Self {
         TestNodes::start_with(count, schema, &|_| ())
     }
 
-    /// The same, with settings changed.
+    /// Starts nodes with changed settings.
     pub fn start_with(count: usize, schema: &str, change: &dyn Fn(&mut Settings)) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
@@ -399,13 +399,13 @@ impl TestNodes {
         TestNodes { world, nodes, stops, runtime, _directory: directory }
     }
 
-    /// The next generation of the application comes to a node: with another schema, or as it was with
-    /// something else that is new.
+    /// Deploys the next generation of the application to a node: with another schema, or the same one with
+    /// another change.
     pub fn deploy(&self, node: usize, schema: &str) {
         self.deploy_with(node, schema, &[]);
     }
 
-    /// The same, with more files in the package.
+    /// Deploys with additional files in the package.
     pub fn deploy_with(&self, node: usize, schema: &str, more: &[(&str, &str)]) {
         let generation = self.nodes[node].generation() + 1;
         let published = PublishedApplication {
@@ -416,7 +416,7 @@ impl TestNodes {
         self.nodes[node].deploy_as(published).expect("it is deployed");
     }
 
-    /// The node answers no more.
+    /// Stops the node: it no longer answers.
     pub fn stop(&mut self, node: usize) {
         self.stops[node] = None;
         let address = self.world.addresses.lock().unwrap()[node].clone();
@@ -430,7 +430,7 @@ impl TestNodes {
         self.call_at(&address, method, path, body)
     }
 
-    /// The same, of the port for deployment.
+    /// Sends a request to the port for deployment.
     pub fn config(&self, node: usize, method: Method, path: &str) -> (u16, Value) {
         let address = self.world.config_addresses.lock().unwrap()[node].clone();
         self.call_at(&address, method, path, "")
@@ -446,8 +446,7 @@ impl TestNodes {
         (answer.status.as_u16(), answer.json())
     }
 
-    /// A group is divided into so many buckets (two to this power), in the eyes of all nodes and in their
-    /// stores.
+    /// Divides a group into two to the power of `deeper` buckets, for all nodes and in their stores.
     pub fn divide(&self, group: &str, deeper: u8) {
         self.world.split.lock().unwrap().insert(low_bits(group), deeper);
         for node in &self.nodes {

@@ -1,6 +1,6 @@
-//! A JSON body to parameters.
+//! Conversion of a JSON body to parameters.
 //!
-//! Values stay text: a list of millions of numbers takes the bytes that it has in the body, and counts as one
+//! Values stay text: a list of millions of numbers takes no more bytes than in the body, and counts as one
 //! parameter.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::json_text;
 use crate::Error;
 
-/// First parts of the names of parameters, which never stand for a value themselves.
+/// First parts of parameter names, which are never parameters themselves.
 const FAMILIES: [&str; 12] = [
     "collapse",
     "dispatch",
@@ -28,21 +28,21 @@ const FAMILIES: [&str; 12] = [
     "trace",
 ];
 
-/// The most objects in objects whose names are joined. Each level is read once for each level above it.
+/// Maximum nesting of objects whose names are joined. Each level is read once for each level above it.
 const LEVELS_MAX: usize = 16;
 
-/// The deepest nesting of a value that stays text: whoever reads it calls itself for each level.
+/// Maximum nesting of a value that stays text: its readers recurse for each level.
 const NESTING_MAX: usize = 128;
 
 const EXAMPLE: &str = "for example: {\"yql\": \"select * from sources * where true\"}";
 
-/// The parameters of a JSON body: objects are flattened with dots, so that `{"ranking": {"profile": "x"}}` is
-/// `ranking.profile=x`. What is a value by itself stays JSON text: lists, the parts of `select`, query
+/// Converts a JSON body to parameters. Objects are flattened with dots, so that `{"ranking": {"profile":
+/// "x"}}` is `ranking.profile=x`. Composite values stay JSON text: lists, the parts of `select`, query
 /// tensors, and maps of tokens that `@name` refers to (which are flattened as well). A list of
 /// `streaming.groupname` becomes `streaming.groupnames`.
 ///
 /// # Errors
-/// [`Error::Syntax`] where it is not a JSON object, with its place; [`Error::TooMany`] beyond `most`
+/// [`Error::Syntax`] if it is not a JSON object, with the position; [`Error::TooMany`] for more than `most`
 /// parameters.
 pub fn flatten(body: &[u8], most: usize) -> Result<BTreeMap<String, String>, Error> {
     let fail = |error: &serde_json::Error| Error::Syntax {
@@ -66,11 +66,11 @@ pub fn flatten(body: &[u8], most: usize) -> Result<BTreeMap<String, String>, Err
     .unwrap_or_else(|error| Err(fail(&error)))
 }
 
-/// Parameters as they are found.
+/// Parameters found so far.
 struct FlattenedParameters {
     parameters: BTreeMap<String, String>,
     most: usize,
-    /// The reason why no more are read.
+    /// Error that ended the reading.
     refusal: Option<Error>,
 }
 
@@ -155,7 +155,7 @@ impl FlattenedParameters {
     }
 }
 
-/// The entries of an object, each of which becomes parameters.
+/// Entries of an object, each of which becomes parameters.
 struct ParameterEntries<'f, 'n> {
     of: &'f mut FlattenedParameters,
     prefix: &'n str,
@@ -183,7 +183,7 @@ impl<'de> Visitor<'de> for ParameterEntries<'_, '_> {
             let value: &RawValue = map.next_value()?;
             let name = if self.prefix.is_empty() { key } else { format!("{}.{key}", self.prefix) };
             self.of.put(name, value, self.level).map_err(serde::de::Error::custom)?;
-            // Entries that leave no parameter, such as nulls, or one of a name that was there, count as well.
+            // Entries without a parameter, such as nulls, or ones with a repeated name, count as well.
             entries += 1;
             if entries > self.of.most {
                 self.of.refusal.get_or_insert(Error::TooMany { most: self.of.most });
@@ -196,7 +196,7 @@ impl<'de> Visitor<'de> for ParameterEntries<'_, '_> {
     }
 }
 
-/// JSON without the blanks between its tokens; `None` where it is nested too deep.
+/// Removes the blanks between tokens of JSON; `None` if it is nested too deeply.
 fn compact(text: &str) -> Option<String> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let mut out = String::with_capacity(text.len());

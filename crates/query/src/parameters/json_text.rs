@@ -1,15 +1,14 @@
-//! JSON as people write it in a shell: strings may stand in single quotes.
+//! JSON as written in a shell: strings may have single quotes.
 
 use serde_json::{Error, Value};
 
-/// The most values of a JSON text that is read as a tree: a value of two bytes takes many times that there.
+/// Maximum number of values of a JSON text that is parsed to a tree: there, a value of two bytes takes many
+/// times its size.
 const VALUES_MAX: usize = 100_000;
 
-/// The value of a JSON text. One that is right as it stands is taken so; otherwise single quotes are read as
-/// double ones.
+/// Parses a JSON text. Valid JSON is used unchanged; otherwise single quotes are read as double ones.
 pub(super) fn parse(text: &[u8]) -> Result<Value, Error> {
-    // Each value but the first of its list or object comes after a comma, and each list or object has a
-    // bracket.
+    // Each value but the first of its list or object follows a comma, and each list or object has a bracket.
     if text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).nth(VALUES_MAX).is_some()
         && values(text) > VALUES_MAX
     {
@@ -20,7 +19,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Value, Error> {
     read(text, |text| serde_json::from_slice(text))
 }
 
-/// What `read` makes of a JSON text, or, where that is an error, of the text with single quotes read as
+/// Result of `read` for a JSON text, or, if that is an error, for the text with single quotes replaced by
 /// double ones.
 pub(super) fn read<T>(text: &[u8], mut read: impl FnMut(&[u8]) -> Result<T, Error>) -> Result<T, Error> {
     read(text).or_else(|error| {
@@ -31,7 +30,7 @@ pub(super) fn read<T>(text: &[u8], mut read: impl FnMut(&[u8]) -> Result<T, Erro
     })
 }
 
-/// About as many values as the text has, those in strings left out.
+/// Approximate number of values in the text, except those in strings.
 fn values(text: &[u8]) -> usize {
     let (mut count, mut quote, mut escaped) = (1, None, false);
     for byte in text {
@@ -47,7 +46,7 @@ fn values(text: &[u8]) -> usize {
     count
 }
 
-/// The text with each string in single quotes put in double ones.
+/// Replaces the quotes of strings in single quotes by double ones.
 fn double_quoted(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 16);
     let mut quote = None;

@@ -1,6 +1,6 @@
-//! The names of request parameters, and their aliases.
+//! Names of request parameters, and their aliases.
 
-/// Aliases in lower case, with the names they stand for; sorted.
+/// Aliases in lower case, with their full names; sorted.
 const ALIASES: &[(&str, &str)] = &[
     ("bolding", "presentation.bolding"),
     ("count", "hits"),
@@ -37,7 +37,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("userid", "streaming.userid"),
 ];
 
-/// Names that are read whatever case they are written in.
+/// Names that are read in any letter case.
 const NAMES: &[&str] = &[
     "collapse.summary",
     "collapsefield",
@@ -109,7 +109,8 @@ const NAMES: &[&str] = &[
     "weakAnd.replace",
 ];
 
-/// The full name of a parameter that has aliases, or that is known in another case; any other name as it is.
+/// Full name of a parameter that has aliases, or that is known in another letter case; any other name is
+/// unchanged.
 pub(super) fn canonical(name: &str) -> &str {
     let lower = name.to_ascii_lowercase();
     if let Ok(index) = ALIASES.binary_search_by(|(alias, _)| (*alias).cmp(&lower)) {
@@ -118,7 +119,7 @@ pub(super) fn canonical(name: &str) -> &str {
     NAMES.iter().find(|known| known.eq_ignore_ascii_case(name)).copied().unwrap_or(name)
 }
 
-/// Beginnings of the names of parameters that are not all listed.
+/// Prefixes of parameter names that are not listed individually.
 const FAMILIES: &[&str] = &[
     "dispatch.",
     "grouping.",
@@ -134,7 +135,7 @@ const FAMILIES: &[&str] = &[
     "trace.",
 ];
 
-/// Whether a name is one of the query API's.
+/// True if a name belongs to the query API.
 pub(super) fn is_known(name: &str) -> bool {
     const OTHERS: [&str; 10] = [
         "continue",
@@ -155,7 +156,7 @@ pub(super) fn is_known(name: &str) -> bool {
         || FAMILIES.iter().any(|family| full.starts_with(family))
 }
 
-/// What follows one of `prefixes` (in any case) in a name.
+/// Rest of a name after one of `prefixes` (in any letter case).
 pub(super) fn after<'a>(name: &'a str, prefixes: &[&str]) -> Option<&'a str> {
     prefixes.iter().find_map(|prefix| {
         let head = name.get(..prefix.len())?;

@@ -1,4 +1,4 @@
-//! The parameters of ranking, presentation, grouping, collapsing and streaming.
+//! Parameters of ranking, presentation, grouping, collapsing and streaming.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{
     StreamingScope, TracingOptions, duration,
 };
 
-/// Whether words are as rare as a model says.
+/// Parameter that takes the frequencies of words from a model.
 const USE_MODEL: &str = "ranking.significance.useModel";
 
 impl ParameterReader<'_> {
@@ -62,7 +62,7 @@ impl ParameterReader<'_> {
         Ok(ranking)
     }
 
-    /// A share: above 0, and at most 1.
+    /// Parses a share: above 0, and at most 1.
     fn share(&self, name: &'static str) -> Result<Option<f64>, Error> {
         match self.float(name)? {
             Some(share) if !(share > 0.0 && share <= 1.0) => {
@@ -126,7 +126,7 @@ impl ParameterReader<'_> {
         Ok(Some(CollapseOptions { fields, summary: self.text("collapse.summary") }))
     }
 
-    /// The sources of YQL; `sources` and `restrict` go before them.
+    /// Adds `sources` and `restrict`, which take precedence, to the sources of YQL.
     pub(super) fn sources(&self, asked: QuerySources) -> QuerySources {
         let named = |name: &str| -> Vec<String> {
             let text = self.get(name).unwrap_or_default();
@@ -189,7 +189,7 @@ impl ParameterReader<'_> {
     }
 }
 
-/// `5`, `0.5 s`, `500ms`: seconds where no unit is given.
+/// Parses `5`, `0.5 s` or `500ms`: seconds by default.
 pub(super) fn timeout(text: &str) -> Result<Duration, Error> {
     duration(text).ok_or_else(|| {
         let text = text.trim();
@@ -200,7 +200,7 @@ pub(super) fn timeout(text: &str) -> Result<Duration, Error> {
     })
 }
 
-/// `now`, `now-3600`, or seconds since 1970.
+/// Parses `now`, `now-3600`, or seconds since 1970.
 fn now(text: &str) -> Result<RankingTime, Error> {
     let wrong = || {
         let reason = format!("expected seconds since 1970, now, or now-3600; found {text:?}");

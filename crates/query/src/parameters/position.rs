@@ -1,4 +1,4 @@
-//! A place given by parameters: `pos.ll`, `pos.radius`, `pos.attribute`; geoLocation in YQL says the same.
+//! A position by parameters: `pos.ll`, `pos.radius`, `pos.attribute`; equivalent to geoLocation in YQL.
 
 use millrace_document::scalar::position;
 
@@ -6,11 +6,11 @@ use super::{ParameterReader, parameter};
 use crate::build::kilometres;
 use crate::{Error, ItemAnnotations, QueryItem};
 
-/// How far from the place documents may be where the request does not say.
+/// Default maximum distance of documents from the position.
 const RADIUS_KM: f64 = 50.0;
 
 impl ParameterReader<'_> {
-    /// The tree, with a circle that documents must be in where a place is given.
+    /// Adds the circle that documents must be in to the tree, if a position is given.
     pub(super) fn with_position(&self, root: QueryItem) -> Result<QueryItem, Error> {
         let Some(text) = self.text("pos.ll") else { return Ok(root) };
         if self.text("pos.xy").is_some() {

@@ -1,20 +1,20 @@
-//! Parameters that change the tree of a query: `weakAnd.replace`, and a wand beside the query by `wand.field`
-//! and `wand.tokens`.
+//! Parameters that change the tree of a query: `weakAnd.replace`, and a wand in addition to the query by
+//! `wand.field` and `wand.tokens`.
 
 use super::{ParameterReader, parameter};
 use crate::build::weights;
 use crate::{Error, ItemAnnotations, QueryItem, TermMatch, WeightedOperator};
 
-/// Hits that a weakAnd or wand exposes to ranking where the request does not say.
+/// Default number of hits that a weakAnd or wand exposes to ranking.
 const TARGET_HITS: u32 = 100;
 
 impl ParameterReader<'_> {
-    /// Whether the request has a wand, which is a query by itself.
+    /// True if the request has a wand, which is a query by itself.
     pub(super) fn has_wand(&self) -> bool {
         self.text("wand.field").is_some()
     }
 
-    /// The tree as these parameters change it.
+    /// Applies these parameters to the tree.
     pub(super) fn with_wands(&self, root: QueryItem) -> Result<QueryItem, Error> {
         let root = match self.truth("weakAnd.replace", false)? {
             true => weak(root, self.hits("wand.hits")?.unwrap_or(TARGET_HITS)),
@@ -86,7 +86,7 @@ fn terms(field: &str, tokens: &[(String, i32)]) -> Vec<QueryItem> {
     tokens.iter().map(term).collect()
 }
 
-/// The tree with a weakAnd for each or.
+/// Replaces each or in the tree by a weakAnd.
 fn weak(item: QueryItem, target_hits: u32) -> QueryItem {
     let all = |items: Vec<QueryItem>| items.into_iter().map(|item| weak(item, target_hits)).collect();
     match item {

@@ -4,8 +4,8 @@ use super::{Fields, TermEnd};
 use crate::number_text::{self, NumberText};
 use crate::{ItemAnnotations, PhraseWord, QueryGrammar, QueryItem, TermMatch, TermText, TextSyntax};
 
-/// The most pieces of a text. That is more than the words that a plan takes, so that it refuses what is
-/// longer.
+/// Maximum number of pieces of a text: more than the words that a plan accepts, so that the plan rejects
+/// longer ones.
 const PIECES_MAX: usize = 1 << 16;
 
 /// A part of the query and whether it must or must not match.
@@ -374,7 +374,7 @@ fn unstemmed(mut item: QueryItem) -> QueryItem {
     item
 }
 
-/// Sets `field` where the item has none.
+/// Sets `field` if the item has none.
 fn with_field(mut item: QueryItem, name: &str) -> QueryItem {
     match &mut item {
         QueryItem::And(items) | QueryItem::Or(items) => {

@@ -17,8 +17,8 @@ pub(super) struct YqlParser<'a> {
     tokens: usize,
 }
 
-/// The most tokens of a statement: what is made of a token takes many times its bytes. A list of 100,000
-/// numbers fits.
+/// Maximum number of tokens of a statement: the parsed form of a token takes many times its bytes. A list of
+/// 100,000 numbers fits.
 const TOKENS_MAX: usize = 400_000;
 
 type Parsed<T> = Result<T, SyntaxFault>;

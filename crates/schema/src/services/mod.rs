@@ -250,8 +250,8 @@ fn has_known_elements(cluster: Node<'_, '_>, findings: &mut PackageFindings) -> 
     findings.told() == told
 }
 
-/// Rejects unknown and unsupported elements, and warns of those without effect. Recursion is bounded by the
-/// depth of the table.
+/// Rejects unknown and unsupported elements, and reports a warning for elements without effect.
+/// Recursion is bounded by the depth of the table.
 fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut PackageFindings) {
     let name = qualified_name(element);
     let parent = element.parent().map_or("", |parent| parent.tag_name().name());

@@ -8,8 +8,8 @@ use crate::cli::DoctorArguments;
 use crate::error::Error;
 use crate::output::CommandOutput;
 
-/// Checks every file of a data directory, after damaged logs were cut if that is asked for. The exit status
-/// is 1 when something is wrong.
+/// Checks every file of a data directory; with `--repair-tail`, truncates damaged logs first. The exit status
+/// is 1 if there are findings.
 pub fn run(arguments: &DoctorArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
     let repairs = match arguments.repair_tail {
         true => millrace_store::repair_tail(&arguments.data_dir)?,

@@ -23,18 +23,18 @@ use crate::error::Error;
 use crate::file_limit;
 use crate::settings::{ResolvedSettings, ServeArguments};
 
-/// What still computes for clients that have gone, such as a deployment, is given so long before the process
-/// ends. It is as safe to end as when power fails.
+/// Time until the process ends for computations whose clients have gone, such as a deployment. Ending them is
+/// as safe as a power failure.
 const UNHEARD: Duration = Duration::from_secs(2);
 
-/// Threads for what the nodes of a cluster say to each other and to coordination.
+/// Number of threads for communication between the nodes of a cluster and with coordination.
 const MEMBERSHIP_THREADS: usize = 2;
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     let ResolvedSettings { mut settings, app, cluster, passed_over, log } = arguments.resolve()?;
     log_to_standard_error(&log)?;
-    // What is written here is of the users alone: documents, and texts of queries.
+    // Files written here are accessible to their user only: documents, and texts of queries.
     umask(Mode::RWXG | Mode::RWXO);
     if !passed_over.is_empty() {
         tracing::warn!(
@@ -43,7 +43,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         );
     }
     settings.open_files_max = file_limit::raise();
-    // As many as a quarter of the files that the process may open: segments have a half.
+    // At most a quarter of the files that the process may open: segments use half.
     settings.limits.connections_max = settings.limits.connections_max.min(settings.open_files_max / 2);
     let workers = settings.threads;
     settings.trust = cluster.as_ref().map(ClusterSettings::trust).transpose()?.flatten();
@@ -52,8 +52,8 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     }
     let node = Node::open(settings)?;
     let package = app.map(|path| StartPackage::read(path, &node)).transpose()?;
-    // Requests of clients have threads of their own. Leases, votes and other nodes have others, which nothing
-    // that a client sends can hold up.
+    // Requests of clients have their own threads. Leases, votes and other nodes have others, which no client
+    // can block.
     let requests = millrace_gateway::runtime(workers, "serve").map_err(Error::Runtime)?;
     let membership = millrace_gateway::runtime(MEMBERSHIP_THREADS, "member").map_err(Error::Runtime)?;
     let serving = requests.handle().clone();
@@ -81,7 +81,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// The ports, bound where their requests are served.
+/// Binds the ports on the threads that serve their requests.
 async fn bind(serving: &Handle, node: &Arc<Node>) -> Result<NodeServer, Error> {
     let node = Arc::clone(node);
     let bound = serving.spawn(async move { NodeServer::bind(node).await }).await;
@@ -103,7 +103,7 @@ struct StartPackage {
 }
 
 impl StartPackage {
-    /// Reads it. Where something is wrong, all is told that is wrong with it on this node.
+    /// Reads it. On failure, reports all of its errors on this node.
     fn read(path: PathBuf, node: &Node) -> Result<Self, Error> {
         let refused = |reason: String| Error::Application { path: path.clone(), reason };
         let draft = ApplicationDraft::from_dir(&path).map_err(|error| refused(error.to_string()))?;
@@ -113,14 +113,14 @@ impl StartPackage {
         Ok(StartPackage { path, draft })
     }
 
-    /// Makes it the active one of a node that is alone.
+    /// Activates it on a node without a cluster.
     fn deploy(self, node: &Node) -> Result<(), Error> {
         let StartPackage { path, draft } = self;
         node.deploy(draft).map(drop).map_err(|error| Error::Application { path, reason: error.to_string() })
     }
 }
 
-/// Serves until a signal says to stop.
+/// Serves until a stop signal.
 async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterNode>>) -> Result<(), Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
@@ -142,7 +142,7 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
             member.stopping().await;
         }
     };
-    // Requests under way may still need the others, and the others this node.
+    // Requests under way may still need the other nodes, and the other nodes this one.
     let leave = async move {
         if let Some(member) = leaving {
             member.leave().await;
@@ -152,7 +152,7 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
     served.map_err(|error| Error::Runtime(error.into()))
 }
 
-/// The endpoints that show a node in no cluster as Vespa shows a cluster.
+/// Endpoints that present a node without a cluster in the way Vespa presents a cluster.
 fn alone(node: &Arc<Node>, data: SocketAddr) -> Router {
     let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
     let (named, told) = (Arc::clone(node), Arc::clone(node));
@@ -172,7 +172,7 @@ fn alone(node: &Arc<Node>, data: SocketAddr) -> Router {
     }))
 }
 
-/// Refuses to serve alone what a node of a cluster has: writes would never come to the others.
+/// Refuses to serve the data of a cluster's node alone: writes would never reach the other nodes.
 fn is_nobodys(data_dir: &Path) -> Result<(), Error> {
     let directory = data_dir.join(CLUSTER_DIRECTORY);
     if !directory.is_dir() {

@@ -12,10 +12,11 @@ use crate::error::Error;
 use crate::output::CommandOutput;
 use crate::overview::ClusterOverview;
 
-/// Where the application is asked for.
+/// Path of the application.
 const APPLICATION: &str = "/application/v2/tenant/default/application/default";
 
-/// Tells what is deployed and how much is stored. The exit status is 1 when there is no application.
+/// Prints the deployed application and the amount of stored data. The exit status is 1 if there is no
+/// application.
 pub async fn run(
     node: &NodeArguments,
     patience: &PatienceArguments,
@@ -33,13 +34,13 @@ pub async fn run(
     let reindexing = config.send(OutgoingRequest::new(Method::GET, path)).await?.checked()?.json();
     let data = NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(patience.timeout);
     let metrics = data.send(OutgoingRequest::new(Method::GET, "/state/v1/metrics")).await?.checked()?.json();
-    // Its status says the same as its body.
+    // The status code says the same as the body.
     let health = data.send(OutgoingRequest::new(Method::GET, "/state/v1/health")).await?.json();
     let health = &health["status"];
     let mut values = Map::new();
     for metric in metrics["metrics"]["values"].as_array().into_iter().flatten() {
         let Some(name) = metric["name"].as_str() else { continue };
-        // What is counted has a rate; what is read has not.
+        // Counters have a rate; gauges do not.
         let value = if metric["values"].get("rate").is_some() { "count" } else { "last" };
         values.insert(name.to_owned(), metric["values"][value].clone());
     }
@@ -48,7 +49,7 @@ pub async fn run(
             overview.ask_nodes().await;
             Some(overview)
         }
-        // It is in none.
+        // The node is not in a cluster.
         Err(Error::Argument(_)) => None,
         Err(error) => return Err(error),
     };
@@ -71,7 +72,7 @@ fn down(health: &Value) -> Option<String> {
     Some(format!("{code}: {}", health["message"].as_str().unwrap_or("see its log")))
 }
 
-/// The metrics that say how a node is, for people.
+/// Formats the metrics of a node's state, for people.
 fn told(metrics: &Map<String, Value>, reindexing: &Value) -> String {
     let value = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     let count = |name: &str| HumanCount(value(name) as u64);
@@ -121,7 +122,7 @@ fn told(metrics: &Map<String, Value>, reindexing: &Value) -> String {
     .join("\n")
 }
 
-/// What is to be reindexed, and how far that is.
+/// Formats pending reindexing with its progress.
 fn reindexing_told(answer: &Value) -> String {
     let of_types = |clusters: &'static str| {
         let clusters_of = answer["clusters"].as_object().into_iter().flatten();

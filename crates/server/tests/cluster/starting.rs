@@ -1,4 +1,4 @@
-//! What is wrong with how a node is started.
+//! Errors in the settings that a node is started with.
 
 use std::process::Command;
 

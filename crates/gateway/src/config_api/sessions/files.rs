@@ -1,4 +1,4 @@
-//! The files of a session, on disk.
+//! Files of a session, on disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,12 +10,12 @@ use crate::Error;
 /// The files of a package by path, in memory.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// The files of a package by path, each in a file whose name is a number. They go when this is dropped.
+/// Files of a package by path, each stored under a number as its name. They are deleted when this is dropped.
 pub(crate) struct SessionFiles {
     directory: PathBuf,
     share: DiskShare,
     by_path: BTreeMap<String, StoredFile>,
-    /// Files written so far.
+    /// Number of files written so far.
     written: u64,
 }
 
@@ -29,7 +29,7 @@ impl SessionFiles {
     /// Writes all files of a package into a new directory.
     ///
     /// # Errors
-    /// They do not fit into what all sessions may take, or cannot be written.
+    /// They exceed the limit of all sessions, or cannot be written.
     pub(super) fn write_all(directory: &Path, share: DiskShare, files: &Files) -> Result<Self, Error> {
         std::fs::create_dir(directory).map_err(failed)?;
         let directory = directory.to_owned();
@@ -40,17 +40,17 @@ impl SessionFiles {
         Ok(stored)
     }
 
-    /// Writes a file, in the place of one that is there.
+    /// Writes a file, replacing an existing one.
     ///
     /// # Errors
-    /// As [`SessionFiles::write_all`]; what was there stays then.
+    /// Those of [`SessionFiles::write_all`]; the existing file then stays.
     pub(crate) fn write(&mut self, path: &str, content: &[u8]) -> Result<(), Error> {
         let bytes = content.len() as u64;
         self.share.grow(bytes)?;
         let number = self.written;
         self.written += 1;
         if let Err(error) = std::fs::write(self.place(number), content) {
-            // What is there of it is not named by anything.
+            // Nothing refers to the partial file.
             let _ = std::fs::remove_file(self.place(number));
             self.share.shrink(bytes);
             return Err(failed(error));
@@ -61,7 +61,7 @@ impl SessionFiles {
         Ok(())
     }
 
-    /// Takes away the files whose paths are so; answers how many there were.
+    /// Removes the files with matching paths; returns their number.
     pub(crate) fn remove(&mut self, goes: impl Fn(&str) -> bool) -> usize {
         let gone: Vec<String> = self.by_path.keys().filter(|path| goes(path)).cloned().collect();
         for path in &gone {
@@ -72,7 +72,7 @@ impl SessionFiles {
         gone.len()
     }
 
-    /// The content of a file; `None` where there is none.
+    /// Reads a file; `None` if it does not exist.
     ///
     /// # Errors
     /// It cannot be read.
@@ -81,7 +81,7 @@ impl SessionFiles {
         file.map(|file| std::fs::read(self.place(file.number)).map_err(failed)).transpose()
     }
 
-    /// All files, in memory.
+    /// Reads all files into memory.
     ///
     /// # Errors
     /// One cannot be read.
@@ -90,7 +90,7 @@ impl SessionFiles {
         self.by_path.keys().map(read).collect()
     }
 
-    /// The paths with the bytes of their files, in order.
+    /// Paths with the sizes of their files in bytes, in order.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = (&str, u64)> {
         self.by_path.iter().map(|(path, file)| (path.as_str(), file.bytes))
     }
@@ -115,7 +115,7 @@ impl Drop for SessionFiles {
     }
 }
 
-/// What the disk says, as an error of the request.
+/// Converts a disk error to an error of the request.
 fn failed(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull(format!(

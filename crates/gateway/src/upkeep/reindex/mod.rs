@@ -1,5 +1,5 @@
-//! Stored documents run through the indexing statements of the active application, one document type at a
-//! time.
+//! Reindexing: stored documents run through the indexing statements of the active application, one document
+//! type at a time.
 
 mod shared;
 
@@ -18,22 +18,22 @@ use crate::metrics::CountedMetric;
 use crate::reindexing::{ReindexStep, ReindexTask};
 use crate::{Error, Node};
 
-/// Documents looked at in one step.
+/// Number of documents read in one step.
 const PAGE: usize = 128;
 
-/// Documents looked at a second, at speed 1; in a cluster by each node.
+/// Documents read in a second, at speed 1; in a cluster by each node.
 const PER_SECOND: f64 = 2000.0;
 
-/// Reindexes what is ready for it.
+/// Runs the reindexing tasks that are ready.
 #[derive(Default)]
 pub(super) struct ReindexJob {
-    /// Whether what the last step did is not on disk yet, and since when.
+    /// Time since which changes of the last steps are not on disk; `None` if all are.
     unsaved: Option<Instant>,
-    /// What it does as one of a cluster.
+    /// Passes of a node in a cluster.
     passes: ReindexPasses,
 }
 
-/// Where a type stands is written to disk so often. What is done twice after a crash does no harm.
+/// Interval at which the progress of a type is written to disk. Repeating work after a crash is harmless.
 const SAVE: Duration = Duration::from_secs(2);
 
 impl BackgroundJob for ReindexJob {
@@ -46,10 +46,10 @@ impl BackgroundJob for ReindexJob {
 }
 
 impl ReindexJob {
-    /// The next page of a node that is alone.
+    /// Processes the next page on a node without a cluster.
     fn alone(&mut self, node: &Node) -> Duration {
         let reindexings = node.reindexings();
-        // In this order: whoever put the task into effect had made the deployment current before.
+        // In this order: the deployment became current before its task took effect.
         let Some(task) = reindexings.next() else { return IDLE };
         let Ok(deployment) = node.deployments().current() else { return IDLE };
         let Ok(kind) = deployment.kind(&task.document_type) else { return IDLE };
@@ -73,12 +73,12 @@ impl ReindexJob {
     }
 }
 
-/// How long to pause after a step of a task.
+/// Pause after a step of a task.
 fn pace_of(node: &Node, began: Instant, seen: u64, task: &ReindexTask) -> Duration {
     pace(node, began, seen, PER_SECOND * task.speed)
 }
 
-/// The next page of the documents of a type.
+/// Next page of the documents of a type.
 fn page(
     node: &Node,
     kind: &DocumentKind,
@@ -91,7 +91,7 @@ fn page(
     Ok(swept)
 }
 
-/// What becomes of a document: where the statements change nothing, it stays.
+/// New version of a document; it stays as it is if the statements change nothing.
 fn reindexed(kind: &DocumentKind, document: Document) -> Result<StoreModification, WriteRefusal> {
     let id = document.id.clone();
     let refuse = |error: millrace_indexing::Error| WriteRefusal {
