@@ -36,34 +36,34 @@ use tempfile::TempDir;
 
 use crate::{BenchProgress, BenchReport, Error};
 
-/// What a run may use.
+/// Settings of a run.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How long each case is measured, at least.
+    /// Minimum time for which each case is measured.
     pub time_per_case: Duration,
-    /// Where data may be written; it is removed afterwards. The file system is part of what is measured.
+    /// Directory for data, which is removed afterwards. Its file system is part of the measurement.
     pub directory: PathBuf,
-    /// How much data, as a share of what a benchmark is about.
+    /// Amount of data, as a share of the default of a benchmark.
     pub size: f64,
-    /// The program `millrace`, for those benchmarks that start servers of their own.
+    /// The program `millrace`, for benchmarks that start their own servers.
     pub program: Option<PathBuf>,
-    /// Which cases are run, of `model`.
+    /// Filter of the cases of `model`.
     pub only: CaseFilter,
-    /// Who hears of the run meanwhile.
+    /// Receiver of progress reports.
     pub progress: BenchProgress,
 }
 
-/// Which cases of a benchmark are run; all by default.
+/// Filter of the cases of a benchmark; all by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CaseFilter {
-    /// Those with this in their name.
+    /// Run only cases with this in their name.
     pub case: Option<String>,
-    /// Those with so many clients.
+    /// Run only cases with one of these numbers of clients.
     pub clients: Vec<usize>,
 }
 
 impl CaseFilter {
-    /// Whether this case is run.
+    /// Returns true if this case is run.
     fn takes(&self, case: &str, clients: usize) -> bool {
         self.case.as_deref().is_none_or(|part| case.contains(part))
             && (self.clients.is_empty() || self.clients.contains(&clients))
@@ -107,7 +107,7 @@ impl Settings {
 pub struct Benchmark {
     /// Its name; of a variant `nn --cold`, as one writes it on the command line.
     pub name: &'static str,
-    /// What it measures, and beside what.
+    /// The measurement, and its comparison.
     pub about: &'static str,
     /// Runs it.
     pub run: fn(&Settings) -> Result<BenchReport, Error>,

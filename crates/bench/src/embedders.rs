@@ -26,7 +26,7 @@ const SERVICES: &str = "<services version='1.0'>
   </content>
 </services>";
 
-/// Where `scripts/models` puts this model; none where it did not make it.
+/// Returns the directory where `scripts/models` puts this model; `None` if it did not make it.
 pub(crate) fn model(name: &str) -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)

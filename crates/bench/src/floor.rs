@@ -51,7 +51,7 @@ impl FloorServer {
         Ok(FloorServer { url: format!("http://{address}"), serving: Some((runtime, stop, task)) })
     }
 
-    /// Where it is.
+    /// Returns the address of the server.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -60,7 +60,7 @@ impl FloorServer {
 impl Drop for FloorServer {
     fn drop(&mut self) {
         if let Some((runtime, stop, task)) = self.serving.take() {
-            // The server may have ended by itself; then there is nobody to stop, and nothing to wait for.
+            // The server may have ended by itself; then there is no receiver, and nothing to wait for.
             let _ = stop.send(true);
             let _ = runtime.block_on(task);
         }

@@ -8,10 +8,11 @@
 //! A [`BenchReport`] is printed as a table, as JSON lines, or drawn ([`CurvePlot`]).
 //!
 //! ```
-//! use millrace_bench::{Figure, Report, Unit};
+//! use millrace_bench::{BenchReport, Figure, FigureUnit};
 //!
-//! let mut report = Report::new("nn");
-//! report.push(Figure::new("10000 documents", "scan", 9.1e9, Unit::BytesPerSecond).beside("memory read", 1.2e10).at_least(0.7));
+//! let mut report = BenchReport::new("nn");
+//! let scan = Figure::new("10000 documents", "scan", 9.1e9, FigureUnit::BytesPerSecond);
+//! report.push(scan.beside("memory read", 1.2e10).at_least(0.7));
 //! assert!(report.figures[0].is_met() == Some(true));
 //! assert!(report.table().contains("9.10 GB/s"));
 //! ```

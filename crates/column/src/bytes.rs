@@ -6,8 +6,8 @@ use crate::{AlignedBuffer, BYTES, BufferBuilder, Error, Presence};
 
 /// Byte strings, one per document: text as UTF-8, other values in the wire form.
 ///
-/// Encoded: a header of 64 bytes (layout, three zero bytes, count u32, four zero bytes, the record of what
-/// its values are), the presence words padded to 64, `count + 1` offsets (u32) padded to 64, the bytes.
+/// Encoded: a header of 64 bytes (layout, three zero bytes, count u32, four zero bytes, the record of the
+/// layout of its values), the presence words padded to 64, `count + 1` offsets (u32) padded to 64, the bytes.
 #[derive(Debug, Clone)]
 pub struct BytesColumn {
     buffer: AlignedBuffer,
@@ -94,7 +94,7 @@ impl BytesBuilder {
         Self::recorded(Vec::new())
     }
 
-    /// Creates a builder with a record of what the values are.
+    /// Creates a builder with a record of the layout of the values.
     pub(crate) fn recorded(record: Vec<u8>) -> Self {
         BytesBuilder { record, presence: PresenceBuilder::default(), offsets: vec![0], data: Vec::new() }
     }

@@ -51,8 +51,8 @@ impl CellKind {
 /// `width` numbers per document, one document after another, aligned to 64 bytes.
 ///
 /// A document without a value has zeros and no presence bit. Encoded: a header of 64 bytes (layout, cell, two
-/// zero bytes, count u32, width u32, the record of what its values are), the presence words padded to 64, the
-/// numbers.
+/// zero bytes, count u32, width u32, the record of the layout of its values), the presence words padded to
+/// 64, the numbers.
 #[derive(Debug, Clone)]
 pub struct FixedColumn {
     buffer: AlignedBuffer,
@@ -172,12 +172,12 @@ impl FixedBuilder {
         Self::recorded(cell, width, Vec::new())
     }
 
-    /// Creates a builder with a record of what the values are.
+    /// Creates a builder with a record of the layout of the values.
     pub(crate) fn recorded(cell: CellKind, width: usize, record: Vec<u8>) -> Self {
         FixedBuilder { cell, width, record, presence: PresenceBuilder::default(), data: Vec::new() }
     }
 
-    /// Returns whether a column has the same numbers a document.
+    /// Returns true if a column has the same cell kind and width.
     pub(crate) fn is_like(&self, column: &FixedColumn) -> bool {
         self.cell == column.cell && self.width == column.width
     }

@@ -1,8 +1,8 @@
-//! Value columns of several parts, written under several schemas, as the columns of one.
+//! Joining of value columns of several parts, written under several schemas, into one.
 //!
-//! 1. A column has values of one layout: that of its field's type, or, of a field that is not declared, the
-//!    one that it has last.
-//! 2. Parts of that layout are taken as they are. Of others the values are taken one by one.
+//! 1. A column has values of one layout: that of its field's type, or, for an undeclared field, that of its
+//!    last column.
+//! 2. Parts of that layout are taken unchanged. From others the values are taken one by one.
 //! 3. A value that the column cannot hold goes to the rest, with its type. A value of the rest that the
 //!    column can hold goes to the column.
 //!
@@ -51,17 +51,17 @@ impl RestRows {
         Ok(RestRows { rows, moved: 0 })
     }
 
-    /// Returns whether a row has a field.
+    /// Returns true if a row has a field.
     pub fn has(&self, field: &str) -> bool {
         self.rows.iter().flatten().any(|(name, _)| **name == *field)
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn values(&self) -> usize {
         self.rows.iter().map(Vec::len).sum()
     }
 
-    /// How many values have come from columns or gone to them.
+    /// Returns the number of values moved from or to columns.
     pub fn moved(&self) -> usize {
         self.moved
     }
@@ -97,15 +97,15 @@ impl RestRows {
 }
 
 /// Joins the values of a field. `declared` is the layout of its type; `None`: the schema has no such field,
-/// whose values stay for the day that it has it again. Takes from `rest` what the column can hold, and gives
-/// it what it cannot. `None`: no part has a column, and the rest no value for one.
+/// and its values are kept in case it has it again. Moves values that the column can hold from `rest` to the
+/// column, and the others to `rest`. `None`: no part has a column, and the rest has no value for one.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if a value is not of the layout that its column records.
+/// [`Error::Corrupt`] if a value does not have the layout that its column records.
 ///
 /// # Panics
-/// A value would be lost, or would come from nowhere: this is an error of the program, and nothing of it must
-/// be written.
+/// A value would be lost, or would appear from nowhere: this is an error of the program, and none of the
+/// result may be written.
 pub fn join_values(
     field: &str,
     declared: Option<&ValueLayout>,
@@ -153,7 +153,7 @@ fn builder(declared: Option<&ValueLayout>, parts: &[ColumnPart<'_>], wanted: boo
     }
 }
 
-/// Adds the value of a row: its own, or the one that its rest has. What the column cannot hold goes to the
+/// Adds the value of a row: its own, or the one from its rest. Values that the column cannot hold go to the
 /// rest.
 fn push_value(
     builder: &mut ValueBuilder,

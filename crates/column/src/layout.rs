@@ -1,14 +1,14 @@
-//! What the values of a column are, and the record of it in the column's header.
+//! Layout of a column's values, and its record in the column's header.
 //!
-//! Columns of earlier releases have no record. Such a column is taken for one of the type that the schema
-//! gives its field, where it can be one: its cells and their number fit, or it is bytes.
+//! Columns of earlier releases have no record. Such a column is assumed to have the type that the schema
+//! gives its field, if that is possible: its cells and their number fit, or it is bytes.
 
 use millrace_document::DataType;
 use millrace_tensor::{CellType, TensorType};
 
 use crate::{CellKind, Column};
 
-/// What the values of a column are.
+/// Layout of a column's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueLayout {
     /// One number a document.
@@ -53,9 +53,9 @@ pub(crate) const fn tensor_cell(cell: CellType) -> CellKind {
     }
 }
 
-/// Where the record begins in the header of a column: a code, the length of a text, the text.
+/// Offset of the record in the header of a column: a code, the length of a text, the text.
 const RECORD_AT: usize = 12;
-/// The most bytes of the text: the header ends there.
+/// Maximum length of the text in bytes: the header ends there.
 const TEXT_MAX: usize = 50;
 
 const NUMBER: u8 = 1;
@@ -101,8 +101,8 @@ impl ValueLayout {
         }
     }
 
-    /// Returns whether the values of a column are of this layout, as far as its record says. Cheap: it may be
-    /// asked for each value.
+    /// Returns true if the values of a column have this layout, according to its record. Cheap: it may be
+    /// called for each value.
     #[inline]
     pub fn takes(&self, column: &Column) -> bool {
         let record = record_of(column);
@@ -124,7 +124,7 @@ impl ValueLayout {
     }
 }
 
-/// Returns whether a column says what its values are.
+/// Returns true if a column records the layout of its values.
 pub(crate) fn is_recorded(column: &Column) -> bool {
     record_of(column).is_some()
 }
@@ -141,7 +141,7 @@ fn record_of(column: &Column) -> Option<(u8, &str)> {
     known.then(|| std::str::from_utf8(text).ok().map(|text| (header[0], text))).flatten()
 }
 
-/// Returns whether a text is the dimensions of a type, as [`ValueLayout::record`] writes them.
+/// Returns true if a text is the dimensions of a type, as [`ValueLayout::record`] writes them.
 fn are_dimensions(tensor_type: &TensorType, text: &str) -> bool {
     let mut parts = text.split(',');
     let mut same = |(name, size): (&str, usize)| {

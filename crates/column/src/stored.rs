@@ -1,4 +1,4 @@
-//! Values as they were stored, whatever the schema is now.
+//! Values as they were stored, independent of the current schema.
 
 use millrace_document::{DocumentValue, unrecorded_type, wire};
 
@@ -15,10 +15,11 @@ pub struct StoredValues<'a> {
 }
 
 impl<'a> StoredValues<'a> {
-    /// The values of a column. One without a record is taken for one of `believed`, where it can be one.
+    /// Creates the values of a column. If it has no record, it is assumed to have the layout `believed`, if
+    /// possible.
     pub fn new(column: &'a Column, believed: Option<&ValueLayout>) -> Self {
         let recorded = is_recorded(column);
-        // Most columns are of the layout that is believed, and need not say what theirs is.
+        // Most columns have the believed layout, and need no record.
         let layout = match believed.filter(|believed| believed.takes(column)) {
             Some(believed) => Some(believed.clone()),
             None => ValueLayout::recorded(column),
@@ -42,7 +43,7 @@ impl<'a> StoredValues<'a> {
         let unknown = || {
             let cell = cell_type(column.cell());
             let number = matches!(column.cell(), CellKind::BF16).then_some(1);
-            // A single bfloat16 is no value of a number's type.
+            // A single bfloat16 is not a value of a number's type.
             let cells = if column.width() == 1 { number } else { Some(column.width()) };
             cell.zip(cells).and_then(|(cell, cells)| unrecorded_type(cell, cells)).map(ValueLayout::Dense)
         };
@@ -79,7 +80,7 @@ pub(crate) fn encoded_collection(bytes: &[u8]) -> Option<DocumentValue> {
     is_tag.then(|| wire::decode_value(bytes).ok()).flatten()
 }
 
-/// How many of the rows in `rows` have a value.
+/// Returns the number of rows in `rows` that have a value.
 pub(crate) fn present(column: &Column, rows: std::ops::Range<usize>) -> usize {
     let count = |presence: crate::Presence<'_>| rows.clone().filter(|row| presence.get(*row)).count();
     match column {

@@ -41,8 +41,8 @@ impl ValueBuilder {
         ValueBuilder { layout: Some(layout), building }
     }
 
-    /// Creates a builder without documents, for values of columns like this one, which does not record what
-    /// they are. `None`: it has no values.
+    /// Creates a builder without documents, for values of columns like this one, which does not record their
+    /// layout. `None`: it has no values.
     pub(crate) fn unrecorded(column: &Column) -> Option<Self> {
         let building = match column {
             Column::Fixed(column) => ColumnBuilding::Fixed(FixedBuilder::new(column.cell(), column.width())),
@@ -93,7 +93,7 @@ impl ValueBuilder {
         }
     }
 
-    /// Returns whether the column can hold a value.
+    /// Returns true if the column can hold a value.
     pub fn holds(&self, value: &DocumentValue) -> bool {
         let Some(layout) = &self.layout else { return false };
         match (layout, value) {
@@ -113,8 +113,8 @@ impl ValueBuilder {
         }
     }
 
-    /// Returns whether the values of a column can be taken over without a look at each: its record says that
-    /// all are of the layout, or cells and width do.
+    /// Returns true if the values of a column can be taken without checking each: its record gives the same
+    /// layout for all, or cells and width do.
     pub(crate) fn takes_as_it_is(&self, column: &Column) -> bool {
         match (&self.layout, &self.building, column) {
             (Some(layout), _, Column::Fixed(_)) => layout.takes(column),

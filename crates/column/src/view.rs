@@ -2,10 +2,10 @@ use std::ops::{Deref, Range};
 
 use crate::{Column, ColumnKey};
 
-/// The way to a result, where there are a fast one and a plain one that must come to the same.
+/// Choice between a fast and a plain path that must give the same result.
 ///
-/// Tests compare the two; nothing else has a reason to ask for the plain one. It is handed down with what is
-/// read, never a global.
+/// Tests compare the two; no other code has a reason to use the plain one. It is passed down with the data,
+/// never a global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PathChoice {
     /// The fast one where it can be taken.
@@ -16,7 +16,7 @@ pub enum PathChoice {
 }
 
 impl PathChoice {
-    /// Whether fast paths may be taken.
+    /// Returns true if fast paths are allowed.
     pub fn is_fast(self) -> bool {
         self == PathChoice::Fast
     }

@@ -129,7 +129,8 @@ fn columns_without_a_record_are_believed_as_far_as_they_can_be() {
     assert_eq!(joined(Some(&DataType::Int), &[&number]), (vec![Some(DocumentValue::Int(7))], Vec::new()));
     assert_eq!(joined(Some(&DataType::Long), &[&number]), (vec![None], vec![DocumentValue::Int(7)]));
 
-    // The dimensions of a dense tensor were not written down: it comes back as whatever has as many cells.
+    // The dimensions of a dense tensor were not recorded: it is read back as any type with the same number of
+    // cells.
     let cells = fixed(CellKind::F32, 2, &[&[0; 8]]);
     let declared = tensor("tensor<float>(x[2])");
     let zeros = DocumentValue::Tensor(

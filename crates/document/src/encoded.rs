@@ -94,7 +94,7 @@ impl<'a> ValueRef<'a> {
 }
 
 impl<'a> WireReader<'a> {
-    /// The next value. With `advance`, the reader stands behind it afterwards; without, it may stand at the
+    /// Reads the next value. With `advance`, the reader is behind it afterwards; without, it may be at the
     /// elements of a collection, which saves a pass over them.
     fn value_ref(&mut self, depth: usize, advance: bool) -> Result<ValueRef<'a>, Error> {
         if depth > wire::DEPTH {
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
     use crate::{DocumentValue, wire};
 
-    /// The value that a reference stands for, built by walking it.
+    /// Returns the value of a reference, built by walking it.
     fn owned(value: ValueRef<'_>) -> DocumentValue {
         match value {
             ValueRef::Bool(value) => DocumentValue::Bool(value),

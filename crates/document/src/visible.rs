@@ -10,7 +10,7 @@ use crate::{DataType, Document, DocumentValue};
 /// dense type with the same cells and the same number of them.
 const UNRECORDED_DIMENSION: &str = "unrecorded_dimensions";
 
-/// The type of dense tensors of `cells` cells whose dimensions are not known; `None` where no type has so
+/// Returns the type of dense tensors of `cells` cells with unknown dimensions; `None` if no type has this
 /// many.
 pub fn unrecorded_type(cell: millrace_tensor::CellType, cells: usize) -> Option<TensorType> {
     let kind = DimensionKind::Indexed(cells);
@@ -18,8 +18,8 @@ pub fn unrecorded_type(cell: millrace_tensor::CellType, cells: usize) -> Option<
 }
 
 impl DataType {
-    /// Returns whether a stored value is one of this type. The members of a struct do not matter: each shows
-    /// or hides by itself.
+    /// Returns true if a stored value has this type. The members of a struct do not matter: each is shown or
+    /// hidden by itself.
     pub fn shows(&self, value: &DocumentValue) -> bool {
         match (self, value) {
             (DataType::Bool, DocumentValue::Bool(_))
@@ -49,7 +49,7 @@ impl DataType {
         }
     }
 
-    /// Returns whether this type hides nothing of a value: no member of a struct either.
+    /// Returns true if this type hides nothing of a value, and no member of a struct either.
     pub fn shows_all(&self, value: &DocumentValue) -> bool {
         match (self, value) {
             (DataType::Struct(of), DocumentValue::Struct(members)) => members
@@ -65,8 +65,8 @@ impl DataType {
         }
     }
 
-    /// Takes what this type hides out of a value: members of structs that are not declared, or not of the
-    /// type that is declared. A value that is hidden stays as it is.
+    /// Removes the parts of a value that this type hides: members of structs that are undeclared, or have
+    /// another type than declared. A value that is hidden as a whole is left unchanged.
     pub fn show_only(&self, value: &mut DocumentValue) -> ValueVisibility {
         if !self.shows(value) {
             return ValueVisibility::Hidden;
@@ -112,7 +112,7 @@ impl DataType {
     }
 }
 
-/// How much of a value a type shows.
+/// Visible part of a value under a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueVisibility {
     /// All of it.
@@ -123,7 +123,7 @@ pub enum ValueVisibility {
     Hidden,
 }
 
-/// Returns whether a tensor is of a type, or a dense one whose dimensions were not recorded and that has the
+/// Returns true if a tensor has a type, or is a dense one whose dimensions were not recorded and that has the
 /// cells of the type.
 pub fn is_of_type(tensor: &Tensor, of: &TensorType) -> bool {
     let own = tensor.tensor_type();
@@ -136,14 +136,14 @@ pub fn is_of_type(tensor: &Tensor, of: &TensorType) -> bool {
 }
 
 impl Document {
-    /// Returns whether the types of the fields hide anything of it, where `of` is the type of a field, and
-    /// `None` where it is not declared.
+    /// Returns true if the types of the fields hide anything of it; `of` returns the type of a field, and
+    /// `None` if it is undeclared.
     pub fn hides<'a>(&self, of: impl Fn(&str) -> Option<&'a DataType>) -> bool {
         !self.fields.iter().all(|(name, value)| of(name).is_some_and(|data_type| data_type.shows_all(value)))
     }
 
-    /// Takes out what the types of the fields hide, as [`Document::hides`] says. Returns whether there was
-    /// any.
+    /// Removes the parts that the types of the fields hide, as [`Document::hides`] does. Returns true if
+    /// there were any.
     pub fn show_only<'a>(&mut self, of: impl Fn(&str) -> Option<&'a DataType>) -> bool {
         let mut hides = false;
         self.fields.retain_mut(|(name, value)| {
@@ -151,7 +151,7 @@ impl Document {
             hides |= visibility != ValueVisibility::Whole;
             match visibility {
                 ValueVisibility::Whole => true,
-                // A struct of which nothing is left is no value, as in a document that is fed.
+                // A struct without any visible member is not a value, as in a document that is fed.
                 ValueVisibility::InPart => !value.is_empty(),
                 ValueVisibility::Hidden => false,
             }
@@ -188,7 +188,7 @@ mod tests {
         DataType::Struct(Arc::new(StructType { name: "person".to_owned(), fields: fields.collect() }))
     }
 
-    /// What is left of a value of a type; `None`: it is hidden as a whole.
+    /// Returns the visible part of a value under a type; `None` if all of it is hidden.
     fn shown(data_type: &DataType, mut value: DocumentValue) -> Option<DocumentValue> {
         (data_type.show_only(&mut value) != ValueVisibility::Hidden).then_some(value)
     }

@@ -50,7 +50,7 @@ pub fn encode_fields(document: &Document) -> Vec<u8> {
     encode_named(&document.fields)
 }
 
-/// The bytes of named values: what [`encode_fields`] makes of a document that has these.
+/// Encodes named values: the same bytes as [`encode_fields`] for a document with these.
 pub fn encode_named(fields: &[(Arc<str>, DocumentValue)]) -> Vec<u8> {
     let mut out = Vec::new();
     write_named(&mut out, fields);
@@ -78,10 +78,10 @@ pub fn decode_fields(id: DocumentId, bytes: &[u8]) -> Result<Document, Error> {
     Ok(Document { id, fields: decode_named(bytes)? })
 }
 
-/// The named values of these bytes: what [`decode_fields`] gives a document.
+/// Decodes named values: the same as [`decode_fields`] for a document.
 ///
 /// # Errors
-/// [`Error::Row`] when the bytes are no fields.
+/// [`Error::Row`] if the bytes are not fields.
 pub fn decode_named(bytes: &[u8]) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {
     let mut reader = WireReader { bytes };
     let fields = reader.fields(0)?;

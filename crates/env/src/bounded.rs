@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::{AppendFile, Disk, ReadFile};
 
 /// A disk over another that limits the number of files open for reading, independent of the number in use. A
-/// file closed meanwhile is reopened when it is read; a file that loses its name stays open, since it could
-/// not be reopened.
+/// file closed in the meantime is reopened when it is read; a file that loses its name stays open, since it
+/// could not be reopened.
 #[derive(Debug, Clone)]
 pub struct BoundedDisk {
     inner: Arc<dyn Disk>,

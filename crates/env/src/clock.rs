@@ -17,7 +17,7 @@ impl WallClock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is set.
+/// A clock that advances only when it is set.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 

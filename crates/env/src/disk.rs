@@ -17,7 +17,7 @@ pub trait Disk: Send + Sync + Debug {
     /// Those of the system.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
 
-    /// Gives a file another name, in place of what has that name. Durable after [`Disk::sync_directory`].
+    /// Renames a file, replacing any file of the new name. Durable after [`Disk::sync_directory`].
     ///
     /// # Errors
     /// Those of the system.
@@ -68,33 +68,35 @@ pub trait Disk: Send + Sync + Debug {
 
 /// A file that is written from its beginning to its end.
 pub trait AppendFile: Send {
-    /// Adds all of `bytes`. Some of what was added may be made durable now and then, so that
+    /// Appends all of `bytes`. Some appended bytes may be made durable from time to time, so that
     /// [`AppendFile::sync`] has less to do.
     ///
     /// # Errors
-    /// Those of the system; some of the bytes may have been written. After one the file cannot be trusted.
+    /// Those of the system; some of the bytes may have been written. After an error the file cannot be
+    /// trusted.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Whether nobody waits for the disk meanwhile: then more of what is added may be on its way to it at a
-    /// time, which is faster, but holds up syncs of other files for longer. A hint; at first somebody does.
+    /// Sets if the disk is used only by background work, with no request waiting for it: then more appended
+    /// bytes may be in flight at a time, which is faster, but holds up syncs of other files for longer. A
+    /// hint; initially false.
     fn set_alone(&mut self, _alone: bool) {}
 
-    /// Makes what was written durable.
+    /// Makes the written bytes durable.
     ///
     /// # Errors
-    /// Those of the system. After one the file cannot be trusted, and syncing again proves nothing.
+    /// Those of the system. After an error the file cannot be trusted, and syncing again proves nothing.
     fn sync(&mut self) -> io::Result<()>;
 }
 
 /// A file that is read, at any place, by any number of threads.
 pub trait ReadFile: Send + Sync + Debug {
-    /// How long it is.
+    /// Returns the length in bytes.
     ///
     /// # Errors
     /// Those of the system.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether it has no bytes.
+    /// Returns true if the file is empty.
     ///
     /// # Errors
     /// Those of the system.
@@ -102,15 +104,15 @@ pub trait ReadFile: Send + Sync + Debug {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `buffers`, one after another, with what lies at `offset`: one read of the disk for many places
+    /// Fills `buffers`, one after another, with the bytes at `offset`: one read of the disk for many places
     /// in memory.
     ///
     /// # Errors
-    /// Those of the system; [`io::ErrorKind::UnexpectedEof`] when the file ends before the buffers are full.
+    /// Those of the system; [`io::ErrorKind::UnexpectedEof`] if the file ends before the buffers are full.
     fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()>;
 
-    /// Adds the `length` bytes that lie at `offset` to a vector. Where that has room for them, its memory is
-    /// not written before.
+    /// Appends the `length` bytes at `offset` to a vector. If that has enough capacity, its memory is not
+    /// initialised first.
     ///
     /// # Errors
     /// As [`ReadFile::read_at`].

@@ -1,15 +1,14 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The exit status of a process that ends itself because of a bug: that of an internal software error, of
-/// sysexits.
+/// Exit status of a process that ends itself because of a bug: the internal software error of sysexits.
 pub const EXIT_INTERNAL_ERROR: i32 = 70;
 
-/// Runs the work of a thread without which the process must not go on. A panic ends the process, and says so
-/// on standard error.
+/// Runs the work of a thread that is essential for the process. A panic ends the process, with a message on
+/// standard error.
 ///
-/// A process that lives and answers nothing is worse than one that is started again: nobody takes over from
-/// it.
+/// A process that lives but answers nothing is worse than one that is restarted: no other process takes over
+/// from it.
 pub fn run_or_exit(work: &str, run: impl FnOnce()) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return };
     let reason = panic_message(&*panic);

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{AppendFile, Disk, ReadFile, RealDisk};
 
-/// A real directory that can say what a loss of power would leave of it now: names whose directory was synced
-/// since they came, and the bytes of a file that were synced. All else is forgotten; what was taken away
-/// without a sync is there again.
+/// A real directory that can produce the state after a loss of power at this instant: names whose directory
+/// was synced since they were created, and the synced bytes of a file. The rest is lost; names removed
+/// without a sync are restored.
 ///
-/// Files that others than this disk write in the directory count as synced, but their names do not.
+/// Files written in the directory without this disk count as synced, but their names do not.
 #[derive(Debug, Clone)]
 pub struct ForgetfulDisk {
     durable: Arc<Mutex<DurableTree>>,
@@ -37,8 +37,8 @@ enum DurableEntry {
 }
 
 impl ForgetfulDisk {
-    /// Over the real directory `root`. Second names of its files lie in `kept`, on the same file system and
-    /// outside of it.
+    /// Creates a disk over the real directory `root`. Second names of its files are in `kept`, on the same
+    /// file system and outside of it.
     pub fn new(root: &Path, kept: &Path) -> Self {
         let tree = DurableTree {
             root: root.to_owned(),
@@ -50,7 +50,7 @@ impl ForgetfulDisk {
         ForgetfulDisk { durable: Arc::new(Mutex::new(tree)) }
     }
 
-    /// Makes the directory `to` what a loss of power at this instant would leave of the root.
+    /// Fills the directory `to` with the state of the root after a loss of power at this instant.
     ///
     /// # Errors
     /// Those of the system.

@@ -1,13 +1,12 @@
-//! What the engines ask of the machine: a clock, files, and a place among its threads.
+//! Machine interface of the engines: a clock, files, and thread priorities.
 //!
 //! [`Disk`] and [`WallClock`] are small traits with a real implementation each ([`RealDisk`],
-//! [`SystemClock`]) and one that tests command ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up,
-//! writes short, flips bits. A [`ForgetfulDisk`] shows what a loss of power would leave. A [`BoundedDisk`]
-//! keeps only so many files open. A [`ThreadClass`] says how soon a thread needs a core, and [`pace`] lets
-//! work in the background step aside.
+//! [`SystemClock`]) and one controlled by tests ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up,
+//! writes short, flips bits. A [`ForgetfulDisk`] shows the state after a loss of power. A [`BoundedDisk`]
+//! limits the number of open files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets
+//! background work yield.
 //!
-//! Only this crate opens the files that segments and the manifest live in. It knows nothing of what is in
-//! them.
+//! Only this crate opens the files of segments and the manifest. It knows nothing of their contents.
 
 mod bounded;
 mod clock;

@@ -14,7 +14,7 @@ use crate::{AppendFile, Disk, ReadFile};
 #[derive(Debug, Default, Clone, Copy)]
 pub struct RealDisk;
 
-/// The most buffers that one system call takes (`IOV_MAX` is 1024 on Linux).
+/// Maximum number of buffers in one system call (`IOV_MAX` is 1024 on Linux).
 const VECTORS: usize = 1024;
 
 impl Disk for RealDisk {
@@ -55,7 +55,7 @@ impl Disk for RealDisk {
         let mut made: Vec<&Path> = directory.ancestors().take_while(is_made).collect();
         fs::create_dir_all(directory).map_err(at("create", directory))?;
         if made.is_empty() {
-            // Whoever made it may have been killed before its name was durable.
+            // The process that made it may have been killed before its name was durable.
             made.push(directory);
         }
         made.into_iter().rev().try_for_each(|made| sync_name(self, made))
@@ -148,7 +148,7 @@ impl RealReadFile {
         Ok(())
     }
 
-    /// Fills the buffers; returns where the next byte lies.
+    /// Fills the buffers; returns the offset of the next byte.
     fn fill(&self, mut offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<u64> {
         let mut slices: Vec<IoSliceMut<'_>> =
             buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
@@ -170,7 +170,7 @@ impl RealReadFile {
     }
 }
 
-/// Adds what was done and where to an error of the system, whose kind is kept.
+/// Adds the operation and the path to an error of the system, whose kind is kept.
 fn at(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let path = path.to_owned();
     move |error| io::Error::new(error.kind(), format!("{verb} {}: {error}", path.display()))

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::Disk;
 
-/// What is in a file; `None` where there is none.
+/// Returns the content of a file; `None` if there is none.
 ///
 /// # Errors
 /// Those of the system.
@@ -20,11 +20,10 @@ pub fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Puts a file in place of what has its name, durably: a crash leaves the old one or the new one, and never a
-/// part of one.
+/// Replaces a file durably: a crash leaves the old one or the new one, and never a part of one.
 ///
 /// # Errors
-/// Those of the system. After one, the old file is there or the new one.
+/// Those of the system. After an error, either the old file or the new one is there.
 pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut next = path.as_os_str().to_owned();
     next.push(".next");
@@ -37,8 +36,8 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()
     sync_name(disk, path)
 }
 
-/// Makes the name of a file or directory durable. A directory above it that may not be read is left as it is:
-/// whoever made the name there was somebody else, before.
+/// Makes the name of a file or directory durable. A parent directory without read permission is left as it
+/// is: another user made the name there, before.
 ///
 /// # Errors
 /// Those of the system.

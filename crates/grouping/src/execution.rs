@@ -13,10 +13,12 @@ use crate::level::{CheckedGrouping, GroupingLevel, GroupsList};
 use crate::node::{GroupingNode, RowContext};
 use crate::table::GroupTable;
 
-/// The most groups that one request keeps in memory, whatever it shows: some hundred bytes each.
+/// Maximum number of groups that one request keeps in memory, independent of its output: some hundred bytes
+/// each.
 const GROUPS_MAX: usize = 1_000_000;
 
-/// The most places in groups that the documents of one chunk may have: lists inside lists multiply them.
+/// Maximum number of positions in groups that the documents of one chunk may have: lists inside lists
+/// multiply them.
 const ROWS_MAX: usize = 4_000_000;
 
 fn too_many_groups() -> Error {

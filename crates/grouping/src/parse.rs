@@ -28,10 +28,10 @@ impl GroupingRequest {
     /// [`Error::Syntax`].
     ///
     /// ```
-    /// use millrace_grouping::Request;
-    /// let requests = Request::parse("all(group(sender) max(5) each(output(count())))")?;
+    /// use millrace_grouping::GroupingRequest;
+    /// let requests = GroupingRequest::parse("all(group(sender) max(5) each(output(count())))")?;
     /// assert_eq!(requests.len(), 1);
-    /// let error = Request::parse("all(group(sender) each(output(count()))").unwrap_err();
+    /// let error = GroupingRequest::parse("all(group(sender) each(output(count()))").unwrap_err();
     /// assert!(error.to_string().starts_with("grouping, line 1, column 40: expected ')'"));
     /// # Ok::<(), millrace_grouping::Error>(())
     /// ```

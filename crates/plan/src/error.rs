@@ -85,7 +85,7 @@ pub enum Error {
         "the query has more than {limit} regular expressions, counted in each field that they look at; join alternatives into one: (a|b)"
     )]
     TooManyExpressions {
-        /// The most regular expressions.
+        /// Maximum number of regular expressions.
         limit: usize,
     },
 }

@@ -23,7 +23,8 @@ use crate::{Error, LeafId, PlanContext, PlanLeaf, PlanNode, PlanTerm, Predicate,
 /// Maximum number of leaves of a plan: each takes memory for every matched document.
 const MAX_LEAVES: usize = 4096;
 
-/// The most regular expressions of a plan: each takes up to a megabyte as it is, and more while it runs.
+/// Maximum number of regular expressions in a plan: each takes up to a megabyte as it is, and more while it
+/// runs.
 const REGEXES_MAX: usize = 64;
 
 /// Builder of a plan's tree.

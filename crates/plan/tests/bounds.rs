@@ -1,4 +1,4 @@
-//! How many regular expressions a plan may have.
+//! Limit of the number of regular expressions in a plan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

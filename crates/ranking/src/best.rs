@@ -20,7 +20,7 @@ impl RankedHit {
 /// Collector of the best hits offered to it.
 pub(crate) struct TopHits {
     count: usize,
-    /// Where nothing is left out before the end: all of them.
+    /// All hits, if none is dropped before the end.
     all: Option<Vec<RankedHit>>,
     /// The worst hit is on top.
     heap: BinaryHeap<WorstFirst>,

@@ -5,16 +5,16 @@
 //! [`QueryRewriting`], or `None` if no rule matches.
 //!
 //! ```
-//! use millrace_query::{Item, Match};
+//! use millrace_query::{QueryItem, TermMatch};
 //! use millrace_rules::RuleBases;
-//! use millrace_schema::Findings;
+//! use millrace_schema::PackageFindings;
 //!
 //! let files = [("rules/example.sr".to_owned(), b"@default\ncolour -> color;".to_vec())].into();
-//! let bases = RuleBases::read(&files, &mut Findings::default());
-//! let term = |text: &str| Item::Term {
+//! let bases = RuleBases::read(&files, &mut PackageFindings::default());
+//! let term = |text: &str| QueryItem::Term {
 //!     field: "default".to_owned(),
 //!     text: text.into(),
-//!     matching: Match::Word,
+//!     matching: TermMatch::Word,
 //!     annotations: Default::default(),
 //! };
 //! let rewriting = bases.default_base().unwrap().rewrite(&term("colour"), &Default::default(), false).unwrap();

@@ -97,7 +97,7 @@ pub(crate) enum RuleCondition {
     End(Box<RuleCondition>),
     /// The condition with the same name in an included rule base.
     Super(SourcePosition),
-    /// That condition, resolved.
+    /// The resolved condition of a [`RuleCondition::Super`].
     Included(Arc<RuleCondition>),
 }
 

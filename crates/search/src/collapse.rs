@@ -47,8 +47,8 @@ impl HitCollapsing {
 pub(crate) struct CollapseFields<'p>(Vec<Option<&'p SchemaField>>);
 
 impl<'p> CollapseFields<'p> {
-    /// Resolves the names: each is that of a field of the document summary which the request names for this,
-    /// or of the schema.
+    /// Resolves the names: each is that of a field of the document summary named by the request for this, or
+    /// of the schema.
     pub(crate) fn of(plan: &'p Plan, collapse: &CollapseOptions) -> Self {
         let summary = collapse.summary.as_deref().and_then(|name| plan.schema.summaries.get(name));
         let field = |(name, _): &(String, usize)| {

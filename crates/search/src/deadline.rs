@@ -2,11 +2,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How much later than looking at documents all ends, where nothing is said of that.
+/// Default time from the end of looking at documents to the end of the search.
 const PUT_TOGETHER: Duration = Duration::from_millis(100);
 
-/// When to stop: looking at documents first, and each later step somewhat later, so that something is made of
-/// what was found.
+/// Deadlines of a search: one for looking at documents, and a later one for each later step, so that the
+/// documents found so far give a result.
 #[derive(Debug, Clone)]
 pub struct SearchDeadline {
     looking: Instant,
@@ -16,14 +16,14 @@ pub struct SearchDeadline {
     pause: Option<Pause>,
 }
 
-/// Called where a search can be interrupted, with the time. It may let other work have the thread's core; it
-/// returns true if time has passed meanwhile.
+/// Callback at points where a search can be interrupted, with the time. It may let other work have the
+/// thread's core; it returns true if time has passed meanwhile.
 pub type Pause = fn(Instant) -> bool;
 
 /// A step of a search that can take long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SearchStep {
-    /// Looking at documents: whether they are seen, or where all are, whether they match.
+    /// Testing if documents are seen, or, if all are, if they match.
     Look,
     /// Matching those that are seen.
     Match,
@@ -44,7 +44,7 @@ impl SearchDeadline {
         SearchDeadline { rest, ..self }
     }
 
-    /// Also as soon as `lost` is set, because nobody waits for the answer any more.
+    /// Ends also as soon as `lost` is set, because there is no client left to answer.
     pub fn or_when(self, lost: Arc<AtomicBool>) -> Self {
         SearchDeadline { lost: Some(lost), ..self }
     }

@@ -1,13 +1,13 @@
-//! One query over documents of several nodes: what each is asked, step by step, and the result that one node
-//! with all documents would have given.
+//! Execution of one query over documents of several nodes: the requests to each, step by step, with the
+//! result that one node with all documents would have given.
 //!
-//! 1. Where a rank profile uses statistics of words, every node tells those of its documents, and is told
-//!    those of all.
-//! 2. Every node gives its [`NodeShare`](crate::share::Share): best hits, groups, counts. Where no later
-//!    phase ranks them again, that is all.
-//! 3. Later phases rank the best hits of all nodes: each node scores its own of them, what is normalised is
-//!    normalised over all.
-//! 4. The hits that are returned are filled, each where it lies.
+//! 1. If a rank profile uses statistics of words, every node sends those of its documents, and receives those
+//!    of all.
+//! 2. Every node sends its [`NodeShare`]: best hits, groups, counts. If no later phase ranks the hits again,
+//!    this is the last ranking step.
+//! 3. Later phases rank the best hits of all nodes: each node scores its own of them, and normalisation
+//!    covers the hits of all.
+//! 4. The returned hits are filled, each on its node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::collapse::{CollapseKeys, HitCollapsing};
 use crate::share::{NodeShare, OfSchema, RerankRequest, ShareGroups, ShareReply, ShareRequest, ShareSession};
 use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SearchTrace};
 
-/// What is to be done next.
+/// Next action of a gathering.
 #[derive(Debug)]
 pub enum GatheringNext {
     /// Ask each node this, in order.
     Ask(Vec<ShareRequest>),
-    /// That is it: an outcome for each search, in order, the groups of all in the first.
+    /// The result: an outcome for each search, in order, the groups of all in the first.
     Found(Vec<PassOutcome>),
 }
 
@@ -40,7 +40,7 @@ pub struct SearchGathering {
     groupings: Vec<GroupingResult>,
 }
 
-/// What the last question was.
+/// Step whose replies are awaited.
 enum GatheringStep {
     Begin,
     Statistics,
@@ -51,8 +51,8 @@ enum GatheringStep {
     Fill,
 }
 
-/// Runs searches over one node's documents as if there were several nodes: the plain way to what
-/// [`run_all`](crate::run_all) finds.
+/// Runs searches over one node's documents as if there were several nodes: the plain path to the result of
+/// [`run_all`](crate::run_all).
 ///
 /// # Errors
 /// As [`PreparedSearch::run`].
@@ -79,21 +79,21 @@ pub fn run_gathered(
 type PlaceOfHit = (u32, usize, u16);
 
 impl SearchGathering {
-    /// Begins: the first answers are none.
+    /// Begins a gathering: call [`SearchGathering::next`] first with no replies.
     pub fn new(searches: Vec<Arc<PreparedSearch>>, nodes: usize) -> Self {
         let schemas = searches.iter().map(|_| MergedHits::default()).collect();
         SearchGathering { searches, nodes, step: GatheringStep::Begin, schemas, groupings: Vec::new() }
     }
 
-    /// How many schemas are asked.
+    /// Returns the number of schemas.
     pub fn schemas(&self) -> usize {
         self.searches.len()
     }
 
-    /// Takes in what the nodes answered, in order, and says what follows.
+    /// Processes the replies of the nodes, in order, and returns the next action.
     ///
     /// # Errors
-    /// An answer is not to the question, or not to this query.
+    /// A reply does not match its request, or this query.
     pub fn next(&mut self, replies: Vec<ShareReply>) -> Result<GatheringNext, Error> {
         let expected = if matches!(self.step, GatheringStep::Begin) { 0 } else { self.nodes };
         if replies.len() != expected {
@@ -141,7 +141,7 @@ impl SearchGathering {
         }
     }
 
-    /// What follows after a step that has put the hits in order.
+    /// Returns the action after a step that has put the hits in order.
     fn after(&mut self, step: GatheringStep) -> Result<GatheringNext, Error> {
         let has = |phase: fn(&MergedHits) -> Option<PhaseRerank>, of: &Self| {
             of.schemas.iter().any(|merged| phase(merged).is_some())
@@ -241,7 +241,7 @@ impl SearchGathering {
         Ok(())
     }
 
-    /// What the global phase is asked, with the numbers normalised over all nodes.
+    /// Returns the requests of the global phase, with the numbers normalised over all nodes.
     fn normalize(&mut self, replies: Vec<ShareReply>) -> Result<Vec<ShareRequest>, Error> {
         let mut nodes = Vec::with_capacity(replies.len());
         for reply in replies {
@@ -330,7 +330,7 @@ struct MergedHits {
 }
 
 impl MergedHits {
-    /// Adds what a node has; its groups are handed back.
+    /// Adds the share of a node; returns its groups.
     fn add(&mut self, node: u32, of_schema: OfSchema) -> Vec<Option<ShareGroups>> {
         self.total_count += of_schema.total_count;
         self.coverage.merge(&of_schema.coverage);
@@ -361,8 +361,8 @@ impl MergedHits {
         self.coverage.timed_out = true;
     }
 
-    /// What the nodes have given for the hits of a phase, in the order of the hits; none where a node had no
-    /// time.
+    /// Returns the replies of the nodes for the hits of a phase, in the order of the hits; `None` if a node
+    /// ran out of time.
     fn in_order(
         &self,
         phase: PhaseRerank,
@@ -414,13 +414,13 @@ impl MergedHits {
     }
 }
 
-/// The groups of each request, of all schemas and nodes so far.
+/// Groups of each request, of all schemas and nodes so far.
 struct MergedGroupings<'s> {
     searches: &'s [Arc<PreparedSearch>],
     requests: Vec<(Option<GroupingExecution>, GroupHits)>,
 }
 
-/// Filled hits by what refers to them. A hit can be in several groups.
+/// Filled hits by their references. A hit can be in several groups.
 type GroupHits = HashMap<(Option<String>, (u32, usize, u16)), ResultHit>;
 
 impl<'s> MergedGroupings<'s> {

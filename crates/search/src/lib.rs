@@ -1,12 +1,12 @@
 //! Runs a plan over a view: a partial result.
 //!
-//! A [`PreparedSearch`] is a plan with everything made ready that the engines need: the compiled rank
-//! profile, the order, the grouping requests. Whatever can be wrong with it is found when it is made;
-//! [`PreparedSearch::run`] then goes the way of every query: match, rank or sort, group, fill.
+//! A [`PreparedSearch`] is a plan with everything prepared that the engines need: the compiled rank profile,
+//! the order, the grouping requests. Its errors are found when it is made; [`PreparedSearch::run`] then
+//! executes the steps of every query: match, rank or sort, group, fill.
 //!
-//! Documents that lie on several nodes are searched where they are: each node has a [`ShareSession`] with its
-//! own, and a [`SearchGathering`] asks them, step by step, for what it takes to find what one node with all
-//! the documents would have found.
+//! Documents on several nodes are searched where they are: each node has a [`ShareSession`] for its own, and
+//! a [`SearchGathering`] sends requests to them, step by step, to find the hits that one node with all the
+//! documents would have found.
 //!
 //! This crate does not know where columns come from, and renders nothing.
 

@@ -9,7 +9,7 @@ use millrace_selection::DocumentSelection;
 use crate::SearchDeadline;
 use crate::deadline::SearchStep;
 
-/// A view of those documents of another view that document selections mean.
+/// A view of the documents of another view that match document selections.
 pub struct SelectedView<V> {
     view: V,
     chunks: Vec<ViewChunk>,
@@ -54,7 +54,7 @@ impl<V: View> SelectedView<V> {
         Ok(narrowed)
     }
 
-    /// Whether there was time to test all documents.
+    /// Returns true if there was time to test all documents.
     pub fn is_complete(&self) -> bool {
         self.complete
     }

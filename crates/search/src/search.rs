@@ -21,23 +21,22 @@ pub struct PreparedSearch {
     pub(crate) plan: Arc<Plan>,
     pub(crate) profile: Arc<CompiledProfile>,
     pub(crate) selection: Option<DocumentSelection>,
-    /// A document must match one of these to be seen; all are where there are none.
+    /// A document must match one of these to be seen; if there are none, all are seen.
     pub(crate) within: Vec<Arc<DocumentSelection>>,
     style: HighlightStyle,
     sorting: Option<PreparedOrder>,
-    /// For each request, in order: what it is over this schema, or why it cannot be.
+    /// Each request, in order, checked against this schema, or the error.
     groupings: Vec<Result<Arc<CheckedGrouping>, millrace_grouping::Error>>,
     cluster: Arc<str>,
 }
 
 impl PreparedSearch {
-    /// Makes a plan ready. `profile` is its rank profile, compiled; `cluster` is what hits name as their
-    /// source.
+    /// Prepares a plan. `profile` is its compiled rank profile; `cluster` is the source named by hits.
     ///
     /// # Errors
-    /// What is wrong with the order or with what the selection says of documents of this schema, and what
-    /// grouping requests are no requests at all. One that asks this schema for what it has not is an error of
-    /// [`run_all`](crate::run_all), where no other schema has it either.
+    /// Errors in the order or in the selection's statements about documents of this schema, and invalid
+    /// grouping requests. A request for a field that this schema lacks is an error of
+    /// [`run_all`](crate::run_all), if every other schema lacks it too.
     pub fn new(plan: Arc<Plan>, profile: Arc<CompiledProfile>, cluster: Arc<str>) -> Result<Self, Error> {
         let selection = match &plan.scope {
             StreamedScope::All { selection: Some(text) } => {
@@ -76,14 +75,15 @@ impl PreparedSearch {
         self
     }
 
-    /// Sees only documents that match one of these selections; all where there are none.
+    /// Restricts the search to documents that match one of these selections; no restriction if there are
+    /// none.
     #[must_use]
     pub fn within(mut self, selections: Vec<Arc<DocumentSelection>>) -> Self {
         self.within = selections;
         self
     }
 
-    /// A grouping request over this schema, or why it is none.
+    /// Returns a grouping request checked against this schema, or the error.
     pub(crate) fn checked_grouping(
         &self,
         request: usize,
@@ -96,14 +96,14 @@ impl PreparedSearch {
         self.groupings.get(request)?.as_ref().ok()
     }
 
-    /// How many hits are wanted in all, those before the offset among them.
+    /// Returns the number of hits wanted in all, including those before the offset.
     pub(crate) fn wanted(&self) -> usize {
         let plan = &*self.plan;
         if plan.hits == 0 { 0 } else { plan.offset.saturating_add(plan.hits) }
     }
 
-    /// What later phases rank again, where they give the hits their order and it can be told which of several
-    /// nodes' hits those are. Where hits are collapsed, or chosen so that they are diverse, each node ranks
+    /// Returns the reranking by later phases, if these determine the order of the hits and can be applied to
+    /// the hits of several nodes together. If hits are collapsed, or chosen for diversity, each node ranks
     /// its own.
     pub(crate) fn reranking(&self) -> Option<PhaseReranking> {
         let own = self.plan.query.collapse.is_some() || self.profile.is_diverse();
@@ -112,7 +112,7 @@ impl PreparedSearch {
         (ranked && reranking.depth(0) > 0).then_some(reranking)
     }
 
-    /// How many grouping requests there are.
+    /// Returns the number of grouping requests.
     pub(crate) fn grouping_requests(&self) -> usize {
         self.groupings.len()
     }
@@ -125,7 +125,7 @@ impl PreparedSearch {
             .filter_map(|(number, request)| Some((number, request.as_ref().err()?)))
     }
 
-    /// Whether its hits can have a field of this name.
+    /// Returns true if its hits can have a field of this name.
     pub fn shows(&self, field: &str) -> bool {
         SHOWN_FEATURES.contains(&field) || millrace_summary::shows(&self.plan, field)
     }
@@ -135,11 +135,11 @@ impl PreparedSearch {
         &self.plan
     }
 
-    /// Runs it over the documents of a view. Once the deadline has passed, what has been found so far is the
+    /// Runs it over the documents of a view. Once the deadline has passed, the hits found so far are the
     /// result, and its coverage says so.
     ///
     /// # Errors
-    /// A column cannot be read, or a grouping request cannot be done.
+    /// A column cannot be read, or a grouping request cannot be executed.
     pub fn run(&self, view: &dyn View, deadline: &SearchDeadline) -> Result<PassOutcome, Error> {
         let mut outcomes = crate::run_all(&[(self, view)], deadline)?;
         Ok(outcomes.pop().unwrap_or_default())
@@ -164,8 +164,8 @@ impl PreparedSearch {
         Ok(Some(self.profile.first_phase(&self.plan, view, matches, stop)?))
     }
 
-    /// The hits to return, in order, without those that the request collapses; and what the others are
-    /// compared by.
+    /// Returns the hits to return, in order, without those that the request collapses, and the collapse keys
+    /// of the others.
     pub(crate) fn ordered(
         &self,
         view: &dyn View,
@@ -224,7 +224,7 @@ impl PreparedSearch {
         Ok(OrderedHits { hits, total, timed_out: !complete })
     }
 
-    /// Collects the groups of each request; and whether there was time to put all that matched into them.
+    /// Collects the groups of each request; returns also true if there was time to add all matches to them.
     pub(crate) fn group(
         &self,
         view: &dyn View,

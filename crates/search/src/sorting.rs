@@ -1,4 +1,4 @@
-//! The first documents in an order that is not that of relevance.
+//! The first documents in an order other than relevance.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -12,15 +12,15 @@ use millrace_result::SortValue;
 use crate::Error;
 use crate::sort_key::{self, TextKey};
 
-/// How many matched chunks' columns are read together.
+/// Number of matched chunks whose columns are read together.
 const CHUNKS_TOGETHER: usize = 32;
 
 /// A document in its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SortedHit {
-    /// What it is sorted by.
+    /// Values that it is sorted by.
     pub keys: Vec<SortValue>,
-    /// Its score; 0 where nothing was ranked.
+    /// Its score; 0 if nothing was ranked.
     pub score: f64,
     /// The chunk's number in the view.
     pub chunk: usize,
@@ -44,26 +44,26 @@ pub struct PreparedOrder {
 }
 
 impl PreparedOrder {
-    /// The order of a plan that has one.
+    /// Returns the order of a plan that has one.
     ///
     /// # Errors
-    /// [`Error::Collation`] for rules that cannot be had.
+    /// [`Error::Collation`] for unavailable collation rules.
     pub fn new(plan: &Plan) -> Result<Self, Error> {
         let keys =
             plan.sorting.iter().map(|column| OrderKeyColumn::new(plan, column)).collect::<Result<_, _>>()?;
         Ok(PreparedOrder { keys })
     }
 
-    /// Whether scores are asked for.
+    /// Returns true if the order uses scores.
     pub fn needs_scores(&self) -> bool {
         self.keys.iter().any(|key| matches!(key.by, OrderBy::Score))
     }
 
-    /// The first `wanted` of what matched, and whether there was time to look at all of it. `scores` has one
-    /// list for each chunk of `matches`, or none where nobody needs scores.
+    /// Returns the first `wanted` matches, and true if there was time to look at all matches. `scores` has
+    /// one list for each chunk of `matches`, or none if no scores are needed.
     ///
-    /// The keys of a document are made one after another, no more of them than it takes to see that it is not
-    /// among the first.
+    /// The keys of a document are computed one after another, and only as many as needed to see that it is
+    /// not among the first.
     ///
     /// # Errors
     /// A column cannot be read.
@@ -184,10 +184,10 @@ struct OrderKeyColumn {
     column: Option<ColumnKey>,
     /// The way from the column's values to those that are compared: members of structs and maps.
     path: Vec<String>,
-    /// What those are.
+    /// Type of the compared values.
     of: DataType,
     descending: bool,
-    /// What stands for a missing value.
+    /// Value used for a missing one.
     missing: SortValue,
 }
 
@@ -228,7 +228,8 @@ impl OrderKeyColumn {
             Some(MissingOrder::First) => SortValue::First,
             Some(MissingOrder::Last) => SortValue::Last,
             Some(MissingOrder::As(text)) => key.of_text(text),
-            // No value is smaller than the smallest; but of several values none is no smallest one.
+            // A missing value sorts before the smallest one; in a field with several values, absence does
+            // not.
             None if sort.descending || key.is_multivalued() => SortValue::Last,
             None => SortValue::First,
         };
@@ -263,7 +264,7 @@ impl OrderKeyColumn {
         SortValue::Key(bytes)
     }
 
-    /// Writes the key of a document over what `out` has.
+    /// Writes the key of a document, replacing the contents of `out`.
     fn write(&self, column: Option<&Column>, document: u16, score: f64, out: &mut SortValue) {
         let mut bytes = match std::mem::replace(out, SortValue::First) {
             SortValue::Key(mut bytes) => {
@@ -320,7 +321,7 @@ impl OrderKeyColumn {
         true
     }
 
-    /// Of several values the first in the order stands for the document.
+    /// Of several values, the first in the order represents the document.
     fn append_value(&self, value: &DocumentValue, key: &mut Vec<u8>) -> bool {
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
         let mut several: Vec<&DocumentValue> = Vec::new();

@@ -328,8 +328,8 @@ thread_local! {
     static PAUSES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Every step that goes through the documents can be interrupted between chunks: whoever waits for the core
-/// waits for a chunk at most.
+/// Every step that reads the documents can be interrupted between chunks: a thread that waits for the core
+/// waits for one chunk at most.
 #[test]
 fn every_step_pauses_between_chunks() {
     #[track_caller]

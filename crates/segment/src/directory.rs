@@ -1,4 +1,4 @@
-//! What says where everything in a file is: it is gathered while columns are written, and written after them.
+//! Index of the locations in a file: collected while columns are written, and written after them.
 
 use millrace_column::ColumnKey;
 use millrace_env::{AppendFile, pace};
@@ -38,8 +38,8 @@ impl ChunkDirectory {
         ChunkDirectory { section, infos: Vec::new(), places: Vec::new(), groups: GroupsBuilder::default() }
     }
 
-    /// Adds the next chunk; its places are the caller's to add. Returns whether it is of another group than
-    /// the one before.
+    /// Adds the next chunk; the caller adds its places. Returns true if it belongs to another group than the
+    /// previous one.
     pub fn add(&mut self, location: u32, group: &str, info: ChunkInfo) -> bool {
         assert!(info.documents > 0, "a chunk without documents is not written");
         assert!(info.removed <= info.documents, "no more versions are removals than there are versions");
@@ -55,7 +55,7 @@ impl ChunkDirectory {
         next_group
     }
 
-    /// Writes what is known by now of all chunks and groups; returns what the catalog says of them.
+    /// Writes the directories of all chunks and groups; returns their entry in the catalog.
     pub fn write(mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<TypeSection, Error> {
         self.write_rows(file, offset)?;
         self.write_groups(file, offset)
@@ -122,7 +122,7 @@ pub(crate) fn write_end(
     append(file, offset, &trailer.encode())
 }
 
-/// Writing so much takes a small part of a millisecond.
+/// Number of bytes whose writing takes a small part of a millisecond.
 const PIECE: usize = 256 << 10;
 
 /// Adds bytes to a file, and counts them.

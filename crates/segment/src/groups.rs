@@ -3,8 +3,8 @@
 
 use crate::format::{FormatReader, write_text};
 
-/// The chunks of one group of one type. Documents without a group that lie next to each other make one entry
-/// together, whose location is that of the first.
+/// The chunks of one group of one type. Adjacent documents without a group share one entry, whose location is
+/// that of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupEntry {
     /// The low 32 bits of the location, reversed.
@@ -13,18 +13,18 @@ pub struct GroupEntry {
     pub group: String,
     /// Its first chunk.
     pub first_chunk: u32,
-    /// How many chunks it has.
+    /// Number of its chunks.
     pub chunks: u32,
 }
 
 impl GroupEntry {
-    /// Whether it stands before the place of a group in the order of keys.
+    /// Returns true if it is before the position of a group in the order of keys.
     pub fn is_before(&self, location: u32, group: &str) -> bool {
         (self.location, self.group.as_str()) < (location, group)
     }
 }
 
-/// A page is closed when it has so many bytes.
+/// Size in bytes at which a page is closed.
 const PAGE_BYTES: usize = 4096;
 
 pub(crate) const FENCE_BYTES: usize = 24;
@@ -61,7 +61,7 @@ impl FencePage {
     }
 }
 
-/// The first page that can have the entry which is the last at or before a location: the search goes on from
+/// Returns the first page that can have the last entry at or before a location: the search continues from
 /// there.
 pub(crate) fn page_before(fences: &[u8], location: u32) -> usize {
     let (mut low, mut high) = (0, fences.len() / FENCE_BYTES);
@@ -76,7 +76,7 @@ pub(crate) fn page_before(fences: &[u8], location: u32) -> usize {
     low.saturating_sub(1)
 }
 
-/// The entries of a page; `None` when its bytes are none.
+/// Decodes the entries of a page; `None` if its bytes are invalid.
 pub(crate) fn decode_page(bytes: &[u8]) -> Option<Vec<GroupEntry>> {
     let mut reader = FormatReader::new(bytes);
     let mut entries = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) struct GroupsBuilder {
 }
 
 impl GroupsBuilder {
-    /// The next chunk belongs to this group. Returns whether it is another group than before.
+    /// Adds the next chunk, of this group. Returns true if it is another group than before.
     pub fn add(&mut self, location: u32, group: &str, chunk: u32) -> bool {
         if let Some(last) = &mut self.last
             && last.group == group

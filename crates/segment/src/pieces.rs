@@ -49,7 +49,7 @@ impl SegmentFile {
     }
 
     /// Announces that a column of the chunks in `range` will be read soon, sequentially, so that the disk can
-    /// fetch it meanwhile. Does nothing if the first is in the cache.
+    /// prefetch it. Does nothing if the first is in the cache.
     pub fn will_read(&self, section: usize, key: &ColumnKey, range: Range<u32>) {
         let Some(column) = self.sections()[section].column(key) else { return };
         if self.cached(section, column, range.start).is_some() {

@@ -16,7 +16,7 @@ use crate::{ChunkInfo, Error, TypeSection};
 /// one, for the next start to delete. Columns are gathered and written column by column: a whole group's, and
 /// more groups' until there are some MB.
 pub struct SegmentWriter<'a> {
-    /// `None`: it is no file.
+    /// `None`: it is not a file.
     name: Option<FileName<'a>>,
     file: Box<dyn AppendFile + 'a>,
     offset: u64,
@@ -31,30 +31,30 @@ pub struct NewChunk<'a> {
     pub location: u32,
     /// [`millrace_document::DocumentGroup::key`].
     pub group: &'a str,
-    /// What it holds.
+    /// Summary of its documents.
     pub info: ChunkInfo,
     /// Its columns, as many and in the order as the section's; `None`: it has no such column.
     pub columns: Vec<Option<Column>>,
 }
 
-/// What was written.
+/// Summary of a written segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SegmentSummary {
     /// Bytes of the file.
     pub bytes: u64,
     /// Versions of documents.
     pub documents: u64,
-    /// How many of them are removals.
+    /// Number of removals among them.
     pub removed: u64,
     /// The highest timestamp.
     pub newest: u64,
 }
 
-/// The name that the file has now. It goes with its owner, unless it is kept.
+/// The current name of the file, which is deleted with its owner, unless it is kept.
 struct FileName<'a> {
     disk: &'a dyn Disk,
     path: PathBuf,
-    /// What it is called when it is finished.
+    /// Name of the finished file.
     finished: PathBuf,
     kept: bool,
 }
@@ -81,8 +81,8 @@ impl FileName<'_> {
 impl Drop for FileName<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            // Whoever dropped it has an error to report that says more than this one would; the next start
-            // tries again.
+            // The owner reports an error that is more informative than one from here; the next start tries
+            // again.
             let _ = self.disk.unlink(&self.path);
         }
     }
@@ -90,14 +90,14 @@ impl Drop for FileName<'_> {
 
 struct OpenSection {
     directory: ChunkDirectory,
-    /// Chunks whose columns are not written yet: the last ones.
+    /// Last chunks, whose columns are not written yet.
     slab: Vec<Vec<Option<Column>>>,
     slab_bytes: usize,
 }
 
-/// Columns are written when so much is gathered and a group ends.
+/// Number of collected bytes at which columns are written at the end of a group,
 const SLAB_BYTES: usize = 16 << 20;
-/// And when so much is gathered in the middle of a group.
+/// and in the middle of a group.
 const SLAB_BYTES_MAX: usize = 64 << 20;
 
 impl<'a> SegmentWriter<'a> {
@@ -125,11 +125,11 @@ impl<'a> SegmentWriter<'a> {
         Ok(SegmentWriter { name, file, offset: BLOCK as u64, sections: Vec::new(), open: None })
     }
 
-    /// Begins the documents of a type, whose name comes after those before, with these columns, which are
-    /// sorted.
+    /// Begins the documents of a type, whose name comes after the previous ones, with these columns, which
+    /// are sorted.
     ///
     /// # Errors
-    /// The section before cannot be written.
+    /// The previous section cannot be written.
     pub fn begin_section(&mut self, document_type: &str, columns: Vec<ColumnKey>) -> Result<(), Error> {
         self.end_section()?;
         assert!(columns.is_sorted(), "the columns of a section are sorted: they are looked up by that order");
@@ -163,15 +163,15 @@ impl<'a> SegmentWriter<'a> {
         Ok(())
     }
 
-    /// Whether nothing was added.
+    /// Returns true if nothing was added.
     pub fn is_empty(&self) -> bool {
         self.sections.is_empty() && self.open.as_ref().is_none_or(|open| open.directory.section.chunks == 0)
     }
 
-    /// Writes what is left, makes the file durable and gives it its name.
+    /// Writes the rest, makes the file durable and gives it its name.
     ///
     /// # Errors
-    /// It cannot be written or made durable.
+    /// The file cannot be written or made durable.
     pub fn finish(mut self) -> Result<SegmentSummary, Error> {
         self.end_section()?;
         write_end(&self.sections, &mut *self.file, &mut self.offset)?;
@@ -239,7 +239,7 @@ impl OpenSection {
     }
 }
 
-/// The columns that every chunk has, whatever the schema says.
+/// Returns true for the columns that every chunk has, independent of the schema.
 pub(crate) fn is_key_column(key: &ColumnKey) -> bool {
     matches!(key.form, ColumnForm::Id | ColumnForm::Timestamp)
 }

@@ -421,7 +421,7 @@ fn a_cut_has_the_chunks_of_its_locations() {
         let counted: u64 = cut.shares().iter().map(|(_, documents)| documents).sum();
         assert_eq!(counted, part.verify().expect("whole").documents, "{ranges:x?}");
     }
-    // Parts of one location, in which there are two groups: whatever is in a part comes along.
+    // Parts of one location, in which there are two groups: everything in a part is included.
     for part in [0, 1, 2, 7] {
         let first = place("id:x:mail:n=1:1") >> 32 << 32 | part << 29;
         let range = (first, first | u64::from(u32::MAX >> 3));

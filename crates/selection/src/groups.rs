@@ -16,8 +16,8 @@ impl DocumentSelection {
         self.root.groups()
     }
 
-    /// Whether it is `true`, and so selects every document. Other selections may do so as well: they are not
-    /// looked through.
+    /// Returns true for the selection `true`, which selects every document. Other selections may do so as
+    /// well: they are not analysed.
     pub fn selects_all(&self) -> bool {
         matches!(self.root, SelectionCondition::Constant(true))
     }

@@ -1,11 +1,11 @@
 //! The document selection language, which selects documents for visits, conditions and garbage collection.
 //!
 //! ```
-//! use millrace_selection::Selection;
+//! use millrace_selection::DocumentSelection;
 //!
-//! let selection = Selection::parse(r#"music and music.year > 1999 and id.group == "me""#).unwrap();
+//! let selection = DocumentSelection::parse(r#"music and music.year > 1999 and id.group == "me""#).unwrap();
 //! assert_eq!(selection.groups().unwrap().len(), 1);
-//! assert!(Selection::parse("music.year >").unwrap_err().to_string().contains("character 13"));
+//! assert!(DocumentSelection::parse("music.year >").unwrap_err().to_string().contains("character 13"));
 //! ```
 //!
 //! Logic has three values: a condition on a field that a document lacks is [`SelectionOutcome::Invalid`], and

@@ -11,10 +11,10 @@ use crate::state::open::DirectoryLock;
 use crate::tail::{FjallTails, LogCut, TailFactory};
 use crate::{Error, StoreOptions};
 
-/// What [`crate::check`] found in a data directory.
+/// Result of [`crate::check`] on a data directory.
 #[derive(Debug, Clone, Default)]
 pub struct CheckReport {
-    /// What is wrong; empty when all is well.
+    /// Errors found; empty if there are none.
     pub findings: Vec<CheckFinding>,
     /// Files read.
     pub files: usize,
@@ -31,9 +31,9 @@ pub struct CheckFinding {
     pub path: PathBuf,
     /// At which byte, where that is known.
     pub offset: Option<u64>,
-    /// What is wrong, and what it means.
+    /// Description of the error and its consequences.
     pub meaning: String,
-    /// What to do.
+    /// Recommended action.
     pub cure: String,
 }
 
@@ -93,7 +93,7 @@ pub fn check(data_dir: &Path) -> Result<CheckReport, Error> {
     Ok(report)
 }
 
-/// What [`repair_tail`] cut off a log.
+/// Bytes that [`repair_tail`] cut off a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TailRepair {
     /// The log.
@@ -102,7 +102,7 @@ pub struct TailRepair {
     pub end: u64,
     /// Bytes that were cut.
     pub bytes: u64,
-    /// The file that has what was cut.
+    /// File with a copy of the cut bytes.
     pub copy: PathBuf,
 }
 

@@ -1,13 +1,13 @@
 use std::path::PathBuf;
 
-/// What can go wrong in the store.
+/// Errors of the store.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// More writes are waiting than the queue or the tail holds. Nothing was written; try again shortly.
+    /// More writes are waiting than the queue or the tail holds. Nothing was written; retry shortly.
     #[error("too many writes are waiting; send again after a short while")]
     Overloaded,
-    /// Less than the reserve is free, or nothing at all. Removes still work while there is anything.
+    /// Less than the reserve is free, or nothing at all. Removes still work while any space is free.
     #[error("the disk of {path} has {free} bytes free, and {reserve} are kept in reserve; free some, or lower the reserve (disk-reserve, or resource-limits in services.xml)", path = path.display())]
     DiskFull {
         /// The data directory.
@@ -17,78 +17,78 @@ pub enum Error {
         /// Bytes that must stay free.
         reserve: u64,
     },
-    /// Work that keeps the store in order found no space on the disk. It goes on by itself when there is
-    /// some.
+    /// Background work of the store found no free space on the disk. It resumes by itself once there is some.
     #[error("{action}: no space is left on the disk ({reason}); free some, and the store goes on by itself")]
     NoSpace {
-        /// What was being done.
+        /// The failed operation.
         action: String,
-        /// What the system said, or how much is free.
+        /// The error of the system, or the amount of free space.
         reason: String,
     },
-    /// A write could not be made durable, so no later one can be promised either. What was acknowledged
-    /// before is safe.
+    /// A write could not be made durable, so no later one can be promised either. Writes acknowledged before
+    /// are safe.
     #[error(
         "writes are refused since one could not be made durable ({reason}); check the disk and start again"
     )]
     Poisoned {
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
-    /// Bytes in a file are not those that were written.
+    /// Bytes in a file differ from those that were written.
     #[error("{path}: damaged at byte {offset}: {reason}; restore the file, or run `millrace doctor`", path = path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Byte offset in the file.
         offset: u64,
-        /// What does not fit.
+        /// Description of the mismatch.
         reason: String,
     },
-    /// The system refused.
+    /// The system refused an operation.
     #[error("{action}: {reason}")]
     Io {
-        /// What was being done, and to which file.
+        /// The failed operation and its file.
         action: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
     /// The embedded log-structured store failed.
     #[error("{action}: {reason}")]
     Tail {
-        /// What was being done.
+        /// The failed operation.
         action: &'static str,
-        /// What it said.
+        /// The error of the embedded store.
         reason: String,
     },
-    /// The data directory is not one, is of another format version, or is in use.
+    /// The path is not a data directory, has another format version, or is in use.
     #[error("{path}: {reason}", path = path.display())]
     DataDirectory {
         /// The directory.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The error and its remedy.
         reason: String,
     },
-    /// The document's id is longer than keys can be.
+    /// The document's id is too long for a key.
     #[error("document id of {length} bytes: ids are stored up to {limit} bytes; shorten it")]
     IdTooLong {
-        /// Bytes of the key that it makes.
+        /// Length of the resulting key in bytes.
         length: usize,
-        /// The most there can be.
+        /// Maximum length in bytes.
         limit: usize,
     },
-    /// A version of a document that came with its timestamp is none. Nothing that came with it was written.
+    /// A version of a document that came with its timestamp is invalid. Nothing that came with it was
+    /// written.
     #[error("version of {id}: {reason}; nothing of what came with it was written")]
     Version {
-        /// Of which document.
+        /// Id of the document.
         id: String,
-        /// What is wrong.
+        /// Description of the error.
         reason: String,
     },
-    /// A modification refused the document that it found.
+    /// A modification refused the document it was applied to.
     #[error("{0}")]
     Refused(crate::WriteRefusal),
-    /// The continuation is not one that a visit returned.
+    /// The continuation was not returned by a visit.
     #[error("the continuation is not one that a visit returned; begin the visit again without one")]
     Continuation,
     /// A timestamp of another machine is too far ahead of this machine's clock. Nothing that came with it was
@@ -98,15 +98,15 @@ pub enum Error {
          set the clock of the machine that it came from, or of this one"
     )]
     ClockAhead {
-        /// Seconds that it is ahead.
+        /// Lead over this machine's clock in seconds.
         ahead_s: u64,
-        /// The most that are taken.
+        /// Maximum accepted lead in seconds.
         limit_s: u64,
     },
-    /// A bug: work panicked. What it worked on is as it was.
+    /// A bug: an operation panicked. The data it worked on is unchanged.
     #[error("{work}: a bug: {reason}; please report it, with the lines of the log")]
     Panicked {
-        /// What was being done.
+        /// The operation that panicked.
         work: &'static str,
         /// The message of the panic.
         reason: String,
@@ -135,7 +135,7 @@ impl From<millrace_segment::Error> for Error {
     }
 }
 
-/// Whether the system refused because there is no space: on the disk, for this user, or for this file.
+/// Returns true if the system refused for lack of space: on the disk, for this user, or for this file.
 pub(crate) fn is_no_space(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)

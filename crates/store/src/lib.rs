@@ -1,35 +1,35 @@
 //! The documents of all buckets of a node: written, sealed, read, merged.
 //!
-//! What changes lives in the **tail**, a log-structured store that takes writes at random over any number of
-//! groups. What no longer changes lives in **segments**, immutable files of columns. The **manifest** says
-//! which segments each bucket has. Reading a group is reading its chunks in the few segments of its bucket
-//! and its rows in the tail; of versions of one document the newest counts.
+//! Recent writes are in the **tail**, a log-structured store that accepts writes in any order to any number
+//! of groups. Older versions are in **segments**, immutable files of columns. The **manifest** lists the
+//! segments of each bucket. Reading a group means reading its chunks in the few segments of its bucket and
+//! its rows in the tail; of several versions of one document the newest counts.
 //!
 //! - [`Store::write`] is durable and visible when its callback is called; one sync serves many writers.
 //! - [`Store::view`] gives search the documents of groups as columns, as they are at one instant.
-//! - [`Store::get`], [`Store::visit`] and the drops are what their names say; [`Store::sweep`] is a visit
-//!   that changes what it finds.
-//! - [`Store::apply`] takes versions with their timestamps, as other replicas have them;
-//!   [`Store::replica_infos`] says what there is of a bucket, [`Store::export`] and [`Store::import`] move it
-//!   as files.
-//! - A [`StoreLayout`] tells which columns a document type has, and makes them.
+//! - [`Store::get`], [`Store::visit`] and the drops do as their names say; [`Store::sweep`] is a visit that
+//!   changes the documents it finds.
+//! - [`Store::apply`] accepts versions with their timestamps, as other replicas have them;
+//!   [`Store::replica_infos`] describes the contents of a bucket, [`Store::export`] and [`Store::import`]
+//!   move it as files.
+//! - A [`StoreLayout`] lists the columns of a document type, and builds them.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
-//! # use millrace_document::{Document, DocumentId, Group};
-//! # use millrace_store::{Change, Layout, Options, Store, ViewScope, Write};
-//! # fn example(layout: Arc<dyn Layout>, document: Document) -> Result<(), Box<dyn std::error::Error>> {
-//! let store = Store::open(Options::new("/var/lib/millrace"), layout)?;
+//! # use millrace_document::{Document, DocumentGroup, DocumentId};
+//! # use millrace_store::{DocumentWrite, Store, StoreChange, StoreLayout, StoreOptions, ViewScope};
+//! # fn example(layout: Arc<dyn StoreLayout>, document: Document) -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Store::open(StoreOptions::new("/var/lib/millrace"), layout)?;
 //! let id = DocumentId::parse("id:mail:message:g=ann:1")?;
-//! store.write(Write { id, change: Change::Put(document) }, |written| println!("{written:?}"));
-//! let view = store.view("message", &ViewScope::Groups(vec![Group::Name("ann".to_owned())]))?;
+//! store.write(DocumentWrite { id, change: StoreChange::Put(document) }, |written| println!("{written:?}"));
+//! let view = store.view("message", &ViewScope::Groups(vec![DocumentGroup::Name("ann".to_owned())]))?;
 //! println!("{} chunks", view.chunks().len());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Everything here blocks, on threads of its own or the caller's. This crate knows neither schemas nor how
-//! text becomes words, nor what a node is. `docs/format.md` describes the files.
+//! All functions block, on threads of the store or the caller's. This crate knows neither schemas nor the
+//! conversion of text to words, nor nodes. `docs/format.md` describes the files.
 
 mod check;
 mod error;

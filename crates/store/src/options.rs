@@ -7,7 +7,7 @@ use millrace_env::{Disk, RealDisk, SystemClock, WallClock};
 
 use crate::StoreTuning;
 
-/// How a store is opened. [`StoreOptions::new`] gives the defaults.
+/// Options for opening a store. [`StoreOptions::new`] gives the defaults.
 #[derive(Clone)]
 pub struct StoreOptions {
     /// The data directory; made when it is not there.
@@ -17,7 +17,7 @@ pub struct StoreOptions {
     /// Bytes of rows after which the tail is sealed. Twice as much may be in memory while that runs, and from
     /// four times as much on writes are refused with [`crate::Error::Overloaded`]. Default: 32 MB.
     pub tail_bytes: u64,
-    /// The tail is sealed when nothing was written for so long and it is worth it. Default: 2 seconds.
+    /// Time without a write after which the tail is sealed, if that is worth it. Default: 2 seconds.
     pub seal_idle: Duration,
     /// Bytes that stay free on the disk: below it writes other than removes are refused. Default: 256 MB.
     pub disk_reserve: u64,
@@ -26,12 +26,12 @@ pub struct StoreOptions {
     pub queue_writes: usize,
     /// Bytes of writes that wait or run at one time. Default: 64 MB.
     pub queue_bytes: usize,
-    /// What can be set differently later.
+    /// Settings that can be changed later.
     pub tuning: StoreTuning,
-    /// Whether segments are merged and buckets split in the background. Default: yes.
+    /// Merge segments and split buckets in the background. Default: true.
     pub maintenance: bool,
-    /// The paths to what is read: plain ones use neither caches nor what is known of a group as a whole.
-    /// Default: fast.
+    /// Read paths: plain ones use neither caches nor precomputed properties of a group as a whole. Default:
+    /// fast.
     pub paths: PathChoice,
     /// Tells the time.
     pub clock: Arc<dyn WallClock>,

@@ -1,5 +1,5 @@
-//! What the parts of an open store share: the current state and how it changes, the layout, the clock, the
-//! state of health.
+//! State shared by the parts of an open store: the current state and its changes, the layout, the clock, the
+//! health.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ use crate::times::TimeScale;
 use crate::write::timestamps::TimestampSource;
 use crate::{Error, StoreLayout, StoreOptions, StoreTuning};
 
-/// Nobody waits for the store after so long without a write or a query: longer than the pauses between those
-/// of clients that keep it busy.
+/// Time without a write or a query after which the store counts as idle: longer than the pauses between
+/// requests of clients that keep it busy.
 const LULL: Duration = Duration::from_millis(5);
 
 pub(crate) struct StoreShared {
@@ -37,7 +37,7 @@ pub(crate) struct StoreShared {
     pub counts: CountCache,
     pub alarm: BackgroundAlarm,
     opened: Instant,
-    /// Read on the way of every write and query, so that no lock is taken: who holds one can lose its core.
+    /// Read by every write and query, so without a lock: a thread that holds one can lose its core.
     state: ArcSwap<StoreState>,
     /// Held while a new state is made, so that they are made one after another.
     publishing: Mutex<()>,
@@ -46,7 +46,7 @@ pub(crate) struct StoreShared {
     tuning: RwLock<StoreTuning>,
 }
 
-/// All that is kept in memory of what was read, within [`StoreOptions::cache_bytes`].
+/// Caches of everything read, within [`StoreOptions::cache_bytes`].
 pub(crate) struct ReadCaches {
     pub segments: Arc<SegmentCache>,
     pub masks: MaskCache,
@@ -54,7 +54,7 @@ pub(crate) struct ReadCaches {
     pub settled: Arc<SettledCache>,
 }
 
-/// Whether writes can be promised, and what went wrong in the background.
+/// Health of the store: whether writes are accepted, and errors in the background.
 #[derive(Default)]
 pub(crate) struct StoreHealth {
     poisoned: Mutex<Option<String>>,
@@ -64,7 +64,7 @@ pub(crate) struct StoreHealth {
     pub closed: AtomicBool,
 }
 
-/// What was done since the start.
+/// Counters since the start.
 #[derive(Default)]
 pub(crate) struct StoreCounters {
     pub seals: AtomicU64,
@@ -74,12 +74,12 @@ pub(crate) struct StoreCounters {
     pub merging: AtomicUsize,
     pub writes_in_flight: AtomicUsize,
     pub bytes_in_flight: AtomicUsize,
-    /// How long writes waited for their commit, and how long that took.
+    /// Times that writes waited for their commit; `committed` has the times of the commits.
     pub waited: TimeScale,
     pub committed: TimeScale,
     /// In microseconds of the clock; for telling when the store is idle.
     pub last_write_us: AtomicU64,
-    /// In microseconds since the store was opened: when somebody wrote or asked for documents last.
+    /// Time of the last write or read request, in microseconds since the store was opened.
     used_us: AtomicU64,
     /// A view had much to go through in the tail.
     pub seal_wanted: AtomicBool,
@@ -118,12 +118,12 @@ impl StoreShared {
         }
     }
 
-    /// Somebody writes or asks for documents.
+    /// Notes a write or read request.
     pub fn note_use(&self) {
         self.counters.used_us.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// Whether somebody waits for the store, or has until just now.
+    /// Returns true if a request waits for the store, or did until just now.
     pub fn is_in_use(&self) -> bool {
         let used = Duration::from_micros(self.counters.used_us.load(Ordering::Relaxed));
         self.counters.writes_in_flight.load(Ordering::Relaxed) > 0 || self.opened.elapsed() < used + LULL
@@ -143,7 +143,7 @@ impl StoreShared {
         Ok(self.try_publish(change)?)
     }
 
-    /// As [`StoreShared::publish`]; an error tells whether the new state may be the one that the next start
+    /// As [`StoreShared::publish`]; an error includes if the new state may be the one that the next start
     /// finds.
     pub fn try_publish(
         &self,
@@ -153,8 +153,8 @@ impl StoreShared {
         self.replace(&self.state(), change)
     }
 
-    /// As [`StoreShared::publish`], while no row is appended: the change sees all rows that there are until
-    /// it holds. Writes wait meanwhile.
+    /// As [`StoreShared::publish`], while no row is appended: the change sees all rows that exist until it
+    /// takes effect. Writes are blocked in the meantime.
     pub fn publish_alone(
         &self,
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
@@ -179,15 +179,15 @@ impl StoreShared {
         self.state.store(Arc::new(new));
         for number in gone.into_iter().filter(|number| kept.binary_search(number).is_err()) {
             if let Err(error) = self.options.disk.unlink(&self.segment_path(number)) {
-                // The next start deletes what no bucket has.
+                // The next start deletes segments without a bucket.
                 self.health.trouble("unlink a segment", Some(error.to_string()));
             }
         }
         Ok(())
     }
 
-    /// The spare generation takes over the writes, unless there is none. The manifest names it already, so no
-    /// file is touched. Returns whether it did.
+    /// Lets the spare generation take over the writes, unless there is none. The manifest names it already,
+    /// so no file is touched. Returns true if it did.
     pub fn roll(&self) -> bool {
         let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.roll_alone(&one_at_a_time)
@@ -272,8 +272,8 @@ impl StoreShared {
         open_segment(&self.options, &self.caches.segments, number)
     }
 
-    /// The layout now, and how often it was set: what was built under one number is not mixed with what
-    /// another built.
+    /// Returns the current layout, and its number, which increases with each change: columns built under one
+    /// number are not mixed with those of another.
     pub fn layout(&self) -> (Arc<dyn StoreLayout>, u64) {
         self.layout.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -302,8 +302,8 @@ impl StoreShared {
         self.options.disk_reserve.max((total as f64 * share) as u64)
     }
 
-    /// Whether there is room for a file of so many bytes, about. Where there is not, it is not begun: it
-    /// would take what is left from those who write, and come to nothing.
+    /// Checks that there is room for a file of about `bytes` bytes. If not, the file is not begun: it would
+    /// take the remaining space from writers, and fail anyway.
     pub fn check_space(&self, action: &str, bytes: u64) -> Result<(), Error> {
         let StoreOptions { disk, data_dir, .. } = &self.options;
         let free = disk.free_space(data_dir).map_err(|error| Error::io("look for free space", &error))?;
@@ -314,7 +314,7 @@ impl StoreShared {
         Err(Error::NoSpace { action, reason: format!("{free} bytes free") })
     }
 
-    /// Whether the store is still open.
+    /// Checks that the store is still open.
     pub fn check_open(&self) -> Result<(), Error> {
         if self.health.closed.load(Ordering::SeqCst) { Err(Error::Closed) } else { Ok(()) }
     }
@@ -348,8 +348,8 @@ pub(crate) fn open_segment(
 impl StoreHealth {
     /// Runs work that a thread of the store must survive: a panic becomes an error, and is counted.
     ///
-    /// Whatever work holds is released as it unwinds: states are replaced as a whole, and files that no
-    /// manifest names are deleted.
+    /// The resources of the work are released as it unwinds: states are replaced as a whole, and files that
+    /// are not in a manifest are deleted.
     pub fn guard<T>(&self, work: &'static str, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             self.panics.fetch_add(1, Ordering::Relaxed);
@@ -370,7 +370,7 @@ impl StoreHealth {
         *self.poisoned.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 
-    /// Whether writes are accepted.
+    /// Checks that writes are accepted.
     pub fn check_writable(&self) -> Result<(), Error> {
         match &*self.poisoned.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
@@ -391,12 +391,12 @@ impl StoreHealth {
         }
     }
 
-    /// Notes whether sealing has space: why not, or `None`.
+    /// Notes the error that prevents sealing for lack of space, or `None`.
     pub fn note_space(&self, error: Option<Error>) {
         *self.no_space.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
-    /// Why the tail cannot be sealed, where that is because of the disk's space.
+    /// Returns the error that prevents sealing the tail, if it is a lack of disk space.
     pub fn no_space(&self) -> Option<Error> {
         self.no_space.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -420,7 +420,7 @@ impl BackgroundAlarm {
         self.bell.notify_all();
     }
 
-    /// Waits for the alarm, but not longer than so. `seen` is what the last wait returned.
+    /// Waits for the alarm, at most for `at_most`. `seen` is the result of the last wait.
     pub fn wait(&self, seen: u64, at_most: Duration) -> u64 {
         let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         let (rung, _) = self

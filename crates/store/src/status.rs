@@ -1,10 +1,9 @@
-/// What the store holds, for people and metrics.
+/// Status of the store, for people and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreStatus {
-    /// Documents. Those of a sealed bucket are exact where it has one file, or where they were counted for
-    /// [`Store::replica_infos`](crate::Store::replica_infos) since its files changed; elsewhere, and in the
-    /// tail, versions that those in other files have replaced or removed count as well, and in the tail
-    /// removals.
+    /// Number of documents. Exact for a sealed bucket with one file, or if it was counted for
+    /// [`Store::replica_infos`](crate::Store::replica_infos) since its files changed. Otherwise, and in the
+    /// tail, versions that were replaced or removed in other files count as well, and in the tail removals.
     pub documents: u64,
     /// Bytes of segment files.
     pub segment_bytes: u64,
@@ -36,9 +35,9 @@ pub struct StoreStatus {
     pub merges: u64,
     /// Splits of buckets since the start.
     pub splits: u64,
-    /// Why writes are refused, if they are.
+    /// Reason for refusing writes, if they are refused.
     pub refusing: Option<String>,
-    /// What in the background did not work when it was last tried.
+    /// Background work that failed at its last attempt.
     pub troubles: Vec<String>,
     /// Panics of the store's work that were caught: bugs, each of which is in the log.
     pub panics: u64,

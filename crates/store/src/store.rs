@@ -51,9 +51,9 @@ struct StoreThreads {
 
 /// Modifications read documents, which can wait for the disk; so some run side by side.
 const MODIFIERS: usize = 4;
-/// How often the background looks for work when no one calls it.
+/// Interval at which the background checks for work without being woken.
 const TICK: Duration = Duration::from_millis(100);
-/// After something in the background failed, it is tried again so much later.
+/// Delay before failed background work is tried again.
 const RETRY: Duration = Duration::from_secs(2);
 
 impl Store {
@@ -61,7 +61,7 @@ impl Store {
     ///
     /// # Errors
     /// The directory cannot be read, its manifest or the tail's log is damaged, or it is in use. A damaged
-    /// segment is no error here: its bucket refuses.
+    /// segment is not an error here: its bucket refuses.
     pub fn open(options: StoreOptions, layout: Arc<dyn StoreLayout>) -> Result<Store, Error> {
         Self::open_with(options, layout, Box::new(FjallTails))
     }
@@ -114,9 +114,9 @@ impl Store {
         self.inner.writes.apply(versions, Box::new(|outcome| done(outcome.map(drop))));
     }
 
-    /// Drops as another replica of a bucket has dropped: what is in the bucket, where that is a part of a
-    /// divided group. Versions from before it that come later are dropped too, as long as removals are
-    /// remembered.
+    /// Applies a drop that another replica of a bucket has applied: of the documents in the bucket, if that
+    /// is a part of a divided group. Older versions that arrive later are dropped too, as long as removals
+    /// are remembered.
     ///
     /// # Errors
     /// The drop cannot be made durable.
@@ -132,7 +132,7 @@ impl Store {
         self.mark(scope, MarkTime::Given(drop.timestamp.min(Timestamp(TIMESTAMP_LIMIT))))
     }
 
-    /// The document of this id and when it was written; `None` when there is none.
+    /// Returns the document with this id and the time of its write; `None` if there is none.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -152,10 +152,10 @@ impl Store {
         view::view(&self.inner.shared, document_type, scope)
     }
 
-    /// The next page of a visit.
+    /// Returns the next page of a visit.
     ///
     /// # Errors
-    /// A file cannot be read or is damaged; the continuation is none.
+    /// A file cannot be read or is damaged; the continuation is invalid.
     pub fn visit(&self, visit: &StoreVisit) -> Result<VisitPage, Error> {
         self.inner.shared.check_open()?;
         visiting::visit(&self.inner.shared, visit)
@@ -171,9 +171,9 @@ impl Store {
         self.mark(MarkScope::Group { document_type, group: group.key(), part: None }, MarkTime::Now)
     }
 
-    /// Drops what a group had of a type at the time `until`, which is that of a document of the group that a
-    /// view has shown. What is written after that view was taken is not touched, so that what is decided from
-    /// a view holds when it is done.
+    /// Drops the documents of a group and type as of the time `until`, which is that of a document of the
+    /// group in a view. Later writes are unaffected, so that a decision based on a view still holds when it
+    /// is executed.
     ///
     /// # Errors
     /// The drop cannot be made durable.
@@ -235,9 +235,8 @@ impl Store {
         self.inner.shared.state().buckets.iter().map(|bucket| bucket.id).collect()
     }
 
-    /// Looks at the next page of a visit and makes of each document what `decide` says; a document that is
-    /// written meanwhile stays as it was written. Callers that take their time between pages leave the disk
-    /// to others.
+    /// Applies `decide` to each document of the next page of a visit; a document that is written in the
+    /// meantime keeps that write. Callers that pause between pages leave the disk to others.
     ///
     /// # Errors
     /// A file cannot be read or is damaged; `decide` refused a document, and the page is as it was; a write
@@ -276,12 +275,12 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets what was read, so that the next reads go to the files; for measurements.
+    /// Clears the caches, so that the next reads go to the files; for measurements.
     pub fn clear_cache(&self) {
         self.inner.shared.caches.segments.clear();
     }
 
-    /// What the store holds.
+    /// Returns the status of the store.
     pub fn status(&self) -> StoreStatus {
         let shared = &self.inner.shared;
         let state = shared.state();
@@ -311,7 +310,8 @@ impl Store {
         }
     }
 
-    /// What does not work, in sentences; empty where all does. Costs nothing, so that health can ask for it.
+    /// Returns descriptions of failing work, in sentences; empty if all works. Costs nothing, so that a
+    /// health check can call it.
     pub fn troubles(&self) -> Vec<String> {
         let health = &self.inner.shared.health;
         let mut troubles = health.troubles();
@@ -322,7 +322,7 @@ impl Store {
         troubles
     }
 
-    /// How long writes took since the store was opened: for telling what a slow write waited for.
+    /// Returns the durations of writes since the store was opened: for finding the cause of a slow write.
     pub fn write_times(&self) -> WriteTimes {
         let counters = &self.inner.shared.counters;
         WriteTimes { waited: counters.waited.times(), committed: counters.committed.times() }
@@ -355,7 +355,7 @@ impl Drop for StoreInner {
     }
 }
 
-/// The threads of the store catch what their work throws, or end the process.
+/// Joins a thread. The threads of the store catch the panics of their work, or end the process.
 fn join(thread: JoinHandle<()>) {
     // The last clone can be dropped by a callback, on one of these threads itself.
     if thread.thread().id() != thread::current().id() && thread.join().is_err() {

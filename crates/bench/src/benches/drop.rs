@@ -31,7 +31,7 @@ const DOCUMENTS: u64 = 100_000;
 const TEXT_BYTES: usize = 60;
 /// Number of measurements of each kind of drop, every time on a group of its own.
 const ROUNDS: u64 = 2;
-/// Number of the group that is searched meanwhile.
+/// Number of the group that is searched at the same time.
 const SEARCHED: u64 = 1000;
 const SEARCHED_DOCUMENTS: u64 = 10_000;
 const SECONDS_MAX: f64 = 10e-3;

@@ -30,7 +30,7 @@ const REPLICAS: u64 = 64;
 const SMALL: u64 = 100;
 const LARGE: u64 = 10_000;
 const TEXT_BYTES: usize = 100;
-/// Number of documents in the group that is searched meanwhile.
+/// Number of documents in the group that is searched at the same time.
 const SEARCHED_DOCUMENTS: u64 = 10_000;
 /// Maximum ratio of the time of a large replica to that of a small one.
 const GROWTH_MAX: f64 = 2.0;

@@ -1,9 +1,9 @@
-//! Cheap queries and gets of many groups beside somebody who asks much.
+//! Cheap queries and gets of many groups beside a client with expensive requests.
 //!
 //! The neighbours take turns: expensive queries of one group, expensive queries over many groups, scans of
-//! all groups, visits, puts. Cheap queries and gets come at a steady rate meanwhile, each from another of a
-//! hundred small groups. What they take alone, in the same run, is the peer. Clients and server share the
-//! cores.
+//! all groups, visits, puts. Meanwhile, cheap queries and gets arrive at a steady rate, each from another of
+//! a hundred small groups. They are compared with the same requests alone, in the same run. Clients and
+//! server share the cores.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,13 +36,13 @@ const SMALL: u64 = 100;
 const MAIL_BYTES: usize = 250;
 /// Requests a second of the cheap queries, and of the gets.
 const RATE: f64 = 50.0;
-/// For how many times the time of a case each neighbour is there: percentiles want samples.
+/// Number of times the time of a case for which each neighbour runs: percentiles need samples.
 const TIMES: u32 = 6;
 /// Time that neighbours ask before they are measured.
 const LEAD: Duration = Duration::from_millis(500);
-/// Of what the expensive queries get alone.
+/// Minimum share of the rate alone that expensive queries must keep.
 const EXPENSIVE_SHARE_MIN: f64 = 0.9;
-/// The bound of others' times: so many times as long as alone, or so many slices more.
+/// Bound of others' times: this many times as long as alone, or this many slices more.
 const LONGER_MAX: f64 = 2.0;
 
 fn run(settings: &Settings) -> Result<BenchReport, Error> {
@@ -112,7 +112,7 @@ struct ExpensiveNeighbour {
     name: &'static str,
     clients: usize,
     requests: Requests,
-    /// The part of its rate alone that it is to keep, where that is told.
+    /// Minimum share of its rate alone that it must keep, if there is one.
     share_min: Option<f64>,
 }
 
@@ -179,7 +179,8 @@ fn neighbours(large: u64) -> Result<Vec<ExpensiveNeighbour>, Error> {
     ])
 }
 
-/// Queries for frequent words, ranked and counted by date, over whatever documents the parameter says.
+/// Builds queries for frequent words, ranked and counted by date, over the documents selected by the
+/// parameter.
 fn expensive(over: impl Fn(u64) -> (&'static str, String) + Send + Sync + 'static) -> Requests {
     let words: Vec<String> =
         (0..12).map(|word| format!("text contains \"{}\"", application::word(word))).collect();

@@ -35,7 +35,7 @@ const TURNS: u32 = 12;
 const FLOOR_TURNS: u32 = 4;
 /// Number of bare appends alone, before and again after.
 const APPENDS: u64 = 5000;
-/// Rate of bare appends meanwhile: too low to be a load of their own.
+/// Rate of bare appends in the background: too low to be a load of their own.
 const APPENDS_PER_SECOND: f64 = 500.0;
 const RATIO_MAX: f64 = 3.0;
 

@@ -4,8 +4,8 @@ use millrace_tensor::{TENSOR_BYTES_MAX, Tensor};
 
 use crate::{DocumentType, DocumentValue, Error};
 
-/// The most bytes that the elements of all collections of a document take in memory, beside their text: an
-/// element that is two bytes of JSON takes many times that, and as much again while a list grows.
+/// Maximum memory in bytes of the elements of all collections of a document, without their text: an element
+/// of two bytes of JSON takes many times that, and as much again while a list grows.
 const ELEMENT_BYTES_MAX: usize = 32 << 20;
 
 /// Path in the fields of a document at which a reader failed, built from the inside out while the error
@@ -78,7 +78,7 @@ impl FieldFailure {
     }
 }
 
-/// Counts `bytes` more of what has a bound.
+/// Adds `bytes` to a bounded count.
 fn take<E: serde::de::Error>(taken: &Cell<usize>, bytes: usize, what: &str, most: usize) -> Result<(), E> {
     taken.set(taken.get().saturating_add(bytes));
     if taken.get() <= most {

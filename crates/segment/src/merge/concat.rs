@@ -2,11 +2,11 @@ use std::ops::Range;
 
 use millrace_column::{BytesBuilder, Column, ColumnPart, Error, FixedBuilder, TokensBuilder};
 
-/// The columns one after another, without values where there is no column; `None` where there is none at all.
-/// They are of no field, or words: their layout is the same under every schema.
+/// Concatenates the columns, without values where a column is missing; `None` if all are missing. They belong
+/// to no field, or are words: their layout is the same under every schema.
 ///
 /// # Errors
-/// [`Error::Mixed`] if it is not.
+/// [`Error::Mixed`] if their layouts differ.
 pub(super) fn concat_with_gaps(parts: &[ColumnPart<'_>]) -> Result<Option<Column>, Error> {
     let Some(model) = parts.iter().find_map(|(column, _)| *column) else { return Ok(None) };
     let gap = absent_like(model, parts.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0));
@@ -20,7 +20,7 @@ pub(super) fn concat_with_gaps(parts: &[ColumnPart<'_>]) -> Result<Option<Column
     Column::concat(&filled).map(Some)
 }
 
-/// A column of the same layout for so many documents, none of which has a value.
+/// Returns a column of the same layout for `documents` documents, none of which has a value.
 fn absent_like(model: &Column, documents: usize) -> Column {
     match model {
         Column::Fixed(model) => {

@@ -67,12 +67,12 @@ impl MergeCursor {
         &self.segment.sections()[self.section]
     }
 
-    /// The location of the row it stands at.
+    /// Returns the location of the current row.
     pub(super) fn location(&self) -> Option<u32> {
         self.place().map(|place| (place >> 32) as u32)
     }
 
-    /// All of the reversed location of the row it stands at.
+    /// Returns the full reversed location of the current row.
     pub(super) fn place(&self) -> Option<u64> {
         self.sort_key.as_ref().map(DocumentSortKey::reversed_location)
     }
@@ -83,7 +83,7 @@ impl MergeCursor {
         Some((location, entry.group.clone()))
     }
 
-    /// Which of the ranges a reversed location is in.
+    /// Returns the index of the range that a reversed location is in.
     pub(super) fn range_of(&self, place: u64) -> usize {
         self.ranges.partition_point(|(_, last)| *last < place)
     }
@@ -104,8 +104,8 @@ impl MergeCursor {
         self.skip_outside()
     }
 
-    /// Moves on to a row inside the ranges: of this group or of one after it, whose rows may lie at lower
-    /// locations than the last of this.
+    /// Advances to a row inside the ranges: of this group or of a later one, whose rows may be at lower
+    /// locations than the last row of this group.
     fn skip_outside(&mut self) -> Result<(), Error> {
         while let Some(place) = self.place() {
             let range = self.ranges.partition_point(|(_, last)| *last < place);
@@ -166,7 +166,7 @@ impl MergeCursor {
         self.read_key()
     }
 
-    /// Reads the key of the row it stands at.
+    /// Reads the key of the current row.
     fn read_key(&mut self) -> Result<(), Error> {
         if self.keys.is_none() {
             self.keys = Some(self.read_key_columns()?);
@@ -207,7 +207,7 @@ impl MergeCursor {
         }
     }
 
-    /// The key columns of the chunk it stands in. It stands at a row.
+    /// Returns the key columns of the current chunk. The cursor must be at a row.
     pub(super) fn keys(&self) -> &KeyColumns {
         self.keys.as_ref().expect("a cursor that stands at a row has read the keys of its chunk")
     }
@@ -220,7 +220,7 @@ impl MergeCursor {
         self.keys().removed.as_ref().is_some_and(|removed| removed.integer(self.row) == Some(1))
     }
 
-    /// Whether two chunks that follow each other would fit into one.
+    /// Returns true if two consecutive chunks would fit into one.
     fn has_small_neighbours(&self, chunks: &Range<u32>, infos: &[ChunkInfo]) -> Result<bool, Error> {
         for (chunk, pair) in chunks.clone().zip(infos.windows(2)) {
             if (pair[0].documents + pair[1].documents) as usize <= CHUNK_DOCS {
@@ -234,7 +234,7 @@ impl MergeCursor {
         Ok(false)
     }
 
-    /// Whether it is at the beginning of a group of which everything is inside the ranges.
+    /// Returns true if the cursor is at the beginning of a group that is entirely inside the ranges.
     pub(super) fn is_whole_group(&self) -> bool {
         let Some(entry) = self.entry.as_ref().filter(|entry| !entry.group.is_empty()) else { return false };
         let (first, last) = span(entry.location);

@@ -1,14 +1,13 @@
-//! Makes one segment of several, of which each may be older than another in parts.
+//! Merges several segments into one; each source may be older than another in parts.
 //!
-//! 1. Types come in order. The columns of a type are those of all sources, as the policy wants them.
-//! 2. Each source has a cursor that stands at a row. The cursor whose row comes first in the order of keys
-//!    moves on.
-//! 3. Where only one source has a group, and nothing of it can go, its chunks are taken over as they are.
+//! 1. Types come in order. The columns of a type are those of all sources, as chosen by the policy.
+//! 2. Each source has a cursor at a row. The cursor whose row is first in the order of keys advances.
+//! 3. If only one source has a group, and nothing of it can be removed, its chunks are copied unchanged.
 //! 4. Otherwise rows are taken one by one. Of rows with the same key the newest wins. Versions that were
-//!    dropped with their group go, and so do removals that no one has to remember any more.
-//! 5. Rows that were taken are noted as runs of a chunk of a source; when a chunk is full, or the group ends,
-//!    its columns are concatenated from those runs. No document is parsed; single values are, where a field's
-//!    type was changed (see `values`).
+//!    dropped with their group are removed, and so are removals that need not be remembered any more.
+//! 5. Taken rows are recorded as runs of a chunk of a source; when a chunk is full, or the group ends, its
+//!    columns are concatenated from those runs. No document is parsed; single values are, if a field's type
+//!    was changed (see `values`).
 
 mod concat;
 mod cursor;
@@ -29,17 +28,17 @@ pub struct MergeInput {
     /// The segment.
     pub segment: Arc<SegmentFile>,
     /// Only documents whose location, [reversed](millrace_document::Location::reversed), is in one of these
-    /// ranges, both ends included. In order; none reaches into another.
+    /// ranges, both ends included. In order, without overlaps.
     pub locations: Vec<(u64, u64)>,
 }
 
-/// What a merge cannot know from the sources.
+/// Decisions of a merge that do not follow from the sources.
 pub trait MergePolicy {
-    /// Which of these columns of a type to keep, and which to derive beside them; sorted. Those of no field
-    /// are kept in any case.
+    /// Returns the columns of a type to keep, and those to derive in addition; sorted. Columns that belong to
+    /// no field are always kept.
     fn columns(&self, document_type: &str, present: &[ColumnKey]) -> Vec<ColumnKey>;
 
-    /// What the values of a field are now; `None` for a field that the schema does not have.
+    /// Returns the current layout of a field's values; `None` for a field that the schema does not have.
     fn layout(&self, document_type: &str, field: &str) -> Option<ValueLayout>;
 
     /// A column, from the value column of its field; `None` when it cannot be derived.
@@ -53,14 +52,14 @@ pub trait MergePolicy {
     /// of their group.
     fn forget_removals_before(&self) -> u64;
 
-    /// Whether to stop: the result is not wanted any more.
+    /// Returns true if the merge should stop, because the result is no longer wanted.
     fn cancelled(&self) -> bool;
 }
 
-/// A chunk is closed when it has so many bytes.
+/// Size in bytes at which a chunk is closed.
 const CHUNK_BYTES: u64 = 8 << 20;
 
-/// Writes what the sources hold together. Returns `false` when the policy cancelled it.
+/// Writes the merged contents of the sources. Returns `false` if the policy cancelled it.
 ///
 /// # Errors
 /// A source cannot be read or is damaged; the writer cannot write.
@@ -129,8 +128,8 @@ fn merge_section(
     Ok(true)
 }
 
-/// The group whose rows come next: location and key. Documents without a group are in one as long as no other
-/// comes between.
+/// Returns the group whose rows come next: location and key. Documents without a group are in one as long as
+/// no other group comes between.
 fn next_group(cursors: &[MergeCursor]) -> Option<(u32, String)> {
     cursors.iter().filter_map(MergeCursor::group).min()
 }

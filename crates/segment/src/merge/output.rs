@@ -14,7 +14,7 @@ use super::{CHUNK_BYTES, MergePolicy};
 use crate::writer::is_key_column;
 use crate::{ChunkInfo, Error, NewChunk, SegmentFile, SegmentWriter};
 
-/// Rows that were taken for the next chunk.
+/// Rows taken for the next chunk.
 #[derive(Default)]
 pub(super) struct TakenRows {
     runs: Vec<RowRun>,
@@ -32,7 +32,7 @@ pub(super) struct RowRun {
     row_bytes: u64,
 }
 
-/// What is written of a type: rows of all sources, gathered to chunks.
+/// Output of a type: rows of all sources, collected into chunks.
 pub(super) struct TypeOutput<'a> {
     pub(super) document_type: &'a str,
     pub(super) columns: &'a [ColumnKey],
@@ -41,7 +41,7 @@ pub(super) struct TypeOutput<'a> {
 }
 
 impl TypeOutput<'_> {
-    /// Takes the rows of a group, at which some of the cursors stand, one by one.
+    /// Takes the rows of a group, at which some of the cursors are, one by one.
     pub(super) fn rows_of_group(
         &mut self,
         group: &(u32, String),

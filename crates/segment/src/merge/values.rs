@@ -1,8 +1,8 @@
-//! The value columns of a chunk that is merged from runs, and what depends on them.
+//! Value columns of a chunk that is merged from runs, and the columns that depend on them.
 //!
-//! The runs can have been written under different schemas. A column has the values that the schema of today
-//! gives its field; others are kept in the rest, with their types ([`join_values`]). A merge turns no value
-//! into an absent one: that is asserted for each column.
+//! The runs can have been written under different schemas. A column has the values that the current schema
+//! gives its field; others are kept in the rest, with their types ([`join_values`]). A merge never makes a
+//! value absent: that is asserted for each column.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct JoinedValues {
 
 struct JoinedField {
     column: Option<Column>,
-    /// A source has other values in its column: what is derived from it is to be derived again.
+    /// A source has other values in its column: derived columns must be derived again.
     changed: bool,
 }
 
@@ -50,7 +50,7 @@ impl JoinedValues {
         self.fields.get(field)?.column.as_ref()
     }
 
-    /// The value column of a field of which the words have to be taken anew.
+    /// Returns the value column of a field whose words must be extracted again.
     pub fn changed(&self, field: &str) -> Option<Option<&Column>> {
         let field = self.fields.get(field).filter(|field| field.changed)?;
         Some(field.column.as_ref())

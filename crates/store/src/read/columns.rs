@@ -58,8 +58,8 @@ pub(crate) fn build(
     has_values(&column).then_some(column)
 }
 
-/// Columns of rows, one for each of `keys`. The rest is what the value columns among them do not hold, so
-/// those are built once.
+/// Builds columns of rows, one for each of `keys`. The rest contains the values that the value columns among
+/// them do not hold, so those are built once.
 pub(crate) fn build_all(
     layout: &dyn StoreLayout,
     document_type: &str,

@@ -1,8 +1,8 @@
-//! Which versions in segments count: the newest of each document, unless it was dropped.
+//! Selection of the versions in segments that count: the newest of each document, unless it was dropped.
 //!
-//! Where a group lies in one segment and nothing of it was removed or dropped, all count and nothing is read.
-//! Otherwise ids and timestamps of the group's chunks are read and compared once; the outcome is kept, since
-//! segments do not change.
+//! If a group is in one segment and nothing of it was removed or dropped, all versions count and nothing is
+//! read. Otherwise ids and timestamps of the group's chunks are read and compared once; the result is kept,
+//! since segments do not change.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,34 +27,34 @@ pub(crate) type Mask = Option<Vec<u64>>;
 pub(crate) struct SegmentChunks {
     pub segment: Arc<SegmentFile>,
     pub section: usize,
-    /// Numbers of chunks, and what they hold.
+    /// Numbers of chunks, and their contents.
     pub chunks: Vec<(u32, ChunkInfo)>,
 }
 
-/// Which group, seen from one bucket.
+/// A group, as seen from one bucket.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupIn<'a> {
     pub document_type: &'a str,
-    /// The group's location, or the bucket's first where there is no group.
+    /// The group's location, or the bucket's first if there is no group.
     pub location: u32,
     pub group: &'a str,
-    /// The bucket's reversed locations: documents without a group, and those of a divided group, can lie in a
-    /// chunk with those of the bucket next to it.
+    /// The bucket's reversed locations: documents without a group, and those of a divided group, can share a
+    /// chunk with those of the adjacent bucket.
     pub places: (u64, u64),
 }
 
 impl GroupIn<'_> {
-    /// Whether the group is divided, and the bucket has only a part of it.
+    /// Returns true if the group is divided, and the bucket has only a part of it.
     pub fn is_divided(&self) -> bool {
         !self.group.is_empty() && self.places.1 - self.places.0 < u64::from(u32::MAX)
     }
 
-    /// Whether its chunks can have documents of other buckets.
+    /// Returns true if its chunks can have documents of other buckets.
     fn shares_chunks(&self) -> bool {
         self.group.is_empty() || self.is_divided()
     }
 
-    /// A place of the documents that is as good as any other to tell whether they were dropped.
+    /// Returns one location of the documents; any of them decides if they were dropped.
     fn place(&self) -> u64 {
         if self.is_divided() { self.places.0 } else { u64::from(self.location) << 32 }
     }
@@ -74,7 +74,7 @@ pub(crate) struct GroupMasks {
     pub live: Vec<Mask>,
 }
 
-/// Masks, and what they were made of.
+/// Masks, and the identity of their sources.
 type MadeMasks = (Vec<u8>, Arc<GroupMasks>);
 
 /// Masks that were made lately, up to a number of bytes.
@@ -135,7 +135,7 @@ impl MaskCache {
         hasher.digest128()
     }
 
-    /// The masks of this name, where they are those of what is asked for.
+    /// Returns the masks of this name, if their identity is the same.
     fn get(&self, name: u128, identity: &[u8]) -> Option<Arc<GroupMasks>> {
         let found = self.masks.get(&name).filter(|found| found.0 == identity)?;
         Some(Arc::clone(&found.1))
@@ -166,7 +166,7 @@ fn identity(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks:
     bytes
 }
 
-/// The columns that tell versions apart, for the chunks of one source.
+/// The columns that distinguish versions, for the chunks of one source.
 struct SourceKeys {
     ids: Vec<BytesColumn>,
     timestamps: Vec<FixedColumn>,
@@ -215,8 +215,8 @@ fn make(
     })
 }
 
-/// Documents without a group, or of a divided one: those outside the bucket do not count, nor do those
-/// without a group whose place was dropped.
+/// Masks documents without a group, or of a divided one: documents outside the bucket do not count, nor do
+/// those without a group whose location was dropped.
 fn mask_by_place(
     group: &GroupIn<'_>,
     source: &SegmentChunks,
@@ -227,7 +227,7 @@ fn mask_by_place(
     let dropped_by_place = group.group.is_empty() && marks.has_locations();
     for (index, ((chunk, info), mask)) in source.chunks.iter().zip(masks).enumerate() {
         let begins = info.first_location;
-        // The chunk after it may not be the group's next in the file, but what lies between has higher
+        // The chunk after it may not be the group's next in the file, but everything in between has higher
         // locations.
         let ends = match source.chunks.get(index + 1) {
             Some((_, next)) => next.first_location,
@@ -315,7 +315,7 @@ pub(crate) fn ids(source: &SegmentChunks, chunks: Range<u32>) -> Result<Vec<Byte
     ids.collect()
 }
 
-/// Whether each version has an id.
+/// Returns true if each version has an id.
 pub(crate) fn has_all(ids: &BytesColumn) -> bool {
     ids.presence().words().iter().map(|word| word.count_ones() as usize).sum::<usize>() == ids.len()
 }
@@ -350,7 +350,7 @@ pub(crate) fn document_id(path: &Path, ids: &BytesColumn, row: usize) -> Result<
     text.and_then(|text| DocumentId::parse(text).ok()).ok_or_else(|| lacks_keys(path))
 }
 
-/// That versions in a file cannot be told apart.
+/// Returns the error for a file whose versions have no keys to distinguish them.
 pub(crate) fn lacks_keys(path: &Path) -> Error {
     Error::Corrupt {
         path: path.to_owned(),
@@ -365,12 +365,12 @@ pub(crate) fn clear(mask: &mut Mask, row: usize, documents: u32) {
     words[row / 64] &= !(1 << (row % 64));
 }
 
-/// Whether a version is in a mask.
+/// Returns true if a version is in a mask.
 pub(crate) fn is_set(mask: &Mask, row: usize) -> bool {
     mask.as_ref().is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1)
 }
 
-/// Adds the versions of another mask of a chunk of so many.
+/// Adds the versions of another mask of the same chunk, which has `documents` versions.
 pub(crate) fn unite(mask: &mut Mask, other: Mask, documents: u32) {
     let (Some(words), Some(others)) = (mask.as_mut(), other) else { return *mask = None };
     words.iter_mut().zip(others).for_each(|(word, other)| *word |= other);

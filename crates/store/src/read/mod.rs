@@ -1,10 +1,10 @@
-//! The way of a read: which documents there are at an instant, and what they hold, one of them, as columns,
-//! or page by page.
+//! Reads: finding the documents at an instant, and returning their contents: one document, as columns, or
+//! page by page.
 //!
-//! `found` says where a group's documents are, `masks` which versions count and `pieces` which rows of the
-//! tail share a chunk; `reading` puts them together group by group. On it stand `view` (columns for a search,
-//! `settled` where they were written under another layout), `visiting` (pages) and `sweep` (pages that are
-//! changed); `get` is the short way to one document.
+//! `found` locates a group's documents, `masks` decides which versions count and `pieces` which rows of the
+//! tail share a chunk; `reading` combines them group by group. On top of it are `view` (columns for a search,
+//! `settled` if they were written under another layout), `visiting` (pages) and `sweep` (pages that are
+//! changed); `get` is the shortcut to one document.
 
 pub(crate) mod columns;
 pub(crate) mod found;

@@ -1,9 +1,9 @@
-//! The documents of one type as they are at an instant, found group by group.
+//! Documents of one type as of an instant, found group by group.
 //!
 //! A [`StoreSnapshot`] holds a state and snapshots of its generations of the tail. For a group it finds the
 //! chunks in the segments of the group's bucket and the rows of the tail, nothing else, and decides which
-//! versions count: the newest of each document, wherever it lies. Rows of the tail are mostly newer than what
-//! is sealed; those that came from a replica need not be.
+//! versions count: the newest of each document, in the tail or in a segment. Rows of the tail are mostly
+//! newer than sealed ones; rows from a replica need not be.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -26,7 +26,7 @@ use crate::tail::chunk::TailChunk;
 use crate::tail::{RowKey, TailRow, TailSnapshot, is_removal};
 use crate::{Error, StoreLayout, ViewScope};
 
-/// So many groups of a segment are looked up at a time.
+/// Number of groups of a segment that are looked up together.
 const GROUPS_AT_A_TIME: usize = 512;
 
 /// A consistent look at the store.
@@ -39,7 +39,7 @@ pub(crate) struct StoreSnapshot<'a> {
     order: RowOrder,
 }
 
-/// A chunk, and which of its versions count.
+/// A chunk, with the masks of the versions that count.
 #[derive(Clone)]
 pub(crate) struct ChunkPart {
     pub source: ChunkSource,
@@ -50,18 +50,18 @@ pub(crate) struct ChunkPart {
     pub live: Mask,
 }
 
-/// Where a chunk is.
+/// Location of a chunk.
 #[derive(Clone)]
 pub(crate) enum ChunkSource {
     Segment { segment: Arc<SegmentFile>, section: usize, chunk: u32 },
     Tail(Arc<TailChunk>),
 }
 
-/// What is called with each group and its chunks.
+/// Callback for each group and its chunks.
 pub(crate) type GroupVisitor<'a> =
     dyn FnMut(&DocumentGroup, Vec<ChunkPart>) -> Result<ControlFlow<()>, Error> + 'a;
 
-/// What is called with each group and where its documents are.
+/// Callback for each group and the locations of its documents.
 pub(crate) type FoundVisitor<'a> =
     dyn FnMut(&GroupIn<'_>, GroupSources) -> Result<ControlFlow<()>, Error> + 'a;
 
@@ -77,8 +77,8 @@ impl<'a> StoreSnapshot<'a> {
         StoreSnapshot { shared, state, layout, layout_number, snapshots, order }
     }
 
-    /// The chunks of a group; of no group, those of the documents without one. Only what is in some of these
-    /// buckets, where they are given.
+    /// Returns the chunks of a group; without a group, those of the documents without one. If buckets are
+    /// given, only their documents are included.
     pub fn group(
         &self,
         document_type: &str,
@@ -113,7 +113,7 @@ impl<'a> StoreSnapshot<'a> {
         Ok(if buckets.len() > 1 { once_each(parts) } else { parts })
     }
 
-    /// Where a group's documents are. `prefix`: what their sort keys begin with.
+    /// Finds the locations of a group's documents. `prefix`: a prefix of their sort keys.
     pub fn find_group(
         &self,
         document_type: &str,
@@ -152,7 +152,7 @@ impl<'a> StoreSnapshot<'a> {
         self.resolve(&GroupIn { document_type, location, group: "", places }, found)
     }
 
-    /// Where they are.
+    /// Finds the locations of documents without a group.
     pub fn find_ungrouped(&self, document_type: &str, bucket: &StoredBucket) -> Result<GroupSources, Error> {
         let mut found = GroupSources::default();
         self.entries_of_bucket(document_type, bucket, |segment, section, entry| {
@@ -224,8 +224,8 @@ impl<'a> StoreSnapshot<'a> {
         }
     }
 
-    /// The groups of a bucket whose locations begin at `begin`, up to the location that is returned with
-    /// them.
+    /// Returns the groups of a bucket whose locations begin at `begin`, up to the location that is returned
+    /// with them.
     fn some_groups(
         &self,
         document_type: &str,
@@ -397,8 +397,8 @@ impl<'a> StoreSnapshot<'a> {
         Ok(parts)
     }
 
-    /// The rows of these keys of one group, in the order of keys, and their bytes; by what stands beside the
-    /// keys. All in one pass.
+    /// Returns the rows of these keys of one group and their bytes, by the number paired with each key. All
+    /// in one pass.
     fn tail_rows(
         &self,
         mut keys: Vec<(&TailKey, usize)>,
@@ -465,8 +465,8 @@ impl<'a> StoreSnapshot<'a> {
     }
 }
 
-/// Chunks of several buckets, which can have some together where a group is divided and where there is no
-/// group: each once, with what counts in any bucket, in the order in which they lie in their files.
+/// Merges chunks of several buckets, which can share some if a group is divided or there is no group: each
+/// chunk once, with the versions that count in any bucket, in the order of their files.
 fn once_each(parts: Vec<ChunkPart>) -> Vec<ChunkPart> {
     let mut of_segments: BTreeMap<(u64, u32), ChunkPart> = BTreeMap::new();
     let mut of_tail = Vec::new();
@@ -501,7 +501,7 @@ fn keep_reaching(chunks: &mut Vec<(u32, ChunkInfo)>, bucket: &StoredBucket) {
     chunks.drain(..begin.min(end));
 }
 
-/// Whether the row of this key is a version of the document with this sort key.
+/// Returns true if the row with this key is a version of the document with this sort key.
 fn is_same_document(row_key: &[u8], sort_key: &[u8]) -> bool {
     row_key.len() == sort_key.len() + 9 && row_key.starts_with(sort_key)
 }
@@ -534,10 +534,10 @@ impl ChunkPart {
         }
     }
 
-    /// The id of a version, of the ids of all.
+    /// Returns the id of a version, out of the ids of all.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is none.
+    /// [`Error::Corrupt`] if it is invalid.
     pub fn document_id(&self, ids: &BytesColumn, row: usize) -> Result<DocumentId, Error> {
         document_id(self.path(), ids, row)
     }

@@ -1,4 +1,4 @@
-//! Names of what is kept in caches.
+//! Names of cache entries.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -8,8 +8,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes that a secret of XXH3 has.
 const SECRET_BYTES: usize = 192;
 
-/// Hashes under a secret of this process, so that nobody can make ids or groups whose hashes collide. A cache
-/// compares what it finds all the same: what one group may see must not rest on a hash.
+/// Hash with a secret of this process, so that clients cannot construct ids or groups whose hashes collide. A
+/// cache compares the entries it finds nevertheless: isolation between groups must not rest on a hash.
 pub(crate) struct SecretHash(Xxh3);
 
 impl SecretHash {

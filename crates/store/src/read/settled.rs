@@ -37,7 +37,7 @@ impl SettledCache {
 pub(crate) struct ColumnSettling {
     pub document_type: String,
     pub layout: Arc<dyn StoreLayout>,
-    /// What was joined under one layout is not used under another.
+    /// Number of the layout: columns joined under one layout are not used under another.
     pub layout_number: u64,
     pub cache: Arc<SettledCache>,
 }
@@ -51,8 +51,8 @@ pub(crate) struct NeighbourChunks<'a> {
 }
 
 impl ColumnSettling {
-    /// Settles column `key` of these chunks, as the segment has it. `plain` says of each chunk whether it is
-    /// known to have no rest, and learns it.
+    /// Settles column `key` of these chunks, as the segment has it. `plain` has a flag for each chunk that is
+    /// known to have no rest, and is updated.
     ///
     /// # Errors
     /// The segment cannot be read or is damaged.
@@ -91,7 +91,7 @@ impl ColumnSettling {
         Ok(rests)
     }
 
-    /// Returns whether a column is as the layout wants it, whatever else the chunk has.
+    /// Returns true if a column is as the layout wants it, independent of the other columns of the chunk.
     fn is_settled(&self, key: &ColumnKey, column: Option<&Column>, rest: Option<&Column>) -> bool {
         match (key.form, column) {
             (_, _) if rest.is_some() => false,
@@ -130,7 +130,7 @@ impl ColumnSettling {
         Ok(settled)
     }
 
-    /// The values of a field in one chunk, and whether they are others than those of its column.
+    /// Returns the values of a field in one chunk, and true if they differ from those of its column.
     fn joined(
         &self,
         field: &str,

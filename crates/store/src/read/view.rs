@@ -11,11 +11,11 @@ use crate::read::settled::{ColumnSettling, NeighbourChunks};
 use crate::shared::StoreShared;
 use crate::{Error, ViewScope};
 
-/// What search sees of the store: chunks of segments and of the tail side by side.
+/// View of the store for search: chunks of segments and of the tail side by side.
 struct StoreView {
     settling: ColumnSettling,
     sources: Vec<ChunkSource>,
-    /// Of each source, whether it is known to be a chunk without a rest.
+    /// Flags of the sources that are known to be chunks without a rest.
     plain: Vec<AtomicBool>,
     chunks: Vec<ViewChunk>,
     paths: PathChoice,
@@ -64,7 +64,7 @@ pub(crate) fn view(
     Ok(Arc::new(StoreView { settling, sources, plain, chunks, paths: shared.options.paths }))
 }
 
-/// How columns of neighbouring chunks are read from a segment: all of them, or the first.
+/// Function that reads columns of adjacent chunks from a segment: all of them, or the first.
 type Read =
     fn(&SegmentFile, usize, &ColumnKey, Range<u32>) -> Result<Vec<Option<Column>>, millrace_segment::Error>;
 
@@ -129,7 +129,7 @@ impl View for StoreView {
     }
 }
 
-/// Whether two chunks follow each other in a segment.
+/// Returns true if two chunks follow each other in a segment.
 fn are_neighbours(a: &ChunkSource, b: &ChunkSource) -> bool {
     match (a, b) {
         (

@@ -52,8 +52,8 @@ struct StorePosition {
 }
 
 impl StorePosition {
-    /// The share of the places of so many types that lie before this one: documents without a group are taken
-    /// to be few.
+    /// Share of all locations of `document_types` types before this position, from 0 to 1. Documents without
+    /// a group are assumed to be few.
     fn progress(&self, document_types: usize) -> f64 {
         let location = match self.grouped {
             true => (reversed_location(&self.sort_key) >> 32) as f64 / (1_u64 << 32) as f64,
@@ -93,13 +93,13 @@ impl StorePosition {
     }
 }
 
-/// What a visit has found so far.
+/// Intermediate result of a visit.
 struct PageInProgress<'a> {
     visit: &'a StoreVisit,
     reading: &'a StoreSnapshot<'a>,
     visited: Vec<VisitedVersion>,
     last: Option<StorePosition>,
-    /// Only what comes after this sort key is wanted.
+    /// Sort key after which the page begins.
     after: Vec<u8>,
 }
 
@@ -215,7 +215,7 @@ impl TypeWalk<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether a bucket has a part in the slice.
+    /// Returns true if a bucket has a part in the slice.
     fn reaches(&self, bucket: &StoredBucket) -> bool {
         let (first, last) = bucket.locations();
         let (slice, slices) = self.page.visit.slice;
@@ -230,13 +230,12 @@ impl TypeWalk<'_, '_> {
         {
             return Ok(ControlFlow::Continue(()));
         }
-        // In the group of the last page its documents go on from there; other groups begin at their
-        // beginning.
+        // The group of the last page continues after its last document; other groups begin at their start.
         let prefix = millrace_bucket::group_prefix(group).unwrap_or_default();
         let goes_on = !self.page.after.is_empty() && self.page.after.starts_with(&prefix);
         let mut from = if goes_on { reversed_location(&self.page.after) } else { 0 };
         loop {
-            // As many chunks as have what is wanted, in the order of locations; then the next.
+            // As many chunks as needed for the wanted documents, in the order of locations; then the next.
             let to = window_end(&parts, from, visit.wanted);
             if let ControlFlow::Break(()) = self.window(group, &parts, from, to)? {
                 return Ok(ControlFlow::Break(()));
@@ -301,7 +300,7 @@ impl TypeWalk<'_, '_> {
     }
 }
 
-/// Which of so many slices a location is in.
+/// Returns the slice, out of `slices`, that a location is in.
 fn slice_of(location: u32, slices: u32) -> u32 {
     ((u64::from(location) * u64::from(slices.max(1))) >> 32) as u32
 }

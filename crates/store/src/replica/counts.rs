@@ -1,10 +1,10 @@
-//! What a bucket holds, as a few numbers that are equal on two nodes when the documents are: how they lie in
+//! Contents of a bucket as a few numbers, which are equal on two nodes if the documents are: their layout in
 //! files does not matter.
 //!
-//! Counting reads the ids and timestamps of the documents, nothing else of them. What was counted in segments
-//! is kept, bucket by bucket, for the segments that it was counted in: when some are added, only the groups
-//! in those are counted again, and rows of the tail cost what their groups cost. A merge changes nothing that
-//! counts. After a start all is counted anew when it is asked for.
+//! Counting reads the ids and timestamps of the documents, nothing else of them. Counts over segments are
+//! kept, bucket by bucket, together with the list of counted segments: if segments are added, only the groups
+//! in those are counted again, and rows of the tail cost as much as their groups. A merge leaves the counts
+//! unchanged. After a start everything is counted again on demand.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -34,12 +34,13 @@ pub(crate) struct ReplicaCounts {
     removals: BTreeMap<u64, u64>,
 }
 
-/// How removals are cut into spans of time: by the lowest bits of their timestamps, which a span has all of.
+/// Division of removals into spans of time: by the lowest bits of their timestamps, all values of which are
+/// in one span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RemovalSpan(u32);
 
 impl RemovalSpan {
-    /// For removals that are remembered so long: some dozens of spans.
+    /// Creates spans for removals that are remembered for `retention`: some dozens of them.
     pub fn new(retention: Duration) -> Self {
         let span_us = (retention.as_micros() as u64 / 64).max(1);
         RemovalSpan(span_us.ilog2())
@@ -58,7 +59,7 @@ impl ReplicaCounts {
         removals.fold(self.documents_sum, |sum, (_, removal)| sum.wrapping_add(*removal))
     }
 
-    /// Whether there is a document, or a removal from a time on.
+    /// Returns true if there is no document, and no removal from a time on.
     pub fn is_empty(&self, removals_since: u64, span: RemovalSpan) -> bool {
         self.documents == 0 && self.removals.range(span.of(removals_since)..).next().is_none()
     }
@@ -95,7 +96,7 @@ impl ReplicaCounts {
     }
 }
 
-/// What was counted in segments.
+/// Counts over segments.
 struct SegmentCounts {
     /// In which, sorted.
     segments: Vec<u64>,
@@ -105,7 +106,7 @@ struct SegmentCounts {
     counts: ReplicaCounts,
 }
 
-/// What was counted, by buckets.
+/// Counts over segments, by bucket.
 #[derive(Default)]
 pub(crate) struct CountCache(Mutex<HashMap<BucketId, Arc<SegmentCounts>>>);
 
@@ -114,8 +115,8 @@ impl CountCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One segment has taken the place of others in these buckets, each with the last mark that is applied in
-    /// it. What was counted without that mark is forgotten: the merge left out what was dropped.
+    /// Updates the counts after one segment replaced others in these buckets, each with the last mark that is
+    /// applied in it. Counts made without that mark are discarded: the merge left out the dropped documents.
     pub fn merged(&self, buckets: &[(BucketId, u64)], gone: &[u64], merged: Option<u64>) {
         let mut all = self.lock();
         for (bucket, applied) in buckets {
@@ -153,7 +154,7 @@ impl CountCache {
     }
 }
 
-/// Groups by type, location and key. Documents without a group are one: that of the empty key at the bucket's
+/// Groups by type, location and key. Documents without a group form one: with the empty key at the bucket's
 /// first location.
 type Groups = BTreeSet<(String, u32, String)>;
 
@@ -175,7 +176,7 @@ impl<'a> BucketCounting<'a> {
         &self.reading
     }
 
-    /// What is in a bucket.
+    /// Counts the contents of a bucket.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -186,7 +187,7 @@ impl<'a> BucketCounting<'a> {
         Ok(counts)
     }
 
-    /// What is in its segments.
+    /// Counts the contents of its segments.
     fn sealed(&self, bucket: &StoredBucket) -> Result<ReplicaCounts, Error> {
         let mut segments: Vec<u64> = bucket.segments.iter().map(|segment| segment.record.number).collect();
         segments.sort_unstable();
@@ -239,7 +240,7 @@ impl<'a> BucketCounting<'a> {
         Ok(counts)
     }
 
-    /// Counts groups as they are, in place of what they were without something.
+    /// Counts groups in full, in place of their earlier counts, which lacked something.
     fn recount(
         &self,
         bucket: &StoredBucket,

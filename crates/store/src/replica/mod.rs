@@ -1,5 +1,4 @@
-//! The store as one of several that hold the same buckets: what it has of a bucket, whether that is all, and
-//! how it gives it up.
+//! Replication: the contents of a bucket in this store, its completeness, and its transfer and removal.
 
 pub(crate) mod counts;
 mod deleting;
@@ -28,7 +27,7 @@ use crate::{Error, Store, ViewScope};
 
 pub use versions::{VersionKey, VersionPage};
 
-/// What a store has of a bucket.
+/// Contents of a bucket in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredReplica {
     /// Documents.
@@ -38,16 +37,16 @@ pub struct StoredReplica {
     pub checksum: u64,
     /// No version that the store has seen, of any bucket, has a higher timestamp.
     pub newest: Timestamp,
-    /// Whether it has all that it should: [`Store::create_replicas`].
+    /// True if the replica is complete: [`Store::create_replicas`].
     pub complete: bool,
 }
 
 impl Store {
-    /// What there is of each of these buckets; `None`: nothing. Removals count that were written at
-    /// `removals_since` or somewhat before; where replicas are to be compared, all are asked with one time
-    /// that is well within the retention of each.
+    /// Returns the contents of each of these buckets; `None`: nothing. Removals count if they were written at
+    /// `removals_since` or slightly before. To compare replicas, pass all of them one time that is well
+    /// within the retention of each.
     ///
-    /// Costs a look at numbers in memory for each bucket that is sealed and was asked for before; otherwise
+    /// Costs a lookup of numbers in memory for each bucket that is sealed and was queried before; otherwise
     /// ids and timestamps are read, of all its documents the first time, later of the groups that have rows
     /// in the tail or were sealed since.
     ///
@@ -115,13 +114,13 @@ impl Store {
         self.shared().timestamps.next()
     }
 
-    /// Whether a replica of this bucket was made ([`Store::create_replicas`]). Costs a look at the manifest
-    /// in memory.
+    /// Returns true if a replica of this bucket was made ([`Store::create_replicas`]). Costs a lookup in the
+    /// manifest in memory.
     pub fn has_replica(&self, bucket: BucketId) -> bool {
         self.shared().state().replicas.contains_key(&bucket)
     }
 
-    /// Buckets of so many bits of which there can be something: [`Store::replica_infos`] says what.
+    /// Returns the buckets with `bits` bits that may have contents; [`Store::replica_infos`] describes these.
     ///
     /// # Errors
     /// The tail cannot be read.
@@ -141,9 +140,9 @@ impl Store {
         Ok(buckets.into_iter().collect())
     }
 
-    /// What this store was told of dropped groups and document types ([`Store::apply_drop`]) that reach a
-    /// bucket, and remembers: as long as removals. Another replica has to hear of it, since rows from before
-    /// it can still come there.
+    /// Returns the drops of groups and document types ([`Store::apply_drop`]) that reach a bucket. The store
+    /// remembers them as long as removals. Another replica needs them, since rows from before a drop can
+    /// still arrive there.
     ///
     /// # Errors
     /// The store is closed.
@@ -152,8 +151,8 @@ impl Store {
         Ok(drops(&self.shared().state(), bucket))
     }
 
-    /// The newest version of a document, be it a removal; one that was dropped is a removal of that time.
-    /// `None` when there is none.
+    /// Returns the newest version of a document, which may be a removal; a dropped document is a removal at
+    /// the time of the drop. `None` if there is none.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -163,7 +162,7 @@ impl Store {
     }
 }
 
-/// Counts what there is now.
+/// Counts the current contents.
 pub(crate) fn counting(shared: &StoreShared) -> BucketCounting<'_> {
     BucketCounting::new(StoreSnapshot::new(shared, RowOrder::Keys), &shared.counts, span(shared))
 }
@@ -181,7 +180,8 @@ pub(crate) fn parts(state: &StoreState, bucket: BucketId) -> Vec<Arc<StoredBucke
     state.within(&ViewScope::Buckets(vec![bucket]))
 }
 
-/// The bucket of so many bits that this one is a part of, or those that are parts of it.
+/// Returns the bucket with `bits` bits that contains this one, or the buckets with `bits` bits that it
+/// contains.
 fn with_bits(bucket: BucketId, bits: u8) -> Vec<BucketId> {
     match bucket.children() {
         _ if is_of_divided(bucket) => vec![bucket],
@@ -258,8 +258,8 @@ fn drops(state: &StoreState, bucket: BucketId) -> Vec<DroppedScope> {
         })
 }
 
-/// What a drop adds to a checksum. That of a type adds nothing: every node hears of it with the application
-/// package, and nodes of earlier versions do not count it.
+/// Returns the contribution of a drop to a checksum. The drop of a type contributes 0: every node learns of
+/// it with the application package, and nodes of earlier versions do not count it.
 fn drop_sum(drop: &DroppedScope) -> u64 {
     let DropScope::Group { document_type, group } = &drop.scope else { return 0 };
     // No id has such bytes.
@@ -267,7 +267,7 @@ fn drop_sum(drop: &DroppedScope) -> u64 {
     xxh3_64_with_seed(scope.as_bytes(), drop.timestamp.0)
 }
 
-/// Whether the tail has rows of a bucket.
+/// Returns true if the tail has rows of a bucket.
 pub(crate) fn is_in_tail(state: &StoreState, bucket: BucketId) -> Result<bool, Error> {
     let (first, last) = locations(bucket);
     let to = last.checked_add(1).map(u32::to_be_bytes);
@@ -307,7 +307,7 @@ pub(crate) fn seal_buckets(
     Ok(())
 }
 
-/// Whether a reversed location is in a bucket.
+/// Returns true if a reversed location is in a bucket.
 fn has(bucket: BucketId, place: u64) -> bool {
     let (first, last) = bucket.reversed_range();
     (first..=last).contains(&place)

@@ -1,9 +1,8 @@
-//! The manifest: which generations of the tail and which segments there are, bucket by bucket, and what was
-//! dropped.
+//! The manifest: the generations of the tail, the segments bucket by bucket, and the drops.
 //!
 //! It is one small file, replaced as a whole: written under another name, synced, renamed. So it is either
-//! the old or the new one, and a checksum that does not fit means damage, never a crash. `docs/format.md`
-//! describes its bytes.
+//! the old or the new one, and a wrong checksum means damage, never a crash. `docs/format.md` describes its
+//! bytes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,24 +17,24 @@ use crate::state::marks::{DropMark, MarkScope};
 
 const MAGIC: [u8; 8] = *b"MILLMAN\x01";
 const VERSION: u32 = 3;
-/// What is written where no group is divided: programs that know no divided groups can read it.
+/// Version written if no group is divided: programs without support for divided groups can read it.
 const UNDIVIDED: u32 = 2;
 const NAME: &str = "manifest";
 
-/// What the manifest says.
+/// Content of the manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// Numbers of generations and segments from here on are free.
     pub next_number: u64,
-    /// No timestamp above this had been given, but for those of rows in the tail.
+    /// No higher timestamp had been given, except for those of rows in the tail.
     pub clock: u64,
     /// Generations of the tail, newest first.
     pub generations: Vec<u64>,
     /// Buckets in the order of keys.
     pub buckets: Vec<(BucketId, Vec<SegmentRecord>)>,
-    /// What was dropped.
+    /// Marks of drops.
     pub marks: Vec<DropMark>,
-    /// Buckets of which there is a replica here, and whether it is complete.
+    /// Buckets with a replica here; true if it is complete.
     pub replicas: Vec<(BucketId, bool)>,
 }
 
@@ -59,7 +58,7 @@ pub(crate) struct UnwrittenManifest {
     pub in_place: InPlace,
 }
 
-/// Whether a manifest that could not be made durable may be the one that the next start finds.
+/// State of a manifest that could not be made durable: `Unknown` if the next start may find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InPlace {
     No,
@@ -73,7 +72,7 @@ impl From<UnwrittenManifest> for Error {
 }
 
 impl Manifest {
-    /// Reads the manifest of a data directory; `None` when there is none.
+    /// Reads the manifest of a data directory; `None` if there is none.
     pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>, Error> {
         let path = path(directory);
         let bytes = match disk.open(&path).and_then(|file| {
@@ -129,7 +128,7 @@ impl Manifest {
         place().map_err(|error| UnwrittenManifest { error: failed(error), in_place: InPlace::Unknown })
     }
 
-    /// Whether a group is divided, or was when a part of it was dropped.
+    /// Returns true if a group is divided, or was when a part of it was dropped.
     fn is_divided(&self) -> bool {
         let is_part = |bucket: &BucketId| bucket.used_bits() > BucketId::GROUP_BITS;
         let of_part = |mark: &DropMark| matches!(mark.scope, MarkScope::Group { part: Some(_), .. });
@@ -203,12 +202,12 @@ impl Manifest {
     }
 }
 
-/// Before the kind of a mark whose time is not that at which the store learned of it stands this, and that
-/// time. Such a mark is read as one whose time another clock has given: it is remembered for longer than one
-/// of the store's own has to be.
+/// Tag before the kind of a mark whose time differs from the time at which the store learned of it; followed
+/// by the latter. Such a mark is read as one with a timestamp of another clock: it is remembered for longer
+/// than is necessary for the store's own.
 const GIVEN: u8 = 4;
-/// Before the kind of a mark of a group stands this, and a bucket, where only what is in that bucket is
-/// dropped.
+/// Tag before the kind of a mark of a group if only the documents in one bucket are dropped; followed by that
+/// bucket.
 const PART: u8 = 5;
 
 impl DropMark {
@@ -246,7 +245,7 @@ impl DropMark {
         }
     }
 
-    /// The mark of these bytes; `None` when they are none.
+    /// Decodes a mark; `None` if the bytes are invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = ManifestReader(bytes);
         Self::read(&mut reader).filter(|_| reader.0.is_empty())

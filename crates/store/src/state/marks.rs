@@ -1,4 +1,4 @@
-//! What was dropped as a whole: a mark says so in a few bytes, and readers, sealing and merging honour it.
+//! Drops of whole scopes: a mark records each in a few bytes, and readers, sealing and merging honour it.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,10 @@ use millrace_document::{Location, Timestamp};
 pub(crate) struct DropMark {
     pub scope: MarkScope,
     pub timestamp: u64,
-    /// When this store learned of it, by its own clock: what was written to files before does not honour it
-    /// yet.
+    /// Time at which this store learned of it, by its own clock: files written before do not honour it yet.
     pub since: u64,
-    /// The timestamp is that of another clock. Versions from before it may still come, so it is remembered as
-    /// long as removals are.
+    /// The timestamp is that of another clock. Older versions may still arrive, so it is remembered as long
+    /// as removals are.
     pub given: bool,
 }
 
@@ -32,12 +31,12 @@ pub(crate) enum MarkTime {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MarkScope {
-    /// A group, by its key; of all types where there is none. Only what is in `part` of it, where it is
-    /// divided.
+    /// A group, by its key; without `document_type`, of all types. If the group is divided, only the
+    /// documents in `part` of it.
     Group { document_type: Option<String>, group: String, part: Option<BucketId> },
     /// All documents of a type.
     Type(String),
-    /// All documents whose reversed location begins with 32 bits in this range, both ends included.
+    /// All documents whose reversed location begins with 32 bits in this range, inclusive.
     Locations(u32, u32),
 }
 
@@ -49,14 +48,14 @@ pub(crate) struct DropMarks {
     locations: Vec<(u32, u32, MarkInstant)>,
 }
 
-/// What of a group is dropped.
+/// Dropped part of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OfGroup {
     document_type: Option<String>,
     part: Option<BucketId>,
 }
 
-/// A mark but for its scope.
+/// A mark without its scope.
 #[derive(Debug, Clone, Copy)]
 struct MarkInstant {
     timestamp: u64,
@@ -93,8 +92,8 @@ impl DropMarks {
         }
     }
 
-    /// Whether a mark of this scope with this or a later time is there, and is remembered as one that
-    /// another clock has given.
+    /// Returns true if there is a mark of this scope with this or a later time that is remembered as one with
+    /// a timestamp of another clock.
     pub fn remembers(&self, scope: &MarkScope, timestamp: u64) -> bool {
         let known = match scope {
             MarkScope::Group { document_type, group, part } => {
@@ -154,8 +153,8 @@ impl DropMarks {
         of_group.chain(of_type).chain(of_location).max().unwrap_or(0)
     }
 
-    /// Whether a bucket's documents can be dropped by place alone, so that those without a group differ among
-    /// themselves.
+    /// Returns true if a bucket's documents can be dropped by location alone, so that documents without a
+    /// group differ among themselves.
     pub fn has_locations(&self) -> bool {
         !self.locations.is_empty()
     }

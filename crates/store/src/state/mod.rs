@@ -1,5 +1,5 @@
-//! What there is at an instant: generations of the tail, buckets with their segments, marks. Immutable; each
-//! change makes a new one.
+//! State of the store at an instant: generations of the tail, buckets with their segments, marks. Immutable;
+//! each change makes a new one.
 
 pub(crate) mod manifest;
 pub(crate) mod marks;
@@ -29,7 +29,7 @@ pub(crate) struct StoreState {
     /// In the order of keys; together they cover all keys.
     pub buckets: Vec<Arc<StoredBucket>>,
     pub marks: Arc<DropMarks>,
-    /// Buckets of which there is a replica here, and whether it is complete.
+    /// Buckets with a replica here; true if it is complete.
     pub replicas: Arc<BTreeMap<BucketId, bool>>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct TailGeneration {
     began: AtomicU64,
     /// Held while rows are appended.
     appending: Mutex<()>,
-    /// Set while nobody appends: nothing is appended from then on.
+    /// Set at a time without an append in progress: nothing is appended from then on.
     closed: AtomicBool,
 }
 
@@ -72,7 +72,7 @@ impl TailGeneration {
         (!self.is_closed()).then_some(AppendGate { generation: self, _lock: lock })
     }
 
-    /// Whether nothing is appended any more.
+    /// Returns true if nothing is appended any more.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -106,12 +106,12 @@ impl TailGeneration {
         self.newest.load(Ordering::SeqCst)
     }
 
-    /// It takes over the writes: what its log has, but for rows whose times were given, is of later times.
+    /// Lets it take over the writes: rows in its log, except those with given times, have later times.
     pub fn begin(&self, now: u64) {
         self.began.store(now, Ordering::SeqCst);
     }
 
-    /// Whether neither its log has a mark nor its rows need it.
+    /// Returns true if neither its log has a mark nor its rows need it.
     pub fn outlives(&self, mark: &DropMark) -> bool {
         self.began.load(Ordering::SeqCst) > mark.since && self.oldest() > mark.timestamp
     }
@@ -151,8 +151,8 @@ pub(crate) struct BucketSegment {
 }
 
 impl BucketSegment {
-    /// As one of the parts of its bucket has it that use so many bits more, where nothing is known but that
-    /// each has an even share. Fractions count as one.
+    /// Returns the segment as part of a bucket that uses `times` more bits, assuming that each part has an
+    /// even share. Fractions count as one.
     pub fn halved(&self, times: u32) -> BucketSegment {
         let of = |count: u64| count.div_ceil(1_u64.checked_shl(times).unwrap_or(u64::MAX));
         let SegmentRecord { bytes, documents, .. } = self.record;
@@ -173,13 +173,13 @@ impl StoredBucket {
         self.id.reversed_range()
     }
 
-    /// Whether a reversed location is in it.
+    /// Returns true if a reversed location is in it.
     pub fn has(&self, place: u64) -> bool {
         let (first, last) = self.places();
         (first..=last).contains(&place)
     }
 
-    /// What of it is in these buckets: all of it, or parts.
+    /// Returns its intersection with these buckets: all of it, or parts.
     pub fn parts_of(self: &Arc<Self>, wanted: &[BucketId]) -> impl Iterator<Item = Arc<StoredBucket>> {
         wanted.iter().filter_map(|wanted| match is_part(self.id, *wanted) {
             true => Some(Arc::clone(self)),
@@ -198,8 +198,8 @@ impl StoredBucket {
         })
     }
 
-    /// The parts of it that use so many bits; itself where it uses them already. Each part is taken to have
-    /// as much in it as its sibling.
+    /// Returns its parts that use `bits` bits; itself if it already uses them. The two halves are assumed to
+    /// be of equal size.
     pub fn halved_to(self: &Arc<Self>, bits: u8) -> Vec<Arc<StoredBucket>> {
         if self.id.used_bits() >= bits {
             return vec![Arc::clone(self)];
@@ -208,7 +208,7 @@ impl StoredBucket {
         children.flat_map(|child| self.half(child).halved_to(bits)).collect()
     }
 
-    /// Whether it has this segment.
+    /// Returns true if it has this segment.
     pub fn has_segment(&self, number: u64) -> bool {
         self.segments.iter().any(|segment| segment.record.number == number)
     }
@@ -233,13 +233,13 @@ impl StoredBucket {
     }
 }
 
-/// Whether one of a store's buckets is, or is a part of, this bucket. The parts of a divided group are no
-/// parts of the bucket that it was in.
+/// Returns true if one of a store's buckets is, or is a part of, this bucket. The parts of a divided group
+/// are not parts of the bucket that it was in.
 pub(crate) fn is_part(part: BucketId, of: BucketId) -> bool {
     of.covers(part) && (!is_of_divided(part) || is_of_divided(of))
 }
 
-/// Whether it is a bucket of a divided group.
+/// Returns true for a bucket of a divided group.
 pub(crate) fn is_of_divided(bucket: BucketId) -> bool {
     bucket.used_bits() > BucketId::GROUP_BITS
 }
@@ -258,15 +258,15 @@ impl StoreState {
         StoreState { marks: Arc::new(marks), ..self.clone() }
     }
 
-    /// The same with the spare taking the writes; `None`: there is no spare.
+    /// Returns the state in which the spare takes the writes; `None`: there is no spare.
     pub fn rolled(&self) -> Option<StoreState> {
         let mut state = self.clone();
         state.generations.insert(0, state.spare.take()?);
         Some(state)
     }
 
-    /// Asserts what each state must be, before a manifest says so: else documents would be in no bucket, or
-    /// in two.
+    /// Asserts the invariants of a state, before it is written to a manifest: if they were violated,
+    /// documents would be in no bucket, or in two.
     pub fn assert_whole(&self) {
         assert!(!self.generations.is_empty(), "one generation takes the writes");
         let numbers = || self.generations.iter().map(|generation| generation.number);
@@ -300,19 +300,20 @@ impl StoreState {
         &self.buckets[first..first + count]
     }
 
-    /// The bucket of so many bits that a reversed location is in; the store's own where its group is divided.
+    /// Returns the bucket with `bits` bits that a reversed location is in; the store's own bucket if its
+    /// group is divided.
     pub fn bucket_with(&self, bits: u8, place: u64) -> BucketId {
         let own = self.bucket(place).id;
         if is_of_divided(own) { own } else { BucketId::new(bits, place.reverse_bits()) }
     }
 
-    /// The buckets in which documents of a scope can be, or the parts of them, in the order of keys. Together
-    /// they cover no more than the scope does, but for groups: those are found in their buckets.
+    /// Returns the buckets in which documents of a scope can be, or the parts of them, in the order of keys.
+    /// Together they cover no more than the scope does, except for groups: those are found in their buckets.
     pub fn within(&self, scope: &ViewScope) -> Vec<Arc<StoredBucket>> {
         let (ViewScope::Buckets(wanted) | ViewScope::GroupsIn(_, wanted)) = scope else {
             return self.buckets.clone();
         };
-        // A bucket does not have what is divided off, so that the two do not reach into each other.
+        // A bucket does not include groups divided off, so the two do not overlap.
         let (mut of_divided, mut others): (Vec<BucketId>, Vec<BucketId>) =
             wanted.iter().partition(|bucket| is_of_divided(**bucket));
         of_divided.sort_unstable_by_key(|bucket| bucket.reversed_range());
@@ -330,7 +331,7 @@ impl StoreState {
         within
     }
 
-    /// What the manifest says of it.
+    /// Returns the manifest of this state.
     pub fn manifest(&self, next_number: u64, clock: u64) -> Manifest {
         Manifest {
             next_number,

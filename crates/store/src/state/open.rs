@@ -1,5 +1,5 @@
-//! From a data directory to the first state: the manifest is read, segments are opened, the tail's logs are
-//! replayed, and what a crash left half done is taken away. No document is read.
+//! Opening of a data directory: the manifest is read, segments are opened, the tail's logs are replayed, and
+//! files left half done by a crash are removed. No document is read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::tail::{RowKey, TailFactory, marks_of};
 use crate::write::timestamps::TimestampSource;
 use crate::{Error, StoreOptions};
 
-/// What is open.
+/// Result of opening a data directory.
 pub(crate) struct OpenedStore {
     pub state: StoreState,
     pub next_number: u64,
@@ -88,7 +88,7 @@ pub(crate) fn open(
         .collect();
     let replicas = Arc::new(manifest.replicas.into_iter().collect());
     let state = StoreState { generations, spare, buckets, marks: Arc::new(DropMarks::new(&marks)), replicas };
-    // Where the manifest names them all, a disk without space is no hindrance.
+    // If the manifest names them all, a full disk does not prevent the start.
     if manifest.generations.is_empty() {
         state.manifest(next_number, seen).write(disk, &options.data_dir)?;
     }

@@ -12,8 +12,8 @@ use super::Store;
 use crate::tail::{AppendError, FjallTails, KeyValue, TailFactory, TailRows, TailSnapshot};
 use crate::{CommittedWrite, DocumentWrite, Error, StoreChange, StoreLayout, StoreOptions};
 
-/// What appends do: 0 works, 1 does not sync, 2 finds the disk full, 3 works but not yet: it becomes 4, and
-/// is waited for until that changes.
+/// Behaviour of appends: 0 works, 1 does not sync, 2 finds the disk full, 3 works but not yet: it becomes 4,
+/// and blocks until that changes.
 type Mood = Arc<AtomicU8>;
 
 struct MoodyTails(Mood);
@@ -195,8 +195,8 @@ fn the_space_of_a_sealed_tail_comes_back_while_the_store_runs() {
         store.seal().expect("sealed");
         drop(reader);
     }
-    // Whoever looks at a generation just then (the store's own threads do) keeps its files until the next
-    // time.
+    // A reader that uses a generation just then (as the store's own threads do) keeps its files until the
+    // next time.
     let generations = || std::fs::read_dir(directory.path().join("tail")).expect("listed").count();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while generations() > 1 {

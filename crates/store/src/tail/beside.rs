@@ -1,9 +1,9 @@
-//! The files that the embedded store keeps beside a log: which keyspaces there are, and how they are set.
+//! Files that the embedded store keeps beside a log: the list of keyspaces, and their settings.
 //!
 //! They have no rows, since no memtable is ever written out: all rows are in the log. The embedded store
-//! trusts them, however; where one is lost it takes a keyspace for one that never came to be, and leaves out
-//! its rows. So what it has after it was opened is compared with the log, and where it does not fit, the
-//! files are made again.
+//! trusts them, however: if one is lost, it assumes that a keyspace was never created, and leaves out its
+//! rows. So its contents after opening are compared with the log, and if they differ, the files are made
+//! again.
 
 use std::fs::{self, File};
 use std::io;

@@ -14,7 +14,7 @@ use crate::read::columns::build;
 use crate::read::secret::SecretHash;
 use crate::tail::{RowKey, TailRow};
 
-/// A chunk is closed when its rows have so many bytes.
+/// Size in bytes of its rows at which a chunk is closed.
 pub(crate) const CHUNK_BYTES: usize = 8 << 20;
 
 /// Rows of one type and one group, each the newest version of its document in the tail, in the order of keys.
@@ -43,7 +43,7 @@ impl TailChunk {
         }
     }
 
-    /// Whether its rows are those of these keys.
+    /// Returns true if its rows are those of these keys, and it was built under this layout.
     fn is_of<'a>(&self, layout_number: u64, keys: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
         self.layout_number == layout_number
             && self.rows.len() == keys.len()
@@ -66,7 +66,7 @@ impl TailChunk {
     }
 }
 
-/// Where a chunk of rows must end: it is full.
+/// Returns true if a chunk of rows is full and must end.
 pub(crate) fn is_full(rows: usize, bytes: usize) -> bool {
     rows >= CHUNK_DOCS || bytes >= CHUNK_BYTES
 }
@@ -82,8 +82,7 @@ struct TailChunkWeigher;
 
 impl Weighter<u128, Arc<TailChunk>> for TailChunkWeigher {
     fn weight(&self, _: &u128, chunk: &Arc<TailChunk>) -> u64 {
-        // The rows as values, and the columns that are built from them: about so many times what they take as
-        // rows.
+        // The rows as values, and the columns built from them: about 4 times the size of the rows.
         chunk.bytes as u64 * 4 + 256
     }
 }

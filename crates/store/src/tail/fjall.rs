@@ -32,22 +32,22 @@ const ROWS: &str = "rows";
 const MARKS: &str = "marks";
 const LINKS: &str = "links";
 
-/// Rows are sealed long before their memtable has so many bytes, so that none is written twice.
+/// Maximum size of a memtable in bytes. Its rows are sealed long before, so that no row is written twice.
 const MEMTABLE_BYTES: u64 = 1 << 40;
-/// No log is so long that a second one is begun: all rows of a generation are in one.
+/// Maximum size of a log in bytes, never reached: all rows of a generation are in one log.
 const LOG_BYTES: u64 = 1 << 40;
 
 impl TailFactory for FjallTails {
     fn create(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
         self.delete(directory)?;
         create_generation(directory).inspect_err(|_| {
-            // What stands of it is of no use, and takes space.
+            // The partial files are useless, and take space.
             let _ = self.delete(directory);
         })
     }
 
     fn lay_out(&self, directory: &Path, bytes: u64) {
-        // Appending works as well without.
+        // Only an optimisation: errors are ignored.
         let _ = fill_holes(directory, bytes);
     }
 
@@ -71,7 +71,7 @@ impl TailFactory for FjallTails {
         }
         let failed =
             |error: io::Error| Error::io("copy the tail to the directory for temporary files", &error);
-        // Opening completes what a crash left undone, so it is tried on a copy.
+        // Opening completes work left undone by a crash, so it is tried on a copy.
         let root = tempfile::tempdir().map_err(failed)?;
         let copy = root.path().join("tail/copy");
         copy_directory(directory, &copy).map_err(failed)?;
@@ -104,7 +104,7 @@ impl TailFactory for FjallTails {
 }
 
 impl FjallTails {
-    /// Cuts the log of a generation where it is damaged; what is cut is copied. `None`: it is not damaged.
+    /// Cuts the log of a generation if it is damaged, and copies the cut bytes. `None`: it is not damaged.
     ///
     /// # Errors
     /// The log cannot be read, copied or cut.
@@ -114,7 +114,7 @@ impl FjallTails {
     }
 }
 
-/// Copies of what was cut from logs lie here: beside the directory of all generations.
+/// Directory for copies of bytes cut from logs: beside the directory of all generations.
 fn copies_of(directory: &Path) -> PathBuf {
     directory.ancestors().nth(2).unwrap_or(directory).join("torn")
 }
@@ -158,7 +158,7 @@ fn make_empty(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// Logs are filled in pieces of so much, so that nobody's sync waits for more.
+/// Number of bytes in which logs are filled at once, so that no sync waits for more.
 const FILLED_AT_ONCE: u64 = 256 << 10;
 
 /// Writes zeros where the logs of a directory have none yet: they are made long at once, but as holes.
@@ -183,19 +183,18 @@ fn fill_holes(directory: &Path, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Space comes free in pieces of so much,
+/// Number of bytes of a file that are freed at once,
 const FREED_AT_ONCE: u64 = 2 << 20;
-/// with so much time between them.
+/// with this pause in between.
 const FREED_EVERY: Duration = Duration::from_millis(2);
 
-/// Makes the large files of a directory small, a piece at a time. A file system that tells the disk which
-/// space comes free does so at once, and for a whole log that can take so long that the syncs of the next log
-/// wait.
+/// Truncates the large files of a directory step by step. A file system that discards freed blocks does so at
+/// once, and for a whole log that can take so long that the syncs of the next log are delayed.
 fn shrink_files(directory: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let metadata = entry.metadata()?;
-        // What lies past the space that a log takes is a hole.
+        // Bytes beyond the allotted space of a log are a hole.
         let mut length = metadata.len().min(metadata.blocks() * 512);
         if !metadata.is_file() || length <= FREED_AT_ONCE {
             continue;
@@ -224,7 +223,7 @@ fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a generation that was written before. Returns also whether the files beside the log had to be made
+/// Opens a generation that was written before. Returns also true if the files beside the log had to be made
 /// again.
 fn open_or_remake(directory: &Path) -> Result<(Arc<dyn TailRows>, bool), Error> {
     check_logs(directory)?;
@@ -241,13 +240,13 @@ fn open_or_remake(directory: &Path) -> Result<(Arc<dyn TailRows>, bool), Error> 
     }
 }
 
-/// Opens a generation, and compares what the embedded store has of it with its log.
+/// Opens a generation, and compares its contents in the embedded store with its log.
 fn open_existing(directory: &Path, log: &LogContent) -> Result<FjallTail, Error> {
     let failed = |reason: &dyn fmt::Display| Error::Tail {
         action: "open the tail",
         reason: format!("{}: {reason}; run `millrace doctor`", directory.display()),
     };
-    // Of files that are damaged the embedded store may expect what is not so.
+    // The embedded store may panic on damaged files.
     let opened = catch_unwind(|| open_database(directory, log.end));
     let tail = opened.map_err(|_| failed(&"a file beside the log is damaged"))?.map_err(|error| {
         match io_error(&error) {
@@ -303,7 +302,7 @@ fn new_salt() -> LogSalt {
     salt
 }
 
-/// What the system said, where it did.
+/// Returns the error of the system, if there is one.
 fn io_error(error: &fjall::Error) -> Option<&io::Error> {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = source {
@@ -321,7 +320,7 @@ struct FjallTail {
     marks: Keyspace,
     /// `None` in a generation of an earlier version, as long as the disk is full.
     links: Option<Keyspace>,
-    /// Where the log ends; held while a batch is written.
+    /// End of the log; held while a batch is written.
     log: Mutex<LogEnd>,
     /// A batch could not be written: nothing is written after it.
     has_failed: AtomicBool,
@@ -390,9 +389,9 @@ impl FjallTail {
         committed.map_err(|error| self.fail(log, &error))
     }
 
-    /// A batch could not be written: some of it may be in the log, and the rest in a buffer that the embedded
-    /// store writes out when it is closed. Whoever is told that there is no space must not find the batch at
-    /// the next start.
+    /// Handles a batch that could not be written: some of it may be in the log, and the rest in a buffer that
+    /// the embedded store writes out when it is closed. A client that gets a no-space error must not find the
+    /// batch at the next start.
     fn fail(&self, log: &LogEnd, error: &fjall::Error) -> AppendError {
         self.has_failed.store(true, Ordering::SeqCst);
         if !io_error(error).is_some_and(is_no_space) {

@@ -9,11 +9,11 @@
 //! little-endian. Zeros follow the last.
 //!
 //! The first item of a batch is its **link**: the log's salt, the byte at which the batch begins, and the
-//! checksum of the batch before it. The salt is random, and no client learns it. So bytes within a document
-//! are never taken for a batch, nor are bytes of a batch that stand at another place. Batches of earlier
-//! versions have no link; a log can have both kinds.
+//! checksum of the previous batch. The salt is random, and not visible to clients. So bytes within a document
+//! are never mistaken for a batch, nor are bytes of a batch at another offset. Batches of earlier versions
+//! have no link; a log can have both kinds.
 //!
-//! The rest of a log after its last whole batch is judged so:
+//! The rest of a log after its last whole batch is classified by these rules:
 //! 1. A batch that belongs to the log stands in it: what is before that was acknowledged, and is damaged.
 //! 2. It ends as a batch does and none of its sectors is blank: it was written to its end, and is damaged. A
 //!    write that did not come to its end leaves sectors of zeros, as the log is zeros before, or is cut
@@ -33,7 +33,7 @@ const BATCH_END: usize = 13;
 const ITEM_HEADER: usize = 21;
 /// The smallest unit in which a disk writes.
 const SECTOR: usize = 512;
-/// Candidates for a batch without a link are hashed up to so many bytes in all, so that a log made on purpose
+/// Maximum number of bytes hashed for all candidate batches without a link, so that a maliciously built log
 /// cannot hold up a start.
 const HASHED_MAX: u64 = 4 << 30;
 
@@ -45,7 +45,7 @@ const LINK_BYTES: usize = 1 + 16 + 8 + 8;
 /// Random bytes that all links of a log have in common.
 pub(crate) type LogSalt = [u8; 16];
 
-/// What joins a batch to its log and to the batch before it.
+/// Link of a batch to its log and to the previous batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BatchLink {
     pub salt: LogSalt,
@@ -77,7 +77,7 @@ impl BatchLink {
     }
 }
 
-/// The end of a log, from which it goes on.
+/// The end of a log, where appending continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogEnd {
     /// Bytes of the whole batches.
@@ -86,9 +86,9 @@ pub(crate) struct LogEnd {
     pub checksum: u64,
     /// The salt of the last link.
     pub salt: Option<LogSalt>,
-    /// Whether the last batch has a link.
+    /// The last batch has a link.
     pub is_linked: bool,
-    /// Whether the last batch has more than a link.
+    /// The last batch has more than a link.
     pub has_rows: bool,
     /// The sequence number of the last batch.
     pub sequence: Option<u64>,
@@ -144,7 +144,7 @@ impl BatchMeasure {
 pub(crate) enum LogRest {
     /// Zeros, or nothing.
     Blank,
-    /// So many bytes of a batch that was not acknowledged.
+    /// Number of bytes of a batch that was not acknowledged.
     Torn(u64),
     /// A batch that was acknowledged.
     Damaged(&'static str),
@@ -168,7 +168,7 @@ impl LogKeys {
         self.0.get(&keyspace).map_or(0, HashSet::len)
     }
 
-    /// Whether all keys are in one of these keyspaces.
+    /// Returns true if all keys are in one of these keyspaces.
     pub fn are_within(&self, keyspaces: &[u64]) -> bool {
         self.0.keys().all(|keyspace| keyspaces.contains(keyspace))
     }
@@ -184,7 +184,7 @@ impl LogKeys {
     }
 }
 
-/// What stands before the key and the value of an item.
+/// Header before the key and the value of an item.
 struct ItemHeader {
     keyspace: u64,
     /// Bytes of the key.
@@ -234,7 +234,7 @@ pub(crate) fn judge(bytes: &[u8]) -> LogVerdict {
     LogVerdict { end, rest, keys }
 }
 
-/// Judges what is between the last whole batch and the last byte that is not zero.
+/// Classifies the bytes between the last whole batch and the last nonzero byte.
 fn judge_rest(bytes: &[u8], to: usize, end: &LogEnd) -> LogRest {
     let at = end.bytes as usize;
     if has_successor(&bytes[..to], at, end) {
@@ -248,7 +248,8 @@ fn judge_rest(bytes: &[u8], to: usize, end: &LogEnd) -> LogRest {
     LogRest::Torn((to - at) as u64)
 }
 
-/// Whether a batch that belongs to the log stands somewhere after the byte at which it would go on.
+/// Returns true if a batch that belongs to the log begins somewhere after the byte at which the log would
+/// continue.
 fn has_successor(bytes: &[u8], at: usize, end: &LogEnd) -> bool {
     let mut hashed = 0;
     let starts = (at + 1..bytes.len()).filter(|start| bytes[*start] == START);
@@ -263,7 +264,7 @@ fn is_linked_batch(bytes: &[u8], start: usize, salt: &LogSalt) -> bool {
     link_at(bytes, start).is_some_and(belongs) && JournalBatch::at(bytes, start).is_some()
 }
 
-/// Whether a batch of a version that wrote no links stands here. A client can make such bytes; so its
+/// Returns true if a batch of a version that wrote no links begins here. A client can make such bytes; so its
 /// sequence number must fit.
 fn is_plain_batch(bytes: &[u8], start: usize, end: &LogEnd, hashed: &mut u64) -> bool {
     let at = end.bytes as usize;
@@ -280,28 +281,28 @@ fn is_plain_batch(bytes: &[u8], start: usize, end: &LogEnd, hashed: &mut u64) ->
     *hashed <= HASHED_MAX && frame.is_whole(bytes)
 }
 
-/// Whether one of the sectors between two places of the log has nothing but zeros there.
+/// Returns true if one of the sectors between two offsets of the log has only zeros there.
 fn has_blank_sector(bytes: &[u8], from: usize, to: usize) -> bool {
     let first = from - from % SECTOR;
     let mut sectors = (first..to).step_by(SECTOR).map(|sector| sector.max(from)..to.min(sector + SECTOR));
     sectors.any(|sector| bytes[sector].iter().all(|byte| *byte == 0))
 }
 
-/// Whether the bytes end as a batch does, but for one flipped bit.
+/// Returns true if the bytes end like a batch, except for one flipped bit.
 fn ends_like_a_batch(bytes: &[u8]) -> bool {
     let Some(last) = bytes.last_chunk::<4>() else { return false };
     (u32::from_le_bytes(*last) ^ u32::from_le_bytes(*MAGIC)).count_ones() <= 1
 }
 
 impl LogEnd {
-    /// Whether a link is one of a batch that stands here.
+    /// Returns true if a link belongs to a batch that begins at this end.
     fn precedes(&self, link: &BatchLink) -> bool {
         let of_log = self.salt.is_none_or(|salt| salt == link.salt);
         of_log && link.begin == self.bytes && link.before == self.checksum
     }
 }
 
-/// The parts of a batch, whose checksum was not compared.
+/// The parts of a batch, before its checksum was compared.
 struct BatchFrame {
     count: u32,
     sequence: u64,

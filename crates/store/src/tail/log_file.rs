@@ -1,8 +1,8 @@
-//! The log of a generation as a file: read, judged, and cut to its whole batches before the embedded store
+//! The log of a generation as a file: read, checked, and cut to its whole batches before the embedded store
 //! opens it.
 //!
-//! The embedded store would cut a log too, but at whatever it cannot read, and it refuses a log whose last
-//! batch has a hole. So it never sees anything but whole batches.
+//! The embedded store would cut a log too, but at any byte it cannot read, and it refuses a log whose last
+//! batch has a hole. So it is given only whole batches.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -15,21 +15,21 @@ use super::journal::{LogEnd, LogKeys, LogRest, LogVerdict, judge};
 use crate::Error;
 use crate::error::is_no_space;
 
-/// Zeros at the end of a log are looked through in pieces of so much.
+/// Size of the blocks in which zeros at the end of a log are read.
 const PIECE: usize = 256 << 10;
 
 /// The log of a generation. The embedded store begins no second one: see `open_database`.
 pub(crate) const LOG_NAME: &str = "0.jnl";
 
-/// Begins the name of an empty file that says at which byte the log ends, whatever follows.
+/// Prefix of the name of an empty file that gives the byte at which the log ends, even if more bytes follow.
 const END_MARKER: &str = "ends-at-";
 
-/// Copies of what was cut from logs that are kept, the newest ones.
+/// Number of copies of cut bytes that are kept, the newest ones.
 const COPIES_MAX: usize = 8;
 /// Bytes of one copy: more than a batch has.
 const COPY_BYTES_MAX: u64 = 256 << 20;
 
-/// What is wrong with the end of a log, or was.
+/// Damage at the end of a log, to be cut or already cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogCut {
     pub log: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct LogCut {
     pub end: u64,
     /// Bytes that were, or are to be, cut.
     pub bytes: u64,
-    /// The file that has them; `None` where there is no copy.
+    /// File with a copy of them; `None` if there is no copy.
     pub copy: Option<PathBuf>,
 }
 
@@ -114,8 +114,8 @@ impl TailLogFile {
         Ok(Some(cut))
     }
 
-    /// Has the log end at a byte whatever is, or will be, written after it, durably. Takes no space but a
-    /// name.
+    /// Ends the log at a byte durably, even if more is, or will be, written after it. Takes no space except
+    /// for a name.
     pub fn mark_end(&self, end: u64) -> io::Result<()> {
         let marker = self.directory.join(format!("{END_MARKER}{end}"));
         if fs::hard_link(self.directory.join("lock"), &marker).is_err() {
@@ -175,7 +175,7 @@ impl TailLogFile {
         cut().map_err(|error| self.failed("cut", &error))
     }
 
-    /// Copies what follows the end of the log, durably, and deletes older copies.
+    /// Copies the bytes after the end of the log, durably, and deletes older copies.
     fn copy_end(&self, cut: &LogCut, copies: &Path) -> Result<PathBuf, Error> {
         let generation = self.directory.file_name().unwrap_or_default().to_string_lossy();
         let target = copies.join(format!("{generation}-{:012}", cut.end));

@@ -30,7 +30,7 @@ use crate::{CheckFinding, Error};
 /// Key and value of a row.
 pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
 
-/// What is called with each row of a range: key, value.
+/// Callback for each row of a range: key, value.
 pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, Error> + 'a;
 
 /// One generation's rows.
@@ -57,8 +57,8 @@ pub(crate) trait TailSnapshot {
 /// Rows could not be added.
 #[derive(Debug, Clone)]
 pub(crate) enum AppendError {
-    /// There is no space. None of the rows is found at a later start. The generation takes no more rows;
-    /// another may.
+    /// No disk space. None of the rows is found at a later start. The generation takes no more rows; another
+    /// may.
     Full,
     /// They could not be made durable. What the disk holds of them is unknown.
     NotDurable(String),
@@ -76,9 +76,9 @@ pub(crate) trait TailFactory: Send + Sync {
     /// A new generation in a directory that is not there, or is left over and not in use.
     fn create(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error>;
 
-    /// Writes the log of a generation that nobody uses yet beforehand, as far as so many bytes of rows will
-    /// reach. Where space is allotted already, a sync waits for its own bytes alone, not for what else the
-    /// file system is writing down about files. It is a help and no more: what cannot be written is left.
+    /// Preallocates the log of a generation that is not yet in use, as far as `bytes` bytes of rows will
+    /// reach. If space is allotted already, a sync waits for its own bytes alone, not for other metadata that
+    /// the file system writes. Only an optimisation: write errors are ignored.
     fn lay_out(&self, directory: &Path, bytes: u64);
 
     /// A generation that was written before. What a crash left of a write that was not acknowledged is cut
@@ -88,8 +88,8 @@ pub(crate) trait TailFactory: Send + Sync {
     /// The log is damaged where it was acknowledged.
     fn open(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error>;
 
-    /// Reads a generation that no one has open, without changing it. Returns what the next start mends by
-    /// itself.
+    /// Reads a generation that is not open anywhere, without changing it. Returns the damage that the next
+    /// start repairs by itself.
     ///
     /// # Errors
     /// The log is damaged where it was acknowledged; a row cannot be read.

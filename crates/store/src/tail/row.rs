@@ -1,11 +1,11 @@
-//! What a row of the tail is, as bytes. `docs/format.md` describes them.
+//! Encoding of a row of the tail as bytes. `docs/format.md` describes it.
 
 use millrace_bucket::{DocumentSortKey, reversed_location};
 use millrace_document::{Document, DocumentId, Timestamp, wire};
 
 use crate::Error;
 
-/// The most bytes that a row's key may have: the embedded store counts them in 16 bits.
+/// Maximum length of a row's key in bytes: the embedded store counts them in 16 bits.
 pub(crate) const KEY_LIMIT: usize = 65_000;
 
 const SUFFIX: usize = 9;
@@ -44,7 +44,7 @@ pub(crate) fn encode_removed() -> Vec<u8> {
     vec![REMOVED]
 }
 
-/// Whether a row of this value is a removal.
+/// Returns true if a row with this value is a removal.
 pub(crate) fn is_removal(value: &[u8]) -> bool {
     value.first() == Some(&REMOVED)
 }
@@ -86,7 +86,7 @@ impl<'a> RowKey<'a> {
         })
     }
 
-    /// Whether a key is that of a version of a document.
+    /// Returns true if a key is that of this version of the document.
     pub fn names(key: &[u8], id: &DocumentId, timestamp: Timestamp) -> bool {
         let parts = || {
             let (sort_key, suffix) = key.split_at_checked(key.len().checked_sub(SUFFIX)?)?;

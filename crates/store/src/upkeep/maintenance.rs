@@ -1,8 +1,8 @@
-//! Work on segments in the background: buckets' segments are merged, large buckets are split, marks that
-//! nothing needs any more are forgotten, and so are removals. A bucket where this fails rests for a while.
+//! Background work on segments: buckets' segments are merged, large buckets are split, marks and removals
+//! that are no longer needed are forgotten. A bucket for which this fails is paused for a while.
 //!
-//! What to do is chosen by functions of plain values ([`crate::upkeep::merging::choose`], [`should_split`]);
-//! doing it is another matter.
+//! Functions of plain values ([`crate::upkeep::merging::choose`], [`should_split`]) choose the work; other
+//! functions do it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::upkeep::rests::RestingBuckets;
 use crate::upkeep::shares::FileShares;
 use crate::{Error, StoreTuning};
 
-/// Whether a bucket is to be split.
+/// Returns true if a bucket is to be split.
 pub(crate) fn should_split(bucket: &StoredBucket, tuning: &StoreTuning) -> bool {
     bucket.id.used_bits() < BucketId::GROUP_BITS
         && (bucket.bytes() > tuning.split_bytes || bucket.documents() > tuning.split_documents)
@@ -46,7 +46,7 @@ impl StoreMaintenance {
         }
     }
 
-    /// Does the most useful piece of work. Returns whether there may be more.
+    /// Does the most useful piece of work. Returns true if there may be more.
     pub fn tend(&self) -> Result<bool, Error> {
         let shared = &self.shared;
         let state = shared.state();
@@ -106,7 +106,7 @@ impl StoreMaintenance {
         outcome
     }
 
-    /// Takes away the segments of buckets that were dropped as a whole, without reading them. Returns whether
+    /// Removes the segments of buckets that were dropped as a whole, without reading them. Returns true if
     /// there were some.
     fn empty_dropped(&self, state: &StoreState) -> Result<bool, Error> {
         if !state.buckets.iter().any(|bucket| kept_segments(bucket, &state.marks).is_some()) {
@@ -124,7 +124,7 @@ impl StoreMaintenance {
         Ok(true)
     }
 
-    /// Splits buckets that use fewer bits, all at once. Returns whether there were some.
+    /// Splits buckets that use fewer bits, all at once. Returns true if there were some.
     fn split_to_bits(&self, state: &StoreState, bits: u8) -> Result<bool, Error> {
         let split = |bucket: &Arc<StoredBucket>| bucket.id.used_bits() < bits;
         let count = state.buckets.iter().filter(|bucket| split(bucket)).count();
@@ -181,7 +181,8 @@ impl StoreMaintenance {
         }
         self.shared.publish(|state| {
             replace(state, bucket.id, |old| {
-                // A segment that was sealed meanwhile is not measured: half of it is taken to be in each.
+                // A segment that was sealed in the meantime is not measured: half of it is assumed to be in
+                // each.
                 let child = |id| StoredBucket {
                     id,
                     segments: old.segments.iter().map(|segment| shares.of(id, &segment.halved(1))).collect(),
@@ -193,12 +194,12 @@ impl StoreMaintenance {
         Ok(true)
     }
 
-    /// Forgets marks that are applied in all that they can reach. Returns whether there were some.
+    /// Forgets marks that are applied in all that they can reach. Returns true if there were some.
     fn forget_marks(&self, state: &StoreState) -> Result<bool, Error> {
         if state.marks.is_empty() {
             return Ok(false);
         }
-        // Rows that come from now on are newer than the marks, but for marks and rows whose times were given.
+        // Later rows are newer than the marks, except for marks and rows with given times.
         let retention = self.shared.tuning().tombstone_retention.as_micros() as u64;
         let remembered_from = self.shared.timestamps.now().0.saturating_sub(retention);
         let is_applied = |mark: &DropMark, state: &StoreState| {
@@ -226,8 +227,8 @@ impl StoreMaintenance {
     }
 }
 
-/// Whether nothing in the tail needs a mark: each generation took over the writes after it, and has no older
-/// rows; or there is one generation, without rows. The spare has nothing at all.
+/// Returns true if nothing in the tail needs a mark: each generation took over the writes after it, and has
+/// no older rows; or there is one generation, without rows. The spare is always empty.
 fn tail_is_past(state: &StoreState, mark: &DropMark) -> bool {
     match &state.generations[..] {
         [only] if only.rows.load(Ordering::Relaxed) == 0 => true,
@@ -235,7 +236,7 @@ fn tail_is_past(state: &StoreState, mark: &DropMark) -> bool {
     }
 }
 
-/// What is left of a bucket's segments when it was dropped as a whole; `None` where all of them stay.
+/// Returns the remaining segments of a bucket that was dropped as a whole; `None` if all of them stay.
 fn kept_segments(bucket: &StoredBucket, marks: &DropMarks) -> Option<Vec<BucketSegment>> {
     let (begin, end) = bucket.locations();
     let covering = marks.locations().filter(|(first, last, _)| *first <= begin && end <= *last);
@@ -249,7 +250,7 @@ fn kept_segments(bucket: &StoredBucket, marks: &DropMarks) -> Option<Vec<BucketS
     (kept.len() < bucket.segments.len()).then_some(kept)
 }
 
-/// Whether a bucket can have documents in a scope.
+/// Returns true if a bucket can have documents in a scope.
 pub(crate) fn reaches(scope: &MarkScope, bucket: &StoredBucket) -> bool {
     let (first, last) = bucket.locations();
     match scope {

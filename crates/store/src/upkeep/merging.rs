@@ -1,8 +1,8 @@
-//! Merging: a bucket's segments become fewer, so that a group lies in few of them, and what was replaced or
-//! dropped gives its space back.
+//! Merging: reduces the segments of a bucket, so that a group is in few of them, and reclaims the space of
+//! replaced or dropped documents.
 //!
-//! Small buckets that share their files are merged together, into one file that they share again: a file of
-//! their own for each would cost a sync for each.
+//! Small buckets that share their files are merged together, into one file that they share again: a separate
+//! file for each would cost a sync for each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use crate::upkeep::new_segments::NewSegments;
 use crate::upkeep::shares::FileShares;
 use crate::{Error, StoreLayout};
 
-/// Segments of about one size are merged when there are so many.
+/// Number of segments of similar size that are merged together.
 pub(super) const FAN_IN: usize = 4;
-/// Two segments are of about one size when neither is so many times the other.
+/// Maximum ratio of the sizes of two segments of similar size.
 const TIER: u64 = 4;
-/// The most segments of a bucket: above it the smallest are merged, whatever their sizes.
+/// Maximum number of segments of a bucket: above it the smallest are merged, independent of their sizes.
 const SEGMENTS_MAX: usize = 10;
-/// Buckets are added to a merge until it has so many bytes to read.
+/// Size in bytes at which no more buckets are added to a merge.
 const RUN_BYTES: u64 = 32 << 20;
-/// A file is written anew when buckets have less than one in so many bytes of it, unless it is small.
+/// A file is rewritten if buckets have less than 1/`WASTE` of its bytes, unless it is small.
 const WASTE: u64 = 4;
 const WASTE_MIN_BYTES: u64 = 1 << 20;
 
-/// Which segments of a bucket to merge, by their place in the list; empty: none.
+/// Chooses the segments of a bucket to merge, by index in the list; empty: none.
 pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64) -> Vec<usize> {
     let mut by_size: Vec<usize> = (0..segments.len()).collect();
     by_size.sort_by_key(|index| segments[*index].bytes);
@@ -48,7 +48,7 @@ pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64) -> Vec<usize> {
     if segments.len() > SEGMENTS_MAX {
         return by_size[..FAN_IN].to_vec();
     }
-    // What was dropped takes space until its segment is written anew.
+    // Dropped documents take space until their segment is rewritten.
     by_size.into_iter().find(|index| segments[*index].applied < last_mark).into_iter().collect()
 }
 
@@ -79,7 +79,7 @@ impl MergeRun {
         Some(Self::of(std::iter::once(first).chain(rest), segments.clone()))
     }
 
-    /// A file of which little is used: the buckets that still have it get what they have of it in another.
+    /// Finds a file of which little is used: the buckets that still have it get their share of it in another.
     fn wasted(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeRun> {
         let mut used: HashMap<u64, (u64, u64)> = HashMap::new();
         for segment in state.buckets.iter().flat_map(|bucket| &bucket.segments) {
@@ -111,12 +111,13 @@ impl MergeRun {
         MergeRun { buckets: taken.map(|bucket| bucket.id).collect(), segments }
     }
 
-    /// Which buckets.
+    /// Buckets of the merge.
     pub fn buckets(&self) -> &[BucketId] {
         &self.buckets
     }
 
-    /// The buckets that there still are, with these segments: one may have been split, or lost what it had.
+    /// Returns the buckets that still exist, with these segments: one may have been split, or lost its
+    /// contents.
     fn present<'a>(&'a self, state: &'a StoreState) -> impl Iterator<Item = (usize, &'a Arc<StoredBucket>)> {
         let has_all = |bucket: &StoredBucket| self.segments.iter().all(|number| bucket.has_segment(*number));
         let buckets = state.buckets.iter().enumerate();
@@ -124,7 +125,7 @@ impl MergeRun {
     }
 }
 
-/// What these segments have of a bucket.
+/// Returns the bytes of a bucket in these segments.
 fn bytes_of(bucket: &StoredBucket, segments: &[u64]) -> u64 {
     let records = bucket.segments.iter().map(|segment| segment.record);
     records.filter(|record| segments.contains(&record.number)).map(|record| record.bytes).sum()
@@ -136,13 +137,12 @@ pub(crate) fn last_mark(marks: &[DropMark], bucket: &StoredBucket) -> u64 {
     reaching.map(|mark| mark.since).max().unwrap_or(0)
 }
 
-/// Puts one segment in the place of those of a run.
+/// Replaces the segments of a run with one merged segment.
 pub(crate) fn merge(shared: &StoreShared, run: &MergeRun) -> Result<(), Error> {
     let (state, applied) = shared.settled_state();
     let buckets: Vec<Arc<StoredBucket>> = run.present(&state).map(|(_, bucket)| Arc::clone(bucket)).collect();
     let total: u64 = buckets.iter().map(|bucket| bytes_of(bucket, &run.segments)).sum();
-    // One segment alone is written anew to give back what was dropped in it: how much that leaves is not
-    // known.
+    // A single segment is rewritten to reclaim the space of drops: the amount is not known in advance.
     if run.segments.len() > 1 {
         shared.check_space("merge segments", total)?;
     }
@@ -186,7 +186,8 @@ pub(crate) fn merge(shared: &StoreShared, run: &MergeRun) -> Result<(), Error> {
         if changed.is_empty() { Err(Error::Closed) } else { Ok(new) }
     });
     match published {
-        // What came or went meanwhile does not fit: the next choice knows of it, and the file goes.
+        // The segments changed in the meantime: the next choice takes that into account, and the file is
+        // deleted.
         Err(Error::Closed) => return Ok(()),
         published => published?,
     }
@@ -204,14 +205,14 @@ fn forget(shared: &StoreShared, state: &StoreState, run: &MergeRun) -> u64 {
     forgettable(shared, state)
 }
 
-/// The time before which removals need not be remembered, but for what segments have: the tail has nothing
-/// that is older.
+/// Returns the time before which removals need not be remembered, regardless of segments: the tail has
+/// nothing older.
 pub(crate) fn forgettable(shared: &StoreShared, state: &StoreState) -> u64 {
     let retention = shared.tuning().tombstone_retention.as_micros() as u64;
     shared.timestamps.now().0.saturating_sub(retention).min(state.oldest_in_tail())
 }
 
-/// Whether there is something older by now than the removals that a merge has forgotten.
+/// Returns true if there is now a version older than the removals that a merge has forgotten.
 fn brings_older(state: &StoreState, run: &MergeRun, forgotten: u64) -> bool {
     let mut others = run.present(state).flat_map(|(_, bucket)| &bucket.segments);
     let older = |segment: &BucketSegment| {
@@ -221,7 +222,7 @@ fn brings_older(state: &StoreState, run: &MergeRun, forgotten: u64) -> bool {
     forgotten > 0 && (state.oldest_in_tail() < forgotten || others.any(older))
 }
 
-/// What buckets have of segments: all of them have each.
+/// Returns the inputs of a merge: the share of these buckets in these segments; each bucket has all of them.
 pub(crate) fn inputs(buckets: &[Arc<StoredBucket>], segments: &[u64]) -> Result<Vec<MergeInput>, Error> {
     let locations: Vec<(u64, u64)> = buckets.iter().map(|bucket| bucket.places()).collect();
     let Some(first) = buckets.first() else { return Ok(Vec::new()) };
@@ -236,7 +237,7 @@ pub(crate) fn inputs(buckets: &[Arc<StoredBucket>], segments: &[u64]) -> Result<
         .collect()
 }
 
-/// How segments of this store are merged.
+/// Merge policy of this store's segments.
 pub(crate) struct StoreMergePolicy<'a> {
     pub shared: &'a StoreShared,
     pub state: &'a StoreState,

@@ -19,8 +19,8 @@ impl<'a> NewSegments<'a> {
         NewSegments { shared, numbers: Vec::new() }
     }
 
-    /// Finishes a segment, whose file is named for `number`, and opens it. Drops up to the time `applied` are
-    /// applied in it.
+    /// Finishes a segment, whose file is named after `number`, and opens it. Drops up to the time `applied`
+    /// are applied in it.
     pub fn finish(
         &mut self,
         number: u64,

@@ -1,9 +1,8 @@
-//! How the tail goes over from one generation to the next.
+//! Transition of the tail from one generation to the next.
 //!
-//! A spare generation is made before it is needed: the newest one is half full, and writes go on. The
-//! manifest names the spare before it takes over, so taking over is a change in memory, and the thread that
-//! has just filled a generation does it by itself. Only where there is no spare yet does sealing make one
-//! first.
+//! A spare generation is made before it is needed: when the newest one is half full, while writes go on. The
+//! manifest names the spare before it takes over, so taking over is a change in memory, done by the thread
+//! that has just filled a generation. Only if there is no spare yet does sealing make one first.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,14 +19,14 @@ pub(crate) struct TailRoller {
     making: Mutex<()>,
 }
 
-/// There are no more generations, however small they are: each has a log and files of its own, and on a full
-/// disk each takes but few rows.
+/// Maximum number of generations, however small they are: each has a log and other files, and on a full disk
+/// each takes only a few rows.
 const GENERATIONS_MAX: usize = 8;
 
-/// A log takes its space beforehand only where there is room for so many of them.
+/// Number of logs that must fit into the free space before a log is preallocated.
 const FREE_LOGS_MIN: u64 = 16;
 
-/// A log is longer than its rows by such a part of them, for what it keeps beside them.
+/// Divisor of the size of a log's rows that gives its margin, for data other than rows.
 const LOG_MARGIN: u64 = 8;
 
 impl TailRoller {
@@ -44,7 +43,7 @@ impl TailRoller {
     /// Lets the next generation take over the writes.
     pub fn roll(&self) -> Result<(), Error> {
         self.ensure_spare()?;
-        // Where there is none now, it has just taken over, which is as good.
+        // If there is none now, it has just taken over, which is equally good.
         self.shared.roll();
         Ok(())
     }
@@ -62,13 +61,13 @@ impl TailRoller {
         let number = shared.next_number();
         let directory = tail_path(&shared.options, number);
         let tail = shared.tails.create(&directory)?;
-        // Before the manifest names it: else a loss of power can leave a manifest that names what is not
-        // there.
+        // Before the manifest names it: otherwise a loss of power can leave a manifest that names missing
+        // files.
         sync_generation(&shared.options, &directory)?;
         let log = shared.options.tail_bytes;
         let free = shared.options.disk.free_space(&shared.options.data_dir).unwrap_or(0);
         if free / FREE_LOGS_MIN > log {
-            // Before any write can come to it.
+            // Before the first write to it.
             shared.tails.lay_out(&directory, log + log / LOG_MARGIN);
         }
         let spare = Arc::new(TailGeneration::new(number, directory.clone(), tail));

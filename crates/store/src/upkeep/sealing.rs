@@ -1,4 +1,4 @@
-//! Sealing: what the tail holds becomes segments.
+//! Sealing: conversion of the rows of the tail to segments.
 //!
 //! 1. The next generation takes over the writes.
 //! 2. The old one's rows are written: the newest version of each document, in columns. Buckets with few rows
@@ -6,7 +6,7 @@
 //! 3. The manifest gets the segments and loses the generation, at once.
 //! 4. When the last reader has gone, the generation's files are deleted.
 //!
-//! Generations are sealed in order, one at a time. Nothing of this is on the way of a write.
+//! Generations are sealed in order, one at a time. Writes do not wait for any of this.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -34,7 +34,7 @@ pub(crate) struct TailSealer {
     roller: Arc<TailRoller>,
     /// Generations that are sealed and that someone may still read.
     retired: Mutex<Vec<Arc<TailGeneration>>>,
-    /// Whether one is being sealed.
+    /// Set while a generation is being sealed.
     is_sealing: Mutex<bool>,
     /// One has been sealed, or could not be.
     ended: Condvar,
@@ -80,19 +80,19 @@ impl TailSealer {
         }
         drop(state);
         let rolled = if due { self.roller.roll() } else { Ok(()) };
-        // What was written before can be sealed, whether the next generation could be made or not.
+        // The earlier rows can be sealed even if the next generation could not be made.
         let sealed = self.seal_older(u64::MAX);
         rolled.and(sealed)
     }
 
-    /// Seals all rows that there are now. However many come meanwhile, it waits for no others.
+    /// Seals all rows that exist now. It does not wait for rows that arrive in the meantime.
     pub fn seal(&self) -> Result<(), Error> {
         let state = self.shared.state();
         let active = &state.generations[0];
         let number = active.number;
         let has_rows = active.rows.load(Ordering::Relaxed) > 0 || self.is_full(active);
         drop(state);
-        // There are only so many at a time: those before make room for the next.
+        // The number of generations is bounded: sealing the older ones makes room for the next.
         self.seal_older(number)?;
         if has_rows && self.shared.state().generations[0].number == number {
             self.roller.roll()?;
@@ -111,7 +111,7 @@ impl TailSealer {
             }
             self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(oldest);
             self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
-            // Whoever waits for the rows to be sealed need not wait for their files to go.
+            // A thread that waits for the rows to be sealed need not wait for the deletion of their files.
             drop(turn);
             self.delete_retired();
         };
@@ -123,8 +123,8 @@ impl TailSealer {
         outcome
     }
 
-    /// The oldest generation, where it takes no rows any more and is none after this number, and the turn to
-    /// seal it. `None`: there is none any more.
+    /// Returns the oldest generation, if it takes no more rows and its number is not above `number`, and the
+    /// turn to seal it. `None`: there is none any more.
     fn turn(&self, number: u64) -> Option<(SealTurn<'_>, Arc<TailGeneration>)> {
         let mut is_sealing = self.is_sealing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -142,7 +142,7 @@ impl TailSealer {
         }
     }
 
-    /// Whether a generation takes no rows any more though it is the newest: the disk was full.
+    /// Returns true if a generation accepts no rows any more although it is the newest: the disk was full.
     fn is_full(&self, generation: &TailGeneration) -> bool {
         generation.is_closed() && self.shared.health.check_writable().is_ok()
     }
@@ -196,8 +196,8 @@ impl TailSealer {
 /// An idle tail of fewer bytes stays as it is.
 const WORTH_BYTES: u64 = 64 << 10;
 
-/// A view has asked for sealing, because it had much to go through: it is done when nothing was written for
-/// so long.
+/// Time in microseconds without a write after which the tail is sealed at the request of a view that had much
+/// to read in it.
 const WANTED_AFTER_US: u64 = 200_000;
 
 fn idle_for(shared: &StoreShared, us: u64) -> bool {
@@ -205,8 +205,8 @@ fn idle_for(shared: &StoreShared, us: u64) -> bool {
     shared.timestamps.now().0.saturating_sub(last_write) >= us
 }
 
-/// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even
-/// share.
+/// Gives the segment to the bucket; or to its children, if it was split in the meantime: each is assumed to
+/// have an even share.
 fn add(buckets: &mut [Arc<StoredBucket>], id: BucketId, segment: &BucketSegment) {
     let mut taken = false;
     for bucket in buckets {
@@ -220,10 +220,10 @@ fn add(buckets: &mut [Arc<StoredBucket>], id: BucketId, segment: &BucketSegment)
     assert!(taken, "rows are sealed into {id}, which is there, or was split: buckets are never joined");
 }
 
-/// What is called with each row: its key, taken apart, and its value.
+/// Callback for each row: its parsed key, and its value.
 type KeyVisitor<'a> = dyn FnMut(&RowKey<'_>, &[u8]) -> Result<(), Error> + 'a;
 
-/// A file is closed when so many bytes of rows are in it and a bucket ends.
+/// Size in bytes of rows at which a file is closed at the end of a bucket.
 const FILE_BYTES: u64 = 16 << 20;
 
 /// Buckets one after another that are sealed into one file.
@@ -241,15 +241,15 @@ struct BucketRun {
     last_key: Vec<u8>,
 }
 
-/// How much of a run is a bucket's.
+/// Share of a bucket in a run.
 struct BucketRows {
     bucket: BucketId,
-    /// Whose newest row is no removal.
+    /// Number of documents whose newest row is not a removal.
     documents: u64,
     bytes: u64,
 }
 
-/// What buckets have in a generation, in runs.
+/// Divides the rows of a generation into runs of buckets.
 fn runs(buckets: &[Arc<StoredBucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<BucketRun>, Error> {
     let mut runs: Vec<BucketRun> = Vec::new();
     // No bucket yet: the first row begins one.
@@ -325,7 +325,7 @@ struct SealRun<'a> {
 }
 
 impl SealRun<'_> {
-    /// Writes the file. Returns what each bucket has of it.
+    /// Writes the file. Returns the share of each bucket in it.
     fn run(
         &self,
         applied: u64,

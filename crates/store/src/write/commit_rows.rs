@@ -6,7 +6,7 @@ use millrace_document::{DocumentVersion, Timestamp};
 use crate::Error;
 use crate::tail::{KEY_LIMIT, KeyValue, encode_fields, encode_removed, row_key};
 
-/// What is committed and answered at once.
+/// Rows that are committed together, and acknowledged together.
 pub(crate) enum CommitRows {
     /// A row that still needs its timestamp.
     Written { key: DocumentSortKey, value: RowValue, existed: Option<bool> },
@@ -37,10 +37,10 @@ impl CommitRows {
         }
     }
 
-    /// The rows of versions that have their timestamps.
+    /// Creates rows from versions with their timestamps.
     ///
     /// # Errors
-    /// One of them is none.
+    /// One of the versions is invalid.
     pub fn given(versions: Vec<DocumentVersion>) -> Result<Self, Error> {
         let (mut oldest, mut newest, mut bytes, mut removes) = (u64::MAX, 0, 0, true);
         let mut rows = Vec::with_capacity(versions.len());
@@ -51,7 +51,7 @@ impl CommitRows {
             if version.timestamp.0 == 0 || version.timestamp.0 >= TIMESTAMP_LIMIT {
                 return Err(refused(format!("{} is no time", version.timestamp.0)));
             }
-            // Whatever the tail has must be a document when it is sealed.
+            // Every version in the tail must be a valid document when it is sealed.
             version.document().map_err(|error| refused(error.to_string()))?;
             let value = version.body.as_deref().map_or_else(encode_removed, encode_fields);
             oldest = oldest.min(version.timestamp.0);
@@ -71,7 +71,7 @@ pub(crate) struct RowValue {
     pub removes: bool,
 }
 
-/// Whether a key is short enough for the tail.
+/// Checks that a key is short enough for the tail.
 pub(crate) fn check_key(key: &DocumentSortKey) -> Result<(), Error> {
     let length = key.as_bytes().len();
     if length > KEY_LIMIT { Err(Error::IdTooLong { length, limit: KEY_LIMIT }) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! The way of a write: one thread makes many writes durable with one sync.
+//! Path of a write: one thread makes many writes durable with one sync.
 //!
 //! 1. [`PendingWrites::accept`] counts a write in (or refuses it) and encodes it on the caller's thread; then
 //!    it enters its lane.
@@ -8,10 +8,10 @@
 //!    Meanwhile the next writes gather.
 //! 4. The writes are answered, and those that waited in their lanes go on.
 //!
-//! Versions that come with their timestamps ([`PendingWrites::apply`]) take the same way without a lane: who
-//! gave the timestamps has put them in order.
+//! Versions that come with their timestamps ([`PendingWrites::apply`]) take the same path without a lane: the
+//! giver of the timestamps has ordered them.
 //!
-//! Both queues are bounded by what is counted in at step 1.
+//! Both queues are bounded by the limits of step 1.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,10 +30,10 @@ use crate::write::commit_rows::{CommitRows, RowValue, check_key};
 use crate::write::lanes::{LaneWrite, WriteLanes};
 use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModification};
 
-/// What is called with the outcome of a write.
+/// Callback for the outcome of a write.
 pub(crate) type Done = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
 
-/// One sync covers at most so many bytes of rows, and one more row.
+/// Maximum bytes of rows that one sync covers, plus one more row.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// All writes that are under way.
@@ -56,7 +56,7 @@ enum CommitterWork {
     Modify(DocumentId, Modify),
 }
 
-/// What is on its way to the tail, to be answered when it is there.
+/// Commit on its way to the tail, to be acknowledged once it is there.
 struct PendingCommit {
     rows: CommitRows,
     reply: WriterReply,
@@ -114,8 +114,8 @@ impl PendingWrites {
         let reply = WriterReply::new(Arc::clone(&self.shared), bytes, done);
         let rows = given.and_then(|rows| {
             self.check(rows.removes())?;
-            // The committer tells the clock, in the order of commits; here is told only what it must not
-            // take.
+            // The committer advances the clock, in the order of commits; here it is only checked that the
+            // timestamp is acceptable.
             rows.newest().map_or(Ok(()), |newest| self.shared.timestamps.check(newest))?;
             Ok(rows)
         });
@@ -167,7 +167,7 @@ impl PendingWrites {
         }
     }
 
-    /// A write has run: answers it, and lets those go on that waited for it.
+    /// Finishes a write: answers it, and releases the writes that waited for it.
     fn finish(&self, key: &DocumentSortKey, reply: WriterReply, outcome: Result<CommittedWrite, Error>) {
         reply.send(outcome);
         self.lanes.leave(key.as_bytes()).into_iter().for_each(|next| self.run(next));
@@ -267,7 +267,7 @@ impl PendingWrites {
         }
     }
 
-    /// Appends the rows, whose values are taken out of the batch.
+    /// Appends the rows, whose values are moved out of the batch.
     fn append(&self, batch: &mut [PendingCommit]) -> (Vec<Timestamp>, Result<(), Error>) {
         let shared = &self.shared;
         loop {
@@ -310,9 +310,8 @@ impl PendingWrites {
         }
     }
 
-    /// The rows of a batch for a generation, whose gate is held: so the timestamps that are given here are
-    /// above those of the generation before, and those that were given elsewhere are known before the rows
-    /// can be seen.
+    /// Takes the rows of a batch for a generation, whose gate is held: so the new timestamps are above those
+    /// of the previous generation, and given ones are known before the rows can be seen.
     fn take_rows(
         &self,
         batch: &mut [PendingCommit],
@@ -418,15 +417,15 @@ impl Drop for WriterReply {
     }
 }
 
-/// What the next commit learns from the one before.
+/// State that a commit passes to the next one.
 #[derive(Default)]
 struct LastCommit {
     writes: usize,
     took: Duration,
 }
 
-/// Where syncs take so long, a commit waits a little for writers that were answered just now: most write
-/// again at once, and otherwise would wait for two syncs.
+/// Duration of a sync from which on a commit waits briefly for writers that were answered just now: most
+/// write again at once, and otherwise would wait for two syncs.
 const SLOW_SYNC: Duration = Duration::from_millis(1);
 
 /// Work for threads that wait for it.
@@ -447,8 +446,8 @@ impl<T> WorkQueue<T> {
         self.ready.notify_one();
     }
 
-    /// What has gathered, up to [`BATCH_BYTES`]; waits until there is some. `None`: it was closed, and all is
-    /// done.
+    /// Takes the queued items, up to [`BATCH_BYTES`]; blocks until there are some. `None`: the queue was
+    /// closed, and is empty.
     fn take(&self, bytes: impl Fn(&T) -> usize, last: &LastCommit) -> Option<VecDeque<T>> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let expected = queue.0.len() + last.writes;
@@ -470,8 +469,8 @@ impl<T> WorkQueue<T> {
         (!taken.is_empty()).then_some(taken)
     }
 
-    /// Waits for more, as long as they come one upon the other: until there are so many, or half a sync has
-    /// gone by.
+    /// Waits for more items while they arrive in close succession: until there are `expected`, or half a sync
+    /// has passed.
     fn gather<'q>(
         &'q self,
         mut queue: MutexGuard<'q, (VecDeque<T>, bool)>,

@@ -1,11 +1,11 @@
-//! Keeps the writes of one document in order where that matters.
+//! Order of the writes of one document, if it matters.
 //!
-//! Blind writes of a document may overtake each other on their way, as long as each is whole. A modification
-//! must see what was written before it and must not be overtaken, or an update would be lost. So every
-//! document with writes under way has a lane: blind writes run side by side; a modification waits until all
-//! before it have left, runs alone, and all after it wait.
+//! Blind writes of a document may overtake each other, as long as each is whole. A modification must see all
+//! earlier writes and must not be overtaken, or an update would be lost. So every document with writes in
+//! progress has a lane: blind writes run side by side; a modification waits until all earlier ones have left,
+//! runs alone, and all later ones wait.
 //!
-//! A lane is found by a hash of the key. Should two documents ever share one, they only wait for each other.
+//! A lane is found by a hash of the key. If two documents share one, they only wait for each other.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -16,18 +16,18 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const SHARDS: usize = 64;
 
-/// What the lanes have to know of a write.
+/// Properties of a write that the lanes use.
 pub(crate) trait LaneWrite {
     /// The document's key.
     fn key(&self) -> &[u8];
-    /// Whether it must run alone.
+    /// Returns true if it must run alone.
     fn alone(&self) -> bool;
 }
 
 /// The lanes of all documents with writes under way.
 pub(crate) struct WriteLanes<W> {
     shards: Vec<Mutex<Shard<W>>>,
-    /// Drawn anew by each process, so that nobody can choose keys that share a lane.
+    /// Drawn at random by each process, so that clients cannot choose keys that share a lane.
     seed: u64,
 }
 
@@ -114,7 +114,8 @@ mod tests {
         }
     }
 
-    /// Writes enter (`p1`: a put, `m1`: a modification) and leave (`-`); what runs is written down, in turns.
+    /// Writes enter (`p1`: a put, `m1`: a modification) and leave (`-`); the running ones are recorded, in
+    /// turns.
     fn check(steps: &str, expected: &str) {
         let lanes: WriteLanes<NamedLane> = WriteLanes::new();
         let ran: Vec<String> = steps

@@ -22,7 +22,7 @@ pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(3600);
 const AHEAD_WARNED: Duration = Duration::from_secs(10);
 
 impl TimestampSource {
-    /// A clock whose timestamps are above `seen`.
+    /// Creates a clock whose timestamps are above `seen`.
     pub fn new(clock: Arc<dyn WallClock>, seen: Timestamp) -> Self {
         let timestamps =
             TimestampSource { clock, last: AtomicU64::new(seen.0), has_warned: AtomicBool::new(false) };
@@ -51,8 +51,8 @@ impl TimestampSource {
         Ok(())
     }
 
-    /// Refuses a timestamp of another clock that is more than [`AHEAD_MAX`] ahead of this machine's: who
-    /// takes it gives no earlier ones from then on, hands that on to whom it speaks with, and forgets
+    /// Refuses a timestamp of another clock that is more than [`AHEAD_MAX`] ahead of this machine's: a store
+    /// that takes it gives no earlier ones from then on, passes it on to the nodes it talks to, and forgets
     /// removals of that time only long after it.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use millrace_store::{Store, StoreOptions, StoreTuning, StoreVisit};
 
 use crate::common::{TestLayout, open, options, put, remove, visited};
 
-/// How many lives a directory has; each takes about half a second.
+/// Number of lives of a directory; each takes about half a second.
 const LIVES: &str = "MILLRACE_POWER_LIVES";
 
 fn small(directory: &Path, disk: &ForgetfulDisk) -> StoreOptions {

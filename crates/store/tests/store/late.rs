@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = LateStep> {
     ])
 }
 
-/// What there is: each document's newest version.
+/// Expected contents: each document's newest version.
 #[derive(Default)]
 struct VersionModel {
     versions: BTreeMap<String, ModelVersion>,
@@ -134,10 +134,10 @@ pub fn apply(store: &Store, versions: Vec<DocumentVersion>) {
     answer.recv().expect("every write is answered").expect("the versions are acknowledged");
 }
 
-/// What there is, with the removals that must be remembered.
+/// Replica infos, with the removals that must be remembered.
 pub fn infos(store: &Store, buckets: &[BucketId]) -> Vec<Option<StoredReplica>> {
     let infos = store.replica_infos(buckets, Timestamp(NOW - RETENTION / 2)).expect("counted");
-    // How far the clock has come is told by other tests.
+    // The advance of the clock is covered by other tests.
     infos.into_iter().map(|info| info.map(|info| StoredReplica { newest: Timestamp(0), ..info })).collect()
 }
 

@@ -1,5 +1,5 @@
-//! The store from outside: what is written is read, whatever is sealed, merged, split, dropped, killed or
-//! damaged in between.
+//! The store from outside: every write can be read, even after seals, merges, splits, drops, kills and damage
+//! in between.
 
 mod common;
 mod counts;

@@ -22,7 +22,7 @@ enum ModelOperation {
     /// Many at once, in one group, so that there are several chunks.
     Fill(usize, u16),
     DropGroup(Option<usize>, usize),
-    /// What a group has of a type, up to one of its documents.
+    /// Drops the documents of a group and type, up to one of its documents.
     DropUntil(usize, usize, usize),
     DropType(usize),
     Seal,

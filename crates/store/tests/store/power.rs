@@ -1,5 +1,5 @@
-//! A loss of power leaves the last write in any state, and nothing else: the store starts with all that was
-//! acknowledged. Damage in what was acknowledged is told, and mended by `repair_tail`.
+//! A loss of power leaves the last write in any state, and nothing else: the store starts with all
+//! acknowledged writes. Damage in acknowledged writes is reported, and repaired by `repair_tail`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use millrace_store::{Error, Store, StoreVisit, VisitedVersion};
 
 use crate::common::{TestLayout, number, open, options, put};
 
-/// Sectors of each size are mutated in steps of so many; 1 tries all of them.
+/// Step between mutated sectors of each size; 1 tries all of them.
 const STEP: &str = "MILLRACE_SECTOR_STEP";
 
 /// Rows whose values have no blank sectors.
@@ -90,7 +90,7 @@ fn read_all(directory: &Path) -> Result<BTreeMap<String, i64>, Error> {
     Ok(documents.collect())
 }
 
-/// What is there with the first `count` rows of the tail.
+/// Expected contents with the first `count` rows of the tail.
 fn first(count: i64) -> BTreeMap<String, i64> {
     let rows = (0..count).map(|number| (format!("id:n:mail:g=ann:{number}"), number));
     rows.chain([("id:n:mail:g=ann:sealed".to_owned(), 100)]).collect()

@@ -2,9 +2,9 @@
 //! back with the same or another type, between writes, seals, merges, splits, moves to another store, drops
 //! and restarts.
 //!
-//! Two things hold after each step. A document has every value that was written to it and not replaced,
-//! whatever the schema says now. A view shows of them what is of the type that the schema gives the field
-//! now, and nothing else.
+//! Two properties hold after each step. A document has every value that was written to it and not replaced,
+//! independent of the current schema. A view shows only those values whose type is the current type of the
+//! field.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ fn dense(spec: &str, seed: u8) -> DocumentValue {
     )
 }
 
-/// What a field of kind `declared` shows of a value of kind `of`.
+/// Expected view by a field of kind `declared` of a value of kind `of`.
 fn shown(declared: usize, of: usize, value: &DocumentValue) -> Option<DocumentValue> {
     match value {
         _ if declared == of => Some(value.clone()),

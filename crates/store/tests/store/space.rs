@@ -1,5 +1,5 @@
-//! The log finds no space for a write, with a part of it written: who is told so does not find the write at a
-//! later start.
+//! The log finds no space for a write, with a part of it written: a client that gets this error does not find
+//! the write at a later start.
 
 use std::process::{Command, Stdio};
 
@@ -12,7 +12,7 @@ use crate::common::{document, get, id, number, open, options, write};
 const DIRECTORY: &str = "MILLRACE_SPACE_CHILD";
 /// At which byte the log may not be written on.
 const LIMIT: &str = "MILLRACE_SPACE_LIMIT";
-/// How the process ends: `close` or `abort`.
+/// End of the process: `close` or `abort`.
 const ENDS: &str = "MILLRACE_SPACE_ENDS";
 
 const COUNTER: &str = "id:n:mail:g=ann:counter";

@@ -1,5 +1,5 @@
-//! A thread of the store panics: either the process ends with what happened, or the thread goes on, and the
-//! panic is told.
+//! A thread of the store panics: either the process ends with the message, or the thread goes on, and the
+//! panic is reported.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ fn a_panic_of_the_committer_ends_the_process_with_what_happened() {
     while child.try_wait().expect("asked").is_none() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    // One that goes on is ended here, and told by its status.
+    // A process that goes on is ended here, and recognised by its exit status.
     let _ = child.kill();
     let ended = child.wait_with_output().expect("it ended");
     assert_eq!(ended.status.code(), Some(70));

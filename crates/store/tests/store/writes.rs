@@ -128,7 +128,7 @@ fn a_group_with_much_in_the_tail_shows_the_newest_of_it() {
         put(&store, &name(number), "many words", number);
         expected.insert(name(number), number);
         match number % 300 {
-            // Of what a view has seen, some is written anew and some removed.
+            // Some of the documents in the view are written again and some are removed.
             100 => {
                 assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")), expected, "{number}");
                 let visited = visited(&store, &StoreVisit { wanted: 70, ..StoreVisit::all(&["mail"]) });

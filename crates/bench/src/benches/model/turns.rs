@@ -21,7 +21,7 @@ pub(super) struct TurnLatencies {
     pub latency: TimeSamples,
     /// Duration of the observation.
     time: Duration,
-    /// Processor time used meanwhile.
+    /// Processor time used during the measurement.
     processors: Duration,
 }
 

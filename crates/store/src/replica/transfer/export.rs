@@ -89,7 +89,7 @@ fn plan(shared: &Arc<StoreShared>, buckets: &[BucketId]) -> Result<Vec<ExportPar
     let mut parcels = Vec::new();
     let mut merged = Vec::new();
     for (number, mut wanted) in wanted {
-        // The parts of a divided group lie between those of the bucket that it was in.
+        // The parts of a divided group are located between those of the bucket that it was in.
         wanted.pieces.sort_by_key(|(_, places)| *places);
         let own: u64 = wanted.pieces.iter().map(|(share, _)| share.bytes).sum();
         if wanted.clean && own >= CUT_BYTES.min(wanted.segment.bytes() / 100 * OWN_PERCENT) {

@@ -1,4 +1,4 @@
-//! What another store takes.
+//! Import of segments from another store.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,9 +20,9 @@ use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::{Error, Store};
 
 impl Store {
-    /// Begins a segment that comes from another store, for these buckets. Nothing of it can be seen before
-    /// [`ArrivedSegment::install`]. `outline` is that of the parcel: it says which bytes can be checked as
-    /// they come. Without it, or where it is wrong, they are read again.
+    /// Begins the import of a segment from another store, for these buckets. Nothing of it is visible before
+    /// [`ArrivedSegment::install`]. `outline` is that of the parcel: it lists the ranges of bytes that can be
+    /// checked as they arrive. If it is empty or wrong, the bytes are read again.
     ///
     /// # Errors
     /// The disk has no room for it; a file cannot be made.
@@ -79,7 +79,7 @@ impl SegmentImport {
         Ok(())
     }
 
-    /// How many bytes have come: where to go on after a connection broke.
+    /// Number of bytes received: the position to resume from after a broken connection.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -134,7 +134,7 @@ impl Drop for SegmentImport {
     }
 }
 
-/// A file that goes with its owner, unless it is kept.
+/// A file that is deleted with its owner, unless it is kept.
 struct FileOf {
     shared: Arc<StoreShared>,
     path: PathBuf,
@@ -150,7 +150,8 @@ impl Drop for FileOf {
     }
 }
 
-/// A segment from another store, durable and checked. Its file goes with it, unless a bucket has it by then.
+/// A segment from another store, durable and checked. Its file is deleted with it, unless a bucket has it by
+/// then.
 pub struct ArrivedSegment {
     /// Kept as soon as a manifest may name it.
     file: FileOf,
@@ -160,7 +161,7 @@ pub struct ArrivedSegment {
 }
 
 impl ArrivedSegment {
-    /// What it has of which buckets.
+    /// Contents of the segment, by bucket.
     pub fn shares(&self) -> &[BucketShare] {
         &self.shares
     }
