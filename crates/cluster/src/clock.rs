@@ -1,14 +1,14 @@
 use millrace_document::Timestamp;
 
-/// A hybrid logical clock: follows the machine's clock, ascends strictly, and stays above every timestamp
-/// that it was shown.
+/// A hybrid logical clock: follows the machine's clock, increases strictly, and stays above every observed
+/// timestamp.
 #[derive(Debug, Default)]
 pub(crate) struct HybridClock {
     last: Timestamp,
 }
 
 impl HybridClock {
-    /// A timestamp above all before.
+    /// Returns a timestamp above all earlier ones.
     pub fn next(&mut self, wall_us: u64) -> Timestamp {
         let next = Timestamp(wall_us.max(self.last.0.saturating_add(1)));
         assert!(next > self.last, "timestamps are at their end: some clock was far in the future");
@@ -16,12 +16,12 @@ impl HybridClock {
         next
     }
 
-    /// The last timestamp that it gave, or was shown.
+    /// The last timestamp returned or observed.
     pub fn last(&self) -> Timestamp {
         self.last
     }
 
-    /// What follows is above `seen`.
+    /// Makes later timestamps greater than `seen`.
     pub fn observe(&mut self, seen: Timestamp) {
         self.last = self.last.max(seen);
     }

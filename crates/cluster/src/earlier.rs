@@ -9,7 +9,7 @@ use crate::ClusterState;
 /// Nodes act by a state for as long as most of its nodes agree on it. So a state that takes a majority of any
 /// earlier state out of service must not be published, unless these nodes are known to have received a newer
 /// one: they could be cut off together, and continue. A cluster state carries all earlier states for which
-/// that is still possible.
+/// this is still possible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SupersededState {
     version: u64,

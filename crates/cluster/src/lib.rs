@@ -1,17 +1,16 @@
-//! What a cluster agrees on, and what follows from it.
+//! The state that all nodes of a cluster agree on, and the decisions that follow from it.
 //!
-//! A [`ClusterState`] is the one thing all nodes agree on: which nodes there are, what each may do now, and
-//! how buckets are placed. It has a version, and a node that has seen one refuses everything older. Which
-//! node owns a bucket, and which should have a replica, follow from it by calculation.
+//! A [`ClusterState`] is the only thing that all nodes agree on: the nodes, what each may do now, and the
+//! placement of buckets. It has a version, and a node that has seen one refuses everything older. The owner
+//! of a bucket, and the nodes that should have a replica, are computed from it.
 //!
-//! A [`distributor::Distributor`] is the owner's side of a bucket: it orders writes, brings each to all
-//! replicas, and has replicas made, filled and deleted as the [`checkers`] propose and the [`scheduler`]
-//! says. A [`replica::ReplicaKeeper`] is the other side: the rules by which a node does, or refuses, what
-//! owners ask. `message` has what the two say to each other.
+//! A [`distributor::Distributor`] is the owner's side of a bucket: it orders writes, sends each to all
+//! replicas, and has replicas created, filled and deleted as the [`checkers`] propose and the [`scheduler`]
+//! decides. A [`replica::ReplicaKeeper`] is the other side: the rules by which a node executes, or refuses,
+//! owners' requests. `message` has the messages between the two.
 //!
-//! Everything here is values and functions of them: no I/O, no threads, no clock. What is to be sent comes
-//! out as a value, what has arrived goes in as one, and the time is an argument. So the same code runs in a
-//! node and in a simulation.
+//! Everything here is values and functions of them: no I/O, no threads, no clock. Outgoing and incoming
+//! messages are values, and the time is an argument. So the same code runs in a node and in a simulation.
 
 pub mod checkers;
 mod clock;

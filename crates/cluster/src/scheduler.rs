@@ -1,9 +1,9 @@
-//! Which of the proposed operations run now.
+//! Scheduler of the proposed operations.
 //!
-//! The most urgent first, among equals those that somebody waits for, then the one that was proposed first,
-//! and so many at a time as the nodes may take. Operations on the same nodes wait in one line; a line whose
-//! nodes are busy is passed over as a whole, so one that cannot begin delays none that can, and to look costs
-//! by the number of lines, not of operations.
+//! It starts the most urgent operation first, then those that a caller waits for, then the one that was
+//! proposed first, up to the limits of the nodes. Operations on the same nodes wait in one line; a line with
+//! busy nodes is skipped as a whole. So a blocked operation delays no other, and the cost of a search depends
+//! on the number of lines, not of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,46 +13,46 @@ use millrace_bucket::BucketId;
 use crate::NodeKey;
 use crate::checkers::{OperationPriority, OperationProposal};
 
-/// The number of the first operation that nobody waits for: those that somebody waits for have lower ones.
+/// Sequence number of the first operation without a waiting caller: operations with one have lower numbers.
 const UNHURRIED: u64 = 1 << 63;
 
-/// How many operations may run.
+/// Limits of the number of running operations.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationLimits {
-    /// That one node takes part in.
+    /// Maximum for one node.
     pub per_node: usize,
-    /// In all.
+    /// Maximum in total.
     pub total: usize,
 }
 
-/// Where an operation is.
+/// Status of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationStanding {
-    /// It may run when its nodes have time.
+    /// It may run once its nodes have capacity.
     Pending,
-    /// It runs.
+    /// It is running.
     Running,
-    /// It could not be done; it is tried again at this time.
+    /// It failed; it is tried again at this time.
     Delayed(Duration),
 }
 
-/// The operations that are proposed and that run.
+/// The proposed and the running operations.
 #[derive(Debug)]
 pub struct MaintenanceScheduler {
     limits: OperationLimits,
     known: BTreeMap<BucketId, (OperationProposal, OperationStanding, u64)>,
-    /// By urgency and nodes, in the order of proposing.
+    /// Lines by urgency and nodes, each in the order of proposing.
     lines: BTreeMap<(OperationPriority, Vec<NodeKey>), BTreeMap<u64, BucketId>>,
     delayed: BTreeSet<(Duration, BucketId)>,
     busy: BTreeMap<NodeKey, usize>,
     running: usize,
     next: u64,
-    /// Whether there may be something to start that there was not before.
+    /// True if there may be an operation to start that there was not before.
     changed: bool,
 }
 
 impl MaintenanceScheduler {
-    /// A scheduler without operations.
+    /// Creates a scheduler without operations.
     pub fn new(limits: OperationLimits) -> Self {
         MaintenanceScheduler {
             limits,
@@ -66,8 +66,7 @@ impl MaintenanceScheduler {
         }
     }
 
-    /// What a bucket needs, in place of what it was said to need before. While an operation on it runs, that
-    /// is not looked at.
+    /// Replaces the proposal for a bucket. Ignored while an operation on the bucket is running.
     pub fn propose(&mut self, bucket: BucketId, proposal: Option<OperationProposal>) {
         let before = self.known.get(&bucket);
         match (before, &proposal) {
@@ -83,7 +82,7 @@ impl MaintenanceScheduler {
         self.next += 1;
         let number = UNHURRIED + self.next;
         match delayed_until {
-            // What it needs has changed, not that it just failed.
+            // A new proposal does not end the delay after a failure.
             Some(until) => {
                 self.delayed.insert((until, bucket));
                 self.known.insert(bucket, (proposal, OperationStanding::Delayed(until), number));
@@ -95,8 +94,8 @@ impl MaintenanceScheduler {
         }
     }
 
-    /// Somebody waits for what the operation on a bucket does, if there is one that waits itself: of those
-    /// that are as urgent, it goes before all that nobody waits for.
+    /// Gives precedence to the waiting operation on a bucket, if there is one, because a caller waits for its
+    /// result: it goes before all operations of the same urgency without a waiting caller.
     pub fn hasten(&mut self, bucket: BucketId) {
         let Some((_, OperationStanding::Pending, UNHURRIED..)) = self.known.get(&bucket) else { return };
         let (proposal, standing, number) = self.known.remove(&bucket).expect("it was just there");
@@ -108,7 +107,7 @@ impl MaintenanceScheduler {
         self.known.insert(bucket, (proposal, standing, self.next));
     }
 
-    /// The operations that begin now.
+    /// Starts operations, and returns them.
     pub fn start(&mut self, now: Duration) -> Vec<(BucketId, OperationProposal)> {
         while let Some((until, bucket)) = self.delayed.first().copied()
             && until <= now
@@ -130,8 +129,8 @@ impl MaintenanceScheduler {
         started
     }
 
-    /// Begins operations of one urgency: of the lines whose nodes have time, always the one whose first was
-    /// proposed earliest.
+    /// Starts operations of one urgency: among the lines whose nodes have capacity, always the one with the
+    /// earliest proposal.
     fn start_line(&mut self, priority: OperationPriority, started: &mut Vec<(BucketId, OperationProposal)>) {
         let lines = self.lines.range((priority, Vec::new())..).take_while(|((of, _), _)| *of == priority);
         let mut heads: BTreeSet<(u64, Vec<NodeKey>)> = lines
@@ -166,12 +165,12 @@ impl MaintenanceScheduler {
         }
     }
 
-    /// The operation on a bucket has ended.
+    /// Records that the operation on a bucket has ended.
     pub fn finish(&mut self, bucket: BucketId) {
         self.forget(bucket);
     }
 
-    /// The operation on a bucket could not be done; not before this time again.
+    /// Records that the operation on a bucket failed; it is not started again before this time.
     pub fn fail(&mut self, bucket: BucketId, until: Duration) {
         let Some((proposal, _, number)) = self.known.get(&bucket).cloned() else { return };
         self.forget(bucket);
@@ -179,12 +178,12 @@ impl MaintenanceScheduler {
         self.delayed.insert((until, bucket));
     }
 
-    /// When the next delayed one may run.
+    /// Time at which the next delayed operation may run.
     pub fn next_wake(&self) -> Option<Duration> {
         self.delayed.first().map(|(until, _)| *until)
     }
 
-    /// All operations, with where they are.
+    /// All operations, with their status.
     pub fn operations(&self) -> impl Iterator<Item = (BucketId, &OperationProposal, OperationStanding)> {
         self.known.iter().map(|(bucket, (proposal, standing, _))| (*bucket, proposal, *standing))
     }
@@ -261,13 +260,13 @@ mod tests {
     fn a_blocked_bucket_never_delays_those_behind_it() {
         let mut scheduler = MaintenanceScheduler::new(OperationLimits { per_node: 1, total: 10 });
         scheduler.propose(bucket(1), Some(proposal(OperationPriority::TooFewReplicas, &[0, 1])));
-        // All of these wait for the nodes of the first, and are more urgent than the last.
+        // All these operations wait for the nodes of the first, and are more urgent than the last.
         for bits in 2..1000 {
             scheduler.propose(bucket(bits), Some(proposal(OperationPriority::TooFewReplicas, &[1, 2])));
         }
         scheduler.propose(bucket(1000), Some(proposal(OperationPriority::Superfluous, &[3, 4])));
         assert_eq!(started(&mut scheduler, 0), [1, 1000]);
-        // One that fails goes aside, and the next takes its place.
+        // A failed operation is delayed, and the next takes its place.
         scheduler.fail(bucket(1), Duration::from_secs(5));
         assert_eq!(started(&mut scheduler, 1), [2]);
         scheduler.finish(bucket(2));
@@ -294,7 +293,8 @@ mod tests {
             scheduler.propose(bucket(bits), Some(proposal(OperationPriority::Diverged, &[0, bits as u16])));
         }
         scheduler.propose(bucket(6), Some(proposal(OperationPriority::TooFewReplicas, &[0, 6])));
-        // In the order in which they were waited for first; what nobody has proposed is none.
+        // Operations run in the order of the first request to hasten them; a request without a proposal has
+        // no effect.
         [4, 5, 4, 9].into_iter().for_each(|bits| scheduler.hasten(bucket(bits)));
         for expected in [6, 4, 5, 1, 2, 3] {
             assert_eq!(started(&mut scheduler, 0), [expected]);

@@ -1,4 +1,4 @@
-//! The controller, by what it publishes: events go in as text, states come out as text.
+//! Tests of the controller by its publications: events are input as text, states are output as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use millrace_cluster::{
     ClusterConfiguration, ClusterState, ConfiguredNode, NodeHierarchy, NodeKey, NodeState,
 };
 
-/// A cluster with a controller, and all that the controller looks at.
+/// A cluster with a controller and all its inputs.
 struct ControlledCluster {
     configuration: ClusterConfiguration,
     registrations: BTreeMap<String, Registration>,
@@ -22,11 +22,11 @@ struct ControlledCluster {
     reasons: BTreeMap<String, String>,
     wake: Option<Duration>,
     starts: u64,
-    /// What those speak who have no documents.
+    /// Protocol of the processes without documents.
     protocol: u16,
-    /// What those speak who start from now on.
+    /// Protocol of processes that start from now on.
     newest: u16,
-    /// Those who do not hear of new states.
+    /// Nodes that do not receive new states.
     deaf: BTreeSet<String>,
     told: Vec<String>,
 }
@@ -43,7 +43,7 @@ fn settings() -> Settings {
     }
 }
 
-/// So many listed nodes, named by letters, with the keys 0, 1, …
+/// Configuration with this number of listed nodes, named by letters, with the keys 0, 1, …
 fn flat(count: u16) -> ClusterConfiguration {
     let names = (0..count).map(|key| (NodeKey(key), char::from(b'a' + key as u8).to_string()));
     let nodes: BTreeMap<NodeKey, ConfiguredNode> = names
@@ -53,7 +53,7 @@ fn flat(count: u16) -> ClusterConfiguration {
     ClusterConfiguration { redundancy: 2, nodes, layout, ..ClusterConfiguration::default() }
 }
 
-/// Two groups of two of these.
+/// Configuration with two groups of two such nodes.
 fn grouped(group_nodes_min: f64) -> ClusterConfiguration {
     let group = |keys: [u16; 2]| NodeHierarchy::Nodes(keys.map(NodeKey).to_vec());
     let groups = vec![(0, group([0, 1])), (7, group([2, 3]))];
@@ -82,8 +82,8 @@ impl ControlledCluster {
         }
     }
 
-    /// Does what the script says: in each line a time in seconds, then events, such as `start a`, `gone b c`,
-    /// `retired a`, `lead`. Between them, the controller is woken when it asked for it.
+    /// Executes a script: in each line a time in seconds, then events, such as `start a`, `gone b c`,
+    /// `retired a`, `lead`. Between them, the controller is called at its wake times.
     fn run(&mut self, script: &str) -> &mut Self {
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut words = line.split_whitespace();
@@ -170,7 +170,7 @@ impl ControlledCluster {
     }
 }
 
-/// A state as a word: a letter for each node by its key, a point where a key has no node.
+/// A state as a word: a letter for each node by its key, a dot for a key without a node.
 fn shown(state: &ClusterState) -> String {
     let last = state.nodes().keys().last().map_or(0, |key| key.0 + 1);
     let letter = |key| match state.nodes().get(&NodeKey(key)).map(|node| node.state) {
@@ -192,12 +192,12 @@ fn check(configuration: ClusterConfiguration, script: &str, expected: &[&str]) {
 #[test]
 fn nodes_come_and_go() {
     check(flat(2), "0\n3 start a\n4 start b\n9", &["3 ud", "4 uu"]);
-    // Away for a moment, for a restart, for good, and back.
+    // Absent for a moment, for a restart, for good, and back.
     check(flat(2), "0 start a b\n5 gone b\n9 start b", &["0 uu", "6 um", "9 uu"]);
     check(flat(2), "0 start a b\n5 gone b\n50\n60 start b", &["0 uu", "6 um", "16 ud", "60 uu"]);
-    // Another process in its place is another state, though the node was never away.
+    // A new process of a node changes the state, although the node was never absent.
     check(flat(1), "0 start a\n200 start a", &["0 u", "200 u"]);
-    // One that says that it stops is given no time to come back before others know.
+    // A node that announces its stop gets no time to come back before others know.
     check(flat(2), "0 start a b\n5 stopping b\n6 gone b\n50", &["0 uu", "5 um", "15 ud"]);
 }
 
@@ -227,7 +227,7 @@ fn a_group_that_is_too_large_is_divided() {
     says(&mut cluster, "b", &[(9, 33)]);
     assert_eq!(cluster.run("2").told.len(), 2);
     assert_eq!(divided(&cluster), [(7, 34), (9, 33)]);
-    // It stays so, whoever leads, and is divided further.
+    // It stays divided under any leader, and is divided further.
     says(&mut cluster, "a", &[]);
     says(&mut cluster, "b", &[(7, 35), (9, 33)]);
     assert_eq!(cluster.run("3 lead\n20").told.len(), 3);
@@ -248,11 +248,12 @@ fn a_protocol_is_spoken_once_all_nodes_know_it_and_from_then_on() {
     check("13 start a", 1, "uuu");
     check("20 gone b\n22", 1, "umu");
     check("23 start b", 1, "uuu");
-    // Of one that is away, nobody knows what it will come back with; one that is down is not waited for.
+    // The protocol of an absent node after its return is unknown; nodes that are down are not waited for.
     check("30 gone c\n32 lead\n33", 1, "uum");
     check("60", 2, "uud");
     check("70 start c", 2, "uuu");
-    // Who comes back as it was before takes no part: not for a while, and then its replicas are made anew.
+    // A node that returns unchanged takes no part: not for a while, and then its replicas are created
+    // elsewhere.
     check("80 newest 1\n80 gone b\n82 start b\n83", 2, "umu");
     let reason = check("99", 2, "udu").expect("it is told");
     assert!(reason.contains("speaks protocol 2, while it speaks none above 1: upgrade it"), "{reason}");
@@ -278,13 +279,13 @@ fn operators_get_what_they_wish() {
         "0 start a b\n1 retired a\n2 maintenance a\n3 down a\n4 up a",
         &["0 uu", "1 ru", "2 mu", "3 du", "4 uu"],
     );
-    // Maintenance lasts as long as the operator says.
+    // Maintenance lasts until the operator ends it.
     check(
         flat(2),
         "0 start a b\n1 maintenance b\n2 gone b\n100 start b\n101 up b",
         &["0 uu", "1 um", "100 um", "101 uu"],
     );
-    // A wish stays when the node goes and comes.
+    // A wish stays when the node leaves and comes back.
     check(
         flat(2),
         "0 start a b\n1 retired b\n2 gone b\n50\n60 start b",
@@ -309,7 +310,7 @@ fn a_node_that_crashes_again_and_again_is_kept_down_longer_each_time() {
         200 gone b
         300 start b
         301";
-    // Free the first time; then it has to run for 20 seconds, then for 40. A long run forgives.
+    // No delay the first time; then it has to run for 20 seconds, then for 40. A long run resets the count.
     let expected = [
         "0 uu", "11 um", "20 uu", "31 um", "41 ud", "70 uu", "81 um", "91 ud", "140 uu", "201 um", "211 ud",
         "300 uu",
@@ -322,16 +323,16 @@ fn a_node_that_crashes_again_and_again_is_kept_down_longer_each_time() {
         "it has crashed 2 times in a row; this run began at 1970-01-01T00:00:00Z and is taken in at 1970-01-01T00:00:20Z, after 20 seconds, \
          if it lasts: its log before that says why it crashed"
     );
-    // To stop is not to crash.
+    // A stop is not a crash.
     let stops = "0 start a b\n1 stopping b\n2 start b\n3 stopping b\n4 start b\n5 stopping b\n6 start b";
     check(flat(2), stops, &["0 uu", "1 um", "2 uu", "3 um", "4 uu", "5 um", "6 uu"]);
 }
 
 #[test]
 fn a_node_without_space_is_retired_unless_too_few_others_could_take_over() {
-    // Redundancy is 2: with two nodes nobody could.
+    // Redundancy is 2: with two nodes, no other could take over.
     check(flat(2), "0 start a b\n1 full b\n2 start x", &["0 uu", "2 uru"]);
-    // It stays so until it starts again, and where as many are full as are not, all of them take part.
+    // It stays retired until it starts again; if at least as many nodes are full as are not, all take part.
     let script = "0 start a b c d\n1 full b\n2 full c\n3 full d\n4 gone b\n5 start b\n6 full b";
     check(flat(4), script, &["0 uuuu", "1 uruu", "2 urru", "3 uuuu", "5 umuu", "5 uurr", "6 uuuu"]);
     let mut cluster = ControlledCluster::new(flat(3));
@@ -348,7 +349,7 @@ fn who_is_not_listed_gets_the_next_key_for_ever() {
     let names: Vec<&str> =
         cluster.state.iter().flat_map(|state| state.nodes().values()).map(|node| &*node.name).collect();
     assert_eq!(names, ["a", "b", "x", "y", "z"]);
-    // A new package lists one that had joined under another key, and takes a node off the list.
+    // A new package lists a node that had joined under another key, and removes one from the list.
     cluster.configuration = flat(1);
     let y = ConfiguredNode { name: "y".to_owned(), capacity: 2.0, group: String::new() };
     cluster.configuration.nodes.insert(NodeKey(9), y);
@@ -385,7 +386,7 @@ fn a_degraded_group_is_taken_out_whole() {
     let script = "0 start a b c d\n10 gone b\n50 start b";
     check(grouped(0.0), script, &["0 uuuu", "11 umuu", "21 uduu", "50 uuuu"]);
     check(grouped(0.75), script, &["0 uuuu", "11 dmuu", "21 dduu", "50 uuuu"]);
-    // The last group stays, whatever is left of it.
+    // The last group stays, regardless of the number of nodes left in it.
     check(
         grouped(0.75),
         "0 start a b c d\n10 gone b\n20 gone c\n70",
@@ -415,17 +416,18 @@ fn whoever_joins_a_cluster_of_groups_goes_where_it_says_or_where_the_fewest_are(
 fn nothing_is_declared_while_too_few_of_the_listed_nodes_serve() {
     let configuration = || ClusterConfiguration { nodes_min: 0.6, ..flat(4) };
     check(configuration(), "0 start a\n1 start b\n2 start c\n3 start d", &["2 uuud", "3 uuuu"]);
-    // All at once: it is coordination that failed, not the nodes.
+    // All at once: coordination failed, not the nodes.
     check(configuration(), "0 start a b c d\n10 gone a b c\n60 start a b c", &["0 uuuu", "60 uuuu"]);
     // The last node is never taken out.
     check(flat(1), "0 start a\n10 gone a\n60", &["0 u"]);
 }
 
-/// The absent could be a majority that goes on by the state before.
+/// The absent nodes could be a majority that continues by the previous state.
 #[test]
 fn nothing_is_declared_while_most_nodes_are_away_without_a_word() {
     check(flat(5), "0 start a b c d e\n10 gone c d e\n90 start d", &["0 uuuuu", "90 uudud"]);
-    // Where the others have heard of those who went first, a few can go one after the other.
+    // If the others have received a state without the nodes that left first, a few can leave one after the
+    // other.
     check(
         flat(5),
         "0 start a b c d e\n10 gone d e\n50 gone c\n90 start d",
@@ -437,7 +439,7 @@ fn nothing_is_declared_while_most_nodes_are_away_without_a_word() {
         "0 start a b c\n10 gone a b c\n100 start a\n101 start b\n102 start c",
         &["0 uuu", "101 uud", "102 uuu"],
     );
-    // The word of the node, or that of an operator, settles it; nodes that never ran settle nothing.
+    // The announcement of the node, or of an operator, decides it; nodes that never ran decide nothing.
     check(
         flat(3),
         "0 start a b c\n10 stopping c\n11 gone c\n50 gone b\n70",
@@ -450,23 +452,23 @@ fn nothing_is_declared_while_most_nodes_are_away_without_a_word() {
     assert!(cluster.reasons["b"].contains("if it has ended for good, set it down"), "{:?}", cluster.reasons);
 }
 
-/// Those who join must not make the absent a minority: by the state that these know, they are none.
+/// New nodes must not make the absent ones a minority: by the state that these know, they are none.
 #[test]
 fn nobody_is_taken_out_who_could_go_on_by_an_earlier_state() {
     let joined = "0 start a b c\n10 deaf a b c\n10 start v w x y\n20 gone a b c\n50";
     check(flat(3), joined, &["0 uuu", "10 uuuuuuu"]);
     // A new leader knows it as well.
     check(flat(3), &format!("{joined} lead\n90"), &["0 uuu", "10 uuuuuuu"]);
-    // Where most have heard of the newer state, too few are left, whatever becomes of them then.
+    // If most have received the newer state, too few are left, regardless of their fate.
     let heard = "0 start a b c\n10 deaf c\n10 start v w x y\n12\n20 gone a b c\n50";
     check(flat(3), heard, &["0 uuu", "10 uuuuuuu", "21 mmmuuuu", "31 ddduuuu"]);
-    // So with new runs of them.
+    // The same applies to new runs of them.
     check(
         flat(3),
         &format!("{joined}\n60 hears a b\n60 start a b\n61\n80"),
         &["0 uuu", "10 uuuuuuu", "60 uuduuuu"],
     );
-    // Those that are there go one after the other, as the others hear of it.
+    // Present nodes are taken out one after the other, as the others receive the states.
     check(flat(3), "0 start a b c\n10 maintenance a b\n11", &["0 uuu", "10 muu", "11 mmu"]);
     check(
         flat(3),
@@ -485,20 +487,20 @@ fn a_state_tells_whose_lease_has_ended() {
     assert_eq!(ended("0 start a b c\n10 gone c\n11"), "001");
     assert_eq!(ended("0 start a b c\n10 stopping c\n11"), "000", "it is registered still");
     assert_eq!(ended("0 start a b c\n10 gone c\n12 start c"), "000");
-    // The next state has what has become of it since.
+    // The next state records changes since then.
     assert_eq!(ended("0 start a b c\n10 stopping c\n12 gone c\n13 start d\n14"), "0010");
     assert_eq!(ended("0 start a b c\n10 maintenance c\n12 gone c\n50 gone b\n52"), "011");
-    // While votes of others may confirm it, it counts as one that may act.
+    // As long as votes of others may confirm the node, it counts as able to act.
     assert_eq!(ended("0 start a b c\n9 deaf a b c\n10 maintenance c\n12 gone c\n13 start d\n14"), "0000");
-    // So may those of a node that has ended since, by an operator's word.
+    // The same applies to votes of a node that has ended since, confirmed by an operator.
     assert_eq!(ended("0 start a b c\n10 deaf a b c\n10 start d\n20 gone a b\n30 down a\n31"), "0000");
     assert_eq!(ended("0 start a b c\n10 start d\n12\n20 gone a b\n30 down a\n31"), "1100");
 }
 
 #[test]
 fn a_new_leader_knows_what_those_who_left_said_last() {
-    // The first was alone in the first state, and could go on by it, had it not said that it stops or that it
-    // has adopted the second.
+    // The first node was alone in the first state, and could continue by it, had it not announced that it
+    // stops or that it has adopted the second.
     let mut cluster = ControlledCluster::new(flat(1));
     cluster.run("0 start a\n3 start b");
     cluster.event("stopping", "a");
@@ -522,9 +524,9 @@ fn a_leader_knows_what_those_who_left_between_two_steps_said_last() {
 #[test]
 fn a_new_leader_gives_nodes_time_to_be_seen() {
     check(flat(3), "0 start a b c\n100 gone b\n100 lead\n150", &["0 uuu", "105 umu", "115 udu"]);
-    // One that has another process now was restarted meanwhile.
+    // A node with a new process has been restarted in between.
     check(flat(2), "0 start a b\n100 gone b\n100 lead\n102 start b", &["0 uu", "102 uu"]);
-    // It makes nobody better who is away.
+    // An absent node does not become better by it.
     check(flat(2), "0 start a b\n10 gone b\n50 lead\n100", &["0 uu", "11 um", "21 ud"]);
 }
 

@@ -1,5 +1,5 @@
-//! What an owner does with writes while its buckets change owner: an owner that is told all that happens, and
-//! what it asks for.
+//! Tests of an owner and its writes while its buckets change owner: its inputs are scripted, and its outputs
+//! are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp};
 
 const ME: NodeKey = NodeKey(0);
 
-/// Of each node a letter: it is up, or in maintenance.
+/// State with a letter for each node: up, or in maintenance.
 fn state(version: u64, letters: &str) -> Arc<ClusterState> {
     let entry = |(key, letter): (usize, char)| {
         let state = if letter == 'u' { NodeState::Up } else { NodeState::Maintenance };
@@ -53,7 +53,7 @@ fn version(timestamp: u64) -> DocumentVersion {
     DocumentVersion { id: id(), timestamp: Timestamp(timestamp), body: Some(Arc::from(&b"body"[..])) }
 }
 
-/// Node 0's distributor, and what it has asked of nodes and not heard of.
+/// Node 0's distributor, with its unanswered requests to nodes.
 struct OwnerHarness {
     distributor: Distributor,
     now: Duration,
@@ -65,8 +65,8 @@ struct OwnerHarness {
 }
 
 impl OwnerHarness {
-    /// By a state in which all serve, and each node has said what it has of the bucket: nodes 0 and 1 have
-    /// this.
+    /// Starts with a state in which all serve, and each node has reported its replicas of the bucket: nodes 0
+    /// and 1 have one with this timestamp.
     fn new(newest: u64) -> Self {
         let mut owner = OwnerHarness::unheard();
         owner.hear(newest);
@@ -120,7 +120,7 @@ impl OwnerHarness {
         ]);
     }
 
-    /// Answers all that was asked of this kind.
+    /// Answers all requests of this kind.
     fn answer(&mut self, with: impl Fn(NodeKey, &NodeRequest) -> Option<NodeResponse>) {
         let version = self.version;
         let mut replies = Vec::new();
@@ -137,7 +137,7 @@ impl OwnerHarness {
         self.handle(replies);
     }
 
-    /// All nodes say what they have: 0 and 1 a replica with something of this time, unless that is 0.
+    /// Reports of all nodes: 0 and 1 have a replica with a row of this time, unless it is 0.
     fn hear(&mut self, newest: u64) {
         self.answer(|from, request| {
             let info =
@@ -149,7 +149,7 @@ impl OwnerHarness {
         });
     }
 
-    /// Whoever is asked for the document has this version of it, or none where the time is 0.
+    /// Answers every read of the document with this version, or with none if the time is 0.
     fn read(&mut self, newest: u64) {
         self.answer(|_, request| {
             matches!(request, NodeRequest::Read { .. })
@@ -172,7 +172,7 @@ impl OwnerHarness {
         self.write(DocumentChange::Modify { id: id(), modify });
     }
 
-    /// Runs what is to be decided.
+    /// Runs the pending decisions.
     fn decide(&mut self) {
         for effect in std::mem::take(&mut self.decisions) {
             let DistributorEffect::Decide { decision, modify, current } = effect else { continue };
@@ -180,7 +180,7 @@ impl OwnerHarness {
         }
     }
 
-    /// The times of the rows that were sent and are not answered, for each node.
+    /// Times of the unanswered rows, for each node.
     fn rows(&self) -> Vec<(u16, u64)> {
         let rows = |(to, _, request): &(NodeKey, RequestFence, NodeRequest)| match request {
             NodeRequest::Apply(rows) => rows.iter().map(|row| (to.0, row.content.timestamp().0)).collect(),
@@ -192,7 +192,7 @@ impl OwnerHarness {
     }
 }
 
-/// What an error is, in a word; what is to be ended elsewhere with what it was decided from.
+/// Outcome as one word; for a write to be finished elsewhere, with the version that it was decided from.
 fn told(outcome: &Result<DurableWrite, RequestError>) -> String {
     match outcome {
         Ok(_) => "written".to_owned(),
@@ -218,8 +218,8 @@ fn what_waits_for_a_bucket_waits_on_when_another_state_comes() {
 
 #[test]
 fn what_was_decided_is_written_only_if_nobody_has_written_since() {
-    /// Decided from the version of time 5, and sent before the state changed or not; then the newest is of
-    /// this time.
+    /// Checks a row decided from the version of time 5, and sent before the change of state or not; then the
+    /// newest version has this time.
     #[track_caller]
     fn check(is_sent: bool, newest_later: u64, expected: &str) {
         let mut owner = OwnerHarness::new(5);
@@ -230,7 +230,7 @@ fn what_was_decided_is_written_only_if_nobody_has_written_since() {
         }
         let sent = owner.rows().first().map(|(_, timestamp)| *timestamp);
         assert_eq!(sent.is_some(), is_sent);
-        // A state between was missed: another may have owned by it.
+        // A state in between was missed: another node may have owned by it.
         owner.adopt(3, "uuu");
         let newest = if newest_later == u64::MAX { sent.expect("it was sent") } else { newest_later };
         owner.hear(newest);
@@ -256,7 +256,7 @@ fn what_was_decided_is_written_only_if_nobody_has_written_since() {
 
 #[test]
 fn a_new_owner_ends_what_still_holds() {
-    /// A row of time 20, decided from what was at `base`; the newest is of this time.
+    /// Checks a row of time 20, decided from the version `base`; the newest version has this time.
     #[track_caller]
     fn check(base: Option<u64>, newest: u64, expected: &str) {
         let mut owner = OwnerHarness::new(newest);
@@ -295,7 +295,8 @@ fn who_stops_says_who_can_end_what_it_has_begun() {
     owner.adopt(2, "muu");
     assert_eq!(told(&owner.written[0]), format!("to be ended by Some({heir}) after Some(5)"));
 
-    // What comes later, or is on the way to another owner itself, goes there.
+    // Later operations, and operations that are being handed to another owner themselves, go to the new
+    // owner.
     owner.write(DocumentChange::Remove(id()));
     let content = Arc::new(RowContent::Version(version(20)));
     owner.write(DocumentChange::Finish(UnfinishedRow {
@@ -338,7 +339,7 @@ fn a_drop_reaches_no_row_that_was_under_way_when_its_horizon_was_taken() {
     applied(&mut owner);
     assert_eq!(owner.written.iter().map(told).collect::<Vec<_>>(), ["written", "written", "written"]);
 
-    // An owner before may have given a row of any time to be finished.
+    // A previous owner may have handed over a row of any time to be finished.
     let content = Arc::new(RowContent::Version(version(20)));
     owner.write(DocumentChange::Finish(UnfinishedRow { bucket: bucket(), content, base: None }));
     owner.write(drop(until));
@@ -379,7 +380,7 @@ fn replicas_that_somebody_asks_for_are_made_equal_first() {
     let mut owner = OwnerHarness::unheard_with(Settings { operations_max: 1, ..Settings::default() });
     let all = state(1, "uuu");
     let own: Vec<BucketId> = all.buckets().filter(|bucket| all.owner(*bucket) == Some(ME)).collect();
-    // Each node has something else.
+    // Each node has different rows.
     owner.answer(|from, request| {
         let content = ReplicaContent { documents: 1, checksum: from.0.into(), removals_since: Timestamp(0) };
         let info = ReportedReplica { content, complete: true, newest: Timestamp(5) };

@@ -1,5 +1,5 @@
-//! Files that have come are taken in together: what has come while some were taken in needs one manifest for
-//! all.
+//! Installation of received files: files that arrive during an installation are installed together in the
+//! next one, with one manifest.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use millrace_store::{ArrivedSegment, Store};
 use crate::pull::WholeReplica;
 use crate::storage;
 
-/// What waits to be taken in.
+/// Files that wait to be installed.
 #[derive(Default)]
 pub(crate) struct InstallQueue {
     waiting: Vec<(KeeperJob, WholeReplica)>,
@@ -19,12 +19,12 @@ pub(crate) struct InstallQueue {
 }
 
 impl InstallQueue {
-    /// All that a bucket has.
+    /// Adds the complete content of a bucket.
     pub(crate) fn add(&mut self, job: KeeperJob, whole: WholeReplica) {
         self.waiting.push((job, whole));
     }
 
-    /// What to take in now; none while something is.
+    /// The next files to install; `None` while an installation is running.
     pub(crate) fn next(&mut self) -> Option<InstallBatch> {
         if self.under_way || self.waiting.is_empty() {
             return None;
@@ -33,30 +33,30 @@ impl InstallQueue {
         Some(InstallBatch(std::mem::take(&mut self.waiting)))
     }
 
-    /// What was to be taken in is, or cannot be.
+    /// Records that an installation has ended, successfully or not.
     pub(crate) fn done(&mut self) {
         assert!(self.under_way, "what was taken in was under way");
         self.under_way = false;
     }
 }
 
-/// Files that are taken in together.
+/// Files that are installed together.
 pub(crate) struct InstallBatch(Vec<(KeeperJob, WholeReplica)>);
 
 impl InstallBatch {
-    /// Takes them in, durably.
+    /// Installs them durably.
     pub(crate) fn install(&self, store: &Store) -> Result<(), NodeFailure> {
         let all: Vec<&WholeReplica> = self.0.iter().map(|(_, whole)| whole).collect();
         install(store, &all)
     }
 
-    /// Whose they are.
+    /// Jobs of the files.
     pub(crate) fn jobs(&self) -> Vec<KeeperJob> {
         self.0.iter().map(|(job, _)| *job).collect()
     }
 }
 
-/// Takes in all that there is of buckets, with one manifest.
+/// Installs the complete content of buckets, with one manifest.
 pub(crate) fn install(store: &Store, all: &[&WholeReplica]) -> Result<(), NodeFailure> {
     let mut drops = all.iter().flat_map(|whole| whole.drops.iter().map(|drop| (whole.bucket, drop)));
     drops.try_for_each(|(bucket, drop)| store.apply_drop(bucket, drop).map_err(storage::failure))?;

@@ -1,5 +1,5 @@
-//! The thread that drives the distributor and the keeper of a node: everything that happens comes in through
-//! one queue, and everything that follows is handed on to where it may take its time.
+//! The thread that drives the distributor and the keeper of a node: all events arrive through one queue, and
+//! all effects are passed on to threads where they may take long.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,16 +31,16 @@ use crate::installing::InstallQueue;
 use crate::pull::{FetchHandle, LaidAside, NodeFetches, WantedReplica};
 use crate::storage::StoreReplicas;
 
-/// What is called with the outcome of a write.
+/// Callback for the outcome of a write.
 pub(crate) type WriteDone = Box<dyn FnOnce(Result<distributor::DurableWrite, RequestError>) + Send>;
 
-/// What is called with the outcome of a read.
+/// Callback for the outcome of a read.
 pub(crate) type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, RequestError>) + Send>;
 
-/// What is called with the answer to another node.
+/// Callback for the answer to another node.
 pub(crate) type ReplyTo = Box<dyn FnOnce(NodeReply) + Send>;
 
-/// What happens.
+/// Input of the machine.
 pub(crate) enum MachineInput {
     State(Arc<ClusterState>),
     Confirmed {
@@ -57,13 +57,13 @@ pub(crate) enum MachineInput {
         deadline: Instant,
         done: ReadDone,
     },
-    /// Another node asks.
+    /// Another node sent a request.
     Request {
         fence: RequestFence,
         request: NodeRequest,
         reply: ReplyTo,
     },
-    /// Another node answered; `None`: it will not.
+    /// Another node answered; `None`: no answer will come.
     Answer {
         from: NodeKey,
         number: u64,
@@ -73,22 +73,22 @@ pub(crate) enum MachineInput {
         decision: distributor::DecisionId,
         outcome: Result<distributor::DecidedModification, WriteRefusal>,
     },
-    /// Work on the store is done.
+    /// Work on the store has ended.
     Done {
         job: KeeperJob,
         response: NodeResponse,
     },
-    /// Files have been taken in.
+    /// Files have been installed.
     Installed {
         jobs: Vec<KeeperJob>,
         response: NodeResponse,
     },
-    /// A fetch has brought a part, or is at its end.
+    /// A fetch has brought a part, or ended.
     Fetched {
         job: KeeperJob,
         outcome: Result<Option<LaidAside>, NodeFailure>,
     },
-    /// The owner of a bucket was asked to end a write, and has answered, or will not.
+    /// The owner of a bucket was asked to finish a write, and has answered; or no answer will come.
     Finished {
         finishing: HandedOverWrite,
         reply: Option<NodeReply>,
@@ -102,7 +102,7 @@ const TURN_MAX: usize = 1024;
 /// The thread looks at the time at least so often.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The driven machines, and the queue to them.
+/// The driven machines, with their input queue.
 pub(crate) struct ContentMachine {
     inputs: Sender<MachineInput>,
     distributor: Arc<Mutex<Distributor>>,
@@ -111,7 +111,7 @@ pub(crate) struct ContentMachine {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the machines work with.
+/// Components that the machines use.
 pub(crate) struct MachineParts {
     pub(crate) me: NodeKey,
     pub(crate) incarnation: u64,
@@ -156,30 +156,30 @@ impl ContentMachine {
             installing: InstallQueue::default(),
         };
         let thread = thread::Builder::new().name("cluster".to_owned()).spawn(move || {
-            // Every write goes through it.
+            // Every write passes through this thread.
             ThreadClass::Prompt.enter();
             run_or_exit("the thread that drives the distributor and the keeper", || driver.run(&queue));
         })?;
         Ok(ContentMachine { inputs, distributor, base, incoming, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Hands something over. After the machine has stopped, nothing comes of it.
+    /// Sends an input. After the machine has stopped, it has no effect.
     pub(crate) fn send(&self, input: MachineInput) {
         let _ = self.inputs.send(input);
     }
 
-    /// Asks the distributor something.
+    /// Calls a function with the distributor.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&mut Distributor, MachineTime) -> T) -> T {
         let now = now(self.base);
         ask(&mut self.distributor.lock().unwrap_or_else(PoisonError::into_inner), now)
     }
 
-    /// What is on its way to this node.
+    /// Transfers to this node.
     pub(crate) fn incoming(&self) -> Vec<Arc<IncomingTransfer>> {
         self.incoming.list()
     }
 
-    /// Ends the thread. What is under way is left as it is: others carry it on.
+    /// Ends the thread. Work in progress is left unfinished: others continue it.
     pub(crate) fn stop(&self) {
         self.send(MachineInput::Stop);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -201,7 +201,7 @@ fn response(outcome: Result<(), NodeFailure>) -> NodeResponse {
     }
 }
 
-/// Whoever waits for the work must not wait for ever.
+/// Runs work so that a waiting caller always gets a response.
 fn guarded(work: impl FnOnce() -> NodeResponse) -> NodeResponse {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let reason = "work on the store failed; see the log".to_owned();
@@ -209,9 +209,9 @@ fn guarded(work: impl FnOnce() -> NodeResponse) -> NodeResponse {
     })
 }
 
-/// Who waits for the keeper's reply.
+/// Caller that waits for the keeper's reply.
 enum ReplyCaller {
-    /// This node's own distributor, for the request of this number.
+    /// This node's own distributor, for the request with this number.
     Own(u64),
     Other(ReplyTo),
 }
@@ -222,15 +222,15 @@ pub(crate) struct MachineDriver {
     pub(crate) inputs: Sender<MachineInput>,
     distributor: Arc<Mutex<Distributor>>,
     keeper: ReplicaKeeper,
-    /// For the distributor's next turn.
+    /// Events for the distributor's next turn.
     events: Vec<DistributorEvent>,
     pub(crate) state: Option<Arc<ClusterState>>,
     /// The state that is registered as adopted.
     adopted: u64,
-    /// The newest state is being asked for.
+    /// True while the newest state is being fetched.
     fetching_state: Arc<AtomicBool>,
     next_ticket: u64,
-    /// With the time at which the client stops waiting.
+    /// Callbacks of writes, each with the time at which the client stops waiting.
     writes: HashMap<RequestTicket, (Instant, WriteDone)>,
     reads: HashMap<RequestTicket, ReadDone>,
     next_call: u64,
@@ -264,7 +264,7 @@ impl MachineDriver {
             let events = std::mem::take(&mut self.events);
             self.lock().handle(now(self.base), events, &mut effects);
             effects.into_iter().for_each(|effect| self.carry_out(effect));
-            // Now both machines act by it.
+            // Now both machines act by the new state.
             if self.adopted != self.keeper.adopted() {
                 self.adopted = self.keeper.adopted();
                 self.parts.membership.adopted(self.adopted);
@@ -324,7 +324,7 @@ impl MachineDriver {
             }
             MachineInput::Fetched { job, outcome } => self.fetched(job, outcome),
             MachineInput::Finished { finishing, reply } => self.finished(finishing, reply),
-            // Looked for before.
+            // Handled before.
             MachineInput::Stop => {}
         }
     }
@@ -343,14 +343,14 @@ impl MachineDriver {
 
     fn done(&mut self, job: KeeperJob, response: NodeResponse) {
         if matches!(response, NodeResponse::Failed(_)) {
-            // A fetch whose part could not be taken in does not go on.
+            // A fetch whose part could not be installed is not continued.
             self.fetches.remove(&job);
         }
         self.keep([replica::KeeperEvent::Done { job, response }]);
     }
 
     fn fetched(&mut self, job: KeeperJob, outcome: Result<Option<LaidAside>, NodeFailure>) {
-        // One that was cancelled may still have told something.
+        // A cancelled fetch may still have reported an outcome.
         if !self.fetches.contains_key(&job) {
             return;
         }
@@ -451,7 +451,7 @@ impl MachineDriver {
         }
     }
 
-    /// Takes in the files that wait, unless others are being taken in.
+    /// Installs the waiting files, unless others are being installed.
     fn install_next(&mut self) {
         let Some(batch) = self.installing.next() else { return };
         let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
@@ -472,8 +472,7 @@ impl MachineDriver {
         }
         let (membership, fetching) = (self.parts.membership.clone(), Arc::clone(&self.fetching_state));
         self.parts.runtime.spawn(async move {
-            // What it finds comes the way that every state comes; where coordination cannot be reached, it is
-            // asked again.
+            // The result arrives like every state; if coordination is unreachable, it is asked again.
             if let Err(error) = membership.refresh().await {
                 tracing::debug!(%error, "the newest cluster state cannot be fetched");
             }
@@ -514,7 +513,7 @@ impl MachineDriver {
             distributor::DistributorEffect::Decide { decision, modify, current } => {
                 let inputs = self.inputs.clone();
                 self.parts.runtime.spawn_blocking(move || {
-                    // Whoever waits for the decision must not wait for ever.
+                    // A waiting caller must always get a decision.
                     let decided = catch_unwind(AssertUnwindSafe(|| (modify.0)(current)));
                     let outcome = decided.unwrap_or_else(|_| {
                         let reason =

@@ -5,9 +5,9 @@ use millrace_gateway::cluster::BucketReaders;
 
 /// Order in which the nodes that have all of a bucket are asked.
 ///
-/// If nodes are in groups, each with a copy of everything, one group answers a query: that of the node which
-/// was asked, and others only for documents that no node there has. Without groups the owner answers what it
-/// can, since it was asked anyway.
+/// If nodes are in groups, each with a copy of everything, one group answers a query: that of the node with
+/// the request; others are asked only for documents that no node there has. Without groups the owner answers
+/// for all documents it has, since it was asked anyway.
 pub(crate) struct NodeNearness {
     near: NodeKey,
     /// Nodes of the group; empty without groups.

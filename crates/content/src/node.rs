@@ -35,39 +35,37 @@ use crate::notes;
 use crate::source::StoreSource;
 use crate::storage::StoreReplicas;
 
-/// Why nobody owns anything.
+/// Reason for which no node owns anything.
 const NOBODY_SERVES: &str = "no node of the cluster serves now";
-/// Why a bucket that somebody asks for is none.
+/// Reason for which a requested bucket does not exist.
 const NO_SUCH_BUCKET: &str = "the nodes do not agree yet which groups are divided";
 
-/// How often transfers are told how long requests take.
+/// Interval at which transfers receive the latencies of requests.
 const OBSERVE: Duration = Duration::from_secs(1);
 
-/// How fast a node may move data.
+/// Limits of the rate at which a node may move data.
 pub struct TransferPace {
-    /// At most so many bytes a second, in and out together; `None`: as fast as requests allow.
+    /// Maximum rate in bytes per second, in and out together; `None`: as fast as requests allow.
     pub cap: Option<u64>,
-    /// How long the slowest hundredth of each kind of request took since this was asked last; `None` where
-    /// there were too few to tell.
+    /// Latency of the slowest hundredth of each kind of request since the previous call; `None` if there were
+    /// too few to measure.
     pub slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>,
 }
 
-/// Where other nodes reach a node.
+/// Port for connections of other nodes.
 pub struct PeerPort {
     /// Accepts their connections.
     pub listener: TcpListener,
-    /// The node's certificate; where there is one, nodes speak over encrypted connections alone, with others
-    /// that have theirs.
+    /// The node's certificate. If present, nodes use only encrypted connections, to others with certificates.
     pub trust: Option<Arc<NodeTrust>>,
-    /// Takes encrypted connections over which requests of clients are handed on; others come to the data
-    /// port.
+    /// Handles encrypted connections over which requests of clients are forwarded; others use the data port.
     pub handed_on: HandedOn,
 }
 
-/// What serves a connection over which another node hands on requests of clients, as HTTP/2.
+/// Serves a connection over which another node forwards requests of clients, as HTTP/2.
 pub type HandedOn = Box<dyn Fn(Connection) + Send + Sync>;
 
-/// A node's part in its cluster. Dropped, it takes none any more; [`ContentNode::stop`] does that in order.
+/// A node's part in its cluster. Dropping it ends the participation; [`ContentNode::stop`] does so in order.
 pub struct ContentNode {
     me: NodeKey,
     store: Store,
@@ -75,7 +73,7 @@ pub struct ContentNode {
     throttle: Arc<TransferThrottle>,
     peers: Arc<PeerConnections>,
     source: Arc<StoreSource>,
-    /// Whether requests are handed on to the port for nodes.
+    /// True if requests are forwarded to the port for nodes.
     is_encrypted: bool,
     membership: ClusterMembership,
     runtime: Handle,
@@ -84,11 +82,11 @@ pub struct ContentNode {
 }
 
 impl ContentNode {
-    /// Takes part, as soon as the cluster state has this run of the node: waits for that. Other nodes are
-    /// answered at `port`.
+    /// Waits until the cluster state includes this run of the node, and starts. Other nodes are answered at
+    /// `port`.
     ///
     /// # Errors
-    /// A thread cannot be had; the store cannot be read.
+    /// A thread cannot be started; the store cannot be read.
     pub async fn start(
         store: Store,
         membership: ClusterMembership,
@@ -143,7 +141,7 @@ impl ContentNode {
         }))
     }
 
-    /// Writes get timestamps above this one from now on.
+    /// Makes the timestamps of later writes greater than this one.
     pub fn observe(&self, seen: Timestamp) {
         self.machine.ask(|distributor, _| distributor.observe(seen));
     }
@@ -153,27 +151,27 @@ impl ContentNode {
         self.me
     }
 
-    /// How far the buckets that this node owns are from where they should be.
+    /// Figures of the buckets that this node owns: their distance from the ideal state.
     pub fn figures(&self) -> distributor::DistributorFigures {
         self.machine.ask(|distributor, _| distributor.figures())
     }
 
-    /// What is done, or is to be done, to the buckets that this node owns.
+    /// Operations, running and waiting, on the buckets that this node owns.
     pub fn operations(&self) -> Vec<distributor::OperationView> {
         self.machine.ask(|distributor, _| distributor.operations())
     }
 
-    /// What is on its way to this node.
+    /// Transfers to this node.
     pub fn incoming(&self) -> Vec<Arc<IncomingTransfer>> {
         self.machine.incoming()
     }
 
-    /// How fast data moves from and to this node, and what holds it back.
+    /// Throttle of the data that moves from and to this node: its rate, and the reason of its limit.
     pub fn throttle(&self) -> &TransferThrottle {
         &self.throttle
     }
 
-    /// Replicas that other nodes fetch from this one now.
+    /// Number of replicas that other nodes are fetching from this one.
     pub(crate) fn leaving(&self) -> u64 {
         self.source.leaving()
     }
@@ -183,24 +181,24 @@ impl ContentNode {
         &self.peers
     }
 
-    /// The version of the cluster state that it acts by, and whether it is sure that none is newer.
+    /// Version of the cluster state that it acts by, with true if it is sure that none is newer.
     pub fn standing(&self) -> (u64, bool) {
         self.machine.ask(|distributor, now| {
             (distributor.version().unwrap_or(0), distributor.is_confirmed(now.monotonic))
         })
     }
 
-    /// Its membership.
+    /// Membership of this node.
     pub(crate) fn membership(&self) -> &ClusterMembership {
         &self.membership
     }
 
-    /// Whether this node leads the cluster.
+    /// True if this node leads the cluster.
     pub(crate) fn leads(&self) -> bool {
         self.membership.pictures().borrow().leader.as_deref() == Some(&*self.membership.settings().name)
     }
 
-    /// Takes no part any more. The membership is left to its owner.
+    /// Ends the participation. The membership is left to its owner.
     pub fn stop(&self) {
         self.stop.send_replace(true);
         self.tasks.iter().for_each(JoinHandle::abort);
@@ -212,7 +210,7 @@ impl ContentNode {
         state.ok_or_else(|| "this node knows no cluster state yet".to_owned())
     }
 
-    /// Where the gateway of a node is.
+    /// Address of a node's gateway.
     fn place_in(&self, state: &ClusterState, node: NodeKey) -> Result<NodeAddress, String> {
         if node == self.me {
             return Ok(NodeAddress::Here);
@@ -233,7 +231,7 @@ impl ContentNode {
     }
 }
 
-/// The `host:port` in a URL that a node has told.
+/// The `host:port` in a URL that a node has published.
 fn authority_of(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/')
 }
@@ -244,7 +242,7 @@ impl Drop for ContentNode {
     }
 }
 
-/// Waits for a cluster state that has this run of the node.
+/// Waits for a cluster state that includes this run of the node.
 async fn first_state(membership: &ClusterMembership, incarnation: u64) -> (NodeKey, Arc<ClusterState>) {
     let mut states = membership.states();
     loop {
@@ -255,18 +253,18 @@ async fn first_state(membership: &ClusterMembership, incarnation: u64) -> (NodeK
             return (key, state);
         }
         if states.changed().await.is_err() {
-            // The membership has ended; so will whoever waits.
+            // The membership has ended; so will all waiting callers.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Hands every new state to the machine, and what coordination confirms of it: after the state, since before
-/// it that counts for nothing.
+/// Passes every new state to the machine, and the confirmations of coordination: after the state, since an
+/// earlier confirmation has no effect.
 async fn follow(membership: ClusterMembership, machine: Arc<ContentMachine>) {
     let (mut states, mut confirmations) = (membership.states(), membership.confirmations());
     loop {
-        // In this order: the state may come between.
+        // The order matters: the state may arrive in between.
         let confirmation = *confirmations.borrow_and_update();
         let state = states.borrow_and_update().clone();
         if let Some(state) = state {
@@ -285,7 +283,7 @@ async fn follow(membership: ClusterMembership, machine: Arc<ContentMachine>) {
     }
 }
 
-/// Tells transfers how long requests take.
+/// Passes the latencies of requests to the transfers.
 async fn observe(slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>, throttle: Arc<TransferThrottle>) {
     let mut interval = tokio::time::interval(OBSERVE);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -295,7 +293,7 @@ async fn observe(slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>, throttl
     }
 }
 
-/// What other nodes are answered from.
+/// Sources of the answers to other nodes.
 struct PeerAnswers {
     machine: Arc<ContentMachine>,
     source: Arc<StoreSource>,
@@ -414,8 +412,7 @@ impl ClusterView for ContentNode {
     }
 
     fn vouches(&self, version: u64) -> bool {
-        // The newest state that is known may not have come to the distributor yet, and the store may act by
-        // it.
+        // The newest known state may not have reached the distributor yet, and the store may act by it.
         self.state().is_ok_and(|state| state.version() == version)
             && self.machine.ask(|distributor, now| distributor.vouches(version, now))
     }
@@ -439,7 +436,7 @@ impl ClusterView for ContentNode {
 
     fn reach(&self) -> Result<DocumentReach, String> {
         let state = self.state()?;
-        // One that was never there has nothing.
+        // A node that never registered has no data.
         let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation != 0);
         Ok(match away.count() {
             0 => DocumentReach::All,
@@ -503,7 +500,7 @@ impl ClusterView for ContentNode {
 }
 
 impl ContentNode {
-    /// The bucket that a drop of a group is of.
+    /// Bucket of a drop of a group.
     fn dropped_bucket(&self, group: &DocumentGroup, part: Option<BucketId>) -> Result<BucketId, String> {
         let bits = group
             .location_bits()
@@ -519,7 +516,7 @@ impl ContentNode {
     }
 }
 
-/// Publishes an application with what it wants of the cluster.
+/// Publishes an application with its configuration of the cluster.
 pub(crate) fn publish<'a>(
     membership: &'a ClusterMembership,
     deployment: ClusterDeployment<'a>,
@@ -540,7 +537,7 @@ pub(crate) fn publish<'a>(
     })
 }
 
-/// Runs a modification of a document over its newest version.
+/// Applies a modification of a document to its newest version.
 fn decide(
     modify: millrace_store::Modify,
     current: Option<DocumentVersion>,

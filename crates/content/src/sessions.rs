@@ -56,8 +56,8 @@ impl FetchSessions {
         FetchSessions { replicas, throttle, trust, incoming, waiting: Mutex::default() }
     }
 
-    /// Fetches a bucket's replica from a node, as long as the returned value lives; `told` is called with all
-    /// of it, or with the failure.
+    /// Fetches a bucket's replica from a node, as long as the returned value lives; the callback receives the
+    /// complete content, or the failure.
     pub(crate) fn fetch(
         self: &Arc<Self>,
         (from, address): (NodeKey, &str),

@@ -1,5 +1,5 @@
-//! The store's replicas beside a model of them: whatever is written, dropped, fetched, deleted and opened
-//! again, both show the same.
+//! Compares the store's replicas with a model of them: after every write, drop, fetch, deletion and restart,
+//! both show the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl millrace_store::StoreLayout for TestNumbers {
     }
 }
 
-/// What other nodes fetch from; nothing else is asked of it here.
+/// Source that other nodes fetch from; it gets no other requests here.
 struct FetchedSource(Arc<StoreSource>);
 
 impl PeerService for FetchedSource {
@@ -79,7 +79,7 @@ struct ModelledNode {
     replicas: Arc<StoreReplicas>,
     model: ModelStorage,
     address: String,
-    /// Nobody fetches from it any more once this is gone.
+    /// Ends fetches by other nodes when dropped.
     _serves: watch::Sender<bool>,
 }
 
@@ -116,12 +116,12 @@ impl ModelledNode {
         ModelledNode { directory, replicas, model: ModelStorage::default(), address, _serves: serves }
     }
 
-    /// The process ends, without a word to its store, and starts again.
+    /// Ends the process without notice to its store, and starts it again.
     fn restart(self, runtime: &Runtime) -> Self {
         let ModelledNode { directory, replicas, model, address: _, _serves: serves } = self;
         std::mem::drop(serves);
         let mut left = Some(replicas);
-        // Whoever answers a fetch lets go of it a moment later.
+        // A handler of a fetch releases it a moment later.
         while let Some(replicas) = left.take() {
             left = match Arc::try_unwrap(replicas) {
                 Ok(_) => None,
@@ -140,7 +140,7 @@ impl ModelledNode {
         let (sender, told) = mpsc::channel();
         let wanted = WantedReplica { bucket, from: NodeKey(0), address: source.address.clone(), pull };
         let tell = move |outcome: Result<Option<LaidAside>, _>| {
-            // Whoever waits for it has failed.
+            // The receiver is gone if the caller has failed.
             let _ = sender.send(outcome);
         };
         let fetches =
@@ -169,7 +169,7 @@ impl ModelledNode {
     }
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 struct TestRandom(u64);
 
 impl TestRandom {
@@ -188,7 +188,7 @@ fn id(group: u64, name: u64) -> DocumentId {
         .expect("all its parts are there")
 }
 
-/// Version number so-and-so of a document: the same wherever it comes from.
+/// Version of a document with this number: the same from every source.
 fn version_of(start: u64, group: u64, name: u64, number: u64) -> ReplicatedRow {
     let (id, timestamp) = (id(group, name), Timestamp(start + number));
     let fields = vec![("number".into(), DocumentValue::Long(number as i64))];
@@ -212,20 +212,20 @@ fn drop_of(start: u64, group: u64, number: u64) -> ReplicatedRow {
     ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Drop(drop)), birth: None }
 }
 
-/// An hour ago, so that nothing is forgotten.
+/// Time one hour ago, so that nothing is forgotten.
 fn start() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
     now.as_micros() as u64 - 3_600_000_000
 }
 
-/// What can be told of replicas by their contents: which of them are equal.
+/// Equality of replicas, as far as their reports show it.
 fn equal(infos: &[Option<ReportedReplica>]) -> Vec<bool> {
     let contents: Vec<Option<ReplicaContent>> =
         infos.iter().map(|info| info.map(|info| info.content)).collect();
     contents.iter().flat_map(|one| contents.iter().map(move |other| one == other)).collect()
 }
 
-/// A state in which these groups are divided. Nothing else is looked at in it.
+/// A state in which these groups are divided; its other parts are not used.
 fn divided(spread: GroupDivisions) -> ClusterState {
     let distribution =
         ReplicaDistribution { bits: BITS, redundancy: 1, layout: NodeHierarchy::Nodes(Vec::new()) };
@@ -368,7 +368,7 @@ fn a_replica_made_later_hears_of_what_was_dropped_before() {
         nodes[1].model.create(bucket, ReplicaOrigin::Complete).expect("a model can be made");
         nodes[1].pull(bucket, &nodes[0], pull);
         assert_eq!(content(&nodes[0]), content(&nodes[1]));
-        // What was written before comes late.
+        // An earlier write arrives late.
         let late = [version_of(start, 1, 7, 51)];
         nodes[1].replicas.apply(&late.iter().collect::<Vec<_>>());
         assert_eq!(content(&nodes[0]), content(&nodes[1]), "{pull:?}");
@@ -394,7 +394,7 @@ fn disjoint_replicas_that_are_given_up_lose_no_document() {
                 node.apply(&rows);
             }
         }
-        // As an owner has it done: through the one with the most, until all are equal.
+        // In the order of an owner: through the replica with the most data, until all are equal.
         nodes[0].pull(bucket, &nodes[1], first);
         for from in [2, 3] {
             nodes[0].pull(bucket, &nodes[from], PullMode::Missing);
@@ -452,7 +452,7 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
         let fence = RequestFence { from: NodeKey(9), version, number: 0, void_below: 0 };
         let (sender, answer) = mpsc::channel();
         peers.send(&address, fence, NodeRequest::Finish(unfinished), move |reply| {
-            // Whoever waits for it has failed.
+            // The receiver is gone if the caller has failed.
             let _ = sender.send(reply);
         });
         answer.recv().expect("it is answered or lost").map(|reply| reply.response)

@@ -1,9 +1,9 @@
-//! How long a node was away, measured by what the cluster did meanwhile.
+//! Absence of a node, measured by the activity of the cluster in that time.
 //!
-//! Nodes forget removals after a while. A node that comes back later with its old documents would bring
-//! removed ones back, on all replicas. So it is refused, if the cluster was active between the end of its
-//! part and the time from which removals are remembered. Where all nodes were stopped for long, or were
-//! restored together, there was no such time, and all come back as they are.
+//! Nodes forget removals after a while. A node that comes back later with its old documents would restore
+//! removed ones, on all replicas. So it is refused, if the cluster was active between the end of its
+//! participation and the time from which removals are remembered. If all nodes were stopped for long, or were
+//! restored together, there was no such time, and all come back unchanged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::membership::MembershipShared;
 
-/// How often a leader writes down that the cluster is active, and a node that it takes part.
+/// Interval at which a leader records that the cluster is active, and a node that it takes part.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// A longer pause ends a span of activity.
 const PAUSE: Duration = Duration::from_secs(600);
 
-/// The time in which all nodes of a cluster are stopped one after another: what it did in it without the
-/// first of them is accepted.
+/// Time in which all nodes of a cluster are stopped in succession: activity in that time without the first of
+/// them is accepted.
 const TOLERANCE: Duration = Duration::from_secs(900);
 
-/// Removals have to be remembered for so long after a node is back, so that it can be told of them.
+/// Time for which removals must still be remembered after a node is back, so that it can receive them.
 const MARGIN: Duration = Duration::from_secs(3_600);
 
-/// Spans that are written down. Beyond, the two oldest become one.
+/// Maximum number of recorded spans. Beyond it, the two oldest are merged.
 const SPANS_MAX: usize = 64;
 
-/// The file with the time at which the node took part last, in microseconds since 1970.
+/// File with the time at which the node took part last, in microseconds since 1970.
 const TOOK_PART: &str = "took-part";
 
-/// When the cluster had a leader: spans of time in microseconds since 1970, the oldest first.
+/// Times at which the cluster had a leader: spans in microseconds since 1970, the oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct ActivityRecord(Vec<(u64, u64)>);
@@ -53,18 +53,18 @@ impl ActivityRecord {
         }
     }
 
-    /// Whether the cluster was active after one time and before another.
+    /// True if the cluster was active after one time and before another.
     fn is_active_between(&self, after: u64, before: u64) -> bool {
         after < before && self.0.iter().any(|(from, to)| *from < before && after < *to)
     }
 }
 
-/// When this node took part in the cluster last, in microseconds since 1970; 0 where that is not known.
+/// Time at which this node took part in the cluster last, in microseconds since 1970; 0 if unknown.
 #[derive(Debug, Default)]
 pub(crate) struct TookPart(AtomicU64);
 
 impl TookPart {
-    /// What the node's directory says. A node that has nothing cannot bring anything back.
+    /// Reads the time from the node's directory. A node without data cannot restore removed documents.
     pub(crate) fn read(directory: &Path, is_empty: bool) -> Result<Self, Error> {
         if is_empty {
             return Ok(TookPart::default());
@@ -87,10 +87,10 @@ impl TookPart {
     }
 }
 
-/// Refuses a node that was away for longer than removals are remembered, while the cluster was not.
+/// Refuses a node that was absent for longer than removals are remembered, while the cluster was active.
 ///
 /// # Errors
-/// [`Error::AwayTooLong`]; coordination cannot be reached.
+/// [`Error::AwayTooLong`]; coordination is unreachable.
 pub(crate) async fn check(shared: &MembershipShared) -> Result<(), Error> {
     let (Some(kept), Some(took_part)) = (shared.settings.removals_kept, shared.took_part.at()) else {
         return Ok(());
@@ -116,7 +116,7 @@ pub(crate) async fn check(shared: &MembershipShared) -> Result<(), Error> {
     })
 }
 
-/// Writes down when the node takes part, until it leaves.
+/// Records the time at which the node takes part, until it leaves.
 pub(crate) async fn follow(shared: Arc<MembershipShared>) {
     let mut written = None;
     loop {
@@ -137,7 +137,7 @@ pub(crate) async fn follow(shared: Arc<MembershipShared>) {
     }
 }
 
-/// Writes down that the cluster is active, as long as this node leads.
+/// Records that the cluster is active, as long as this node leads.
 pub(crate) async fn record(shared: &MembershipShared, leadership: &Leadership) {
     loop {
         if let Err(error) = record_once(shared, leadership).await {

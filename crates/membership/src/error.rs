@@ -1,13 +1,13 @@
 use std::path::PathBuf;
 
-/// What can go wrong in a cluster's common affairs.
+/// Error of the membership in a cluster.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Coordination does not do it.
+    /// Coordination failed.
     #[error(transparent)]
     Coordination(#[from] millrace_coordination::Error),
-    /// The name is another node's.
+    /// The name belongs to another node.
     #[error(
         "the name '{name}' belongs to the node at {address}, which runs now: give this one another with --name; if that one \
          has just ended, wait a few seconds"
@@ -15,10 +15,10 @@ pub enum Error {
     NameTaken {
         /// The name.
         name: String,
-        /// Where the other node is.
+        /// Address of the other node.
         address: String,
     },
-    /// The directory is another node's.
+    /// The directory belongs to another node.
     #[error(
         "{} belongs to the node '{owner}', with all that it has; start it as --name {owner}, or give '{name}' a data directory of its own",
         directory.display()
@@ -26,29 +26,29 @@ pub enum Error {
     Resident {
         /// The directory.
         directory: PathBuf,
-        /// Whose it is.
+        /// Name of its owner.
         owner: String,
-        /// The node that was to be started.
+        /// Name of the node that was to be started.
         name: String,
     },
-    /// The name cannot be one.
+    /// The name is invalid.
     #[error("'{0}' is no name of a node: use 1 to 100 letters, digits, points, dashes and underscores")]
     Name(String),
-    /// The text is no role.
+    /// The text is not a role.
     #[error("'{0}' is no role: expected gateway, content or controller, several of them with commas between")]
     Role(String),
-    /// Nobody has this name.
+    /// No node has this name.
     #[error("there is no node '{name}'; the cluster has {known}")]
     UnknownNode {
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// The names of all nodes.
+        /// Names of all nodes.
         known: String,
     },
     /// There is no cluster.
     #[error("the node is in no cluster, so that its state cannot be set: start it with --cluster, or end it")]
     Alone,
-    /// What the directory of this node holds cannot be used.
+    /// The contents of this node's directory cannot be used.
     #[error("{0}")]
     Disk(String),
     /// The node has documents from before the time from which the others remember removals.
@@ -58,34 +58,34 @@ pub enum Error {
          it in as it is, with all that it has, delete {}", file.display()
     )]
     AwayTooLong {
-        /// Since when, in hours.
+        /// Length of its absence, in hours.
         away_hours: u64,
-        /// How long removals are remembered, in hours.
+        /// Time for which removals are remembered, in hours.
         kept_hours: u64,
-        /// The file that says when the node took part last.
+        /// File with the time at which the node took part last.
         file: PathBuf,
     },
     /// Another package was published first.
     #[error("generation {0} was activated since this one was prepared; prepare it again")]
     Conflict(u64),
-    /// The package is too large to be shared so.
+    /// The package is too large to be shared in this way.
     #[error(
         "the package has {bytes} bytes, and {max} can be shared between nodes: keep large models outside of it"
     )]
     PackageSize {
-        /// How large it is.
+        /// Its size.
         bytes: usize,
-        /// How large it may be.
+        /// Maximum size.
         max: usize,
     },
-    /// The package is not what was published, or not there any more.
+    /// The package differs from the published one, or no longer exists.
     #[error(
         "generation {generation} of the application cannot be read: {reason}; deploy it again if no newer one comes"
     )]
     Package {
-        /// Which one.
+        /// Generation of the package.
         generation: u64,
-        /// What does not fit.
+        /// Reason for which it cannot be read.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The names of the keys. Everything that is followed begins with `…/v1/`; packages lie beside it.
+//! Names of the keys. All followed keys begin with `…/v1/`; packages lie beside it.
 
 /// The keys of one cluster.
 #[derive(Debug, Clone)]
@@ -11,12 +11,12 @@ impl ClusterKeys {
         ClusterKeys { prefix: prefix.trim_end_matches('/').to_owned() }
     }
 
-    /// What every node follows.
+    /// Prefix of the keys that every node follows.
     pub(crate) fn followed(&self) -> String {
         format!("{}/v1/", self.prefix)
     }
 
-    /// What a followed key is about.
+    /// Subject of a followed key.
     pub(crate) fn subject<'a>(&self, key: &'a str) -> Option<FollowedSubject<'a>> {
         let rest = key.strip_prefix(&self.prefix)?.strip_prefix("/v1/")?;
         match rest.split_once('/') {
@@ -72,23 +72,23 @@ impl ClusterKeys {
         format!("{}/v1/reasons", self.prefix)
     }
 
-    /// When the cluster was active.
+    /// Key of the record of activity.
     pub(crate) fn activity(&self) -> String {
         format!("{}/activity", self.prefix)
     }
 
-    /// All parts of all packages. They sort by generation.
+    /// Prefix of all parts of all packages. They sort by generation.
     pub(crate) fn parts(&self) -> String {
         format!("{}/packages/", self.prefix)
     }
 
-    /// One part of a package.
+    /// Key of one part of a package.
     pub(crate) fn part(&self, package: &str, number: usize) -> String {
         format!("{}{package}/{number:06}", self.parts())
     }
 }
 
-/// What a followed key is about.
+/// Subject of a followed key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FollowedSubject<'a> {
     Member(&'a str),

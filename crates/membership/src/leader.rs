@@ -1,4 +1,4 @@
-//! Running for election, and publishing cluster states while leading.
+//! Election, and publication of cluster states while leading.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::absence;
 use crate::membership::MembershipShared;
 use crate::{CoordinationPicture, Error, NodeRole, RegisteredNode};
 
-/// The pause after coordination failed.
+/// Pause after a failure of coordination.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Leads whenever it is this node's turn, until it leaves.
+/// Runs for election and leads when elected, until the node leaves.
 pub(crate) async fn run(shared: Arc<MembershipShared>) {
     let election = Election::new(Arc::clone(&shared.coordination), shared.keys.leader());
     let mut pictures = shared.pictures();
     while !shared.has_left() {
-        // What is decided without all that there is to know would undo what newer programs have decided.
+        // A decision without all values would undo decisions of newer programs.
         tokio::select! {
             () = shared.left() => return,
             // The sender lives as long as the node.
@@ -38,7 +38,7 @@ pub(crate) async fn run(shared: Arc<MembershipShared>) {
     }
 }
 
-/// One candidacy, and the time of leading that follows.
+/// Runs one candidacy, and the leadership that follows.
 async fn term(shared: &MembershipShared, election: &Election) -> Result<(), Error> {
     let lease = LeaseKeeper::grant(Arc::clone(&shared.coordination), shared.settings.lease).await?;
     let leading = async {
@@ -55,17 +55,17 @@ async fn term(shared: &MembershipShared, election: &Election) -> Result<(), Erro
         () = shared.left() => Ok(()),
         ended = leading => ended,
     };
-    // It ends by itself where it cannot be given back now.
+    // The lease expires by itself if it cannot be given back now.
     let _ = lease.release().await;
     ended
 }
 
-/// Publishes what the controller decides, until somebody else leads, or what there is cannot be read.
+/// Publishes the decisions of the controller, until another node leads, or a value cannot be read.
 async fn lead(shared: &MembershipShared, leadership: &Leadership) {
     let began = Instant::now();
     let mut controller = Controller::new(shared.settings.controller.clone());
     let mut pictures = shared.pictures();
-    // What is decided must not be older than what was published last, in the same history.
+    // A decision must not be older than the last publication, in the same history.
     let mut published = (0, StoreRevision::default());
     loop {
         let picture = Arc::clone(&pictures.borrow_and_update());
@@ -102,7 +102,7 @@ async fn lead(shared: &MembershipShared, leadership: &Leadership) {
     }
 }
 
-/// What follows from a picture and the newest state that is known; nothing before there is an application.
+/// Computes a step from a picture and the newest known state; `None` before there is an application.
 fn decide(
     controller: &mut Controller,
     now: Duration,
@@ -133,17 +133,17 @@ fn decide(
     }
 }
 
-/// What came of publishing.
+/// Outcome of a publication.
 enum PublishOutcome {
-    /// There was nothing new.
+    /// There was nothing to publish.
     Nothing,
-    /// It was done then.
+    /// Published at this revision.
     At(StoreRevision),
-    /// Another one leads.
+    /// Another node leads.
     Deposed,
 }
 
-/// Writes what is new in a step, if this one leads still and nobody else has written.
+/// Publishes the changes of a step, if this node still leads and no other has written.
 async fn publish(
     shared: &MembershipShared,
     leadership: &Leadership,
@@ -183,7 +183,7 @@ async fn publish(
         }
         return Ok(PublishOutcome::At(outcome.revision));
     }
-    // Where this one leads still, what it has decided on was not the newest, which is on its way.
+    // If this node still leads, its decision was not based on the newest values, which are about to arrive.
     let guarded = |key: &str, created| leadership.guard() == KeyCondition::Created(key.to_owned(), created);
     match outcome.entries(0).first() {
         Some(leader) if guarded(&leader.key, leader.created) => Ok(PublishOutcome::Nothing),
@@ -191,9 +191,8 @@ async fn publish(
     }
 }
 
-/// The names of the nodes whose lease a state says has ended, and the one before does not. Nothing is
-/// confirmed to them any more only if they have not registered again by the moment at which the state is
-/// there.
+/// Names of the nodes whose lease has ended by a state, but not by the previous one. Only if they have not
+/// registered again by the moment of publication, it is certain that nothing is confirmed to them any more.
 fn newly_ended<'a>(
     next: &'a ClusterState,
     before: Option<&'a ClusterState>,

@@ -1,16 +1,16 @@
-//! Being a node of a cluster.
+//! Membership of a node in a cluster.
 //!
-//! A node that [joins](Membership::join) registers under its name, bound to a lease; follows the cluster
-//! state, which stays known while coordination cannot be reached, and over restarts; and, where its roles say
-//! so, runs for election and publishes cluster states while it leads. Application packages travel the same
-//! way: whoever is given one [publishes](Membership::publish) it, and every node sees that there is a newer
+//! A node that [joins](ClusterMembership::join) registers under its name, bound to a lease. It follows the
+//! cluster state, which stays known while coordination is unreachable, and over restarts. If it has the role,
+//! it runs for election and publishes cluster states while it leads. Application packages take the same path:
+//! the node that receives one [publishes](ClusterMembership::publish) it, and every node notices the newer
 //! one and fetches it.
 //!
-//! [`rest`] shows the cluster in the form of Vespa's `cluster/v2`, and takes what operators wish.
-//! [`NodeFigures`] is the form in which a node tells how its data moves.
+//! [`rest`] shows the cluster in the form of Vespa's `cluster/v2`, and accepts operators' wishes.
+//! [`NodeFigures`] is the form in which a node reports its data movement.
 //!
-//! This crate does not know what is in a package or a bucket, and sends nothing to other nodes: all of it
-//! goes through coordination.
+//! This crate does not know the contents of a package or a bucket, and sends nothing to other nodes:
+//! everything goes through coordination.
 
 mod absence;
 mod error;

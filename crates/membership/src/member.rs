@@ -1,4 +1,4 @@
-//! Being registered, and knowing whether what is known is the newest.
+//! Registration of the node, and confirmation that the known state is the newest.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::membership::MembershipShared;
 use crate::picture::{RegisteredNode, read_state};
 use crate::{ConfirmedState, Error};
 
-/// The pause after coordination failed.
+/// Pause after a failure of coordination.
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Keeps the node registered until it leaves.
@@ -32,7 +32,7 @@ pub(crate) async fn stay(shared: Arc<MembershipShared>, mut own: watch::Receiver
     }
 }
 
-/// Registers once, and stays until the registration is gone.
+/// Registers once, and waits until the registration is gone.
 async fn register(shared: &MembershipShared, own: &mut watch::Receiver<RegisteredNode>) -> Result<(), Error> {
     let lease = LeaseKeeper::grant(Arc::clone(&shared.coordination), shared.settings.lease).await;
     shared.reach.note(&lease);
@@ -58,11 +58,11 @@ async fn register(shared: &MembershipShared, own: &mut watch::Receiver<Registere
         }
     };
     let outcome = outcome.await;
-    // Given back, it would end at once for others, and this node may own for a while by what was confirmed:
-    // only one that leaves has stopped that. Otherwise it ends by itself.
+    // If it were given back, it would end at once for others, and this node may own for a while by earlier
+    // confirmations: only a node that leaves has stopped that. Otherwise it ends by itself.
     if shared.has_left() {
-        // That it stops may not have been written yet. Without it, others would take it for one that may be
-        // cut off.
+        // The announcement that it stops may not have been written yet. Without it, others would assume that
+        // it may be cut off.
         if own.has_changed().unwrap_or(false) {
             let _ = put(shared, own, &lease).await;
         }
@@ -71,14 +71,15 @@ async fn register(shared: &MembershipShared, own: &mut watch::Receiver<Registere
     outcome
 }
 
-/// Waits until the newest state is to be confirmed: at once where it is another one, since what the node owns
-/// waits for that.
+/// Waits until the newest state is to be confirmed: at once if it is a different one, since the buckets that
+/// the node owns wait for that.
 async fn unconfirmed(states: &mut watch::Receiver<Option<Arc<ClusterState>>>, interval: Duration) {
     // The sender lives as long as the node.
     let _ = tokio::time::timeout(interval, states.changed()).await;
 }
 
-/// Writes the registration, unless the name is another's. Answers what holds as long as it is this one.
+/// Writes the registration, unless the name belongs to another node. Returns the condition that holds as long
+/// as it is this registration.
 async fn put(
     shared: &MembershipShared,
     own: &mut watch::Receiver<RegisteredNode>,
@@ -106,7 +107,7 @@ async fn put(
     }
 }
 
-/// Whoever is registered under the name from another directory.
+/// The node that is registered under the name from another directory.
 pub(crate) fn another(own: &RegisteredNode) -> impl Fn(&KeyEntry) -> Option<RegisteredNode> {
     let home = own.home;
     move |entry| {
@@ -114,7 +115,7 @@ pub(crate) fn another(own: &RegisteredNode) -> impl Fn(&KeyEntry) -> Option<Regi
     }
 }
 
-/// Asks for the newest state. Answers whether the node is registered still.
+/// Asks for the newest state. Returns true if the node is still registered.
 async fn confirm(
     shared: &MembershipShared,
     lease: &LeaseKeeper,
@@ -127,14 +128,14 @@ async fn confirm(
     shared.reach.note(&outcome);
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        // The lease tells when it has lasted too long.
+        // The lease detects an outage that lasts too long.
         Err(error) if error.is_passing() => return Ok(true),
         Err(error) => return Err(error.into()),
     };
     let entry = outcome.entries(0).first();
     let state = entry.and_then(|entry| read_state(entry).ok());
     state.iter().for_each(|state| shared.offer(Arc::clone(state)));
-    // What cannot be read was written by a newer program.
+    // An unreadable value was written by a newer program.
     if entry.is_some() && state.is_none() {
         return Ok(outcome.held);
     }
@@ -146,27 +147,27 @@ async fn confirm(
     } else if let (true, Some(state), Some(kept_alive)) = (outcome.held, state, lease.kept_alive()) {
         let own = |node: &&NodeEntry| node.name == shared.settings.name;
         if state.nodes().values().find(own).is_some_and(|node| node.state.serves()) {
-            // It may have been registered all the while, and out of service.
+            // The node may have been registered all the time, and out of service.
             absence::check(shared).await?;
             shared.took_part.note();
         }
-        // When others see the lease end, nothing must count any more that was confirmed by it.
+        // When others see the lease end, confirmations by it must not count any more.
         shared.confirmed(ConfirmedState { version: state.version(), at: asked.min(kept_alive) });
     }
     Ok(outcome.held)
 }
 
-/// Coordination holds another state than this node knows, and none that is newer: it was restored from a
-/// backup, or begun anew. Whoever leads may not know what this node knows, and what follows from an older
-/// state would not count for those who have a newer one. So that one is written again. Where both have one
-/// number, a leader has used it a second time: what that one decided gets the next number.
+/// Restores the state that this node knows if coordination holds another state, and none that is newer: it
+/// was restored from a backup, or started from scratch. A leader may not know this node's state, and results
+/// of an older state would not count for nodes that have a newer one. So the known state is written again. If
+/// both have the same number, a leader has used it a second time: its decision gets the next number.
 async fn bring_back(
     shared: &MembershipShared,
     entry: Option<&KeyEntry>,
     there: Option<&ClusterState>,
     known: &ClusterState,
 ) -> Result<(), Error> {
-    // As for whoever leads, nothing is to be done before there is an application.
+    // As for a leader, there is nothing to do before there is an application.
     if shared.pictures().borrow().configuration.is_none() {
         return Ok(());
     }

@@ -19,22 +19,22 @@ use crate::{
     member,
 };
 
-/// How long a node waits for the others to know that it stops.
+/// Maximum time that a stopping node waits until the others know.
 const STOPPING_MAX: Duration = Duration::from_secs(3);
 
-/// A node's part in a cluster. Clones are the same one; when the last is dropped, the node is out of touch.
+/// A node's part in a cluster. Clones share it; when the last is dropped, the node loses contact.
 #[derive(Clone)]
 pub struct ClusterMembership {
     shared: Arc<MembershipShared>,
     tasks: Arc<MemberTasks>,
 }
 
-/// What the tasks share.
+/// State shared by the tasks.
 pub(crate) struct MembershipShared {
     pub(crate) settings: Settings,
     pub(crate) coordination: Arc<dyn Coordination>,
     pub(crate) keys: ClusterKeys,
-    /// Never goes back to a lower version.
+    /// The newest known state; its version never decreases.
     states: watch::Sender<Option<Arc<ClusterState>>>,
     pictures: watch::Sender<Arc<CoordinationPicture>>,
     confirmations: watch::Sender<Option<ConfirmedState>>,
@@ -43,17 +43,17 @@ pub(crate) struct MembershipShared {
     pub(crate) took_part: TookPart,
 }
 
-/// Which state coordination said to be the newest, while the node was registered.
+/// The state that coordination confirmed as the newest while the node was registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfirmedState {
-    /// Of the cluster state.
+    /// Version of the cluster state.
     pub version: u64,
-    /// Before it was asked for, and before the lease was last kept alive: it was the newest then, and perhaps
-    /// later.
+    /// Time before the question was sent, and before the lease was last kept alive: at that time it was the
+    /// newest, and perhaps later.
     pub at: Instant,
 }
 
-/// What runs for a member, and ends with it.
+/// Tasks of a member, which end with it.
 struct MemberTasks {
     own: watch::Sender<RegisteredNode>,
     running: Mutex<Vec<JoinHandle<()>>>,
@@ -72,11 +72,11 @@ impl Drop for MemberTasks {
 }
 
 impl ClusterMembership {
-    /// Joins: what is on disk is known at once, and the rest as soon as coordination answers. It need not do
-    /// so yet.
+    /// Joins the cluster. Data on disk is known at once, and the rest as soon as coordination answers, which
+    /// it need not do yet.
     ///
     /// # Errors
-    /// The name is another's or none; the directory cannot be used.
+    /// The name is invalid or belongs to another node; the directory cannot be used.
     pub async fn join(coordination: Arc<dyn Coordination>, settings: Settings) -> Result<Self, Error> {
         settings.check()?;
         let kept = MemberDirectory::open(&settings.directory, &settings.name)?;
@@ -115,12 +115,12 @@ impl ClusterMembership {
             settings,
             coordination,
         });
-        // Where coordination cannot be reached, it is checked again before the node registers.
+        // If coordination is unreachable, this is checked again before the node registers.
         if let Err(error @ Error::AwayTooLong { .. }) = absence::check(&shared).await {
             return Err(error);
         }
         let (own, member) = watch::channel(own);
-        // From before coordination has said anything.
+        // Read before coordination has answered.
         let first = shared.pictures();
         let mut running = vec![
             tokio::spawn(MemberDirectory::follow(kept.directory().to_owned(), Arc::clone(&shared))),
@@ -136,66 +136,66 @@ impl ClusterMembership {
         Ok(ClusterMembership { shared, tasks })
     }
 
-    /// How it takes part.
+    /// The settings of the node.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }
 
-    /// The newest cluster state that is known, as it changes; `None` before the first. Versions only grow. It
-    /// stays known while coordination cannot be reached: see [`ClusterMembership::confirmation`].
+    /// The newest known cluster state, as it changes; `None` before the first. Versions only grow. The state
+    /// stays known while coordination is unreachable: see [`ClusterMembership::confirmation`].
     pub fn states(&self) -> watch::Receiver<Option<Arc<ClusterState>>> {
         self.shared.states.subscribe()
     }
 
-    /// What coordination said last; `None` before it said anything.
+    /// Last confirmation by coordination; `None` before the first.
     pub fn confirmation(&self) -> Option<ConfirmedState> {
         *self.shared.confirmations.borrow()
     }
 
-    /// The same, as it changes. What is confirmed of a state comes after that state.
+    /// The same, as it changes. A confirmation of a state comes after that state.
     pub fn confirmations(&self) -> watch::Receiver<Option<ConfirmedState>> {
         self.shared.confirmations.subscribe()
     }
 
-    /// Asks coordination for the newest state, rather than to wait until it is told.
+    /// Asks coordination for the newest state, instead of waiting for a notification.
     ///
     /// # Errors
-    /// Coordination cannot be reached.
+    /// Coordination is unreachable.
     pub async fn refresh(&self) -> Result<Option<Arc<ClusterState>>, Error> {
         let entry = self.shared.coordination.get(self.shared.keys.state()).await?;
-        // What cannot be read is told of where it is followed.
+        // An unreadable value is reported by the task that follows it.
         if let Some(state) = entry.as_ref().and_then(|entry| read_state(entry).ok()) {
             self.shared.offer(state);
         }
         Ok(self.shared.known())
     }
 
-    /// Names this run of the process: the cluster state has a part for it once it has this incarnation under
+    /// Identifies this run of the process: the cluster state includes it once it has this incarnation under
     /// the node's name.
     pub fn incarnation(&self) -> u64 {
         self.tasks.own.borrow().registration.incarnation
     }
 
-    /// This node's key, once the cluster state has it.
+    /// This node's key, once the cluster state includes it.
     pub fn key(&self) -> Option<NodeKey> {
         let state = self.shared.states.borrow();
         let mut nodes = state.as_ref()?.nodes().iter();
         nodes.find(|(_, node)| node.name == self.shared.settings.name).map(|(key, _)| *key)
     }
 
-    /// All that is known of the cluster, as it changes.
+    /// All knowledge about the cluster, as it changes.
     pub fn pictures(&self) -> watch::Receiver<Arc<CoordinationPicture>> {
         self.shared.pictures.subscribe()
     }
 
-    /// Says what an operator wishes for a node. Answers whether that is something new.
+    /// Records an operator's wish for a node. Returns true if it differs from the previous one.
     ///
     /// # Errors
-    /// Nobody has the name; coordination cannot be reached.
+    /// No node has the name; coordination is unreachable.
     pub async fn wish(&self, name: &str, wish: NodeWish, reason: &str) -> Result<bool, Error> {
         let picture = Arc::clone(&self.shared.pictures.borrow());
         let known = picture.names();
-        // What was removed is known by its wish alone.
+        // A removed node is known by its wish only.
         if !known.contains(name) && !picture.wishes.contains_key(name) {
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
             return Err(Error::UnknownNode { name: name.to_owned(), known });
@@ -215,20 +215,20 @@ impl ClusterMembership {
         Ok(before.map_or(NodeWish::Up, |record| record.wish) != wish)
     }
 
-    /// Tells that this node has had no space for a while, see [`Registration::out_of_space`].
+    /// Reports that this node has had no space for a while, see [`Registration::out_of_space`].
     pub fn out_of_space(&self) {
         let own = &self.tasks.own;
         own.send_if_modified(|own| !std::mem::replace(&mut own.registration.out_of_space, true));
     }
 
-    /// Tells which generation of the application this node has activated.
+    /// Reports the generation of the application that this node has activated.
     pub fn activated(&self, generation: u64) {
         self.tasks
             .own
             .send_if_modified(|own| std::mem::replace(&mut own.generation, generation) != generation);
     }
 
-    /// Tells which groups this node has seen to be too large, see [`Registration::too_large`].
+    /// Reports the groups that this node has found too large, see [`Registration::too_large`].
     pub fn too_large(&self, groups: BTreeSet<(u32, u8)>) {
         let own = &self.tasks.own;
         own.send_if_modified(|own| {
@@ -236,20 +236,20 @@ impl ClusterMembership {
         });
     }
 
-    /// Tells which cluster state this node acts by, see [`Registration::adopted`].
+    /// Reports the cluster state that this node acts by, see [`Registration::adopted`].
     pub fn adopted(&self, version: u64) {
         self.tasks
             .own
             .send_if_modified(|own| std::mem::replace(&mut own.registration.adopted, version) != version);
     }
 
-    /// The application that should be active, as far as it is known.
+    /// The application that should be active, as far as known.
     pub fn package(&self) -> Option<PublishedPackage> {
         self.shared.pictures.borrow().package.clone()
     }
 
-    /// Tells that this node is about to stop, and waits, for a few seconds at most, until the cluster state
-    /// says that it does not serve. It goes on serving what is asked meanwhile.
+    /// Announces that this node is about to stop, and waits, for a few seconds at most, until the cluster
+    /// state says that it does not serve. It continues to serve requests meanwhile.
     pub async fn stopping(&self) {
         self.says_that_it_stops();
         let mut states = self.states();
@@ -258,12 +258,12 @@ impl ClusterMembership {
             let mut nodes = state.iter().flat_map(|state| state.nodes().values());
             nodes.any(|node| node.name == *name && node.state.serves())
         };
-        // Whoever waits in vain stops all the same.
+        // The node stops even if the wait times out.
         let _ = tokio::time::timeout(STOPPING_MAX, states.wait_for(|state| !serves(state))).await;
     }
 
-    /// Tells that this node stops, and gives back the registration, and the leadership if it has it. Where
-    /// coordination cannot be reached, others see it after a while.
+    /// Announces that this node stops, and gives back the registration, and the leadership if it has it. If
+    /// coordination is unreachable, others notice after a while.
     pub async fn leave(&self) {
         self.says_that_it_stops();
         self.end_tasks().await;
@@ -275,7 +275,7 @@ impl ClusterMembership {
         let ends: Vec<_> = running.iter().map(JoinHandle::abort_handle).collect();
         let end = async {
             for task in running {
-                // One that panicked has been logged.
+                // A panicked task has been logged.
                 let _ = task.await;
             }
         };
@@ -284,8 +284,8 @@ impl ClusterMembership {
         }
     }
 
-    /// Gives back the registration as [`ClusterMembership::leave`] does, without saying that the node stops:
-    /// to the others it has crashed.
+    /// Gives back the registration as [`ClusterMembership::leave`] does, without an announcement: for the
+    /// others the node has crashed.
     pub async fn abandon(&self) {
         self.end_tasks().await;
     }
@@ -305,12 +305,12 @@ impl MembershipShared {
         self.states.subscribe()
     }
 
-    /// The newest state that is known.
+    /// The newest known state.
     pub(crate) fn known(&self) -> Option<Arc<ClusterState>> {
         self.states.borrow().clone()
     }
 
-    /// Takes up a state, if it is newer than what is known.
+    /// Stores a state, if it is newer than the known one.
     pub(crate) fn offer(&self, state: Arc<ClusterState>) {
         self.states.send_if_modified(|known| {
             let newer = known.as_ref().is_none_or(|known| known.version() < state.version());
@@ -340,7 +340,7 @@ impl MembershipShared {
     }
 }
 
-/// Follows everything that coordination holds about the cluster.
+/// Follows all contents of coordination about the cluster.
 async fn follow(shared: Arc<MembershipShared>) {
     let mut watch = PrefixWatch::new(Arc::clone(&shared.coordination), shared.keys.followed());
     let mut picture = CoordinationPicture::default();

@@ -1,4 +1,4 @@
-//! Application packages, in parts: a value of coordination holds only so much.
+//! Application packages, in parts, because the size of a value of coordination is limited.
 
 use millrace_cluster::{ClusterConfiguration, DroppedTypes};
 use millrace_coordination::{Error as Failure, KeyCondition, KeyOperation, Transaction};
@@ -8,49 +8,49 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::kept::random;
 use crate::{ClusterMembership, Error};
 
-/// The largest package in bytes that nodes share.
+/// Maximum size in bytes of a package that nodes share.
 pub const PACKAGE_BYTES_MAX: usize = 256 << 20;
 
-/// Of each part but the last.
+/// Size of each part except the last.
 const PART_BYTES: usize = 512 << 10;
 
-/// How often a part is sent before the whole fails.
+/// Number of attempts to send a part before the whole fails.
 const ATTEMPTS: usize = 5;
 
-/// An application package that was published.
+/// A published application package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedPackage {
-    /// Counts what was published, from 1.
+    /// Number of the publication, from 1.
     pub generation: u64,
-    /// Where its parts are.
+    /// Identifies its parts.
     pub id: String,
-    /// How long it is.
+    /// Its size.
     pub bytes: usize,
-    /// The hash of all of it, XXH3 with 128 bits.
+    /// Hash of the whole package, XXH3 with 128 bits.
     pub hash: String,
-    /// The document types that this and all earlier deployments have removed; `None` in a record of a
-    /// program that did not tell. Programs that do not know the field pass over it.
+    /// Document types that this and all earlier deployments have removed; `None` in a record of a program
+    /// without this field. Such programs ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<DroppedTypes>,
 }
 
-/// An application package to be published.
+/// An application package to publish.
 #[derive(Debug, Clone, Copy)]
 pub struct PackagePublication<'a> {
     /// The packed files.
     pub archive: &'a [u8],
-    /// What the application wants of the cluster.
+    /// Configuration of the cluster in the application.
     pub configuration: &'a ClusterConfiguration,
-    /// The lowest generation it may get.
+    /// Lowest generation that it may get.
     pub generation: u64,
-    /// The generation it was checked against; 0 for none.
+    /// Generation that it was checked against; 0 for none.
     pub based_on: u64,
-    /// The document types that it removes, and those that its publisher knows to have been removed before.
+    /// Document types that it removes, and those that its publisher knows to have been removed before.
     pub dropped: &'a DroppedTypes,
 }
 
 impl<'a> PackagePublication<'a> {
-    /// A publication that replaces any package, and removes no document type.
+    /// Creates a publication that replaces any package, and removes no document type.
     pub fn unconditional(archive: &'a [u8], configuration: &'a ClusterConfiguration) -> Self {
         const NOTHING: &DroppedTypes = &DroppedTypes::NONE;
         PackagePublication { archive, configuration, generation: 1, based_on: u64::MAX, dropped: NOTHING }
@@ -58,13 +58,13 @@ impl<'a> PackagePublication<'a> {
 }
 
 impl ClusterMembership {
-    /// Makes a package the active one in the whole cluster, with what it wants of the cluster. Nodes begin
-    /// to fetch it when this is done. Its record has all removals of document types that the record before
-    /// had.
+    /// Makes a package the active one in the whole cluster, together with its configuration of the cluster.
+    /// Nodes begin to fetch it when this is done. Its record has all removals of document types of the
+    /// previous record.
     ///
     /// # Errors
     /// Another package was published since the one that this was checked against, it is too large, or
-    /// coordination cannot be reached.
+    /// coordination is unreachable.
     pub async fn publish(&self, publication: PackagePublication<'_>) -> Result<PublishedPackage, Error> {
         let PackagePublication { archive, configuration, generation, based_on, dropped } = publication;
         if archive.len() > PACKAGE_BYTES_MAX {
@@ -74,8 +74,8 @@ impl ClusterMembership {
         let active = coordination.get(keys.package()).await?;
         let before: Option<PublishedPackage> =
             active.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
-        // A lower one is that of coordination which was restored from a backup: this publication brings the
-        // cluster forward.
+        // A lower generation belongs to coordination that was restored from a backup: this publication brings
+        // the cluster forward.
         if let Some(newer) = before.as_ref().filter(|before| before.generation > based_on) {
             return Err(Error::Conflict(newer.generation));
         }
@@ -103,7 +103,7 @@ impl ClusterMembership {
             .otherwise(KeyOperation::get(keys.package()));
         let done = match coordination.transact(activate).await {
             Ok(outcome) => outcome.held,
-            // Whether it was done is seen by what is there.
+            // The current contents show if it was done.
             Err(Failure::Unknown { .. }) => {
                 let now = coordination.get(keys.package()).await?;
                 now.is_some_and(|entry| {
@@ -113,7 +113,7 @@ impl ClusterMembership {
             Err(error) => return Err(error.into()),
         };
         if !done {
-            // What stays behind costs its room only, until the next package is published.
+            // Remaining parts only cost their space, until the next package is published.
             let _ = coordination
                 .apply(KeyOperation::DeletePrefix(format!("{}{}/", keys.parts(), package.id)))
                 .await;
@@ -125,11 +125,10 @@ impl ClusterMembership {
         Ok(package)
     }
 
-    /// The archive of a package.
+    /// Fetches the archive of a package.
     ///
     /// # Errors
-    /// [`Error::Package`] where a newer one has taken its place, or it is damaged; coordination cannot be
-    /// reached.
+    /// [`Error::Package`] if a newer one has replaced it, or it is damaged; coordination is unreachable.
     pub async fn fetch(&self, package: &PublishedPackage) -> Result<Vec<u8>, Error> {
         let fail =
             |reason: &str| Error::Package { generation: package.generation, reason: reason.to_owned() };
@@ -148,7 +147,7 @@ impl ClusterMembership {
         }
     }
 
-    /// Does what may be done twice, again where coordination cannot be reached for a moment.
+    /// Sends an operation that may be repeated, again if coordination is unreachable for a moment.
     async fn send(&self, operation: KeyOperation) -> Result<(), Error> {
         let mut attempts = 1;
         loop {
@@ -160,7 +159,7 @@ impl ClusterMembership {
         }
     }
 
-    /// Deletes the parts of all packages before this one. What stays behind goes the next time.
+    /// Deletes the parts of all packages before this one. Parts that remain are deleted the next time.
     async fn forget_before(&self, generation: u64) {
         let (coordination, keys) = (&self.shared().coordination, &self.shared().keys);
         let Ok(listed) = coordination.apply(KeyOperation::Keys(keys.parts())).await else { return };

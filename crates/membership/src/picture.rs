@@ -13,67 +13,66 @@ use serde::{Deserialize, Serialize};
 use crate::keys::{ClusterKeys, FollowedSubject};
 use crate::{NodeNote, NodeRole, PublishedPackage};
 
-/// A node that runs, as it registered.
+/// A running node, as it registered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RegisteredNode {
-    /// What the controller looks at.
+    /// Part of the record that the controller reads.
     #[serde(flatten)]
     pub registration: Registration,
-    /// What it does.
+    /// Its roles.
     pub roles: Vec<NodeRole>,
-    /// Where it serves documents and queries.
+    /// URL at which it serves documents and queries.
     pub url: String,
-    /// Names its data directory, so that two nodes of one name are told apart.
+    /// Identifies its data directory, to tell apart two nodes with the same name.
     pub home: u64,
-    /// The generation of the application that it has activated; 0 for none.
+    /// Generation of the application that it has activated; 0 for none.
     pub generation: u64,
 }
 
-/// What an operator wished for a node.
+/// An operator's wish for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WishRecord {
     /// The wish.
     pub wish: NodeWish,
-    /// In the operator's words.
+    /// Reason, in the operator's words.
     pub reason: String,
 }
 
-/// All that coordination is known to say about the cluster, as of one moment.
+/// The contents of coordination about the cluster, as known at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct CoordinationPicture {
-    /// Whoever runs, by name.
+    /// Running nodes, by name.
     pub members: BTreeMap<String, RegisteredNode>,
-    /// What operators wish, by the nodes' names.
+    /// Wishes of operators, by the names of nodes.
     pub wishes: BTreeMap<String, WishRecord>,
-    /// What nodes share besides, by its name.
+    /// Other values that nodes share, by name.
     pub notes: BTreeMap<String, NodeNote>,
-    /// What the application wants of the cluster; `None` before there is one.
+    /// Configuration of the cluster in the application; `None` before there is one.
     pub configuration: Option<Arc<ClusterConfiguration>>,
     /// The application that should be active.
     pub package: Option<PublishedPackage>,
-    /// The keys of all nodes that were ever known.
+    /// Keys of all nodes that were ever known.
     pub assignments: NodeAssignments,
-    /// Why nodes are not up, by their names.
+    /// Reasons for which nodes are not up, by their names.
     pub reasons: BTreeMap<String, String>,
-    /// Who leads.
+    /// Name of the leader.
     pub leader: Option<String>,
     /// The cluster state.
     pub state: Option<Arc<ClusterState>>,
-    /// The keys whose newest values cannot be read: newer programs have written them. What is known of them
-    /// is older.
+    /// Keys whose newest values cannot be read, because newer programs have written them. The known values of
+    /// these are older.
     pub(crate) unread: BTreeSet<String>,
-    /// What those who run no more said last, as far as this node has heard it.
+    /// Last reports of nodes that no longer run, as far as this node has received them.
     pub(crate) departed: BTreeMap<String, Registration>,
     pub(crate) state_changed: Option<StoreRevision>,
     pub(crate) assignments_changed: Option<StoreRevision>,
     pub(crate) revision: StoreRevision,
-    /// In which of coordination's histories the revisions are.
+    /// History of coordination that the revisions belong to.
     pub(crate) history: u64,
 }
 
 impl CoordinationPicture {
-    /// What there is to know of a node that is in no cluster: it runs, and has all there is. Its key is 0,
-    /// its name empty.
+    /// Picture of a node that is in no cluster: it runs, and has all data. Its key is 0, its name empty.
     pub(crate) fn alone(url: &str) -> Self {
         let (key, name) = (NodeKey(0), String::new());
         let entry = NodeEntry {
@@ -108,7 +107,7 @@ impl CoordinationPicture {
         }
     }
 
-    /// The name of a node that the cluster state or the configuration knows, or that runs though it was
+    /// Name of a node that the cluster state or the configuration contains, or that runs although it was
     /// removed.
     pub fn name_of(&self, key: NodeKey) -> Option<&str> {
         let state = self.state.as_ref().and_then(|state| state.nodes().get(&key)).map(|node| &*node.name);
@@ -117,7 +116,7 @@ impl CoordinationPicture {
         state.or_else(configured).or_else(running)
     }
 
-    /// The keys of all nodes that the cluster state or the configuration knows, or that run though they were
+    /// Keys of all nodes that the cluster state or the configuration contains, or that run although they were
     /// removed.
     pub fn keys(&self) -> BTreeSet<NodeKey> {
         let known = self.state.iter().flat_map(|state| state.nodes().keys().copied());
@@ -125,14 +124,14 @@ impl CoordinationPicture {
         known.chain(listed).chain(self.running().map(|(key, _)| key)).collect()
     }
 
-    /// The nodes that run and have keys.
+    /// Running nodes that have keys.
     fn running(&self) -> impl Iterator<Item = (NodeKey, &str)> {
         let assigned = self.assignments.nodes.iter();
         let running = assigned.filter(|(name, _)| self.members.contains_key(*name));
         running.map(|(name, assignment)| (assignment.key, name.as_str()))
     }
 
-    /// The names of all nodes that run, are listed, or are in the cluster state.
+    /// Names of all nodes that run, are listed, or are in the cluster state.
     pub fn names(&self) -> BTreeSet<&str> {
         let listed =
             self.configuration.iter().flat_map(|listed| listed.nodes.values()).map(|node| &*node.name);
@@ -140,8 +139,8 @@ impl CoordinationPicture {
         self.members.keys().map(String::as_str).chain(listed).chain(known).collect()
     }
 
-    /// Takes up what has changed. What cannot be read was written by a newer program, and leaves what is
-    /// known as it was.
+    /// Applies a change. A value that cannot be read was written by a newer program, and leaves the known one
+    /// unchanged.
     pub(crate) fn apply(&mut self, keys: &ClusterKeys, change: &KeyChange) {
         let (key, entry) = match change {
             KeyChange::Put(entry) => (&entry.key, Some(entry)),
@@ -183,7 +182,7 @@ impl CoordinationPicture {
                     self.assignments = assignments;
                 }
             }
-            // Nothing is decided by them, and each leader writes its own.
+            // No decision depends on them, and each leader writes its own.
             (FollowedSubject::Reasons, entry) => {
                 let reasons = entry.and_then(|entry| serde_json::from_slice(&entry.value).ok());
                 self.reasons = reasons.unwrap_or_default();
@@ -217,7 +216,7 @@ impl CoordinationPicture {
     }
 }
 
-/// The cluster state under a key.
+/// Reads the cluster state under a key.
 pub(crate) fn read_state(entry: &KeyEntry) -> Result<Arc<ClusterState>, millrace_cluster::Error> {
     ClusterState::from_json(&entry.value).map(Arc::new)
 }

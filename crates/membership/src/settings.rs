@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// What a node does in the cluster.
+/// Role of a node in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeRole {
-    /// It takes requests.
+    /// The node takes requests.
     Gateway,
-    /// It has buckets.
+    /// The node stores buckets.
     Content,
-    /// It runs for election.
+    /// The node runs for election.
     Controller,
 }
 
 impl NodeRole {
-    /// All roles: what a node does that is told nothing else.
+    /// All roles: the default of a node.
     pub const ALL: [NodeRole; 3] = [NodeRole::Gateway, NodeRole::Content, NodeRole::Controller];
 }
 
@@ -37,41 +37,41 @@ impl FromStr for NodeRole {
     }
 }
 
-/// How a node takes part.
+/// Settings of a node's membership.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Its name, the same after each start; the one that services.xml lists it with.
+    /// Its name, the same after each start; the name that services.xml lists it with.
     pub name: String,
-    /// What it does.
+    /// Its roles.
     pub roles: Vec<NodeRole>,
-    /// Where other nodes reach it, as `host:port`.
+    /// Address for other nodes, as `host:port`.
     pub address: String,
-    /// Where it serves documents and queries, as `http://host:port`.
+    /// URL at which it serves documents and queries, as `http://host:port`.
     pub url: String,
-    /// Its share of the data where it is not listed; above 0.
+    /// Its share of the data if it is not listed; above 0.
     pub capacity: f64,
-    /// The keys of the groups that it wants to be in where it is not listed, the outermost first.
+    /// Keys of the groups that it asks to be in if it is not listed, the outermost first.
     pub group: Vec<u16>,
-    /// It has no documents and no replicas when it starts: then it is taken in anew though it was removed.
+    /// True if it has no documents and no replicas when it starts: then it is readmitted even if it was
+    /// removed.
     pub is_empty: bool,
-    /// How long nodes remember removals: one that was away for longer is not taken in with what it has.
-    /// `None`: no such check.
+    /// Time for which nodes remember removals: a node that was absent for longer is not admitted with its
+    /// data. `None`: no such check.
     pub removals_kept: Option<Duration>,
-    /// Where it keeps what it must know after a restart.
+    /// Directory of the data that it must know after a restart.
     pub directory: PathBuf,
-    /// Begins every key of this cluster, so that several can share one etcd.
+    /// Prefix of every key of this cluster, so that several can share one etcd.
     pub prefix: String,
-    /// How long the node may be out of touch before others think that it has ended; whole seconds, at least
-    /// 2.
+    /// Time that the node may be unreachable before others consider it ended; whole seconds, at least 2.
     pub lease: Duration,
-    /// How often it asks whether the state that it knows is the newest.
+    /// Interval of the checks that the known state is the newest.
     pub confirm: Duration,
-    /// How patient the controller is while this node leads.
+    /// Timeouts of the controller while this node leads.
     pub controller: controller::Settings,
 }
 
 impl Settings {
-    /// Those of a node with all roles.
+    /// Settings of a node with all roles.
     pub fn new(name: impl Into<String>, address: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
         Settings {
             name: name.into(),
@@ -90,7 +90,7 @@ impl Settings {
         }
     }
 
-    /// Refuses a name that cannot stand in a key or a path.
+    /// Refuses a name that cannot be part of a key or a path.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         match self.name.len() {

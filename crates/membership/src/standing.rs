@@ -81,8 +81,8 @@ impl CoordinationPicture {
     }
 }
 
-/// Readmits a removed node that starts without data: as a new one. A node with data may bring back documents
-/// that others have dropped; its log says that an operator has to decide.
+/// Readmits a removed node that starts without data: as a new one. A node with data may bring back dropped
+/// documents; its log says that an operator has to decide.
 pub(crate) async fn come_back(
     shared: Arc<MembershipShared>,
     mut pictures: watch::Receiver<Arc<CoordinationPicture>>,

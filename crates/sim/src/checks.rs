@@ -1,4 +1,4 @@
-//! What must hold when all is well again.
+//! Conditions that must hold after all faults have ended.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use millrace_document::{DocumentId, Timestamp};
 use crate::history::OperationId;
 use crate::world::SimWorld;
 
-/// Whether the cluster has come to rest: everything where it should be, equal and complete, and nothing under
-/// way.
+/// Checks that the cluster has come to rest: every replica in its place, equal and complete, and no work in
+/// progress.
 pub(crate) fn at_rest(world: &SimWorld) -> Result<(), String> {
     let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
     for node in world.nodes.values() {
@@ -70,7 +70,7 @@ pub(crate) fn at_rest(world: &SimWorld) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether every acknowledged write is there, and nothing else than what was written.
+/// Checks that every acknowledged write is present, and nothing that was not written.
 pub(crate) fn nothing_lost(world: &SimWorld) -> Result<(), String> {
     let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
     for id in world.history.documents() {

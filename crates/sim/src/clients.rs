@@ -1,4 +1,4 @@
-//! What clients do, what they hear, and whether what they see may be so.
+//! Actions of clients, their results, and checks that these are permitted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::network::SimAddress;
 use crate::node::{RunningOperation, SimNode};
 use crate::world::SimWorld;
 
-/// A client gives up after so long.
+/// Time after which a client gives up.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 impl SimWorld {
-    /// A client asks a node to do something.
+    /// Sends a client's request to a node.
     pub fn ask(&mut self, key: NodeKey, intent: ClientIntent) {
         let operation = self.history.begin(intent);
         self.send(
@@ -45,7 +45,7 @@ impl SimWorld {
         let Some(state) = self.nodes.get(&key).and_then(|node| node.state.clone()) else { return };
         let bucket = state.bucket(intent.id().location());
         if let Some(begun) = self.history.operations.get_mut(&operation) {
-            // What a drop of a divided group reaches is a part of it.
+            // The bucket determines the part of a divided group that the drop affects.
             begun.bucket = Some(bucket);
         }
         let has = |node: &&SimNode| {
@@ -57,7 +57,7 @@ impl SimWorld {
         let ticket = RequestTicket(node.name());
         let type_removed = match &unfinished {
             None => node.package.dropped.removed_at(intent.id().document_type()).unwrap_or_default(),
-            // It keeps the time that it was given before.
+            // It keeps its first timestamp.
             Some(_) => Timestamp::default(),
         };
         node.under_way.insert(ticket, RunningOperation { operation, floor, type_removed, holders, hops });
@@ -160,8 +160,8 @@ impl SimWorld {
         }
     }
 
-    /// An operation has seen a document as it was at this time. What was acknowledged before it began, and
-    /// any node has that the owner has heard of, must have been in it.
+    /// Checks the timestamp of a document that an operation has read. It must include every write that was
+    /// acknowledged before the operation began, and that is stored on any node heard by the owner.
     pub fn saw(&mut self, key: NodeKey, operation: OperationId, seen: Timestamp) {
         let id = self.history.operations[&operation].intent.id().clone();
         self.note(|| format!("n{key} {operation:?} sees {id} as of {}", seen.0));
@@ -191,7 +191,7 @@ impl SimWorld {
     }
 }
 
-/// Writes a document that is there; refuses where there is none.
+/// Writes a document if it exists; refuses otherwise.
 fn modify(found: Option<DocumentVersion>, body: Arc<[u8]>) -> Result<DecidedModification, WriteRefusal> {
     match found {
         Some(DocumentVersion { body: Some(_), .. }) => Ok(DecidedModification::Put(body)),

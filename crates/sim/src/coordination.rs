@@ -1,5 +1,5 @@
-//! What coordination does, as far as nodes see it: leases, and the states that the real controller makes of
-//! them. It never fails itself, but nodes can be cut off from it.
+//! Model of coordination as seen by nodes: leases, and the states made by the real controller. It never fails
+//! itself, but nodes can be cut off from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use millrace_cluster::{ClusterConfiguration, ClusterState, NodeKey, PROTOCOL};
 
 use crate::deployments::SimPackage;
 
-/// Longer than a node may act on a confirmation.
+/// Length of a lease: longer than a node may act on a confirmation.
 const LEASE: Duration = Duration::from_millis(5_000);
 
-/// Leases, wishes, and the state that was published last.
+/// Leases, wishes, and the last published state.
 pub(crate) struct SimCoordination {
     controller: Controller,
     configuration: ClusterConfiguration,
     assignments: NodeAssignments,
-    /// By name, with the end of the lease.
+    /// Registrations by name, each with the end of its lease.
     registrations: BTreeMap<String, (Registration, Duration)>,
     wishes: BTreeMap<String, NodeWish>,
-    /// What all nodes say of groups.
+    /// Groups reported as too large by any node.
     too_large: BTreeMap<u32, u8>,
     state: Option<Arc<ClusterState>>,
     package: Arc<SimPackage>,
@@ -31,7 +31,7 @@ pub(crate) struct SimCoordination {
 
 impl SimCoordination {
     pub fn new(bits: u8, redundancy: u16) -> Self {
-        // No one waits for minutes here.
+        // Short intervals: the simulation does not wait for minutes.
         let settings = Settings {
             settling: Duration::from_secs(2),
             transition: Duration::from_secs(3),
@@ -62,7 +62,7 @@ impl SimCoordination {
         self.package = package;
     }
 
-    /// A node says that it lives, and which state it has adopted. Whether its run is the newest that is
+    /// Records that a node is alive, and the state that it has adopted. Returns true if its run is the newest
     /// known.
     pub fn beat(
         &mut self,
@@ -88,7 +88,7 @@ impl SimCoordination {
         if known.0.incarnation > incarnation {
             return false;
         }
-        // A message that was late says nothing new.
+        // A late message contains no news.
         let adopted = if known.0.incarnation == incarnation { known.0.adopted.max(adopted) } else { adopted };
         let out_of_space = out_of_space || (known.0.incarnation == incarnation && known.0.out_of_space);
         *known = (Registration { adopted, out_of_space, ..registration }, known.1.max(now + LEASE));
@@ -99,7 +99,7 @@ impl SimCoordination {
         self.wishes.insert(name(node), wish);
     }
 
-    /// A group has grown, so that its buckets should use so many bits.
+    /// Records that a group has grown, so that its buckets should use this number of bits.
     pub fn grows(&mut self, low: u32, bits: u8) {
         self.too_large.insert(low, bits);
     }
@@ -108,7 +108,7 @@ impl SimCoordination {
         self.wishes.values().filter(|known| **known == wish).count()
     }
 
-    /// The next state, if the controller wants one.
+    /// Returns the next state, if the controller has one.
     pub fn publish(&mut self, now: Duration) -> Option<Arc<ClusterState>> {
         let (living, gone): (Vec<_>, Vec<_>) =
             self.registrations.iter().partition(|(_, (_, lease))| *lease > now);

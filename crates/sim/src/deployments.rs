@@ -1,8 +1,9 @@
-//! What deployments do: a document type goes, and comes back, on nodes that hear of it at different times.
+//! Deployments: a document type is removed, and comes back, on nodes that receive the change at different
+//! times.
 //!
-//! An operator deploys at a node, which checks the new package against the one it has and publishes it
-//! through coordination. Every node hears of the newest package only, and has it active some time later:
-//! nodes pass through different generations.
+//! An operator deploys at a node, which checks the new package against its own and publishes it through
+//! coordination. Every node receives only the newest package, and activates it some time later: nodes pass
+//! through different generations.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use crate::message::SimMessage;
 use crate::network::SimAddress;
 use crate::world::SimWorld;
 
-/// The document type that comes and goes; all others stay.
+/// The document type that is removed and comes back; all others stay.
 pub(crate) const CHANGING_TYPE: &str = "memo";
 
-/// An application package, as far as anything here depends on it.
+/// An application package, reduced to the parts used here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SimPackage {
     pub generation: u64,
@@ -35,7 +36,7 @@ impl Default for SimPackage {
 }
 
 impl SimPackage {
-    /// The package that follows on this one, in which the type is gone, or back.
+    /// The next package, in which the type is removed, or back.
     fn followed(&self, now: Timestamp) -> SimPackage {
         let mut next = SimPackage { generation: self.generation + 1, ..self.clone() };
         if next.types.remove(CHANGING_TYPE) {
@@ -48,11 +49,11 @@ impl SimPackage {
 }
 
 impl SimWorld {
-    /// An operator deploys at a node what differs from its package by one type.
+    /// Deploys, at a node, a package that differs from the node's by one type.
     pub fn deploy(&mut self, key: NodeKey) {
         let now = self.now;
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.alive && !node.frozen) else { return };
-        // A hybrid clock: above all that the node has seen.
+        // A hybrid clock: above all timestamps that the node has seen.
         let at = Timestamp(node.now(now).wall_us.max(node.storage.newest_seen().0 + 1));
         let based_on = node.package.generation;
         let next = Arc::new(node.package.followed(at));
@@ -61,7 +62,7 @@ impl SimWorld {
         self.send(SimAddress::Node(key), SimAddress::Coordination, message);
     }
 
-    /// Coordination is asked to make a package the active one.
+    /// Asks coordination to make a package the active one.
     pub fn publish_package(&mut self, based_on: u64, package: Arc<SimPackage>) {
         if based_on != self.coordination.package().generation {
             return;
@@ -74,8 +75,8 @@ impl SimWorld {
         self.coordination.publish_package(Arc::new(all));
     }
 
-    /// A node hears of the newest package. It drops what was removed at once, and has the package active
-    /// later.
+    /// Processes the newest package at a node. The node drops removed types at once, and activates the
+    /// package later.
     pub fn package_came(&mut self, key: NodeKey, package: Arc<SimPackage>) {
         let sabotaged = self.options.sabotage == Some(Sabotage::TypesDroppedLocally);
         let Some(node) = self.nodes.get_mut(&key) else { return };
@@ -94,7 +95,7 @@ impl SimWorld {
         self.activate_after(takes, (key, incarnation), package);
     }
 
-    /// The package is the active one of a node.
+    /// Activates a package on a node.
     pub fn package_active(&mut self, (key, incarnation): (NodeKey, u64), package: Arc<SimPackage>) {
         let sabotaged = self.options.sabotage == Some(Sabotage::TypesDroppedLocally);
         let now = self.now;
@@ -117,7 +118,7 @@ impl SimWorld {
         self.note(|| format!("n{key} has generation {} active", package.generation));
     }
 
-    /// Whether a node knows the type of a document, so that it takes requests for it.
+    /// True if a node knows the type of a document, so that it takes requests for it.
     pub fn knows_type(&self, key: NodeKey, id: &DocumentId) -> bool {
         self.nodes.get(&key).is_some_and(|node| node.package.types.contains(id.document_type()))
     }

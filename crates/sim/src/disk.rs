@@ -8,7 +8,7 @@ use millrace_cluster::{NodeFailure, NodeResponse, ReplicatedRow, RowContent};
 use crate::random::SimRandom;
 use crate::storage::ModelStorage;
 
-/// A node says that it is out of space after so long.
+/// Time after which a node reports that it is out of space.
 const LONG: Duration = Duration::from_secs(5);
 
 /// The state of a node's disk.
@@ -16,9 +16,9 @@ const LONG: Duration = Duration::from_secs(5);
 pub(crate) enum SimDisk {
     #[default]
     Works,
-    /// It takes no documents since then, only removals and drops.
+    /// It takes no documents since this time, only removals and drops.
     Full { since: Duration },
-    /// What is written fails; some of it is there after a restart.
+    /// Writes fail; some of them are present after a restart.
     Broken,
 }
 
@@ -31,7 +31,7 @@ impl SimDisk {
         self == SimDisk::Works
     }
 
-    /// Does work of a keeper as far as this disk can.
+    /// Executes work of a keeper as far as this disk can.
     pub fn run(self, work: StorageWork, storage: &ModelStorage, random: &mut SimRandom) -> NodeResponse {
         match (self, work) {
             (SimDisk::Works, work) => work.run(storage),
@@ -52,7 +52,7 @@ impl SimDisk {
     }
 }
 
-/// Applies what needs no room.
+/// Applies the rows that need no space.
 fn apply_what_fits(rows: Vec<ReplicatedRow>, storage: &ModelStorage) -> NodeResponse {
     let needs_room =
         |row: &ReplicatedRow| matches!(&*row.content, RowContent::Version(version) if version.body.is_some());

@@ -6,7 +6,7 @@ use crate::network::SimAddress;
 use crate::node::SimNode;
 use crate::world::SimWorld;
 
-/// Lets something go wrong, or right again.
+/// Starts or ends a fault.
 pub(crate) fn strike(world: &mut SimWorld) {
     let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
     let Some(key) = world.random.pick(&keys) else { return };
@@ -53,7 +53,7 @@ pub(crate) fn strike(world: &mut SimWorld) {
             let wish = match world.random.below(5) {
                 0 if world.coordination.wishes(NodeWish::Retired) * 2 < keys.len() => NodeWish::Retired,
                 1 if world.coordination.wishes(NodeWish::Maintenance) == 0 => NodeWish::Maintenance,
-                // It is the operator's word that such a node has ended.
+                // The operator's wish confirms that such a node has ended.
                 2 if world.coordination.wishes(NodeWish::Down) == 0 && !world.nodes[&key].alive => {
                     NodeWish::Down
                 }
@@ -140,14 +140,14 @@ fn split(world: &mut SimWorld, keys: &[NodeKey]) {
     }
 }
 
-/// How messages fare from now on.
+/// Sets the behaviour of the network from now on.
 fn weather(world: &mut SimWorld) {
     world.network.loss = world.random.below(4) * 20;
     world.network.doubled = world.random.below(3) * 50;
     world.network.delayed = world.random.below(3) * 10;
 }
 
-/// Everything works again, and every node is wanted.
+/// Ends all faults, and sets the wish for every node to up.
 pub(crate) fn heal(world: &mut SimWorld) {
     world.note(|| "all is well again".to_owned());
     world.network.mend();
@@ -156,7 +156,7 @@ pub(crate) fn heal(world: &mut SimWorld) {
     for key in keys {
         world.wake(key);
         if world.nodes[&key].disk == SimDisk::Broken {
-            // Now, rather than when it would notice.
+            // Now, instead of when it would notice.
             world.crash(key);
         }
         world.restart(key);

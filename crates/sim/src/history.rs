@@ -1,4 +1,4 @@
-//! What clients did and heard, and whether the cluster kept its word.
+//! Requests and results of clients, and the checks of the cluster's guarantees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,23 @@ use millrace_bucket::BucketId;
 use millrace_cluster::DroppedTypes;
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 
-/// Names what a client did.
+/// Identifies an operation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OperationId(pub u64);
 
-/// What a client does.
+/// Request of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ClientIntent {
     Put(DocumentId),
     Remove(DocumentId),
-    /// Writes it if it is there, else refuses; what it found counts as a read.
+    /// Writes the document if it exists, else refuses; the version that it found counts as a read.
     Modify(DocumentId),
     Read(DocumentId),
     DropGroup(DocumentGroup, DocumentId),
 }
 
 impl ClientIntent {
-    /// A document that lies where the operation goes.
+    /// The document of the operation, or one with the same destination.
     pub fn id(&self) -> &DocumentId {
         match self {
             ClientIntent::Put(id)
@@ -34,13 +34,13 @@ impl ClientIntent {
     }
 }
 
-/// What a client heard.
+/// Result received by a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientOutcome {
     Nothing,
-    /// It is written, under this timestamp.
+    /// The write is acknowledged, with this timestamp.
     Acknowledged(Timestamp),
-    /// Nothing was written, so it must never be seen.
+    /// Nothing was written, so the write must never be seen.
     NotWritten,
     Unknown,
 }
@@ -49,21 +49,21 @@ pub(crate) enum ClientOutcome {
 pub(crate) struct ClientOperation {
     pub intent: ClientIntent,
     pub heard: ClientOutcome,
-    /// Where a drop went last: what it reaches.
+    /// Last bucket of a drop, which determines the affected documents.
     pub bucket: Option<BucketId>,
 }
 
-/// All that clients did.
+/// History of all operations of clients.
 #[derive(Debug, Default)]
 pub(crate) struct ClientHistory {
     pub operations: BTreeMap<OperationId, ClientOperation>,
-    /// The newest acknowledged write of each document.
+    /// Newest acknowledged write of each document.
     acknowledged: BTreeMap<DocumentId, (Timestamp, OperationId)>,
-    /// The acknowledged drops of each group, and what of it they reach.
+    /// Acknowledged drops of each group, with the affected buckets.
     dropped: BTreeMap<DocumentGroup, Vec<(BucketId, Timestamp)>>,
-    /// The document types that deployments have removed.
+    /// Document types that deployments have removed.
     types: DroppedTypes,
-    /// Groups with drops whose outcome is not known.
+    /// Groups with drops whose outcome is unknown.
     uncertain: BTreeMap<DocumentGroup, BTreeSet<OperationId>>,
     pub acknowledgements: u64,
     pub reads: u64,
@@ -104,12 +104,12 @@ impl ClientHistory {
         }
     }
 
-    /// A deployment has removed a document type.
+    /// Records that a deployment has removed a document type.
     pub fn type_removed(&mut self, document_type: &str, at: Timestamp) {
         self.types.add(document_type, at);
     }
 
-    /// The timestamp below which nothing may be seen of a document any more, but for removals of its type:
+    /// Timestamp below which no version of a document may be seen any more, except for removals of its type:
     /// these reach nodes one after another.
     pub fn newest(&self, id: &DocumentId) -> Timestamp {
         let written = self.acknowledged.get(id).map(|(timestamp, _)| *timestamp).unwrap_or_default();
@@ -118,18 +118,18 @@ impl ClientHistory {
         dropped.map(|(_, timestamp)| *timestamp).max().unwrap_or_default().max(written)
     }
 
-    /// Whether a drop can have taken a document away without anybody knowing.
+    /// True if a drop with unknown outcome may have removed a document.
     pub fn may_be_dropped(&self, id: &DocumentId) -> bool {
         self.uncertain.get(id.group()).is_some_and(|drops| !drops.is_empty())
     }
 
-    /// Every document that a client asked for.
+    /// All documents requested by clients.
     pub fn documents(&self) -> BTreeSet<DocumentId> {
         self.operations.values().map(|operation| operation.intent.id().clone()).collect()
     }
 
-    /// Whether what is found of a document in the end is what was promised: its timestamp, and which
-    /// operation wrote it; no writer means that it is removed or never was.
+    /// Checks the final version of a document against the guarantees: its timestamp, and the operation that
+    /// wrote it; without a writer, it is removed or never existed.
     pub fn check_final(
         &self,
         id: &DocumentId,

@@ -1,19 +1,19 @@
-//! A cluster in one thread from one seed.
+//! Simulation of a cluster in one thread from one seed.
 //!
-//! [`run`] lets a few virtual nodes live for some minutes of virtual time: the real distributor, the real
+//! [`run`] simulates a few virtual nodes for some minutes of virtual time: the real distributor, the real
 //! rules of replicas, the real checkers and scheduler, with a virtual clock, a virtual network and a storage
-//! in memory. Clients write, read, modify and drop; nodes crash and lose what was not synced, start again,
-//! freeze and wake, join, retire; document types are removed and come back; disks are full or break; messages
-//! are late, doubled, lost; links break in one direction or both; clocks jump, and differ in speed;
-//! coordination goes away. Then all is well again, and what was promised is checked:
+//! in memory. Clients write, read, modify and drop; nodes crash and lose unsynced data, start again, freeze
+//! and wake, join, retire; document types are removed and come back; disks fill up or break; messages are
+//! late, duplicated, lost; links break in one direction or both; clocks jump, and differ in speed;
+//! coordination is unavailable at times. Then all faults end, and the guarantees are checked:
 //!
-//! - every acknowledged write is there with its newest value, and nothing that was removed is back;
+//! - every acknowledged write is present with its newest value, and no removed document is back;
 //! - all replicas of a bucket are equal, complete, and exactly where they should be;
 //! - nothing is stuck: no operation runs or waits, no client is without an answer;
-//! - while it ran, no read through an owner missed a write that was acknowledged before and that any node had
-//!   which the owner had heard.
+//! - during the run, no read through an owner missed a write that was acknowledged before and that was stored
+//!   on any node heard by the owner.
 //!
-//! The same seed gives the same run, event by event. No part of the product.
+//! The same seed gives the same run, event by event. This crate is not part of the product.
 
 mod checks;
 mod clients;
@@ -44,34 +44,33 @@ pub use scenarios::{
 };
 pub use storage::ModelStorage;
 
-/// Something is broken on purpose, to see that it is found.
+/// A deliberate defect, to verify that the checks detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sabotage {
-    /// Replicas take rows from anyone, whatever state the sender has.
+    /// Replicas take rows from any sender, regardless of its state.
     NoFence,
-    /// Replicas are completed and deleted without comparing: all say that they hold the same.
+    /// Replicas are completed and deleted without a comparison: all report equal contents.
     NoComparison,
-    /// Nodes say that rows are durable before they are.
+    /// Nodes report rows as durable before they are.
     EarlyAcknowledgement,
-    /// Each node drops a type that a deployment removes at a time of its own, when it has the deployment
-    /// active.
+    /// Each node drops a type that a deployment removes at its own time, when it activates the deployment.
     TypesDroppedLocally,
 }
 
-/// How a run goes.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
-    /// Nodes at the beginning.
+    /// Number of nodes at the beginning.
     pub nodes: usize,
-    /// Distribution bits.
+    /// Number of distribution bits.
     pub bits: u8,
-    /// Replicas of each bucket; 1 to 3 by the seed where there is none.
+    /// Replicas of each bucket; `None`: 1 to 3, depending on the seed.
     pub redundancy: Option<u16>,
-    /// Turns of trouble; a turn is up to a second.
+    /// Number of turns with faults; a turn is up to a second.
     pub turns: usize,
-    /// What happened is written down.
+    /// True to record events as text.
     pub trace: bool,
-    /// What is broken on purpose.
+    /// Deliberate defect, if any.
     pub sabotage: Option<Sabotage>,
 }
 
@@ -81,31 +80,31 @@ impl Default for SimOptions {
     }
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct SimOutcome {
-    /// What was promised and did not hold.
+    /// Violated guarantee, if any.
     pub wrong: Option<String>,
-    /// What happened, line by line, where that was asked for.
+    /// Recorded events, one per line, if requested.
     pub lines: Vec<String>,
-    /// Writes that were acknowledged.
+    /// Number of acknowledged writes.
     pub acknowledgements: u64,
-    /// Reads that were checked.
+    /// Number of checked reads.
     pub reads: u64,
-    /// Events in all.
+    /// Total number of events.
     pub happenings: u64,
-    /// Virtual time until everything was where it should be, from when all was well again.
+    /// Virtual time from the end of all faults until the cluster came to rest.
     pub healed_in: Option<Duration>,
 }
 
-/// Lives through one seed.
+/// Runs the simulation of one seed.
 pub fn run(seed: u64, options: SimOptions) -> SimOutcome {
     let mut world = SimWorld::new(seed, options);
     for _ in 0..world.options.nodes {
         world.join();
     }
     world.pass(Duration::from_secs(4));
-    // Some lives are calmer than others: where all is broken, little is tried.
+    // The probability of faults varies between runs: with constant faults, few operations are attempted.
     let trouble = [250, 500, 900][world.random.below(3) as usize];
     for _ in 0..world.options.turns {
         if world.random.permille(trouble) {
@@ -126,14 +125,14 @@ pub fn run(seed: u64, options: SimOptions) -> SimOutcome {
     end(world, healed_in)
 }
 
-/// Ends all trouble, and waits until the cluster has come to rest.
+/// Ends all faults, and waits until the cluster has come to rest.
 pub(crate) fn rest(world: &mut SimWorld) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(240);
     faults::heal(world);
     let healed = world.now;
     while world.wrong.is_none() {
         world.pass(Duration::from_secs(1));
-        // A while, so that what was late before has arrived, and clients have given up.
+        // Some time, so that late messages have arrived, and clients have given up.
         if world.now - healed < Duration::from_secs(20) {
             continue;
         }
@@ -165,7 +164,7 @@ pub(crate) fn end(mut world: SimWorld, healed_in: Option<Duration>) -> SimOutcom
     }
 }
 
-/// A client does something with one of few documents, at any node.
+/// Sends a client's request about one of few documents to any node.
 fn ask(world: &mut SimWorld) {
     let keys: Vec<_> = world.nodes.keys().copied().collect();
     let Some(node) = world.random.pick(&keys) else { return };

@@ -9,7 +9,7 @@ use millrace_cluster::{ClusterState, NodeKey, NodeReply, NodeRequest, RequestFen
 use crate::deployments::SimPackage;
 use crate::history::OperationId;
 
-/// What travels between nodes, clients and coordination.
+/// Message between nodes, clients and coordination.
 #[derive(Debug, Clone)]
 pub(crate) enum SimMessage {
     Request {
@@ -22,7 +22,7 @@ pub(crate) enum SimMessage {
         number: u64,
         reply: NodeReply,
     },
-    /// Give me what your replica has that is not known here.
+    /// Requests the content of the recipient's replica that is not known to the sender.
     Fetch {
         from: NodeKey,
         incarnation: u64,
@@ -50,18 +50,18 @@ pub(crate) enum SimMessage {
         incarnation: u64,
         adopted: u64,
         asked: Duration,
-        /// The package that the sender has active.
+        /// Generation of the package that the sender has active.
         generation: u64,
         out_of_space: bool,
     },
-    /// Make this package the active one, if the one that it was checked against still is.
+    /// Requests to make this package the active one, if the package that it was checked against still is.
     Publish {
         based_on: u64,
         package: Arc<SimPackage>,
     },
     /// The newest package.
     Package(Arc<SimPackage>),
-    /// A client's operation, from the client or from the node that it went to first.
+    /// A client's operation, from the client or from the node that received it first.
     Client {
         operation: OperationId,
         unfinished: Option<UnfinishedRow>,

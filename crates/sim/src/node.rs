@@ -19,30 +19,30 @@ use crate::storage::ModelStorage;
 /// Microseconds since 1970 when the simulation begins.
 const EPOCH_US: u64 = 1_700_000_000_000_000;
 
-/// A fetch that a keeper asked for.
+/// A fetch requested by a keeper.
 #[derive(Debug, Clone)]
 pub(crate) struct SimFetch {
     pub bucket: BucketId,
-    /// What was here when it began, where only what is missing is fetched.
+    /// Local content when it began, if only missing rows are fetched.
     pub known: Option<Vec<RowContent>>,
-    /// How many rows have come.
+    /// Number of rows received.
     pub after: usize,
     pub turn: u64,
-    /// Came, and is not installed yet.
+    /// Received rows that are not installed yet.
     pub laid_aside: Vec<RowContent>,
     pub last: bool,
 }
 
-/// A client's operation that is under way here.
+/// A client's operation in progress at this node.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningOperation {
     pub operation: OperationId,
-    /// The newest acknowledged timestamp when it began: no read may show less.
+    /// Newest acknowledged timestamp when it began: no read may return an older version.
     pub floor: Timestamp,
-    /// When the document's type was removed last, as far as the node knew when it began: no write may count
-    /// as older.
+    /// Time of the last removal of the document's type, as far as the node knew when it began: no write may
+    /// count as older.
     pub type_removed: Timestamp,
-    /// Which nodes had just that when it began; what is newer may be on its way still.
+    /// Nodes with exactly that version when it began; newer versions may still be in transit.
     pub holders: Vec<NodeKey>,
     pub hops: u8,
 }
@@ -54,19 +54,19 @@ pub(crate) struct SimNode {
     pub frozen: bool,
     pub slow_disk: bool,
     pub disk: SimDisk,
-    /// What came while it was frozen.
+    /// Messages that arrived while it was frozen.
     pub backlog: VecDeque<SimMessage>,
     pub distributor: Distributor,
     pub keeper: ReplicaKeeper,
     pub storage: ModelStorage,
     pub state: Option<Arc<ClusterState>>,
-    /// The package that is active; durable.
+    /// The active package; durable.
     pub package: Arc<SimPackage>,
-    /// A newer one is being made active.
+    /// True while a newer package is being activated.
     pub activating: bool,
-    /// By how much its clock is off, in microseconds.
+    /// Offset of its clock, in microseconds.
     pub clock_off: i64,
-    /// How many thousandths of a second pass on its monotonic clock in a second.
+    /// Thousandths of a second that pass on its monotonic clock in a second.
     pub pace: u32,
     pub jobs: BTreeMap<KeeperJob, StorageWork>,
     pub fetches: BTreeMap<KeeperJob, SimFetch>,
@@ -76,7 +76,7 @@ pub(crate) struct SimNode {
     pub wakes_at: Option<Duration>,
 }
 
-/// Short intervals, so that little virtual time passes.
+/// Settings with short intervals, so that little virtual time passes.
 fn settings() -> Settings {
     Settings {
         batch_bytes: 600,
@@ -115,7 +115,7 @@ impl SimNode {
         }
     }
 
-    /// A new run of its process, with what was durable.
+    /// Starts a new run of its process, with the durable data.
     pub fn restart(&mut self, now: Duration) {
         let storage = std::mem::take(&mut self.storage);
         let (key, incarnation, clock_off) = (self.key, self.incarnation + 1, self.clock_off);
@@ -138,7 +138,7 @@ impl SimNode {
         self.next
     }
 
-    /// Begins a fetch, or goes on with one.
+    /// Begins or continues a fetch.
     pub fn fetch(&mut self, job: KeeperJob, bucket: BucketId, pull: PullMode) -> &SimFetch {
         let turn = self.name();
         let storage = &self.storage;
@@ -155,8 +155,7 @@ impl SimNode {
     }
 }
 
-/// What a node's monotonic clock shows when the simulation begins: those of nodes, and of runs, have nothing
-/// to do with each other.
+/// Initial value of a node's monotonic clock: the clocks of nodes, and of runs, are unrelated.
 fn base(key: NodeKey, incarnation: u64) -> Duration {
     Duration::from_secs(1_000 * (1 + u64::from(key.0)) + 77 * incarnation)
 }

@@ -1,5 +1,5 @@
-//! A node's replicas in memory, with the promises of the real store: what was acknowledged survives, all else
-//! may or may not.
+//! Model of a node's replicas in memory, with the guarantees of the real store: acknowledged data survives,
+//! other data may or may not.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use millrace_cluster::{
 };
 use millrace_document::{DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 
-/// Replicas by bucket. Only what is durable is here: a row is applied at the moment of its sync.
+/// Replicas by bucket. Contains only durable data: a row is applied at the moment of its sync.
 #[derive(Debug, Default)]
 pub struct ModelStorage {
     inner: RefCell<SimReplicas>,
@@ -21,13 +21,13 @@ pub struct ModelStorage {
 #[derive(Debug, Default)]
 struct SimReplicas {
     replicas: BTreeMap<BucketId, ModelReplica>,
-    /// The newest of each scope in each bucket. They are the node's, and outlive a replica that is deleted.
+    /// Newest drop of each scope in each bucket. Drops belong to the node, and outlive a deleted replica.
     drops: Vec<(BucketId, DroppedScope)>,
-    /// The groups that are divided here, and the bits of their buckets.
+    /// Groups that are divided here, with the number of bits of their buckets.
     divided: BTreeMap<u32, u8>,
-    /// The document types that were dropped, and when.
+    /// Dropped document types, with the time of the drop.
     types: DroppedTypes,
-    /// Those of them that other replicas are told of.
+    /// Dropped types that are reported to other replicas.
     told_types: DroppedTypes,
     newest: Timestamp,
 }
@@ -84,14 +84,14 @@ impl SimReplicas {
         newest
     }
 
-    /// Up to when a document is dropped.
+    /// Timestamp up to which a document is dropped.
     fn dropped(&self, id: &DocumentId) -> Option<Timestamp> {
         let reaching = self.drops.iter().filter(|(bucket, drop)| covers(*bucket, &drop.scope, id));
         let with_others = reaching.map(|(_, drop)| drop.timestamp).max();
         with_others.max(self.types.removed_at(id.document_type()))
     }
 
-    /// What there is of a bucket becomes replicas of its parts that have these low bits.
+    /// Divides a bucket's replica into replicas of its parts with these low bits.
     fn divide(&mut self, whole: BucketId, (low, bits): (u32, u8)) {
         let Some(mut replica) = self.replicas.remove(&whole) else { return };
         let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
@@ -113,7 +113,7 @@ impl SimReplicas {
         }
     }
 
-    /// Drops types in all replicas; other replicas are told of it or not.
+    /// Drops types in all replicas; the flag is true if other replicas receive the drop.
     fn drop_types(&mut self, dropped: &DroppedTypes, told: bool) {
         for (document_type, at) in dropped.iter() {
             self.newest = self.newest.max(at);
@@ -192,7 +192,7 @@ fn hash(text: &str, timestamp: Timestamp, kind: u8) -> u64 {
 }
 
 impl ModelStorage {
-    /// All that a replica has that is not in `known`, or all of it; `None` where there is no replica.
+    /// Content of a replica without the rows in `known`, if given; `None` if there is no replica.
     pub fn listing(&self, bucket: BucketId, known: Option<&[RowContent]>) -> Option<Vec<RowContent>> {
         let inner = self.inner.borrow();
         let replica = inner.replicas.get(&bucket)?;
@@ -209,33 +209,33 @@ impl ModelStorage {
         self.inner.borrow_mut().drop_types(dropped, told);
     }
 
-    /// The newest timestamp that was ever seen here.
+    /// Newest timestamp ever seen here.
     pub(crate) fn newest_seen(&self) -> Timestamp {
         self.inner.borrow().newest
     }
 
-    /// What was fetched is taken into the replica.
+    /// Installs fetched rows into the replica.
     ///
     /// # Errors
-    /// It is not there any more.
+    /// The replica no longer exists.
     pub fn install(&self, bucket: BucketId, rows: &[RowContent]) -> Result<(), NodeFailure> {
         let mut inner = self.inner.borrow_mut();
         rows.iter().try_for_each(|row| inner.apply(bucket, row))
     }
 
-    /// Puts a replica there, for tests that begin with one.
+    /// Creates a replica, for tests that begin with one.
     pub(crate) fn plant(&self, bucket: BucketId, complete: bool, rows: &[RowContent]) {
         let replica = ModelReplica { complete, ..ModelReplica::default() };
         self.inner.borrow_mut().replicas.insert(bucket, replica);
         self.install(bucket, rows).expect("it was just put there");
     }
 
-    /// The newest timestamp that counts for a document, and its body.
+    /// Newest timestamp that counts for a document, and its body.
     pub(crate) fn newest_of(&self, bucket: BucketId, id: &DocumentId) -> Option<DocumentVersion> {
         self.read(bucket, id).ok().flatten()
     }
 
-    /// Documents that lie in a replica of a bucket that is not theirs.
+    /// Documents in a replica of a bucket that is not theirs.
     pub(crate) fn misplaced(&self, bucket_of: impl Fn(&DocumentId) -> BucketId) -> Vec<DocumentId> {
         let inner = self.inner.borrow();
         let of = |(bucket, replica): (&BucketId, &ModelReplica)| {
@@ -245,7 +245,7 @@ impl ModelStorage {
         inner.replicas.iter().flat_map(of).collect()
     }
 
-    /// All replicas, as a reader of the outcome sees them.
+    /// All replicas, in the form for checks of the outcome.
     pub(crate) fn all(&self, removals_since: Timestamp) -> Vec<(BucketId, ReportedReplica)> {
         let inner = self.inner.borrow();
         let buckets = inner.replicas.keys();

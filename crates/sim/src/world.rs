@@ -1,4 +1,4 @@
-//! The virtual world: what happens when, and what follows from it.
+//! The virtual world: its queue of events, and their effects.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::node::SimNode;
 use crate::random::SimRandom;
 use crate::{Sabotage, SimOptions};
 
-/// Rows in one part of a fetch.
+/// Number of rows in one part of a fetch.
 const PART: usize = 3;
-/// A part of a fetch that does not come in this time never does.
+/// Time after which a missing part of a fetch never arrives.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
-/// So many lines are kept of what happened.
+/// Maximum number of recorded lines.
 const LINES: usize = 20_000;
 
-/// What happens at a moment.
+/// An event at a given time.
 #[derive(Debug)]
 enum SimEvent {
     Arrives { to: SimAddress, message: SimMessage },
@@ -43,7 +43,7 @@ enum SimEvent {
     GivesUp { node: NodeKey, incarnation: u64 },
 }
 
-/// Everything there is.
+/// State of the whole simulation.
 pub(crate) struct SimWorld {
     pub options: SimOptions,
     pub now: Duration,
@@ -55,7 +55,7 @@ pub(crate) struct SimWorld {
     queue: BTreeMap<(Duration, u64), SimEvent>,
     next: u64,
     lines: VecDeque<String>,
-    /// What was found to be wrong while it ran.
+    /// Violation found during the run, if any.
     pub wrong: Option<String>,
     pub happenings: u64,
 }
@@ -85,14 +85,14 @@ impl SimWorld {
 
     pub fn join(&mut self) -> NodeKey {
         let key = NodeKey(self.nodes.len() as u16);
-        // Clocks differ in speed far more than real ones do.
+        // Clocks differ in speed far more than real ones.
         let pace = 900 + self.random.below(201) as u32;
         self.nodes.insert(key, SimNode::new(key, pace, self.now));
         self.at(Duration::ZERO, SimEvent::Beat { node: key });
         key
     }
 
-    /// Writes down what happens. Costs nothing unless it is to be shown.
+    /// Records an event. Costs nothing unless recording is enabled.
     pub fn note(&mut self, line: impl FnOnce() -> String) {
         if !self.options.trace {
             return;
@@ -113,7 +113,7 @@ impl SimWorld {
         self.queue.insert((self.now + after, self.next), happening);
     }
 
-    /// The disk of a node makes nothing durable any more; the node notices, and ends.
+    /// Breaks a node's disk, which makes nothing durable any more; the node notices, and ends.
     pub fn break_disk(&mut self, key: NodeKey) {
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.alive) else { return };
         node.disk = SimDisk::Broken;
@@ -122,7 +122,7 @@ impl SimWorld {
         self.at(takes, SimEvent::GivesUp { node: key, incarnation });
     }
 
-    /// A package becomes active on a node after so long.
+    /// Schedules the activation of a package on a node after this time.
     pub fn activate_after(
         &mut self,
         takes: Duration,
@@ -132,7 +132,7 @@ impl SimWorld {
         self.at(takes, SimEvent::Active { node, incarnation, package });
     }
 
-    /// Lets all happen that does in this time, or until something is found to be wrong.
+    /// Processes all events within this time, or until a violation is found.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while self.wrong.is_none()
@@ -219,7 +219,7 @@ impl SimWorld {
 
     pub fn send(&mut self, from: SimAddress, to: SimAddress, message: SimMessage) {
         let mut delays = self.network.carry(from, to, &mut self.random);
-        // One request, one answer: what carries clients' operations does not double them.
+        // One request, one answer: the transport of clients' operations does not duplicate them.
         if matches!(message, SimMessage::Client { .. }) {
             delays.truncate(1);
         }
@@ -253,7 +253,7 @@ impl SimWorld {
         }
     }
 
-    /// A message has come to a node that can take it.
+    /// Delivers a message to a node that can take it.
     pub fn arrive(&mut self, key: NodeKey, message: SimMessage) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         match message {
@@ -338,7 +338,7 @@ impl SimWorld {
         self.keep(key, vec![replica::KeeperEvent::Fetched { job, outcome }]);
     }
 
-    /// Something happens to the keeper of a node.
+    /// Passes events to the keeper of a node.
     fn keep(&mut self, key: NodeKey, events: Vec<replica::KeeperEvent>) {
         let mut effects = Vec::new();
         let Some(node) = self.nodes.get_mut(&key) else { return };
@@ -427,7 +427,7 @@ impl SimWorld {
             return;
         }
         if node.frozen {
-            // It goes on when the process does.
+            // It continues when the process does.
             return self.at(Duration::from_millis(100), SimEvent::JobDone { node: key, incarnation, job });
         }
         let response = match node.jobs.remove(&job) {
@@ -453,7 +453,7 @@ impl SimWorld {
         self.keep(key, vec![replica::KeeperEvent::Done { job, response }]);
     }
 
-    /// Things happen to the distributor of a node.
+    /// Passes events to the distributor of a node.
     pub fn distribute(&mut self, key: NodeKey, events: Vec<distributor::DistributorEvent>) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         if !node.alive || node.frozen {
@@ -469,7 +469,7 @@ impl SimWorld {
         self.wake_at(key, wake);
     }
 
-    /// A node is called again at this time of its own clock, if not before.
+    /// Schedules a call of a node at this time of its own clock, if none comes before.
     fn wake_at(&mut self, key: NodeKey, wake: Option<Duration>) {
         let (Some(node), Some(wake)) = (self.nodes.get_mut(&key), wake) else { return };
         let after = wake.saturating_sub(node.now(self.now).monotonic) * 1_000 / node.pace;
@@ -498,7 +498,7 @@ impl SimWorld {
                     SimAddress::Node(to),
                     SimMessage::Request { fence, request },
                 );
-                // Sometimes the sender hears that the connection broke.
+                // Sometimes the sender is notified that the connection broke.
                 if self.queue.len() == before && !long && self.random.permille(300) {
                     let incarnation = self.nodes[&key].incarnation;
                     let after = self.random.micros(500, 20_000);
@@ -524,7 +524,7 @@ impl SimWorld {
         node.alive = false;
         node.frozen = false;
         node.backlog.clear();
-        // Of what was on its way to the disk, some had arrived.
+        // Some of the writes in progress had reached the disk.
         for work in std::mem::take(&mut node.jobs).into_values() {
             match work {
                 StorageWork::Apply(rows) if self.options.sabotage != Some(Sabotage::EarlyAcknowledgement) => {

@@ -1,4 +1,4 @@
-//! A simulation that finds nothing proves something only if it finds what is broken.
+//! A simulation without findings proves something only if it detects deliberate defects.
 
 use millrace_sim::{Sabotage, SimOptions, run};
 

@@ -8,24 +8,23 @@ use serde::{Deserialize, Serialize};
 use super::NodeAssignments;
 use crate::{ClusterConfiguration, ClusterState, protocol};
 
-/// How patient the controller is.
+/// Timeouts of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a node whose registration vanished keeps its state: as long as a short interruption may take.
+    /// Time that a node keeps its state after its registration vanished: the length of a short interruption.
     pub grace: Duration,
-    /// The same for nodes that were not there when the controller began to lead.
+    /// The same for nodes that were not present when the controller began to lead.
     pub settling: Duration,
-    /// How long a node that is away after that is under maintenance, so that nothing is made anew for a
-    /// restart; then it is down.
+    /// Time after that for which an absent node is under maintenance, so that a restart causes no
+    /// replication; then it is down.
     pub transition: Duration,
-    /// A run that is shorter than this counts as a crash.
+    /// Minimum length of a run; a shorter one counts as a crash.
     pub stable: Duration,
-    /// Crashes in a row that have no consequences.
+    /// Number of successive crashes without consequences.
     pub crashes_max: u32,
-    /// How long a node must run after one crash more before it is up again; twice as long after each further
-    /// one.
+    /// Time that a node must run after one more crash before it is up again; doubled after each further one.
     pub hold: Duration,
-    /// The longest such time.
+    /// Maximum of that time.
     pub hold_max: Duration,
 }
 
@@ -44,7 +43,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// These, with what the application package says instead.
+    /// These settings, with the values of the application package where it has any.
     pub(super) fn configured(&self, configuration: &ClusterConfiguration) -> Settings {
         Settings {
             transition: configuration.transition.unwrap_or(self.transition),
@@ -55,32 +54,32 @@ impl Settings {
     }
 }
 
-/// What a node says of itself while it runs.
+/// Report of a running node about itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Registration {
-    /// Where other nodes reach it, as `host:port`.
+    /// Address for other nodes, as `host:port`.
     pub address: String,
-    /// Names this run of the process: the microseconds since 1970 at which it started.
+    /// Identifies this run of the process: its start in microseconds since 1970.
     pub incarnation: u64,
-    /// The newest state that it acts by, and by which nothing counts any more that it promised by an earlier
-    /// one; 0 for none yet.
+    /// The newest state that it acts by, and which voids all promises that it made by earlier states; 0 for
+    /// none yet.
     #[serde(default)]
     pub adopted: u64,
-    /// It is about to end, and takes no more requests.
+    /// True if it is about to end, and takes no more requests.
     #[serde(default)]
     pub stopping: bool,
-    /// Its share of the data where it is not listed; above 0.
+    /// Its share of the data if it is not listed; above 0.
     #[serde(default = "one")]
     pub capacity: f64,
-    /// The keys of the groups that it wants to be in where it is not listed, the outermost first.
+    /// Keys of the groups that it asks to be in if it is not listed, the outermost first.
     #[serde(default)]
     pub group: Vec<u16>,
-    /// Groups of which it has seen that they are too large for their buckets: the low bits of their
-    /// locations, and how many bits their buckets should use.
+    /// Groups that it found too large for their buckets: the low bits of their locations, and the number of
+    /// bits that their buckets should use.
     #[serde(default)]
     pub too_large: BTreeSet<(u32, u8)>,
-    /// It has had no space for documents for a while. It stays so until the process ends, so that buckets do
-    /// not come and go.
+    /// True if it has had no space for documents for a while. It stays true until the process ends, so that
+    /// buckets do not come and go.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_space: bool,
     /// The newest protocol that it speaks, see [`PROTOCOL`](crate::PROTOCOL).
@@ -92,25 +91,25 @@ fn one() -> f64 {
     1.0
 }
 
-/// What an operator wishes for a node.
+/// State of a node requested by an operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeWish {
-    /// It does what it can.
+    /// The node serves if it can.
     #[default]
     Up,
-    /// It gives away what it has.
+    /// The node gives its data away.
     Retired,
-    /// It is away for a while, and nothing is made anew for it.
+    /// The node is absent for a while, and its data is not replicated elsewhere.
     Maintenance,
-    /// It does not serve.
+    /// The node does not serve.
     Down,
-    /// It does not belong to the cluster any more.
+    /// The node is no longer in the cluster.
     Removed,
 }
 
 impl NodeWish {
-    /// All of them with their names.
+    /// All wishes with their names.
     const NAMES: [(NodeWish, &'static str); 5] = [
         (NodeWish::Up, "up"),
         (NodeWish::Retired, "retired"),
@@ -135,22 +134,22 @@ impl FromStr for NodeWish {
     }
 }
 
-/// All that a step looks at, beside the previous state.
+/// Inputs of a step, beside the previous state.
 #[derive(Debug, Clone, Copy)]
 pub struct ControllerInputs<'a> {
-    /// What the application package wants.
+    /// Configuration in the application package.
     pub configuration: &'a ClusterConfiguration,
-    /// Who is there, by name.
+    /// Nodes that are present, by name.
     pub registrations: &'a BTreeMap<String, Registration>,
-    /// What those who are there no more said last, where it was heard: so a leader knows of those who left
-    /// before it led, or between two of its steps.
+    /// Last reports of nodes that are no longer present, as far as received: so a leader knows of nodes that
+    /// left before it led, or between two of its steps.
     pub departed: &'a BTreeMap<String, Registration>,
-    /// What operators wish, by the nodes' names.
+    /// Wishes of operators, by the names of nodes.
     pub wishes: &'a BTreeMap<String, NodeWish>,
-    /// The keys of all nodes that were ever known.
+    /// Keys of all nodes that were ever known.
     pub assignments: &'a NodeAssignments,
-    /// The newest protocol that everyone speaks who is not among the registrations: whoever leads, and nodes
-    /// that have no documents.
+    /// The newest protocol spoken by all processes that are not among the registrations: leaders, and nodes
+    /// without documents.
     pub protocol: u16,
 }
 
@@ -159,24 +158,24 @@ impl ControllerInputs<'_> {
         self.wishes.get(name).copied().unwrap_or_default()
     }
 
-    /// Whether this run of a node is registered.
+    /// True if this run of a node is registered.
     pub(super) fn runs(&self, name: &str, incarnation: u64) -> bool {
         self.registrations.get(name).is_some_and(|registration| registration.incarnation == incarnation)
     }
 
-    /// The groups that are to be divided further.
+    /// Groups to be divided further.
     pub(super) fn too_large(&self) -> impl Iterator<Item = (u32, u8)> {
         self.registrations.values().flat_map(|registration| registration.too_large.iter().copied())
     }
 
-    /// The newest protocol that all of these nodes speak, and everyone else; at least the one that is spoken.
-    /// Of one that is away nobody knows what it will come back with.
+    /// The newest protocol that all these nodes and all other processes speak; at least the current one. An
+    /// absent node counts as speaking the current one, because its version after its return is unknown.
     pub(super) fn spoken<'n>(&self, nodes: impl Iterator<Item = &'n str>, spoken: u16) -> u16 {
         let speaks = |name| self.registrations.get(name).map_or(spoken, |registration| registration.protocol);
         nodes.map(speaks).chain([self.protocol]).min().unwrap_or(spoken).max(spoken)
     }
 
-    /// Whether a node is listed, there, or known to the cluster state.
+    /// True if a node is listed, present, or known to the cluster state.
     pub(super) fn concerns(&self, name: &str, previous: Option<&ClusterState>) -> bool {
         self.registrations.contains_key(name)
             || self.configuration.nodes.values().any(|node| node.name == name)

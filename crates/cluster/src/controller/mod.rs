@@ -1,24 +1,25 @@
-//! The cluster controller: from what is wanted and who is there to the next cluster state.
+//! The cluster controller: computes the next cluster state from the configuration and the present nodes.
 //!
-//! A step looks at everything anew:
-//! 1. Every node that is listed or has registered gets a key ([`NodeAssignments`]), for ever.
-//! 2. Each node is judged by itself (`node`): is it there, how long has it been away, does it start again and
-//!    again, what does the operator wish for it; does it speak the protocol that the others do.
-//! 3. Nodes that are out of space are retired, so that others take over what they have; but not where they
-//!    are as many as the others.
-//! 4. A group of which too few nodes serve is taken out whole, unless it is the last one.
-//! 5. Where too few of the listed nodes serve, everything stays as it was: more likely than all of them is
-//!    something else at fault.
-//! 6. Nobody is taken out of service who could then go on with others by an earlier state, being a majority
-//!    of its nodes that has not heard of a newer one (`followers`). Nodes that are there are taken out later,
-//!    when others have heard; where the others are away without a word, everything stays as it was. An
-//!    operator who sets them down or removes them says that they are not cut off.
-//! 7. Groups that nodes have seen to be too large are divided, and stay so.
-//! 8. When all nodes that are not down speak a newer protocol, it is spoken from then on.
-//! 9. What differs from the previous state becomes the next one, with a version that is one higher.
+//! Each step starts from scratch:
+//! 1. Every node that is listed or has registered gets a permanent key ([`NodeAssignments`]).
+//! 2. Each node is judged by itself (`node`): its presence, the length of its absence, repeated crashes, the
+//!    operator's wish for it, and its protocol compared with that of the others.
+//! 3. Nodes that are out of space are retired, so that others take over their data; but not if they are as
+//!    many as the others.
+//! 4. A group with too few serving nodes is taken out as a whole, unless it is the last one.
+//! 5. If too few of the listed nodes serve, everything stays as it was: a fault elsewhere is more likely than
+//!    a fault of all these nodes.
+//! 6. A node is not taken out of service if it could then continue with others by an earlier state, as a
+//!    majority of its nodes that has not received a newer one (`followers`). Present nodes are taken out
+//!    later, when others have received a newer state; if the others are absent without notice, everything
+//!    stays as it was. An operator who sets them down or removes them confirms that they are not cut off.
+//! 7. Groups that nodes have found too large are divided, and stay divided.
+//! 8. Once all nodes that are not down speak a newer protocol, it is used from then on.
+//! 9. If the result differs from the previous state, it becomes the next one, with the version increased by
+//!    one.
 //!
-//! Several may lead one after another. What a leader knows that is in no state (how often a node has started
-//! of late) ends with it; a new one lets nodes that it has not seen yet have some more time.
+//! Several nodes may lead in succession. Knowledge of a leader that is in no state (the number of recent
+//! starts of a node) ends with its term; a new leader gives nodes that it has not seen yet some more time.
 
 mod assignments;
 mod followers;
@@ -39,44 +40,43 @@ use crate::{
 use followers::FollowedStates;
 use node::{NodeJudgement, NodeRecord};
 
-/// The leases of so many nodes can be seen to end at once: each is a condition of the transaction that
+/// Maximum number of ended leases that can be detected at once: each is a condition of the transaction that
 /// publishes the state.
 const ENDED_AT_ONCE: usize = 64;
 
-/// Decides on cluster states, while it leads.
+/// Decides on cluster states while it leads.
 #[derive(Debug)]
 pub struct Controller {
     settings: Settings,
-    /// What is known of each node, by its name.
+    /// Knowledge about each node, by its name.
     records: BTreeMap<String, NodeRecord>,
-    /// When the first step was.
+    /// Time of the first step.
     began: Option<Duration>,
 }
 
-/// What a step comes to.
+/// Result of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ControllerStep {
-    /// The state to publish; `None` where the previous one is right still.
+    /// The state to publish; `None` if the previous one is still right.
     pub next: Option<ClusterState>,
-    /// The keys of all nodes, to be kept durably before anything that uses them.
+    /// Keys of all nodes, to be stored durably before anything that uses them.
     pub assignments: NodeAssignments,
-    /// Why nodes are not up, for people; the names of those that are have no entry.
+    /// Reasons for which nodes are not up, for people; nodes that are up have no entry.
     pub reasons: BTreeMap<String, String>,
-    /// When time alone may change something: the latest moment of the next step.
+    /// Latest moment of the next step: the time at which the state may change without any event.
     pub wake: Option<Duration>,
 }
 
 impl Controller {
-    /// One that has just become the leader.
+    /// Creates a controller that has just become the leader.
     pub fn new(settings: Settings) -> Self {
         Controller { settings, records: BTreeMap::new(), began: None }
     }
 
-    /// What follows from all that is known at the moment `now`, which is counted from any fixed one and never
-    /// goes back.
+    /// Computes the result at the moment `now`, which is counted from any fixed point and never goes back.
     ///
     /// # Errors
-    /// The configuration cannot be placed; there are no more keys. The previous state stays in force then.
+    /// The configuration cannot be placed; there are no more keys. The previous state then stays in force.
     pub fn step(
         &mut self,
         now: Duration,
@@ -129,7 +129,7 @@ impl Controller {
     }
 }
 
-/// The layout with everyone who is in the cluster.
+/// Layout with all nodes in the cluster.
 fn layout(
     configuration: &ClusterConfiguration,
     assignments: &NodeAssignments,
@@ -143,7 +143,7 @@ fn layout(
         }
         let group = assignments.nodes.get(name).map_or(&[][..], |assignment| &assignment.group);
         if !layout.insert(group, *key) {
-            // Its group is not there any more.
+            // Its group no longer exists.
             let smallest = assignments::smallest_group(&layout);
             layout.insert(&smallest, *key);
         }
@@ -151,7 +151,7 @@ fn layout(
     layout
 }
 
-/// Retires the nodes that are out of space, as long as the others of each group can hold what these have.
+/// Retires the nodes that are out of space, as long as the others of each group can hold their data.
 fn retire_full(
     layout: &NodeHierarchy,
     inputs: &ControllerInputs<'_>,
@@ -161,7 +161,7 @@ fn retire_full(
     let is_full = |name: &String| said(name).is_some_and(|node| node.out_of_space);
     let least = match layout {
         NodeHierarchy::Nodes(_) => usize::from(inputs.configuration.redundancy),
-        // Each has replicas of its own.
+        // Each group has replicas of its own.
         NodeHierarchy::Groups { .. } => 1,
     };
     for (_, nodes) in layout.leaves() {
@@ -182,7 +182,7 @@ fn retire_full(
     }
 }
 
-/// Takes out the groups of which too few nodes serve, as long as another one is left.
+/// Takes out the groups with too few serving nodes, as long as another one is left.
 fn degrade_groups(
     layout: &NodeHierarchy,
     least: f64,
@@ -197,7 +197,7 @@ fn degrade_groups(
     };
     let mut left = layout.leaves();
     left.retain(|(_, nodes)| serving(nodes, judged) > 0);
-    // The worst one first.
+    // The group with the smallest share first.
     let share = |nodes: &[NodeKey], judged: &_| serving(nodes, judged) as f64 / nodes.len() as f64;
     left.sort_by(|(_, a), (_, b)| share(a, judged).total_cmp(&share(b, judged)));
     let others = left.len().saturating_sub(1);
@@ -222,7 +222,7 @@ fn degrade_groups(
     }
 }
 
-/// Whether so many of the listed nodes serve that a state can be declared; at least one of all.
+/// True if enough of the listed nodes serve to declare a state; at least one in any case.
 fn enough(configuration: &ClusterConfiguration, judged: &BTreeMap<NodeKey, (String, NodeJudgement)>) -> bool {
     let serves = |key: &NodeKey| judged.get(key).is_some_and(|(_, judgement)| judgement.state.serves());
     let listed = judged.keys().filter(|key| configuration.nodes.contains_key(key));
@@ -231,7 +231,7 @@ fn enough(configuration: &ClusterConfiguration, judged: &BTreeMap<NodeKey, (Stri
     judged.keys().any(serves) && serving as f64 >= f64::from(listed) * configuration.nodes_min
 }
 
-/// The state that follows from the judgements, if it is another one than before.
+/// State that follows from the judgements, if it differs from the previous one.
 fn next(
     inputs: &ControllerInputs<'_>,
     assignments: &NodeAssignments,
@@ -256,8 +256,8 @@ fn next(
             lease_ended: match before(key, judgement) {
                 _ if judgement.incarnation == 0 => true,
                 _ if judgement.state.serves() => false,
-                // It was there, or may have been confirmed by votes, when it was taken out; others wait while
-                // it may be.
+                // It was present, or may have been confirmed by votes, when it was taken out; others wait as
+                // long as this is possible.
                 Some(before) if !before.state.serves() => {
                     let may_act =
                         inputs.runs(name, judgement.incarnation) || followers.may_be_confirmed(name);
@@ -269,7 +269,7 @@ fn next(
         (*key, entry)
     });
     let mut nodes: BTreeMap<NodeKey, NodeEntry> = nodes.collect();
-    // The others are waited for.
+    // For the others, the end of the lease is left to a later step.
     let newly = nodes.iter_mut().filter(|(key, entry)| {
         let before = previous.and_then(|state| state.nodes().get(key));
         entry.lease_ended && before.is_some_and(|before| before.state.serves())
@@ -297,7 +297,7 @@ fn next(
     Ok((!same).then_some(next))
 }
 
-/// Whether nothing has changed that others must know.
+/// True if nothing has changed that others must know.
 fn same(before: &NodeEntry, after: &NodeEntry) -> bool {
     *before == NodeEntry { lease_ended: before.lease_ended, ..after.clone() }
 }

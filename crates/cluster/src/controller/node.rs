@@ -1,20 +1,20 @@
-//! What becomes of one node.
+//! The state of one node, as the controller judges it.
 
 use std::time::Duration;
 
 use super::{NodeWish, Registration, Settings};
 use crate::{NodeEntry, NodeState};
 
-/// What a leader knows of a node, beside the cluster state.
+/// Knowledge of a leader about a node, beside the cluster state.
 #[derive(Debug)]
 pub(super) struct NodeRecord {
     /// The process that was seen last.
     run: Option<NodeRun>,
-    /// Since when it is away; nothing while it is there.
+    /// Time since which the node is absent; `None` while it is present.
     away: Option<Duration>,
-    /// It was there since this leader leads.
+    /// True if it was present at any time since this leader leads.
     seen: bool,
-    /// Runs in a row that were too short.
+    /// Number of successive runs that were too short.
     crashes: u32,
 }
 
@@ -22,9 +22,9 @@ pub(super) struct NodeRecord {
 struct NodeRun {
     incarnation: u64,
     from: Duration,
-    /// The newest state that it said it has adopted.
+    /// The newest state that it reported as adopted.
     adopted: u64,
-    /// It said that it was about to end.
+    /// True if it announced that it was about to end.
     stopped: bool,
 }
 
@@ -35,7 +35,7 @@ impl NodeRun {
     }
 }
 
-/// Why a node that runs is not in the cluster, which an operator has removed.
+/// Reason for which a running node is not in the cluster after an operator has removed it.
 pub fn removed_reason(name: &str) -> String {
     format!(
         "an operator removed it; to have it in the cluster again, start it with an empty data directory, or, with what it has: \
@@ -43,7 +43,7 @@ pub fn removed_reason(name: &str) -> String {
     )
 }
 
-/// Why a node that runs is held back after it has crashed.
+/// Reason for which a running node is held back after crashes.
 fn held_back(crashes: u32, started_us: u64, hold: Duration) -> String {
     let started = jiff::Timestamp::from_microsecond(started_us as i64).unwrap_or_default();
     let until = started.checked_add(hold).unwrap_or(started);
@@ -54,22 +54,22 @@ fn held_back(crashes: u32, started_us: u64, hold: Duration) -> String {
     )
 }
 
-/// What should be said of a node.
+/// Proposed state of a node.
 #[derive(Debug, Clone)]
 pub(super) struct NodeJudgement {
     pub(super) state: NodeState,
-    /// Why it is not up; empty where it is.
+    /// Reason for which it is not up; empty if it is.
     pub(super) reason: String,
     pub(super) address: String,
     pub(super) incarnation: u64,
-    /// When this may be another without anything happening.
+    /// Time at which the state may change without any event.
     pub(super) wake: Option<Duration>,
 }
 
 impl NodeRecord {
-    /// Of a node that the previous state knows, or of a new one.
+    /// Creates the record of a node that the previous state contains, or of a new one.
     pub(super) fn new(entry: Option<&NodeEntry>, now: Duration) -> Self {
-        // A node that no process was seen of has no run.
+        // A node without any observed process has no run.
         let entry = entry.filter(|entry| entry.incarnation != 0);
         let run = entry.map(|entry| NodeRun {
             incarnation: entry.incarnation,
@@ -80,25 +80,27 @@ impl NodeRecord {
         NodeRecord { run, away: None, seen: false, crashes: 0 }
     }
 
-    /// Takes up what its run said last, which this leader may not have looked at while it was there.
+    /// Updates the record with the last report of its run, which this leader may not have seen while the run
+    /// was present.
     pub(super) fn recall(&mut self, last: &Registration) {
         if let Some(run) = self.run.as_mut().filter(|run| run.incarnation == last.incarnation) {
             run.hear(last);
         }
     }
 
-    /// Whether the last process said that it would end.
+    /// True if the last process announced that it would end.
     pub(super) fn stopped(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.stopped)
     }
 
-    /// The newest state that this run said it has adopted, as far as is known.
+    /// The newest state that this run reported as adopted, if known; else 0.
     pub(super) fn adopted(&self, incarnation: u64) -> u64 {
         let run = self.run.as_ref().filter(|run| run.incarnation == incarnation);
         run.map_or(0, |run| run.adopted)
     }
 
-    /// What the node's state should be, whatever anyone wishes, where this protocol is spoken.
+    /// Returns the proposed state of the node, regardless of operators' wishes, in a cluster with this
+    /// protocol.
     pub(super) fn judge(
         &mut self,
         settings: &Settings,
@@ -136,7 +138,7 @@ impl NodeRecord {
             let (state, wake) = long_away(settings, now, away, entry);
             let reason = held_back(self.crashes, registration.incarnation, hold);
             let held = judgement(state, reason, wake.into_iter().chain([from + hold]).min());
-            // Which process it is counts once it is up.
+            // The new process counts only once it is up.
             return match entry {
                 Some(entry) => {
                     NodeJudgement { incarnation: entry.incarnation, address: entry.address.clone(), ..held }
@@ -148,7 +150,8 @@ impl NodeRecord {
         judgement(NodeState::Up, String::new(), None)
     }
 
-    /// Notes which process is there, and whether the one before it crashed. Answers since when it runs.
+    /// Records the present process, and a crash of the one before it, if it crashed. Returns the start time
+    /// of the present one.
     fn note(&mut self, settings: &Settings, now: Duration, registration: &Registration) -> Duration {
         match &mut self.run {
             Some(run) if run.incarnation == registration.incarnation => {
@@ -176,7 +179,7 @@ impl NodeRecord {
         }
     }
 
-    /// How long a process must run before it counts.
+    /// Time that a process must run before it counts.
     fn hold(&self, settings: &Settings) -> Duration {
         match self.crashes.saturating_sub(settings.crashes_max) {
             0 => Duration::ZERO,
@@ -205,7 +208,7 @@ impl NodeRecord {
             true => settings.grace,
             false => settings.settling.max(settings.grace),
         };
-        // A new leader gives them their time from its own beginning on.
+        // A new leader counts their time from its own beginning.
         let away = if self.seen { away } else { away.max(began) };
         match before {
             NodeState::Down if entry.is_none_or(|entry| entry.incarnation == 0) => {
@@ -221,7 +224,8 @@ impl NodeRecord {
     }
 }
 
-/// The state of a node that does not serve since `away`, and when that changes. One that is down stays so.
+/// State of a node that has not served since `away`, and the time of its next change. A node that is down
+/// stays down.
 fn long_away(
     settings: &Settings,
     now: Duration,
@@ -236,7 +240,7 @@ fn long_away(
 }
 
 impl NodeJudgement {
-    /// With an operator's wish.
+    /// Applies an operator's wish.
     pub(super) fn wished(self, wish: NodeWish) -> Self {
         let (state, reason) = match wish {
             NodeWish::Retired if self.state == NodeState::Up => {
@@ -244,7 +248,7 @@ impl NodeJudgement {
             }
             NodeWish::Maintenance => (NodeState::Maintenance, "an operator set it under maintenance"),
             NodeWish::Down => (NodeState::Down, "an operator set it down"),
-            // The state that it had may be one that was wished for.
+            // The previous state may be the result of an earlier wish.
             NodeWish::Up if self.state == NodeState::Retired => (NodeState::Up, ""),
             NodeWish::Up | NodeWish::Removed | NodeWish::Retired => return self,
         };

@@ -7,86 +7,87 @@ use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp, Write
 
 use crate::{ClusterState, NodeFailure, NodeKey, NodeReply, NodeRequest, RequestFence, RowContent};
 
-/// Names what a client asked; chosen by the shell.
+/// Identifies a request of a client; chosen by the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestTicket(pub u64);
 
-/// Names a modification that the shell runs for a [`Distributor`](super::Distributor).
+/// Identifies a modification that the shell runs for a [`Distributor`](super::Distributor).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DecisionId(pub(super) u64);
 
-/// What a client wants written.
+/// A write operation of a client.
 #[derive(Debug)]
 pub struct ClientWrite {
-    /// To be named in the answer.
+    /// Ticket to name in the answer.
     pub ticket: RequestTicket,
-    /// When the client stops waiting, on the monotonic clock.
+    /// Time at which the client stops waiting, on the monotonic clock.
     pub deadline: Duration,
-    /// What it wants.
+    /// Requested change.
     pub change: DocumentChange,
 }
 
 /// A change of one document, or a drop.
 pub enum DocumentChange {
-    /// The document is this, whatever it was.
+    /// Writes the document, regardless of its previous state.
     Put {
-        /// Which document.
+        /// Identifier of the document.
         id: DocumentId,
         /// Its fields in the wire form.
         body: Arc<[u8]>,
     },
-    /// The document is no more, whether it was or not.
+    /// Removes the document, if it exists.
     Remove(DocumentId),
-    /// The document is what the function makes of it. No other write of the document comes between.
+    /// Replaces the document by the result of the function. No other write of the document comes between.
     Modify {
-        /// Which document.
+        /// Identifier of the document.
         id: DocumentId,
-        /// The function.
+        /// Function that decides the result.
         modify: Modify,
     },
-    /// Documents of one bucket are dropped as a whole.
+    /// Drops documents of one bucket as a whole.
     Drop {
-        /// Which bucket.
+        /// Identifier of the bucket.
         bucket: BucketId,
-        /// Which of its documents.
+        /// Scope of the drop among the documents of the bucket.
         scope: DropScope,
-        /// The time up to which they are dropped, where somebody has looked at what that reaches. `None`: all
-        /// that is there now.
+        /// Time up to which they are dropped, if the documents in scope were examined before. `None`: all
+        /// documents that exist now.
         until: Option<DropHorizon>,
     },
-    /// What another owner began, to be ended under its own timestamp, unless somebody has written the
-    /// document since.
+    /// Finishes a write of an earlier owner under its own timestamp, unless the document has been written
+    /// since.
     Finish(UnfinishedRow),
 }
 
 /// A time up to which all rows of a bucket are on its replicas: later ones have later timestamps.
 ///
-/// Who decides upon a drop by what a replica shows takes the horizon first, looks at the replica, and drops
-/// what is not after the horizon: a row that comes meanwhile is not reached. The distributor refuses the drop
-/// once the horizon does not hold any more.
+/// A client that decides on a drop from the contents of a replica takes the horizon first, examines the
+/// replica, and drops only up to the horizon: rows that arrive meanwhile are not affected. The distributor
+/// refuses the drop once the horizon is no longer valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropHorizon {
-    /// The time. A drop may be given an earlier one.
+    /// Time of the horizon. A drop may use an earlier one.
     pub until: Timestamp,
-    /// The cluster state by which the node is the owner.
+    /// Version of the cluster state by which the node is the owner.
     pub version: u64,
-    /// How many rows of owners before the node had been asked to finish: those bring timestamps of their own.
+    /// Number of rows of earlier owners that the node had been asked to finish: they have timestamps of their
+    /// own.
     pub finishes: u64,
 }
 
-/// Decides what becomes of a document from its newest version, which may be a removal; `None` where there
-/// never was one, or it is forgotten.
+/// Decides on the new state of a document from its newest version, which may be a removal; `None` if it never
+/// existed, or has been forgotten.
 pub type Modify =
     Box<dyn FnOnce(Option<DocumentVersion>) -> Result<DecidedModification, WriteRefusal> + Send>;
 
-/// What a [`Modify`] decided.
+/// Decision of a [`Modify`].
 #[derive(Debug)]
 pub enum DecidedModification {
-    /// The document is this now, in the wire form.
+    /// The new document, in the wire form.
     Put(Arc<[u8]>),
-    /// It is removed.
+    /// The document is removed.
     Remove,
-    /// It stays as it is.
+    /// The document stays unchanged.
     Nothing,
 }
 
@@ -95,10 +96,10 @@ pub enum DecidedModification {
 pub struct UnfinishedRow {
     /// Its bucket.
     pub bucket: BucketId,
-    /// What it says.
+    /// Content of the row.
     pub content: Arc<RowContent>,
-    /// The version of the document that it was decided from, 0 where there was none: it may be written only
-    /// if nobody has written another since. `None`: it does not depend on what was there.
+    /// Version of the document on which the decision was based, 0 if there was none: the row may be written
+    /// only if no other version has been written since. `None`: it does not depend on an earlier version.
     pub base: Option<Timestamp>,
 }
 
@@ -116,154 +117,154 @@ impl fmt::Debug for DocumentChange {
     }
 }
 
-/// A document that a client wants to see, as the newest acknowledged write left it.
+/// A read operation of a client: returns a document as the newest acknowledged write left it.
 #[derive(Debug)]
 pub struct ClientRead {
-    /// To be named in the answer.
+    /// Ticket to name in the answer.
     pub ticket: RequestTicket,
-    /// When the client stops waiting, on the monotonic clock.
+    /// Time at which the client stops waiting, on the monotonic clock.
     pub deadline: Duration,
-    /// Which document.
+    /// Identifier of the document.
     pub id: DocumentId,
 }
 
-/// A write that is durable on all replicas that can be reached.
+/// A write that is durable on all reachable replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurableWrite {
-    /// The version's timestamp; of the version that stays, where nothing was changed and there is one.
+    /// Timestamp of the version; if nothing was changed, of the version that stays, if there is one.
     pub timestamp: Timestamp,
-    /// Whether the document was there before; known only for [`DocumentChange::Modify`].
+    /// True if the document existed before; known only for [`DocumentChange::Modify`].
     pub existed: Option<bool>,
-    /// Whether a version was written.
+    /// True if a version was written.
     pub changed: bool,
-    /// How many replicas have it; 0 where nothing was changed.
+    /// Number of replicas that have it; 0 if nothing was changed.
     pub replicas: u16,
 }
 
-/// Why a client does not get what it asked for.
+/// Reason for which a request of a client failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RequestError {
-    /// Another node owns the bucket: ask that one. Never shown to a client unless no node serves.
+    /// Another node owns the bucket: send the request there. Never shown to a client unless no node serves.
     #[error("no node serves the documents now; see `millrace status`, and send again")]
     Moved {
-        /// Who owns the bucket by the newest state known here.
+        /// Owner of the bucket by the newest state known here.
         owner: Option<NodeKey>,
-        /// The version of that state.
+        /// Version of that state.
         version: u64,
-        /// A row that may have reached some replicas: the new owner has to [`DocumentChange::Finish`] exactly
-        /// this. `None`: nothing was written, and the operation can be sent as it was.
+        /// Row that may have reached some replicas: the new owner has to [`DocumentChange::Finish`] exactly
+        /// this row. `None`: nothing was written, and the operation can be sent unchanged.
         unfinished: Option<UnfinishedRow>,
     },
-    /// Too much is waiting. Nothing was written.
+    /// Too many operations are waiting. Nothing was written.
     #[error("too many operations are waiting; send again after a short while")]
     Overloaded,
     /// The deadline passed, and nothing was written.
     #[error("the deadline passed before the documents could be reached; nothing was written")]
     Late,
-    /// The deadline passed, or the bucket got another owner, while the write was on its way.
+    /// The deadline passed, or the bucket changed owner, while the write was in progress.
     #[error(
         "not all replicas answered in time: it is not known whether the write is there; read it, or send it again"
     )]
     Unknown,
-    /// The bucket changed owner while the row was on its way, and somebody has written the document since:
-    /// whether the row came before that cannot be told any more.
+    /// The bucket changed owner while the row was in progress, and the document has been written since: it
+    /// can no longer be determined if the row was written before that.
     #[error(
         "the document changed owner during the write, and another write came: it is not known whether this one is there; read it, or send it again"
     )]
     Overtaken,
-    /// The modification refused what it found. Nothing was written.
+    /// The modification rejected the document that it read. Nothing was written.
     #[error("{0}")]
     Refused(WriteRefusal),
-    /// A replica could not take it, or be read. Others may have taken it.
+    /// A replica could not take the write, or could not be read. Others may have taken it.
     #[error("{0}")]
     Failed(NodeFailure),
 }
 
-/// What happens to a [`Distributor`](super::Distributor).
+/// Input of a [`Distributor`](super::Distributor).
 #[derive(Debug)]
 pub enum DistributorEvent {
-    /// Coordination has this state.
+    /// Coordination reported this state.
     State(Arc<ClusterState>),
-    /// Coordination said that this version is the newest, and that the lease of this node lives.
+    /// Coordination reported that this version is the newest, and that the lease of this node is alive.
     Confirmed {
-        /// The version.
+        /// Version of the state.
         version: u64,
-        /// When it was asked, on the monotonic clock: not when it answered.
+        /// Time at which the question was sent, on the monotonic clock; not the time of the answer.
         asked: Duration,
     },
-    /// A client wants something written.
+    /// A client requests a write.
     Write(ClientWrite),
-    /// A client wants to read a document.
+    /// A client requests a document.
     Read(ClientRead),
-    /// What [`DistributorEffect::Decide`] asked for is decided.
+    /// A function passed in [`DistributorEffect::Decide`] has returned.
     Decided {
-        /// Which one.
+        /// Identifier from the effect.
         decision: DecisionId,
-        /// What came of it.
+        /// Its result.
         outcome: Result<DecidedModification, WriteRefusal>,
     },
     /// A node answered.
     Reply {
-        /// Which node.
+        /// Node that answered.
         from: NodeKey,
         /// The [`RequestFence::number`] of the request.
         number: u64,
-        /// What it said.
+        /// Its answer.
         reply: NodeReply,
     },
     /// No answer will come: the connection broke.
     Lost {
-        /// Which node was asked.
+        /// Node that was asked.
         to: NodeKey,
         /// The [`RequestFence::number`] of the request.
         number: u64,
     },
 }
 
-/// What a [`Distributor`](super::Distributor) wants done.
+/// Output of a [`Distributor`](super::Distributor): an action for the shell.
 #[derive(Debug)]
 pub enum DistributorEffect {
-    /// Send this to a node, which may be this one, and report with [`DistributorEvent::Reply`] or
+    /// Send this request to a node, possibly this one, and report with [`DistributorEvent::Reply`] or
     /// [`DistributorEvent::Lost`].
     Send {
-        /// Which node.
+        /// Recipient.
         to: NodeKey,
-        /// To be sent with it.
+        /// Fence to send with it.
         fence: RequestFence,
-        /// What is asked.
+        /// The request.
         request: NodeRequest,
     },
     /// Answer a [`ClientWrite`].
     Written {
-        /// Which one.
+        /// Ticket of the write.
         ticket: RequestTicket,
-        /// What came of it.
+        /// Its outcome.
         outcome: Result<DurableWrite, RequestError>,
     },
     /// Answer a [`ClientRead`].
     Found {
-        /// Which one.
+        /// Ticket of the read.
         ticket: RequestTicket,
         /// The newest version, which may be a removal.
         outcome: Result<Option<DocumentVersion>, RequestError>,
     },
-    /// Call the function, on a thread that may take its time, and report with [`DistributorEvent::Decided`].
+    /// Call the function, on a thread where it may take long, and report with [`DistributorEvent::Decided`].
     Decide {
-        /// To be named in the event.
+        /// Identifier to name in the event.
         decision: DecisionId,
         /// The function.
         modify: BoxedModify,
-        /// What to call it with.
+        /// Its argument.
         current: Option<DocumentVersion>,
     },
-    /// Some node has a newer state than this version: get it from coordination.
+    /// A node has a newer state than this version: fetch it from coordination.
     FetchState {
-        /// The version that is known.
+        /// The known version.
         newer_than: u64,
     },
 }
 
-/// A [`Modify`] that can be shown.
+/// A [`Modify`] with an implementation of `Debug`.
 pub struct BoxedModify(pub Modify);
 
 impl fmt::Debug for BoxedModify {

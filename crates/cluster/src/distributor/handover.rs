@@ -1,5 +1,5 @@
-//! From one cluster state to the next: which buckets stay, which go to another owner, which come, and what
-//! the nodes have of them.
+//! Transition from one cluster state to the next: determines the buckets that stay, go to another owner, or
+//! arrive, and the replicas that nodes have of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::confirmation::lapse;
 use crate::owners::BucketOwners;
 use crate::{ClusterState, NodeKey, NodeRequest, ReportedReplica};
 
-/// A new owner begins at least so many microseconds above the newest timestamp that it hears of, and at most
-/// twice as many. The owner before can have given timestamps that nobody who serves has seen; where clocks
-/// are behind what was seen, both count up from there, and no two versions of a document may have the same
-/// timestamp. So each begins at another place.
+/// Minimum distance in microseconds from the newest known timestamp to the first one of a new owner; the
+/// maximum is twice as large. The previous owner can have assigned timestamps that no serving node has seen;
+/// if clocks are behind the known timestamps, both count up from there, and no two versions of a document may
+/// have the same timestamp. So each begins at a different point.
 const GAP: u64 = 1 << 20;
 
 impl Distributor {
@@ -52,8 +52,8 @@ impl Distributor {
         self.ping(effects);
     }
 
-    /// The nodes that served in the state before and still do, in the same run, and that have said what they
-    /// have. None where a state between was missed: somebody else may have owned by it.
+    /// Nodes that served in the previous state and still do, in the same run, and have reported their
+    /// replicas. Empty if a state in between was missed, by which another node may have been the owner.
     fn nodes_that_stay(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
         let Some(old) = self.state() else { return BTreeSet::new() };
         if old.version() + 1 != new.version() {
@@ -68,10 +68,10 @@ impl Distributor {
         old.nodes().keys().copied().filter(|node| same(node) && !self.unheard.contains(node)).collect()
     }
 
-    /// All that serve, and those that did until now: one that was taken out of service while it lives may not
-    /// know, and coordination may have confirmed an older state to it until a moment ago. Votes need no such
-    /// care: some node that serves has a part in every majority, and does not answer before its vote has
-    /// lapsed.
+    /// All serving nodes, and those that served until now: a node that was taken out of service while it
+    /// lives may not know, and coordination may have confirmed an older state to it until a moment ago. Votes
+    /// need no such precaution: some serving node takes part in every majority, and does not answer before
+    /// its vote has lapsed.
     fn nodes_to_hear(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
         let old = self.state();
         let before = old.filter(|old| old.version() + 1 == new.version());
@@ -81,12 +81,13 @@ impl Distributor {
             (_, Some(before)) => before.node_state(*node).serves() || self.unheard.contains(node),
             (_, None) => true,
         };
-        // One that was removed is in the old state only.
+        // A removed node is in the old state only.
         let known = old.into_iter().flat_map(|old| old.nodes().keys());
         known.chain(new.nodes().keys()).copied().filter(asked).collect()
     }
 
-    /// Those who do not serve and have not answered cannot act by an older state any more.
+    /// Stops waiting for nodes that do not serve and have not answered: they cannot act by an older state any
+    /// more.
     pub(super) fn hear_no_more(&mut self, effects: &mut Vec<DistributorEffect>) {
         self.unheard_until = None;
         let silent: Vec<NodeKey> = self.unheard.iter().copied().filter(|node| !self.serves(*node)).collect();
@@ -95,15 +96,15 @@ impl Distributor {
         }
     }
 
-    /// The buckets of which groups are divided off, and those that are divided further.
+    /// Buckets from which groups are divided off, and buckets that are divided further.
     fn divided_buckets(&self, new: &ClusterState) -> BTreeSet<BucketId> {
         let Some(old) = self.state() else { return BTreeSet::new() };
         new.spread().changed(old.spread(), new.distribution().bits).into_iter().collect()
     }
 
-    /// Buckets that are owned still go on with the replicas that stay; the others are forgotten, and so are
-    /// those that are divided: what the nodes have of them, and of the parts, is to be heard anew, which also
-    /// tells that they have divided it.
+    /// Keeps owned buckets with the replicas that stay, and forgets the others. Divided buckets are forgotten
+    /// too: nodes report their replicas of these and of the parts again, which also confirms that they have
+    /// divided them.
     fn keep_buckets(&mut self, stays: &BTreeSet<NodeKey>, divided: &BTreeSet<BucketId>) {
         let Some(owners) = self.owners.as_mut().filter(|_| self.takes_part) else {
             return self.buckets.clear();
@@ -111,7 +112,7 @@ impl Distributor {
         let me = self.me;
         self.buckets.retain(|id, bucket| {
             bucket.replicas.retain(|replica| stays.contains(&replica.node));
-            // Where nothing is left, it has to be heard who else has something.
+            // If no replica is left, all nodes have to report again.
             if !bucket.open
                 || bucket.replicas.is_empty()
                 || !stays.contains(&me)
@@ -127,7 +128,7 @@ impl Distributor {
         });
     }
 
-    /// Every operation of a client goes on, begins anew, or goes to another owner.
+    /// Continues or restarts every operation of a client, or hands it to another owner.
     fn sort_requests(&mut self, effects: &mut Vec<DistributorEffect>) {
         let all: Vec<RequestId> = self.requests.slots.keys().copied().collect();
         for id in all {
@@ -142,11 +143,12 @@ impl Distributor {
                 request.outdate();
             }
             match &mut request.stage {
-                // Whatever it waited for, it waits anew.
+                // It starts to wait again, regardless of the previous reason.
                 RequestStage::Waiting if !continues => self.advance(id, effects),
                 RequestStage::InLane | RequestStage::Waiting | RequestStage::Deciding => {}
                 RequestStage::Reading { .. } => self.advance(id, effects),
-                // It is heard from all again who has it; the same row to all of them ends it.
+                // All nodes report their replicas again; sending the same row to all of them ends the
+                // operation.
                 RequestStage::Flying(_) | RequestStage::Durable(_) if !continues => {
                     self.relaunch(id, effects)
                 }
@@ -158,7 +160,7 @@ impl Distributor {
                 RequestStage::Durable(_) => self.landed(id, effects),
             }
         }
-        // Those that had waited while a bucket was held.
+        // Operations that had waited while a bucket was held.
         let freed: Vec<RequestId> =
             self.buckets.values_mut().flat_map(|bucket| std::mem::take(&mut bucket.waiting)).collect();
         for id in freed {
@@ -166,7 +168,7 @@ impl Distributor {
         }
     }
 
-    /// The bucket that an operation belongs to by this state. A drop of what was whole before is ended: its
+    /// The bucket of an operation by this state. A drop of a bucket that has been divided is ended: its
     /// client has to drop the parts.
     fn settle_bucket(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) -> Option<BucketId> {
         let state = self.state().cloned();
@@ -185,7 +187,7 @@ impl Distributor {
         Some(request.bucket)
     }
 
-    /// The bucket has another owner now.
+    /// Hands on an operation whose bucket has another owner now.
     fn hand_on(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         let request = self.requests.slots.get(&id).expect("an operation that is handed on is under way");
         let (bucket, unfinished) = (request.bucket, request.unfinished());
@@ -193,7 +195,7 @@ impl Distributor {
         self.finish(id, Err(error), effects);
     }
 
-    /// A node has said which replicas it has of the buckets that this one owns.
+    /// Processes a node's report of its replicas of the buckets that this node owns.
     pub(super) fn heard(
         &mut self,
         from: NodeKey,
@@ -217,7 +219,7 @@ impl Distributor {
             if bucket.replica(from).is_none() {
                 bucket.replicas.push(KnownReplica { node: from, info, birth: None });
                 if bucket.open {
-                    // It was away, and may lack something, or have something that no other has.
+                    // It was absent, and may lack rows, or have rows that no other node has.
                     bucket.settled = false;
                     self.upkeep.look_at(id);
                     grown.insert(id);
@@ -239,7 +241,7 @@ impl Distributor {
         }
     }
 
-    /// There are replicas that those who read do not know of.
+    /// Restarts reads of buckets with replicas that were unknown when the reads began.
     fn read_again(&mut self, grown: &BTreeSet<BucketId>, effects: &mut Vec<DistributorEffect>) {
         if grown.is_empty() {
             return;
@@ -253,7 +255,7 @@ impl Distributor {
         }
     }
 
-    /// All nodes have said what they have: writes may begin.
+    /// Opens the buckets once all nodes have reported: writes may begin.
     fn open(&mut self, effects: &mut Vec<DistributorEffect>) {
         let state =
             self.state().cloned().expect("nodes are heard about a state that this node has a part in");
@@ -272,7 +274,7 @@ impl Distributor {
         }
     }
 
-    /// The bucket's entry, opened if all nodes were heard.
+    /// Entry of the bucket, opened if all nodes have reported.
     pub(super) fn entry(&mut self, id: BucketId) -> Option<&mut OwnedBucket> {
         let state = self.owners.as_ref().filter(|_| self.takes_part)?.state();
         let heard = self.unheard.is_empty();

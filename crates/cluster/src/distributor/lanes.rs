@@ -4,9 +4,9 @@ use millrace_document::DocumentId;
 
 use super::requests::RequestId;
 
-/// Keeps the writes of one document in order where that matters: blind writes run side by side, since their
-/// timestamps order them; a modification waits until all before it have ended, runs alone, and all after it
-/// wait.
+/// Keeps the writes of one document in order as far as necessary: blind writes run side by side, since their
+/// timestamps order them; a modification waits until all earlier writes have ended, runs alone, and all later
+/// writes wait.
 #[derive(Default)]
 pub(super) struct DocumentLanes {
     /// Never iterated: the order would differ from run to run.
@@ -20,7 +20,7 @@ struct DocumentLane {
 }
 
 impl DocumentLanes {
-    /// A write comes; `alone` is whether it must run alone. Returned: whether it may run now. Otherwise
+    /// Adds a write; `alone` is true if it must run alone. Returns true if it may run now; otherwise
     /// [`DocumentLanes::leave`] returns it later.
     pub fn enter(&mut self, id: &DocumentId, request: RequestId, alone: bool) -> bool {
         match self.lanes.get_mut(id) {
@@ -39,7 +39,7 @@ impl DocumentLanes {
         }
     }
 
-    /// A write that ran has ended. Those that may run now are appended.
+    /// Ends a running write. Appends the writes that may run now.
     pub fn leave(&mut self, id: &DocumentId, next: &mut Vec<RequestId>) {
         let lane = self.lanes.get_mut(id).expect("a write that ran is in the lane of its document");
         assert!(lane.running > 0, "a write that ran was counted when it began");
@@ -49,12 +49,12 @@ impl DocumentLanes {
         }
     }
 
-    /// A write that waits does so no more.
+    /// Removes a waiting write.
     pub fn forget(&mut self, id: &DocumentId, request: RequestId, next: &mut Vec<RequestId>) {
         let lane = self.lanes.get_mut(id).expect("a write that waits is in the lane of its document");
         let blocked_others = lane.waiting.front().is_some_and(|(first, _)| *first == request);
         lane.waiting.retain(|(other, _)| *other != request);
-        // Behind a modification that has left, blind writes may run beside those that do.
+        // Blind writes behind a removed modification may run beside the running ones.
         if blocked_others && !lane.alone {
             while lane.waiting.front().is_some_and(|(_, alone)| !alone) {
                 lane.running += 1;
@@ -83,8 +83,8 @@ impl DocumentLanes {
 mod tests {
     use super::*;
 
-    /// Writes enter (`p1`: a put, `m2`: a modification), leave (`-`) or give up waiting (`x1`); what runs is
-    /// written down, in turns.
+    /// Writes enter (`p1`: a put, `m2`: a modification), leave (`-`) or give up waiting (`x1`); the running
+    /// ones are recorded, in turns.
     fn check(steps: &str, expected: &str) {
         let id = DocumentId::parse("id:n:mail::1").expect("an id");
         let mut lanes = DocumentLanes::default();

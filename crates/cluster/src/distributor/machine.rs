@@ -24,31 +24,31 @@ pub struct Distributor {
     pub(super) now: MachineTime,
     pub(super) clock: HybridClock,
     pub(super) confirmation: StateConfirmation,
-    /// By the newest state.
+    /// Owners by the newest state.
     pub(super) owners: Option<BucketOwners>,
-    /// Whether this run of the node serves in it.
+    /// True if this run of the node serves in the newest state.
     pub(super) takes_part: bool,
-    /// Serving nodes that have not said yet which replicas they have, and nodes that were taken out of
-    /// service and may not know.
+    /// Serving nodes that have not reported their replicas yet, and nodes that were taken out of service and
+    /// may not know.
     pub(super) unheard: BTreeSet<NodeKey>,
-    /// By then those who do not serve know, or have nothing more that confirms them.
+    /// Time by which nodes that do not serve know that, or have no valid confirmation left.
     pub(super) unheard_until: Option<Duration>,
     pub(super) buckets: Buckets,
     pub(super) requests: ClientRequests,
     pub(super) peers: PeerNodes,
     pub(super) upkeep: BucketUpkeep,
     pub(super) pinged: Duration,
-    /// When the newest state came.
+    /// Arrival time of the newest state.
     pub(super) since: Duration,
-    /// The newest state, in which this run of the node may have no part.
+    /// Version of the newest state, in which this run of the node may have no part.
     pub(super) version: u64,
-    /// Rows of owners before this node that it was asked to finish.
+    /// Number of rows of previous owners that this node was asked to finish.
     pub(super) finishes: u64,
 }
 
 impl Distributor {
-    /// The distributor of a node, in one run of its process. It owns nothing until it has seen a state in
-    /// which that run has a part.
+    /// Creates the distributor of a node for one run of its process. It owns nothing until it has received a
+    /// state that includes this run.
     pub fn new(me: NodeKey, incarnation: u64, settings: Settings) -> Self {
         Distributor {
             me,
@@ -72,10 +72,10 @@ impl Distributor {
         }
     }
 
-    /// Takes in what happened, and appends what follows from it. Also to be called without events, when
-    /// [`Distributor::next_wake`] says.
+    /// Processes events, and appends their effects. Also to be called without events, at the time of
+    /// [`Distributor::next_wake`].
     ///
-    /// What is handed over in one call goes to other nodes in as few messages as can be.
+    /// The effects of one call are sent to other nodes in as few messages as possible.
     pub fn handle(
         &mut self,
         now: MachineTime,
@@ -100,7 +100,7 @@ impl Distributor {
         self.tick(effects);
     }
 
-    /// When [`Distributor::handle`] should be called even if nothing happens, on the monotonic clock.
+    /// Time of the next call of [`Distributor::handle`] if there is no event before, on the monotonic clock.
     pub fn next_wake(&self) -> Option<Duration> {
         self.state()?;
         let ping = self.pinged + self.settings.ping;
@@ -109,14 +109,14 @@ impl Distributor {
         others.into_iter().flatten().min().map(|other| other.min(ping)).or(Some(ping))
     }
 
-    /// Gives timestamps above this one from now on. For times that come another way than with replicas: a
-    /// document type that was removed then may be back, and what is written to it from now on must not count
-    /// as written before.
+    /// Assigns only timestamps above this one from now on. For timestamps that do not arrive with replicas: a
+    /// document type that was removed at that time may be back, and writes to it from now on must not count
+    /// as older.
     pub fn observe(&mut self, seen: Timestamp) {
         self.clock.observe(seen);
     }
 
-    /// The state that this distributor acts by; `None` while it has no part in any.
+    /// Version of the state that this distributor acts by; `None` while it has no part in any.
     pub fn version(&self) -> Option<u64> {
         self.takes_part.then_some(self.version)
     }
@@ -127,7 +127,7 @@ impl Distributor {
         &self.unheard
     }
 
-    /// Whether the state is confirmed, so that the node may own.
+    /// True if the state is confirmed, so that the node may own buckets.
     pub fn is_confirmed(&self, now: Duration) -> bool {
         self.takes_part && self.confirmation.holds(now)
     }
@@ -136,20 +136,20 @@ impl Distributor {
         self.is_confirmed(self.now.monotonic)
     }
 
-    /// Who owns a bucket by the newest state. Where this run of the node has no part in that, it is another
-    /// node.
+    /// Owner of a bucket by the newest state. Another node than this one if this run has no part in that
+    /// state.
     pub(super) fn owner(&mut self, bucket: BucketId) -> Option<NodeKey> {
         let owner = self.owners.as_mut()?.owner(bucket);
-        // An earlier run of this node may have a part in it still.
+        // An earlier run of this node may still have a part in it.
         owner.filter(|owner| self.takes_part || *owner != self.me)
     }
 
-    /// The newest state, where this run of the node has a part in it.
+    /// The newest state, if this run of the node has a part in it.
     pub(super) fn state(&self) -> Option<&Arc<ClusterState>> {
         self.known_state().filter(|_| self.takes_part)
     }
 
-    /// The newest state, whether this run of the node has a part in it or not.
+    /// The newest state, even if this run of the node has no part in it.
     pub(super) fn known_state(&self) -> Option<&Arc<ClusterState>> {
         self.owners.as_ref().map(BucketOwners::state)
     }
@@ -158,8 +158,8 @@ impl Distributor {
         self.state().is_some_and(|state| state.node_state(node).serves())
     }
 
-    /// From when on removals count where replicas are compared. In steps, so that what was compared before is
-    /// comparable for long.
+    /// Time from which removals count in comparisons of replicas. It advances in steps, so that earlier
+    /// comparisons remain usable for long.
     pub(super) fn removals_since(&self) -> Timestamp {
         let step = (self.settings.removals.as_micros() as u64).max(1);
         let now = self.now.wall_us.max(self.clock.last().0);
@@ -225,7 +225,7 @@ impl Distributor {
         self.pinged = self.now.monotonic;
         let Some(state) = self.state().cloned() else { return };
         if state.nodes().len() == 1 {
-            // Alone, it agrees with itself.
+            // A single node agrees with itself.
             self.confirmation.peer(self.me, self.now.monotonic);
         }
         let others: Vec<NodeKey> = state
@@ -249,7 +249,7 @@ impl Distributor {
                 if reply.version == self.version
                     && matches!(outstanding.purpose, RequestPurpose::HandOver) =>
             {
-                // Where the state says that it does not serve, it is enough to know that it has the state.
+                // If the state says that it does not serve, it is enough that it has the state.
                 match self.serves(from) {
                     true => self.peers.again(from, outstanding, self.now.monotonic + self.settings.retry),
                     false => self.heard(from, Vec::new(), Timestamp::default(), effects),
@@ -257,7 +257,7 @@ impl Distributor {
             }
             NodeResponse::Refused(refused) => {
                 let wait = match refused {
-                    // Nothing is wrong with it: it was only sent beside one that was given up.
+                    // The request itself is valid: it was only sent beside one that was given up.
                     FenceRefusal::Void => Duration::ZERO,
                     FenceRefusal::Stale
                     | FenceRefusal::NotOwner

@@ -6,30 +6,31 @@
 //! ```
 //! # use std::collections::VecDeque;
 //! # use std::time::Duration;
-//! use millrace_cluster::distributor::{Distributor, Effect, Event, Settings};
-//! use millrace_cluster::{NodeKey, Now};
+//! use millrace_cluster::distributor::{Distributor, DistributorEffect, DistributorEvent, Settings};
+//! use millrace_cluster::{MachineTime, NodeKey};
 //!
-//! # fn now() -> Now { Now { monotonic: Duration::ZERO, wall_us: 0 } }
-//! # fn drain(_: Option<Duration>) -> Vec<Event> { Vec::new() }
-//! let incarnation = 1; // as this run of the process is registered with coordination
+//! # fn now() -> MachineTime { MachineTime { monotonic: Duration::ZERO, wall_us: 0 } }
+//! # fn drain(_: Option<Duration>) -> Vec<DistributorEvent> { Vec::new() }
+//! let incarnation = 1; // as registered with coordination for this run of the process
 //! let mut distributor = Distributor::new(NodeKey(0), incarnation, Settings::default());
 //! let mut effects = Vec::new();
 //! # for _ in 0..2 {
-//! // One task, for ever: wait until something happens or it is time, hand over all that has gathered in one turn.
+//! // One endless task: wait for events or the wake time, and pass all collected events in one turn.
 //! let events = drain(distributor.next_wake());
 //! distributor.handle(now(), events, &mut effects);
 //! for effect in effects.drain(..) {
 //!     match effect {
-//!         // Over the network, or to the keeper of this node where `to` is this node. The reply, or that none will come,
-//!         // comes back as Event::Reply or Event::Lost.
-//!         Effect::Send { to, fence, request } => {}
-//!         // To the client. RequestError::Moved is not for it: send the operation to the owner that is named, `unfinished` first.
-//!         Effect::Written { ticket, outcome } => {}
-//!         Effect::Found { ticket, outcome } => {}
-//!         // On a pool of threads; comes back as Event::Decided.
-//!         Effect::Decide { decision, modify, current } => {}
-//!         // From coordination; comes back as Event::State.
-//!         Effect::FetchState { newer_than } => {}
+//!         // Over the network, or to the keeper of this node if `to` is this node. The reply, or its loss,
+//!         // is reported as DistributorEvent::Reply or DistributorEvent::Lost.
+//!         DistributorEffect::Send { to, fence, request } => {}
+//!         // To the client, except RequestError::Moved: send the operation to the owner in it, `unfinished`
+//!         // first.
+//!         DistributorEffect::Written { ticket, outcome } => {}
+//!         DistributorEffect::Found { ticket, outcome } => {}
+//!         // On a pool of threads; reported as DistributorEvent::Decided.
+//!         DistributorEffect::Decide { decision, modify, current } => {}
+//!         // From coordination; reported as DistributorEvent::State.
+//!         DistributorEffect::FetchState { newer_than } => {}
 //!     }
 //! }
 //! # }
@@ -43,8 +44,8 @@
 //! # What holds
 //! - A write is acknowledged when every replica on a serving node has it durable, and the state was confirmed
 //!   at that moment.
-//! - An owner acts only while its state is confirmed, and after every serving node has told it what it has:
-//!   which also means that each of them will refuse the owner before.
+//! - An owner acts only while its state is confirmed, and after every serving node has reported its replicas.
+//!   The report also implies that the node will refuse the previous owner.
 //! - A read through the owner sees every acknowledged write that any serving node has.
 //! - A replica is marked complete, or deleted, only at the word of an owner that has compared all replicas of
 //!   the bucket while no write was on its way.

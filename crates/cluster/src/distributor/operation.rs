@@ -1,14 +1,14 @@
-//! An operation on one bucket, from its beginning to its end.
+//! An operation on one bucket, from start to end.
 //!
-//! A **merge** makes the missing replicas, then in turns: holds writes up, waits until none is on its way,
-//! asks every replica what it holds, and compares. Where all are equal, those that were incomplete are marked
-//! complete before writes go on. Where they are not, writes go on, and replicas take over from each other
-//! what they lack: whole, where there is one complete to take from, else what is missing on either side. Then
-//! it compares again.
+//! A **merge** creates the missing replicas, then in rounds: suspends writes, waits until none is in
+//! progress, asks every replica for its contents, and compares. If all are equal, incomplete replicas are
+//! marked complete before writes resume. If not, writes resume, and replicas copy missing data from each
+//! other: as a whole, if there is a complete replica to copy from, else only the rows that are missing on
+//! either side. Then it compares again.
 //!
-//! A **deletion** compares in the same way; only while all replicas that stay are complete, and those that go
-//! are equal to them, are these taken out of the replicas that get rows, and only then deleted, under the
-//! condition that they are still what they were.
+//! A **deletion** compares in the same way. Only while all remaining replicas are complete, and the others
+//! are equal to them, are the others removed from the set of replicas that get rows, and only then deleted,
+//! on condition that they have not changed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,42 +22,42 @@ use super::peers::RequestPurpose;
 use crate::checkers::{BucketAction, OperationProposal};
 use crate::{NodeKey, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReportedReplica};
 
-/// Why the bucket of an operation is there: a state in which it is not kept ends all operations.
+/// Invariant of running operations: a state in which the bucket is not kept ends all of them.
 const KNOWN: &str = "a bucket is known while an operation runs on it";
 
-/// After so many comparisons an operation makes way for others.
+/// Maximum number of comparisons before an operation makes way for others.
 const ROUNDS: u8 = 6;
 
-/// An operation that runs.
+/// A running operation.
 #[derive(Debug)]
 pub(super) struct MaintenanceOperation {
     pub name: u64,
     pub proposal: OperationProposal,
     pub step: OperationStep,
-    /// When it is given up, if it is not further by then.
+    /// Time at which it is given up unless it progresses.
     pub deadline: Option<Duration>,
     round: u8,
 }
 
-/// What an operation waits for.
+/// The step that an operation waits for.
 #[derive(Debug)]
 pub(super) enum OperationStep {
-    /// For replicas to be made.
+    /// Replicas are being created.
     Creating(BTreeSet<NodeKey>),
-    /// For the writes that are on their way.
+    /// Writes in progress are ending.
     Draining,
-    /// For replicas to say what they hold.
+    /// Replicas report their contents.
     Comparing { waiting_for: BTreeSet<NodeKey>, heard: Vec<(NodeKey, Option<ReportedReplica>)> },
-    /// For replicas to take over what they lack; so many of them.
+    /// Replicas copy missing data; the number of them.
     Pulling(usize),
-    /// For replicas to be marked complete.
+    /// Replicas are being marked complete.
     Completing(BTreeSet<NodeKey>),
-    /// For replicas to be deleted.
+    /// Replicas are being deleted.
     Deleting(BTreeSet<NodeKey>),
 }
 
 impl OperationStep {
-    /// Why it cannot go on, where no node has said so.
+    /// Reason for which it cannot continue, if no node has reported one.
     fn trouble(&self) -> &'static str {
         match self {
             OperationStep::Creating(_) => "not all replicas could be made in time",
@@ -115,7 +115,7 @@ impl Distributor {
         }
     }
 
-    /// Holds writes up until no more are on their way.
+    /// Suspends writes until no more are in progress.
     fn hold(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let Some(entry) = self.buckets.get_mut(&bucket) else {
             return self.fail_operation(bucket, effects);
@@ -128,9 +128,9 @@ impl Distributor {
         }
     }
 
-    /// Lets writes go on.
+    /// Resumes writes.
     fn release(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
-        // By a new state it may be another node's, or not heard of yet.
+        // By a new state the bucket may be another node's, or not reported yet.
         let Some(entry) = self.buckets.get_mut(&bucket) else { return };
         entry.held = false;
         for request in std::mem::take(&mut entry.waiting) {
@@ -138,7 +138,7 @@ impl Distributor {
         }
     }
 
-    /// No write is on its way: now replicas can be compared.
+    /// Continues once no write is in progress: now replicas can be compared.
     pub(super) fn quiet(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let draining = |operation: &MaintenanceOperation| matches!(operation.step, OperationStep::Draining);
         if !self.upkeep.operations.get(&bucket).is_some_and(draining) {
@@ -162,7 +162,7 @@ impl Distributor {
         response: NodeResponse,
         effects: &mut Vec<DistributorEffect>,
     ) {
-        // An answer can come after its operation has ended, and the next one has begun.
+        // An answer can arrive after its operation has ended, and the next one has begun.
         let Some(operation) = self.upkeep.operations.get_mut(&bucket).filter(|found| found.name == name)
         else {
             return;
@@ -233,7 +233,7 @@ impl Distributor {
         }
     }
 
-    /// All replicas have said what they hold, and no write came between.
+    /// Compares the replicas once all have reported, without a write in between.
     fn compare(
         &mut self,
         bucket: BucketId,
@@ -246,7 +246,7 @@ impl Distributor {
         for (node, info) in &heard {
             match (info, entry.replica_mut(*node)) {
                 (Some(info), Some(replica)) => (replica.info, replica.birth) = (*info, None),
-                // Its first row has not come through: there is none yet.
+                // Its first row has not arrived: there is no replica yet.
                 (None, Some(_)) | (_, None) => {
                     lost = true;
                     entry.forget_replica(*node);
@@ -269,8 +269,8 @@ impl Distributor {
         }
     }
 
-    /// All replicas are equal: those that were incomplete are so no more, if there is no other that they
-    /// could have been filled from.
+    /// Ends a comparison of equal replicas: incomplete replicas become complete, if there is no other that
+    /// they could have been filled from.
     fn complete(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let entry = self.buckets.get(&bucket).expect(KNOWN);
         let incomplete: BTreeSet<NodeKey> = entry
@@ -298,7 +298,7 @@ impl Distributor {
         self.end_operation(bucket, effects);
     }
 
-    /// Replicas take over from each other what they lack.
+    /// Lets replicas copy missing data from each other.
     fn pull(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.get_mut(&bucket).expect("what runs has not ended");
         let entry = self.buckets.get_mut(&bucket).expect(KNOWN);
@@ -330,7 +330,8 @@ impl Distributor {
             .filter(|replica| nodes.contains(&replica.node))
             .map(|replica| (replica.node, replica.info.content))
             .collect();
-        // From here on they get no rows; so they are a part of what stays, whatever is written.
+        // From here on they get no rows; so their contents stay a subset of the others, regardless of later
+        // writes.
         entry.replicas.retain(|replica| !nodes.contains(&replica.node));
         let waiting_for = going.iter().map(|(node, _)| *node).collect();
         self.step(bucket, OperationStep::Deleting(waiting_for), Some(self.settings.request_timeout * 4));
@@ -340,7 +341,7 @@ impl Distributor {
         self.release(bucket, effects);
     }
 
-    /// The operation has come to its end, and the next one, if any, can be proposed.
+    /// Ends the operation; the next one, if any, can be proposed.
     fn end_operation(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
         self.upkeep.ended.count(&operation.proposal.action, true);
@@ -351,7 +352,7 @@ impl Distributor {
         self.release(bucket, effects);
     }
 
-    /// The operation cannot go on; it is looked at again after a while, when others have had their turn.
+    /// Gives up the operation; it is checked again after a while, when others have had their turn.
     pub(super) fn fail_operation(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
         self.upkeep.ended.count(&operation.proposal.action, false);
@@ -361,7 +362,7 @@ impl Distributor {
         if let Some(entry) = self.buckets.get_mut(&bucket)
             && let OperationStep::Deleting(unheard) = operation.step
         {
-            // They may be there still, and then they have to be looked after.
+            // These replicas may still exist, and then need maintenance.
             for node in unheard {
                 entry.settled = false;
                 if entry.replica(node).is_none() {
@@ -375,8 +376,8 @@ impl Distributor {
     }
 }
 
-/// Who takes over what from whom: all from, and to, the replica that has the most. Which one that is among
-/// equals differs from bucket to bucket, so that no node has all the work.
+/// Copies to make, as source and target: all from, and to, the replica with the most data. Among equals the
+/// choice depends on the bucket, so that no node has all the work.
 fn pulls(bucket: BucketId, entry: &OwnedBucket, first: bool) -> Vec<(NodeKey, NodeKey, PullMode)> {
     let turn = |node: NodeKey| (bucket.bits() ^ u64::from(node.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let rank = |replica: &&KnownReplica| {

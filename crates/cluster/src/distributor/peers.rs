@@ -7,18 +7,18 @@ use super::requests::RequestId;
 use super::{DistributorEffect, Settings};
 use crate::{NodeKey, NodeRequest, ReplicatedRow, RequestFence};
 
-/// Why something was asked of a node.
+/// Purpose of a request to a node.
 #[derive(Debug, Clone)]
 pub(super) enum RequestPurpose {
-    /// To hear that it has the same state.
+    /// Confirm that it has the same state.
     Ping,
-    /// To learn its replicas after a new state.
+    /// Get its replicas after a new state.
     HandOver,
-    /// To make rows durable.
+    /// Make rows durable.
     Rows(Vec<OutgoingRow>),
-    /// To read a document for a client.
+    /// Read a document for a client.
     Read(RequestId),
-    /// For an operation on a bucket.
+    /// Run a step of an operation on a bucket.
     Operation { bucket: BucketId, operation: u64 },
 }
 
@@ -34,19 +34,19 @@ pub(super) struct OutgoingRow {
 pub(super) struct OutstandingRequest {
     pub sent: Duration,
     pub purpose: RequestPurpose,
-    /// To be sent again; rows are put together anew.
+    /// Request, kept to be sent again; rows are assembled again instead.
     again: Option<NodeRequest>,
     timeout: Duration,
 }
 
-/// The nodes that are asked: what waits to be sent, and what waits for an answer.
+/// All nodes with requests: those waiting to be sent, and those waiting for an answer.
 pub(super) struct PeerNodes {
     me: NodeKey,
     version: u64,
     next_number: u64,
     peers: BTreeMap<NodeKey, PeerNode>,
     again: BTreeMap<(Duration, u64), (NodeKey, NodeRequest, RequestPurpose)>,
-    /// Sent at the end of the turn, so that what comes in one turn goes in one message.
+    /// Nodes with rows to send at the end of the turn, so that one turn makes one message.
     touched: BTreeSet<NodeKey>,
     timeouts_checked: Duration,
 }
@@ -73,7 +73,8 @@ impl PeerNodes {
         }
     }
 
-    /// A new state: rows for nodes that stayed are kept, all else was asked by the old one and is dropped.
+    /// Begins a new state: rows for nodes that stayed are kept, all other requests belong to the old one and
+    /// are dropped.
     pub fn begin(&mut self, version: u64, stays: &dyn Fn(NodeKey) -> bool) {
         self.version = version;
         self.peers.retain(|node, _| stays(*node));
@@ -108,19 +109,19 @@ impl PeerNodes {
         effects.push(DistributorEffect::Send { to, fence, request });
     }
 
-    /// A row goes to a node with the next message.
+    /// Sends a row to a node with the next message.
     pub fn push(&mut self, to: NodeKey, outgoing: OutgoingRow) {
         self.peers.entry(to).or_default().rows.push_back(outgoing);
         self.touched.insert(to);
     }
 
-    /// A row goes to a node that has too much to do, once some time has passed.
+    /// Sends a row to an overloaded node, after some time has passed.
     pub fn push_later(&mut self, to: NodeKey, outgoing: OutgoingRow, at: Duration) {
         self.push(to, outgoing);
         self.peers.get_mut(&to).expect("a row was pushed to it").not_before = at;
     }
 
-    /// The request that an answer belongs to. `None`: it was given up.
+    /// Request that an answer belongs to. `None`: it was given up.
     pub fn answered(&mut self, from: NodeKey, number: u64) -> Option<OutstandingRequest> {
         let peer = self.peers.get_mut(&from)?;
         let outstanding = peer.outstanding.remove(&number)?;
@@ -132,7 +133,7 @@ impl PeerNodes {
         Some(outstanding)
     }
 
-    /// No answer will come, or none that counts.
+    /// Removes a request that gets no answer, or none that counts.
     pub fn lost(&mut self, to: NodeKey, number: u64) -> Option<OutstandingRequest> {
         let outstanding = self.answered(to, number)?;
         if let Some(peer) = self.peers.get_mut(&to) {
@@ -141,7 +142,7 @@ impl PeerNodes {
         Some(outstanding)
     }
 
-    /// Sends later again what was lost or refused.
+    /// Schedules a lost or refused request to be sent again later.
     pub fn again(&mut self, to: NodeKey, outstanding: OutstandingRequest, at: Duration) {
         let OutstandingRequest { purpose, again, .. } = outstanding;
         match (purpose, again) {
@@ -159,9 +160,10 @@ impl PeerNodes {
         }
     }
 
-    /// Rows of an operation that was given up can be on their way to this node; none of them may arrive late.
+    /// Voids the rows of an operation that was given up: they may be on their way to this node, and none may
+    /// arrive late.
     pub fn void_rows(&mut self, node: NodeKey) {
-        // A new state forgets nodes that do not serve any more, and what they were asked.
+        // A new state forgets nodes that no longer serve, and their requests.
         let Some(peer) = self.peers.get_mut(&node) else { return };
         let rows = |(_, outstanding): &(&u64, &OutstandingRequest)| {
             matches!(outstanding.purpose, RequestPurpose::Rows(_))
@@ -171,7 +173,7 @@ impl PeerNodes {
         }
     }
 
-    /// An operation on a bucket has ended: what it asked and did not hear of may not take effect any more.
+    /// Ends an operation on a bucket: its unanswered requests must not take effect any more.
     pub fn end_operation(&mut self, ended: u64) {
         let of_it = |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::Operation { operation, .. } if *operation == ended);
         self.again.retain(|_, (_, _, purpose)| !of_it(purpose));
@@ -184,7 +186,7 @@ impl PeerNodes {
         }
     }
 
-    /// The requests that have waited too long for an answer.
+    /// Requests that have waited too long for an answer.
     pub fn expired(&mut self, (now, settings): (Duration, &Settings)) -> Vec<(NodeKey, u64)> {
         if now < self.timeouts_checked + settings.request_timeout / 8 {
             return Vec::new();
@@ -197,7 +199,7 @@ impl PeerNodes {
         self.peers.iter().flat_map(of).collect()
     }
 
-    /// What is to be sent again by now.
+    /// Requests due to be sent again.
     pub fn due(&mut self, now: Duration) -> Vec<(NodeKey, NodeRequest, RequestPurpose)> {
         let mut due = Vec::new();
         while let Some(first) = self.again.first_entry()
@@ -208,8 +210,8 @@ impl PeerNodes {
         due
     }
 
-    /// Sends rows: to each node what waits for it, in few messages. `wanted` tells whether an operation still
-    /// waits for its row, and how the replica begins if it is not there.
+    /// Sends rows: to each node all that wait for it, in few messages. `wanted` returns the initial state of
+    /// the replica if it does not exist, or nothing if no operation waits for the row any more.
     pub fn flush(
         &mut self,
         (now, settings): (Duration, &Settings),
@@ -255,11 +257,11 @@ impl PeerNodes {
         Some(rows)
     }
 
-    /// When something is to be done here.
+    /// Time of the next action.
     pub fn next_wake(&self, settings: &Settings) -> Option<Duration> {
         let again = self.again.first_key_value().map(|((at, _), _)| *at);
         let touched = self.touched.iter().filter_map(|node| self.peers.get(node));
-        // Where as many batches as may be are on their way, the next answer wakes it.
+        // If the maximum number of batches is in progress, the next answer wakes it.
         let free = touched.filter(|peer| peer.batches < settings.batches_in_flight);
         let rows = free.map(|peer| peer.not_before).min();
         let waits = self.peers.values().any(|peer| !peer.outstanding.is_empty());

@@ -1,4 +1,4 @@
-//! Reads: which replica to ask, and reading documents for clients and for modifications.
+//! Reads: the choice of a replica to ask, and reading documents for clients and for modifications.
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentVersion, Timestamp};
@@ -10,38 +10,38 @@ use super::requests::{ClientRequest, ClientRequestKind, ModificationInput, Reque
 use super::{ClientRead, DistributorEffect, RequestError};
 use crate::{MachineTime, NodeFailure, NodeKey, NodeRequest, NodeResponse};
 
-/// Where to send a query about a bucket.
+/// Destination of a query about a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadRoute {
     /// The node to ask.
     pub node: NodeKey,
-    /// Whether its replica has every acknowledged write that any serving node has; where not, coverage is
+    /// True if its replica has every acknowledged write that any serving node has; otherwise coverage is
     /// degraded.
     pub full: bool,
-    /// Whether that may be so in a moment: a node has come back, and its replicas are being compared with the
-    /// others.
+    /// True if `full` may soon become true: a node has come back, and its replicas are being compared with
+    /// the others.
     pub soon: bool,
-    /// By which state; see [`Distributor::vouches`].
+    /// Version of the state of this route; see [`Distributor::vouches`].
     pub version: u64,
 }
 
-/// Why there is no [`ReadRoute`].
+/// Reason for which there is no [`ReadRoute`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoRoute {
     /// Another node owns the bucket: ask that one.
     Elsewhere(NodeKey),
-    /// No node has anything of the bucket: it has no documents, or the nodes with them do not serve.
+    /// No node has any data of the bucket: it has no documents, or the nodes with them do not serve.
     Nothing,
-    /// The node does not know yet what others have, or whether its state still holds; again shortly.
+    /// The node does not know yet what others have, or if its state is still valid; try again shortly.
     NotYet,
 }
 
 impl Distributor {
-    /// Which replica of a bucket to search: the own one, if it is as good as any. Where replicas differ, they
-    /// are made equal before those that nobody asks for.
+    /// Returns the replica of a bucket to search: the local one, if it is as good as any. If replicas differ,
+    /// they are made equal before replicas that are not queried.
     ///
     /// # Errors
-    /// The bucket has another owner, or nothing can be said now.
+    /// The bucket has another owner, or no answer is possible now.
     pub fn route(&mut self, bucket: BucketId, now: MachineTime) -> Result<ReadRoute, NoRoute> {
         match self.owner(bucket) {
             None => return Err(NoRoute::NotYet),
@@ -68,21 +68,21 @@ impl Distributor {
         Ok(ReadRoute { node, full, soon, version: self.version })
     }
 
-    /// All nodes that a query about a bucket can be sent to, that of its [`Distributor::route`] among them:
-    /// where some have all of it, no others.
+    /// All nodes that a query about a bucket can be sent to, including that of its [`Distributor::route`]: if
+    /// some have all of its data, only those.
     pub fn readers(&self, bucket: BucketId, route: &ReadRoute) -> Vec<NodeKey> {
         let complete = self.buckets.get(&bucket).map(OwnedBucket::complete).unwrap_or_default();
         if complete.contains(&route.node) { complete } else { vec![route.node] }
     }
 
-    /// About how many documents a bucket has: those of its fullest replica when it was last asked.
+    /// Approximate number of documents in a bucket: the number in its fullest replica at the last report.
     pub fn documents(&self, bucket: BucketId) -> u64 {
         let replicas = self.buckets.get(&bucket).into_iter().flat_map(|found| &found.replicas);
         replicas.map(|replica| replica.info.content.documents).max().unwrap_or(0)
     }
 
-    /// Whether an answer that came by a route of this version counts: the state is the same, and confirmed
-    /// now, so that no owner has come between.
+    /// True if an answer received by a route of this version counts: the state is the same, and confirmed
+    /// now, so that no other owner has come in between.
     pub fn vouches(&self, version: u64, now: MachineTime) -> bool {
         version == self.version && self.is_confirmed(now.monotonic)
     }
@@ -110,7 +110,7 @@ impl Distributor {
         self.advance(id, effects);
     }
 
-    /// Asks the replicas that have to be asked for a document.
+    /// Sends read requests for a document to the required replicas.
     pub(super) fn begin_reading(&mut self, request: RequestId, effects: &mut Vec<DistributorEffect>) {
         let slot = self.requests.slots.get_mut(&request).expect("an operation that reads is under way");
         let (id, bucket) = (slot.id.clone().expect("a drop reads no document"), slot.bucket);
@@ -133,7 +133,7 @@ impl Distributor {
         response: NodeResponse,
         effects: &mut Vec<DistributorEffect>,
     ) {
-        // An answer can come after the client gave up, or after enough others have answered.
+        // An answer can arrive after the client gave up, or after enough others have answered.
         let Some(slot) = self.requests.slots.get_mut(&request) else { return };
         let bucket = slot.bucket;
         let RequestStage::Reading { waiting_for, newest, failure } = &mut slot.stage else { return };
@@ -200,7 +200,7 @@ impl Distributor {
         }
     }
 
-    /// What is there now is known, where another owner may have come between.
+    /// Processes the newest version of a document that another owner may have written in between.
     fn looked_again(&mut self, request: RequestId, newest: Timestamp, effects: &mut Vec<DistributorEffect>) {
         self.clock.observe(newest);
         let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is under way");
@@ -210,7 +210,7 @@ impl Distributor {
         }
         let (bucket, is_sent) = (slot.bucket, slot.sent().is_some());
         let error = match is_sent {
-            // Nothing was written: the operation can begin anew.
+            // Nothing was written: the operation can start again.
             false => self.moved(bucket),
             true => RequestError::Overtaken,
         };

@@ -10,7 +10,7 @@ use super::event::{DecidedModification, DropHorizon, RequestTicket, UnfinishedRo
 use super::lanes::DocumentLanes;
 use crate::{ClusterState, NodeFailure, NodeKey, RowContent};
 
-/// Names an operation of a client while it is under way.
+/// Identifies an operation of a client while it is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct RequestId(pub u64);
 
@@ -19,24 +19,24 @@ pub(super) struct ClientRequest {
     pub ticket: RequestTicket,
     pub deadline: Duration,
     pub bucket: BucketId,
-    /// The document that it is about; a drop is about several.
+    /// The document of the operation; a drop concerns several.
     pub id: Option<DocumentId>,
     pub kind: ClientRequestKind,
     pub stage: RequestStage,
-    /// What it writes, from when it has its timestamp.
+    /// Row that it writes, once it has its timestamp.
     pub row: Option<Arc<RowContent>>,
-    /// Another owner may have written the document since it was looked at, or since the row was sent: before
-    /// the row goes out, it is looked whether one has.
+    /// True if another owner may have written the document since it was read, or since the row was sent:
+    /// before the row is sent, the newest version is checked.
     pub outdated: bool,
-    /// What it counts against the limit.
+    /// Size that counts against the limit.
     pub bytes: usize,
 }
 
-/// What a client asked for.
+/// Kind of a client's operation.
 pub(super) enum ClientRequestKind {
     /// A row that is known from the start.
     Blind(BlindRow),
-    /// A function that decides; taken out when it runs, or run by the owner before.
+    /// A function that decides; taken out when it runs, or already run by the previous owner.
     Modify {
         modify: Option<Modify>,
         found: Option<ModificationInput>,
@@ -45,7 +45,7 @@ pub(super) enum ClientRequestKind {
     Read,
 }
 
-/// What a modification has found.
+/// State of a modification.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ModificationInput {
     pub exists: bool,
@@ -53,12 +53,12 @@ pub(super) struct ModificationInput {
 }
 
 impl ClientRequestKind {
-    /// Whether its row does not depend on what was there before.
+    /// True if its row does not depend on an earlier version.
     pub fn is_blind(&self) -> bool {
         matches!(self, ClientRequestKind::Blind(_))
     }
 
-    /// About how many bytes it takes to hold it.
+    /// Approximate number of bytes that it occupies.
     pub fn bytes(&self) -> usize {
         const OVERHEAD: usize = 256;
         OVERHEAD
@@ -70,18 +70,18 @@ impl ClientRequestKind {
 }
 
 impl ClientRequest {
-    /// Whether the document has to be read before anything can be written.
+    /// True if the document has to be read before anything can be written.
     pub fn must_read(&self) -> bool {
         match &self.kind {
             ClientRequestKind::Read => true,
-            // A drop is of no one document.
+            // A drop does not concern a single document.
             _ if self.outdated => self.id.is_some(),
             ClientRequestKind::Modify { decided, .. } => decided.is_none() && self.row.is_none(),
             ClientRequestKind::Blind(_) => false,
         }
     }
 
-    /// Whether what it drops, if it drops something, lies in its bucket.
+    /// True if its drop, if it is one, lies in its bucket by this state.
     pub fn drops_within(&self, state: &ClusterState) -> bool {
         let scope = match (&self.kind, self.row.as_deref()) {
             (_, Some(RowContent::Drop(DroppedScope { scope, .. }))) => scope,
@@ -94,7 +94,7 @@ impl ClientRequest {
         }
     }
 
-    /// The horizon that it was decided by, if it is a drop that has one and has not been sent.
+    /// Horizon that it was decided by, if it is a drop with one that has not been sent.
     pub fn horizon(&self) -> Option<DropHorizon> {
         match (&self.kind, self.sent()) {
             (ClientRequestKind::Blind(BlindRow::Drop { until, .. }), None) => *until,
@@ -102,15 +102,15 @@ impl ClientRequest {
         }
     }
 
-    /// Another owner may have come between.
+    /// Records that another owner may have written in between.
     pub fn outdate(&mut self) {
         let has_looked = matches!(&self.kind, ClientRequestKind::Modify { found: Some(_), .. });
         self.outdated |= has_looked || self.sent().is_some();
     }
 
-    /// Whether the row may go out though another owner may have come between, where the newest version of the
-    /// document is of this time (0: there is none). It may if nobody has written since: then what is there is
-    /// the row itself, or what it was decided from.
+    /// True if the row may be sent although another owner may have written in between, given that the newest
+    /// version of the document has this timestamp (0: there is none). It may if there is no other write
+    /// since: then the newest version is the row itself, or the version that the row was decided from.
     pub fn still_holds(&self, newest: Timestamp) -> bool {
         let sent = self.sent().map(|row| row.timestamp());
         match &self.kind {
@@ -122,7 +122,7 @@ impl ClientRequest {
         }
     }
 
-    /// The row that may have reached replicas, for another owner.
+    /// Row that may have reached replicas, for another owner.
     pub fn unfinished(&self) -> Option<UnfinishedRow> {
         let content = Arc::clone(self.sent()?);
         let base = match &self.kind {
@@ -132,12 +132,12 @@ impl ClientRequest {
         Some(UnfinishedRow { bucket: self.bucket, content, base })
     }
 
-    /// The row that may have reached replicas.
+    /// Row that may have reached replicas.
     pub fn sent(&self) -> Option<&Arc<RowContent>> {
         self.row.as_ref()
     }
 
-    /// What is to be written: the first time it gets a timestamp, and keeps it. `None`: nothing.
+    /// Content to write: the first call assigns a timestamp, which then stays. `None`: nothing to write.
     pub fn content(&mut self, timestamp: impl FnOnce() -> Timestamp) -> Option<Arc<RowContent>> {
         if self.row.is_none() {
             let body = match &mut self.kind {
@@ -164,7 +164,7 @@ impl ClientRequest {
     }
 }
 
-/// A row without a document's version before it.
+/// A row that does not depend on the document's previous version.
 pub(super) enum BlindRow {
     Put(Arc<[u8]>),
     Remove,
@@ -172,39 +172,39 @@ pub(super) enum BlindRow {
         scope: DropScope,
         until: Option<DropHorizon>,
     },
-    /// The owner before has made it.
+    /// A row of the previous owner.
     Finish,
 }
 
-/// How far an operation is.
+/// Progress of an operation.
 pub(super) enum RequestStage {
-    /// Others of the same document go first.
+    /// Waits for earlier operations on the same document.
     InLane,
-    /// For the bucket, or for the state to be confirmed.
+    /// Waits for the bucket, or for the confirmation of the state.
     Waiting,
-    /// For replicas to say what they have.
+    /// Waits for the answers of replicas.
     Reading { waiting_for: Vec<NodeKey>, newest: Option<DocumentVersion>, failure: Option<NodeFailure> },
-    /// For the function.
+    /// Waits for the function.
     Deciding,
-    /// For replicas to make the row durable.
+    /// Waits for replicas to make the row durable.
     Flying(RowFlight),
-    /// Durable on so many replicas; for the state to be confirmed.
+    /// Durable on this number of replicas; waits for the confirmation of the state.
     Durable(u16),
 }
 
-/// A row on its way to replicas.
+/// A row that is being sent to replicas.
 pub(super) struct RowFlight {
     pub waiting_for: Vec<NodeKey>,
     pub reached: u16,
     pub failure: Option<NodeFailure>,
 }
 
-/// All operations of clients that are under way, within bounds.
+/// All operations of clients in progress, within bounds.
 #[derive(Default)]
 pub(super) struct ClientRequests {
     pub slots: BTreeMap<RequestId, ClientRequest>,
     pub lanes: DocumentLanes,
-    /// Those that wait for the state to be confirmed.
+    /// Operations that wait for the confirmation of the state.
     pub unconfirmed: BTreeSet<RequestId>,
     deadlines: BTreeSet<(Duration, RequestId)>,
     next: u64,
@@ -212,7 +212,7 @@ pub(super) struct ClientRequests {
 }
 
 impl ClientRequests {
-    /// Takes one on. The bound is checked before, with [`ClientRequests::is_full`].
+    /// Inserts an operation. The bound is checked before, with [`ClientRequests::is_full`].
     pub fn insert(&mut self, request: ClientRequest) -> RequestId {
         self.next += 1;
         let id = RequestId(self.next);
@@ -239,12 +239,12 @@ impl ClientRequests {
         self.slots.len() >= count_max || self.bytes >= bytes_max
     }
 
-    /// Those whose deadline has passed.
+    /// Operations whose deadline has passed.
     pub fn late(&self, now: Duration) -> Vec<RequestId> {
         self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, id)| *id).collect()
     }
 
-    /// When the first deadline passes.
+    /// Time of the first deadline.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }

@@ -21,7 +21,7 @@ use crate::owners::BucketOwners;
 use crate::{NodeFailure, NodeKey, NodeResponse, ReplicaOrigin, ReplicatedRow, ReportedReplica, RowContent};
 
 impl ClientRequests {
-    /// Whether an operation waits for this node to make its row durable, as one of this bucket.
+    /// True if an operation waits for this node to make its row durable, as one of this bucket.
     pub(super) fn awaits(&self, id: RequestId, node: NodeKey, bucket: BucketId) -> bool {
         self.slots.get(&id).is_some_and(|request| {
             request.bucket == bucket
@@ -31,7 +31,7 @@ impl ClientRequests {
 }
 
 impl Distributor {
-    /// Whether an operation on a bucket can be taken on.
+    /// Checks that an operation on a bucket can be accepted.
     pub(super) fn admit(&mut self, bucket: BucketId) -> Result<(), RequestError> {
         if self.owner(bucket) != Some(self.me) {
             return Err(self.moved(bucket));
@@ -73,7 +73,7 @@ impl Distributor {
                     RowContent::Version(version) => Some(version.id.clone()),
                     RowContent::Drop(_) => None,
                 };
-                // It may have been divided since.
+                // The bucket may have been divided since.
                 let bucket = id.as_ref().map_or(bucket, |id| state.bucket(id.location()));
                 let kind = match base {
                     None => ClientRequestKind::Blind(BlindRow::Finish),
@@ -98,7 +98,7 @@ impl Distributor {
         if let Err(mut error) = admitted {
             if let Some(begun) = request.unfinished() {
                 match &mut error {
-                    // A drop of what is divided now can only be begun anew.
+                    // A drop of a bucket that is divided now can only be started again.
                     RequestError::Moved { unfinished, .. } if within => *unfinished = Some(begun),
                     other => *other = RequestError::Unknown,
                 }
@@ -111,9 +111,9 @@ impl Distributor {
         }
     }
 
-    /// Takes an operation as far as it can go now.
+    /// Advances an operation as far as possible now.
     pub(super) fn advance(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
-        // Buckets keep the names of operations that waited and have ended since, because their clients gave
+        // Buckets keep the names of operations that waited and have ended since because their clients gave
         // up.
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
         match &request.stage {
@@ -128,7 +128,7 @@ impl Distributor {
         let horizon = request.horizon();
         if horizon.is_some_and(|horizon| (horizon.version, horizon.finishes) != (self.version, self.finishes))
         {
-            // Rows may have come that nobody has looked at: whoever wants the drop has to look again.
+            // Rows that were not examined may have arrived: the client has to examine the replica again.
             let moved = self.moved(bucket);
             return self.finish(id, Err(moved), effects);
         }
@@ -194,8 +194,8 @@ impl Distributor {
         }
     }
 
-    /// The time up to which all rows of a bucket have come to its replicas, as far as they will: for a
-    /// [`DocumentChange::Drop`] that reaches no row that came since.
+    /// Time up to which all rows of a bucket that will reach its replicas have done so: for a
+    /// [`DocumentChange::Drop`] that affects no row that arrived since.
     ///
     /// # Errors
     /// Another node owns the bucket.
@@ -209,7 +209,7 @@ impl Distributor {
         Ok(DropHorizon { until, version: self.version, finishes: self.finishes })
     }
 
-    /// Gives the row its timestamp and sends it to all replicas.
+    /// Assigns the row its timestamp and sends it to all replicas.
     fn launch(&mut self, id: RequestId) {
         let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
         let bucket = request.bucket;
@@ -224,7 +224,7 @@ impl Distributor {
         );
         let waiting_for: Vec<NodeKey> = entry.replicas.iter().map(|replica| replica.node).collect();
         if waiting_for.is_empty() {
-            // Nowhere to write until more nodes have been heard.
+            // There is no replica to write to until more nodes have reported.
             entry.open = false;
             entry.waiting.push_back(id);
             return;
@@ -239,7 +239,7 @@ impl Distributor {
         }
     }
 
-    /// Where a bucket has too few replicas, its next row makes new ones.
+    /// Creates replicas with the next row of a bucket that has too few.
     fn beget(&mut self, bucket: BucketId) {
         let state = self.state().cloned().expect("rows go out only by a state that this node has a part in");
         let entry = self.buckets.get_mut(&bucket).expect("the bucket of a row is known");
@@ -248,7 +248,7 @@ impl Distributor {
             return;
         }
         let away = state.nodes().keys().filter(|node| !state.node_state(**node).serves()).count();
-        // With so few nodes away, at least one that serves would have a replica if there was one.
+        // With this few absent nodes, at least one serving node would have a replica if there was one.
         let new = entry.replicas.is_empty() && away < usize::from(state.distribution().redundancy);
         let birth = if new { ReplicaOrigin::Complete } else { ReplicaOrigin::Incomplete };
         let known = |node: &&NodeKey| !self.unheard.contains(node) && entry.replica(**node).is_none();
@@ -263,7 +263,7 @@ impl Distributor {
         self.upkeep.look_at(bucket);
     }
 
-    /// A node has answered a batch of rows.
+    /// Processes a node's answer to a batch of rows.
     pub(super) fn applied(
         &mut self,
         from: NodeKey,
@@ -301,7 +301,7 @@ impl Distributor {
             match &failure {
                 None => match (entry.replica_mut(from), open) {
                     (Some(replica), _) => replica.birth = None,
-                    // It was taken for gone, and is there.
+                    // The replica was considered gone, and exists.
                     (None, true) => {
                         let info = ReportedReplica::default();
                         entry.replicas.push(KnownReplica { node: from, info, birth: None });
@@ -311,7 +311,7 @@ impl Distributor {
                     (None, false) => {}
                 },
                 Some(NodeFailure::NoReplica) => {
-                    // A row that was sent before the replica was to be made says nothing about it.
+                    // A row that was sent before the replica was to be created implies nothing about it.
                     let expected = |replica: &KnownReplica| replica.node == from && replica.birth.is_none();
                     if entry.replicas.iter().any(expected) {
                         entry.forget_replica(from);
@@ -348,7 +348,7 @@ impl Distributor {
         self.landed(outgoing.request, effects);
     }
 
-    /// Looks whether a row has arrived everywhere.
+    /// Checks if a row has arrived everywhere.
     pub(super) fn landed(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         let confirmed = self.confirmed();
         let request = self.requests.slots.get_mut(&id).expect("an operation that lands is under way");
@@ -383,14 +383,14 @@ impl Distributor {
         }
     }
 
-    /// The row goes out again, under its timestamp, to whoever has the bucket then.
+    /// Sends the row again, under its timestamp, to the current replicas of the bucket.
     pub(super) fn relaunch(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         let request = self.requests.slots.get_mut(&id).expect("an operation that begins again is under way");
         request.stage = RequestStage::Waiting;
         self.advance(id, effects);
     }
 
-    /// A row is on its way no more; `everywhere` is whether all replicas have it or none.
+    /// Records that a row is no longer in progress; `everywhere` is true if all replicas have it or none has.
     fn ended_flight(&mut self, bucket: BucketId, everywhere: bool, effects: &mut Vec<DistributorEffect>) {
         let entry =
             self.buckets.get_mut(&bucket).expect("a bucket is known while rows of it are on their way");
@@ -406,9 +406,9 @@ impl Distributor {
         }
     }
 
-    /// The client waits no longer.
+    /// Ends an operation whose client waits no longer.
     pub(super) fn late(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
-        // The end of another one that is late may have ended it.
+        // The end of another late operation may have ended it.
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
         let bucket = request.bucket;
         let error = if request.sent().is_some() { RequestError::Unknown } else { RequestError::Late };
@@ -421,7 +421,7 @@ impl Distributor {
         self.finish(id, Err(error), effects);
     }
 
-    /// Answers the client, and lets those go on that waited for this operation.
+    /// Answers the client, and continues the operations that waited for this one.
     pub(super) fn finish(
         &mut self,
         id: RequestId,

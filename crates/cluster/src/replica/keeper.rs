@@ -13,112 +13,112 @@ use crate::{
     PullMode, ReplicatedRow, RequestFence, RowContent,
 };
 
-/// Names a request that waits for its reply; chosen by the shell.
+/// Identifies a request that waits for its reply; chosen by the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeeperCall(pub u64);
 
-/// Names something that the shell does for a [`ReplicaKeeper`].
+/// Identifies a job that the shell runs for a [`ReplicaKeeper`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeeperJob(pub u64);
 
-/// What happens to a [`ReplicaKeeper`].
+/// Input of a [`ReplicaKeeper`].
 #[derive(Debug)]
 pub enum KeeperEvent {
-    /// Coordination has this state.
+    /// Coordination reported this state.
     State(Arc<ClusterState>),
-    /// Coordination said that this version is the newest.
+    /// Coordination reported that this version is the newest.
     Confirmed {
-        /// The version.
+        /// Version of the state.
         version: u64,
-        /// When it was asked, on the monotonic clock.
+        /// Time at which the question was sent, on the monotonic clock.
         asked: Duration,
     },
-    /// A node asks.
+    /// A node sent a request.
     Request {
-        /// To be named in the reply.
+        /// Identifier to name in the reply.
         call: KeeperCall,
-        /// What came with the request.
+        /// Fence that came with the request.
         fence: RequestFence,
-        /// What is asked.
+        /// The request.
         request: NodeRequest,
     },
-    /// What [`KeeperEffect::Run`] or [`KeeperEffect::Install`] asked for is done.
+    /// A job of [`KeeperEffect::Run`] or [`KeeperEffect::Install`] has ended.
     Done {
-        /// Which job.
+        /// Identifier of the job.
         job: KeeperJob,
-        /// What came of it.
+        /// Its outcome.
         response: NodeResponse,
     },
-    /// What [`KeeperEffect::Fetch`] asked for is there.
+    /// A fetch of [`KeeperEffect::Fetch`] has brought a part, or ended.
     Fetched {
-        /// Which job.
+        /// Identifier of the job.
         job: KeeperJob,
-        /// What came.
+        /// Its outcome.
         outcome: Result<FetchOutcome, NodeFailure>,
     },
 }
 
-/// What a fetch has brought.
+/// Result of one step of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchOutcome {
-    /// Something that is to be installed; then the fetch goes on.
+    /// A part to be installed; then the fetch continues.
     Part,
-    /// There is nothing more.
+    /// End of the fetch.
     End,
 }
 
-/// What a [`ReplicaKeeper`] wants done.
+/// Output of a [`ReplicaKeeper`]: an action for the shell.
 #[derive(Debug)]
 pub enum KeeperEffect {
-    /// Send this to who asked.
+    /// Send this reply to the sender of the request.
     Reply {
-        /// Which request.
+        /// Identifier of the request.
         call: KeeperCall,
         /// The answer.
         reply: NodeReply,
     },
-    /// Someone has a newer state than this version: get it from coordination.
+    /// A node has a newer state than this version: fetch it from coordination.
     FetchState {
-        /// The version that is known.
+        /// The known version.
         newer_than: u64,
     },
-    /// Run this, and report with [`KeeperEvent::Done`].
+    /// Run this work, and report with [`KeeperEvent::Done`].
     Run {
-        /// Which job.
+        /// Identifier of the job.
         job: KeeperJob,
-        /// What to do.
+        /// Work to run.
         work: StorageWork,
     },
-    /// Fetch from another node what its replica has, or the next part of it, and lay it aside; report with
+    /// Fetch the content of another node's replica, or the next part of it, and set it aside; report with
     /// [`KeeperEvent::Fetched`].
     Fetch {
-        /// Which job.
+        /// Identifier of the job.
         job: KeeperJob,
-        /// Of which bucket.
+        /// Bucket to fetch.
         bucket: BucketId,
-        /// From whom.
+        /// Source node.
         from: NodeKey,
-        /// How.
+        /// Mode of the fetch.
         pull: PullMode,
     },
-    /// Take what was laid aside into the replica, which must exist, and report with [`KeeperEvent::Done`].
+    /// Install the fetched part into the replica, which must exist, and report with [`KeeperEvent::Done`].
     Install {
-        /// The job that fetched it.
+        /// Job that fetched the part.
         job: KeeperJob,
-        /// Of which bucket.
+        /// Bucket of the replica.
         bucket: BucketId,
     },
-    /// Throw away what was laid aside, and fetch no more.
+    /// Discard the fetched part, and stop the fetch.
     Cancel {
-        /// Which job.
+        /// Identifier of the job.
         job: KeeperJob,
     },
 }
 
-/// Why there is a state: everything else is refused before the first one.
+/// Invariant of admitted requests: all requests are refused before the first state.
 const ADMITTED: &str = "what is admitted was asked by a state that is known";
 
-/// The most requests that wait for a newer state.
+/// Maximum number of requests that wait for a newer state.
 const HELD_MAX: usize = 4096;
 
 /// Keeps a node's replicas by the rules of this module.
@@ -129,27 +129,26 @@ pub struct ReplicaKeeper {
     now: Duration,
     owners: Option<BucketOwners>,
     votes: PromisedVotes,
-    /// The state that this node acts by, and by which nothing counts any more that it promised by an earlier
-    /// one.
+    /// The state that this node acts by, and which voids all promises that it made by earlier states.
     adopted: u64,
-    /// When that can be said of the newest.
+    /// Time from which this holds for the newest state.
     adopts_at: Duration,
-    /// Questions of new owners that have to wait until this time.
+    /// Questions of new owners, each delayed until a given time.
     promised: Vec<PromisedQuestion>,
     next_job: u64,
-    /// Requests by a newer state, in the order in which they came.
+    /// Requests that name a newer state, in order of arrival.
     held: VecDeque<(KeeperCall, RequestFence, NodeRequest)>,
-    /// By sender: requests below are void.
+    /// Lowest valid request number by sender: requests below it are void.
     void_below: BTreeMap<NodeKey, u64>,
     running: BTreeMap<KeeperJob, RunningJob>,
-    /// Of those that run, the ones that change replicas.
+    /// Running jobs that change replicas.
     changing: BTreeSet<KeeperJob>,
-    /// What waits until nothing that was begun before changes replicas any more.
+    /// Work that waits until no earlier job changes replicas any more.
     waiting: VecDeque<WaitingWork>,
     pulls: BTreeMap<(BucketId, NodeKey, PullMode), KeeperJob>,
 }
 
-/// A question of a new owner that waits.
+/// A delayed question of a new owner.
 struct PromisedQuestion {
     until: Duration,
     call: KeeperCall,
@@ -163,17 +162,17 @@ enum RunningJob {
 }
 
 struct WaitingWork {
-    /// The number that its job has.
+    /// Number for its job.
     job: KeeperJob,
     call: KeeperCall,
     work: StorageWork,
-    /// It changes the replica of this bucket, and nothing else may meanwhile.
+    /// Bucket whose replica it changes; nothing else may change that replica meanwhile.
     alone_on: Option<BucketId>,
 }
 
 impl ReplicaKeeper {
-    /// The keeper of a node, in one run of its process, which begins now. It answers nothing before it has
-    /// seen a state. `confirm` is that of the owners, see
+    /// Creates the keeper of a node for one run of its process, which begins now. It answers nothing before
+    /// it has seen a state. `confirm` is the setting of the owners, see
     /// [`Settings::confirm`](crate::distributor::Settings::confirm).
     pub fn new(me: NodeKey, incarnation: u64, confirm: Duration, now: MachineTime) -> Self {
         ReplicaKeeper {
@@ -196,8 +195,8 @@ impl ReplicaKeeper {
         }
     }
 
-    /// Takes in what happened, and appends what follows from it. Also to be called without events, when
-    /// [`ReplicaKeeper::next_wake`] says.
+    /// Processes events, and appends their effects. Also to be called without events, at the time of
+    /// [`ReplicaKeeper::next_wake`].
     pub fn handle(
         &mut self,
         now: MachineTime,
@@ -229,12 +228,13 @@ impl ReplicaKeeper {
         }
     }
 
-    /// What is to be registered as [`Registration::adopted`](crate::controller::Registration::adopted).
+    /// Version to register as [`Registration::adopted`](crate::controller::Registration::adopted).
     pub fn adopted(&self) -> u64 {
         self.adopted
     }
 
-    /// When [`ReplicaKeeper::handle`] should be called even if nothing happens, on the monotonic clock.
+    /// Time of the next call of [`ReplicaKeeper::handle`] if there is no event before, on the monotonic
+    /// clock.
     pub fn next_wake(&self) -> Option<Duration> {
         let adopts = (self.adopted < self.version()).then_some(self.adopts_at);
         self.promised.iter().map(|promised| promised.until).chain(adopts).min()
@@ -261,7 +261,7 @@ impl ReplicaKeeper {
         for waiting in std::mem::take(&mut self.waiting) {
             self.reply(waiting.call, NodeResponse::Refused(FenceRefusal::Stale), effects);
         }
-        // What an older state asked to be fetched must not appear after a newer owner has looked.
+        // Data fetched by request of an older state must not appear after a newer owner has looked.
         for job in std::mem::take(&mut self.pulls).into_values() {
             let Some(RunningJob::Pull { calls, installing, .. }) = self.running.get_mut(&job) else {
                 continue;
@@ -395,7 +395,7 @@ impl ReplicaKeeper {
         self.wait(call, work, None, effects);
     }
 
-    /// Whether the replica of a bucket is being completed or deleted, or is about to be.
+    /// True if the replica of a bucket is being completed or deleted, or is about to be.
     fn is_alone(&self, bucket: BucketId) -> bool {
         self.waiting.iter().any(|waiting| waiting.alone_on == Some(bucket))
             || self.running.values().any(
@@ -403,7 +403,7 @@ impl ReplicaKeeper {
             )
     }
 
-    /// Whether something that was fetched is being taken into the replica of a bucket.
+    /// True if a fetched part is being installed into the replica of a bucket.
     fn is_installing(&self, of: BucketId) -> bool {
         let installs = |running: &RunningJob| matches!(running, RunningJob::Pull { bucket, installing: true, .. } if *bucket == of);
         self.running.values().any(installs)
@@ -435,7 +435,7 @@ impl ReplicaKeeper {
         self.release(effects);
     }
 
-    /// Runs what has waited for changes that have ended.
+    /// Runs work that waited for changes, once these have ended.
     fn release(&mut self, effects: &mut Vec<KeeperEffect>) {
         while let Some(waiting) = self.waiting.front() {
             if self.changing.first().is_some_and(|oldest| *oldest < waiting.job) {
@@ -480,7 +480,7 @@ impl ReplicaKeeper {
         outcome: Result<FetchOutcome, NodeFailure>,
         effects: &mut Vec<KeeperEffect>,
     ) {
-        // A new state may have cancelled it.
+        // A new state may have cancelled the job.
         let Some(RunningJob::Pull { bucket, .. }) = self.running.get(&job) else { return };
         let bucket = *bucket;
         match outcome {
@@ -504,7 +504,7 @@ impl ReplicaKeeper {
         let Some(RunningJob::Pull { calls, bucket, from, pull, .. }) = self.running.remove(&job) else {
             unreachable!("a fetch ends once");
         };
-        // Another one can have begun since, by a newer state.
+        // Another fetch may have begun since, by a newer state.
         if self.pulls.get(&(bucket, from, pull)) == Some(&job) {
             self.pulls.remove(&(bucket, from, pull));
         }

@@ -1,8 +1,8 @@
 //! The cluster for operators, in the form of Vespa's `cluster/v2`.
 //!
-//! Every node answers for the whole cluster, whoever leads. Beside what Vespa tells, a node has its name and
-//! address among its attributes, and `DELETE` takes one out of the cluster. A node that is in no cluster
-//! answers for itself, and says that it is alone.
+//! Every node answers for the whole cluster, regardless of the leader. Compared with Vespa, a node also has
+//! its name and address among its attributes, and `DELETE` takes it out of the cluster. A node that is in no
+//! cluster answers for itself, and says that it is alone.
 
 mod change;
 mod tree;
@@ -21,36 +21,36 @@ use serde_json::{Value, json};
 
 use crate::{ClusterMembership, CoordinationPicture, Error, NodeFigures};
 
-/// What the endpoints show and change.
+/// Cluster that the endpoints show and change.
 pub trait OperatedCluster: Send + Sync + 'static {
-    /// The names of the content clusters; all of them have the same nodes.
+    /// Names of the content clusters; all of them have the same nodes.
     fn clusters(&self) -> Vec<String>;
 
-    /// All that is known.
+    /// All knowledge about the cluster.
     fn picture(&self) -> Arc<CoordinationPicture>;
 
-    /// How the data of a node is, where that is known here.
+    /// Figures of a node's data, if known here.
     fn figures(&self, node: NodeKey) -> Option<NodeFigures>;
 
-    /// Whether there is no cluster: the node is alone.
+    /// True if there is no cluster: the node is alone.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// Says what an operator wishes for a node. Answers whether that is something new.
+    /// Records an operator's wish for a node. The result is true if it differs from the previous one.
     fn wish(&self, name: String, wish: NodeWish, reason: String) -> Wished<'_>;
 }
 
-/// An answer to a wish, to come.
+/// Future result of a wish.
 pub type Wished<'a> = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send + 'a>>;
 
 /// A membership, shown under the names that the application gives its content clusters.
 pub struct ShownMembership<N, F> {
     /// The node.
     pub membership: ClusterMembership,
-    /// Tells the names of the content clusters.
+    /// Returns the names of the content clusters.
     pub clusters: N,
-    /// Tells how the data of a node is, where that is known here.
+    /// Returns the figures of a node's data, if known here.
     pub figures: F,
 }
 
@@ -78,11 +78,11 @@ where
 
 /// A node that is in no cluster, shown as the one node of its content clusters.
 pub struct LoneNode<N, F> {
-    /// Where it serves documents and queries.
+    /// URL at which it serves documents and queries.
     pub url: String,
-    /// Tells the names of the content clusters.
+    /// Returns the names of the content clusters.
     pub clusters: N,
-    /// Tells how its data is.
+    /// Returns the figures of its data.
     pub figures: F,
 }
 
@@ -121,7 +121,7 @@ pub fn router(operated: Arc<dyn OperatedCluster>) -> Router {
         .with_state(operated)
 }
 
-/// What a request is about.
+/// Subject of a request.
 struct RestPath<'a> {
     cluster: &'a str,
     service: Option<&'a str>,
@@ -163,7 +163,7 @@ impl<'a> RestPath<'a> {
     }
 }
 
-/// Why a request is not answered.
+/// Reason for which a request is refused.
 struct RestRefusal {
     status: StatusCode,
     message: String,

@@ -1,4 +1,4 @@
-//! A node that missed what others remember no more is not let in with what it has.
+//! A node that missed removals which the others have forgotten is not admitted with its data.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,14 +7,14 @@ use millrace_membership::{ClusterMembership, Error, PackagePublication};
 
 use crate::support::{MemberCluster, PATIENCE, configuration, sees};
 
-/// Microseconds since 1970, so many days ago.
+/// Microseconds since 1970 at this number of days ago.
 fn days_ago(days: u64) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
     now.as_micros() as u64 - days * 86_400_000_000
 }
 
-/// What comes of a node that took part last so long ago, in a cluster that was active in these spans of days
-/// ago, and remembers removals for two weeks.
+/// Result of joining for a node that took part last at this time, in a cluster that was active in these spans
+/// of days ago, and remembers removals for two weeks.
 async fn join(took_part: u64, active: &[(u64, u64)], is_empty: bool) -> Result<ClusterMembership, Error> {
     let cluster = MemberCluster::new();
     let spans: Vec<_> = active.iter().map(|(from, to)| (days_ago(*from), days_ago(*to))).collect();
@@ -41,8 +41,8 @@ async fn a_node_that_was_away_longer_than_removals_are_remembered_is_refused() {
 
 #[tokio::test]
 async fn a_node_that_missed_nothing_that_was_forgotten_joins() {
-    // Away for less; all were stopped together, or restored together; it has nothing; there is no record of
-    // an earlier version.
+    // Absent for less time; all were stopped together, or restored together; it has no data; an earlier
+    // version left no record.
     let cases = [
         (13, &[(30, 0)][..], false),
         (20, &[(30, 20), (1, 0)], false),

@@ -24,16 +24,16 @@ async fn nodes_join_stop_and_are_missed() {
         .expect("it is published");
     let both = reaches(&b, "a:up b:up").await;
     assert_eq!(both.nodes()[&b.key().expect("it has a key")].address, "b:19100");
-    // One that is not listed.
+    // An unlisted node.
     let c = cluster.join("c").await;
     let all = reaches(&b, "a:up b:up c:up").await;
     assert!(all.version() > both.version());
-    // One that stops says so before it goes.
+    // A stopping node announces it before it leaves.
     c.stopping().await;
     assert!(reaches(&a, "a:up b:up c:maintenance").await.version() > all.version());
     c.leave().await;
     reaches(&a, "a:up b:up c:down").await;
-    // One that is gone without a word.
+    // A node that disappears without notice.
     drop(b);
     reaches(&a, "a:up b:maintenance c:down").await;
     reaches(&a, "a:up b:down c:down").await;
@@ -50,15 +50,15 @@ async fn another_leads_when_the_leader_is_gone() {
     a.publish(PackagePublication::unconditional(b"package", &configuration([])))
         .await
         .expect("it is published");
-    // It is a majority by itself of the first state, and others know that it has ended only because it says
-    // so.
+    // It is a majority of the first state by itself, and others know that it has ended only from its
+    // announcement.
     reaches(&a, "a:up").await;
     let _b = cluster.join("b").await;
     let mut settings = cluster.settings("g");
     settings.roles = vec![NodeRole::Gateway];
     let gateway =
         ClusterMembership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
-    // A node that keeps nothing is no part of the state.
+    // A node without buckets is not part of the state.
     let before = reaches(&gateway, "a:up b:up").await;
     assert_eq!(gateway.key(), None);
     a.leave().await;
@@ -80,7 +80,7 @@ async fn others_know_what_a_node_has_adopted_and_that_its_lease_has_ended() {
     let adopted =
         |picture: &Arc<millrace_membership::CoordinationPicture>| picture.members["b"].registration.adopted;
     sees(&a, |picture| adopted(picture) == all.version()).await;
-    // It only falls silent; its lease ends by itself.
+    // It only stops responding; its lease ends by itself.
     drop(b);
     let without = reaches(&c, "a:up b:maintenance c:up").await;
     let ended: Vec<bool> = without.nodes().values().map(|node| node.lease_ended).collect();
@@ -132,7 +132,7 @@ async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
     a.wish("b", NodeWish::Removed, "").await.expect("it is removed");
     reaches(&a, "a:up").await;
 
-    // It has something: an operator has to decide.
+    // It has data: an operator has to decide.
     let b = cluster.join("b").await;
     let cure = "millrace node up b";
     let picture =
@@ -143,12 +143,12 @@ async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
     b.leave().await;
     sees(&a, |picture| !picture.members.contains_key("b")).await;
 
-    // It has nothing: it is a node that was never there.
+    // It has no data: it counts as a new node.
     let empty = Settings { is_empty: true, ..cluster.settings("b") };
     let b = ClusterMembership::join(Arc::clone(&cluster.coordination), empty).await.expect("it joins");
     reaches(&b, "a:up b:up").await;
     assert_eq!(b.serves(), Ok(()));
-    // Removed while it runs, it stays away.
+    // Removed while it runs, it stays out.
     a.wish("b", NodeWish::Removed, "").await.expect("it is removed");
     reaches(&a, "a:up").await;
     sees(&b, |picture| picture.reasons.get("b").is_some_and(|reason| reason.contains(cure))).await;
@@ -165,7 +165,7 @@ async fn a_name_is_one_directorys() {
     settings.directory = cluster.directory("elsewhere");
     let refused = ClusterMembership::join(Arc::clone(&cluster.coordination), settings).await;
     assert!(matches!(refused.err(), Some(Error::NameTaken { address, .. }) if address == "a:19100"));
-    // A restart does not have to wait until the process before it is missed.
+    // A restart does not have to wait until the absence of the previous process is noticed.
     let before = sees(&a, |_| true).await.members["a"].registration.incarnation;
     drop(a);
     let again = cluster.join("a").await;
@@ -218,7 +218,7 @@ async fn another_state_is_confirmed_at_once() {
     }
 }
 
-/// Whoever leads brings back what coordination lost, with versions that go on.
+/// The leader, whichever node it is, restores the contents that coordination lost, with increasing versions.
 #[tokio::test]
 async fn versions_go_on_where_coordination_was_begun_anew() {
     let cluster = MemberCluster::new();
@@ -260,7 +260,7 @@ async fn notes_are_written_while_what_was_read_is_true_and_known_to_all() {
     };
     let first = [note("plan", "one"), note("plan/a", "begun")];
     assert!(a.note(("plan", None), &first).await.expect("it is answered"));
-    // Whoever has written knows it at once.
+    // The writer knows it at once.
     assert_eq!(text(&a.pictures().borrow(), "plan/a").as_deref(), Some("begun"));
     assert!(!b.note(("plan", None), &[note("plan", "two")]).await.expect("it is answered"));
     let known = Arc::clone(&b.pictures().borrow());

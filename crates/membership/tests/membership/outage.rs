@@ -1,4 +1,4 @@
-//! etcd stands still, is killed, or was never there.
+//! etcd hangs, is killed, or was never reachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn confirmed(node: &ClusterMembership) {
     }
 }
 
-/// The nodes stay what they are while etcd is away for longer than their leases last, and when it comes back.
+/// Nodes keep their states while etcd is away for longer than their leases last, and when it comes back.
 #[tokio::test]
 async fn losing_etcd_takes_no_node_out() {
     let Some(mut etcd) = EtcdProcess::start().await else { return };
@@ -50,7 +50,7 @@ async fn losing_etcd_takes_no_node_out() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let last = c.confirmation();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Nobody confirms, and everybody knows what was so.
+    // There are no confirmations, and all nodes keep the last known state.
     assert_eq!(c.confirmation(), last);
     assert!(last.is_some_and(|last| last.at.elapsed() > Duration::from_secs(1)));
     assert_eq!(c.states().borrow().as_deref(), Some(&*before));
@@ -75,7 +75,7 @@ async fn losing_etcd_takes_no_node_out() {
     assert_eq!(c.states().borrow().as_deref(), Some(&*before), "states were made without need");
     sees(&c, |picture| picture.leader.is_some()).await;
 
-    // A node that starts while etcd is away knows what it knew.
+    // A node that starts while etcd is away has its last known state.
     c.leave().await;
     drop(c);
     etcd.kill();
@@ -114,7 +114,7 @@ async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
     etcd.bring_back(backup);
     etcd.restart().await;
     let late = join("d").await;
-    // The wish is forgotten, and whoever runs takes part.
+    // The wish is forgotten, and all running nodes take part.
     let after = reaches(&a, "a:up b:up c:up d:up").await;
     assert!(after.version() > before.version(), "{} {}", after.version(), before.version());
     for node in [&a, &b, &c, &late] {
@@ -125,7 +125,7 @@ async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
     }
 }
 
-/// A leader that did not know the newest state has made another one of the same number.
+/// A leader without the newest state has made another one with the same number.
 #[tokio::test]
 async fn of_two_states_of_one_number_none_stays() {
     let cluster = MemberCluster::new();
@@ -154,7 +154,7 @@ async fn of_two_states_of_one_number_none_stays() {
     assert_eq!(a.states().borrow().as_deref(), b.states().borrow().as_deref());
 }
 
-/// Whoever led has ended: nobody else can do it.
+/// The former leader has ended: only this node can restore the state.
 #[tokio::test]
 async fn whoever_knows_a_newer_state_brings_it_back() {
     let cluster = MemberCluster::new();

@@ -31,7 +31,7 @@ async fn a_package_reaches_all_nodes_and_those_that_come_later() {
         b.activated(generation);
         sees(&a, |picture| picture.members.get("b").is_some_and(|b| b.generation == generation)).await;
     }
-    // A generation that a node has counted to by itself is passed over.
+    // Generations that a node has counted by itself are skipped.
     let published = b
         .publish(PackagePublication {
             generation: 40,
@@ -43,7 +43,7 @@ async fn a_package_reaches_all_nodes_and_those_that_come_later() {
     let c = cluster.join("c").await;
     let seen = sees(&c, |picture| picture.package.is_some()).await;
     assert_eq!(c.fetch(seen.package.as_ref().expect("it is there")).await.expect("it is fetched"), b"last");
-    // Nothing is left of those before.
+    // No parts of earlier packages remain.
     let left = cluster.coordination.list("/millrace/packages/").await.expect("they are listed").1;
     assert_eq!(left.len(), 1);
 }
@@ -101,7 +101,8 @@ async fn a_package_that_was_checked_against_an_older_one_is_refused() {
     let stale = a.publish(based_on(0)).await;
     assert!(matches!(stale, Err(Error::Conflict(1))), "{stale:?}");
     assert_eq!(a.publish(based_on(1)).await.expect("it is the next").generation, 2);
-    // Coordination was restored from a backup: nodes have a newer one, which this one was checked against.
+    // Coordination was restored from a backup: nodes have a newer package, which this one was checked
+    // against.
     let next = PackagePublication { generation: 8, ..based_on(7) };
     assert_eq!(a.publish(next).await.expect("it brings the cluster forward").generation, 8);
 }
@@ -126,8 +127,8 @@ async fn the_list_of_removed_types_only_grows() {
     assert_eq!(publish(&[("memo", 5)]).await, "memo:5");
     assert_eq!(publish(&[("mail", 6), ("memo", 3)]).await, "mail:6 memo:5");
     assert_eq!(publish(&[("memo", 9)]).await, "mail:6 memo:9");
-    // A program that does not know the field has published in between; whoever publishes next knows what it
-    // has dropped.
+    // A program without the field has published in between; the record then has only the removals that the
+    // next publisher knows.
     let key = "/millrace/v1/package";
     let entry = cluster.coordination.get(key).await.expect("it answers").expect("it is there");
     let mut record: serde_json::Value = serde_json::from_slice(&entry.value).expect("JSON");

@@ -1,7 +1,7 @@
-//! What nodes of other versions have written and read: the keys and values of each protocol are kept.
+//! Data that nodes of other versions have written and read: the keys and values of each protocol are kept.
 //!
-//! What is added to a value is passed over by those who do not know it. Where it must not be, and where
-//! something goes or means something else, it belongs to the next protocol, and is written where that is
+//! Additions to a value are ignored by programs without them. If they must not be ignored, or if something is
+//! removed or changes its meaning, the change belongs to the next protocol, and is written only where that is
 //! spoken; see `millrace_cluster::PROTOCOL`.
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ fn kept() -> impl Iterator<Item = (&'static str, Value)> {
     })
 }
 
-/// Whether a value has everything that another has, the same.
+/// True if a value has all members of another, with equal values.
 fn has_all(value: &Value, of: &Value) -> bool {
     match (value, of) {
         (Value::Object(value), Value::Object(of)) => {
@@ -39,7 +39,7 @@ fn has_all(value: &Value, of: &Value) -> bool {
     }
 }
 
-/// What a picture says of a key, as it is written.
+/// Value of a key in a picture, as it is written.
 fn written(picture: &CoordinationPicture, key: &str) -> Value {
     let value = match key.strip_prefix("/millrace/v1/").expect("it is followed").split_once('/') {
         Some(("nodes", name)) => serde_json::to_value(&picture.members[name]),
@@ -107,7 +107,7 @@ async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
         .expect("it is published");
     let own = reaches(&a, "a:up").await;
     sees(&a, |picture| picture.leader.is_some()).await;
-    // Others have taken over, all of which speak the next protocol.
+    // The others have taken over, and all speak the next protocol.
     let mut newer: Value = serde_json::from_slice(&own.to_json()).expect("it is JSON");
     newer["version"] = json!(own.version() + 5);
     newer["protocol"] = json!(PROTOCOL + 1);
@@ -116,12 +116,12 @@ async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
     let put = cluster.coordination.apply(put).await.expect("it is put").revision;
     sees(&a, |picture| picture.leader.is_none()).await;
     assert_eq!(a.states().borrow().as_ref().map(|state| state.version()), Some(own.version()));
-    // Restarted, it knows the last state that it could read.
+    // After a restart, it knows the last state that it could read.
     drop(a);
     let a = cluster.join("a").await;
     sees(&a, |picture| picture.members.contains_key("a")).await;
     assert_eq!(a.confirmation(), None);
-    // What the others have written is there still. When all of it can be read, the node goes on.
+    // The values of the others are unchanged. Once all values can be read, the node continues.
     newer["protocol"] = json!(PROTOCOL);
     newer["nodes"]["0"]["state"] = json!("up");
     let readable = Transaction::new()

@@ -101,13 +101,13 @@ async fn the_tree_and_the_states() {
     let reason = json!({ "state": "down", "reason": "it has not registered yet" });
     assert_eq!(absent["state"]["generated"], reason);
     assert_eq!(get("/cluster/v2/books/distributor/2").await.1["state"]["generated"]["state"], "down");
-    // Several levels at once are what they are one by one.
+    // Several levels at once are equal to the single ones.
     let (_, all) = get("/cluster/v2/?recursive=true").await;
     assert_eq!(all["cluster"]["music"]["service"]["storage"]["node"]["1"], node);
     let (_, some) = get("/cluster/v2/?recursive=2").await;
     assert_eq!(some["cluster"]["music"]["service"]["storage"], get("/cluster/v2/music/storage").await.1);
 
-    // An operator's wish, and what becomes of it.
+    // An operator's wish, and its effect.
     let state = |state: &str, more: &str| {
         format!(r#"{{"state": {{"user": {{"state": "{state}", "reason": "it is replaced"}}}}{more}}}"#)
     };
@@ -124,7 +124,7 @@ async fn the_tree_and_the_states() {
     let unsafe_now = put(b_path, &state("maintenance", r#", "condition": "SAFE""#)).await.1;
     assert_eq!(unsafe_now["wasModified"], false);
     assert!(unsafe_now["reason"].as_str().is_some_and(|reason| reason.contains("c does not serve either")));
-    // A node goes when nobody needs it, or by force.
+    // A node can be removed if it is not needed, or by force.
     let kept = delete(b_path).await.1;
     assert!(kept["reason"].as_str().is_some_and(|reason| reason.contains("has 5 buckets still")), "{kept}");
     assert!(
@@ -133,12 +133,12 @@ async fn the_tree_and_the_states() {
     assert_eq!(delete("/cluster/v2/music/storage/2").await.1, done);
     assert_eq!(delete("/cluster/v2/music/storage/1?force=true").await.1, done);
     reaches(&a, "a:up").await;
-    // As long as it runs it can be called back.
+    // While the node runs, its removal can be revoked.
     assert_eq!(get(b_path).await.1["state"]["user"]["state"], "removed");
     assert_eq!(put(b_path, &state("up", "")).await.1, done);
     reaches(&a, "a:up b:up").await;
 
-    // What is wrong is said.
+    // Errors are reported.
     for (method, path, body, status, expected) in [
         (Method::GET, "/cluster/v2/films", "", 404, "there is no cluster 'films'; there are: music, books"),
         (Method::GET, "/cluster/v2/music/disks", "", 404, "there is no service 'disks'"),
