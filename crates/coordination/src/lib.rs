@@ -9,14 +9,14 @@
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! use std::sync::Arc;
-//! use millrace_coordination::{Condition, Coordination, Embedded, Operation, Transaction};
+//! use millrace_coordination::{KeyCondition, Coordination, EmbeddedCoordination, KeyOperation, Transaction};
 //!
 //! let directory = tempfile::tempdir()?;
-//! let coordination: Arc<dyn Coordination> = Arc::new(Embedded::open(directory.path())?);
+//! let coordination: Arc<dyn Coordination> = Arc::new(EmbeddedCoordination::open(directory.path())?);
 //! let first = Transaction::new()
-//!     .when(Condition::Absent("color".to_owned()))
-//!     .then(Operation::put("color", "green"))
-//!     .otherwise(Operation::get("color"));
+//!     .when(KeyCondition::Absent("color".to_owned()))
+//!     .then(KeyOperation::put("color", "green"))
+//!     .otherwise(KeyOperation::get("color"));
 //! assert!(coordination.transact(first.clone()).await?.held);
 //! let second = coordination.transact(first).await?;
 //! assert!(!second.held);

@@ -5,9 +5,9 @@
 //! sides agree.
 //!
 //! ```
-//! use millrace_linguistics::{Analyzer, Language};
+//! use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 //!
-//! let analyzer = Analyzer::text(Language::from_tag("en"));
+//! let analyzer = FieldAnalyzer::text(TextLanguage::from_tag("en"));
 //! let mut words = Vec::new();
 //! analyzer.tokens("The Cafés' 2 owners", |token| words.push(token.text.to_owned()));
 //! assert_eq!(words, ["the", "cafe", "2", "owner"]);

@@ -5,11 +5,11 @@
 //! [`MailMessage::operation`] converts to JSON for the schema in `examples/mail`.
 //!
 //! ```
-//! use millrace_mail::{Group, Import};
+//! use millrace_mail::{MailGroup, MailImport};
 //!
 //! let mbox = "From ann Sat Jan  3 01:05:34 1996\nFrom: Ann <ann@example.com>\nSubject: Hello\nMessage-ID: <1@x>\n\nHi!\n";
-//! let import = Import::mbox_from(Box::new(mbox.as_bytes()), "archive.mbox".as_ref(), "inbox");
-//! let group = Group::new("me")?;
+//! let import = MailImport::mbox_from(Box::new(mbox.as_bytes()), "archive.mbox".as_ref(), "inbox");
+//! let group = MailGroup::new("me")?;
 //! for message in import {
 //!     assert!(message?.operation(&group).starts_with(r#"{"put":"id:mail:mail:g=me:"#));
 //! }

@@ -5,9 +5,9 @@
 //! `1.0E10`, and `"NaN"` for values that JSON cannot represent.
 //!
 //! ```
-//! use millrace_render::{Options, Response, json};
+//! use millrace_render::{RenderOptions, SearchResponse, json};
 //!
-//! let text = json(&Response { total_count: 3, ..Response::default() }, &Options::default());
+//! let text = json(&SearchResponse { total_count: 3, ..SearchResponse::default() }, &RenderOptions::default());
 //! assert!(text.starts_with(r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":3},"coverage":{"#));
 //! ```
 //!

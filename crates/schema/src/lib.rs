@@ -20,7 +20,7 @@
 //! let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into();
 //! let application = millrace_schema::Application::from_files(files)?;
 //! assert!(application.schemas["note"].fields["text"].is_text());
-//! # Ok::<(), millrace_schema::Mistakes>(())
+//! # Ok::<(), millrace_schema::PackageMistakes>(())
 //! ```
 //!
 //! This crate is independent of documents' values, queries, and storage.
