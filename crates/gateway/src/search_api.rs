@@ -242,7 +242,9 @@ async fn asked(
         }
     };
     let RewrittenQuery { query, told } = rewritten;
-    if is_from_client {
+    // A prompt without a search reads no documents, and names no group.
+    let searches = question.as_ref().is_none_or(LanguageQuestion::searches);
+    if is_from_client && searches {
         node.quotas().admit_scope(&run::scope(&query)?, started, node.metrics())?;
     }
     if container.checks_encoding {

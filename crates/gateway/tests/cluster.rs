@@ -30,7 +30,10 @@ fn stranger_and_owner(group: &str) -> (usize, usize) {
 }
 
 fn with_notes() -> TestNodes {
-    let nodes = TestNodes::start(3, NOTE);
+    with_notes_at(TestNodes::start(3, NOTE))
+}
+
+fn with_notes_at(nodes: TestNodes) -> TestNodes {
     for number in 0..20 {
         let group = if number % 2 == 0 { "even" } else { "odd" };
         nodes.put(number as usize % 3, group, number, &json!({ "title": "a note", "stars": number }));
@@ -521,10 +524,11 @@ fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
 #[test]
 fn what_is_written_while_a_group_is_dropped_stays() {
     for divided in [false, true] {
-        let nodes = with_notes();
+        let nodes = TestNodes::start(3, NOTE);
         if divided {
             nodes.divide("even", 1);
         }
+        let nodes = with_notes_at(nodes);
         let parse = |id: &str| DocumentId::parse(id).expect("an id");
         let names = ["id:others:note:g=even:1", "id:notes:note:g=even:2", "id:notes:note:g=even:new"];
         let stars = || vec![(std::sync::Arc::from("stars"), FieldValue::Int(77))];
@@ -533,7 +537,10 @@ fn what_is_written_while_a_group_is_dropped_stays() {
         let path = "/document/v1/notes/note/group/even/?selection=true&cluster=notes&timeout=20s";
         let (status, answer) = nodes.call(1, Method::DELETE, path, "");
         assert_eq!(status, 200, "{answer}");
-        assert!(nodes.world.before_drop.lock().unwrap().is_empty(), "the group was not dropped as a whole");
+        assert!(
+            nodes.world.before_drop.lock().unwrap().is_empty(),
+            "the group was not dropped as a whole, divided: {divided}: {answer}"
+        );
         for id in names {
             let id = parse(id);
             let path = format!("/document/v1/{}/note/group/even/{}", id.namespace(), id.name());

@@ -201,7 +201,11 @@ fn a_model_is_asked_about_what_was_found() {
 
     // Without a search, only the prompt is sent; other chains have their own parameters.
     let (_, answer) = server.query(&[("searchChain", "rag"), ("prompt", "Good morning.")]);
-    assert_eq!((service.prompt().as_str(), &answer["root"]["id"]), ("Good morning.", &json!("token_stream")));
+    assert_eq!(
+        (service.prompt().as_str(), &answer["root"]["id"]),
+        ("Good morning.", &json!("token_stream")),
+        "{answer}"
+    );
     let say = [("searchChain", "say"), ("say.prompt", "Say all."), ("prompt", "no"), ("query", "ferry")];
     let (_, answer) = server.query(&say);
     assert_eq!(answer["root"]["children"][0]["children"][0]["fields"], json!({ "completion": "All of it." }));

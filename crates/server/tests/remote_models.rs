@@ -184,7 +184,7 @@ fn the_operator_says_which_services_are_asked_and_which_secrets_they_get() {
     let (url, fetched) = service();
     let secret = ("MILLRACE_SECRET_THE_KEY", "hush");
     let by_name = url.replace("127.0.0.1", "localhost");
-    let elsewhere = format!("the-key=other.example,other=127.0.0.1,the-key=127.0.0.1:1");
+    let elsewhere = "the-key=other.example,other=127.0.0.1,the-key=127.0.0.1:1";
     let only_model =
         services(&url).replace(&format!("{url}/tokenizer.json"), "https://models.example/t.json");
     for (environment, services, expected) in [
@@ -198,7 +198,7 @@ fn the_operator_says_which_services_are_asked_and_which_secrets_they_get() {
             "the secret 'the-key' may not be sent to",
         ),
         (
-            &[secret, ("MILLRACE_OUTBOUND_ALLOW", &url), ("MILLRACE_SECRET", &elsewhere)],
+            &[secret, ("MILLRACE_OUTBOUND_ALLOW", &url), ("MILLRACE_SECRET", elsewhere)],
             services(&url),
             "start the server with --secret the-key=",
         ),

@@ -36,7 +36,8 @@ impl FromStr for SecretBinding {
         let authority =
             url.authority().filter(|authority| !authority.as_str().contains('@')).ok_or_else(wrong)?;
         // A port that is not a number would otherwise count as no port, and so as any.
-        let has_wrong_port = authority.as_str().len() > authority.host().len() && authority.port_u16().is_none();
+        let has_wrong_port =
+            authority.as_str().len() > authority.host().len() && authority.port_u16().is_none();
         if name.trim().is_empty() || url.path() != "/" || has_wrong_port {
             return Err(wrong());
         }

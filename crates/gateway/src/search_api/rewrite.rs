@@ -10,6 +10,7 @@ use millrace_schema::did_you_mean;
 
 use super::run;
 use super::sources::ReachedSources;
+use crate::pool::WorkFlow;
 use crate::{CompiledApplication, Error, Node, http};
 
 /// Minimum trace level that lists each applied rule; lower levels show only the result of all rules.
@@ -36,7 +37,9 @@ pub(super) async fn query(
         return Ok(RewrittenQuery { query, told: Arc::default() });
     };
     let (base, deployment) = (Arc::clone(base), Arc::clone(deployment));
-    node.pool().run_in(run::flow(&query)?, move || rewritten(query, &base, &deployment, &limits)).await?
+    // A query without a scope is refused later, or is a prompt that searches nothing.
+    let flow = run::flow(&query).unwrap_or_else(|_| WorkFlow::short());
+    node.pool().run_in(flow, move || rewritten(query, &base, &deployment, &limits)).await?
 }
 
 fn rewritten(
