@@ -276,10 +276,17 @@ impl ClusterView for TestMember {
     }
 
     fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done) {
-        let meanwhile = std::mem::take(&mut *self.world.before_drop.lock().unwrap());
-        self.write_all(meanwhile, deadline);
         let DroppedGroup { document_type, group, part, horizon } = dropped;
         let bucket = part.unwrap_or_else(|| self.world.buckets_of(&group)[0]);
+        // Each document is written just before the drop of its own part.
+        let meanwhile = {
+            let mut waiting = self.world.before_drop.lock().unwrap();
+            let is_here = |document: &Document| self.world.bucket(document.id.location()) == bucket;
+            let (here, later) = std::mem::take(&mut *waiting).into_iter().partition(is_here);
+            *waiting = later;
+            here
+        };
+        self.write_all(meanwhile, deadline);
         let scope = DropScope::Group { document_type: Some(document_type), group };
         let stores = self.stores.lock().unwrap();
         let dropped = DroppedScope { scope, timestamp: horizon.until };
