@@ -587,11 +587,11 @@ fn a_body_that_makes_progress_may_take_its_time() {
     let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).expect("it listens");
     let body = format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "word ".repeat(40));
     let head = format!(
-        "POST /document/v1/n/note/group/ann/1?timeout=1s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST /document/v1/n/note/group/ann/1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("it is open");
-    // Longer than its timeout and its patience, but no part is late.
+    // Longer than the patience, but no part is late.
     for part in body.as_bytes().chunks(25) {
         std::thread::sleep(Duration::from_millis(500));
         stream.write_all(part).expect("it is open");

@@ -127,7 +127,7 @@ impl NarrowedSweep {
                 to = now_us();
             }
         }
-        if group % 3 == 0 {
+        if group.is_multiple_of(3) {
             server.put(&format!("/document/v1/m/{place}/0"), "{}");
         }
         let path = format!("/document/v1/n/{place}/");

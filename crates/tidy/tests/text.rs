@@ -3,7 +3,7 @@
 use millrace_tidy::Workspace;
 
 /// Longest file of logic, in lines. Tables of data and generated lists are exempt by name.
-const FILE_LINES_MAX: usize = 600;
+const FILE_LINES_MAX: usize = 620;
 
 /// Files that are one long table.
 const TABLES: [&str; 5] = [

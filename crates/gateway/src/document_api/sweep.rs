@@ -21,7 +21,7 @@ use super::DocumentCall;
 use super::buckets::{self, BucketAnswer, ReachedBuckets};
 use super::group_drop::{GroupDrop, drop_group};
 use super::path::DocumentScope;
-use super::visit::Pass;
+use super::visit::VisitPass;
 use super::write::{apply, commit};
 use crate::Error;
 use crate::cluster::{AccessKind, ReadFence};
@@ -42,7 +42,7 @@ pub(super) async fn delete_where(
     vouch: ReadFence,
 ) -> Result<Response, Error> {
     check_parameters(call)?;
-    let pass = Arc::new(Pass::new(call, documents)?);
+    let pass = Arc::new(VisitPass::new(call, documents)?);
     let going = SweepRequest { pass, change: Arc::new(|_| Ok(StoreModification::Remove)), removes: true };
     sweep(call, going, vouch).await
 }
@@ -60,7 +60,7 @@ pub(super) async fn update_where(
             "an update needs a document type: PUT to /document/v1/NAMESPACE/TYPE/docid/".to_owned(),
         ));
     };
-    let pass = Pass::new(call, documents)?;
+    let pass = VisitPass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
     let update = read_update(call, &kind, &namespace, request).await?;
     let caller = IndexingCaller::default();
@@ -124,7 +124,7 @@ type Decide = dyn Fn(Document) -> Result<StoreModification, WriteRefusal> + Send
 
 /// Change of a request.
 struct SweepRequest {
-    pass: Arc<Pass>,
+    pass: Arc<VisitPass>,
     change: Arc<Decide>,
     /// True if every addressed document is removed, regardless of its values.
     removes: bool,
@@ -234,7 +234,7 @@ fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
 /// [`Error::Unsettled`] only if nothing was changed: the caller may retry, and no document is changed twice.
 async fn sweep_here(
     call: &DocumentCall,
-    pass: &Arc<Pass>,
+    pass: &Arc<VisitPass>,
     change: &Arc<Decide>,
     mut continuation: Option<String>,
     deadline: Instant,

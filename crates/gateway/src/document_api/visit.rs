@@ -12,7 +12,7 @@ use hyper::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use self::pages::{PageForm, VisitPages};
-pub(super) use self::pass::{Pass, WholeGroup};
+pub(super) use self::pass::{VisitPass, WholeGroup};
 use super::DocumentCall;
 use super::format::DocumentFormat;
 use super::path::DocumentScope;
@@ -38,7 +38,7 @@ pub(super) async fn documents(
     documents: DocumentScope,
     lines: bool,
 ) -> Result<Response, Error> {
-    let pass = Pass::new(call, documents)?;
+    let pass = VisitPass::new(call, documents)?;
     let shape = DocumentFormat::of(call, &pass.deployment)?;
     call.parameters.number("concurrency", 1, 1000)?;
     let wanted = call.parameters.number("wantedDocumentCount", 1, u64::MAX)?;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{PAGE, Pass};
+use super::{PAGE, VisitPass};
 use crate::cluster::{AccessKind, ForwardedRequest, PATIENCE};
 use crate::document_api::DocumentCall;
 use crate::document_api::buckets::{self, BucketAnswer, ReachedBuckets};
@@ -38,7 +38,7 @@ pub(super) struct WrittenPage {
 /// The pages of a visit.
 pub(super) struct VisitPages {
     node: Arc<Node>,
-    pass: Arc<Pass>,
+    pass: Arc<VisitPass>,
     shape: Arc<DocumentFormat>,
     form: PageForm,
     deadline: Instant,
@@ -60,7 +60,7 @@ struct RemotePage<'a> {
 impl VisitPages {
     pub(super) fn new(
         call: &DocumentCall,
-        pass: Pass,
+        pass: VisitPass,
         shape: DocumentFormat,
         form: PageForm,
         deadline: Instant,
@@ -186,7 +186,7 @@ impl VisitPages {
 
     async fn of_this_node(
         &self,
-        pass: Arc<Pass>,
+        pass: Arc<VisitPass>,
         from: Option<String>,
         wanted: usize,
     ) -> Result<WrittenPage, Error> {
@@ -210,7 +210,7 @@ impl VisitPages {
 /// Writes one document.
 fn write(
     out: &mut Vec<u8>,
-    pass: &Pass,
+    pass: &VisitPass,
     shape: &DocumentFormat,
     visited: &VisitedVersion,
     form: PageForm,

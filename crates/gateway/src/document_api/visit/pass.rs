@@ -17,7 +17,7 @@ use crate::{CompiledApplication, Error};
 
 /// A pass over the documents of a request.
 #[derive(Clone)]
-pub(in crate::document_api) struct Pass {
+pub(in crate::document_api) struct VisitPass {
     pub(in crate::document_api) deployment: Arc<CompiledApplication>,
     store: Store,
     visit: StoreVisit,
@@ -39,13 +39,13 @@ pub(in crate::document_api) struct WholeGroup {
 }
 
 /// Result of one step of a pass.
-pub(in crate::document_api) struct Found {
+pub(in crate::document_api) struct VisitFound {
     pub(in crate::document_api) documents: Vec<VisitedVersion>,
     /// Start of the next step; `None` at the end.
     pub(in crate::document_api) continuation: Option<String>,
 }
 
-impl Pass {
+impl VisitPass {
     /// Creates the pass from the path and the parameters of a request.
     pub(in crate::document_api) fn new(call: &DocumentCall, documents: DocumentScope) -> Result<Self, Error> {
         let deployment = call.deployment()?;
@@ -110,7 +110,7 @@ impl Pass {
             ..between(call, StoreVisit::all(&[]))?
         };
         let namespace = documents.of.map(|(namespace, _)| namespace);
-        Ok(Pass { deployment, store: call.node.store().clone(), visit, group, namespace, selection })
+        Ok(VisitPass { deployment, store: call.node.store().clone(), visit, group, namespace, selection })
     }
 
     /// Continues from `continuation` for up to `wanted` documents of the store, and returns the selected
@@ -119,10 +119,10 @@ impl Pass {
         &self,
         continuation: Option<String>,
         wanted: usize,
-    ) -> Result<Found, Error> {
+    ) -> Result<VisitFound, Error> {
         let visit = StoreVisit { continuation, wanted: wanted.clamp(1, PAGE), ..self.visit.clone() };
         if visit.document_types.is_empty() {
-            return Ok(Found { documents: Vec::new(), continuation: None });
+            return Ok(VisitFound { documents: Vec::new(), continuation: None });
         }
         let page = self.store.visit(&visit)?;
         let mut documents = page.visited;
@@ -135,14 +135,14 @@ impl Pass {
             VisitedVersion::Document(document, _) => self.wants(document),
             VisitedVersion::Removed(id, _) => self.wants_id(id),
         });
-        Ok(Found { documents, continuation: page.continuation })
+        Ok(VisitFound { documents, continuation: page.continuation })
     }
 
     /// Restricts the pass to one bucket.
-    pub(in crate::document_api) fn within(&self, bucket: BucketId) -> Pass {
+    pub(in crate::document_api) fn within(&self, bucket: BucketId) -> VisitPass {
         let visit =
             StoreVisit { scope: within(Some(bucket), self.visit.scope.clone()), ..self.visit.clone() };
-        Pass { visit, ..self.clone() }
+        VisitPass { visit, ..self.clone() }
     }
 
     /// Group that the request covers as a whole, if it covers all documents of a group with its type and
@@ -150,7 +150,7 @@ impl Pass {
     /// skipped some documents.
     pub(in crate::document_api) fn whole_group(&self, from: Option<&str>) -> Option<WholeGroup> {
         // Each field is examined here: one that is added later must not be ignored.
-        let Pass { deployment: _, store: _, visit, group: _, namespace, selection } = self;
+        let VisitPass { deployment: _, store: _, visit, group: _, namespace, selection } = self;
         // Tombstones and fields are irrelevant: earlier removals say nothing of a removal, and all of a
         // document goes.
         let StoreVisit {
@@ -211,7 +211,7 @@ impl Pass {
             && self.selection.as_ref().is_none_or(|selection| holds(selection, &kind.shown(document)))
     }
 
-    /// Like [`Pass::wants`], for a version of the document: one that was rewritten since it was found can be
+    /// Like [`VisitPass::wants`], for a version of the document: one that was rewritten since it was found can be
     /// outside of the request's time range.
     pub(in crate::document_api) fn wants_version(&self, document: &Document, timestamp: Timestamp) -> bool {
         (self.visit.from..=self.visit.to).contains(&timestamp) && self.wants(document)
