@@ -160,8 +160,8 @@ pub enum NodeRequest {
         expected: ReplicaContent,
     },
     /// Finishes an operation that the sender began as the owner of a bucket that the receiver owns now; see
-    /// [`Change::Finish`](crate::distributor::Change::Finish). For the distributor of the node; a keeper
-    /// refuses it.
+    /// [`Change::Finish`](crate::distributor::DocumentChange::Finish). For the distributor of the node; a
+    /// keeper refuses it.
     Finish(UnfinishedRow),
 }
 

@@ -1,4 +1,4 @@
-//! Stems of a dictionary's words, stored after the numbers of a [`Tokens`](crate::Tokens) column.
+//! Stems of a dictionary's words, stored after the numbers of a [`Tokens`](crate::TokensColumn) column.
 //!
 //! Only words that differ from their stem are listed. Encoded: one bit per word number (the first is unused),
 //! in words of 64 bits, set if the stem differs; `stems + 1` offsets of the stems (u32), which are sorted by

@@ -3,7 +3,7 @@
 //! [`ValueRef`] borrows from the bytes of [`wire::encode_value`](crate::wire::encode_value): reading a value,
 //! or iterating over a collection, allocates nothing. Scans over columns of arrays, maps, structs and sparse
 //! tensors use it instead of [`wire::decode_value`](crate::wire::decode_value), which builds a
-//! [`Value`](crate::Value).
+//! [`DocumentValue`](crate::DocumentValue).
 //!
 //! Bytes come from columns and rows under checksums. Iteration over malformed bytes ends early; it never
 //! panics.

@@ -4,7 +4,7 @@
 //! schema, compiled, and, if that is cheap, executed. A target panics if one of these steps does, if an error
 //! has no text, or if its output cannot be read again. The fuzzers in `fuzz/` run the targets for any length
 //! of time, starting from the inputs in `fuzz/corpus`; the tests of this crate run each over those inputs and
-//! some thousand [`mutations`](Mutator) of them.
+//! some thousand [`mutations`](InputMutator) of them.
 //!
 //! This crate is not part of the product.
 

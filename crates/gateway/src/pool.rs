@@ -1,13 +1,13 @@
 //! Threads for CPU-bound and disk-bound work, with a bounded queue for each flow of requests.
 //!
-//! As many pieces of work run at one time as there are cores: each holds a *place*. [`turns`] schedules the
+//! As many pieces of work run at one time as there are cores: each holds a *place*. `turns` schedules the
 //! next work when a place becomes free. Single documents have one more place, so that they need not wait
 //! until a query yields.
 //!
-//! Long work calls [`pause`] repeatedly, at points where it can be interrupted. Once it has held its place
+//! Long work calls `pause` repeatedly, at points where it can be interrupted. Once it has held its place
 //! for a quantum and others wait, it gives the place to the next in turn; its thread sleeps until its own
 //! turn comes. The data that it has read stays in memory meanwhile, so the number of sleeping threads is
-//! bounded ([`ASLEEP_MAX`]): beyond that, work keeps its place to its end.
+//! bounded (`ASLEEP_MAX`): beyond that, work keeps its place to its end.
 //!
 //! A caller may leave: work without a caller when its turn comes is dropped unstarted. Full queues refuse at
 //! once.
@@ -357,11 +357,11 @@ impl WorkPool {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs short work on one of the threads, as [`WorkPool::run_in`] does, in a queue that all such work
+    /// Runs short work on one of the threads, as `run_in` does, in a queue that all such work
     /// shares.
     ///
     /// # Errors
-    /// As [`WorkPool::run_in`].
+    /// As `run_in`.
     pub async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,

@@ -1,8 +1,8 @@
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 /// Checksums of the parts of a file, computed while it is written:
-/// [`Segment::verify_with`](crate::Segment::verify_with) does not read these parts again. The offsets of the
-/// parts are only a hint. Parts without a checksum are read.
+/// [`Segment::verify_with`](crate::SegmentFile::verify_with) does not read these parts again. The offsets of
+/// the parts are only a hint. Parts without a checksum are read.
 pub struct FileChecksums {
     /// Lengths of the consecutive parts, from the beginning of the file.
     outline: Vec<u32>,

@@ -8,7 +8,7 @@ use crate::{
     ClusterState, NodeFailure, NodeKey, NodeResponse, ReplicaContent, ReplicatedRow, ReportedReplica,
 };
 
-/// Storage work that a [`Keeper`](super::Keeper) requests.
+/// Storage work that a [`Keeper`](super::ReplicaKeeper) requests.
 #[derive(Debug, Clone)]
 pub enum StorageWork {
     /// Divide the buckets that the state divides, and report the replicas of the buckets that a node owns.

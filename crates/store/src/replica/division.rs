@@ -44,10 +44,10 @@ impl Store {
         })
     }
 
-    /// Groups that are too large for their buckets, by the [`Tuning`](crate::Tuning), though no bucket can be
-    /// split any more for them. Each is given as the low 32 bits of its locations, with the number of bits
-    /// that the bucket uses; 32 if the group is not divided. Returns at most `most` groups, of the `wanted`
-    /// buckets. Unsealed documents are not counted.
+    /// Groups that are too large for their buckets, by the [`Tuning`](crate::StoreTuning), though no bucket
+    /// can be split any more for them. Each is given as the low 32 bits of its locations, with the number of
+    /// bits that the bucket uses; 32 if the group is not divided. Returns at most `most` groups, of the
+    /// `wanted` buckets. Unsealed documents are not counted.
     ///
     /// Costs a pass over numbers in memory, and a read of the directories of the files of each wanted bucket
     /// that is too large.

@@ -83,7 +83,7 @@ fn make(kind: usize, seed: u8) -> DocumentValue {
         4 => DocumentValue::Raw(wire::encode_value(&DocumentValue::Array(vec![DocumentValue::Int(
             seed.into(),
         )]))),
-        5 => DocumentValue::Bool(seed % 2 == 0),
+        5 => DocumentValue::Bool(seed.is_multiple_of(2)),
         6 => DocumentValue::Byte(seed as i8),
         7 => dense("tensor<float>(x[2])", seed),
         8 => dense("tensor<float>(x[3])", seed),

@@ -211,8 +211,8 @@ impl VisitPass {
             && self.selection.as_ref().is_none_or(|selection| holds(selection, &kind.shown(document)))
     }
 
-    /// Like [`VisitPass::wants`], for a version of the document: one that was rewritten since it was found can be
-    /// outside of the request's time range.
+    /// Like [`VisitPass::wants`], for a version of the document: one that was rewritten since it was found
+    /// can be outside of the request's time range.
     pub(in crate::document_api) fn wants_version(&self, document: &Document, timestamp: Timestamp) -> bool {
         (self.visit.from..=self.visit.to).contains(&timestamp) && self.wants(document)
     }
