@@ -18,7 +18,7 @@ use support::{SERVICES, TestServer, file_of, onnxruntime};
 use tokio::runtime::Runtime;
 
 /// Maximum peak memory of the server, with a cache of 64 MB.
-const PEAK_MAX: u64 = 400 << 20;
+const PEAK_MAX: u64 = 450 << 20;
 
 /// The same while 16 such requests run at a time: the memory of parsing is not all in the budget of bodies.
 const PEAK_AT_ONCE_MAX: u64 = 1200 << 20;
