@@ -9,14 +9,10 @@ import time
 import urllib.request
 from pathlib import Path
 
+from ports import free_port
+
 ROOT = Path(__file__).resolve().parent.parent
 MILLRACE = os.environ.get("MILLRACE_BIN", str(ROOT / "target/release/millrace"))
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def get(url, timeout=5.0):

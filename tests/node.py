@@ -3,8 +3,8 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -12,6 +12,9 @@ import urllib.request
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from ports import free_port  # noqa: E402
 
 def binary() -> str:
     """The binary under test: MILLRACE_BIN, or what cargo built last."""
@@ -25,13 +28,7 @@ def binary() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
+    return [free_port() for _ in range(count)]
 
 
 class Node:

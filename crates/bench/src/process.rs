@@ -1,6 +1,5 @@
 //! A server in a process of its own.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -78,8 +77,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// A port that is free now; the server reports an error if another process takes it first.
+/// A port that no other process of a benchmark or test has.
 pub(crate) fn free_port() -> Result<u16, Error> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::failed)?;
-    Ok(listener.local_addr().map_err(Error::failed)?.port())
+    millrace_env::free_port().map_err(Error::failed)
 }

@@ -167,8 +167,8 @@ fn a_node_that_cannot_be_reached_leaves_nothing() {
     // More breaks than attempts without a byte in between; each time a piece arrives.
     let (address, _) = serve(&source, vec![400_000; 40]);
     let throttle = TransferThrottle::new(None);
-    let gone = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it was bound");
-    take_over(&target, &throttle, &gone.to_string(), &buckets()).expect_err("nobody listens there");
+    let gone = format!("127.0.0.1:{}", millrace_env::free_port().expect("a port is free"));
+    take_over(&target, &throttle, &gone, &buckets()).expect_err("nobody listens there");
     let files = || std::fs::read_dir(directories[1].path().join("segments")).expect("listed").count();
     assert_eq!((files(), target.status().documents), (0, 0));
     // As long as some bytes arrive each time, it continues.

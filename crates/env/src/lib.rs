@@ -6,6 +6,8 @@
 //! limits the number of open files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets
 //! background work yield.
 //!
+//! [`free_port`] chooses the ports of processes that tests and benchmarks start.
+//!
 //! Only this crate opens the files of segments and the manifest. It knows nothing of their contents.
 
 mod bounded;
@@ -15,6 +17,7 @@ mod fail_stop;
 mod faulty;
 mod forgetful;
 pub mod pace;
+mod ports;
 mod real;
 mod thread;
 mod whole;
@@ -26,6 +29,7 @@ pub use disk::{AppendFile, Disk, ReadFile};
 pub use fail_stop::{EXIT_INTERNAL_ERROR, panic_message, run_or_exit};
 pub use faulty::{DiskFault, FaultyDisk};
 pub use forgetful::ForgetfulDisk;
+pub use ports::free_port;
 pub use real::RealDisk;
 pub use thread::ThreadClass;
 pub use whole::{read_file, replace_file, sync_name};

@@ -1,6 +1,5 @@
 //! A real etcd of one member, with its own ports and its own directory.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -24,10 +23,7 @@ impl EtcdProcess {
             return None;
         }
         let directory = tempfile::tempdir().expect("a temporary directory");
-        // Both ports are held until both are known, so that they differ.
-        let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
-        let ports = held.each_ref().map(|port| port.local_addr().expect("it is bound").port());
-        drop(held);
+        let ports = [(); 2].map(|()| millrace_env::free_port().expect("a port is free"));
         let child = spawn(directory.path(), ports);
         let etcd = EtcdProcess { directory, ports, child };
         etcd.answers().await;

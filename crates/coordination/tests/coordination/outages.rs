@@ -151,9 +151,8 @@ async fn a_lease_is_lost_when_etcd_stands_still_for_longer_than_it_lasts() {
 #[tokio::test]
 async fn another_member_is_asked_where_one_is_not_there() {
     let Some(etcd) = EtcdProcess::start().await else { return };
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-    let dead = dead.expect("a port is free");
-    let list = etcd.address().replace("etcd://", &format!("etcd://{dead},"));
+    let dead = millrace_env::free_port().expect("a port is free");
+    let list = etcd.address().replace("etcd://", &format!("etcd://127.0.0.1:{dead},"));
     let coordination: Arc<dyn Coordination> =
         Arc::new(EtcdCoordination::new(&list, None).expect("they are addresses"));
     put(&coordination, "a/1", "one").await;

@@ -1,14 +1,13 @@
 //! Nodes of one cluster, as processes, with a real etcd.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::support::{SERVICES, TestServer};
+use crate::support::{SERVICES, TestServer, free_port};
 
 /// The test's own etcd.
 pub struct TestEtcd {
@@ -56,11 +55,6 @@ impl Drop for TestEtcd {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it is bound").port()
 }
 
 /// Starts a node of the cluster of this etcd.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::nodes::{TestEtcd, free_port, node, node_with, until};
+use crate::nodes::{TestEtcd, node, node_with, until};
 use crate::support::{MILLRACE, NOTE, SERVICES, write_files};
 
 #[test]

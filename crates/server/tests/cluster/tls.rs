@@ -12,7 +12,7 @@ use millrace_client::{HttpProtocol, OutgoingRequest};
 use millrace_trust::TrustFiles;
 
 use crate::certificates::{TestAuthority, TestCertificate};
-use crate::nodes::{TestEtcd, count, free_port, is_ideal, node_with, put, services, until};
+use crate::nodes::{TestEtcd, count, is_ideal, node_with, put, services, until};
 use crate::support::{MILLRACE, NOTE, TestServer};
 
 /// Settings that name these files.

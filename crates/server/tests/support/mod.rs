@@ -6,7 +6,6 @@
 
 pub mod writers;
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Once;
@@ -98,7 +97,7 @@ impl TestServer {
     /// A server over a data directory, which is in `directory` or elsewhere.
     pub fn start_in(directory: tempfile::TempDir, data_dir: PathBuf, environment: &[(&str, &str)]) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let (port, config_port) = free_ports();
+        let (port, config_port) = (free_port(), free_port());
         let environment: Vec<_> =
             environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let process = spawn(&data_dir, port, config_port, &environment);
@@ -330,9 +329,7 @@ fn spawn(data_dir: &Path, port: u16, config_port: u16, environment: &[(String, S
         .expect("the binary runs")
 }
 
-/// Two ports that were free a moment ago.
-fn free_ports() -> (u16, u16) {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().expect("an address").port());
-    (one, other)
+/// A port that no other server of a test has.
+pub fn free_port() -> u16 {
+    millrace_env::free_port().expect("a port is free")
 }
