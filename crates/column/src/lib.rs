@@ -38,7 +38,7 @@ pub use layout::{ValueLayout, layout};
 pub use memory::MemoryView;
 pub use presence::Presence;
 pub use stored::StoredValues;
-pub use tokens::{ELEMENT_BOUNDARY, TokenIds, TokensBuilder, TokensColumn};
+pub use tokens::{ELEMENT_BOUNDARY, TokenDictionary, TokenIds, TokensBuilder, TokensColumn};
 pub use values::{ValueBuilder, value};
 pub use view::{PathChoice, ReadError, View, ViewChunk};
 

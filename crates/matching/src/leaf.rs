@@ -113,6 +113,14 @@ impl ReadyLeaf {
         })
     }
 
+    /// The matcher of a leaf of one word among the field's tokens.
+    pub(crate) fn single_word(&self) -> Option<&WordMatcher> {
+        match &self.kind {
+            LeafKind::Words(matchers) => matchers.first().filter(|_| matchers.len() == 1 && !self.absent),
+            _ => None,
+        }
+    }
+
     /// Approximate cost per document, used to evaluate cheap leaves first.
     pub(crate) fn cost(&self) -> u32 {
         match (&self.kind, layout(&self.field.data_type)) {
