@@ -53,6 +53,7 @@ pub use check::{CheckFinding, CheckReport, TailRepair, check, repair_tail};
 pub use error::Error;
 pub use layout::StoreLayout;
 pub use options::StoreOptions;
+pub use read::slice::VisitSlice;
 pub use read::sweep::SweptPage;
 pub use read::visit::{StoreVisit, ViewScope, VisitPage, VisitedVersion};
 pub use replica::transfer::{ArrivedSegment, BucketShare, ExportParcel, SegmentImport};
