@@ -60,6 +60,7 @@ pub use replica::transfer::{ArrivedSegment, BucketShare, ExportParcel, SegmentIm
 pub use replica::{StoredReplica, VersionKey, VersionPage};
 pub use status::StoreStatus;
 pub use store::Store;
+pub use tail::journal::fuzz as fuzz_log;
 pub use times::{StepTimes, WriteTimes};
 pub use tuning::StoreTuning;
 pub use write::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification};
