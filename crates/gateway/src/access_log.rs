@@ -22,7 +22,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
-use hyper::header::{HOST, HeaderName, USER_AGENT};
+use hyper::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
 use millrace_remote::AddressRange;
 use serde_json::{Map, Value, json};
@@ -78,6 +78,46 @@ impl LogDetails {
         let client = listed.iter().rev().find(is_client).or(listed.first()).copied();
         let others = || OTHER_FORWARDED.iter().find_map(|name| header(headers, name));
         client.filter(|client| !client.is_empty()).or_else(others).map(str::to_owned)
+    }
+}
+
+/// Parses the first line as ranges of trusted proxies, separated by commas, and the others as values of
+/// `X-Forwarded-For` of a request from a trusted and from another address; for fuzzing.
+///
+/// # Panics
+/// A range lacks its own address, or the client is not the last address that is not a trusted proxy's.
+pub fn fuzz(text: &str) {
+    let (listed, headers) = text.split_once('\n').unwrap_or((text, text));
+    let ranges = listed.split(',').filter_map(|range| match range.parse::<AddressRange>() {
+        Ok(parsed) => {
+            let first = range.split_once('/').map_or(range, |(first, _)| first);
+            assert!(first.parse().is_ok_and(|first| parsed.contains(first)), "{range} lacks {first}");
+            Some(parsed)
+        }
+        Err(error) => {
+            assert!(error.contains("neither an address nor a range"), "an error that says nothing: {error}");
+            None
+        }
+    });
+    let details = LogDetails { trusted_proxies: ranges.collect(), ..LogDetails::default() };
+    let mut all = HeaderMap::new();
+    for value in headers.lines().filter_map(|line| HeaderValue::from_str(line).ok()).take(100) {
+        all.append(FORWARDED_FOR, value);
+    }
+    for peer in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9))] {
+        let client = details.client(peer, &all);
+        assert!(client.is_none() || details.is_trusted(peer), "{peer} is not trusted, but reports a client");
+        let Some(client) = client else { continue };
+        let values = all.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+        let listed: Vec<&str> = values.flat_map(|value| value.split(',')).map(str::trim).collect();
+        let place = listed.iter().rposition(|text| *text == client);
+        let place = place.unwrap_or_else(|| panic!("'{client}' is not one of the reported addresses"));
+        let is_trusted = |text: &str| text.parse().is_ok_and(|address| details.is_trusted(address));
+        assert!(
+            listed[place + 1..].iter().all(|text| is_trusted(text)),
+            "a proxy after '{client}' is not trusted"
+        );
+        assert!(!is_trusted(&client) || listed.iter().all(|text| is_trusted(text)), "'{client}' is a proxy");
     }
 }
 

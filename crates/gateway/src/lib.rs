@@ -19,6 +19,7 @@ mod document_api;
 mod edge;
 mod error;
 mod fitness;
+pub mod fuzz;
 mod http;
 mod limits;
 mod mcp;

@@ -32,7 +32,7 @@ pub use download::{FileSource, download};
 pub use embeddings::{EmbeddingOptions, RemoteEmbeddings};
 pub use error::Error;
 pub use http::OutboundHttp;
-pub use outbound::{OutboundPolicy, OutboundRefusal};
+pub use outbound::{OutboundPolicy, OutboundRefusal, fuzz};
 pub use protocol::{ServiceDialect, VectorCells};
 pub use sha256::Sha256Digest;
 pub use usage::ServiceUsage;

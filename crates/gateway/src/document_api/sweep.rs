@@ -182,7 +182,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
         let from = going.pass.start();
         let portion = SweepPortion { part: call.hop.part(), from, deadline, vouch };
         let (count, continuation) = going.here(call, portion).await?;
-        return Ok(answer(call, count, continuation));
+        return Ok(answer(call, &going.pass, count, continuation));
     };
     let mut place = ReachedBuckets::of(&call.node, going.pass.group())?.resume(going.pass.start())?;
     let mut count = 0;
@@ -201,7 +201,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
         let (changed, inner) = match outcome {
             // Nothing of this bucket was changed: the client continues here, once the cluster has agreed.
             Err(Error::Unsettled(_)) if count > 0 => {
-                return Ok(answer(call, count, Some(place.to_string())));
+                return Ok(answer(call, &going.pass, count, Some(place.to_string())));
             }
             outcome => outcome?,
         };
@@ -210,7 +210,10 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
         let following = place.following(&call.node, going.pass.group(), inner);
         match following.map_err(|error| Error::Unknown(error.to_string()))? {
             Some(next) if Instant::now() < deadline => place = next,
-            next => return Ok(answer(call, count, next.map(|place| place.to_string()))),
+            next => {
+                let next = next.map(|place| place.to_string());
+                return Ok(answer(call, &going.pass, count, next));
+            }
         }
     }
 }
@@ -288,10 +291,11 @@ async fn sweep_here(
     }
 }
 
-fn answer(call: &DocumentCall, count: u64, continuation: Option<String>) -> Response {
+/// Answer of a request that has reached a position; `None`: its end.
+fn answer(call: &DocumentCall, pass: &VisitPass, count: u64, position: Option<String>) -> Response {
     let mut answer = call.answer(None);
     answer.insert("documentCount".to_owned(), object!(count));
-    if let Some(continuation) = continuation {
+    if let Some(continuation) = pass.continuation(position) {
         answer.insert("continuation".to_owned(), Value::String(continuation));
     }
     http::json(StatusCode::OK, &Value::Object(answer))

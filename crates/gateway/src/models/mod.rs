@@ -39,6 +39,7 @@ pub(crate) use generator::DeployedGenerator;
 pub(crate) use language::DeployedLanguageModel;
 pub(crate) use ranking::RankModels;
 pub use secrets::SecretBinding;
+pub use secrets::fuzz as fuzz_secrets;
 pub(crate) use stateless::{ModelArgument, StatelessModel, StatelessModels};
 
 /// Maximum number of requests that wait for a model at the same time: of queries, and documents being fed.

@@ -14,6 +14,7 @@ mod model;
 mod power;
 mod replica;
 mod schemas;
+mod slices;
 mod space;
 mod threads;
 mod transfer;

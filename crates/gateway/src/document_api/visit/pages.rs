@@ -86,6 +86,11 @@ impl VisitPages {
         self.form
     }
 
+    /// Continuation for the client.
+    pub(super) fn continuation(&self, position: Option<String>) -> Option<String> {
+        self.pass.continuation(position)
+    }
+
     /// Start of the request.
     pub(super) fn start(&self) -> Option<String> {
         self.pass.start()

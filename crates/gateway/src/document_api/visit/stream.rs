@@ -53,7 +53,7 @@ impl StreamedVisit {
             }
             count += page.documents;
             pending.extend_from_slice(&page.bytes);
-            if lines && let Some(token) = &page.next {
+            if lines && let Some(token) = self.pages.continuation(page.next.clone()) {
                 line(&mut pending, &json!({ "continuation": { "token": token } }));
             }
             if !self.send(&mut pending).await {
@@ -76,6 +76,7 @@ impl StreamedVisit {
         continuation: Option<String>,
         failure: Option<Error>,
     ) {
+        let continuation = self.pages.continuation(continuation);
         match (self.pages.form() == PageForm::Lines, failure) {
             (true, failure) => {
                 if let Some(error) = &failure {
