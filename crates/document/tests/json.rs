@@ -211,7 +211,7 @@ fn operations_have_conditions() {
 
 #[test]
 fn unknown_fields_are_skipped_on_request() {
-    let options = ParseOptions { ignore_undefined_fields: true };
+    let options = ParseOptions { ignore_undefined_fields: true, ..ParseOptions::default() };
     let body = br#"{"fields": {"colour": {"deep": [1, {"x": null}]}, "year": 3}}"#;
     let operation = json::parse(body, OperationKind::Put, id(), &music(), options).unwrap();
     assert!(
@@ -586,7 +586,7 @@ proptest! {
 fn nesting_is_bounded() {
     for open in ["[", "{\"a\":"] {
         let deep = open.repeat(1_000_000);
-        let options = ParseOptions { ignore_undefined_fields: true };
+        let options = ParseOptions { ignore_undefined_fields: true, ..ParseOptions::default() };
         let body = format!("{{\"fields\":{{\"x\":{deep}");
         assert!(json::parse(body.as_bytes(), OperationKind::Put, id(), &music(), options).is_err());
         let feed = format!("{{\"put\":\"id:a:b::c\",\"x\":{deep}");

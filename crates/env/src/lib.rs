@@ -26,7 +26,7 @@ mod writeback;
 pub use bounded::BoundedDisk;
 pub use clock::{ManualClock, SystemClock, WallClock};
 pub use disk::{AppendFile, Disk, ReadFile};
-pub use fail_stop::{EXIT_INTERNAL_ERROR, panic_message, run_or_exit};
+pub use fail_stop::{EXIT_INTERNAL_ERROR, await_or_exit, panic_message, run_or_exit};
 pub use faulty::{DiskFault, FaultyDisk};
 pub use forgetful::ForgetfulDisk;
 pub use ports::free_port;

@@ -9,24 +9,21 @@ use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use hyper::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
 use millrace_remote::AddressRange;
 use serde_json::{Map, Value, json};
 
+use crate::http::observed;
 use crate::search_api::QueryFigures;
 
 /// Maximum number of lines that wait for the disk.
@@ -189,7 +186,13 @@ pub(crate) async fn log(State(log): State<Arc<AccessLog>>, request: Request, nex
     if let Some(figures) = response.extensions().get::<QueryFigures>() {
         line.fields.insert("search".to_owned(), figures.logged());
     }
-    response.map(|body| Body::new(CountedBody { body, line }))
+    response.map(|body| {
+        observed(body, move |frame| {
+            // The whole line, which is written when the body is dropped.
+            let line = &mut line;
+            line.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+        })
+    })
 }
 
 /// Logs a request that is answered at the edge.
@@ -248,36 +251,6 @@ impl Drop for LogLine {
         let mut line = Value::Object(std::mem::take(&mut self.fields)).to_string();
         line.push('\n');
         self.log.append(line);
-    }
-}
-
-/// Response body that counts the bytes sent.
-struct CountedBody {
-    body: Body,
-    line: LogLine,
-}
-
-impl HttpBody for CountedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &frame {
-            self.line.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

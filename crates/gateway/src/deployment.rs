@@ -13,13 +13,14 @@ use millrace_ranking::{CompiledProfile, check_constants};
 use millrace_rules::RuleBases;
 use millrace_schema::change::{self, ApplicationChanges};
 use millrace_schema::{
-    Application, ApplicationDraft, ContentCluster, DocumentMode, MistakenParts, PackageFindings,
+    Application, ApplicationDraft, ContentCluster, DocumentMode, InputType, MistakenParts, PackageFindings,
     PackageMistake, RankProfile, Schema, SnippetLengths,
 };
 use millrace_selection::{DocumentSelection, SelectionOutcome};
 use millrace_store::StoreLayout;
 
 use crate::Error;
+use crate::http::BlockBytes;
 use crate::limits::DocumentLimits;
 use crate::models::{
     ApplicationComponents, DeployedGenerator, DeployedLanguageModel, NodeModels, RankModels, StatelessModels,
@@ -43,6 +44,8 @@ pub struct CompiledApplication {
     stateless: StatelessModels,
     languages: Vec<Arc<DeployedLanguageModel>>,
     rules: RuleBases,
+    /// Largest dense block of the tensors that a query may have.
+    pub(crate) input_block: BlockBytes,
 }
 
 /// Compiled state for the documents of one type.
@@ -53,6 +56,8 @@ pub(crate) struct DocumentKind {
     pub(crate) scripts: SchemaScripts,
     /// Rank profiles by name.
     pub(crate) profiles: BTreeMap<String, Arc<CompiledProfile>>,
+    /// Largest dense block of its tensors.
+    pub(crate) block: BlockBytes,
 }
 
 /// Content cluster, as seen by the documents of one type. A document is stored once; the clusters are views
@@ -117,8 +122,10 @@ impl CompiledApplication {
                 let profiles = rank_profiles(schema, &broken, &rank_models, &mut blamed, &mut findings);
                 match scripts {
                     Ok(scripts) => {
-                        let kind = DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles };
-                        kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
+                        let block = BlockBytes::of_document(&schema.document_type);
+                        let schema = Arc::clone(schema);
+                        let kind = DocumentKind { schema, clusters, scripts, profiles, block };
+                        kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
                     }
                     Err(errors) => errors.into_iter().for_each(|error| findings.tell(error)),
                 }
@@ -129,7 +136,9 @@ impl CompiledApplication {
         findings.warnings.extend(slow);
         application.warnings = findings.finish()?;
         let columns = Arc::new(DocumentColumns::new(&application));
+        let input_block = input_block(&application);
         Ok(CompiledApplication {
+            input_block,
             generation,
             application,
             based_on: current.map_or(0, |current| current.generation),
@@ -215,6 +224,16 @@ impl CompiledApplication {
             ))
         })
     }
+}
+
+/// Largest dense block of the inputs of all rank profiles.
+fn input_block(application: &Application) -> BlockBytes {
+    let profiles = application.schemas.values().flat_map(|schema| schema.rank_profiles.values());
+    let inputs = profiles.flat_map(|profile| profile.inputs.values());
+    BlockBytes::of(inputs.filter_map(|input| match &input.input_type {
+        InputType::Tensor(tensor_type) => Some(tensor_type),
+        InputType::String => None,
+    }))
 }
 
 impl DocumentKind {

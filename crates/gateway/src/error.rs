@@ -154,12 +154,13 @@ pub enum Error {
         /// Budget of all bodies, in bytes.
         budget: usize,
     },
-    /// The bodies of other requests use the whole memory budget of bodies.
+    /// Other requests use the whole of a memory budget.
     #[error(
-        "the bodies of other requests take all bytes that bodies may take (bodies-bytes-max); try again in {retry_after_s} s, with fewer \
-         at a time"
+        "there is no room for the request now: others take all of {setting}; try again in {retry_after_s} s, with fewer at a time"
     )]
     NoRoom {
+        /// Setting that has the budget.
+        setting: &'static str,
         /// Seconds after which there should be room.
         retry_after_s: u64,
     },
@@ -407,7 +408,7 @@ impl Error {
     /// Value of `Retry-After`, in seconds, if a later attempt may succeed.
     pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
         match (self, self.kind()) {
-            (Error::NoRoom { retry_after_s }, _) => Some(HeaderValue::from(*retry_after_s)),
+            (Error::NoRoom { retry_after_s, .. }, _) => Some(HeaderValue::from(*retry_after_s)),
             (_, ErrorKind::Overloaded | ErrorKind::Unavailable) => Some(HeaderValue::from_static("1")),
             _ => None,
         }

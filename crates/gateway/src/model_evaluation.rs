@@ -13,7 +13,7 @@ use millrace_tensor::json::TensorFormat;
 use serde_json::{Value, json};
 
 use crate::caller::CallerGuard;
-use crate::http::{self, BodyShare, RequestParameters};
+use crate::http::{self, BodyShare, RequestParameters, WorkKind};
 use crate::models::StatelessModel;
 use crate::{CompiledApplication, Error, Node};
 
@@ -132,8 +132,7 @@ async fn parameters(node: &Node, request: Request) -> Result<EvaluationArguments
     let body = http::read_body(node, &parts.headers, body, node.body_bounds()).await?;
     let (body, mut share) = body.into_parts();
     let size = body.len();
-    // The arguments are copies of parts of the body, and are converted to tensors.
-    share.grow(body.len().saturating_mul(2)).await?;
+    share.work(WorkKind::Arguments, &body).await?;
     let read = move || parameters.and(&String::from_utf8_lossy(&body), most);
     let parameters = http::within_or_pooled(node, http::WorkSize::of_query(size), read).await??;
     Ok(EvaluationArguments { parameters, _room: Some(share) })

@@ -23,7 +23,7 @@ use crate::config_api::UploadSessions;
 use crate::deployment::CompiledApplication;
 use crate::deployments::ActiveDeployment;
 use crate::fitness::SpaceWatch;
-use crate::http::{BodyBounds, BodyBudget, PortLimits};
+use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
 use crate::metrics::{MetricGauge, NodeMetrics};
 use crate::models::{ModelOptions, NodeModels};
@@ -44,7 +44,7 @@ pub struct Node {
     quotas: ClientQuotas,
     models: NodeModels,
     pool: WorkPool,
-    bodies: Arc<BodyBudget>,
+    budget: Arc<RequestBudget>,
     /// Limits of the data port, and of the deployment port.
     port_limits: [PortLimits; 2],
     upkeep: BackgroundThreads,
@@ -110,9 +110,18 @@ impl Node {
         let quotas = ClientQuotas::new(&settings);
         let limits = settings.limits.clone();
         let sessions_dir = settings.data_dir.join("sessions");
+        let budget = RequestBudget::new(BudgetBounds {
+            bodies: limits.bodies_bytes_max,
+            work: limits.work_bytes_max,
+            answers: limits.answers_bytes_max,
+            patience: limits.bodies_wait,
+            return_memory: settings.return_memory,
+        });
+        let port_limits =
+            [(); 2].map(|()| PortLimits { answers: Some(Arc::clone(&budget)), ..PortLimits::new(&limits) });
         let node = Arc::new(Node {
-            bodies: BodyBudget::new(limits.bodies_bytes_max, limits.bodies_wait),
-            port_limits: [(); 2].map(|()| PortLimits::new(&limits)),
+            budget,
+            port_limits,
             access_log: access_log.transpose()?,
             cluster: OnceLock::new(),
             forwarder: NodeForwarder::new(settings.trust.clone()),
@@ -212,9 +221,9 @@ impl Node {
         self.access_log.as_ref()
     }
 
-    /// Memory budget of request bodies.
-    pub(crate) fn bodies(&self) -> &Arc<BodyBudget> {
-        &self.bodies
+    /// Memory budget of the requests in flight.
+    pub(crate) fn budget(&self) -> &Arc<RequestBudget> {
+        &self.budget
     }
 
     /// Bounds of the body of a document request, and of any other without bounds of its own.
@@ -436,7 +445,6 @@ impl Node {
     pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
         let status = self.store.status();
         let gauge = MetricGauge::new;
-        let bodies = self.bodies.figures();
         let mut gauges = vec![
             gauge(
                 "content.proton.documentdb.documents.total",
@@ -474,21 +482,6 @@ impl Node {
                 self.pool.waiting() as f64,
             ),
             gauge(
-                "millrace.bodies.bytes",
-                "Bytes that bodies of requests under way take",
-                bodies.reserved as f64,
-            ),
-            gauge(
-                "millrace.bodies.waiting",
-                "Requests that wait for room for their bodies",
-                bodies.waiting as f64,
-            ),
-            MetricGauge::counted(
-                "millrace.bodies.refused",
-                "Requests refused since there was no room for their bodies",
-                bodies.refused,
-            ),
-            gauge(
                 "millrace.sessions.bytes",
                 "Bytes on disk of packages that are not active yet",
                 self.sessions.bytes() as f64,
@@ -519,6 +512,7 @@ impl Node {
                 self.deployments.generation() as f64,
             ),
         ];
+        gauges.extend(self.budget.gauges());
         gauges.extend(self.models.gauges());
         gauges.extend(self.cluster().map(|cluster| cluster.gauges()).unwrap_or_default());
         gauges

@@ -11,6 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 
 use super::failure::{FieldFailure, reason};
 use super::nesting::{DEPTH, too_deep};
+use super::operation::ParseOptions;
 use crate::{DataType, DocumentValue, StructType, scalar};
 
 /// Reads JSON as a value of the type, in the format of document fields; `None` for null.
@@ -21,7 +22,7 @@ pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<DocumentVal
     if too_deep(json.as_bytes()).is_some() {
         return Err(format!("it is nested deeper than {DEPTH}"));
     }
-    let failure = FieldFailure::default();
+    let failure = FieldFailure::new(ParseOptions::default().element_bytes_max);
     let mut deserializer = sonic_rs::Deserializer::from_str(json);
     let value = ValueSeed { data_type, failure: &failure }.deserialize(&mut deserializer).and_then(|value| {
         deserializer.end()?;

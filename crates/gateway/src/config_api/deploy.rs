@@ -35,7 +35,7 @@ pub(super) async fn prepare_and_activate(
 ) -> Result<Response, Error> {
     let received = upload::receive(&node, request).await?;
     let _turn = node.sessions().turn().await?;
-    let draft = received.unpacked(&node).await?;
+    let (draft, _room) = received.unpacked(&node).await?;
     let id = node.deployments().next_generation();
     let base_generation = node.deployments().generation();
     let deployment = compile(&node, move || draft, id).await?;
@@ -63,9 +63,9 @@ pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request
         None => (None, Some(upload::receive(&node, request).await?)),
     };
     let _turn = node.sessions().turn().await?;
-    let draft = match received {
-        Some(received) => Some(received.unpacked(&node).await?),
-        None => None,
+    let (draft, _room) = match received {
+        Some(received) => received.unpacked(&node).await.map(|(draft, room)| (Some(draft), Some(room)))?,
+        None => (None, None),
     };
     let id = node.deployments().next_generation();
     let at = Arc::clone(&node);
@@ -100,6 +100,10 @@ pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Resp
 /// The package is invalid; its files have changed meanwhile.
 async fn make_ready(node: &Arc<Node>, id: u64, based_on: u64) -> Result<Arc<CompiledApplication>, Error> {
     let _turn = node.sessions().turn().await?;
+    let files_bytes =
+        |session: &mut UploadSession| session.files.sizes().map(|(_, bytes)| bytes).sum::<u64>();
+    let bytes = node.sessions().with(id, files_bytes)?;
+    let _room = node.budget().package(usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
     let at = Arc::clone(node);
     let read = move || {
         let all = |session: &mut UploadSession| Ok::<_, Error>((session.files.read_all()?, session.revision));

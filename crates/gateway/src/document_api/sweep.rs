@@ -26,7 +26,7 @@ use super::write::{apply, commit};
 use crate::Error;
 use crate::cluster::{AccessKind, ReadFence};
 use crate::deployment::DocumentKind;
-use crate::http;
+use crate::http::{self, BodyShare, WorkKind};
 use crate::metrics::CountedMetric;
 
 /// Number of documents changed at one time.
@@ -62,7 +62,7 @@ pub(super) async fn update_where(
     };
     let pass = VisitPass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
-    let update = read_update(call, &kind, &namespace, request).await?;
+    let (update, _room) = read_update(call, &kind, &namespace, request).await?;
     let caller = IndexingCaller::default();
     let change = move |document| apply(&kind, &update, Some(document), &caller).map(StoreModification::Put);
     sweep(call, SweepRequest { pass: Arc::new(pass), change: Arc::new(change), removes: false }, vouch).await
@@ -101,18 +101,21 @@ async fn read_update(
     kind: &DocumentKind,
     namespace: &str,
     request: Request,
-) -> Result<DocumentUpdate, Error> {
+) -> Result<(DocumentUpdate, BodyShare), Error> {
     let (parts, body) = request.into_parts();
     let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
     // The update is applied to many documents; parsing wants one id, which is not used after that.
     let id = DocumentId::new(namespace, kind.schema.document_type.name(), &DocumentGroup::None, "any")?;
-    let options = json::ParseOptions::default();
+    let element_bytes_max = call.node.settings().limits.element_bytes_max;
+    let options = json::ParseOptions { element_bytes_max, ..json::ParseOptions::default() };
     let schema = Arc::clone(&kind.schema);
+    let (body, mut room) = body.into_parts();
+    call.within(room.work(WorkKind::Document(kind.block), &body)).await?;
     let size = body.len();
     let parse = move || json::parse(&body, OperationKind::Update, id, &schema.document_type, options);
     let operation = http::within_or_pooled(&call.node, http::WorkSize::of_document(size), parse).await??;
     match operation.action {
-        OperationAction::Update(update) => Ok(update),
+        OperationAction::Update(update) => Ok((update, room)),
         OperationAction::Put(_) | OperationAction::Remove(_) => {
             Err(Error::BadRequest("the body is not an update".to_owned()))
         }

@@ -168,7 +168,7 @@ async fn search(
     let searching = async {
         let embeddings = Arc::new(embed(&node, &deployment, &query, deadline, &gone).await?);
         let query = Arc::clone(&query);
-        let request = QueryRequest { node, deployment, query, told, embeddings, started, gone };
+        let request = QueryRequest { node, deployment, query, told, embeddings, started, gone, _room: None };
         let node = Arc::clone(&request.node);
         match node.cluster() {
             Some(cluster) => spread::run(&request, &**cluster).await,

@@ -23,6 +23,7 @@ use millrace_store::ViewScope;
 use super::apart::SourceFound;
 use super::sources::{AskedSchema, ReachedSources, beside};
 use crate::deployment::DocumentKind;
+use crate::http::BodyShare;
 use crate::models::QueryEmbeddings;
 use crate::pool::{self, WorkFlow};
 use crate::{CompiledApplication, Error, Node};
@@ -124,6 +125,9 @@ pub(super) struct QueryRequest {
     pub(super) started: Instant,
     /// Becomes true when the client no longer waits for the answer.
     pub(super) gone: Arc<AtomicBool>,
+    /// Memory that the query takes of the budget, if it was reserved for this request; dropped last, also
+    /// where the work outlives the answer.
+    pub(super) _room: Option<Arc<BodyShare>>,
 }
 
 impl QueryRequest {
@@ -339,7 +343,7 @@ fn merge(whole: &mut PartialResult, part: PartialResult) {
 fn plan(
     asked: &AskedSchema<'_>,
     all: &[&Arc<DocumentKind>],
-    QueryRequest { deployment, query, embeddings, .. }: &QueryRequest,
+    QueryRequest { node, deployment, query, embeddings, .. }: &QueryRequest,
 ) -> Result<PreparedSearch, Error> {
     let kind = asked.kind;
     let elsewhere = |field: &str| {
@@ -350,6 +354,7 @@ fn plan(
         known_elsewhere: &elsewhere,
         embedded: &|call, target| embeddings.get(call, target),
         significance: &deployment.application.significance,
+        regexes_max: node.settings().limits.query_regexes_max,
     };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     if let StreamedScope::All { selection: Some(text) } = &plan.scope {

@@ -84,7 +84,7 @@ pub(super) async fn answer(
     }
     // The gathering node looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
-    let mut asks = FrameReader::new(request.into_body(), MESSAGE_BYTES_MAX, Some(node.bodies().share()));
+    let mut asks = FrameReader::new(request.into_body(), MESSAGE_BYTES_MAX, Some(node.budget().share()));
     let begin: Option<ShareBegin> = asks.next().await.map_err(unreadable)?;
     let begin = begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
     let buckets = begin.buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>()?;
@@ -95,13 +95,19 @@ pub(super) async fn answer(
         max_hits: usize::MAX,
         max_offset: usize::MAX,
         max_timeout: Duration::MAX,
+        text_bytes_max: usize::MAX,
+        tokens_max: usize::MAX,
+        values_max: usize::MAX,
         ..QueryLimits::default()
     };
     let RewrittenQuery { query, told } = rewrite::query(node, &deployment, begin.parameters, limits).await?;
     let query = Arc::new(query);
     let until = started + query.timeout;
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
-    let request = QueryRequest { node: Arc::clone(node), deployment, query, told, embeddings, started, gone };
+    // The gathering node has reserved the memory for it, and must not wait for that of others meanwhile.
+    let asked = Arc::clone(node);
+    let request =
+        QueryRequest { node: asked, deployment, query, told, embeddings, started, gone, _room: None };
     let vouch = ReadFence::of_version(begin.version);
     let mut local = LocalShare::begin(request, buckets).await?;
     vouch.check(node)?;
