@@ -3,7 +3,7 @@
 //! - [`SchemaScripts`] are the compiled statements of a schema: they reject invalid statements when an
 //!   application is deployed, and set fields when a document is written.
 //! - [`DocumentColumns`] defines the columns of documents and builds them; it is the
-//!   [`Layout`](millrace_store::StoreLayout) of a store.
+//!   [`StoreLayout`](millrace_column::StoreLayout) of a store.
 //! - [`IndexingComponents`] is the interface of embedders, chunkers and generators, which are implemented
 //!   elsewhere.
 //!

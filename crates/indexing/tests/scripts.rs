@@ -416,7 +416,7 @@ fn updates_run_what_reads_the_changed_field() {
 
 #[test]
 fn columns_are_built_from_documents() {
-    use millrace_store::StoreLayout;
+    use millrace_column::StoreLayout;
     let schema = schema("index", DataType::String, "");
     let application = millrace_schema::Application {
         schemas: [(Arc::clone(&schema.name), Arc::clone(&schema))].into(),
@@ -465,7 +465,7 @@ fn columns_are_built_from_documents() {
 /// value of the document's field.
 #[test]
 fn words_are_stemmed_by_the_language_that_was_set() {
-    use millrace_store::StoreLayout;
+    use millrace_column::StoreLayout;
     const SERVICES: &str = "<services><content id='c'><documents><document type='d' mode='streaming'/></documents></content></services>";
     let stems = |fields: &str, document: &str, field: &str, stem: &str| {
         let schema = format!("schema d {{ {fields} }}");
