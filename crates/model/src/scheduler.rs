@@ -20,7 +20,6 @@ mod queue;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,7 +32,7 @@ use queue::{ModelQueue, QueueEntry, QueuedWork};
 use crate::batch::BatchLimits;
 use crate::cores::BusyCores;
 use crate::usage::ModelCounters;
-use crate::{Error, ModelUsage, SequenceStates, TokenizedText};
+use crate::{Error, ModelCaller, ModelUsage, SequencePurpose, SequenceStates, TokenizedText};
 
 /// A model that runs batches of sequences.
 pub trait SequenceModel: Send + Sync {
@@ -47,33 +46,6 @@ pub trait SequenceModel: Send + Sync {
     /// Maximum size of a run, beyond which it is no faster.
     fn limits(&self) -> BatchLimits {
         BatchLimits { tokens: usize::MAX, sequences: usize::MAX }
-    }
-}
-
-/// Purpose of a sequence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SequencePurpose {
-    /// A query that waits for the result.
-    Query,
-    /// A document write.
-    Feed,
-}
-
-/// A waiting caller, with its deadline.
-#[derive(Debug, Clone)]
-pub struct ModelCaller {
-    /// Purpose of the call.
-    pub purpose: SequencePurpose,
-    /// Time after which the result is not needed.
-    pub deadline: Option<Instant>,
-    /// Set by another thread when the caller has left.
-    pub gone: Arc<AtomicBool>,
-}
-
-impl ModelCaller {
-    /// A caller without a deadline.
-    pub fn patient(purpose: SequencePurpose) -> Self {
-        ModelCaller { purpose, deadline: None, gone: Arc::default() }
     }
 }
 

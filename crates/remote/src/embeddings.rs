@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::queue::{TextCall, TextEntry, TextQueue};
 use crate::retry::{RequestFailure, RetryDecision, ServicePause, choose};
-use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_env::{ModelCaller, SequencePurpose};
 
 use crate::usage::ServiceCounters;
 use crate::{Error, OutboundHttp, ServiceDialect, ServiceUsage, VectorCells, protocol};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_env::{ModelCaller, SequencePurpose};
 
 use crate::{Error, VectorCells};
 

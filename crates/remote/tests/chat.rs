@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_env::{ModelCaller, SequencePurpose};
 use millrace_remote::{
     AnswerPieces, ChatModel, ChatPrompt, Error, InferenceOptions, OutboundHttp, OutboundPolicy,
 };

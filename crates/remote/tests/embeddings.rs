@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_env::{ModelCaller, SequencePurpose};
 use millrace_remote::{
     EmbeddingOptions, Error, OutboundHttp, OutboundPolicy, RemoteEmbeddings, ServiceDialect, VectorCells,
 };

@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::ModelCaller;
-use crate::{Error, SequenceStates};
+use crate::{Error, ModelCaller, SequenceStates};
 
 /// Interval between calls of a caller's `stop`.
 const STOP_ASKED_EVERY: Duration = Duration::from_millis(5);

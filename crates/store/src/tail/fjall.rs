@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
-use millrace_env::pace;
+use millrace_env::{error_causes, pace};
 use rustix::fs::SeekFrom;
 
 use super::beside::remake_beside;
@@ -304,14 +304,7 @@ fn new_salt() -> LogSalt {
 
 /// Returns the error of the system, if there is one.
 fn io_error(error: &fjall::Error) -> Option<&io::Error> {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref() {
-            return Some(error);
-        }
-        source = error.source();
-    }
-    None
+    error_causes(error).find_map(|cause| cause.downcast_ref())
 }
 
 struct FjallTail {
