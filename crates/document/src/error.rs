@@ -2,7 +2,6 @@ use crate::json::FeedPosition;
 
 /// Error in a document, its id, or an operation on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The text is not a document id.
     #[error("document id '{id}': {reason}; write id:<namespace>:<type>:[g=<group>|n=<number>]:<name>")]

@@ -2,7 +2,6 @@ use std::fmt;
 
 /// Error in an expression, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The text does not follow the syntax.
     #[error("{spot}: {reason}")]

@@ -4,7 +4,6 @@ use crate::ComponentFailure;
 
 /// Error in indexing statements, or in a document that they process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The statements do not follow the syntax, or do not fit the schema.
     #[error("{place}: field '{field}': indexing: {reason}")]

@@ -1,6 +1,5 @@
 /// Error in the text of a query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The text does not follow the syntax of its language.
     #[error("{language}: line {line}, column {column}: {reason}")]

@@ -3,7 +3,6 @@ use millrace_schema::{PackageMistake, SourcePosition};
 
 /// Error in a rank profile, or during ranking.
 #[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The profile is invalid. Reported at deployment.
     #[error("{place}: rank profile {profile}: {reason}")]

@@ -1,6 +1,5 @@
 /// Errors of a search.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// Documents could not be matched.
     #[error(transparent)]

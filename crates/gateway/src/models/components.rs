@@ -161,7 +161,13 @@ fn failure(error: millrace_embedding::Error) -> ComponentFailure {
             ComponentFailure::Timeout(reason)
         }
         Embedding::Remote(error) => of_service(&error),
-        _ => ComponentFailure::Input(reason),
+        Embedding::Model(
+            Model::Runtime { .. } | Model::Load { .. } | Model::Signature { .. } | Model::Run { .. },
+        )
+        | Embedding::Setup(_)
+        | Embedding::TokenizerFile { .. }
+        | Embedding::Tokenizer(_)
+        | Embedding::Shape { .. } => ComponentFailure::Input(reason),
     }
 }
 
