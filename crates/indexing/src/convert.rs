@@ -4,6 +4,7 @@ use std::hash::Hasher;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::civil::{self, Date, Time};
 use millrace_document::{DataType, DocumentValue, scalar};
 use siphasher::sip::SipHasher24;
 
@@ -210,7 +211,8 @@ fn base64_decode(text: &str) -> Result<i64, String> {
     Ok(bytes.iter().rev().fold(0i64, |number, byte| number << 8 | i64::from(*byte)))
 }
 
-/// Seconds since 1970 of an ISO 8601 instant, with `Z` or an offset; fractions of a second are dropped.
+/// Seconds since 1970 of an ISO 8601 instant of the years 0 to 9999, with `Z` or an offset; fractions of a
+/// second are dropped.
 fn epoch_second(text: &str) -> Option<i64> {
     let (date, time) = text.split_once(['T', 't'])?;
     let mut parts = date.splitn(3, '-').map(digits);
@@ -236,33 +238,17 @@ fn epoch_second(text: &str) -> Option<i64> {
         }
         _ => return None,
     };
-    let month_days = match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    };
-    let valid = (1..=12).contains(&month)
-        && (1..=month_days).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 60
-        && parts.next().is_none();
-    valid.then(|| days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset)
+    if parts.next().is_some() {
+        return None;
+    }
+    let small = |number: i64| i8::try_from(number).ok();
+    let date = Date::new(year.try_into().ok()?, small(month)?, small(day)?).ok()?;
+    let time = Time::new(small(hour)?, small(minute)?, small(second)?, 0).ok()?;
+    Some(date.to_datetime(time).duration_since(civil::date(1970, 1, 1).at(0, 0, 0, 0)).as_secs() - offset)
 }
 
 /// Parses at most nine digits, so that calculations with the number cannot overflow.
 fn digits(text: &str) -> Option<i64> {
     let plain = !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
-}
-
-/// Days of the Gregorian calendar since 1970. Years start in March so that the leap day is the last day of a
-/// year.
-const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }

@@ -245,7 +245,22 @@ fn values_are_converted() {
     check("set", "input title | to_wset | attribute", r#"{"Best  of Bob":1}"#);
     check("long", r#""2023-12-24T17:00:43.431+00:00" | to_epoch_second | attribute"#, "1703437243");
     check("long", r#""2000-02-29T23:59:59-01:30" | to_epoch_second | attribute"#, "951874199");
-    check("long", r#""2001-02-29T00:00:00Z" | to_epoch_second | attribute"#, "!is no instant");
+    for (instant, expected) in [
+        ("2001-02-29T00:00:00Z", "!is no instant"),
+        ("2000-13-01T00:00:00Z", "!is no instant"),
+        ("2000-01-00T00:00:00Z", "!is no instant"),
+        ("2000-01-01T24:00:00Z", "!is no instant"),
+        ("2000-01-01T00:60:00Z", "!is no instant"),
+        ("2000-01-01T00:00:60Z", "!is no instant"),
+        ("2000-01-01T00:00:00:00Z", "!is no instant"),
+        ("10000-01-01T00:00:00Z", "!is no instant"),
+        ("2000-257-01T00:00:00Z", "!is no instant"),
+        ("1969-12-31T23:59:59z", "-1"),
+        ("0000-01-01T00:00Z", "-62167219200"),
+        ("9999-12-31T23:59:59+00", "253402300799"),
+    ] {
+        check("long", &format!(r#""{instant}" | to_epoch_second | attribute"#), expected);
+    }
     check("string", "1L | base64encode | index", r#""AQAAAAAAAAA=""#);
     check("long", r#""AQAAAAAAAAA=" | base64decode | attribute"#, "1");
     check("string", "-1L | hex_encode | index", r#""ffffffffffffffff""#);
