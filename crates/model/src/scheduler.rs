@@ -20,8 +20,10 @@ mod queue;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub(crate) use call::RunCost;
 use call::{ModelRun, SequenceCall};
@@ -270,7 +272,7 @@ impl ModelLane {
 impl SchedulerShared {
     fn lock(&self) -> MutexGuard<'_, SchedulerState> {
         // Code that holds this lock cannot panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn push(
@@ -300,9 +302,9 @@ impl SchedulerShared {
         }
         drop(state);
         if count == 1 {
-            condition.notify_one()
+            condition.notify_one();
         } else {
-            condition.notify_all()
+            condition.notify_all();
         }
         Ok(())
     }
@@ -375,7 +377,7 @@ impl SchedulerShared {
                 }
             }
             self.cores.wanted(state.queries.len() + state.feeds.len());
-            state = self.condition(purpose).wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.condition(purpose).wait(&mut state);
             yields = false;
         }
     }
@@ -439,7 +441,7 @@ fn attempt(owner: &ModelEntry, batch: &[QueueEntry], spread: bool) -> Result<Vec
     let started = Instant::now();
     let (result, lengths) = match (&owner.runner, batch) {
         (ModelRunner::Jobs, [QueueEntry { work: QueuedWork::Job(job, rows), .. }]) => {
-            let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let job = job.lock().take();
             let job = job.ok_or_else(|| fail("it was begun twice"))?;
             (caught(owner, || job(&run.grant).map(|()| vec![SequenceStates::default()])), vec![0; *rows])
         }

@@ -1,9 +1,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use millrace_cluster::{NodeReply, NodeRequest, RequestFence};
 use millrace_trust::NodeTrust;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
@@ -76,7 +77,7 @@ impl PeerConnections {
             answered(reply);
         };
         let mut outgoing = OutgoingFrame { fence, request, answered: Box::new(answered) };
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock();
         let link = links.entry(address.to_owned()).or_insert_with(|| self.link(address));
         match link.try_send(outgoing) {
             Ok(()) => return,
@@ -100,7 +101,7 @@ impl PeerConnections {
 
     /// Drops connections to nodes other than these.
     pub fn keep(&self, addresses: &dyn Fn(&str) -> bool) {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock();
         links.retain(|address, _| addresses(address));
     }
 
@@ -162,19 +163,19 @@ struct WaitingReply(Mutex<HashMap<u64, Answered>>);
 
 impl WaitingReply {
     fn add(&self, id: u64, answered: Answered) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, answered);
+        self.0.lock().insert(id, answered);
     }
 
     fn take(&self, id: u64) -> Option<Answered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+        self.0.lock().remove(&id)
     }
 
     fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.0.lock().is_empty()
     }
 
     fn lose(&self) {
-        let lost = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let lost = std::mem::take(&mut *self.0.lock());
         lost.into_values().for_each(|answered| answered(None));
     }
 }

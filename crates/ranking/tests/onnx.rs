@@ -3,8 +3,9 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use millrace_ranking::{
     CompiledProfile, ModelFailure, ModelSource, RankModelEvaluation, RankModelFile, RankOutcome,
     ShownFeatures,
@@ -71,7 +72,7 @@ impl RankModelEvaluation for SumEvaluation {
         }
         let sum = |row: &Vec<Tensor>| row.iter().flat_map(|tensor| tensor.cells().iter()).sum::<f64>();
         let sums: Vec<f64> = rows.iter().map(sum).collect();
-        self.0.runs.lock().unwrap().push(sums.clone());
+        self.0.runs.lock().push(sums.clone());
         let tensor = |sum: f64| {
             let number = if sum < 0.0 { f64::NAN } else { sum + self.1 };
             Tensor::new(self.tensor_type(), Vec::new(), TensorCells::Float(vec![number as f32])).unwrap()
@@ -132,7 +133,7 @@ fn told(tensor: &Tensor) -> String {
 
 fn runs(profile: RankProfile) -> (Vec<(usize, f64)>, Vec<Vec<f64>>) {
     let found = rank(profile, "", &|| false).unwrap_or_else(|error| panic!("{error}"));
-    let runs = found.seen.runs.lock().unwrap().clone();
+    let runs = found.seen.runs.lock().clone();
     (found.hits, runs)
 }
 

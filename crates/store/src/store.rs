@@ -1,8 +1,9 @@
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use millrace_bucket::BucketId;
 use millrace_column::View;
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentVersion, DropScope, Timestamp};
@@ -339,7 +340,7 @@ impl StoreInner {
     fn close(&self) {
         self.shared.health.closed.store(true, Ordering::SeqCst);
         self.shared.alarm.ring();
-        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut threads = std::mem::take(&mut *self.threads.lock());
         // Modifiers hand on to the committer, so they end first.
         self.writes.close();
         threads.modifiers.drain(..).for_each(join);

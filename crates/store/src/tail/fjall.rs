@@ -7,12 +7,13 @@ use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 use millrace_env::{error_causes, pace};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::SeekFrom;
 
 use super::beside::remake_beside;
@@ -345,7 +346,7 @@ impl TailRows for FjallTail {
 
 impl FjallTail {
     fn log(&self) -> MutexGuard<'_, LogEnd> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock()
     }
 
     /// Writes all of a batch or nothing, durably.
