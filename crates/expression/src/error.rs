@@ -37,6 +37,24 @@ impl Error {
     }
 }
 
+/// Reason why an expression is invalid, without its position: the code that reads the text adds it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ExpressionFault(String);
+
+impl ExpressionFault {
+    /// A fault with this text: expected and actual meaning.
+    pub fn new(reason: impl Into<String>) -> Self {
+        ExpressionFault(reason.into())
+    }
+}
+
+impl From<ExpressionFault> for String {
+    fn from(fault: ExpressionFault) -> Self {
+        fault.0
+    }
+}
+
 /// A position in the text of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpressionSpot {

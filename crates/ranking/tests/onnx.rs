@@ -5,14 +5,14 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use millrace_ranking::{
-    CompiledProfile, ModelFailure, ModelSource, RankModelEvaluation, RankModelFile, RankOutcome,
+    CompiledProfile, Error, ModelFailure, ModelSource, RankModelEvaluation, RankModelFile, RankOutcome,
     ShownFeatures,
 };
 use millrace_result::FeatureValue;
 use millrace_schema::{ModelExecution, ModelFile, OnnxModelConfig, RankPhase, RankProfile, SourcedText};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
+use parking_lot::Mutex;
 use support::{documents, matches, plan, profile, schema, sourced, view};
 
 /// Runs recorded in a test: the row sums of each run.
@@ -27,9 +27,9 @@ struct SeenRuns {
 struct SumModels(Arc<SeenRuns>, &'static str);
 
 impl ModelSource for SumModels {
-    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, String> {
+    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, Error> {
         match model.file.value.to_string().as_str() {
-            "models/corrupt.onnx" => Err(format!("onnx-model {name}: no model")),
+            "models/corrupt.onnx" => Err(Error::setup(format!("onnx-model {name}: no model"))),
             _ => Ok(Arc::new(self.clone())),
         }
     }
@@ -48,9 +48,9 @@ impl RankModelFile for SumModels {
         &self,
         inputs: &[(&str, &TensorType)],
         output: &str,
-    ) -> Result<Arc<dyn RankModelEvaluation>, String> {
+    ) -> Result<Arc<dyn RankModelEvaluation>, Error> {
         if inputs.iter().any(|(_, of)| of.is_scalar()) {
-            return Err("expected a tensor".to_owned());
+            return Err(Error::setup("expected a tensor"));
         }
         Ok(Arc::new(SumEvaluation(Arc::clone(&self.0), if output == "sum" { 0.0 } else { 100.0 }, self.1)))
     }
