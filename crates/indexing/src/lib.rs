@@ -35,5 +35,6 @@ pub use components::{
     ComponentCall, ComponentFailure, GeneratorTarget, IndexingCaller, IndexingComponents, NoComponents,
 };
 pub use error::Error;
+pub(crate) use error::StatementFailure;
 pub use scripts::SchemaScripts;
 pub use surroundings::MachineSurroundings;

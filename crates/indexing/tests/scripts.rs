@@ -71,11 +71,11 @@ struct LengthEmbedder {
 }
 
 impl IndexingComponents for LengthEmbedder {
-    fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), String> {
+    fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), ComponentFailure> {
         if call.id.as_deref() == Some("lengths") {
             Ok(())
         } else {
-            Err("there is no such embedder".to_owned())
+            Err(ComponentFailure::Input("there is no such embedder".to_owned()))
         }
     }
 
@@ -97,19 +97,22 @@ impl IndexingComponents for LengthEmbedder {
         Tensor::new(to.clone(), Vec::new(), cells).map_err(|error| ComponentFailure::Input(error.to_string()))
     }
 
-    fn check_chunk(&self, _: &ComponentCall) -> Result<(), String> {
+    fn check_chunk(&self, _: &ComponentCall) -> Result<(), ComponentFailure> {
         Ok(())
     }
 
-    fn chunk(&self, _: &ComponentCall, text: &str) -> Result<Vec<String>, String> {
+    fn chunk(&self, _: &ComponentCall, text: &str) -> Result<Vec<String>, ComponentFailure> {
         Ok(text.split(' ').map(str::to_owned).collect())
     }
 
-    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), String> {
+    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), ComponentFailure> {
         match (call.id.as_deref(), &wanted.data_type) {
             (Some("words"), DataType::String | DataType::Array(_)) => Ok(()),
-            (Some("words"), other) => Err(format!("a {other} is not made of words")),
-            (other, _) => Err(format!("there is no field generator '{}'", other.unwrap_or_default())),
+            (Some("words"), other) => Err(ComponentFailure::Input(format!("a {other} is not made of words"))),
+            (other, _) => {
+                let other = other.unwrap_or_default();
+                Err(ComponentFailure::Input(format!("there is no field generator '{other}'")))
+            }
         }
     }
 
