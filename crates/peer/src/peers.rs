@@ -1,12 +1,12 @@
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use millrace_cluster::{NodeReply, NodeRequest, RequestFence};
 use millrace_trust::NodeTrust;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -130,7 +130,7 @@ async fn run(address: String, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::Re
             // The first request is awaited before the connection can be found to have ended.
             biased;
             error = write(writing, first, &mut queue, &waiting) => error,
-            error = read(reading, &waiting, (&address, &complaints)) => error,
+            error = read(reading, &waiting, &address, &complaints) => error,
         };
         complaints.of(&address, error);
         waiting.lose();
@@ -224,7 +224,8 @@ async fn write(
 async fn read(
     stream: impl AsyncRead + Unpin,
     waiting: &WaitingReply,
-    (address, complaints): (&str, &PeerComplaints),
+    address: &str,
+    complaints: &PeerComplaints,
 ) -> io::Error {
     let mut stream = BufReader::with_capacity(64 << 10, stream);
     loop {

@@ -3,14 +3,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use arc_swap::ArcSwap;
 use millrace_env::panic_message;
 use millrace_segment::{SegmentCache, SegmentFile};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::read::masks::MaskCache;
 use crate::read::settled::SettledCache;
@@ -18,6 +18,7 @@ use crate::replica::counts::CountCache;
 use crate::state::StoreState;
 use crate::state::manifest::{InPlace, UnwrittenManifest};
 use crate::state::marks::{DropMark, MarkScope, MarkTime};
+use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::times::TimeScale;
@@ -92,9 +93,9 @@ impl StoreShared {
         tails: Box<dyn TailFactory>,
         layout: Arc<dyn StoreLayout>,
         segments: Arc<SegmentCache>,
-        opened: (StoreState, u64, TimestampSource),
+        opened: OpenedStore,
     ) -> Self {
-        let (state, next_number, timestamps) = opened;
+        let OpenedStore { state, next_number, timestamps } = opened;
         let small = options.cache_bytes / 16;
         StoreShared {
             tails,
