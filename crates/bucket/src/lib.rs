@@ -7,9 +7,9 @@
 //! redefine ranges; no document is rewritten.
 //!
 //! A [`Topology`] is the tree of groups and nodes configured by an operator ([`ClusterConfiguration`]); an
-//! [`IdealState`] is that tree reduced to the nodes that can currently hold data. For each bucket it gives the
-//! nodes that should have a replica, most preferred first. It is computed and never stored; all machines get
-//! the same result.
+//! [`IdealState`] is that tree reduced to the nodes that can currently hold data. For each bucket it gives
+//! the nodes that should have a replica, most preferred first. It is computed and never stored; all machines
+//! get the same result.
 //!
 //! Every node draws a number for every bucket, and the highest numbers win; a capacity makes high numbers
 //! more likely. A new node therefore takes only the buckets that it wins, a removed node gives up only those
