@@ -4,7 +4,6 @@ use millrace_document::json::FeedPosition;
 
 /// Error in communication with a node.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The address is invalid.
     #[error("'{text}' is not an address such as http://localhost:8080: {reason}")]

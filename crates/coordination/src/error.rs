@@ -2,7 +2,6 @@ use crate::StoreRevision;
 
 /// Errors of coordination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The address is invalid.
     #[error(

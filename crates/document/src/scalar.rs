@@ -4,15 +4,15 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::{DataType, DocumentId, DocumentValue};
+use crate::{DataType, DocumentId, DocumentValue, Error};
 
 /// Parses `text` as a value of the data type.
 ///
 /// # Errors
 /// The text is not a value of the type, or the type is not a single value; the text gives the expected value
 /// with an example.
-pub fn parse(text: &str, data_type: &DataType) -> Result<DocumentValue, String> {
-    let wrong = || format!("'{text}' is no {}", expectation(data_type));
+pub fn parse(text: &str, data_type: &DataType) -> Result<DocumentValue, Error> {
+    let wrong = || Error::value(format!("'{text}' is no {}", expectation(data_type)));
     Ok(match data_type {
         DataType::Bool => DocumentValue::Bool(match text {
             "true" => true,

@@ -5,8 +5,9 @@ use std::io;
 use std::net::TcpListener;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
 
 /// Ports below those that systems give to outgoing connections (from 32,768 on Linux, 49,152 elsewhere), so
 /// that no connection takes one between the choice and the start of the process that listens there.
@@ -31,7 +32,7 @@ pub fn free_port() -> io::Result<u16> {
     let first = (std::process::id() as usize).wrapping_mul(7919).wrapping_add(nanoseconds as usize) % count;
     for port in PORTS.cycle().skip(first).take(count) {
         if let Some(claim) = claim(&directory, port)? {
-            CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).push(claim);
+            CLAIMS.lock().push(claim);
             return Ok(port);
         }
     }

@@ -11,7 +11,6 @@ use hyper::header::HeaderValue;
 
 /// Reason why a node does not start.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum StartError {
     /// A port cannot be bound.
     #[error(
@@ -86,7 +85,6 @@ fn doctor(error: &millrace_store::Error) -> &'static str {
 
 /// Reason why a request is refused or fails.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// There is no application yet.
     #[error(
@@ -423,11 +421,13 @@ fn store_kind(error: &millrace_store::Error) -> ErrorKind {
         Store::DiskFull { .. } | Store::NoSpace { .. } => ErrorKind::Storage,
         Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation => ErrorKind::BadRequest,
         Store::Closed | Store::Poisoned { .. } => ErrorKind::Unavailable,
-        Store::Corrupt { .. } | Store::Io { .. } | Store::Tail { .. } | Store::DataDirectory { .. } => {
-            ErrorKind::Internal
-        }
-        // The store's errors may become more.
-        _ => ErrorKind::Internal,
+        Store::Corrupt { .. }
+        | Store::Io { .. }
+        | Store::Tail { .. }
+        | Store::DataDirectory { .. }
+        | Store::Version { .. }
+        | Store::ClockAhead { .. }
+        | Store::Panicked { .. } => ErrorKind::Internal,
     }
 }
 
@@ -476,9 +476,8 @@ fn search_kind(error: &millrace_search::Error) -> ErrorKind {
         | Search::Grouping(_)
         | Search::Summary(_)
         | Search::Id { .. }
+        | Search::Share
         | Search::Read(_) => ErrorKind::Internal,
-        // The search's errors may become more.
-        _ => ErrorKind::Internal,
     }
 }
 

@@ -80,7 +80,8 @@ pub(crate) struct CivilTime {
 }
 
 impl CivilTime {
-    /// Converts seconds since 1970. Days are counted in eras of 400 years that begin on 1 March, so that the
+    /// Converts any number of seconds since 1970: fields may contain numbers beyond the years that libraries
+    /// can represent. Days are counted in eras of 400 years that begin on 1 March, so that the
     /// leap day is the last day of a year.
     fn from_seconds(seconds: i64) -> Self {
         let days = seconds.div_euclid(86_400);

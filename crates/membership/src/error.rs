@@ -2,7 +2,6 @@ use std::path::PathBuf;
 
 /// Error of the membership in a cluster.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// Coordination failed.
     #[error(transparent)]

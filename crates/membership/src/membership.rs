@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::controller::{NodeWish, Registration};
 use millrace_cluster::{ClusterState, NodeKey, PROTOCOL};
 use millrace_coordination::{Coordination, KeyOperation, PrefixWatch};
 use millrace_env::{SystemClock, WallClock, await_or_exit};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -61,7 +62,7 @@ struct MemberTasks {
 
 impl MemberTasks {
     fn take(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.running.lock())
     }
 }
 

@@ -308,12 +308,12 @@ impl<'a> ParameterReader<'a> {
 
     /// `model.type` and its parts; `None` for `yql`.
     fn grammar(&self) -> Result<Option<QueryGrammar>, Error> {
-        let wrong = |name: &str, reason: String| parameter(name, reason);
+        let wrong = |name: &str, reason: Error| parameter(name, reason.to_string());
         let mut grammar = match self.get("model.type") {
             None | Some("") => QueryGrammar::default(),
             Some("yql") => return Ok(None),
             Some(name) => QueryGrammar::from_type(name).map_err(|reason| {
-                wrong("model.type", format!("{reason}; and yql, for a query that is YQL"))
+                parameter("model.type", format!("{reason}; and yql, for a query that is YQL"))
             })?,
         };
         if let Some(name) = self.get("model.type.composite") {
@@ -368,8 +368,8 @@ impl<'a> ParameterReader<'a> {
             match (name.as_str(), value) {
                 ("where", value) => select.conditions = Some(WhereConditions::read(&value)?),
                 ("grouping", value) => {
-                    select.grouping =
-                        grouping_requests(&value).map_err(|reason| parameter("select.grouping", reason))?;
+                    select.grouping = grouping_requests(&value)
+                        .map_err(|error| parameter("select.grouping", error.to_string()))?;
                 }
                 ("fields", Value::Array(items)) => {
                     let names: Option<Vec<String>> =

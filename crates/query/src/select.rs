@@ -48,7 +48,7 @@ impl SelectReader {
         SyntaxNode::new(self.paths.len() - 1, form)
     }
 
-    fn fault<T>(&mut self, path: &str, reason: impl Into<String>) -> Read<T> {
+    fn fault<T>(&mut self, path: &str, reason: impl ToString) -> Read<T> {
         self.paths.push(path.to_owned());
         Err(SyntaxFault::new(self.paths.len() - 1, reason))
     }

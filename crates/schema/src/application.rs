@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::fs::File;
 use std::path::Path;
 
-use millrace_cluster::ClusterConfiguration;
+use millrace_bucket::ClusterConfiguration;
 use millrace_tensor::TensorType;
 
 use crate::package::{self, Files};

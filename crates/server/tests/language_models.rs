@@ -4,10 +4,11 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 
 use millrace_client::{HttpProtocol, OutgoingRequest};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use support::{NOTE, TestServer, services_with};
 
@@ -43,7 +44,7 @@ impl ModelService {
     }
 
     fn last(&self) -> AskedPrompt {
-        self.asked.lock().expect("no panic").last().cloned().expect("it was asked")
+        self.asked.lock().last().cloned().expect("it was asked")
     }
 
     /// The latest prompt.
@@ -73,7 +74,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<AskedPrompt>>, steps: &Mutex<Rec
     reader.read_exact(&mut body).expect("a body");
     let body: Value = serde_json::from_slice(&body).expect("JSON");
     let prompt = body["messages"][0]["content"].as_str().expect("a prompt").to_owned();
-    log.lock().expect("no panic").push(AskedPrompt { secret, body: body.clone() });
+    log.lock().push(AskedPrompt { secret, body: body.clone() });
     // The node may have left.
     if prompt.contains("poison") {
         let body = json!({ "error": { "message": "not this" } }).to_string();
@@ -94,7 +95,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<AskedPrompt>>, steps: &Mutex<Rec
             let _ = stream.write_all(format!("data: {event}\n\n").as_bytes());
         };
         if prompt.contains("steps") {
-            let steps = steps.lock().expect("no panic");
+            let steps = steps.lock();
             (0..2).for_each(|_| say(&steps.recv().expect("a step")));
         } else {
             ["It is", " late."].into_iter().for_each(say);

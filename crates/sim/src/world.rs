@@ -12,7 +12,7 @@ use millrace_cluster::{
 };
 
 use crate::clients::outcome_operation;
-use crate::coordination::SimCoordination;
+use crate::coordination::{NodeBeat, SimCoordination};
 use crate::deployments::SimPackage;
 use crate::disk::SimDisk;
 use crate::history::ClientHistory;
@@ -229,14 +229,14 @@ impl SimWorld {
     }
 
     fn coordinate(&mut self, message: SimMessage) {
-        let (from, incarnation, asked, generation, registered) = match message {
+        let (from, asked, generation, beat) = match message {
             SimMessage::Beat { from, incarnation, adopted, asked, generation, out_of_space } => {
-                (from, incarnation, asked, generation, (incarnation, adopted, out_of_space))
+                (from, asked, generation, NodeBeat { incarnation, adopted, out_of_space })
             }
             SimMessage::Publish { based_on, package } => return self.publish_package(based_on, package),
             _ => return,
         };
-        if !self.coordination.beat(from, registered, self.now) {
+        if !self.coordination.beat(from, &beat, self.now) {
             return;
         }
         let package = Arc::clone(self.coordination.package());
@@ -245,10 +245,10 @@ impl SimWorld {
         }
         let Some(state) = self.coordination.state().cloned() else { return };
         let version = state.version();
-        let lease_lives = state.nodes().get(&from).is_some_and(|entry| entry.incarnation == incarnation);
+        let lease_lives = state.nodes().get(&from).is_some_and(|entry| entry.incarnation == beat.incarnation);
         self.send(SimAddress::Coordination, SimAddress::Node(from), SimMessage::State(state));
         if lease_lives {
-            let confirmed = SimMessage::Confirmed { incarnation, version, asked };
+            let confirmed = SimMessage::Confirmed { incarnation: beat.incarnation, version, asked };
             self.send(SimAddress::Coordination, SimAddress::Node(from), confirmed);
         }
     }

@@ -33,7 +33,6 @@
 
 mod check;
 mod error;
-mod layout;
 mod options;
 mod read;
 mod replica;
@@ -47,11 +46,11 @@ mod tuning;
 mod upkeep;
 mod write;
 
+pub use millrace_column::StoreLayout;
 pub use millrace_document::WriteRefusal;
 
 pub use check::{CheckFinding, CheckReport, TailRepair, check, repair_tail};
 pub use error::Error;
-pub use layout::StoreLayout;
 pub use options::StoreOptions;
 pub use read::slice::VisitSlice;
 pub use read::sweep::SweptPage;

@@ -9,7 +9,7 @@ const TEST_SUPPORT: [&str; 2] = ["fixtures", "sim"];
 
 /// Libraries that the map gives to some crates alone: a second user is a decision about the map, not a line
 /// in a manifest.
-const OWNED_LIBRARIES: [(&str, &[&str]); 22] = [
+const OWNED_LIBRARIES: [(&str, &[&str]); 23] = [
     ("axum", &["gateway", "membership", "bench", "server"]),
     ("ciborium", &["render", "gateway", "bench"]),
     ("clap", &["server"]),
@@ -18,7 +18,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 22] = [
     ("html2text", &["mail"]),
     ("hyper", &["remote", "gateway", "client", "coordination", "bench", "server"]),
     ("icu_segmenter", &["linguistics"]),
-    ("jiff", &["cluster", "grouping"]),
+    ("jiff", &["cluster", "grouping", "indexing", "schema"]),
     ("libc", &["env", "model"]),
     ("mail-parser", &["mail"]),
     ("mimalloc", &["server"]),
@@ -29,6 +29,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 22] = [
     ("rustls", &["gateway", "trust", "client", "coordination"]),
     ("rustls-native-certs", &["trust"]),
     ("sonic-rs", &["document"]),
+    ("strsim", &["schema"]),
     ("tokenizers", &["embedding"]),
     (
         "tokio",

@@ -187,6 +187,14 @@ fn unanswered(error: millrace_client::Error) -> MemberFailure {
         Client::Certificate { reason, .. } => MemberFailure::NotDone(format!(
             "its certificate is not taken ({reason}); etcd-tls-authority names the authority whose certificates are"
         )),
-        other => MemberFailure::Unknown(other.to_string()),
+        Client::Address { .. }
+        | Client::Tls { .. }
+        | Client::Broken { .. }
+        | Client::Timeout { .. }
+        | Client::Refused { .. }
+        | Client::File { .. }
+        | Client::Package { .. }
+        | Client::Id(_)
+        | Client::Feed { .. } => MemberFailure::Unknown(error.to_string()),
     }
 }

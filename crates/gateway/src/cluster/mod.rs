@@ -56,7 +56,6 @@ pub type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, String>) + Se
 
 /// Errors of a write through the cluster.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum WriteError {
     /// Error of the store, as on a single node; nothing was written.
     #[error(transparent)]

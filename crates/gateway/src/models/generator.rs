@@ -143,7 +143,7 @@ fn read(answer: &str, wanted: &GeneratorTarget) -> Result<Option<DocumentValue>,
     let members: BTreeMap<String, Box<RawValue>> =
         serde_json::from_str(answer).map_err(|error| error.to_string())?;
     let value = members.get(&wanted.name).ok_or_else(|| format!("it lacks \"{}\"", wanted.name))?;
-    document_json::read_value(value.get(), &wanted.data_type)
+    document_json::read_value(value.get(), &wanted.data_type).map_err(|error| error.to_string())
 }
 
 /// JSON schema of an answer: an object with the value under the field's name.

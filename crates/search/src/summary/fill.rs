@@ -10,21 +10,21 @@ use millrace_result::FieldValue;
 use millrace_schema::{DocumentSummary, SchemaField, SummaryField, SummaryMode};
 use millrace_tensor::Tensor;
 
-use crate::Error;
-use crate::highlight::{FieldHighlighter, HighlightStyle, bolded};
-use crate::snippet::snippet;
+use super::SummaryError;
+use super::highlight::{FieldHighlighter, HighlightStyle, bolded};
+use super::snippet::snippet;
 
 /// Position of a hit in a view: index of the chunk, and index in the chunk.
-pub type Place = (usize, u16);
+pub type HitPosition = (usize, u16);
 
 /// The fields of one hit in the summary's order.
-pub type Fields = Vec<(Arc<str>, FieldValue)>;
+pub type SummaryFields = Vec<(Arc<str>, FieldValue)>;
 
 /// Fields of hits, one entry per hit, from the plan's own document summary in the default style.
 ///
 /// # Errors
 /// A column could not be read.
-pub fn fill(plan: &Plan, view: &dyn View, hits: &[Place]) -> Result<Vec<Fields>, Error> {
+pub fn fill(plan: &Plan, view: &dyn View, hits: &[HitPosition]) -> Result<Vec<SummaryFields>, SummaryError> {
     SummaryFiller::new(plan, None, &HighlightStyle::default())?.fill(view, hits)
 }
 
@@ -70,11 +70,11 @@ impl<'p> SummaryFiller<'p> {
     /// Prepares a document summary of the plan's schema: the one with this name, or the plan's own.
     ///
     /// # Errors
-    /// [`Error::UnknownSummary`], or a pattern of the plan is invalid.
-    pub fn new(plan: &'p Plan, summary: Option<&str>, style: &HighlightStyle) -> Result<Self, Error> {
+    /// [`SummaryError::UnknownSummary`], or a pattern of the plan is invalid.
+    pub fn new(plan: &'p Plan, summary: Option<&str>, style: &HighlightStyle) -> Result<Self, SummaryError> {
         let summary: &DocumentSummary = match summary {
             None => &plan.summary,
-            Some(name) => plan.schema.summaries.get(name).ok_or_else(|| Error::UnknownSummary {
+            Some(name) => plan.schema.summaries.get(name).ok_or_else(|| SummaryError::UnknownSummary {
                 schema: plan.schema.name.to_string(),
                 summary: name.to_owned(),
                 known: plan.schema.summaries.keys().cloned().collect::<Vec<_>>().join(", "),
@@ -122,8 +122,8 @@ impl<'p> SummaryFiller<'p> {
     ///
     /// # Errors
     /// A column could not be read.
-    pub fn fill(&self, view: &dyn View, hits: &[Place]) -> Result<Vec<Fields>, Error> {
-        let mut filled: Vec<Fields> = hits.iter().map(|_| Fields::new()).collect();
+    pub fn fill(&self, view: &dyn View, hits: &[HitPosition]) -> Result<Vec<SummaryFields>, SummaryError> {
+        let mut filled: Vec<SummaryFields> = hits.iter().map(|_| SummaryFields::new()).collect();
         let mut by_chunk: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (hit, (chunk, _)) in hits.iter().enumerate() {
             by_chunk.entry(*chunk).or_default().push(hit);
@@ -132,7 +132,7 @@ impl<'p> SummaryFiller<'p> {
             self.announce(view, *chunk);
         }
         for (chunk, members) in by_chunk {
-            let column = |key: &ColumnKey| -> Result<Option<Column>, Error> {
+            let column = |key: &ColumnKey| -> Result<Option<Column>, SummaryError> {
                 Ok(view.columns(key, chunk..chunk + 1)?.into_iter().next().flatten())
             };
             if self.shows_type {
@@ -175,7 +175,11 @@ impl<'p> SummaryFiller<'p> {
 
     /// Reduces fields with `select-elements-by` to the elements whose index is a label of their summary
     /// feature. A field without the feature stays whole.
-    pub fn select_elements<'t>(&self, fields: &mut Fields, feature: impl Fn(&str) -> Option<&'t Tensor>) {
+    pub fn select_elements<'t>(
+        &self,
+        fields: &mut SummaryFields,
+        feature: impl Fn(&str) -> Option<&'t Tensor>,
+    ) {
         for shown in &self.fields {
             let ShowMode::Selected(name) = shown.how else { continue };
             let Some(tensor) = feature(name) else { continue };
@@ -220,7 +224,7 @@ impl<'p> SummaryFiller<'p> {
 
 impl<'p> ShownField<'p> {
     /// Prepares a field; `None` if it is not a document field.
-    fn new(plan: &'p Plan, field: &'p SummaryField) -> Result<Option<Self>, Error> {
+    fn new(plan: &'p Plan, field: &'p SummaryField) -> Result<Option<Self>, SummaryError> {
         let sources: Vec<&SchemaField> = std::iter::once(&field.source)
             .chain(&field.fallbacks)
             .filter_map(|name| plan.schema.fields.get(name))

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClusterState, Error, NodeEntry, NodeHierarchy, NodeKey, NodeState, ReplicaDistribution};
+use crate::{Error, NodeHierarchy, NodeKey};
 
 /// Configuration of the cluster in the application package, independent of the nodes that are present.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,70 +62,28 @@ impl ClusterConfiguration {
     /// Default number of distribution bits: 1,024 buckets.
     pub const BITS: u8 = 10;
 
+    /// Maximum number of distribution bits.
+    pub const BITS_MAX: u8 = 20;
+
     /// Checks that the layout and the list have the same nodes, and that the replicas can be placed on them.
     ///
     /// # Errors
-    /// Duplicate keys, invalid capacities or partitions, or two nodes with one name.
+    /// Duplicate keys, invalid bits, capacities or partitions, or two nodes with one name.
     pub fn check(&self) -> Result<(), Error> {
         let mut names = BTreeSet::new();
         if let Some(node) = self.nodes.values().find(|node| !names.insert(&node.name)) {
             return Err(Error::Name(node.name.clone()));
         }
-        let entry = |node: &ConfiguredNode| NodeEntry {
-            name: node.name.clone(),
-            address: String::new(),
-            state: NodeState::Up,
-            capacity: node.capacity,
-            incarnation: 0,
-            lease_ended: false,
-        };
-        let nodes = self.nodes.iter().map(|(key, node)| (*key, entry(node))).collect();
-        let distribution =
-            ReplicaDistribution { bits: self.bits, redundancy: self.redundancy, layout: self.layout.clone() };
-        ClusterState::new(0, nodes, distribution).map(|_| ())
-    }
-}
-
-impl NodeHierarchy {
-    /// The lowest groups, which contain nodes, each with the path of group keys that leads to it.
-    pub fn leaves(&self) -> Vec<(Vec<u16>, &[NodeKey])> {
-        match self {
-            NodeHierarchy::Nodes(nodes) => vec![(Vec::new(), nodes)],
-            NodeHierarchy::Groups { groups, .. } => {
-                let mut leaves = Vec::new();
-                for (key, layout) in groups {
-                    for (mut path, nodes) in layout.leaves() {
-                        path.insert(0, *key);
-                        leaves.push((path, nodes));
-                    }
-                }
-                leaves
-            }
-        }
+        Self::check_bits(self.bits)?;
+        let capacity = |key: NodeKey| self.nodes.get(&key).map(|node| node.capacity);
+        self.layout.topology(self.redundancy, &capacity).map(|_| ())
     }
 
-    /// Inserts a node into the lowest group at a path of keys; returns `false` if there is no such group.
-    pub(crate) fn insert(&mut self, path: &[u16], node: NodeKey) -> bool {
-        match (self, path) {
-            (NodeHierarchy::Nodes(nodes), []) => {
-                nodes.push(node);
-                true
-            }
-            (NodeHierarchy::Groups { groups, .. }, [key, path @ ..]) => {
-                let group = groups.iter_mut().find(|(group, _)| group == key);
-                group.is_some_and(|(_, layout)| layout.insert(path, node))
-            }
-            _ => false,
-        }
-    }
-
-    /// Removes the nodes for which `keeps` is false.
-    pub(crate) fn retain(&mut self, keeps: &impl Fn(NodeKey) -> bool) {
-        match self {
-            NodeHierarchy::Nodes(nodes) => nodes.retain(|node| keeps(*node)),
-            NodeHierarchy::Groups { groups, .. } => {
-                groups.iter_mut().for_each(|(_, layout)| layout.retain(keeps))
-            }
-        }
+    /// Checks a number of distribution bits.
+    ///
+    /// # Errors
+    /// The number is not between 1 and [`ClusterConfiguration::BITS_MAX`].
+    pub fn check_bits(bits: u8) -> Result<(), Error> {
+        if bits == 0 || bits > Self::BITS_MAX { Err(Error::Bits(bits)) } else { Ok(()) }
     }
 }

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_bucket::BucketId;
-use millrace_placement::{GroupMembers, IdealState, NodeGroup, Topology, TopologyNode};
+use millrace_bucket::{BucketId, GroupMembers, IdealState, NodeGroup, Topology, TopologyNode};
 use proptest::prelude::*;
 
 fn nodes(capacities: &[(u16, f64)]) -> GroupMembers {
@@ -163,7 +162,7 @@ fn what_cannot_be_is_refused() {
             .contains("places 3 replicas, but there are 2")
     );
     for text in ["", "1", "*|1", "0|*", "x|*", "1||*", "-1|*"] {
-        assert!(text.parse::<millrace_placement::GroupDistribution>().is_err(), "{text}");
+        assert!(text.parse::<millrace_bucket::GroupDistribution>().is_err(), "{text}");
     }
 }
 

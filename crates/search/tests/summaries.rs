@@ -9,7 +9,7 @@ use millrace_plan::{Plan, PlanContext};
 use millrace_query::{Query, QueryLimits};
 use millrace_result::FieldValue;
 use millrace_schema::{Application, Schema};
-use millrace_summary::{Fields, HighlightStyle, SummaryFiller, fill};
+use millrace_search::{HighlightStyle, SummaryFields, SummaryFiller, fill};
 use millrace_tensor::Tensor;
 use proptest::prelude::*;
 
@@ -165,7 +165,7 @@ fn show(value: &DocumentValue) -> String {
     }
 }
 
-fn field(fields: &Fields, name: &str) -> String {
+fn field(fields: &SummaryFields, name: &str) -> String {
     match fields.iter().find(|(field, _)| &**field == name) {
         Some((_, FieldValue::Value(value))) => show(value),
         Some((_, other)) => format!("{other:?}"),

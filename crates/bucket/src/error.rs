@@ -1,6 +1,7 @@
+use crate::{ClusterConfiguration, NodeKey};
+
 /// Error in a topology.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// Two nodes, or two groups within a group, have the same distribution key.
     #[error("distribution key {key} is given to two {what}: give each one of its own, and never change it")]
@@ -40,4 +41,16 @@ pub enum Error {
         /// Number of replicas that the group has to place.
         redundancy: u16,
     },
+    /// A node is in the layout but not in the list of nodes.
+    #[error("node {0} has a place in the layout, but is not in the list of nodes")]
+    UnknownNode(NodeKey),
+    /// The number of distribution bits is out of range.
+    #[error(
+        "{0} distribution bits are not between 1 and {max}; 10 serve up to a few dozen nodes",
+        max = ClusterConfiguration::BITS_MAX
+    )]
+    Bits(u8),
+    /// Two nodes have the same name.
+    #[error("two nodes are named '{0}': give each its own hostalias, and start it with --name of that")]
+    Name(String),
 }

@@ -1,6 +1,6 @@
 //! Draws of nodes and groups. They must never change.
 
-use millrace_bucket::BucketId;
+use crate::BucketId;
 
 /// Buckets that share this many of their lowest bits are placed together, up to the bits that a group's
 /// documents share.

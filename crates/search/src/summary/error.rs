@@ -1,7 +1,6 @@
 /// Error while filling hits.
 #[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
+pub enum SummaryError {
     /// A column could not be read.
     #[error("fill hits: {0}")]
     Read(#[from] millrace_column::ReadError),

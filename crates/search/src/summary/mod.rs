@@ -7,13 +7,13 @@
 //!   (`bolding: on`), reduced to its matched elements, or as its tokens.
 //! - `sddocname` and `documentid` are fields of every document.
 //!
-//! This crate is independent of scores: the caller adds summary features and match features.
+//! Nothing here depends on scores: the caller adds summary features and match features.
 
 mod error;
 mod fill;
 mod highlight;
 mod snippet;
 
-pub use error::Error;
-pub use fill::{Fields, Place, SummaryFiller, fill, shows};
+pub use error::SummaryError;
+pub use fill::{HitPosition, SummaryFields, SummaryFiller, fill, shows};
 pub use highlight::HighlightStyle;

@@ -7,7 +7,7 @@ use millrace_matching::WordMatcher;
 use millrace_plan::{LeafId, Plan, PlanNode, Predicate};
 use millrace_schema::SnippetLengths;
 
-use crate::Error;
+use super::SummaryError;
 
 /// Markup of query words, and size of snippets. Lengths are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub(crate) struct TextMark {
 impl FieldHighlighter {
     /// Collects the words for one field: those of all leaves, except excluded ones and filters. `analyzer` is
     /// the field's.
-    pub(crate) fn new(plan: &Plan, field: &str, analyzer: FieldAnalyzer) -> Result<Self, Error> {
+    pub(crate) fn new(plan: &Plan, field: &str, analyzer: FieldAnalyzer) -> Result<Self, SummaryError> {
         let mut leaves = Vec::new();
         shown_leaves(&plan.root, &mut leaves);
         let mut terms = Vec::new();

@@ -1,7 +1,8 @@
-use millrace_column::{Column, ColumnKey};
 use millrace_document::{DataType, Document};
 
-/// The store's interface to schemas: the columns of a document type, and the conversion of documents to
+use crate::{Column, ColumnKey};
+
+/// A store's interface to schemas: the columns of a document type, and the conversion of documents to
 /// columns.
 pub trait StoreLayout: Send + Sync {
     /// Columns to keep for documents of this type, sorted, without those that belong to no field; `None`: the

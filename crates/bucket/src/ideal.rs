@@ -1,5 +1,4 @@
-use millrace_bucket::BucketId;
-
+use crate::BucketId;
 use crate::draw::{self, TOGETHER};
 use crate::topology::{GroupMembers, NodeGroup, TopologyNode};
 

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::highlight::{HighlightStyle, TextMark, bolded};
+use super::highlight::{HighlightStyle, TextMark, bolded};
 
 /// Snippets of a text, with markup around its matches.
 pub(crate) fn snippet(text: &str, marks: &[TextMark], style: &HighlightStyle) -> String {
