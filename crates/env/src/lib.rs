@@ -2,8 +2,8 @@
 //!
 //! [`Disk`] and [`WallClock`] are small traits with a real implementation each ([`RealDisk`],
 //! [`SystemClock`]) and one controlled by tests ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up,
-//! writes short, flips bits. A [`ForgetfulDisk`] shows the state after a loss of power. A [`BoundedDisk`]
-//! limits the number of open files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets
+//! writes short, flips bits. A [`ForgetfulDisk`] shows the state after a loss of power, and an
+//! [`ObservedDisk`] shows each operation before it happens. A [`BoundedDisk`] limits the number of open files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets
 //! background work yield.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
@@ -16,6 +16,7 @@ mod disk;
 mod fail_stop;
 mod faulty;
 mod forgetful;
+mod observed;
 pub mod pace;
 mod ports;
 mod real;
@@ -29,6 +30,7 @@ pub use disk::{AppendFile, Disk, ReadFile};
 pub use fail_stop::{EXIT_INTERNAL_ERROR, panic_message, run_or_exit};
 pub use faulty::{DiskFault, FaultyDisk};
 pub use forgetful::ForgetfulDisk;
+pub use observed::{DiskObserver, DiskOperation, ObservedDisk};
 pub use ports::free_port;
 pub use real::RealDisk;
 pub use thread::ThreadClass;
