@@ -3,8 +3,8 @@
 //! [`Disk`] and [`WallClock`] are small traits with a real implementation each ([`RealDisk`],
 //! [`SystemClock`]) and one controlled by tests ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up,
 //! writes short, flips bits. A [`ForgetfulDisk`] shows the state after a loss of power, and an
-//! [`ObservedDisk`] shows each operation before it happens. A [`BoundedDisk`] limits the number of open files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets
-//! background work yield.
+//! [`ObservedDisk`] shows each operation before it happens. A [`BoundedDisk`] limits the number of open
+//! files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets background work yield.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
 //!

@@ -28,8 +28,8 @@ pub enum DiskOperation {
 /// nothing is done.
 pub type DiskObserver = dyn Fn(DiskOperation, &Path) -> io::Result<()> + Send + Sync;
 
-/// A disk over another that shows a test each [`DiskOperation`] before it happens: to count it, to have it fail,
-/// or to copy what a crash at this instant leaves.
+/// A disk over another that shows a test each [`DiskOperation`] before it happens: to count it, to have it
+/// fail, or to copy what a crash at this instant leaves.
 #[derive(Clone)]
 pub struct ObservedDisk {
     inner: Arc<dyn Disk>,

@@ -1,5 +1,5 @@
-//! Nodes that are away for longer than removals are remembered: the others have forgotten what they removed, so
-//! the old documents of such a node must not come back.
+//! Nodes that are away for longer than removals are remembered: the others have forgotten what they removed,
+//! so the old documents of such a node must not come back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::{Sabotage, any_document, checks, faults};
 
 const HOUR_US: u64 = 3_600_000_000;
 
-/// Time for which nodes remember removals and drops: well above the jumps of clocks, and above twice the age up
-/// to which replicas are compared.
+/// Time for which nodes remember removals and drops: well above the jumps of clocks, and above twice the age
+/// up to which replicas are compared.
 const REMEMBERED_US: u64 = 14 * 24 * HOUR_US;
 
 /// Time for which removals must still be remembered when a node is back, so that it can receive them. Clocks
@@ -42,8 +42,8 @@ impl SimWorld {
         }
     }
 
-    /// A node ends when all replicas are complete. Others remove documents that it has, and forget the removals
-    /// before it starts again. Does nothing where that node could be the only one with a document.
+    /// A node ends when all replicas are complete. Others remove documents that it has, and forget the
+    /// removals before it starts again. Does nothing where that node could be the only one with a document.
     pub fn stay_away(&mut self, key: NodeKey) {
         let redundancy = self.coordination.redundancy();
         if self.nodes.len() < 3 || redundancy < 2 {

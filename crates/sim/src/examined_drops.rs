@@ -1,7 +1,8 @@
 //! Drops of a group whose documents were examined before: all of them must have the namespace of the request.
 //!
-//! The owner's node decides, as `DELETE` of a group does: it finds the way to its own replica, takes the horizon
-//! of the bucket, counts the documents, and drops up to the newest counted one. Time passes between these steps.
+//! The owner's node decides, as `DELETE` of a group does: it finds the way to its own replica, takes the
+//! horizon of the bucket, counts the documents, and drops up to the newest counted one. Time passes between
+//! these steps.
 
 use std::collections::BTreeMap;
 

@@ -92,7 +92,8 @@ impl AcknowledgedDrop {
 pub(crate) struct ExaminedDocument {
     /// Version that the operation found; 0 if there was none.
     pub found: Timestamp,
-    /// Acknowledged version that could not be found, because no node that is heard had it; 0 if there is none.
+    /// Acknowledged version that could not be found, because no node that is heard had it; 0 if there is
+    /// none.
     pub out_of_reach: Timestamp,
 }
 
@@ -207,8 +208,8 @@ impl ClientHistory {
     }
 
     /// True if it may be correct that a document is found to be removed as of this time, or to have left no
-    /// trace: its newest version is, or may be, a removal or a drop that is forgotten by now. Removals of types
-    /// are not forgotten.
+    /// trace: its newest version is, or may be, a removal or a drop that is forgotten by now. Removals of
+    /// types are not forgotten.
     pub fn may_be_forgotten(&self, id: &DocumentId, found: Timestamp) -> bool {
         let written = self.acknowledged.get(id);
         let stays = written.is_some_and(|(timestamp, by)| {
@@ -248,8 +249,8 @@ impl ClientHistory {
                 document_type: Some(intent.id().document_type().to_owned()),
                 timestamp: until,
             };
-            // Later operations may have lower timestamps, if all nodes that know of the drop are away, and the
-            // clocks of the others are behind.
+            // Later operations may have lower timestamps, if all nodes that know of the drop are away, and
+            // the clocks of the others are behind.
             let last = self.last_before[dropper];
             for (writer, written) in self.operations.range(..=last) {
                 let ClientOutcome::Acknowledged(timestamp) = written.heard else { continue };

@@ -1,9 +1,9 @@
 //! Model of a node's replicas in memory, with the guarantees of the real store: acknowledged data survives,
 //! other data may or may not.
 //!
-//! A replica is a name with contents, as in a directory. Its rows are durable as soon as they are applied; but
-//! its name is only once it is synced: a loss of power, as each crash is one, takes back the names that were
-//! made or removed since.
+//! A replica is a name with contents, as in a directory. Its rows are durable as soon as they are applied;
+//! but its name is only once it is synced: a loss of power, as each crash is one, takes back the names that
+//! were made or removed since.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

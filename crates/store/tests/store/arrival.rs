@@ -1,6 +1,6 @@
-//! A store is killed, or loses power, at each operation on files while buckets move to it: it starts again with
-//! what it had before or after that operation, and the move can be repeated. An operation that fails instead
-//! changes nothing that can be seen, and nothing that was acknowledged.
+//! A store is killed, or loses power, at each operation on files while buckets move to it: it starts again
+//! with what it had before or after that operation, and the move can be repeated. An operation that fails
+//! instead changes nothing that can be seen, and nothing that was acknowledged.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -193,8 +193,8 @@ fn a_crash_at_any_operation_of_a_move_leaves_a_store_that_starts_and_has_everyth
     }
 }
 
-/// Checks that a store starts from a copy with the contents before or after the step that was under way, and that
-/// the rest of the move succeeds.
+/// Checks that a store starts from a copy with the contents before or after the step that was under way, and
+/// that the rest of the move succeeds.
 fn starts(directory: &Path, image: &CrashImage, expected: &[SeenContents], parcels: &[SentParcel]) {
     let place = format!("{}, in step {}, {}", image.operation, image.acknowledged, directory.display());
     let store = Store::open(small(directory), Arc::new(TestLayout))
@@ -216,7 +216,8 @@ fn starts(directory: &Path, image: &CrashImage, expected: &[SeenContents], parce
     assert_eq!(report.findings, [], "{place}");
 }
 
-/// Runs the steps with the operation of this number failing once. Returns false if there are fewer operations.
+/// Runs the steps with the operation of this number failing once. Returns false if there are fewer
+/// operations.
 fn fail_at(fails: usize, parcels: &[SentParcel], expected: &[SeenContents]) -> bool {
     let place = tempfile::tempdir().expect("a directory");
     // `None`: operations are not counted.

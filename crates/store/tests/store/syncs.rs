@@ -1,5 +1,6 @@
-//! Each sync fails in turn, on all ways that a write takes: what was acknowledged is there after a restart; what
-//! was refused for lack of space is not; and an answer that says neither is followed by the end of writing.
+//! Each sync fails in turn, on all ways that a write takes: what was acknowledged is there after a restart;
+//! what was refused for lack of space is not; and an answer that says neither is followed by the end of
+//! writing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
