@@ -576,7 +576,7 @@ fn refused(error: RequestError) -> WriteError {
         RequestError::Moved { unfinished: Some(_), .. } | RequestError::Unknown => {
             WriteError::Unknown("not all replicas answered in time".to_owned())
         }
-        RequestError::Overtaken => WriteError::Unknown(error.to_string()),
+        RequestError::Overtaken | RequestError::Partial(_) => WriteError::Unknown(error.to_string()),
         RequestError::Failed(NodeFailure::DiskFull { reason }) => WriteError::DiskFull(reason),
         RequestError::Failed(failure) => WriteError::Failed(failure.to_string()),
     }

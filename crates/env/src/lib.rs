@@ -2,10 +2,11 @@
 //!
 //! [`Disk`] and [`WallClock`] are small traits with a real implementation each ([`RealDisk`],
 //! [`SystemClock`]) and one controlled by tests ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up,
-//! writes short, flips bits. A [`ForgetfulDisk`] shows the state after a loss of power. A [`BoundedDisk`]
-//! limits the number of open files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets
-//! background work yield. A [`ModelCaller`] is a waiting request, as models and remote services see it.
-//! [`error_causes`] and [`text_with_causes`] follow an error to its causes.
+//! writes short, flips bits. A [`ForgetfulDisk`] shows the state after a loss of power, and an
+//! [`ObservedDisk`] shows each operation before it happens. A [`BoundedDisk`] limits the number of open
+//! files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets background work yield. A
+//! [`ModelCaller`] is a waiting request, as models and remote services see it. [`error_causes`] and
+//! [`text_with_causes`] follow an error to its causes.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
 //!
@@ -19,6 +20,7 @@ mod error_chain;
 mod fail_stop;
 mod faulty;
 mod forgetful;
+mod observed;
 pub mod pace;
 mod ports;
 mod real;
@@ -34,6 +36,7 @@ pub use error_chain::{error_causes, text_with_causes};
 pub use fail_stop::{EXIT_INTERNAL_ERROR, await_or_exit, panic_message, run_or_exit};
 pub use faulty::{DiskFault, FaultyDisk};
 pub use forgetful::ForgetfulDisk;
+pub use observed::{DiskObserver, DiskOperation, ObservedDisk};
 pub use ports::free_port;
 pub use real::RealDisk;
 pub use thread::ThreadClass;

@@ -64,6 +64,11 @@ impl SimCoordination {
         self.state.as_ref()
     }
 
+    /// Wanted number of replicas.
+    pub fn redundancy(&self) -> u16 {
+        self.configuration.redundancy
+    }
+
     pub fn package(&self) -> &Arc<SimPackage> {
         &self.package
     }

@@ -27,6 +27,8 @@ pub(super) enum RequestPurpose {
 pub(super) struct OutgoingRow {
     pub request: RequestId,
     pub row: ReplicatedRow,
+    /// True if it was sent before without an answer: the node may have it, even if it refuses it now.
+    pub may_be_there: bool,
 }
 
 /// A request without an answer.
@@ -157,7 +159,9 @@ impl PeerNodes {
             (RequestPurpose::Rows(rows), _) => {
                 let peer = self.peers.get_mut(&to).expect("it has just answered, or was lost");
                 peer.not_before = at;
-                rows.into_iter().rev().for_each(|row| peer.rows.push_front(row));
+                for row in rows.into_iter().rev() {
+                    peer.rows.push_front(OutgoingRow { may_be_there: true, ..row });
+                }
                 self.touched.insert(to);
             }
             (purpose, Some(request)) => {

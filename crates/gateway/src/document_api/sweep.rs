@@ -157,7 +157,7 @@ impl SweepRequest {
             .whole_group(from.as_deref())
             .filter(|_| self.removes && vouch.is_full() && call.node.settings().paths().is_fast());
         let dropped = match whole {
-            Some(whole) => drop_group(call, whole).await?,
+            Some(whole) => drop_group(call, whole, vouch).await?,
             None => None,
         };
         let Some(GroupDrop { documents, .. }) = dropped.filter(|dropped| dropped.leaves_some) else {
