@@ -67,7 +67,7 @@ impl LogDetails {
     }
 
     /// Returns the address of the client, as reported by the proxies between it and `peer`: the last one that
-    /// is no trusted proxy.
+    /// is not a trusted proxy.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Option<String> {
         if !self.is_trusted(peer) {
             return None;
@@ -281,7 +281,7 @@ impl LogFile {
                     Err(error) => {
                         if !std::mem::replace(&mut self.lost, true) {
                             let path = self.path.display();
-                            tracing::error!(%error, %path, "the access log cannot be opened anew");
+                            tracing::error!(%error, %path, "the access log cannot be reopened");
                         }
                     }
                 }

@@ -109,7 +109,7 @@ pub struct NoComponents;
 impl NoComponents {
     fn refuse<T>(what: &str, call: &ComponentCall) -> Result<T, String> {
         let name = call.id.as_deref().unwrap_or("(without id)");
-        Err(format!("there is no {what} '{name}'; feed the result in a field of its own"))
+        Err(format!("no {what} '{name}'; feed the result in a field of its own"))
     }
 }
 

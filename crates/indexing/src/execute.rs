@@ -222,7 +222,7 @@ impl ScriptExecution<'_> {
     }
 
     fn output(&mut self, name: &str, value: DocumentValue) -> Result<(), String> {
-        let field = self.schema.fields.get(name).ok_or_else(|| format!("there is no field '{name}'"))?;
+        let field = self.schema.fields.get(name).ok_or_else(|| format!("no field '{name}'"))?;
         let value = fit(value, &field.data_type)?;
         match self.outputs.iter_mut().find(|(field, _)| field == name) {
             Some((_, old)) => *old = value,

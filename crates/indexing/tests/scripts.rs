@@ -72,11 +72,7 @@ struct LengthEmbedder {
 
 impl IndexingComponents for LengthEmbedder {
     fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), String> {
-        if call.id.as_deref() == Some("lengths") {
-            Ok(())
-        } else {
-            Err("there is no such embedder".to_owned())
-        }
+        if call.id.as_deref() == Some("lengths") { Ok(()) } else { Err("no such embedder".to_owned()) }
     }
 
     fn embed(
@@ -109,7 +105,7 @@ impl IndexingComponents for LengthEmbedder {
         match (call.id.as_deref(), &wanted.data_type) {
             (Some("words"), DataType::String | DataType::Array(_)) => Ok(()),
             (Some("words"), other) => Err(format!("a {other} is not made of words")),
-            (other, _) => Err(format!("there is no field generator '{}'", other.unwrap_or_default())),
+            (other, _) => Err(format!("no field generator '{}'", other.unwrap_or_default())),
         }
     }
 
@@ -245,7 +241,7 @@ fn values_are_converted() {
     check("set", "input title | to_wset | attribute", r#"{"Best  of Bob":1}"#);
     check("long", r#""2023-12-24T17:00:43.431+00:00" | to_epoch_second | attribute"#, "1703437243");
     check("long", r#""2000-02-29T23:59:59-01:30" | to_epoch_second | attribute"#, "951874199");
-    check("long", r#""2001-02-29T00:00:00Z" | to_epoch_second | attribute"#, "!is no instant");
+    check("long", r#""2001-02-29T00:00:00Z" | to_epoch_second | attribute"#, "!is not an instant");
     check("string", "1L | base64encode | index", r#""AQAAAAAAAAA=""#);
     check("long", r#""AQAAAAAAAAA=" | base64decode | attribute"#, "1");
     check("string", "-1L | hex_encode | index", r#""ffffffffffffffff""#);
@@ -345,11 +341,11 @@ fn wrong_statements_are_refused_with_their_place() {
         ("input person.age | to_string | index", "person has no field 'age'"),
         ("input title + 1 | index", "arithmetic needs numbers"),
         ("get_var x | index", "variable 'x' is not set"),
-        ("input title | split \"(\" | index", "is no regular expression: unclosed group"),
+        ("input title | split \"(\" | index", "is not a regular expression: unclosed group"),
         ("input title | substring 1 | index", "expected where the substring ends, got '|'"),
         ("input year | for_each { _ } | index", "for_each needs an array"),
         ("input title | embed other | index", "embed makes a tensor"),
-        ("input title | generate x | index", "there is no field generator 'x'"),
+        ("input title | generate x | index", "no field generator 'x'"),
         ("input title | \"open", "the \" is not closed"),
         ("input title | for_each { index", "before the end"),
         ("input title } index", "expected '|', ';' or the end, got '}'"),
@@ -360,7 +356,7 @@ fn wrong_statements_are_refused_with_their_place() {
     for deep in ["(".repeat(100_000), format!("1{}", " . 1".repeat(100_000)), "for_each {".repeat(10_000)] {
         check("string", &deep, "!");
     }
-    check("int", "300 | to_byte | attribute", "!'300' is no byte");
+    check("int", "300 | to_byte | attribute", "!'300' is not a byte");
     check("int", "input year / 0 | attribute", "!division by zero");
 }
 

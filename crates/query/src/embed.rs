@@ -30,9 +30,7 @@ fn read(inside: &str, parameters: &BTreeMap<String, String>) -> Result<EmbedCall
         _ => (None, inside),
     };
     if argument.is_empty() {
-        return Err(
-            "there is no text to embed: write embed(embedder, \"text\") or embed(@parameter)".to_owned()
-        );
+        return Err("no text to embed: write embed(embedder, \"text\") or embed(@parameter)".to_owned());
     }
     let text = match argument.strip_prefix('@') {
         Some(name) => parameters.get(name).cloned().ok_or_else(|| {

@@ -22,7 +22,7 @@ impl QueryGrammar {
             }
             _ => {
                 return Err(format!(
-                    "'{name}' is no type of query; there are adv, all, any, linguistics, phrase, prog, tokenize, weakAnd and web"
+                    "'{name}' is not a type of query; there are adv, all, any, linguistics, phrase, prog, tokenize, weakAnd and web"
                 ));
             }
         };
@@ -43,7 +43,9 @@ impl WordComposite {
             "phrase" => Ok(WordComposite::Phrase),
             "near" => Ok(WordComposite::Near),
             "oNear" => Ok(WordComposite::OrderedNear),
-            _ => Err(format!("'{name}' is no composite; there are and, or, weakAnd, phrase, near and oNear")),
+            _ => Err(format!(
+                "'{name}' is not a composite; there are and, or, weakAnd, phrase, near and oNear"
+            )),
         }
     }
 }
@@ -58,7 +60,7 @@ impl TextSyntax {
             "none" => Ok(TextSyntax::None),
             "simple" => Ok(TextSyntax::Simple),
             "web" => Ok(TextSyntax::Web),
-            _ => Err(format!("'{name}' is no syntax; there are none, simple and web")),
+            _ => Err(format!("'{name}' is not a syntax; there are none, simple and web")),
         }
     }
 }
@@ -72,7 +74,7 @@ impl TextTokenization {
         match name {
             "internal" => Ok(TextTokenization::Internal),
             "linguistics" => Ok(TextTokenization::Linguistics),
-            _ => Err(format!("'{name}' is no tokenization; there are internal and linguistics")),
+            _ => Err(format!("'{name}' is not a tokenization; there are internal and linguistics")),
         }
     }
 }

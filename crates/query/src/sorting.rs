@@ -27,9 +27,7 @@ impl QuerySortKey {
                 "lowercase" | "raw" => 0,
                 "uca" => 2,
                 _ => {
-                    return Err(format!(
-                        "there is no sort function '{function}'; there are lowercase, raw and uca"
-                    ));
+                    return Err(format!("no sort function '{function}'; there are lowercase, raw and uca"));
                 }
             };
             if arguments.len() > most {
@@ -42,7 +40,7 @@ impl QuerySortKey {
             if let Some(strength) =
                 arguments.get(1).filter(|strength| !strengths.contains(&strength.as_str()))
             {
-                return Err(format!("'{strength}' is no strength; there are {}", strengths.join(", ")));
+                return Err(format!("'{strength}' is not a strength; there are {}", strengths.join(", ")));
             }
         }
         match &self.missing {

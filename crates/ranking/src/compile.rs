@@ -257,7 +257,7 @@ impl<'a> ProfileCompiler<'a> {
             [model] => profile.onnx_models.get(model).or_else(|| self.setup.schema.onnx_models.get(model)),
             _ => return Err(format!("{name}: write {}(name) or {}(name).output", name.name, name.name)),
         };
-        let declared = declared.ok_or_else(|| format!("{name}: there is no such onnx-model, {}", known()))?;
+        let declared = declared.ok_or_else(|| format!("{name}: no such onnx-model, {}", known()))?;
         if self.open.borrow().contains(name) {
             return Err(format!("{name}: the model is its own input"));
         }
@@ -338,7 +338,7 @@ impl<'a> ProfileCompiler<'a> {
             let known: Vec<&str> = models.keys().map(String::as_str).collect();
             return Err(match known.is_empty() {
                 true => format!("{name}: the package has no text files in models/"),
-                false => format!("{name}: there is no file models/{file}, only {}", known.join(", ")),
+                false => format!("{name}: no file models/{file}, only {}", known.join(", ")),
             });
         };
         let path = format!("models/{file}");
@@ -430,9 +430,9 @@ impl ExpressionScope for ProfileCompiler<'_> {
     fn feature(&self, name: &FeatureName) -> Result<expression::FeatureKind, String> {
         let bare = name.parameters.is_empty() && name.output.is_none();
         let constant = match (name.name.as_str(), name.parameters.as_slice()) {
-            ("constant", [constant]) => Some(
-                self.constant(constant).unwrap_or_else(|| Err(format!("there is no constant '{constant}'"))),
-            ),
+            ("constant", [constant]) => {
+                Some(self.constant(constant).unwrap_or_else(|| Err(format!("no constant '{constant}'"))))
+            }
             (name, _) if bare => self.constant(name),
             _ => None,
         };

@@ -105,7 +105,7 @@ pub(crate) fn output_name(
     declared_as.or_else(own).ok_or_else(|| {
         let names = declared.outputs.iter().map(|(_, name)| name.clone());
         let known: Vec<String> = names.chain(outputs.iter().map(|name| plain(name))).collect();
-        format!("there is no output '{asked}', only {}", known.join(", "))
+        format!("no output '{asked}', only {}", known.join(", "))
     })
 }
 

@@ -214,7 +214,7 @@ impl Distributor {
         let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
         let bucket = request.bucket;
         let content = request.content(|| self.clock.next(self.now.wall_us));
-        let content = content.expect("an operation that is launched is no read, and decided");
+        let content = content.expect("an operation that is launched is not a read, and is decided");
         self.clock.observe(content.timestamp());
         self.beget(bucket);
         let entry = self.buckets.get_mut(&bucket).expect("the bucket of a row is known");

@@ -97,7 +97,7 @@ fn refused(id: Option<&RawValue>, RpcRefusal { code, message }: &RpcRefusal) -> 
 async fn body(node: &Arc<Node>, request: Request) -> Result<ReadBody, Error> {
     if !node.deployments().current()?.application.container.assistants {
         return Err(Error::NotFound(
-            "there is no search for assistants: add <handler id='ai.vespa.mcp.McpRequestHandler'> to the container in services.xml"
+            "no search for assistants: add <handler id='ai.vespa.mcp.McpRequestHandler'> to the container in services.xml"
                 .to_owned(),
         ));
     }
@@ -131,7 +131,7 @@ async fn answer(node: &Arc<Node>, message: RpcMessage<'_>) -> Result<Value, RpcR
         "tools/call" => tools::call(node, message.params).await,
         other => Err(RpcRefusal::new(
             RpcRefusal::NO_SUCH_METHOD,
-            format!("there is no method '{other}'; there are initialize, ping, tools/list and tools/call"),
+            format!("no method '{other}'; there are initialize, ping, tools/list and tools/call"),
         )),
     }
 }

@@ -105,7 +105,7 @@ fn unshown(query: &Query, searches: &[Arc<PreparedSearch>]) -> Vec<UnshownField>
         let shown =
             schemas().flat_map(|schema| schema.summaries.values()).flat_map(|summary| &summary.fields);
         let hint = did_you_mean(name, shown.map(|field| &*field.name));
-        format!("there is no field '{name}' to select{hint}")
+        format!("no field '{name}' to select{hint}")
     };
     let is_shown = |name: &&String| searches.iter().any(|search| search.shows(name));
     let hidden = query.presentation.fields.iter().filter(|name| !is_shown(name));
