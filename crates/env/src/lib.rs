@@ -24,7 +24,7 @@ mod whole;
 mod writeback;
 
 pub use bounded::BoundedDisk;
-pub use clock::{ManualClock, SystemClock, WallClock};
+pub use clock::{ManualClock, SystemClock, WallClock, unix_time};
 pub use disk::{AppendFile, Disk, ReadFile};
 pub use fail_stop::{EXIT_INTERNAL_ERROR, panic_message, run_or_exit};
 pub use faulty::{DiskFault, FaultyDisk};

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -174,7 +174,7 @@ impl LogLine {
         if let Some(peer) = peer {
             tell("ip", json!(peer.address.ip().to_string()));
         }
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = millrace_env::unix_time();
         tell("time", json!(time.as_millis() as f64 / 1000.0));
         tell("method", json!(request.method().as_str()));
         let uri = match log.details.queries {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use millrace_bucket::BucketId;
 use millrace_column::{PathChoice, View};
@@ -346,7 +346,7 @@ fn plan(
         all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
     };
     let context = PlanContext {
-        clock: SystemTime::now(),
+        clock: UNIX_EPOCH + millrace_env::unix_time(),
         known_elsewhere: &elsewhere,
         embedded: &|call, target| embeddings.get(call, target),
         significance: &deployment.application.significance,
