@@ -5,7 +5,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no benchmark with this name.
-    #[error("there is no benchmark '{name}'; there are {known}")]
+    #[error("no benchmark '{name}'; there are {known}")]
     Unknown {
         /// The name.
         name: String,

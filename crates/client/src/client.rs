@@ -287,7 +287,7 @@ impl NodeClient {
                 .any(hyper::Error::is_parse);
             let reason = match tls {
                 Some(tls) => millrace_trust::in_words(tls),
-                None if is_no_http => "what it says is no HTTP; does it speak TLS (https://)?".to_owned(),
+                None if is_no_http => "its answer is not HTTP; does it speak TLS (https://)?".to_owned(),
                 // The innermost error is that of the system.
                 None => error_causes(&error).last().map_or_else(String::new, ToString::to_string),
             };

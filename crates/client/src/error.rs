@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// There was no response in time.
     #[error(
-        "{address} did not answer within {seconds} seconds: it is busy, or no Millrace node; its log tells more. Give it longer with --timeout"
+        "{address} did not answer within {seconds} seconds: it is busy, or not a Millrace node; its log says more. Give it longer with --timeout"
     )]
     Timeout {
         /// Address of the node.

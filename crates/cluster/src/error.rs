@@ -15,7 +15,7 @@ pub enum Error {
     Protocol(u16),
     /// All distribution keys have been assigned.
     #[error(
-        "there is no distribution key left for a new node; list the nodes in services.xml with keys of their own choice"
+        "no distribution key left for a new node; list the nodes in services.xml with keys of their own choice"
     )]
     Keys,
     /// The text is not a valid wish.

@@ -74,7 +74,7 @@ fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(UpdatePathStep, Data
         ("[", DataType::Array(element)) => {
             let (index, rest) = rest.split_once(']').ok_or_else(|| Error::value("'[' is not closed"))?;
             let index =
-                index.trim().parse().map_err(|_| Error::value(format!("'{index}' is no array index")))?;
+                index.trim().parse().map_err(|_| Error::value(format!("'{index}' is not an array index")))?;
             Ok((UpdatePathStep::Index(index), (**element).clone(), rest))
         }
         (".", DataType::Struct(struct_type)) => {

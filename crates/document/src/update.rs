@@ -347,7 +347,7 @@ impl ArithmeticOperator {
         let number = match number {
             DocumentValue::Float(number) => f64::from(*number),
             DocumentValue::Double(number) => *number,
-            _ => return Err(Error::value(format!("{data_type} is no number; use assign"))),
+            _ => return Err(Error::value(format!("{data_type} is not a number; use assign"))),
         };
         let result = self.calculate(number, operand);
         scalar::float(result, data_type).ok_or_else(|| out_of_range(result.to_string()))
@@ -365,6 +365,6 @@ impl ArithmeticOperator {
 
 fn mismatch(data_type: &DataType) -> Error {
     Error::value(format!(
-        "the value that is there is no {data_type}: the schema has changed; assign a new value"
+        "the stored value is not of type {data_type}: the schema has changed; assign a new value"
     ))
 }

@@ -30,7 +30,7 @@ mod writeback;
 
 pub use bounded::BoundedDisk;
 pub use caller::{ModelCaller, SequencePurpose};
-pub use clock::{ManualClock, SystemClock, WallClock};
+pub use clock::{ManualClock, SystemClock, WallClock, unix_time};
 pub use disk::{AppendFile, Disk, ReadFile};
 pub use error_chain::{error_causes, text_with_causes};
 pub use fail_stop::{EXIT_INTERNAL_ERROR, await_or_exit, panic_message, run_or_exit};

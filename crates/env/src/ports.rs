@@ -5,7 +5,6 @@ use std::io;
 use std::net::TcpListener;
 use std::ops::Range;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
@@ -27,7 +26,7 @@ static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 pub fn free_port() -> io::Result<u16> {
     let directory = std::env::temp_dir().join("millrace-ports");
     std::fs::create_dir_all(&directory)?;
-    let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+    let nanoseconds = crate::unix_time().subsec_nanos();
     let count = PORTS.len();
     let first = (std::process::id() as usize).wrapping_mul(7919).wrapping_add(nanoseconds as usize) % count;
     for port in PORTS.cycle().skip(first).take(count) {

@@ -172,7 +172,7 @@ impl ExpressionCompiler<'_> {
                 let name = call.name(&arguments[1])?;
                 let aggregator = ReduceAggregator::of_name(&name).ok_or_else(|| {
                     let known = ReduceAggregator::NAMES.map(|(name, _)| name).join(", ");
-                    call.error(format!("'{name}' is no aggregator; there are {known}"))
+                    call.error(format!("'{name}' is not an aggregator; there are {known}"))
                 })?;
                 let names = call.all_names(2)?;
                 self.reduce(aggregator, of, &names, level).map_err(fail)

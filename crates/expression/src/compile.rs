@@ -302,8 +302,10 @@ impl ExpressionCompiler<'_> {
                         Some(id) => *id,
                         None => {
                             let Some(tree) = &argument.tree else {
-                                let reason =
-                                    format!("'{}' is used as a value, but is no expression", argument.text);
+                                let reason = format!(
+                                    "'{}' is used as a value, but is not an expression",
+                                    argument.text
+                                );
                                 return Err(env.error(at, reason));
                             };
                             let id = self.expr(tree, outer, env.level)?;
@@ -436,7 +438,7 @@ impl ExpressionCompiler<'_> {
     ) -> Result<NodeId, Error> {
         let scope = self.scope;
         let Some(function) = scope.function(&name.name) else {
-            return Err(env.error(at, format!("there is no function '{}'", name.name)));
+            return Err(env.error(at, format!("no function '{}'", name.name)));
         };
         if function.parameters.len() != name.arguments.len() {
             let (expected, found) = (function.parameters.len(), name.arguments.len());

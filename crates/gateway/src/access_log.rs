@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -64,7 +64,7 @@ impl LogDetails {
     }
 
     /// Returns the address of the client, as reported by the proxies between it and `peer`: the last one that
-    /// is no trusted proxy.
+    /// is not a trusted proxy.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Option<String> {
         if !self.is_trusted(peer) {
             return None;
@@ -217,7 +217,7 @@ impl LogLine {
         if let Some(peer) = peer {
             tell("ip", json!(peer.address.ip().to_string()));
         }
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = millrace_env::unix_time();
         tell("time", json!(time.as_millis() as f64 / 1000.0));
         tell("method", json!(request.method().as_str()));
         let uri = match log.details.queries {
@@ -294,7 +294,7 @@ impl LogFile {
                     Err(error) => {
                         if !std::mem::replace(&mut self.lost, true) {
                             let path = self.path.display();
-                            tracing::error!(%error, %path, "the access log cannot be opened anew");
+                            tracing::error!(%error, %path, "the access log cannot be reopened");
                         }
                     }
                 }

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Cursor, Write as _};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_document::{DataType, Document};
 use millrace_env::SystemClock;
@@ -91,7 +90,7 @@ impl CompiledApplication {
     ) -> Result<Self, Error> {
         let ApplicationDraft { mut application, mut findings, containers_known, content_known } =
             draft.into();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = millrace_env::unix_time();
         let mut changes = ApplicationChanges::default();
         // Unreadable parts would look as if they were removed.
         if let Some(current) = current.filter(|_| findings.is_sound()) {
@@ -414,9 +413,7 @@ fn selection(application: &Application, text: &str) -> Result<DocumentSelection,
 
 /// Seconds since 1970, for `now()` in selections.
 pub(crate) fn now_s() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
+    i64::try_from(millrace_env::unix_time().as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Packs the files of a package into a zip archive.

@@ -32,9 +32,9 @@ pub enum StartError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The directory has files of another program, and is no data directory.
+    /// The directory has files of another program, and is not a data directory.
     #[error(
-        "data directory {}: it has files that are no server's, such as '{}'; choose an empty directory, or a new one, with --data-dir",
+        "data directory {}: it has files that do not belong to a server, such as '{}'; choose an empty directory, or a new one, with --data-dir",
         path.display(),
         example.display()
     )]

@@ -31,7 +31,7 @@ impl GroupingZone {
         }
         TimeZone::get(trimmed).map(GroupingZone::Local).map_err(|_| {
             Error::invalid(format!(
-                "there is no time zone '{name}'; write a name of the IANA database such as Europe/Oslo, or an offset such as GMT-8"
+                "no time zone '{name}'; write a name of the IANA database such as Europe/Oslo, or an offset such as GMT-8"
             ))
         })
     }

@@ -114,7 +114,7 @@ pub struct NoComponents;
 impl NoComponents {
     fn refuse<T>(what: &str, call: &ComponentCall) -> Result<T, ComponentFailure> {
         let name = call.id.as_deref().unwrap_or("(without id)");
-        let reason = format!("there is no {what} '{name}'; feed the result in a field of its own");
+        let reason = format!("no {what} '{name}'; feed the result in a field of its own");
         Err(ComponentFailure::Input(reason))
     }
 }

@@ -25,14 +25,14 @@ impl ValueFunction {
             ValueFunction::ToPosition => {
                 let text = text_of(&value)?;
                 let (latitude, longitude) = scalar::position(&text).ok_or_else(|| {
-                    StatementFailure::value(format!("'{text}' is no position; write N37.4;W122.0"))
+                    StatementFailure::value(format!("'{text}' is not a position; write N37.4;W122.0"))
                 })?;
                 DocumentValue::Position { latitude, longitude }
             }
             ValueFunction::ToEpochSecond => {
                 let text = text_of(&value)?;
                 let second = epoch_second(&text).ok_or_else(|| {
-                    StatementFailure::value(format!("'{text}' is no instant; write 2023-12-24T17:00:43Z"))
+                    StatementFailure::value(format!("'{text}' is not an instant; write 2023-12-24T17:00:43Z"))
                 })?;
                 DocumentValue::Long(second)
             }
@@ -67,7 +67,7 @@ impl ValueFunction {
             },
             ValueFunction::HexDecode => DocumentValue::Long(match value {
                 DocumentValue::String(text) => u64::from_str_radix(text.trim(), 16).map_err(|_| {
-                    StatementFailure::value(format!("'{text}' is no hexadecimal number of 64 bits"))
+                    StatementFailure::value(format!("'{text}' is not a hexadecimal number of 64 bits"))
                 })? as i64,
                 _ => i64::MIN,
             }),

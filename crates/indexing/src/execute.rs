@@ -227,7 +227,7 @@ impl ScriptExecution<'_> {
             .schema
             .fields
             .get(name)
-            .ok_or_else(|| StatementFailure::value(format!("there is no field '{name}'")))?;
+            .ok_or_else(|| StatementFailure::value(format!("no field '{name}'")))?;
         let value = fit(value, &field.data_type)?;
         match self.outputs.iter_mut().find(|(field, _)| field == name) {
             Some((_, old)) => *old = value,

@@ -75,7 +75,7 @@ impl IndexingComponents for LengthEmbedder {
         if call.id.as_deref() == Some("lengths") {
             Ok(())
         } else {
-            Err(ComponentFailure::Input("there is no such embedder".to_owned()))
+            Err(ComponentFailure::Input("no such embedder".to_owned()))
         }
     }
 
@@ -111,7 +111,7 @@ impl IndexingComponents for LengthEmbedder {
             (Some("words"), other) => Err(ComponentFailure::Input(format!("a {other} is not made of words"))),
             (other, _) => {
                 let other = other.unwrap_or_default();
-                Err(ComponentFailure::Input(format!("there is no field generator '{other}'")))
+                Err(ComponentFailure::Input(format!("no field generator '{other}'")))
             }
         }
     }
@@ -249,15 +249,15 @@ fn values_are_converted() {
     check("long", r#""2023-12-24T17:00:43.431+00:00" | to_epoch_second | attribute"#, "1703437243");
     check("long", r#""2000-02-29T23:59:59-01:30" | to_epoch_second | attribute"#, "951874199");
     for (instant, expected) in [
-        ("2001-02-29T00:00:00Z", "!is no instant"),
-        ("2000-13-01T00:00:00Z", "!is no instant"),
-        ("2000-01-00T00:00:00Z", "!is no instant"),
-        ("2000-01-01T24:00:00Z", "!is no instant"),
-        ("2000-01-01T00:60:00Z", "!is no instant"),
-        ("2000-01-01T00:00:60Z", "!is no instant"),
-        ("2000-01-01T00:00:00:00Z", "!is no instant"),
-        ("10000-01-01T00:00:00Z", "!is no instant"),
-        ("2000-257-01T00:00:00Z", "!is no instant"),
+        ("2001-02-29T00:00:00Z", "!is not an instant"),
+        ("2000-13-01T00:00:00Z", "!is not an instant"),
+        ("2000-01-00T00:00:00Z", "!is not an instant"),
+        ("2000-01-01T24:00:00Z", "!is not an instant"),
+        ("2000-01-01T00:60:00Z", "!is not an instant"),
+        ("2000-01-01T00:00:60Z", "!is not an instant"),
+        ("2000-01-01T00:00:00:00Z", "!is not an instant"),
+        ("10000-01-01T00:00:00Z", "!is not an instant"),
+        ("2000-257-01T00:00:00Z", "!is not an instant"),
         ("1969-12-31T23:59:59z", "-1"),
         ("0000-01-01T00:00Z", "-62167219200"),
         ("9999-12-31T23:59:59+00", "253402300799"),
@@ -363,11 +363,11 @@ fn wrong_statements_are_refused_with_their_place() {
         ("input person.age | to_string | index", "person has no field 'age'"),
         ("input title + 1 | index", "arithmetic needs numbers"),
         ("get_var x | index", "variable 'x' is not set"),
-        ("input title | split \"(\" | index", "is no regular expression: unclosed group"),
+        ("input title | split \"(\" | index", "is not a regular expression: unclosed group"),
         ("input title | substring 1 | index", "expected where the substring ends, got '|'"),
         ("input year | for_each { _ } | index", "for_each needs an array"),
         ("input title | embed other | index", "embed makes a tensor"),
-        ("input title | generate x | index", "there is no field generator 'x'"),
+        ("input title | generate x | index", "no field generator 'x'"),
         ("input title | \"open", "the \" is not closed"),
         ("input title | for_each { index", "before the end"),
         ("input title } index", "expected '|', ';' or the end, got '}'"),
@@ -378,7 +378,7 @@ fn wrong_statements_are_refused_with_their_place() {
     for deep in ["(".repeat(100_000), format!("1{}", " . 1".repeat(100_000)), "for_each {".repeat(10_000)] {
         check("string", &deep, "!");
     }
-    check("int", "300 | to_byte | attribute", "!'300' is no byte");
+    check("int", "300 | to_byte | attribute", "!'300' is not a byte");
     check("int", "input year / 0 | attribute", "!division by zero");
 }
 

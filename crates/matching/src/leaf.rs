@@ -75,7 +75,7 @@ impl ReadyLeaf {
             Predicate::WordIn(words) if among_tokens => LeafKind::WordIn(words.clone()),
             Predicate::Nearest { target, metric, target_hits, threshold } => {
                 if !matches!(field.data_type, DataType::Tensor(_)) {
-                    return Err(fail("it is no tensor, so nothing can be nearest to it"));
+                    return Err(fail("it is not a tensor, so nothing can be nearest to it"));
                 }
                 LeafKind::Nearest(Box::new(NearestLeaf::new(target, *metric, *threshold)), *target_hits)
             }

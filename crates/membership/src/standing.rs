@@ -100,7 +100,7 @@ pub(crate) async fn come_back(
         if may_return {
             match take_in(&shared, &picture).await {
                 Ok(true) => {
-                    tracing::info!(node = name, "had been removed, has nothing, and is taken in anew")
+                    tracing::info!(node = name, "was removed, has no documents, and joins as a new node")
                 }
                 Ok(false) => {}
                 Err(error) => tracing::debug!(%error, "coming back after a removal"),

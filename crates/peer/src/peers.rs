@@ -202,7 +202,7 @@ async fn write(
                     }
                     match queue.recv().await {
                         Some(outgoing) => outgoing,
-                        None => return io::Error::other("nobody sends any more"),
+                        None => return io::Error::other("all senders have ended"),
                     }
                 }
             },

@@ -31,6 +31,7 @@ const REGEXES_MAX: usize = 64;
 
 impl PlanContext<'_> {
     /// Context of a request to a single schema at the current time.
+    #[allow(clippy::disallowed_methods, reason = "for tests and tools, whose queries have no other clock")]
     pub fn alone() -> Self {
         static NO_MODELS: LazyLock<SignificanceModels> = LazyLock::new(SignificanceModels::default);
         PlanContext {

@@ -33,7 +33,7 @@ fn read(inside: &str, parameters: &BTreeMap<String, String>) -> Result<EmbedCall
     };
     if argument.is_empty() {
         return Err(Error::value(
-            "there is no text to embed: write embed(embedder, \"text\") or embed(@parameter)",
+            "no text to embed: write embed(embedder, \"text\") or embed(@parameter)",
         ));
     }
     let text = match argument.strip_prefix('@') {

@@ -24,7 +24,7 @@ impl QueryGrammar {
             }
             _ => {
                 return Err(Error::value(format!(
-                    "'{name}' is no type of query; there are adv, all, any, linguistics, phrase, prog, tokenize, weakAnd and web"
+                    "'{name}' is not a type of query; there are adv, all, any, linguistics, phrase, prog, tokenize, weakAnd and web"
                 )));
             }
         };
@@ -46,7 +46,7 @@ impl WordComposite {
             "near" => Ok(WordComposite::Near),
             "oNear" => Ok(WordComposite::OrderedNear),
             _ => Err(Error::value(format!(
-                "'{name}' is no composite; there are and, or, weakAnd, phrase, near and oNear"
+                "'{name}' is not a composite; there are and, or, weakAnd, phrase, near and oNear"
             ))),
         }
     }
@@ -62,7 +62,7 @@ impl TextSyntax {
             "none" => Ok(TextSyntax::None),
             "simple" => Ok(TextSyntax::Simple),
             "web" => Ok(TextSyntax::Web),
-            _ => Err(Error::value(format!("'{name}' is no syntax; there are none, simple and web"))),
+            _ => Err(Error::value(format!("'{name}' is not a syntax; there are none, simple and web"))),
         }
     }
 }
@@ -77,7 +77,7 @@ impl TextTokenization {
             "internal" => Ok(TextTokenization::Internal),
             "linguistics" => Ok(TextTokenization::Linguistics),
             _ => {
-                Err(Error::value(format!("'{name}' is no tokenization; there are internal and linguistics")))
+                Err(Error::value(format!("'{name}' is not a tokenization; there are internal and linguistics")))
             }
         }
     }

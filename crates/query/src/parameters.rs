@@ -266,7 +266,7 @@ impl<'a> ParameterReader<'a> {
                 None => {
                     return Err(parameter(
                         "yql",
-                        "there is no query; for example: yql=select * from sources * where true, or query=words",
+                        "no query; for example: yql=select * from sources * where true, or query=words",
                     ));
                 }
             },

@@ -96,7 +96,7 @@ impl<'t> ProgrammaticReader<'t> {
                 Some('"') => self.quoted()?,
                 _ => self.name("the value of the property")?.to_owned(),
             };
-            let wrong = || SyntaxFault::new(at, format!("{value:?} is no value of '{name}'"));
+            let wrong = || SyntaxFault::new(at, format!("{value:?} is not a value of '{name}'"));
             let whole = || value.parse::<u32>().map_err(|_| wrong());
             match name.as_str() {
                 "index" => of.field = value,
@@ -197,7 +197,7 @@ impl WrittenItem<'_> {
             "SUFFIX" => self.term(TermMatch::Suffix),
             "SUBSTRING" => self.term(TermMatch::Substring),
             _ => Err(Error::value(format!(
-                "there is no item '{}'; there are AND, OR, NOT, RANK, WEAKAND, EQUIV, PHRASE, NEAR, ONEAR, WORD, EXACT, INT, PREFIX, SUFFIX and SUBSTRING",
+                "no item '{}'; there are AND, OR, NOT, RANK, WEAKAND, EQUIV, PHRASE, NEAR, ONEAR, WORD, EXACT, INT, PREFIX, SUFFIX and SUBSTRING",
                 self.name
             ))),
         }

@@ -28,7 +28,7 @@ impl QuerySortKey {
                 "uca" => 2,
                 _ => {
                     return Err(Error::value(format!(
-                        "there is no sort function '{function}'; there are lowercase, raw and uca"
+                        "no sort function '{function}'; there are lowercase, raw and uca"
                     )));
                 }
             };
@@ -43,7 +43,7 @@ impl QuerySortKey {
                 arguments.get(1).filter(|strength| !strengths.contains(&strength.as_str()))
             {
                 return Err(Error::value(format!(
-                    "'{strength}' is no strength; there are {}",
+                    "'{strength}' is not a strength; there are {}",
                     strengths.join(", ")
                 )));
             }

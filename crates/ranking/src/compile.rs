@@ -265,7 +265,7 @@ impl<'a> ProfileCompiler<'a> {
             }
         };
         let declared = declared
-            .ok_or_else(|| Error::setup(format!("{name}: there is no such onnx-model, {}", known())))?;
+            .ok_or_else(|| Error::setup(format!("{name}: no such onnx-model, {}", known())))?;
         if self.open.borrow().contains(name) {
             return Err(Error::setup(format!("{name}: the model is its own input")));
         }
@@ -348,7 +348,7 @@ impl<'a> ProfileCompiler<'a> {
             let known: Vec<&str> = models.keys().map(String::as_str).collect();
             return Err(Error::setup(match known.is_empty() {
                 true => format!("{name}: the package has no text files in models/"),
-                false => format!("{name}: there is no file models/{file}, only {}", known.join(", ")),
+                false => format!("{name}: no file models/{file}, only {}", known.join(", ")),
             }));
         };
         let path = format!("models/{file}");
@@ -449,7 +449,7 @@ impl ProfileCompiler<'_> {
         let constant = match (name.name.as_str(), name.parameters.as_slice()) {
             ("constant", [constant]) => Some(
                 self.constant(constant)
-                    .unwrap_or_else(|| Err(Error::setup(format!("there is no constant '{constant}'")))),
+                    .unwrap_or_else(|| Err(Error::setup(format!("no constant '{constant}'")))),
             ),
             (name, _) if bare => self.constant(name),
             _ => None,

@@ -92,7 +92,7 @@ impl ExpressionScope for LoneForest {
 /// Reads the model of `xgboost(file)` or `lightgbm(file)`.
 pub(crate) fn read(kind: &str, text: &str) -> Result<DecisionForest, Error> {
     let json: Value =
-        serde_json::from_str(text).map_err(|error| Error::setup(format!("it is no JSON: {error}")))?;
+        serde_json::from_str(text).map_err(|error| Error::setup(format!("it is not JSON: {error}")))?;
     match kind {
         "xgboost" => xgboost(&json),
         _ => lightgbm(&json),
@@ -432,7 +432,7 @@ mod tests {
     fn what_is_no_model_is_refused() {
         #[track_caller]
         fn check(kind: &str, json: &str, part: &str) {
-            let error = read(kind, json).map(|_| ()).expect_err("it is no model");
+            let error = read(kind, json).map(|_| ()).expect_err("it is not a model");
             assert!(error.to_string().contains(part), "{json}: {error}");
         }
         check("xgboost", "{", "no JSON");

@@ -106,7 +106,7 @@ pub(crate) fn output_name(
     declared_as.or_else(own).ok_or_else(|| {
         let names = declared.outputs.iter().map(|(_, name)| name.clone());
         let known: Vec<String> = names.chain(outputs.iter().map(|name| plain(name))).collect();
-        Error::setup(format!("there is no output '{asked}', only {}", known.join(", ")))
+        Error::setup(format!("no output '{asked}', only {}", known.join(", ")))
     })
 }
 

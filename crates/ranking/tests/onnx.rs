@@ -239,8 +239,8 @@ fn what_cannot_work_is_refused() {
         let error = rank(profile, "", &|| false).err().unwrap_or_default();
         assert!(error.contains(part), "expected '{part}', found '{error}'");
     };
-    check(with_model("sum(onnx(other))", INPUTS), "onnx(other): there is no such onnx-model, only m");
-    check(with_model("sum(onnx(m).third)", INPUTS), "there is no output 'third', only second, sum, other_0");
+    check(with_model("sum(onnx(other))", INPUTS), "onnx(other): no such onnx-model, only m");
+    check(with_model("sum(onnx(m).third)", INPUTS), "no output 'third', only second, sum, other_0");
     check(with_model("onnx(m)", INPUTS), "a score must be a number, but this is tensor<float>(d0[1])");
     check(
         with_model("sum(onnx(m))", &[("c", "attribute(price)")]),

@@ -196,7 +196,7 @@ pub(crate) fn silent(time: Duration) -> String {
 
 /// Resolves a redirect: to a complete URL, or to a path on the same host. From https only to https.
 fn redirected(from: &Uri, to: &str) -> Result<Uri, String> {
-    let fail = || format!("it is redirected to '{to}', which is no address");
+    let fail = || format!("it is redirected to '{to}', which is not an address");
     let to: Uri = to.parse().map_err(|_| fail())?;
     let mut parts = to.clone().into_parts();
     if parts.authority.is_none() {

@@ -298,7 +298,7 @@ fn summaries_say_which_fields() {
     assert_eq!(field(&fields[0], "tokens_of_subject"), "[meet | about | the | budget | meet | today]");
     assert_eq!(field(&fields[0], "tokens_of_notes"), "[[the | budget] | [no | more] | [budget | everywher]]");
     let Err(error) = SummaryFiller::new(&plan, Some("long"), &HighlightStyle::default()) else {
-        panic!("there is no such summary")
+        panic!("no such summary")
     };
     assert_eq!(
         error.to_string(),

@@ -68,8 +68,8 @@ impl ClusterSettings {
         let unreachable = self.advertise.is_none() && self.listen.is_unspecified();
         let warning = || {
             format!(
-                "it listens at {} without --advertise, so that other nodes are told to reach it at {}, where nobody on another \
-                 machine does; start it with --advertise and the host by which they reach it",
+                "it listens at {} without --advertise, so that it advertises {}, where no other \
+                 machine reaches it; start it with --advertise and the host by which others reach it",
                 self.listen,
                 self.host()
             )
@@ -268,8 +268,8 @@ impl ClusterNode {
 fn unreachable(membership: &ClusterMembership) -> Option<String> {
     let lost = membership.coordination_lost_for()?;
     Some(format!(
-        "coordination (etcd) cannot be reached since {} s; the cluster goes on as it is, but no node is taken in or out, nothing is made \
-         anew, and no deployment is possible: bring etcd back",
+        "coordination (etcd) cannot be reached since {} s; the cluster goes on as it is, but no node joins or leaves, no replica is \
+         recreated, and no deployment is possible: bring etcd back",
         lost.as_secs()
     ))
 }

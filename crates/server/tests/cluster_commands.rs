@@ -169,7 +169,7 @@ fn nodes_are_retired_emptied_and_removed() {
     let (code, told) = cluster.told(&["node", "down", "n0"]);
     assert!(code == 1 && told.contains("not safe: n1 does not serve either"), "{told}");
     let (code, told) = cluster.told(&["node", "up", "n7"]);
-    assert!(code == 1 && told.contains("there is no node 'n7'; the cluster has n0, n1"), "{told}");
+    assert!(code == 1 && told.contains("no node 'n7'; the cluster has n0, n1"), "{told}");
 }
 
 #[test]

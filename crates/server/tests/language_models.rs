@@ -277,13 +277,9 @@ fn what_goes_wrong_is_told() {
     };
     refused(&with(&[("prompt", "poison")]), 500, "401: not this; check its endpoint");
     refused(&with(&[("llm.maxTokens", "few")]), 400, "'llm.maxTokens': expected a number, found 'few'");
-    refused(&with(&[("llm.json_schema", "{")]), 400, "'llm.json_schema': this is no JSON");
+    refused(&with(&[("llm.json_schema", "{")]), 400, "'llm.json_schema': this is not JSON");
     refused(&[("searchChain", "rag")], 400, "nothing is asked: give 'prompt', 'llm.prompt' or 'query'");
-    refused(
-        &[("searchChain", "other"), ("query", "x")],
-        400,
-        "there is no search chain 'other', only rag, say",
-    );
+    refused(&[("searchChain", "other"), ("query", "x")], 400, "no search chain 'other', only rag, say");
     let (status, answer) = text(&server, &with(&[("format", "xml")]));
     assert!(status == 400 && answer.contains("come as sse or json"), "{status} {answer}");
     let (status, answer) = text(&server, &[("query", "x"), ("format", "sse")]);
@@ -298,6 +294,6 @@ fn a_secret_that_is_not_there_is_told_at_deployment() {
     let (status, answer) =
         server.deploy(&[("services.xml", &services("http://127.0.0.1:1")), ("schemas/note.sd", NOTE)]);
     let message = answer["message"].as_str().unwrap_or_default();
-    let expected = "services.xml:4:5: language model 'far': there is no secret 'myKey': set the environment variable MILLRACE_SECRET_MYKEY";
+    let expected = "services.xml:4:5: language model 'far': no secret 'myKey': set the environment variable MILLRACE_SECRET_MYKEY";
     assert!(status == 400 && message.contains(expected), "{answer}");
 }

@@ -3,7 +3,6 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::Method;
 use serde_json::json;
@@ -114,7 +113,7 @@ fn slice_of_four(id: &str) -> u32 {
 }
 
 fn now_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_micros() as u64
+    millrace_env::unix_time().as_micros() as u64
 }
 
 impl NarrowedSweep {

@@ -12,7 +12,7 @@ use crate::world::SimWorld;
 /// Checks that the cluster has come to rest: every replica in its place, equal and complete, and no work in
 /// progress. The node `away` has ended, and does not count.
 pub(crate) fn at_rest(world: &SimWorld, away: Option<NodeKey>) -> Result<(), String> {
-    let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
+    let Some(state) = world.coordination.state() else { return Err("no state".to_owned()) };
     let nodes = || world.nodes.values().filter(|node| Some(node.key) != away);
     for node in nodes() {
         let key = node.key;
@@ -73,7 +73,7 @@ pub(crate) fn at_rest(world: &SimWorld, away: Option<NodeKey>) -> Result<(), Str
 
 /// Checks that every acknowledged write is present, and nothing that was not written.
 pub(crate) fn nothing_lost(world: &SimWorld) -> Result<(), String> {
-    let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
+    let Some(state) = world.coordination.state() else { return Err("no state".to_owned()) };
     for id in world.history.documents() {
         let found = newest(world, state.bucket(id.location()), &id);
         let timestamp = found.as_ref().map(|(timestamp, _)| *timestamp).unwrap_or_default();

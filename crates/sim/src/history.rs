@@ -299,7 +299,7 @@ impl ClientHistory {
         }
         if let Some(writer) = writer {
             let Some(operation) = self.operations.get(&writer) else {
-                return Err(format!("{id}: written by nobody"));
+                return Err(format!("{id}: written by no client"));
             };
             let fits = match operation.heard {
                 ClientOutcome::Acknowledged(acknowledged) => acknowledged == timestamp,

@@ -447,7 +447,7 @@ impl SimWorld {
             None if !node.disk.takes_more() => {
                 node.fetches.remove(&job);
                 NodeResponse::Failed(NodeFailure::DiskFull {
-                    reason: "there is no room for what was fetched".to_owned(),
+                    reason: "no room for what was fetched".to_owned(),
                 })
             }
             None => {

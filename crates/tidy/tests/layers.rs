@@ -81,6 +81,55 @@ fn a_crate_uses_only_those_above_it() {
     assert!(wrong.is_empty(), "move the code or the row of ARCHITECTURE.md:\n{}", wrong.join("\n"));
 }
 
+/// Crates, and crates that they do not know, by no way.
+const IGNORANCE: [(&[&str], &[&str]); 3] = [
+    (&["segment", "store"], &["schema", "linguistics", "query", "plan", "indexing"]),
+    (
+        &["search", "matching", "ranking", "grouping", "summary"],
+        &["env", "segment", "store", "remote", "trust", "client", "coordination", "peer"],
+    ),
+    (&["cluster", "placement"], &["env", "segment", "store", "trust", "coordination", "membership", "peer"]),
+];
+
+/// Libraries that read a clock, a file or a socket. Crates of [`IGNORANCE`] that do not know the store do
+/// without them.
+const MACHINE_LIBRARIES: [&str; 6] = ["tokio", "hyper", "rustix", "libc", "fjall", "tempfile"];
+
+#[test]
+fn crates_are_ignorant_of_others() {
+    let workspace = Workspace::open();
+    let mut wrong = Vec::new();
+    for (ignorant, unknown) in IGNORANCE {
+        for name in ignorant {
+            let known = all_dependencies(&workspace, name);
+            let others = known.iter().filter(|known| unknown.contains(&known.as_str()));
+            wrong.extend(others.map(|other| format!("{name} knows {other}")));
+            let libraries = workspace.manifest(name).dependencies;
+            let machine = libraries.iter().filter(|library| MACHINE_LIBRARIES.contains(&library.as_str()));
+            if !unknown.contains(&"store") {
+                continue;
+            }
+            wrong.extend(machine.map(|library| format!("{name} uses {library}")));
+        }
+    }
+    assert!(wrong.is_empty(), "pass a value or a trait of the map's vocabulary:\n{}", wrong.join("\n"));
+}
+
+/// Crates of the workspace that a crate uses, and those that they use, and so on.
+fn all_dependencies(workspace: &Workspace, name: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![name.to_owned()];
+    while let Some(next) = open.pop() {
+        for used in workspace.manifest(&next).dependencies {
+            let Some(used) = used.strip_prefix("millrace-") else { continue };
+            if found.insert(used.to_owned()) {
+                open.push(used.to_owned());
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn libraries_stay_with_the_crates_that_own_them() {
     let workspace = Workspace::open();

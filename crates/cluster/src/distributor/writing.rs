@@ -215,7 +215,7 @@ impl Distributor {
         let bucket = request.bucket;
         let may_be_there = request.sent().is_some();
         let content = request.content(|| self.clock.next(self.now.wall_us));
-        let content = content.expect("an operation that is launched is no read, and decided");
+        let content = content.expect("an operation that is launched is not a read, and is decided");
         self.clock.observe(content.timestamp());
         self.beget(bucket);
         let entry = self.buckets.get_mut(&bucket).expect("the bucket of a row is known");

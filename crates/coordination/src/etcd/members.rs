@@ -69,7 +69,7 @@ impl EtcdMembers {
         let client = |member: &str| {
             let member = member.trim();
             let authority: Authority =
-                member.parse().map_err(|error| fail(format!("'{member}' is no host: {error}")))?;
+                member.parse().map_err(|error| fail(format!("'{member}' is not a host: {error}")))?;
             let port = match authority.as_str().strip_prefix(authority.host()) {
                 Some("") => PORT,
                 Some(_) => authority

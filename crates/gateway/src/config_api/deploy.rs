@@ -1,7 +1,7 @@
 //! Deployment: a package is uploaded, prepared (read, checked, compiled), and activated.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -253,7 +253,7 @@ async fn active_here(node: &Node, generation: u64) -> Result<(), Error> {
 
 /// Messages for people about the package.
 fn log(node: &Node, deployment: &CompiledApplication) -> Value {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let now = millrace_env::unix_time().as_millis() as u64;
     let application = &deployment.application;
     let alone = alone_with_replicas(node, application.topology().redundancy);
     application

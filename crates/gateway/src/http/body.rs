@@ -93,7 +93,7 @@ impl ReadBody {
 /// pool.
 ///
 /// # Errors
-/// The body is too large, unpacks to too much, comes too slowly, breaks off, or is no gzip; or there was no
+/// The body is too large, unpacks to too much, comes too slowly, breaks off, or is not gzip; or there was no
 /// room for it.
 pub(crate) async fn read_body(
     node: &Node,

@@ -443,7 +443,7 @@ mod tests {
         let mut second = budget.share();
         second.grow(40).await.expect("there is room");
         let mut third = budget.share();
-        let refused = third.grow(50).await.expect_err("there is no room");
+        let refused = third.grow(50).await.expect_err("no room");
         assert!(matches!(refused, Error::NoRoom { retry_after_s: RETRY_AFTER_MAX_S, .. }), "{refused}");
         assert_eq!(budget.of_bodies().refused, 1);
         assert_eq!(refused.status(), hyper::StatusCode::TOO_MANY_REQUESTS);

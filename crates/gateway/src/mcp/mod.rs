@@ -99,7 +99,7 @@ async fn body(node: &Arc<Node>, request: Request) -> Result<(Bytes, Arc<BodyShar
     let deployment = node.deployments().current()?;
     if !deployment.application.container.assistants {
         return Err(Error::NotFound(
-            "there is no search for assistants: add <handler id='ai.vespa.mcp.McpRequestHandler'> to the container in services.xml"
+            "no search for assistants: add <handler id='ai.vespa.mcp.McpRequestHandler'> to the container in services.xml"
                 .to_owned(),
         ));
     }
@@ -140,7 +140,7 @@ async fn answer(
         "tools/call" => tools::call(node, message.params, room).await,
         other => Err(RpcRefusal::new(
             RpcRefusal::NO_SUCH_METHOD,
-            format!("there is no method '{other}'; there are initialize, ping, tools/list and tools/call"),
+            format!("no method '{other}'; there are initialize, ping, tools/list and tools/call"),
         )),
     }
 }

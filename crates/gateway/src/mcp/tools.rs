@@ -72,7 +72,7 @@ pub(super) async fn call(
             let (answer, is_error) = query(node, arguments, room).await.map_err(wrong)?;
             Ok(content(&answer, is_error))
         }
-        other => Err(wrong(format!("there is no tool '{other}'; there are getSchemas and executeQuery"))),
+        other => Err(wrong(format!("no tool '{other}'; there are getSchemas and executeQuery"))),
     }
 }
 

@@ -41,10 +41,10 @@ impl ApplicationComponents {
                 self.generators.iter().map(|generator| format!("'{}'", generator.id())).collect();
             match known.as_slice() {
                 [] => format!(
-                    "there is no field generator '{id}': add a component of class \
+                    "no field generator '{id}': add a component of class \
                      ai.vespa.llm.generation.LanguageModelFieldGenerator to the container in services.xml"
                 ),
-                known => format!("there is no field generator '{id}', only {}", known.join(", ")),
+                known => format!("no field generator '{id}', only {}", known.join(", ")),
             }
         })
     }
@@ -66,7 +66,7 @@ impl ApplicationComponents {
             (Some(id), all) => all
                 .iter()
                 .find(|embedder| embedder.id() == id)
-                .ok_or_else(|| format!("there is no embedder '{id}', only {}", known())),
+                .ok_or_else(|| format!("no embedder '{id}', only {}", known())),
             (None, [only]) => Ok(only),
             (None, _) => Err(format!("the application has several embedders, so name one of {}", known())),
         }

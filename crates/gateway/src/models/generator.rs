@@ -119,7 +119,7 @@ impl DeployedGenerator {
             const SHOWN: usize = 200;
             let shown: String = answer.chars().take(SHOWN).collect();
             format!(
-                "generator '{}': the answer is no {} for {}: {reason}: {shown}",
+                "generator '{}': the answer is not of type {} for {}: {reason}: {shown}",
                 self.config.id, wanted.data_type, wanted.name
             )
         };

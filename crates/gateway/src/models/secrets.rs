@@ -114,7 +114,7 @@ pub(super) fn secret(bindings: &[SecretBinding], name: &str, endpoint: &str) -> 
     let value = [&ours, &theirs]
         .into_iter()
         .find_map(|variable| std::env::var(variable).ok())
-        .ok_or_else(|| format!("there is no secret '{name}': set the environment variable {ours}"))?;
+        .ok_or_else(|| format!("no secret '{name}': set the environment variable {ours}"))?;
     let uri: Uri = endpoint.parse().map_err(|error| format!("{endpoint} is not an address: {error}"))?;
     if bindings.iter().any(|binding| binding.permits(name, &uri)) {
         return Ok(value);

@@ -280,7 +280,7 @@ fn write(
     let done = move |written| drop(sender.send(written));
     cluster.note((RECORD, changed), notes, Box::new(done));
     let written =
-        answer.recv().unwrap_or_else(|_| Err("this node is no part of the cluster any more".to_owned()));
+        answer.recv().unwrap_or_else(|_| Err("this node is not part of the cluster any more".to_owned()));
     written.map_err(Error::Unsettled)
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use millrace_bucket::BucketId;
 use millrace_column::{PathChoice, View};
@@ -106,7 +106,7 @@ fn unshown(query: &Query, searches: &[Arc<PreparedSearch>]) -> Vec<UnshownField>
         let shown =
             schemas().flat_map(|schema| schema.summaries.values()).flat_map(|summary| &summary.fields);
         let hint = did_you_mean(name, shown.map(|field| &*field.name));
-        format!("there is no field '{name}' to select{hint}")
+        format!("no field '{name}' to select{hint}")
     };
     let is_shown = |name: &&String| searches.iter().any(|search| search.shows(name));
     let hidden = query.presentation.fields.iter().filter(|name| !is_shown(name));
@@ -350,7 +350,7 @@ fn plan(
         all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
     };
     let context = PlanContext {
-        clock: SystemTime::now(),
+        clock: UNIX_EPOCH + millrace_env::unix_time(),
         known_elsewhere: &elsewhere,
         embedded: &|call, target| embeddings.get(call, target),
         significance: &deployment.application.significance,

@@ -135,7 +135,7 @@ async fn operators_wishes_reach_the_state() {
     assert!(wish(NodeWish::Up).await);
     reaches(&a, "a:up b:up").await;
     let refused = b.wish("c", NodeWish::Up, "").await.expect_err("there is none").to_string();
-    assert_eq!(refused, "there is no node 'c'; the cluster has a, b");
+    assert_eq!(refused, "no node 'c'; the cluster has a, b");
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ impl ParameterReader<'_> {
             "or" => QueryItem::Or(terms(&field, &tokens)),
             other => {
                 let reason =
-                    format!("{other:?} is no type of wand; there are vespa, parallel, dotProduct and or");
+                    format!("{other:?} is not a type of wand; there are vespa, parallel, dotProduct and or");
                 return Err(parameter("wand.type", reason));
             }
         }))

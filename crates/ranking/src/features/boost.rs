@@ -22,7 +22,7 @@ impl BoostTable {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fail = || {
             Error::setup(format!(
-                "'{text}' is no boost table; write expdecay(w,t), loggrowth(w,t,s) or linear(w,t) with numbers"
+                "'{text}' is not a boost table; write expdecay(w,t), loggrowth(w,t,s) or linear(w,t) with numbers"
             ))
         };
         let (name, rest) = text.trim().split_once('(').ok_or_else(fail)?;

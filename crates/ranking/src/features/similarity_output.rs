@@ -82,7 +82,7 @@ impl ExpressionScope for FormulaSymbols {
             name.parameters.is_empty() && name.output.is_none() && SYMBOLS.contains(&name.name.as_str());
         match known {
             true => Ok(FeatureKind::Input(TensorType::scalar())),
-            false => Err(ExpressionFault::new(format!("there is no symbol '{name}'"))),
+            false => Err(ExpressionFault::new(format!("no symbol '{name}'"))),
         }
     }
 

@@ -91,7 +91,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
 pub(crate) fn set_up(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     match FEATURES.iter().find(|info| info.name == name.name) {
         Some(info) => (info.setup)(setup, name),
-        None => Err(Error::setup(format!("there is no rank feature, function or constant '{name}'"))),
+        None => Err(Error::setup(format!("no rank feature, function or constant '{name}'"))),
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn from_zip_file(archive: &fs::File) -> Result<Files, Error> {
 fn unzipped(archive: impl Read + Seek, bytes: u64) -> Result<Files, Error> {
     let mut zip = zip::ZipArchive::new(archive)
         .map_err(|error| Error::Package(format!(
-            "this is no zip archive ({error}): send one of the directory that has services.xml, as 'millrace deploy DIRECTORY' does"
+            "this is not a zip archive ({error}): send one of the directory that has services.xml, as 'millrace deploy DIRECTORY' does"
         )))?;
     let mut files = CollectedFiles::new(bytes);
     for index in 0..zip.len() {
