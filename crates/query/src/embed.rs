@@ -32,9 +32,7 @@ fn read(inside: &str, parameters: &BTreeMap<String, String>) -> Result<EmbedCall
         _ => (None, inside),
     };
     if argument.is_empty() {
-        return Err(Error::value(
-            "no text to embed: write embed(embedder, \"text\") or embed(@parameter)",
-        ));
+        return Err(Error::value("no text to embed: write embed(embedder, \"text\") or embed(@parameter)"));
     }
     let text = match argument.strip_prefix('@') {
         Some(name) => parameters.get(name).cloned().ok_or_else(|| {

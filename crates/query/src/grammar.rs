@@ -76,9 +76,9 @@ impl TextTokenization {
         match name {
             "internal" => Ok(TextTokenization::Internal),
             "linguistics" => Ok(TextTokenization::Linguistics),
-            _ => {
-                Err(Error::value(format!("'{name}' is not a tokenization; there are internal and linguistics")))
-            }
+            _ => Err(Error::value(format!(
+                "'{name}' is not a tokenization; there are internal and linguistics"
+            ))),
         }
     }
 }

@@ -264,8 +264,8 @@ impl<'a> ProfileCompiler<'a> {
                 )));
             }
         };
-        let declared = declared
-            .ok_or_else(|| Error::setup(format!("{name}: no such onnx-model, {}", known())))?;
+        let declared =
+            declared.ok_or_else(|| Error::setup(format!("{name}: no such onnx-model, {}", known())))?;
         if self.open.borrow().contains(name) {
             return Err(Error::setup(format!("{name}: the model is its own input")));
         }

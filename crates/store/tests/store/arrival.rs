@@ -50,10 +50,13 @@ fn parcels(directory: &Path) -> Vec<SentParcel> {
     parcels.into_iter().map(|parcel| SentParcel { bytes: bytes(&parcel), parcel }).collect()
 }
 
-/// The steps of a move to a store, each of which acknowledges something.
-fn steps(parcels: &[SentParcel]) -> Vec<Box<dyn Fn(&Store) -> Result<(), Error> + '_>> {
+/// A step of a move to a store, which acknowledges something.
+type MoveStep<'a> = Box<dyn Fn(&Store) -> Result<(), Error> + 'a>;
+
+/// The steps of a move to a store.
+fn steps(parcels: &[SentParcel]) -> Vec<MoveStep<'_>> {
     let both = [bucket(0), bucket(1)];
-    let mut steps: Vec<Box<dyn Fn(&Store) -> Result<(), Error> + '_>> =
+    let mut steps: Vec<MoveStep<'_>> =
         vec![Box::new(move |store: &Store| store.create_replicas(&both, false))];
     for sent in parcels {
         steps.push(Box::new(move |store: &Store| import(store, &sent.parcel, &sent.bytes)));
