@@ -264,6 +264,8 @@ fn open_existing(directory: &Path, log: &LogContent) -> Result<FjallTail, Error>
         let written = log.keys.count(keyspace.id());
         if found != written || !log.keys.are_within(&numbers) {
             let name = keyspace.name();
+            // It writes nothing more when it is closed: another is opened with the log as it was read.
+            tail.has_failed.store(true, Ordering::SeqCst);
             return Err(failed(&format!("of {written} {name} in the log, {found} were found")));
         }
     }

@@ -24,7 +24,7 @@ const STEP: &str = "MILLRACE_ARRIVAL_STEP";
 const OWN: &str = "id:n:mail:n=2:1";
 
 fn step() -> usize {
-    std::env::var(STEP).ok().and_then(|step| step.parse().ok()).unwrap_or(1)
+    std::env::var(STEP).ok().and_then(|step| step.parse().ok()).unwrap_or(3)
 }
 
 fn bucket(bits: u64) -> BucketId {
