@@ -435,7 +435,7 @@ mod tests {
             let error = read(kind, json).map(|_| ()).expect_err("it is not a model");
             assert!(error.to_string().contains(part), "{json}: {error}");
         }
-        check("xgboost", "{", "no JSON");
+        check("xgboost", "{", "not JSON");
         check("xgboost", r#"{"learner":{}}"#, "a list of trees");
         check("xgboost", r#"[{"nodeid":0}]"#, "neither 'leaf' nor 'split'");
         check(

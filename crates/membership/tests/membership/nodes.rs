@@ -113,7 +113,7 @@ async fn a_node_that_cannot_take_documents_is_replaced() {
     // It gives up without an announcement: the others need not wait for its lease to end, although its
     // process is still there.
     b.abandon().await;
-    let missed = reaches(&c, "a:up b:maintenance c:up").await;
+    let missed = reaches(&c, "a:up b:down c:up").await;
     assert!(missed.version() > retired.version());
     assert!(b.pictures().borrow().state.is_some(), "it is still there");
 }
