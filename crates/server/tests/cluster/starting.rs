@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::nodes::{TestEtcd, node, node_with, until};
-use crate::support::{MILLRACE, NOTE, SERVICES, write_files};
+use crate::support::{MILLRACE, NOTE, SERVICES, free_port, write_files};
 
 #[test]
 fn a_package_that_cannot_work_is_not_published() {

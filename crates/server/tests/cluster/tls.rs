@@ -13,7 +13,7 @@ use millrace_trust::TrustFiles;
 
 use crate::certificates::{TestAuthority, TestCertificate};
 use crate::nodes::{TestEtcd, count, is_ideal, node_with, put, services, until};
-use crate::support::{MILLRACE, NOTE, TestServer};
+use crate::support::{MILLRACE, NOTE, TestServer, free_port};
 
 /// Settings that name these files.
 fn settings<'a>(prefix: &str, files: &'a TrustFiles) -> Vec<(String, &'a str)> {
