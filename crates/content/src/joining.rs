@@ -6,7 +6,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::DropHorizon;
 use millrace_document::{DocumentGroup, DocumentId, Location};
-use millrace_gateway::cluster::{
+use millrace_node::cluster::{
     BucketReaders, ClusterDeployment, ClusterView, DocumentReach, Done, DroppedGroup, MetricGauge,
     NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote, WriteError,
 };

@@ -12,7 +12,7 @@ use millrace_cluster::{ClusterState, NodeFailure, NodeKey, NodeReply, NodeReques
 use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp, WriteRefusal, wire,
 };
-use millrace_gateway::cluster::{
+use millrace_node::cluster::{
     BucketReaders, ClusterDeployment, ClusterView, DocumentReach, Done, DroppedGroup, MetricGauge,
     NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote, WriteError,
 };
@@ -531,8 +531,8 @@ pub(crate) fn publish<'a>(
         };
         let published = membership.publish(publication).await;
         published.map(|package| package.generation).map_err(|error| match error {
-            millrace_membership::Error::Conflict(_) => millrace_gateway::Error::Conflict(error.to_string()),
-            other => millrace_gateway::Error::Unsettled(other.to_string()),
+            millrace_membership::Error::Conflict(_) => millrace_node::Error::Conflict(error.to_string()),
+            other => millrace_node::Error::Unsettled(other.to_string()),
         })
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_gateway::cluster::{Noted, SharedNote};
+use millrace_node::cluster::{Noted, SharedNote};
 use millrace_membership::ClusterMembership;
 use tokio::runtime::Handle;
 

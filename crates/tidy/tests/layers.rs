@@ -34,6 +34,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 22] = [
         "tokio",
         &[
             "remote",
+            "node",
             "gateway",
             "trust",
             "client",

@@ -11,8 +11,9 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use millrace_schema::{ApplicationDraft, PackageMistakes};
 
 use super::sessions::DiskShare;
+use crate::GatewayState;
 use crate::http::{self, BodyReader};
-use crate::{Error, Node};
+use millrace_node::Error;
 
 /// Packages contain models and may be larger than other requests by this factor.
 pub(super) const PACKAGE_FACTOR: usize = 10;
@@ -56,7 +57,7 @@ pub(super) struct PackageUpload {
 ///
 /// # Errors
 /// It is too large, of another format, or arrives too slowly; there is no space for it.
-pub(super) async fn receive(node: &Arc<Node>, request: Request) -> Result<PackageUpload, Error> {
+pub(super) async fn receive(node: &Arc<GatewayState>, request: Request) -> Result<PackageUpload, Error> {
     let (parts, body) = request.into_parts();
     let archive = PackageArchive::of(&parts.headers)?;
     let directory = node.sessions().directory().to_owned();
@@ -85,7 +86,7 @@ pub(super) async fn receive(node: &Arc<Node>, request: Request) -> Result<Packag
 }
 
 impl PackageUpload {
-    async fn write(mut self, node: &Node, bytes: Vec<u8>) -> Result<Self, Error> {
+    async fn write(mut self, node: &GatewayState, bytes: Vec<u8>) -> Result<Self, Error> {
         self._disk.grow(bytes.len() as u64)?;
         let written = node.pool().run(move || self.file.write_all(&bytes).map(|()| self)).await?;
         written.map_err(unwritten)
@@ -95,7 +96,7 @@ impl PackageUpload {
     ///
     /// # Errors
     /// It is not an archive, or its content is not a package.
-    pub(super) async fn unpacked(self, node: &Node) -> Result<ApplicationDraft, Error> {
+    pub(super) async fn unpacked(self, node: &GatewayState) -> Result<ApplicationDraft, Error> {
         let read = move || match self.archive {
             PackageArchive::Zip => ApplicationDraft::from_zip_file(&self.file),
             PackageArchive::TarGz => ApplicationDraft::from_tar_gz_file(&self.file),

@@ -15,9 +15,9 @@ use tokio::sync::oneshot;
 
 use super::DocumentCall;
 use super::visit::WholeGroup;
-use crate::Error;
-use crate::cluster::{ClusterView, DroppedGroup};
-use crate::pool::WorkFlow;
+use millrace_node::Error;
+use millrace_node::cluster::{ClusterView, DroppedGroup};
+use millrace_node::pool::WorkFlow;
 
 /// Result of dropping a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

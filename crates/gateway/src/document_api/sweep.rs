@@ -23,11 +23,12 @@ use super::group_drop::{GroupDrop, drop_group};
 use super::path::DocumentScope;
 use super::visit::VisitPass;
 use super::write::{apply, commit};
-use crate::Error;
-use crate::cluster::{AccessKind, ReadFence};
-use crate::deployment::DocumentKind;
 use crate::http;
-use crate::metrics::CountedMetric;
+use millrace_node::Error;
+use millrace_node::cluster::{AccessKind, ReadFence};
+use millrace_node::deployment::DocumentKind;
+use millrace_node::metrics::CountedMetric;
+use millrace_node::pool::WorkSize;
 
 /// Number of documents changed at one time.
 const TOGETHER: usize = 256;
@@ -110,7 +111,7 @@ async fn read_update(
     let schema = Arc::clone(&kind.schema);
     let size = body.len();
     let parse = move || json::parse(&body, OperationKind::Update, id, &schema.document_type, options);
-    let operation = http::within_or_pooled(&call.node, http::WorkSize::of_document(size), parse).await??;
+    let operation = call.node.pool().run_sized(WorkSize::of_document(size), parse).await??;
     match operation.action {
         OperationAction::Update(update) => Ok(update),
         OperationAction::Put(_) | OperationAction::Remove(_) => {
@@ -152,7 +153,7 @@ impl SweepRequest {
         // A replica that lacks documents does not show the namespaces of a group's documents.
         let whole = pass
             .whole_group(from.as_deref())
-            .filter(|_| self.removes && vouch.is_full() && call.node.settings().paths().is_fast());
+            .filter(|_| self.removes && vouch.is_full() && call.node.paths().is_fast());
         let dropped = match whole {
             Some(whole) => drop_group(call, whole).await?,
             None => None,

@@ -21,11 +21,13 @@ use tokio::sync::oneshot;
 
 use super::DocumentCall;
 use super::route::WriteDestination;
-use crate::cluster::WriteError;
-use crate::deployment::{DocumentKind, now_s};
-use crate::http::{self, BodyShare, WorkSize};
-use crate::metrics::CountedMetric;
-use crate::{CompiledApplication, Error, Node};
+use millrace_node::cluster::WriteError;
+use millrace_node::deployment::{DocumentKind, MISFIT, now_s};
+use crate::http::{self, BodyShare};
+use millrace_node::metrics::CountedMetric;
+use millrace_node::pool::WorkSize;
+use millrace_node::{CompiledApplication, Error};
+use crate::GatewayState;
 
 /// Minimum size of a body, in bytes, for which memory for its parsed form is reserved as well: as much again,
 /// up to [`WORKING_BYTES_MAX`].
@@ -34,9 +36,6 @@ const WORKING_BYTES_MAX: usize = 32 << 20;
 
 /// [`WriteRefusal::code`] of a condition that does not hold.
 pub(super) const CONDITION: u16 = 412;
-
-/// [`WriteRefusal::code`] of a change that does not match the document.
-pub(crate) const MISFIT: u16 = 400;
 
 /// [`WriteRefusal::code`] of a change whose document needs an overloaded model.
 const OVERLOADED: u16 = 429;
@@ -99,7 +98,7 @@ async fn read(
         let (id, schema) = (id.clone(), Arc::clone(&schema));
         move || json::parse(&body, kind, id, &schema.document_type, options)
     };
-    let operation = http::within_or_pooled(&call.node, size, parsing(body.clone())).await??;
+    let operation = call.node.pool().run_sized(size, parsing(body.clone())).await??;
     // A few bytes of a body may name a whole block of a tensor.
     let more = tensor_bytes(&operation).saturating_sub(body.len());
     if more == 0 || room.try_grow(more) {
@@ -108,7 +107,7 @@ async fn read(
     // It does not stay in memory while it waits for room.
     drop(operation);
     call.within(room.grow(more)).await?;
-    Ok((http::within_or_pooled(&call.node, size, parsing(body)).await??, room))
+    Ok((call.node.pool().run_sized(size, parsing(body)).await??, room))
 }
 
 /// Approximate size of the tensors of an operation, in bytes.
@@ -209,7 +208,7 @@ async fn indexed(
     document: Document,
 ) -> Result<Document, Error> {
     let outcome = if kind.scripts.waits() {
-        let waits = crate::caller::CallerGuard::default();
+        let waits = millrace_node::caller::CallerGuard::default();
         let caller =
             IndexingCaller { deadline: Some(Instant::now() + call.left()), gone: Arc::clone(&waits.gone) };
         let kind = Arc::clone(kind);
@@ -310,7 +309,7 @@ pub(super) fn holds(selection: &DocumentSelection, document: &Document) -> bool 
 
 /// Sends a write to the store, or to all replicas on a node of a cluster, and waits until it is durable.
 pub(super) async fn commit(
-    node: &Node,
+    node: &GatewayState,
     write: DocumentWrite,
     deadline: Instant,
 ) -> Result<CommittedWrite, Error> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::Error;
+use millrace_node::Error;
 
 /// Maximum retry delay for a refused request, in seconds.
 const RETRY_AFTER_MAX_S: u64 = 30;
@@ -193,6 +193,7 @@ impl Drop for BudgetWaiter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::HttpError;
 
     #[tokio::test]
     async fn what_does_not_fit_waits_and_is_refused_with_a_time() {

@@ -9,7 +9,7 @@ mod parameters;
 mod server;
 mod tls;
 
-pub(crate) use body::{BodyBounds, BodyReader, ReadBody, WorkSize, collect, read_body, within_or_pooled};
+pub(crate) use body::{BodyBounds, BodyReader, ReadBody, collect, read_body};
 pub(crate) use budget::{BodyBudget, BodyShare};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{FrameReader, frame};

@@ -16,8 +16,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::GatewayState;
 use crate::http::{self, ReadBody};
-use crate::{Error, Node};
+use crate::status::HttpError;
+use millrace_node::Error;
 
 /// Supported versions of the protocol, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
@@ -59,7 +61,7 @@ impl RpcRefusal {
 }
 
 /// Answers a message.
-pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
+pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     let body = match body(&node, request).await {
         Ok(body) => body,
         Err(error) => {
@@ -94,7 +96,7 @@ fn refused(id: Option<&RawValue>, RpcRefusal { code, message }: &RpcRefusal) -> 
 }
 
 /// Reads the body of a permitted request.
-async fn body(node: &Arc<Node>, request: Request) -> Result<ReadBody, Error> {
+async fn body(node: &Arc<GatewayState>, request: Request) -> Result<ReadBody, Error> {
     if !node.deployments().current()?.application.container.assistants {
         return Err(Error::NotFound(
             "there is no search for assistants: add <handler id='ai.vespa.mcp.McpRequestHandler'> to the container in services.xml"
@@ -109,7 +111,7 @@ async fn body(node: &Arc<Node>, request: Request) -> Result<ReadBody, Error> {
     http::read_body(node, &parts.headers, body, node.query_bounds()).await
 }
 
-async fn answer(node: &Arc<Node>, message: RpcMessage<'_>) -> Result<Value, RpcRefusal> {
+async fn answer(node: &Arc<GatewayState>, message: RpcMessage<'_>) -> Result<Value, RpcRefusal> {
     if message.jsonrpc != "2.0" {
         return Err(RpcRefusal::new(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
     }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::RpcRefusal;
-use crate::{Node, search_api};
+use crate::{GatewayState, search_api};
 
 /// Call of a tool.
 #[derive(Deserialize)]
@@ -51,7 +51,10 @@ pub(super) fn all() -> Value {
 }
 
 /// Result of a call.
-pub(super) async fn call(node: &Arc<Node>, parameters: Option<&RawValue>) -> Result<Value, RpcRefusal> {
+pub(super) async fn call(
+    node: &Arc<GatewayState>,
+    parameters: Option<&RawValue>,
+) -> Result<Value, RpcRefusal> {
     let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
     let parameters = parameters.map_or("null", RawValue::get);
     let ToolCall { name, arguments } = serde_json::from_str(parameters)
@@ -90,7 +93,7 @@ fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, String> {
 }
 
 /// Answer of `/search/` to the query, and true if the query is refused.
-async fn query(node: &Arc<Node>, arguments: Option<&RawValue>) -> Result<(String, bool), String> {
+async fn query(node: &Arc<GatewayState>, arguments: Option<&RawValue>) -> Result<(String, bool), String> {
     let most = node.settings().limits.parameters_max;
     let mut arguments = entries(arguments.map_or("{}", RawValue::get), most)?;
     let mut asked = match arguments.remove("parameters").map(RawValue::get) {

@@ -15,11 +15,12 @@ use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
 use millrace_cluster::{DroppedTypes, NodeKey};
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
-use millrace_gateway::cluster::{
+use millrace_node::cluster::{
     BucketReaders, ClusterDeployment, ClusterView, DocumentReach, Done, DroppedGroup, MetricGauge,
     NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote, WriteError,
 };
-use millrace_gateway::{Node, NodeServer, PublishedApplication, Settings};
+use millrace_gateway::{NodeServer, Settings};
+use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange};
 use serde_json::{Value, json};
@@ -382,12 +383,12 @@ impl TestNodes {
         let (mut nodes, mut stops, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for key in 0..count {
             let mut settings = Settings::new(directory.path().join(key.to_string()));
-            (settings.port, settings.config_port, settings.threads) = (0, 0, 2);
+            (settings.port, settings.config_port, settings.node.threads) = (0, 0, 2);
             settings.drain = Duration::from_millis(200);
             change(&mut settings);
-            let node = Node::open(settings).expect("a node");
+            let node = Node::open(settings.node.clone()).expect("a node");
             node.deploy(application(schema, &[])).expect("it is deployed");
-            let server = runtime.block_on(NodeServer::bind(Arc::clone(&node))).expect("ports");
+            let server = runtime.block_on(NodeServer::bind(Arc::clone(&node), settings)).expect("ports");
             let (address, config_address) = server.addresses().expect("addresses");
             world.addresses.lock().unwrap().push(address.to_string());
             world.config_addresses.lock().unwrap().push(config_address.to_string());

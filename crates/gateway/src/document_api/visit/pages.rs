@@ -11,11 +11,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{PAGE, VisitPass};
-use crate::cluster::{AccessKind, ForwardedRequest, PATIENCE};
+use crate::GatewayState;
 use crate::document_api::DocumentCall;
 use crate::document_api::buckets::{self, BucketAnswer, ReachedBuckets};
 use crate::document_api::format::DocumentFormat;
-use crate::{Error, Node};
+use crate::forwarding::ForwardedRequest;
+use millrace_node::Error;
+use millrace_node::cluster::{AccessKind, PATIENCE};
 
 /// Format of a sequence of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub(super) struct WrittenPage {
 
 /// The pages of a visit.
 pub(super) struct VisitPages {
-    node: Arc<Node>,
+    node: Arc<GatewayState>,
     pass: Arc<VisitPass>,
     shape: Arc<DocumentFormat>,
     form: PageForm,
@@ -78,7 +80,7 @@ impl VisitPages {
         }
     }
 
-    pub(super) fn node(&self) -> &Node {
+    pub(super) fn node(&self) -> &GatewayState {
         &self.node
     }
 

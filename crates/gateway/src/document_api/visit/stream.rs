@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::pages::{PageForm, VisitPages};
 use super::{PAGE, head, tail};
-use crate::Error;
-use crate::metrics::CountedMetric;
+use millrace_node::Error;
+use millrace_node::metrics::CountedMetric;
 
 /// Response that is sent while the visit runs.
 pub(super) fn answer(path: &str, pages: VisitPages, deadline: Instant) -> Response {
