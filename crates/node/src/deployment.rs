@@ -25,8 +25,8 @@ use crate::models::{
     ApplicationComponents, DeployedGenerator, DeployedLanguageModel, NodeModels, RankModels, StatelessModels,
 };
 
-/// Code of the refusal of a write (`WriteRefusal::code`) whose document does not match its type, or whose change
-/// does not match the document.
+/// Code of the refusal of a write (`WriteRefusal::code`) whose document does not match its type, or whose
+/// change does not match the document.
 pub const MISFIT: u16 = 400;
 
 /// A compiled application. It never changes: a deployment creates a new one.

@@ -52,7 +52,7 @@ impl SpaceWatch {
 
 impl Node {
     /// Returns the reason why this node cannot take documents: permanently, or for
-    /// [`Settings::space_patience`](crate::settings::Settings::space_patience). A full disk is noticed from the first
+    /// [`Settings::space_patience`](crate::Settings::space_patience). A full disk is noticed from the first
     /// call on.
     ///
     /// Reads the store's figures.

@@ -1,15 +1,14 @@
-//! The running application of a node: what it does for requests, without HTTP.
+//! The running application of a node: its work for requests, without HTTP.
 //!
-//! A [`Node`] holds the store, the active [`CompiledApplication`] and the worker threads. A deployment replaces
-//! the whole [`CompiledApplication`] at once: a request uses the same one from beginning to end. [`search`]
-//! runs queries, over this node or over several; [`cluster`] routes requests to the node that can answer them;
-//! upkeep removes and reindexes documents between requests.
+//! A [`Node`] holds the store, the active [`CompiledApplication`] and the worker threads. A deployment
+//! replaces the whole [`CompiledApplication`] at once: a request uses the same one from beginning to end.
+//! [`search`] runs queries, over this node or over several; [`cluster`] routes requests to the node that can
+//! answer them; upkeep removes and reindexes documents between requests.
 //!
 //! This crate does not know how documents are stored, matched or ranked, nor how requests arrive and answers
-//! leave: the process that serves requests gives it the means to ask other nodes
-//! ([`cluster::NodeTransport`]), and the process that joins a cluster gives it the cluster
-//! ([`cluster::ClusterView`]). It computes on the threads of the [`pool`], not on those that wait for the
-//! network.
+//! leave. The server of its requests gives it the means to ask other nodes ([`cluster::NodeTransport`]), and
+//! the node's part in a cluster gives it the cluster ([`cluster::ClusterView`]). It computes on the threads
+//! of the [`pool`], not on those that wait for the network.
 
 mod caller;
 pub mod cluster;

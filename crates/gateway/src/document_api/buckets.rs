@@ -57,10 +57,10 @@ impl ReachedBuckets {
         };
         let of_group =
             group.filter(|group| **group != DocumentGroup::None).map(|group| cluster.buckets_of(group));
-        let (bits, divided) = match of_group.transpose().map_err(Error::Unsettled)? {
+        let (bits, divided) = match of_group.transpose()? {
             Some(buckets) if buckets.len() > 1 => (None, buckets),
             _ => {
-                let (bits, divided) = cluster.buckets().map_err(Error::Unsettled)?;
+                let (bits, divided) = cluster.buckets()?;
                 (Some(bits.min(31)), divided)
             }
         };

@@ -74,7 +74,7 @@ async fn newest(
         }),
     );
     match receiver.await {
-        Ok(outcome) => outcome.map_err(Error::Unsettled),
+        Ok(outcome) => Ok(outcome?),
         Err(_) => Err(Error::Unsettled("the node is being stopped".to_owned())),
     }
 }

@@ -45,7 +45,7 @@ pub(super) async fn drop_group(call: &DocumentCall, whole: WholeGroup) -> Result
     let WholeGroup { group, part, .. } = &whole;
     let cluster = call.node.cluster().cloned();
     let horizon = cluster.as_ref().map(|cluster| cluster.drop_horizon(group, *part));
-    let horizon = horizon.transpose().map_err(Error::Unsettled)?;
+    let horizon = horizon.transpose()?;
     let until = horizon.map_or(Timestamp(u64::MAX), |horizon| horizon.until);
     let (store, counting) = (call.node.store().clone(), whole.clone());
     let counted = call

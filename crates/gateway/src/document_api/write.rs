@@ -21,13 +21,13 @@ use tokio::sync::oneshot;
 
 use super::DocumentCall;
 use super::route::WriteDestination;
-use millrace_node::cluster::WriteError;
-use millrace_node::deployment::{DocumentKind, MISFIT, now_s};
+use crate::GatewayState;
 use crate::http::{self, BodyShare};
+use millrace_node::cluster::ClusterError;
+use millrace_node::deployment::{DocumentKind, MISFIT, now_s};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::pool::WorkSize;
 use millrace_node::{CompiledApplication, Error};
-use crate::GatewayState;
 
 /// Minimum size of a body, in bytes, for which memory for its parsed form is reserved as well: as much again,
 /// up to [`WORKING_BYTES_MAX`].
@@ -208,7 +208,7 @@ async fn indexed(
     document: Document,
 ) -> Result<Document, Error> {
     let outcome = if kind.scripts.waits() {
-        let waits = millrace_node::caller::CallerGuard::default();
+        let waits = millrace_node::CallerGuard::default();
         let caller =
             IndexingCaller { deadline: Some(Instant::now() + call.left()), gone: Arc::clone(&waits.gone) };
         let kind = Arc::clone(kind);
@@ -317,7 +317,7 @@ pub(super) async fn commit(
     // The caller may have left; the write stands all the same.
     match node.cluster() {
         None => node.store().write(write, move |result| {
-            let _ = sender.send(result.map_err(WriteError::Store));
+            let _ = sender.send(result.map_err(ClusterError::Store));
         }),
         Some(cluster) => cluster.write(
             write,
@@ -329,7 +329,7 @@ pub(super) async fn commit(
     }
     match receiver.await {
         Ok(Ok(written)) => Ok(written),
-        Ok(Err(WriteError::Store(millrace_store::Error::Refused(refusal)))) => Err(match refusal.code {
+        Ok(Err(ClusterError::Store(millrace_store::Error::Refused(refusal)))) => Err(match refusal.code {
             CONDITION => Error::Condition(refusal.reason),
             OVERLOADED => Error::Overloaded,
             LATE => Error::Timeout(super::TIMEOUT),

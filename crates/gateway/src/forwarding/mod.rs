@@ -1,5 +1,6 @@
-//! Requests between the nodes of a cluster over HTTP: the forwarding of requests as [`millrace_node::cluster`] routes
-//! them, the question for readers, and the conversation about a share of a query.
+//! Requests between the nodes of a cluster over HTTP: the forwarding of requests as
+//! [`millrace_node::cluster`] routes them, the question for readers, and the conversation about a share of a
+//! query.
 
 mod encrypted;
 mod forward;

@@ -48,20 +48,20 @@ pub enum NodeAddress {
 }
 
 /// Callback for the outcome of a write.
-pub type Done = Box<dyn FnOnce(Result<CommittedWrite, WriteError>) + Send>;
+pub type Done = Box<dyn FnOnce(Result<CommittedWrite, ClusterError>) + Send>;
 
 /// Callback for the newest version of a document, which may be a removal. The error is the reason for which
 /// it is not known now.
-pub type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, String>) + Send>;
+pub type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, ClusterError>) + Send>;
 
-/// Errors of a write through the cluster.
+/// Errors of a node's cluster.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WriteError {
+pub enum ClusterError {
     /// Error of the store, as on a single node; nothing was written.
     #[error(transparent)]
     Store(#[from] millrace_store::Error),
-    /// The cluster cannot take the write now. Nothing was written.
+    /// The cluster cannot answer, or cannot take a write, now; nothing was written. A later attempt may
+    /// succeed.
     #[error("{0}")]
     Unavailable(String),
     /// A replica has no disk space for the write; others may have taken it.
@@ -123,7 +123,7 @@ pub struct SharedNote {
 
 /// Callback for the writing of notes: true if they were written. The error is the reason for which this is
 /// not known.
-pub type Noted = Box<dyn FnOnce(Result<bool, String>) + Send>;
+pub type Noted = Box<dyn FnOnce(Result<bool, ClusterError>) + Send>;
 
 /// The cluster, as seen from one of its nodes. No call here waits, except the future of
 /// [`ClusterView::publish`].
@@ -132,19 +132,19 @@ pub trait ClusterView: Send + Sync + 'static {
     ///
     /// # Errors
     /// It does not serve: the reason, for people.
-    fn serves(&self) -> Result<(), String>;
+    fn serves(&self) -> Result<(), ClusterError>;
 
     /// Key of this node.
     ///
     /// # Errors
     /// It has no part in the cluster yet.
-    fn me(&self) -> Result<NodeKey, String>;
+    fn me(&self) -> Result<NodeKey, ClusterError>;
 
     /// Address of a node for requests.
     ///
     /// # Errors
     /// The node has not published the address at which it serves documents.
-    fn place(&self, node: NodeKey) -> Result<NodeAddress, String>;
+    fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError>;
 
     /// Advertised `host[:port]` of each node: requests may be addressed to any of them.
     fn advertised(&self) -> Vec<String> {
@@ -156,20 +156,20 @@ pub trait ClusterView: Send + Sync + 'static {
     ///
     /// # Errors
     /// No node serves, or this one is cut off.
-    fn owner(&self, location: Location) -> Result<NodeAddress, String>;
+    fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError>;
 
     /// Returns the node that orders the writes in this bucket. Not every location with the bits of the bucket
     /// is in it: groups among them can be divided.
     ///
     /// # Errors
     /// Those of [`ClusterView::owner`]; the cluster state has no such bucket.
-    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, String>;
+    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError>;
 
     /// Returns the nodes that own the buckets of these groups, or all buckets.
     ///
     /// # Errors
     /// No node serves, or this one is cut off.
-    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, String>;
+    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError>;
 
     /// Returns the readers of these buckets, or of all buckets that this node owns, and the version of the
     /// cluster state by which they are. This node owns the buckets, and its cluster state is confirmed. Of
@@ -181,14 +181,14 @@ pub trait ClusterView: Send + Sync + 'static {
         &self,
         buckets: Option<&[BucketId]>,
         near: NodeKey,
-    ) -> Result<(u64, Vec<BucketReaders>), String>;
+    ) -> Result<(u64, Vec<BucketReaders>), ClusterError>;
 
     /// Returns the nodes that should have a bucket, except its owner. Only the owner knows if they have all
     /// of it.
     ///
     /// # Errors
     /// The cluster has no state yet.
-    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, String>;
+    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError>;
 
     /// True if the cluster state still has this version, and is confirmed: then no other owner has come
     /// between.
@@ -201,27 +201,27 @@ pub trait ClusterView: Send + Sync + 'static {
     ///
     /// # Errors
     /// The cluster has no state yet.
-    fn bucket(&self, location: Location) -> Result<BucketId, String>;
+    fn bucket(&self, location: Location) -> Result<BucketId, ClusterError>;
 
     /// Returns the buckets of a group's documents: several if the group is divided; none if there is no
     /// group.
     ///
     /// # Errors
     /// The cluster has no state yet.
-    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, String>;
+    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, ClusterError>;
 
     /// Returns all buckets: the number of bits of the buckets of undivided groups, and the buckets of divided
     /// groups. Documents in the latter are in no other bucket.
     ///
     /// # Errors
     /// The cluster has no state yet.
-    fn buckets(&self) -> Result<(u8, Vec<BucketId>), String>;
+    fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError>;
 
     /// Returns which documents are on nodes that serve.
     ///
     /// # Errors
     /// The cluster has no state yet.
-    fn reach(&self) -> Result<DocumentReach, String>;
+    fn reach(&self) -> Result<DocumentReach, ClusterError>;
 
     /// Shared notes of the nodes by their names, as far as this node has received them.
     fn notes(&self) -> BTreeMap<String, SharedNote>;
@@ -245,7 +245,11 @@ pub trait ClusterView: Send + Sync + 'static {
     ///
     /// # Errors
     /// This node does not own the documents.
-    fn drop_horizon(&self, group: &DocumentGroup, part: Option<BucketId>) -> Result<DropHorizon, String>;
+    fn drop_horizon(
+        &self,
+        group: &DocumentGroup,
+        part: Option<BucketId>,
+    ) -> Result<DropHorizon, ClusterError>;
 
     /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node
     /// is the owner. Nothing is dropped if the horizon that it reported no longer holds.
@@ -288,14 +292,21 @@ pub struct DroppedGroup {
 /// active.
 pub type Published<'a> = Pin<Box<dyn Future<Output = Result<u64, crate::Error>> + Send + 'a>>;
 
-impl From<WriteError> for crate::Error {
-    fn from(error: WriteError) -> Self {
+impl ClusterError {
+    /// Creates the error of a cluster that cannot answer, or cannot take a write, now.
+    pub fn unavailable(reason: &str) -> Self {
+        ClusterError::Unavailable(reason.to_owned())
+    }
+}
+
+impl From<ClusterError> for crate::Error {
+    fn from(error: ClusterError) -> Self {
         match error {
-            WriteError::Store(error) => error.into(),
-            WriteError::Unavailable(reason) => crate::Error::Unsettled(reason),
-            WriteError::DiskFull(reason) => crate::Error::DiskFull(reason),
-            WriteError::Failed(reason) => crate::Error::Internal(reason),
-            WriteError::Unknown(reason) => crate::Error::Unknown(reason),
+            ClusterError::Store(error) => error.into(),
+            ClusterError::Unavailable(reason) => crate::Error::Unsettled(reason),
+            ClusterError::DiskFull(reason) => crate::Error::DiskFull(reason),
+            ClusterError::Failed(reason) => crate::Error::Internal(reason),
+            ClusterError::Unknown(reason) => crate::Error::Unknown(reason),
         }
     }
 }

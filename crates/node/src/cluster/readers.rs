@@ -35,12 +35,12 @@ pub async fn readers_of_all(
     until: Instant,
     partial: bool,
 ) -> Result<ReadersFound, Error> {
-    let owners = cluster.owners(groups).map_err(Error::Unsettled)?;
-    let near = cluster.me().map_err(Error::Unsettled)?;
+    let owners = cluster.owners(groups)?;
+    let near = cluster.me()?;
     let mut found = ReadersFound { version: owners.version, readers: Vec::new(), silent: Vec::new() };
     let mut asked = JoinSet::new();
     for (owner, buckets) in owners.nodes {
-        match cluster.place(owner).map_err(Error::Unsettled)? {
+        match cluster.place(owner)? {
             NodeAddress::Here => {
                 found.readers.extend(own_readers(cluster, owners.version, buckets.as_deref(), near)?)
             }
@@ -116,7 +116,7 @@ pub fn own_readers(
     buckets: Option<&[BucketId]>,
     near: NodeKey,
 ) -> Result<Vec<BucketReaders>, Error> {
-    let (own, readers) = cluster.readers(buckets, near).map_err(Error::Unsettled)?;
+    let (own, readers) = cluster.readers(buckets, near)?;
     match own == version {
         true => Ok(readers),
         false => Err(Error::Unsettled("the nodes have different cluster states".to_owned())),

@@ -220,10 +220,10 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
             Some(bucket) => cluster.owner_of(bucket),
             None => cluster.owner(location),
         };
-        match (owner.map_err(Error::Unsettled)?, hop) {
+        match (owner?, hop) {
             (NodeAddress::Here, _) => self.as_owner().await,
             (NodeAddress::At(address), ForwardKind::Client) => {
-                let me = cluster.me().map_err(Error::Unsettled)?;
+                let me = cluster.me()?;
                 match self.send(&address, &ForwardKind::Owner(me, self.part)).await? {
                     SentAnswer::Readers(version, readers) => self.read_at(Some(version), &readers).await,
                     SentAnswer::Answer(answer) => Ok(RoutingDecision::There(answer)),
@@ -236,7 +236,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
     }
 
     fn bucket(&self) -> Result<BucketId, Error> {
-        self.part.map_or_else(|| self.cluster.bucket(self.location), Ok).map_err(Error::Unsettled)
+        Ok(self.part.map_or_else(|| self.cluster.bucket(self.location), Ok)?)
     }
 
     /// Routes the request with this node as the owner.
@@ -244,13 +244,13 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         if self.access == AccessKind::Write {
             return Ok(RoutingDecision::Here(ReadFence::default()));
         }
-        let me = self.cluster.me().map_err(Error::Unsettled)?;
+        let me = self.cluster.me()?;
         let (near, part) = match self.hop {
             ForwardKind::Owner(near, part) => (*near, *part),
             _ => (me, self.part),
         };
         let bucket = part.map_or_else(|| self.bucket(), Ok)?;
-        let (version, readers) = self.cluster.readers(Some(&[bucket]), near).map_err(Error::Unsettled)?;
+        let (version, readers) = self.cluster.readers(Some(&[bucket]), near)?;
         let Some(readers) = readers.into_iter().find(|readers| !readers.nodes.is_empty()) else {
             // An empty answer can be given here.
             return Ok(RoutingDecision::Here(ReadFence::of_version(version)));
@@ -315,8 +315,8 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
     /// that it has all.
     async fn another(&self) -> Result<RoutingDecision<R::Answer>, Error> {
         let bucket = self.bucket()?;
-        let me = self.cluster.me().map_err(Error::Unsettled)?;
-        let mut nodes = self.cluster.replicas(bucket).map_err(Error::Unsettled)?;
+        let me = self.cluster.me()?;
+        let mut nodes = self.cluster.replicas(bucket)?;
         nodes.retain(|node| *node != me || self.cluster.holds(bucket));
         nodes.sort_by_key(|node| *node != me);
         let readers = BucketReaders { bucket, nodes, full: false, soon: false, documents: 0 };
@@ -338,7 +338,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         let mut last = Error::Unsettled("no node has all of the documents now".to_owned());
         let all = if readers.full { HasAll::Yes } else { HasAll::Perhaps };
         for node in &readers.nodes {
-            let outcome = match self.cluster.place(*node).map_err(Error::Unsettled) {
+            let outcome = match self.cluster.place(*node) {
                 Ok(NodeAddress::Here) => {
                     let (bucket, partial) = (Some(readers.bucket), !readers.full);
                     return Ok(RoutingDecision::Here(ReadFence { version, bucket, partial }));
@@ -347,7 +347,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
                     let part = self.part.zip(version);
                     self.send(&address, &ForwardKind::Reader(all, part)).await
                 }
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             };
             match outcome {
                 Ok(SentAnswer::Answer(answer)) => {

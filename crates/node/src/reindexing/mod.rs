@@ -6,8 +6,8 @@
 //! 3. The next deployment puts the marks and the new speeds into effect.
 //! 4. The background executes them (`upkeep::reindex`), one type at a time, and reports the outcome.
 //!
-//! A single node stores all of it in a file ([`LocalReindexings`]), the nodes of a cluster in shared notes
-//! ([`SharedReindexing`]): so it continues after a restart, or on another node.
+//! A single node stores all of it in a file (`LocalReindexings`), the nodes of a cluster in shared notes
+//! (`SharedReindexing`): so it continues after a restart, or on another node.
 
 mod alone;
 mod done;
@@ -22,9 +22,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-pub use self::alone::LocalReindexings;
-pub use self::done::ReindexedBuckets;
-pub use self::shared::{NodeReindexMark, SharedReindexing};
+pub(crate) use self::alone::LocalReindexings;
+pub(crate) use self::done::ReindexedBuckets;
+pub(crate) use self::shared::{NodeReindexMark, SharedReindexing};
 use crate::{CompiledApplication, Error, Node};
 
 /// Delay before a failed step is retried, in milliseconds.

@@ -279,9 +279,8 @@ fn write(
     // The receiver waits for the answer.
     let done = move |written| drop(sender.send(written));
     cluster.note((RECORD, changed), notes, Box::new(done));
-    let written =
-        answer.recv().unwrap_or_else(|_| Err("this node is no part of the cluster any more".to_owned()));
-    written.map_err(Error::Unsettled)
+    let left = |_| Error::Unsettled("this node is no part of the cluster any more".to_owned());
+    Ok(answer.recv().map_err(left)??)
 }
 
 fn task(cluster: &Arc<str>, document_type: &Arc<str>, run: &ReindexRun) -> ReindexTask {

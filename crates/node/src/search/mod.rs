@@ -1,8 +1,8 @@
 //! Search over the documents of a node or of a cluster: from the parameters of a query to its outcome.
 //!
-//! [`rewrite`] makes the query, [`federation`] decides whether its sources are searched in one pass or
-//! [`apart`], [`run`] plans and runs it over the documents of this node, and [`spread`] over those of several
-//! nodes, each of which gives its [`share`].
+//! `rewrite` makes the query, `federation` decides whether its sources are searched in one pass or `apart`,
+//! `run` plans and runs it over the documents of this node, and `spread` over those of several nodes, each of
+//! which gives its `share`.
 
 mod apart;
 mod federation;

@@ -87,7 +87,7 @@ async fn of_all(
         request.node.pool().run_in(request.flow()?, move || run::gathering(&begun, count)).await??;
     let mut talks = Vec::with_capacity(count);
     for (node, buckets) in nodes {
-        let place = cluster.place(node).map_err(Error::Unsettled)?;
+        let place = cluster.place(node)?;
         let (request, schemas) = (request.clone(), gathering.schemas());
         let version = found.version;
         talks.push(NodeTalk { node, place, buckets, version, request, schemas, state: TalkState::Silent });

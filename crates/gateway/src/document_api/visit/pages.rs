@@ -117,7 +117,7 @@ impl VisitPages {
     fn buckets(&self) -> Result<ReachedBuckets, Error> {
         // The version is read first: buckets that are newer are listed once more.
         let owners = self.node.cluster().map(|cluster| cluster.owners(None)).transpose();
-        let version = owners.map_err(Error::Unsettled)?.map_or(0, |owners| owners.version);
+        let version = owners?.map_or(0, |owners| owners.version);
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         match &*listed {
             Some((of, buckets)) if *of == version => Ok(buckets.clone()),

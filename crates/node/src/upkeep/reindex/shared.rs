@@ -109,7 +109,7 @@ impl ReindexPasses {
 impl ReindexPass {
     /// Continues from the mark that this node stored before its restart.
     fn resumed(turn: &ReindexTurn<'_>) -> Result<Self, Error> {
-        let me = turn.cluster.me().map_err(Error::Unsettled)?;
+        let me = turn.cluster.me()?;
         let before = turn.shared.marks(turn.task).remove(&me);
         Ok(ReindexPass {
             mark: before.unwrap_or_else(|| NodeReindexMark::new(turn.task)),
@@ -197,17 +197,17 @@ impl ReindexPass {
     /// Determines what this node owns, if that may have changed. Returns the version and the reach of the
     /// cluster state.
     fn survey(&mut self, turn: &ReindexTurn<'_>) -> Result<(u64, DocumentReach), Error> {
-        let version = turn.cluster.owners(None).map_err(Error::Unsettled)?.version;
+        let version = turn.cluster.owners(None)?.version;
         if let Some(survey) = self.survey.filter(|(of, _)| *of == version) {
             return Ok(survey);
         }
-        let reach = turn.cluster.reach().map_err(Error::Unsettled)?;
+        let reach = turn.cluster.reach()?;
         let all = reach == DocumentReach::All;
-        let (bits, divided) = turn.cluster.buckets().map_err(Error::Unsettled)?;
+        let (bits, divided) = turn.cluster.buckets()?;
         let whole = (0..1_u64 << bits).map(|number| BucketId::new(bits, number));
-        let is_own = |bucket: &BucketId| turn.cluster.owner_of(*bucket) == Ok(NodeAddress::Here);
+        let is_own = |bucket: &BucketId| matches!(turn.cluster.owner_of(*bucket), Ok(NodeAddress::Here));
         let own: Vec<BucketId> = whole.chain(divided).filter(is_own).collect();
-        if turn.cluster.owners(None).map_err(Error::Unsettled)?.version != version {
+        if turn.cluster.owners(None)?.version != version {
             return Err(Error::Unsettled("the cluster state has changed".to_owned()));
         }
         let mut done = ReindexedBuckets::default();
@@ -255,7 +255,7 @@ impl ReindexPass {
             self.save(turn)?;
             return Ok(Some(Duration::ZERO));
         }
-        let owners = turn.cluster.owners(None).map_err(Error::Unsettled)?;
+        let owners = turn.cluster.owners(None)?;
         let marks = turn.shared.marks(turn.task);
         let is_done = |mark: &NodeReindexMark| mark.clean == Some(owners.version);
         if owners.nodes.iter().all(|(node, _)| marks.get(node).is_some_and(is_done)) {
@@ -266,7 +266,7 @@ impl ReindexPass {
 
     /// Stores the mark. If the record has changed, the new one is read first.
     fn save(&mut self, turn: &ReindexTurn<'_>) -> Result<(), Error> {
-        let me = turn.cluster.me().map_err(Error::Unsettled)?;
+        let me = turn.cluster.me()?;
         self.unsaved = !turn.shared.save(turn.cluster, turn.task, me, &self.mark)?;
         self.saved = Instant::now();
         Ok(())
@@ -288,8 +288,8 @@ fn is_ready(
     bucket: BucketId,
     version: u64,
 ) -> Result<Option<BucketContent>, Error> {
-    let me = cluster.me().map_err(Error::Unsettled)?;
-    let (now, readers) = cluster.readers(Some(&[bucket]), me).map_err(Error::Unsettled)?;
+    let me = cluster.me()?;
+    let (now, readers) = cluster.readers(Some(&[bucket]), me)?;
     if now != version {
         return Err(Error::Unsettled("the cluster state has changed".to_owned()));
     }
