@@ -147,6 +147,12 @@ struct MetricSeries {
     last: AtomicU64,
 }
 
+impl Default for NodeMetrics {
+    fn default() -> Self {
+        NodeMetrics::new()
+    }
+}
+
 impl NodeMetrics {
     /// Creates the counters, all at zero.
     pub fn new() -> Self {

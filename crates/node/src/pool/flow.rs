@@ -19,7 +19,7 @@ pub enum WorkClass {
 /// The name of a queue of waiting work. Queues of one class are served in turns.
 ///
 /// The owner is the set of groups whose documents are read. Once requests carry a principal, it belongs into
-/// [`FlowOwner`].
+/// `FlowOwner`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkFlow {
     class: WorkClass,
