@@ -173,7 +173,7 @@ def main():
 
         nodes[4].process.send_signal(signal.SIGKILL)
         nodes[4].process.wait()
-        show.until_settled("n4 is killed; it is down after a while, and its replicas are made anew", 20)
+        show.until_settled("n4 is killed; it is down after a while, and its replicas are recreated", 20)
         print(f"-- {count(nodes[0])} of {fed} mails are found\n")
         nodes[5].start()
         while not nodes[5].is_ready():

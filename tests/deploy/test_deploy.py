@@ -99,6 +99,25 @@ def test_ports_volumes_and_names_fit_together(objects):
     assert volumes == set(mounts) and env["MILLRACE_DATA_DIR"] in mounts.values()
 
 
+def test_ports_are_for_those_that_need_them(objects):
+    """Every port has its rule: all pods of the namespace, labelled ones, and nodes."""
+    pod = objects["StatefulSet", "millrace"]["spec"]["template"]
+    labels = pod["metadata"]["labels"]
+    policy = objects["NetworkPolicy", "millrace"]["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items() and policy["policyTypes"] == ["Ingress"]
+    admitted = {}
+    for rule in policy["ingress"]:
+        # A rule without ports is for all of them, and one without sources for everybody.
+        assert len(rule["from"]) == 1 and set(rule["from"][0]) == {"podSelector"}, rule
+        for port in rule["ports"]:
+            assert port["port"] not in admitted and port["protocol"] == "TCP", port
+            admitted[port["port"]] = rule["from"][0]["podSelector"].get("matchLabels", {})
+    ports = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert admitted == {"data": {}, "config": {"millrace-deployer": "true"}, "peer": {"app": "millrace"}}
+    assert set(admitted) == ports and admitted["peer"].items() <= labels.items()
+    assert not admitted["config"].items() <= labels.items(), "a node need not deploy to another"
+
+
 def test_certificates_between_nodes_fit_what_they_say(settings, objects):
     """The overlay names what is there: patches are by name, and names of hosts, files and secrets stand in several places."""
     tls = DEPLOY / "kubernetes/tls"

@@ -84,8 +84,8 @@ def test_queries(node):
 
 
 REFUSED = [
-    ("resources/list", {}, (-32601, "there is no method 'resources/list'; there are initialize, ping, tools/list and tools/call")),
-    ("tools/call", {"name": "nosuch"}, (-32602, "there is no tool 'nosuch'; there are getSchemas and executeQuery")),
+    ("resources/list", {}, (-32601, "no method 'resources/list'; there are initialize, ping, tools/list and tools/call")),
+    ("tools/call", {"name": "nosuch"}, (-32602, "no tool 'nosuch'; there are getSchemas and executeQuery")),
     ("tools/call", {"name": "executeQuery", "arguments": {"sql": "x"}}, (-32602, "executeQuery has no argument 'sql'; there are yql, groupname and parameters")),
     ("tools/call", {"name": "executeQuery", "arguments": {"parameters": 5}}, (-32602, "'parameters' is an object, as in {\"hits\": 5}")),
 ]

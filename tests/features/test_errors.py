@@ -138,8 +138,8 @@ EMBEDDER = '<component id="e" type="hugging-face-embedder"><transformer-model pa
         "services.xml": CONTAINER.format("<handler id='h'/>").replace("<redundancy>1", "<redundancy>one"),
     }, [
         "rules/a.sr:1:3: expected a condition, '->' or '+>', found '-'",
-        "rules/b.sr:1:1: there is no condition [c]: define it with '[c] :- …;' here or in an included rule base",
-        "schemas/s.sd:35:27: rank profile p: there is no rank feature, function or constant 'nosuch'",
+        "rules/b.sr:1:1: no condition [c]: define it with '[c] :- …;' here or in an included rule base",
+        "schemas/s.sd:35:27: rank profile p: no rank feature, function or constant 'nosuch'",
         "schemas/t.sd:1:33: expected 'type' and the type of the field: field x type string { … }, found 'typ'",
         "search/query-profiles/a.xml:1:1: query profile 'a' uses 'b', which is not declared (did you mean 'a'?)",
         "services.xml:2:39: handler 'h': Java components do not run here: remove it, and do its work in the client",
@@ -186,7 +186,7 @@ rank-profile r { first-phase { expression: xgboost("t.json") } second-phase { ex
     }, [
         "constants/c.json:1:1: constant(c) tensor(x[2]): tensor value for tensor(x[2]): expected 2 cells, got 3 (at character 10)",
         "schemas/s.sd:33:48: rank profile q: onnx(m): models/m.onnx: ",
-        "schemas/s.sd:33:86: rank profile q: models/t.json: it is no JSON: ",
+        "schemas/s.sd:33:86: rank profile q: models/t.json: it is not JSON: ",
         "services.xml:2:82: embedder 'e': the package has no file 'm.onnx'",
     ]),
     # What calls an embedder that is not known, for its own mistake or for another in its place.
@@ -213,7 +213,7 @@ rank-profile r { first-phase { expression: xgboost("t.json") } second-phase { ex
     }, [
         "field 'seen' of document type 's' changes from bool to string; ",
         "field 'year' of document type 's' changes from int to string; ",
-        "schemas/s.sd:35:27: rank profile p: there is no rank feature, function or constant 'nosuch'",
+        "schemas/s.sd:35:27: rank profile p: no rank feature, function or constant 'nosuch'",
     ]),
 ])
 def test_packages_with_several_mistakes(server, files, told):

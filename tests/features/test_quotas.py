@@ -20,7 +20,7 @@ def test_quotas(tmp_path):
 
     files = {"services.xml": services("page"), "schemas/page.sd": SCHEMA}
     assert deploy(node, files)[0] == 200
-    assert statuses(3, id="a", quota=0) == [200] * 3, "without the searcher there are no quotas"
+    assert statuses(3, id="a", quota=0) == [200] * 3, "without the searcher nothing has a quota"
 
     files["services.xml"] = files["services.xml"].replace("<search/>", SEARCHER)
     files["search/query-profiles/default.xml"] = PROFILE

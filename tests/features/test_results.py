@@ -173,8 +173,8 @@ def test_what_is_wrong_is_named(notes, parameters, named):
 
 
 UNSHOWN = [
-    ("titel", "there is no field 'titel' to select (did you mean 'title'?)"),
-    ("title, zzzzzzzzzz", "there is no field 'zzzzzzzzzz' to select"),
+    ("titel", "no field 'titel' to select (did you mean 'title'?)"),
+    ("title, zzzzzzzzzz", "no field 'zzzzzzzzzz' to select"),
     ("title, documentid, sddocname, summaryfeatures, matchfeatures, rankfeatures", None),
 ]
 

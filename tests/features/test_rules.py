@@ -61,7 +61,7 @@ def test_rules(tmp_path):
     assert search(node, query="best dell")["children"][0]["relevance"] == 1.0, "a rule has chosen the rank profile"
 
     assert total(node, query="x", rules__rulebase="othr") == (
-        "parameter 'rules.rulebase': there is no rule base 'othr' (did you mean 'other'?): there are other, shop")
+        "parameter 'rules.rulebase': no rule base 'othr' (did you mean 'other'?): there are other, shop")
     assert total(node, query="x", rules__off="maybe") == "parameter 'rules.off': expected true or false, found \"maybe\""
     assert total(node, query="x", tracelevel__rules="much") == "parameter 'tracelevel.rules': expected a whole number from 0, found \"much\""
 

@@ -25,7 +25,7 @@ CASES = [
     ({"searchChain": "notes"}, ["note"]),
     ({"searchChain": "notes", "sources": "letters"}, ["mail"]),
     ({"searchChain": "letters", "yql": "select * from sources * where text contains 'word'"}, ["mail"]),
-    ({"searchChain": "mails"}, "there is no search chain 'mails'"),
+    ({"searchChain": "mails"}, "no search chain 'mails'"),
     ({"streaming.selection": "mail"}, ["mail"]),
     ({"streaming.selection": 'note.text = "w*" or mail.text == "other"'}, ["note"]),
     ({"streaming.selection": "mail.text", "restrict": "note"}, []),

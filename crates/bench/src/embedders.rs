@@ -76,7 +76,7 @@ pub(crate) fn embedder(model: &Path, scheduler: &ModelScheduler) -> Result<TextE
     let services = EmbedderServices {
         scheduler,
         http: &|| Err("no other service is asked".to_owned()),
-        secret: &|request| Err(format!("there is no secret '{}'", request.name)),
+        secret: &|request| Err(format!("no secret '{}'", request.name)),
     };
     TextEmbedder::load(config, &FILES.map(place).into(), &services).map_err(Error::failed)
 }

@@ -3,10 +3,9 @@ use std::path::PathBuf;
 
 /// Errors of benchmarks.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// There is no benchmark with this name.
-    #[error("there is no benchmark '{name}'; there are {known}")]
+    #[error("no benchmark '{name}'; there are {known}")]
     Unknown {
         /// The name.
         name: String,

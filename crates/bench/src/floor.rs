@@ -94,7 +94,7 @@ async fn parse(schema: &Schema, request: Request<Incoming>) -> Result<Response, 
     let path = request.uri().path().to_owned();
     let mut parts = path.rsplit('/');
     let (Some(name), Some(group)) = (parts.next(), parts.next()) else {
-        return Err(Error::failed(format!("{path} is no document's")));
+        return Err(Error::failed(format!("{path} does not belong to a document")));
     };
     let group = DocumentGroup::Name(group.to_owned());
     let id = DocumentId::new("bench", TYPE, &group, name).map_err(Error::failed)?;

@@ -1,9 +1,10 @@
 //! Loading of documents directly into a store, at maximum speed.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 use millrace_document::Document;
 use millrace_store::{DocumentWrite, Store, StoreChange};
+use parking_lot::{Condvar, Mutex};
 
 use crate::Error;
 
@@ -57,11 +58,11 @@ struct InFlightWrites {
 
 impl InFlightWrites {
     fn begin(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
+        self.state.lock().0 += 1;
     }
 
     fn end(&self, error: Option<millrace_store::Error>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.0 -= 1;
         if error.is_some() {
             state.1 = error;
@@ -73,9 +74,8 @@ impl InFlightWrites {
 
     /// Waits until none is in progress; returns the error of one of them.
     fn wait(&self) -> Result<(), Error> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state =
-            self.changed.wait_while(state, |(count, _)| *count > 0).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |(count, _)| *count > 0);
         state.1.take().map_or(Ok(()), |error| Err(Error::failed(error)))
     }
 }

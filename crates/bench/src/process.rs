@@ -65,7 +65,7 @@ impl ServerProcess {
     /// Its resident memory, in bytes.
     pub fn resident_bytes(&self) -> Result<u64, Error> {
         resident_bytes_of(&self.child.id().to_string())
-            .ok_or_else(|| Error::failed("the system does not tell how much memory a process has"))
+            .ok_or_else(|| Error::failed("the system does not report how much memory a process has"))
     }
 }
 

@@ -3,9 +3,10 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use millrace_env::{AppendFile, Disk, ReadFile, RealDisk};
+use parking_lot::Mutex;
 
 /// A disk that records the ranges of files that are read.
 #[derive(Debug, Clone, Default)]
@@ -19,7 +20,7 @@ type Read = (PathBuf, Range<u64>);
 impl ReadRecorder {
     /// Reads since the last call: file by file, in order, adjacent ones joined.
     pub fn take(&self) -> Vec<(PathBuf, Vec<Range<u64>>)> {
-        let mut reads = std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut reads = std::mem::take(&mut *self.reads.lock());
         reads.sort_unstable_by(|(a, one), (b, other)| (a, one.start).cmp(&(b, other.start)));
         let mut files: Vec<(PathBuf, Vec<Range<u64>>)> = Vec::new();
         for (path, range) in reads {
@@ -107,7 +108,7 @@ impl ReadFile for RecordedFile {
 
 impl RecordedFile {
     fn note(&self, offset: u64, bytes: u64) {
-        let mut reads = self.recorder.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = self.recorder.reads.lock();
         reads.push((self.path.clone(), offset..offset + bytes));
     }
 }
@@ -120,7 +121,7 @@ mod tests {
     fn neighbours_are_one_read() {
         let recorder = ReadRecorder::default();
         let note = |path: &str, range: Range<u64>| {
-            recorder.reads.lock().unwrap_or_else(PoisonError::into_inner).push((path.into(), range));
+            recorder.reads.lock().push((path.into(), range));
         };
         note("b", 10..20);
         note("b", 30..31);

@@ -53,7 +53,7 @@ fn every_benchmark_can_be_found_and_the_cheap_one_runs() {
     for bench in BENCHES {
         assert_eq!(find(bench.name).expect("it is in the list").name, bench.name);
     }
-    let error = find("nonsense").expect_err("there is no such benchmark").to_string();
+    let error = find("nonsense").expect_err("no such benchmark").to_string();
     assert!(error.contains("query"), "{error}");
     let settings = Settings { time_per_case: Duration::ZERO, ..Settings::default() };
     let report = (find("query").expect("it is in the list").run)(&settings).expect("it works");

@@ -7,6 +7,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use millrace_env::error_causes;
 use serde_json::Value;
 
 use crate::Error;
@@ -280,14 +281,15 @@ impl NodeClient {
         *out.headers_mut() = request.headers;
         self.http.request(out).await.map_err(|error| {
             let address = self.base.clone();
-            let tls = causes(&error).find_map(<dyn std::error::Error>::downcast_ref);
-            let is_no_http =
-                causes(&error).filter_map(<dyn std::error::Error>::downcast_ref).any(hyper::Error::is_parse);
+            let tls = error_causes(&error).find_map(<dyn std::error::Error>::downcast_ref);
+            let is_no_http = error_causes(&error)
+                .filter_map(<dyn std::error::Error>::downcast_ref)
+                .any(hyper::Error::is_parse);
             let reason = match tls {
                 Some(tls) => millrace_trust::in_words(tls),
-                None if is_no_http => "what it says is no HTTP; does it speak TLS (https://)?".to_owned(),
+                None if is_no_http => "its answer is not HTTP; does it speak TLS (https://)?".to_owned(),
                 // The innermost error is that of the system.
-                None => causes(&error).last().map_or_else(String::new, ToString::to_string),
+                None => error_causes(&error).last().map_or_else(String::new, ToString::to_string),
             };
             match tls {
                 Some(rustls::Error::InvalidCertificate(_)) => Error::Certificate { address, reason },
@@ -327,14 +329,4 @@ fn trusting_nobody() -> Result<rustls::ClientConfig, rustls::Error> {
     let builder =
         rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
-}
-
-/// An error and its sources, outermost first.
-fn causes<'e>(
-    error: &'e (dyn std::error::Error + 'static),
-) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(error), |error| match error.downcast_ref::<std::io::Error>() {
-        Some(io) => io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static)),
-        None => error.source(),
-    })
 }

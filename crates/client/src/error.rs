@@ -4,7 +4,6 @@ use millrace_document::json::FeedPosition;
 
 /// Error in communication with a node.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The address is invalid.
     #[error("'{text}' is not an address such as http://localhost:8080: {reason}")]
@@ -50,7 +49,7 @@ pub enum Error {
     },
     /// There was no response in time.
     #[error(
-        "{address} did not answer within {seconds} seconds: it is busy, or no Millrace node; its log tells more. Give it longer with --timeout"
+        "{address} did not answer within {seconds} seconds: it is busy, or not a Millrace node; its log says more. Give it longer with --timeout"
     )]
     Timeout {
         /// Address of the node.

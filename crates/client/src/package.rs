@@ -40,7 +40,7 @@ fn root_of(directory: &Path) -> Result<PathBuf, Error> {
     [directory.to_owned(), directory.join("src/main/application")]
         .into_iter()
         .find(|root| root.join("services.xml").is_file())
-        .ok_or_else(|| fail("there is no services.xml in it, so it is not an application package"))
+        .ok_or_else(|| fail("no services.xml in it, so it is not an application package"))
 }
 
 /// All files below `root`, by path in the package.
@@ -96,7 +96,7 @@ mod tests {
             assert!(error.contains(expected) && error.contains(&path.display().to_string()), "{error}");
         }
         let directory = tempfile::tempdir().expect("a temporary directory");
-        check(directory.path(), "there is no services.xml in it");
+        check(directory.path(), "no services.xml in it");
         check(&directory.path().join("nope"), "No such file or directory");
         let file = directory.path().join("app.zip");
         fs::write(&file, "").expect("a file");

@@ -93,13 +93,13 @@ mod tests {
         confirmation.begin(&test_state("uuudd", 2, 1));
         assert!(!confirmation.holds(second(0)));
         confirmation.peer(NodeKey(1), second(1));
-        assert!(!confirmation.holds(second(1)), "two of five are no majority");
+        assert!(!confirmation.holds(second(1)), "two of five are not a majority");
         confirmation.peer(NodeKey(2), second(3));
         assert!(confirmation.holds(second(5)));
         assert!(!confirmation.holds(second(6)), "the older of the two that are needed counts");
         confirmation.coordination(second(6));
         assert!(confirmation.holds(second(10)));
         confirmation.begin(&test_state("uuuud", 2, 2));
-        assert!(!confirmation.holds(second(6)), "each state has to be confirmed anew");
+        assert!(!confirmation.holds(second(6)), "each state has to be confirmed by itself");
     }
 }

@@ -1,5 +1,3 @@
-use crate::NodeKey;
-
 /// Errors of cluster states.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
@@ -15,24 +13,15 @@ pub enum Error {
         max = crate::PROTOCOL
     )]
     Protocol(u16),
-    /// A node is in the layout but not in the list of nodes.
-    #[error("node {0} has a place in the layout, but is not in the list of nodes")]
-    UnknownNode(NodeKey),
-    /// The number of distribution bits is out of range.
-    #[error("{0} distribution bits are not between 1 and {max}; 10 serve up to a few dozen nodes", max = crate::ClusterState::BITS_MAX)]
-    Bits(u8),
-    /// Two nodes have the same name.
-    #[error("two nodes are named '{0}': give each its own hostalias, and start it with --name of that")]
-    Name(String),
     /// All distribution keys have been assigned.
     #[error(
-        "there is no distribution key left for a new node; list the nodes in services.xml with keys of their own choice"
+        "no distribution key left for a new node; list the nodes in services.xml with keys of their own choice"
     )]
     Keys,
     /// The text is not a valid wish.
     #[error("'{0}' is not what a node can be: expected up, retired, maintenance, down or removed")]
     Wish(String),
-    /// The replicas cannot be placed on the groups of nodes.
+    /// The replicas cannot be placed on the nodes and groups.
     #[error(transparent)]
-    Placement(#[from] millrace_placement::Error),
+    Placement(#[from] millrace_bucket::Error),
 }

@@ -14,7 +14,6 @@
 
 pub mod checkers;
 mod clock;
-mod configuration;
 mod confirmation;
 pub mod controller;
 pub mod distributor;
@@ -31,7 +30,6 @@ mod spread;
 mod state;
 mod time;
 
-pub use configuration::{ClusterConfiguration, ConfiguredNode};
 pub use dropped_types::DroppedTypes;
 pub use earlier::SupersededState;
 pub use error::Error;
@@ -39,10 +37,11 @@ pub use message::{
     FenceRefusal, NodeFailure, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent, ReplicaOrigin,
     ReplicatedRow, ReportedReplica, RequestFence, RowContent,
 };
+pub use millrace_bucket::{ClusterConfiguration, ConfiguredNode, NodeHierarchy, NodeKey};
 pub use protocol::PROTOCOL;
 pub use rate::MovementRate;
 pub use spread::GroupDivisions;
-pub use state::{ClusterState, NodeEntry, NodeHierarchy, NodeKey, NodeState, ReplicaDistribution};
+pub use state::{ClusterState, NodeEntry, NodeState, ReplicaDistribution};
 pub use time::MachineTime;
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ use crate::checkers::{OperationPriority, OperationProposal};
 /// Sequence number of the first operation without a waiting caller: operations with one have lower numbers.
 const UNHURRIED: u64 = 1 << 63;
 
+/// Invariant of operations that wait.
+const IN_LINE: &str = "an operation that waits is in the line of its nodes, and no other is";
+
 /// Limits of the number of running operations.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationLimits {
@@ -99,9 +102,8 @@ impl MaintenanceScheduler {
     pub fn hasten(&mut self, bucket: BucketId) {
         let Some((_, OperationStanding::Pending, UNHURRIED..)) = self.known.get(&bucket) else { return };
         let (proposal, standing, number) = self.known.remove(&bucket).expect("it was just there");
-        if let Some(line) = self.lines.get_mut(&line_of(&proposal)) {
-            line.remove(&number);
-        }
+        let line = self.lines.get_mut(&line_of(&proposal)).expect(IN_LINE);
+        assert_eq!(line.remove(&number), Some(bucket), "{IN_LINE}");
         self.next += 1;
         self.line_up(&proposal, self.next, bucket);
         self.known.insert(bucket, (proposal, standing, self.next));
@@ -113,11 +115,12 @@ impl MaintenanceScheduler {
             && until <= now
         {
             self.delayed.pop_first();
-            if let Some((proposal, standing, number)) = self.known.get_mut(&bucket) {
-                *standing = OperationStanding::Pending;
-                let (proposal, number) = (proposal.clone(), *number);
-                self.line_up(&proposal, number, bucket);
-            }
+            let delayed = self.known.get_mut(&bucket).expect("an operation is delayed while it is proposed");
+            let (proposal, standing, number) = delayed;
+            assert!(matches!(standing, OperationStanding::Delayed(_)), "an operation is delayed or runs");
+            *standing = OperationStanding::Pending;
+            let (proposal, number) = (proposal.clone(), *number);
+            self.line_up(&proposal, number, bucket);
         }
         let mut started = Vec::new();
         if !std::mem::take(&mut self.changed) || self.running >= self.limits.total {
@@ -144,8 +147,8 @@ impl MaintenanceScheduler {
                 continue;
             }
             let key = (priority, nodes);
-            let Some(line) = self.lines.get_mut(&key) else { continue };
-            let Some((_, bucket)) = line.pop_first() else { continue };
+            let line = self.lines.get_mut(&key).expect("each line in the order of lines is there");
+            let (_, bucket) = line.pop_first().expect("a line without operations is taken away");
             match line.first_key_value() {
                 Some((next, _)) => {
                     heads.insert((*next, key.1.clone()));
@@ -154,10 +157,10 @@ impl MaintenanceScheduler {
                     self.lines.remove(&key);
                 }
             }
-            if let Some((proposal, standing, _)) = self.known.get_mut(&bucket) {
-                *standing = OperationStanding::Running;
-                started.push((bucket, proposal.clone()));
-            }
+            let (proposal, standing, _) = self.known.get_mut(&bucket).expect(IN_LINE);
+            assert!(*standing == OperationStanding::Pending, "an operation is started once");
+            *standing = OperationStanding::Running;
+            started.push((bucket, proposal.clone()));
             self.running += 1;
             for node in key.1 {
                 *self.busy.entry(node).or_default() += 1;
@@ -172,7 +175,9 @@ impl MaintenanceScheduler {
 
     /// Records that the operation on a bucket failed; it is not started again before this time.
     pub fn fail(&mut self, bucket: BucketId, until: Duration) {
-        let Some((proposal, _, number)) = self.known.get(&bucket).cloned() else { return };
+        let (proposal, standing, number) =
+            self.known.get(&bucket).cloned().expect("an operation that fails was started");
+        assert!(standing == OperationStanding::Running, "an operation that fails runs");
         self.forget(bucket);
         self.known.insert(bucket, (proposal, OperationStanding::Delayed(until), number));
         self.delayed.insert((until, bucket));
@@ -203,22 +208,23 @@ impl MaintenanceScheduler {
         let key = line_of(&proposal);
         match standing {
             OperationStanding::Running => {
+                assert!(self.running > 0, "an operation that ends was counted when it was started");
                 self.running -= 1;
                 for node in key.1 {
-                    if let Some(busy) = self.busy.get_mut(&node) {
-                        *busy -= 1;
-                    }
+                    let busy = self.busy.get_mut(&node).expect("a node of a running operation is busy");
+                    assert!(*busy > 0, "a node of a running operation is busy");
+                    *busy -= 1;
                 }
             }
             OperationStanding::Delayed(until) => {
-                self.delayed.remove(&(until, bucket));
+                let was_delayed = self.delayed.remove(&(until, bucket));
+                assert!(was_delayed, "a delayed operation has a time at which it may run");
             }
             OperationStanding::Pending => {
-                if let Some(line) = self.lines.get_mut(&key) {
-                    line.remove(&number);
-                    if line.is_empty() {
-                        self.lines.remove(&key);
-                    }
+                let line = self.lines.get_mut(&key).expect(IN_LINE);
+                assert_eq!(line.remove(&number), Some(bucket), "{IN_LINE}");
+                if line.is_empty() {
+                    self.lines.remove(&key);
                 }
             }
         }

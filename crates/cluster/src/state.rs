@@ -1,23 +1,10 @@
 use std::collections::BTreeMap;
-use std::fmt;
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, ClusterConfiguration, IdealState, NodeHierarchy, NodeKey};
 use millrace_document::{DocumentGroup, Location};
-use millrace_placement::{GroupMembers, IdealState, NodeGroup, Topology, TopologyNode};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, GroupDivisions, PROTOCOL, SupersededState, protocol};
-
-/// Distribution key of a node: permanent, independent of the machine it runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct NodeKey(pub u16);
-
-impl fmt::Display for NodeKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// State of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -71,21 +58,6 @@ pub struct ReplicaDistribution {
     pub layout: NodeHierarchy,
 }
 
-/// Nodes, or groups of nodes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NodeHierarchy {
-    /// Replicas are on different nodes of this list.
-    Nodes(Vec<NodeKey>),
-    /// Replicas are spread over groups.
-    Groups {
-        /// Number of replicas that each group gets, as in `1|*`.
-        partitions: String,
-        /// Groups by their distribution keys.
-        groups: Vec<(u16, NodeHierarchy)>,
-    },
-}
-
 /// State that all nodes agree on, at one version. It is checked: every node in the layout is known, and the
 /// replicas can be placed.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,9 +87,6 @@ struct StateOnWire {
 }
 
 impl ClusterState {
-    /// Maximum number of distribution bits.
-    pub const BITS_MAX: u8 = 20;
-
     /// Checks a state.
     ///
     /// # Errors
@@ -127,11 +96,9 @@ impl ClusterState {
         nodes: BTreeMap<NodeKey, NodeEntry>,
         distribution: ReplicaDistribution,
     ) -> Result<Self, Error> {
-        if distribution.bits == 0 || distribution.bits > Self::BITS_MAX {
-            return Err(Error::Bits(distribution.bits));
-        }
-        let root = group(0, &distribution.layout, &nodes)?;
-        let topology = Topology::new(distribution.redundancy, root)?;
+        ClusterConfiguration::check_bits(distribution.bits)?;
+        let capacity = |key: NodeKey| nodes.get(&key).map(|node| node.capacity);
+        let topology = distribution.layout.topology(distribution.redundancy, &capacity)?;
         // A node that will be back soon keeps its position: its replicas stay where they are.
         let has_place = |key: u16| {
             let state = nodes.get(&NodeKey(key)).map(|node| node.state);
@@ -290,24 +257,6 @@ impl ClusterState {
         let ideal = self.ideal(bucket).into_iter().find(serves);
         ideal.or_else(|| self.nodes.keys().copied().find(serves))
     }
-}
-
-fn group(key: u16, layout: &NodeHierarchy, nodes: &BTreeMap<NodeKey, NodeEntry>) -> Result<NodeGroup, Error> {
-    let members = match layout {
-        NodeHierarchy::Nodes(keys) => GroupMembers::Nodes(
-            keys.iter()
-                .map(|key| {
-                    let entry = nodes.get(key).ok_or(Error::UnknownNode(*key))?;
-                    Ok(TopologyNode { key: key.0, capacity: entry.capacity })
-                })
-                .collect::<Result<_, Error>>()?,
-        ),
-        NodeHierarchy::Groups { partitions, groups } => GroupMembers::Groups(
-            partitions.parse()?,
-            groups.iter().map(|(key, layout)| group(*key, layout, nodes)).collect::<Result<_, Error>>()?,
-        ),
-    };
-    Ok(NodeGroup { key, members })
 }
 
 /// A state for tests, with one letter per node: `u`p, `r`etired, `m`aintenance, `d`own.

@@ -309,6 +309,40 @@ fn who_stops_says_who_can_end_what_it_has_begun() {
 }
 
 #[test]
+fn a_write_is_said_to_have_failed_only_if_no_replica_can_have_it() {
+    let full = || NodeFailure::DiskFull { reason: "full".to_owned() };
+    let broken = || NodeFailure::Storage { reason: "broken".to_owned() };
+    let cases: [(Option<NodeFailure>, Option<NodeFailure>, &str); 7] = [
+        (None, None, "written"),
+        (Some(full()), Some(full()), "failed"),
+        (Some(full()), None, "partial"),
+        (None, Some(full()), "partial"),
+        // What a sync failed for can be there after a restart.
+        (Some(broken()), Some(full()), "partial"),
+        (Some(broken()), None, "partial"),
+        (Some(broken()), Some(broken()), "partial"),
+    ];
+    for (first, second, expected) in &cases {
+        let mut owner = OwnerHarness::new(5);
+        owner.write(DocumentChange::Put { id: id(), body: Arc::from(&b"body"[..]) });
+        for (node, failure) in [first, second].into_iter().enumerate() {
+            owner.answer(|from, request| {
+                let failed = failure.iter().map(|failure| (0, failure.clone())).collect();
+                let is_for = from == NodeKey(node as u16) && matches!(request, NodeRequest::Apply(_));
+                is_for.then_some(NodeResponse::Applied(failed))
+            });
+        }
+        let found = match owner.written.first() {
+            Some(Ok(_)) => "written",
+            Some(Err(RequestError::Failed(_))) => "failed",
+            Some(Err(RequestError::Partial(_))) => "partial",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, *expected, "{first:?}, {second:?}");
+    }
+}
+
+#[test]
 fn a_drop_reaches_no_row_that_was_under_way_when_its_horizon_was_taken() {
     let put = || DocumentChange::Put { id: id(), body: Arc::from(&b"body"[..]) };
     let drop = |until: DropHorizon| {

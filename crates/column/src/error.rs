@@ -1,6 +1,5 @@
 /// Error in a column.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The bytes contradict their header.
     #[error("column: {0}")]

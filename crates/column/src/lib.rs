@@ -21,6 +21,7 @@ mod layout;
 mod memory;
 mod presence;
 mod stems;
+mod store_layout;
 mod stored;
 mod tokens;
 mod values;
@@ -37,8 +38,9 @@ pub use joining::{ColumnPart, RestRows, join_values};
 pub use layout::{ValueLayout, layout};
 pub use memory::MemoryView;
 pub use presence::Presence;
+pub use store_layout::StoreLayout;
 pub use stored::StoredValues;
-pub use tokens::{ELEMENT_BOUNDARY, TokenIds, TokensBuilder, TokensColumn};
+pub use tokens::{ELEMENT_BOUNDARY, TokenDictionary, TokenIds, TokensBuilder, TokensColumn};
 pub use values::{ValueBuilder, value};
 pub use view::{PathChoice, ReadError, View, ViewChunk};
 

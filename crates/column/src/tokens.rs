@@ -95,6 +95,23 @@ impl<'a> TokenIds<'a> {
     }
 }
 
+/// The words of a [`TokensColumn`], sorted by bytes and concatenated.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenDictionary<'a> {
+    /// Bytes of all words.
+    pub bytes: &'a [u8],
+    /// Start of the word with the number `index + 1`, followed by the end of the last.
+    pub offsets: &'a [u32],
+}
+
+impl<'a> TokenDictionary<'a> {
+    /// The word of a number, which counts from 1.
+    pub fn word(&self, number: u32) -> &'a [u8] {
+        let index = number as usize - 1;
+        &self.bytes[self.offsets[index] as usize..self.offsets[index + 1] as usize]
+    }
+}
+
 impl TokensColumn {
     pub(crate) fn decode(buffer: AlignedBuffer) -> Result<Self, Error> {
         if buffer.len() < 64 {
@@ -233,6 +250,13 @@ impl TokensColumn {
     pub fn document(&self, index: usize) -> TokenIds<'_> {
         let starts = self.starts();
         self.ids().slice(starts[index] as usize..starts[index + 1] as usize)
+    }
+
+    /// The words of the dictionary.
+    pub fn dictionary(&self) -> TokenDictionary<'_> {
+        let offsets = self.word_offsets();
+        let end = self.words_at + offsets[self.words] as usize;
+        TokenDictionary { bytes: &self.buffer[self.words_at..end], offsets }
     }
 
     fn word_offsets(&self) -> &[u32] {

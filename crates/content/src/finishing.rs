@@ -78,7 +78,9 @@ impl MachineDriver {
                 Ok(written) => NodeResponse::Finished(written.replicas),
                 Err(RequestError::Moved { .. }) => NodeResponse::Refused(FenceRefusal::NotOwner),
                 Err(RequestError::Overloaded) => NodeResponse::Refused(FenceRefusal::Busy),
-                Err(RequestError::Failed(failure)) => NodeResponse::Failed(failure),
+                Err(RequestError::Failed(failure) | RequestError::Partial(failure)) => {
+                    NodeResponse::Failed(failure)
+                }
                 Err(RequestError::Overtaken) => NodeResponse::Failed(NodeFailure::Differs),
                 Err(RequestError::Late | RequestError::Unknown | RequestError::Refused(_)) => {
                     NodeResponse::Failed(NodeFailure::Interrupted)

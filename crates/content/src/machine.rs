@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{
@@ -190,7 +190,7 @@ impl ContentMachine {
 }
 
 fn now(base: Instant) -> MachineTime {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let wall = millrace_env::unix_time();
     MachineTime { monotonic: base.elapsed(), wall_us: wall.as_micros() as u64 }
 }
 

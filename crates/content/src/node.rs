@@ -587,7 +587,7 @@ fn refused(error: RequestError) -> ClusterError {
         RequestError::Moved { unfinished: Some(_), .. } | RequestError::Unknown => {
             ClusterError::Unknown("not all replicas answered in time".to_owned())
         }
-        RequestError::Overtaken => ClusterError::Unknown(error.to_string()),
+        RequestError::Overtaken | RequestError::Partial(_) => ClusterError::Unknown(error.to_string()),
         RequestError::Failed(NodeFailure::DiskFull { reason }) => ClusterError::DiskFull(reason),
         RequestError::Failed(failure) => ClusterError::Failed(failure.to_string()),
     }

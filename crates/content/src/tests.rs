@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::UnfinishedRow;
@@ -214,7 +214,7 @@ fn drop_of(start: u64, group: u64, number: u64) -> ReplicatedRow {
 
 /// Time one hour ago, so that nothing is forgotten.
 fn start() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+    let now = millrace_env::unix_time();
     now.as_micros() as u64 - 3_600_000_000
 }
 

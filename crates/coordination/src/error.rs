@@ -2,11 +2,10 @@ use crate::StoreRevision;
 
 /// Errors of coordination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The address is invalid.
     #[error(
-        "'{text}' is no address of coordination: {reason}; write etcd://host:2379, several of them with commas between"
+        "'{text}' is not an address of coordination: {reason}; write etcd://host:2379, several of them with commas between"
     )]
     Address {
         /// Text of the address.
@@ -60,7 +59,9 @@ pub enum Error {
     #[error("{0}")]
     Disk(String),
     /// The file of the embedded coordination is damaged.
-    #[error("{path} is damaged: {reason}; bring it back from a backup, or delete it to begin anew")]
+    #[error(
+        "{path} is damaged: {reason}; bring it back from a backup, or delete it to start with an empty one"
+    )]
     Damaged {
         /// The file.
         path: String,

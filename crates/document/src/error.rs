@@ -2,7 +2,6 @@ use crate::json::FeedPosition;
 
 /// Error in a document, its id, or an operation on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The text is not a document id.
     #[error("document id '{id}': {reason}; write id:<namespace>:<type>:[g=<group>|n=<number>]:<name>")]
@@ -50,6 +49,9 @@ pub enum Error {
         /// Column, from 1.
         column: usize,
     },
+    /// A text or a value does not fit its type. The caller adds the field and the position.
+    #[error("{0}")]
+    Value(String),
     /// A field path is malformed, or does not exist in the document type.
     #[error("field path '{path}': {reason}; write for example field, map{{key}}, array[0] or struct.member")]
     Path {
@@ -91,4 +93,11 @@ pub enum Error {
     /// The bytes of a stored row cannot be decoded.
     #[error("stored row: {0}")]
     Row(&'static str),
+}
+
+impl Error {
+    /// A text or a value that does not fit its type: actual and expected value, with an example.
+    pub(crate) fn value(reason: impl Into<String>) -> Self {
+        Error::Value(reason.into())
+    }
 }

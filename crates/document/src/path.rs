@@ -47,7 +47,7 @@ impl UpdatePath {
             if path.steps.len() == DEPTH {
                 return Err(fail(format!("it has more than {DEPTH} steps")));
             }
-            let (step, inner, left) = step(rest, &data_type).map_err(fail)?;
+            let (step, inner, left) = step(rest, &data_type).map_err(|error| fail(error.to_string()))?;
             path.steps.push(step);
             data_type = inner;
             rest = left;
@@ -58,9 +58,9 @@ impl UpdatePath {
 
 /// Parses the first step of `text` into a value of `data_type`. Returns the step, the type at its end, and
 /// the rest of the text.
-fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(UpdatePathStep, DataType, &'t str), String> {
+fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(UpdatePathStep, DataType, &'t str), Error> {
     let Some((first, rest)) = text.split_at_checked(1) else {
-        return Err(format!("expected '{{', '[' or '.', got '{text}'"));
+        return Err(Error::value(format!("expected '{{', '[' or '.', got '{text}'")));
     };
     match (first, data_type) {
         ("{", DataType::Map(key, value)) => {
@@ -72,26 +72,27 @@ fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(UpdatePathStep, Data
             Ok((UpdatePathStep::Key(scalar::parse(&name, element)?), DataType::Int, rest))
         }
         ("[", DataType::Array(element)) => {
-            let (index, rest) = rest.split_once(']').ok_or("'[' is not closed")?;
-            let index = index.trim().parse().map_err(|_| format!("'{index}' is no array index"))?;
+            let (index, rest) = rest.split_once(']').ok_or_else(|| Error::value("'[' is not closed"))?;
+            let index =
+                index.trim().parse().map_err(|_| Error::value(format!("'{index}' is not an array index")))?;
             Ok((UpdatePathStep::Index(index), (**element).clone(), rest))
         }
         (".", DataType::Struct(struct_type)) => {
             let end = rest.find(['{', '[', '.']).unwrap_or(rest.len());
-            let member = struct_type
-                .field(&rest[..end])
-                .ok_or_else(|| format!("struct {} has no field '{}'", struct_type.name, &rest[..end]))?;
+            let member = struct_type.field(&rest[..end]).ok_or_else(|| {
+                Error::value(format!("struct {} has no field '{}'", struct_type.name, &rest[..end]))
+            })?;
             Ok((UpdatePathStep::Member(Arc::clone(&member.name)), member.data_type.clone(), &rest[end..]))
         }
-        ("{" | "[" | ".", _) => Err(format!("'{first}' does not lead into {data_type}")),
-        _ => Err(format!("expected '{{', '[' or '.', got '{text}'")),
+        ("{" | "[" | ".", _) => Err(Error::value(format!("'{first}' does not lead into {data_type}"))),
+        _ => Err(Error::value(format!("expected '{{', '[' or '.', got '{text}'"))),
     }
 }
 
 /// Parses the key up to the closing brace, quoted or plain. Returns the key and the text after the brace.
-fn subscript(text: &str) -> Result<(String, &str), String> {
+fn subscript(text: &str) -> Result<(String, &str), Error> {
     let Some(quoted) = text.strip_prefix('"') else {
-        let (key, rest) = text.split_once('}').ok_or("'{' is not closed")?;
+        let (key, rest) = text.split_once('}').ok_or_else(|| Error::value("'{' is not closed"))?;
         return Ok((key.to_owned(), rest));
     };
     let mut key = String::new();
@@ -104,13 +105,15 @@ fn subscript(text: &str) -> Result<(String, &str), String> {
             }
             '\\' => escaped = true,
             '"' => {
-                let rest = quoted[at + 1..].strip_prefix('}').ok_or("expected '}' after the quoted key")?;
+                let rest = quoted[at + 1..]
+                    .strip_prefix('}')
+                    .ok_or_else(|| Error::value("expected '}' after the quoted key"))?;
                 return Ok((key, rest));
             }
             _ => key.push(c),
         }
     }
-    Err("'\"' is not closed".to_owned())
+    Err(Error::value("'\"' is not closed"))
 }
 
 impl fmt::Display for UpdatePath {

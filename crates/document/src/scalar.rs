@@ -4,15 +4,15 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::{DataType, DocumentId, DocumentValue};
+use crate::{DataType, DocumentId, DocumentValue, Error};
 
 /// Parses `text` as a value of the data type.
 ///
 /// # Errors
 /// The text is not a value of the type, or the type is not a single value; the text gives the expected value
 /// with an example.
-pub fn parse(text: &str, data_type: &DataType) -> Result<DocumentValue, String> {
-    let wrong = || format!("'{text}' is no {}", expectation(data_type));
+pub fn parse(text: &str, data_type: &DataType) -> Result<DocumentValue, Error> {
+    let wrong = || Error::value(format!("'{text}' is not {}", with_article(data_type)));
     Ok(match data_type {
         DataType::Bool => DocumentValue::Bool(match text {
             "true" => true,
@@ -148,6 +148,13 @@ pub(crate) fn in_range(latitude: i64, longitude: i64) -> Option<(i32, i32)> {
 }
 
 /// Description of a data type's values, with an example, as the end of a sentence.
+/// [`expectation`] with its article, as in "an int (32 bits), for example 42".
+pub(crate) fn with_article(data_type: &DataType) -> String {
+    let expected = expectation(data_type);
+    let article = if expected.starts_with(['a', 'i']) { "an" } else { "a" };
+    format!("{article} {expected}")
+}
+
 pub(crate) fn expectation(data_type: &DataType) -> String {
     match data_type {
         DataType::Bool => "bool, for example true".to_owned(),

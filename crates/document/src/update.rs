@@ -90,7 +90,9 @@ impl FieldUpdate {
             .ok_or_else(|| fail(format!("document type '{}' has no such field", document_type.name())))?;
         let at = document.fields.iter().position(|(name, _)| *name == field.name);
         let mut value = at.map(|at| document.fields.swap_remove(at).1);
-        self.change.apply(&mut value, &self.path.steps, &field.data_type).map_err(fail)?;
+        self.change
+            .apply(&mut value, &self.path.steps, &field.data_type)
+            .map_err(|error| fail(error.to_string()))?;
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             document.fields.push((Arc::clone(&field.name), value));
             if let Some(at) = at {
@@ -115,7 +117,7 @@ impl ValueChange {
         value: &mut Option<DocumentValue>,
         steps: &[UpdatePathStep],
         data_type: &DataType,
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         let hidden = value.take_if(|value| !data_type.shows(value));
         match steps.split_first() {
             None => self.apply_here(value, data_type)?,
@@ -134,7 +136,7 @@ impl ValueChange {
         step: &UpdatePathStep,
         rest: &[UpdatePathStep],
         data_type: &DataType,
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         match (step, data_type) {
             (UpdatePathStep::Index(index), DataType::Array(element)) => {
                 let Some(DocumentValue::Array(elements)) = value else { return Ok(()) };
@@ -150,9 +152,9 @@ impl ValueChange {
                 Ok(())
             }
             (UpdatePathStep::Member(name), DataType::Struct(struct_type)) => {
-                let member = struct_type
-                    .field(name)
-                    .ok_or_else(|| format!("struct {} has no field '{name}'", struct_type.name))?;
+                let member = struct_type.field(name).ok_or_else(|| {
+                    Error::value(format!("struct {} has no field '{name}'", struct_type.name))
+                })?;
                 if value.is_none() && !self.creates() {
                     return Ok(());
                 }
@@ -205,7 +207,7 @@ impl ValueChange {
                 }
                 Ok(())
             }
-            _ => Err(format!("the path does not lead into {data_type}")),
+            _ => Err(Error::value(format!("the path does not lead into {data_type}"))),
         }
     }
 
@@ -216,7 +218,7 @@ impl ValueChange {
         key: &K,
         rest: &[UpdatePathStep],
         data_type: &DataType,
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         let at = entries.iter().position(|(name, _)| name == key);
         let mut inner = at.map(|at| entries[at].1.clone());
         self.apply(&mut inner, rest, data_type)?;
@@ -231,7 +233,7 @@ impl ValueChange {
         Ok(())
     }
 
-    fn apply_here(&self, value: &mut Option<DocumentValue>, data_type: &DataType) -> Result<(), String> {
+    fn apply_here(&self, value: &mut Option<DocumentValue>, data_type: &DataType) -> Result<(), Error> {
         match self {
             ValueChange::Assign(new) => *value = Some(new.clone()),
             ValueChange::Clear => *value = None,
@@ -272,7 +274,7 @@ impl ValueChange {
                 let new = match value {
                     None => cells.clone(),
                     Some(DocumentValue::Tensor(tensor)) => {
-                        tensor.with_subspaces(cells).map_err(|error| error.to_string())?
+                        tensor.with_subspaces(cells).map_err(|error| Error::value(error.to_string()))?
                     }
                     Some(_) => return Err(mismatch(data_type)),
                 };
@@ -286,12 +288,13 @@ impl ValueChange {
                     Some(DocumentValue::Tensor(tensor)) => tensor.modified(modify),
                     Some(_) => return Err(mismatch(data_type)),
                 };
-                *value = Some(DocumentValue::Tensor(new.map_err(|error| error.to_string())?));
+                *value = Some(DocumentValue::Tensor(new.map_err(|error| Error::value(error.to_string()))?));
             }
             ValueChange::RemoveCells(remove) => match value {
                 None => {}
                 Some(DocumentValue::Tensor(tensor)) => {
-                    *tensor = tensor.without_subspaces(remove).map_err(|error| error.to_string())?;
+                    *tensor =
+                        tensor.without_subspaces(remove).map_err(|error| Error::value(error.to_string()))?;
                 }
                 Some(_) => return Err(mismatch(data_type)),
             },
@@ -306,12 +309,14 @@ impl ArithmeticOperator {
         number: &DocumentValue,
         operand: f64,
         data_type: &DataType,
-    ) -> Result<DocumentValue, String> {
+    ) -> Result<DocumentValue, Error> {
         let out_of_range = |result: String| {
-            format!("the result {result} is out of the range of {data_type}; assign a value instead")
+            Error::value(format!(
+                "the result {result} is out of the range of {data_type}; assign a value instead"
+            ))
         };
         if self == ArithmeticOperator::Divide && operand == 0.0 {
-            return Err("division by zero".to_owned());
+            return Err(Error::value("division by zero"));
         }
         let whole = match number {
             DocumentValue::Byte(number) => Some(i64::from(*number)),
@@ -342,7 +347,7 @@ impl ArithmeticOperator {
         let number = match number {
             DocumentValue::Float(number) => f64::from(*number),
             DocumentValue::Double(number) => *number,
-            _ => return Err(format!("{data_type} is no number; use assign")),
+            _ => return Err(Error::value(format!("{data_type} is not a number; use assign"))),
         };
         let result = self.calculate(number, operand);
         scalar::float(result, data_type).ok_or_else(|| out_of_range(result.to_string()))
@@ -358,6 +363,8 @@ impl ArithmeticOperator {
     }
 }
 
-fn mismatch(data_type: &DataType) -> String {
-    format!("the value that is there is no {data_type}: the schema has changed; assign a new value")
+fn mismatch(data_type: &DataType) -> Error {
+    Error::value(format!(
+        "the stored value is not of type {data_type}: the schema has changed; assign a new value"
+    ))
 }

@@ -120,7 +120,7 @@ fn every_data_type_is_read_and_written() {
     check(r#"{"place": "N37.5;W122"}"#, r#"{"place":{"lat":37.5,"lng":-122.0}}"#);
     check(r#"{"place": "63N30;10.25W"}"#, r#"{"place":{"lat":63.5,"lng":-10.25}}"#);
     check(r#"{"place": "N41o40'48;W72°30"}"#, r#"{"place":{"lat":41.68,"lng":-72.5}}"#);
-    check(r#"{"place": "41o30N;S"}"#, "!is no position");
+    check(r#"{"place": "41o30N;S"}"#, "!is not a position");
     check(r#"{"place": "10E0'36;0S15"}"#, r#"{"place":{"lat":-0.25,"lng":10.01}}"#);
     check(r#"{"place": {"x": -122000000, "y": 37500000}}"#, r#"{"place":{"lat":37.5,"lng":-122.0}}"#);
     check(
@@ -153,23 +153,23 @@ fn wrong_values_are_refused_with_place_and_example() {
         "!field 'year': invalid value: integer `2147483648`, expected int (32 bits), for example 42 (line 1, column ",
     );
     check(r#"{"rank": 128}"#, "!expected byte (-128 to 127)");
-    check(r#"{"year": "x"}"#, "!field 'year': 'x' is no int (32 bits), for example 42");
+    check(r#"{"year": "x"}"#, "!field 'year': 'x' is not an int (32 bits), for example 42");
     check(r#"{"year": 1.5}"#, "!expected int");
     check(r#"{"score": 1e39}"#, "!expected float");
     check(r#"{"live": 1}"#, "!invalid type: integer `1`, expected bool, for example true");
     check(r#"{"title": ["a"]}"#, "!invalid type: sequence, expected string");
     check(r#"{"title": true}"#, "!invalid type: boolean `true`, expected string");
     check(r#"{"tags": "a"}"#, r#"!expected array<string>, for example ["text"]"#);
-    check(r#"{"people": [{"first": "a"}, {"age": "old"}]}"#, "!field 'people[1].age': 'old' is no int");
+    check(r#"{"people": [{"first": "a"}, {"age": "old"}]}"#, "!field 'people[1].age': 'old' is not an int");
     check(r#"{"people": [{"last": "a"}]}"#, "!field 'people[0].last': struct person has no field 'last'");
-    check(r#"{"names": {"a": "b"}}"#, "!field 'names{a}': 'a' is no int");
+    check(r#"{"names": {"a": "b"}}"#, "!field 'names{a}': 'a' is not an int");
     check(r#"{"tracks": {"a": 1.5}}"#, "!field 'tracks{a}'");
     check(r#"{"tracks": 5}"#, r#"!for example {"word": 100}"#);
     check(r#"{"codes": 5}"#, r#"!for example {"42": 100}"#);
     check(r#"{"place": {"lat": 987.5, "lng": 0}}"#, r#"{"place":{"lat":987.5,"lng":0.0}}"#);
     check(r#"{"place": {"lat": 2148, "lng": 0}}"#, "!expected position");
-    check(r#"{"place": "63;10E"}"#, "!is no position");
-    check(r#"{"place": "nowhere"}"#, "!'nowhere' is no position");
+    check(r#"{"place": "63;10E"}"#, "!is not a position");
+    check(r#"{"place": "nowhere"}"#, "!'nowhere' is not a position");
     check(r#"{"parent": "id:mine:music::x"}"#, "!reference<artist>, for example \"id:ns:artist::name\"");
     check(r#"{"raw": "§"}"#, "!expected raw as base64");
     check(
@@ -211,7 +211,7 @@ fn operations_have_conditions() {
 
 #[test]
 fn unknown_fields_are_skipped_on_request() {
-    let options = ParseOptions { ignore_undefined_fields: true };
+    let options = ParseOptions { ignore_undefined_fields: true, ..ParseOptions::default() };
     let body = br#"{"fields": {"colour": {"deep": [1, {"x": null}]}, "year": 3}}"#;
     let operation = json::parse(body, OperationKind::Put, id(), &music(), options).unwrap();
     assert!(
@@ -333,11 +333,11 @@ fn wrong_updates_are_refused() {
     check_update("{}", r#"{"title":{}}"#, "!no update operation");
     check_update("{}", r#"{"title":{"set":1}}"#, "!unknown update operation 'set'");
     check_update("{}", r#"{"tags{x}":{"assign":1}}"#, "!'{' does not lead into array<string>");
-    check_update("{}", r#"{"names{é}":{"assign":"1"}}"#, "!'é' is no int");
+    check_update("{}", r#"{"names{é}":{"assign":"1"}}"#, "!'é' is not an int");
     check_update("{}", r#"{"contacts{a}é":{"assign":1}}"#, "!expected '{', '[' or '.'");
     check_update("{}", r#"{"lead.last":{"assign":1}}"#, "!struct person has no field 'last'");
     check_update("{}", r#"{"colour":{"assign":1}}"#, "!Field 'colour' is not defined");
-    check_update("{}", r#"{"year":{"assign":"x"}}"#, "!field 'year': 'x' is no int");
+    check_update("{}", r#"{"year":{"assign":"x"}}"#, "!field 'year': 'x' is not an int");
 }
 
 #[test]
@@ -441,10 +441,10 @@ fn a_line_that_is_no_operation_takes_no_other_with_it() {
     let deep = format!("{{\"put\":\"id:a:b::c\",\"x\":{}", "[".repeat(100));
     let put = r#"{"put":"id:a:b::c"}"#;
     for (bad, reason) in [
-        ("foo", "column 1: this is no operation; expected '{'"),
-        ("[1]", "column 1: this is no operation"),
-        ("  7 {}, {\"put\":", "column 3: this is no operation"),
-        ("æ{}", "column 1: this is no operation"),
+        ("foo", "column 1: this is not an operation; expected '{'"),
+        ("[1]", "column 1: this is not an operation"),
+        ("  7 {}, {\"put\":", "column 3: this is not an operation"),
+        ("æ{}", "column 1: this is not an operation"),
         (&large, "column 1: an operation is larger than 200 bytes"),
         (&deep, "column 1: an operation is nested deeper than 64"),
         (r#"{"put": 7}"#, "column 9: "),
@@ -457,7 +457,10 @@ fn a_line_that_is_no_operation_takes_no_other_with_it() {
         check_feed(&feed, &["Put c 0", &two, &second, &five, &third]);
         check_feed(&format!("{put} {bad}"), &["Put c 0", "!line 1, column "]);
     }
-    check_feed(&format!("[{put}, foo, {put}]"), &["Put c 1", "!!line 1, column 23: this is no operation"]);
+    check_feed(
+        &format!("[{put}, foo, {put}]"),
+        &["Put c 1", "!!line 1, column 23: this is not an operation"],
+    );
     check_feed(&format!("[{put},\n{large}]"), &["Put c 1", "!!line 2, column 1: an operation is larger"]);
 }
 
@@ -586,7 +589,7 @@ proptest! {
 fn nesting_is_bounded() {
     for open in ["[", "{\"a\":"] {
         let deep = open.repeat(1_000_000);
-        let options = ParseOptions { ignore_undefined_fields: true };
+        let options = ParseOptions { ignore_undefined_fields: true, ..ParseOptions::default() };
         let body = format!("{{\"fields\":{{\"x\":{deep}");
         assert!(json::parse(body.as_bytes(), OperationKind::Put, id(), &music(), options).is_err());
         let feed = format!("{{\"put\":\"id:a:b::c\",\"x\":{deep}");

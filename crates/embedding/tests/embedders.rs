@@ -50,7 +50,7 @@ fn load(directory: &Path, embedder: &str, settings: &str) -> Result<TextEmbedder
     let services = EmbedderServices {
         scheduler: scheduler(),
         http: &|| Err("nobody is asked here".to_owned()),
-        secret: &|request| Err(format!("there is no secret {}", request.name)),
+        secret: &|request| Err(format!("no secret {}", request.name)),
     };
     TextEmbedder::load(config, &files, &services)
 }

@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Source of the time of day.
 pub trait WallClock: Send + Sync {
@@ -13,8 +13,14 @@ pub struct SystemClock;
 
 impl WallClock for SystemClock {
     fn now_us(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
+        unix_time().as_micros() as u64
     }
+}
+
+/// Time of day by the machine's clock, as the time since 1970; zero if the clock is before.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the time of day")]
+pub fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A clock that advances only when it is set.

@@ -10,8 +10,24 @@ pub const EXIT_INTERNAL_ERROR: i32 = 70;
 /// A process that lives but answers nothing is worse than one that is restarted: no other process takes over
 /// from it.
 pub fn run_or_exit(work: &str, run: impl FnOnce()) {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return };
-    let reason = panic_message(&*panic);
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        exit(work, &*panic);
+    }
+}
+
+/// Waits for the end of a task that is essential for the process. A panic ends the process, as with
+/// [`run_or_exit`].
+pub async fn await_or_exit(work: &str, task: impl Future<Output = ()>) {
+    let mut task = std::pin::pin!(task);
+    let polled = std::future::poll_fn(|context| {
+        catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context)))
+            .unwrap_or_else(|panic| exit(work, &*panic))
+    });
+    polled.await;
+}
+
+fn exit(work: &str, panic: &(dyn Any + Send)) -> ! {
+    let reason = panic_message(panic);
     eprintln!(
         "millrace: a bug: {work} panicked: {reason}; the process ends, and what was acknowledged is safe"
     );

@@ -1,7 +1,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::{AppendFile, Disk, ReadFile};
 
@@ -70,8 +72,8 @@ impl FaultyDisk {
         *self.flip() = None;
     }
 
-    fn flip(&self) -> std::sync::MutexGuard<'_, Option<(String, u64, u8)>> {
-        self.faults.flip.lock().unwrap_or_else(PoisonError::into_inner)
+    fn flip(&self) -> parking_lot::MutexGuard<'_, Option<(String, u64, u8)>> {
+        self.faults.flip.lock()
     }
 
     fn sync_fails(&self) -> io::Result<()> {

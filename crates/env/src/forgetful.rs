@@ -3,7 +3,9 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{AppendFile, Disk, ReadFile, RealDisk};
 
@@ -60,7 +62,7 @@ impl ForgetfulDisk {
     }
 
     fn lock(&self) -> MutexGuard<'_, DurableTree> {
-        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+        self.durable.lock()
     }
 }
 

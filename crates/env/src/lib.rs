@@ -2,20 +2,25 @@
 //!
 //! [`Disk`] and [`WallClock`] are small traits with a real implementation each ([`RealDisk`],
 //! [`SystemClock`]) and one controlled by tests ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up,
-//! writes short, flips bits. A [`ForgetfulDisk`] shows the state after a loss of power. A [`BoundedDisk`]
-//! limits the number of open files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets
-//! background work yield.
+//! writes short, flips bits. A [`ForgetfulDisk`] shows the state after a loss of power, and an
+//! [`ObservedDisk`] shows each operation before it happens. A [`BoundedDisk`] limits the number of open
+//! files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets background work yield. A
+//! [`ModelCaller`] is a waiting request, as models and remote services see it. [`error_causes`] and
+//! [`text_with_causes`] follow an error to its causes.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
 //!
 //! Only this crate opens the files of segments and the manifest. It knows nothing of their contents.
 
 mod bounded;
+mod caller;
 mod clock;
 mod disk;
+mod error_chain;
 mod fail_stop;
 mod faulty;
 mod forgetful;
+mod observed;
 pub mod pace;
 mod ports;
 mod real;
@@ -24,11 +29,14 @@ mod whole;
 mod writeback;
 
 pub use bounded::BoundedDisk;
-pub use clock::{ManualClock, SystemClock, WallClock};
+pub use caller::{ModelCaller, SequencePurpose};
+pub use clock::{ManualClock, SystemClock, WallClock, unix_time};
 pub use disk::{AppendFile, Disk, ReadFile};
-pub use fail_stop::{EXIT_INTERNAL_ERROR, panic_message, run_or_exit};
+pub use error_chain::{error_causes, text_with_causes};
+pub use fail_stop::{EXIT_INTERNAL_ERROR, await_or_exit, panic_message, run_or_exit};
 pub use faulty::{DiskFault, FaultyDisk};
 pub use forgetful::ForgetfulDisk;
+pub use observed::{DiskObserver, DiskOperation, ObservedDisk};
 pub use ports::free_port;
 pub use real::RealDisk;
 pub use thread::ThreadClass;

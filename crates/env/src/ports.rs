@@ -5,8 +5,8 @@ use std::io;
 use std::net::TcpListener;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
 
 /// Ports below those that systems give to outgoing connections (from 32,768 on Linux, 49,152 elsewhere), so
 /// that no connection takes one between the choice and the start of the process that listens there.
@@ -26,12 +26,12 @@ static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 pub fn free_port() -> io::Result<u16> {
     let directory = std::env::temp_dir().join("millrace-ports");
     std::fs::create_dir_all(&directory)?;
-    let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+    let nanoseconds = crate::unix_time().subsec_nanos();
     let count = PORTS.len();
     let first = (std::process::id() as usize).wrapping_mul(7919).wrapping_add(nanoseconds as usize) % count;
     for port in PORTS.cycle().skip(first).take(count) {
         if let Some(claim) = claim(&directory, port)? {
-            CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).push(claim);
+            CLAIMS.lock().push(claim);
             return Ok(port);
         }
     }

@@ -13,7 +13,7 @@ use crate::syntax::{
     ExpressionKind, ExpressionNode, FunctionArgument, LiteralCell, ParsedExpression, SliceLabel,
 };
 use crate::tensors::{TensorConcat, TensorJoin, TensorReduce, TensorRename, peek_cells, step};
-use crate::{Error, types};
+use crate::{Error, ExpressionFault, types};
 
 /// A call under compilation.
 struct CompiledCall<'c, 'e> {
@@ -104,7 +104,7 @@ impl ExpressionCompiler<'_> {
                         self.binary(*binary, x, y, level)
                     }
                     None if arguments.len() == 1 => self.reduce(*aggregator, x, &[], level),
-                    None => Err(format!("{of} lacks one of the dimensions")),
+                    None => Err(ExpressionFault::new(format!("{of} lacks one of the dimensions"))),
                 }
             }
             FunctionCode::Reduce(aggregator) => {
@@ -144,7 +144,7 @@ impl ExpressionCompiler<'_> {
 
     fn form(&mut self, call: &CompiledCall<'_, '_>, form: FunctionForm) -> Result<NodeId, Error> {
         let (level, arguments) = (call.level, call.arguments);
-        let fail = |reason: String| call.error(reason);
+        let fail = |fault: ExpressionFault| call.error(fault);
         match form {
             FunctionForm::Map => {
                 let of = self.value(call, 0)?;
@@ -172,7 +172,7 @@ impl ExpressionCompiler<'_> {
                 let name = call.name(&arguments[1])?;
                 let aggregator = ReduceAggregator::of_name(&name).ok_or_else(|| {
                     let known = ReduceAggregator::NAMES.map(|(name, _)| name).join(", ");
-                    call.error(format!("'{name}' is no aggregator; there are {known}"))
+                    call.error(format!("'{name}' is not an aggregator; there are {known}"))
                 })?;
                 let names = call.all_names(2)?;
                 self.reduce(aggregator, of, &names, level).map_err(fail)
@@ -307,7 +307,7 @@ impl ExpressionCompiler<'_> {
         a: NodeId,
         b: NodeId,
         level: usize,
-    ) -> Result<NodeId, String> {
+    ) -> Result<NodeId, ExpressionFault> {
         let (left, right) = (self.tensor_type(a, level), self.tensor_type(b, level));
         let result = types::join(&left, &right)?;
         let plan = Arc::new(TensorJoin::new(&left, &right, &result));
@@ -320,7 +320,7 @@ impl ExpressionCompiler<'_> {
         of: NodeId,
         over: &[String],
         level: usize,
-    ) -> Result<NodeId, String> {
+    ) -> Result<NodeId, ExpressionFault> {
         let before = self.tensor_type(of, level);
         let result = types::reduce(&before, over)?;
         let plan = Arc::new(TensorReduce::new(aggregator, &before, &result));

@@ -16,7 +16,8 @@ use crate::program::{CellFunction, ExpressionProgram, NodeId, ProgramOp};
 use crate::syntax::{ExpressionKind, ExpressionNode, NameArgument, QualifiedName};
 use crate::value::TensorValue;
 use crate::{
-    DecisionForest, Error, ExpressionSpot, FeatureName, ParsedExpression, TokenSequence, string_hash,
+    DecisionForest, Error, ExpressionFault, ExpressionSpot, FeatureName, ParsedExpression, TokenSequence,
+    string_hash,
 };
 
 /// Maximum depth of an expression after inlining all functions.
@@ -28,7 +29,7 @@ pub trait ExpressionScope {
     ///
     /// # Errors
     /// The feature does not exist; the text gives the reason and a valid form.
-    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String>;
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, ExpressionFault>;
 
     /// The function of this name.
     fn function(&self, name: &str) -> Option<FunctionBody<'_>>;
@@ -255,12 +256,18 @@ impl ExpressionCompiler<'_> {
     }
 
     /// Converts a node of level `from` to one of level `to`, which is `from` or nested in it.
-    fn bring(&mut self, mut id: NodeId, from: usize, to: usize, reason: &str) -> Result<NodeId, String> {
+    fn bring(
+        &mut self,
+        mut id: NodeId,
+        from: usize,
+        to: usize,
+        reason: &str,
+    ) -> Result<NodeId, ExpressionFault> {
         for level in from + 1..=to {
             if !self.levels[level].open {
-                return Err(format!(
+                return Err(ExpressionFault::new(format!(
                     "{reason}: the function of a map, join or merge sees its own parameters only"
-                ));
+                )));
             }
             if let Some((_, known)) = self.levels[level].captured.iter().find(|(outer, _)| *outer == id) {
                 id = *known;
@@ -295,8 +302,10 @@ impl ExpressionCompiler<'_> {
                         Some(id) => *id,
                         None => {
                             let Some(tree) = &argument.tree else {
-                                let reason =
-                                    format!("'{}' is used as a value, but is no expression", argument.text);
+                                let reason = format!(
+                                    "'{}' is used as a value, but is not an expression",
+                                    argument.text
+                                );
                                 return Err(env.error(at, reason));
                             };
                             let id = self.expr(tree, outer, env.level)?;
@@ -429,7 +438,7 @@ impl ExpressionCompiler<'_> {
     ) -> Result<NodeId, Error> {
         let scope = self.scope;
         let Some(function) = scope.function(&name.name) else {
-            return Err(env.error(at, format!("there is no function '{}'", name.name)));
+            return Err(env.error(at, format!("no function '{}'", name.name)));
         };
         if function.parameters.len() != name.arguments.len() {
             let (expected, found) = (function.parameters.len(), name.arguments.len());
@@ -524,7 +533,12 @@ impl ExpressionCompiler<'_> {
         Ok((done.builder.finish(result, true), captured))
     }
 
-    pub fn unary(&mut self, unary: UnaryNumberOp, of: NodeId, level: usize) -> Result<NodeId, String> {
+    pub fn unary(
+        &mut self,
+        unary: UnaryNumberOp,
+        of: NodeId,
+        level: usize,
+    ) -> Result<NodeId, ExpressionFault> {
         let tensor_type = self.tensor_type(of, level);
         if tensor_type.is_scalar() {
             return Ok(self.build(level).add(ProgramOp::Unary(unary, of), tensor_type));
@@ -539,23 +553,31 @@ impl ExpressionCompiler<'_> {
         a: NodeId,
         b: NodeId,
         level: usize,
-    ) -> Result<NodeId, String> {
+    ) -> Result<NodeId, ExpressionFault> {
         if self.tensor_type(a, level).is_scalar() && self.tensor_type(b, level).is_scalar() {
             return Ok(self.build(level).add(ProgramOp::Binary(binary, a, b), TensorType::scalar()));
         }
         self.join(CellFunction::Binary(binary), a, b, level)
     }
 
-    fn choose(&mut self, condition: NodeId, a: NodeId, b: NodeId, level: usize) -> Result<NodeId, String> {
+    fn choose(
+        &mut self,
+        condition: NodeId,
+        a: NodeId,
+        b: NodeId,
+        level: usize,
+    ) -> Result<NodeId, ExpressionFault> {
         let (a_type, b_type) = (self.tensor_type(a, level), self.tensor_type(b, level));
         let condition_type = self.tensor_type(condition, level);
         if !condition_type.is_scalar() {
-            return Err(format!("the condition of an if must be a number, found {condition_type}"));
+            return Err(ExpressionFault::new(format!(
+                "the condition of an if must be a number, found {condition_type}"
+            )));
         }
         if a_type.dimensions() != b_type.dimensions() {
-            return Err(format!(
+            return Err(ExpressionFault::new(format!(
                 "both results of an if must have the same type, found {a_type} and {b_type}"
-            ));
+            )));
         }
         if let Some(condition) = self.build(level).known_number(condition) {
             return Ok(if condition != 0.0 { a } else { b });

@@ -2,7 +2,6 @@ use std::fmt;
 
 /// Error in an expression, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The text does not follow the syntax.
     #[error("{spot}: {reason}")]
@@ -35,6 +34,24 @@ impl Error {
         match self {
             Error::Syntax { reason, .. } | Error::Meaning { reason, .. } => reason,
         }
+    }
+}
+
+/// Reason why an expression is invalid, without its position: the code that reads the text adds it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ExpressionFault(String);
+
+impl ExpressionFault {
+    /// A fault with this text: expected and actual meaning.
+    pub fn new(reason: impl Into<String>) -> Self {
+        ExpressionFault(reason.into())
+    }
+}
+
+impl From<ExpressionFault> for String {
+    fn from(fault: ExpressionFault) -> Self {
+        fault.0
     }
 }
 

@@ -5,7 +5,7 @@
 //! keeps a tree in the cache.
 
 use crate::operators::BatchNumbers;
-use crate::{Error, ParsedExpression};
+use crate::{Error, ExpressionFault, ParsedExpression};
 
 /// A decision-tree model: the sum or the average of one leaf of each tree.
 #[derive(Debug, Clone, PartialEq)]
@@ -167,10 +167,13 @@ impl ForestBuilder {
         missing: MissingDirection,
         holds: Subtree,
         fails: Subtree,
-    ) -> Result<Subtree, String> {
+    ) -> Result<Subtree, ExpressionFault> {
         let forest = &mut self.0;
         if input >= forest.inputs.len() {
-            return Err(format!("a split is by feature {input}, but there are {}", forest.inputs.len()));
+            return Err(ExpressionFault::new(format!(
+                "a split is by feature {input}, but there are {}",
+                forest.inputs.len()
+            )));
         }
         let test = match split {
             SplitRule::Below(bound) => SplitTest::Below(bound),
@@ -208,6 +211,6 @@ impl ForestBuilder {
     }
 }
 
-fn count(count: usize) -> Result<u32, String> {
-    u32::try_from(count).map_err(|_| "the model has more splits than can be counted".to_owned())
+fn count(count: usize) -> Result<u32, ExpressionFault> {
+    u32::try_from(count).map_err(|_| ExpressionFault::new("the model has more splits than can be counted"))
 }

@@ -89,7 +89,7 @@ pub static FUNCTIONS: &[BuiltinFunction] = functions! {
         Expansion(&["t"], "join(t, reduce(t, min, dims), f(x,y)(if (x == y, 1, 0)))");
     "asin", "asin(x)", 1..=1, "The inverse sine.", FunctionCode::Unary(UnaryNumberOp::Asin);
     "atan", "atan(x)", 1..=1, "The inverse tangent.", FunctionCode::Unary(UnaryNumberOp::Atan);
-    "atan2", "atan2(y, x)", 2..=2, "The inverse tangent of y / x, in the quadrant that the signs tell.", FunctionCode::Binary(BinaryNumberOp::Atan2);
+    "atan2", "atan2(y, x)", 2..=2, "The inverse tangent of y / x, in the quadrant that their signs give.", FunctionCode::Binary(BinaryNumberOp::Atan2);
     "avg", "avg(t, dim, …)", 1..=DIMS, "The mean along the dimensions, or of all cells.", Reduce(ReduceAggregator::Avg);
     "bit", "bit(x, y)", 2..=2, "Bit y, from 0 for the lowest, of x as int8.", FunctionCode::Binary(BinaryNumberOp::Bit);
     "ceil", "ceil(x)", 1..=1, "The lowest whole number not below x.", FunctionCode::Unary(UnaryNumberOp::Ceil);

@@ -29,7 +29,7 @@ mod types;
 mod value;
 
 pub use compile::{ExpressionScope, FeatureKind, FunctionBody};
-pub use error::{Error, ExpressionSpot};
+pub use error::{Error, ExpressionFault, ExpressionSpot};
 pub use evaluate::{BatchOutput, EvaluationScratch, InputBatch, TensorRows};
 pub use forest::{DecisionForest, ForestBuilder, MissingDirection, SplitRule, Subtree};
 pub use functions::{BuiltinFunction, FUNCTIONS};

@@ -2,6 +2,7 @@
 
 use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
 
+use crate::ExpressionFault;
 use crate::value::TensorValue;
 
 /// A start token, then the tokens of each input followed by a separator, then zeros: a tensor
@@ -36,11 +37,11 @@ impl TokenSequence {
     pub const LENGTH_MAX: usize = 1 << 16;
 
     /// Type of the result.
-    pub(crate) fn tensor_type(&self) -> Result<TensorType, String> {
+    pub(crate) fn tensor_type(&self) -> Result<TensorType, ExpressionFault> {
         let dimension =
             |name: &str, size| TensorDimension { name: name.to_owned(), kind: DimensionKind::Indexed(size) };
         TensorType::new(CellType::Double, vec![dimension("d0", 1), dimension("d1", self.length)])
-            .map_err(|error| error.to_string())
+            .map_err(|error| ExpressionFault::new(error.to_string()))
     }
 
     /// The sequence built from the cells of these inputs.

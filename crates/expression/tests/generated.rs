@@ -6,8 +6,8 @@ mod slow;
 use std::collections::BTreeMap;
 
 use millrace_expression::{
-    EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName, FunctionBody,
-    InputBatch, ParsedExpression, string_hash,
+    EvaluationScratch, ExpressionFault, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName,
+    FunctionBody, InputBatch, ParsedExpression, string_hash,
 };
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 use slow::tensor::{SlowTensor, of_tensor};
@@ -112,10 +112,10 @@ impl GeneratedFeatures {
 }
 
 impl ExpressionScope for GeneratedFeatures {
-    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, ExpressionFault> {
         match self.features.get(&name.to_string()) {
             Some(value) => Ok(FeatureKind::Input(value.tensor_type().clone())),
-            None => Err(format!("unknown feature {name}")),
+            None => Err(ExpressionFault::new(format!("unknown feature {name}"))),
         }
     }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use millrace_expression::{
-    EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName, FunctionBody,
-    InputBatch, ParsedExpression,
+    EvaluationScratch, ExpressionFault, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName,
+    FunctionBody, InputBatch, ParsedExpression,
 };
 use millrace_tensor::{DimensionKind, Tensor, TensorCells, TensorType};
 use proptest::prelude::*;
@@ -89,7 +89,7 @@ impl ReferenceInputs {
 }
 
 impl ExpressionScope for ReferenceInputs {
-    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, ExpressionFault> {
         Ok(FeatureKind::Input(self.of(name).tensor_type().clone()))
     }
 

@@ -1,8 +1,8 @@
 //! Text in, values out: every line of `values.txt`.
 
 use millrace_expression::{
-    EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName, FunctionBody,
-    InputBatch, ParsedExpression, string_hash,
+    EvaluationScratch, ExpressionFault, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName,
+    FunctionBody, InputBatch, ParsedExpression, string_hash,
 };
 use millrace_tensor::{Tensor, TensorType};
 
@@ -46,10 +46,10 @@ impl ValuesNames {
 }
 
 impl ExpressionScope for ValuesNames {
-    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, ExpressionFault> {
         match ValuesNames::value(&name.to_string()) {
             Some(value) => Ok(FeatureKind::Input(value.tensor_type().clone())),
-            None => Err(format!("unknown feature {name}")),
+            None => Err(ExpressionFault::new(format!("unknown feature {name}"))),
         }
     }
 

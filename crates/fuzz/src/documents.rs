@@ -81,7 +81,7 @@ fn full() -> Document {
 fn parse(body: &[u8], kind: OperationKind, id: DocumentId) {
     let document_type = &schema().document_type;
     for ignore_undefined_fields in [false, true] {
-        let options = ParseOptions { ignore_undefined_fields };
+        let options = ParseOptions { ignore_undefined_fields, ..ParseOptions::default() };
         match json::parse(body, kind, id.clone(), document_type, options) {
             Ok(DocumentOperation { action: OperationAction::Put(document), .. }) => kept(&document),
             Ok(DocumentOperation { action: OperationAction::Update(update), .. }) => {

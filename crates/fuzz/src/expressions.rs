@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use millrace_expression::{
-    EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName, FunctionBody,
-    InputBatch, ParsedExpression,
+    EvaluationScratch, ExpressionFault, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName,
+    FunctionBody, InputBatch, ParsedExpression,
 };
 use millrace_tensor::Tensor;
 
@@ -35,10 +35,10 @@ impl FuzzNames {
 }
 
 impl ExpressionScope for FuzzNames {
-    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, ExpressionFault> {
         match FuzzNames::value(&name.to_string()) {
             Some(value) => Ok(FeatureKind::Input(value.tensor_type().clone())),
-            None => Err(format!("unknown feature {name}")),
+            None => Err(ExpressionFault::new(format!("unknown feature {name}"))),
         }
     }
 

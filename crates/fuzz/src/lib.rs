@@ -9,6 +9,7 @@
 //! This crate is not part of the product.
 
 mod documents;
+mod edges;
 mod expressions;
 mod mutator;
 mod queries;
@@ -28,7 +29,7 @@ pub struct FuzzTarget {
 }
 
 /// All targets.
-pub const TARGETS: [FuzzTarget; 13] = [
+pub const TARGETS: [FuzzTarget; 19] = [
     FuzzTarget { name: "document", run: documents::document },
     FuzzTarget { name: "feed", run: documents::feed },
     FuzzTarget { name: "row", run: documents::row },
@@ -42,6 +43,12 @@ pub const TARGETS: [FuzzTarget; 13] = [
     FuzzTarget { name: "services", run: schemas::services },
     FuzzTarget { name: "rules", run: rules::rules },
     FuzzTarget { name: "peer", run: millrace_peer::fuzz },
+    FuzzTarget { name: "hosts", run: edges::hosts },
+    FuzzTarget { name: "origins", run: edges::origins },
+    FuzzTarget { name: "addresses", run: edges::addresses },
+    FuzzTarget { name: "secrets", run: edges::secrets },
+    FuzzTarget { name: "outbound", run: edges::outbound },
+    FuzzTarget { name: "log", run: millrace_store::fuzz_log },
 ];
 
 /// Runs the target with this name.

@@ -51,4 +51,7 @@ macro_rules! targets {
     };
 }
 
-targets!(document feed row selection yql query grouping expression tensor schema services rules peer);
+targets!(
+    document feed row selection yql query grouping expression tensor schema services rules peer hosts origins
+    addresses secrets outbound log
+);

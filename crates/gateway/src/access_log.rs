@@ -9,24 +9,21 @@ use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
-use hyper::header::{HOST, HeaderName, USER_AGENT};
+use hyper::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
 use millrace_remote::AddressRange;
 use serde_json::{Map, Value, json};
 
+use crate::http::observed;
 use crate::search_api::QueryFigures;
 
 /// Maximum number of lines that wait for the disk.
@@ -67,7 +64,7 @@ impl LogDetails {
     }
 
     /// Returns the address of the client, as reported by the proxies between it and `peer`: the last one that
-    /// is no trusted proxy.
+    /// is not a trusted proxy.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Option<String> {
         if !self.is_trusted(peer) {
             return None;
@@ -78,6 +75,47 @@ impl LogDetails {
         let client = listed.iter().rev().find(is_client).or(listed.first()).copied();
         let others = || OTHER_FORWARDED.iter().find_map(|name| header(headers, name));
         client.filter(|client| !client.is_empty()).or_else(others).map(str::to_owned)
+    }
+}
+
+/// Parses the first line as ranges of trusted proxies, separated by commas, and the others as values of
+/// `X-Forwarded-For` of a request from a trusted and from another address; for fuzzing.
+///
+/// # Panics
+/// A range lacks its own address, or the client is not the last address that is not a trusted proxy's.
+pub fn fuzz(text: &str) {
+    let (listed, headers) = text.split_once('\n').unwrap_or((text, text));
+    let ranges = listed.split(',').filter_map(|range| match range.parse::<AddressRange>() {
+        Ok(parsed) => {
+            let first = range.split_once('/').map_or(range, |(first, _)| first);
+            assert!(first.parse().is_ok_and(|first| parsed.contains(first)), "{range} lacks {first}");
+            Some(parsed)
+        }
+        Err(error) => {
+            assert!(error.contains("neither an address nor a range"), "an error that says nothing: {error}");
+            None
+        }
+    });
+    let details = LogDetails { trusted_proxies: ranges.collect(), ..LogDetails::default() };
+    let mut all = HeaderMap::new();
+    for value in headers.lines().filter_map(|line| HeaderValue::from_str(line).ok()).take(100) {
+        all.append(FORWARDED_FOR, value);
+    }
+    for peer in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9))] {
+        let client = details.client(peer, &all);
+        assert!(client.is_none() || details.is_trusted(peer), "{peer} is not trusted, but reports a client");
+        let Some(client) = client else { continue };
+        let values = all.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+        let listed: Vec<&str> = values.flat_map(|value| value.split(',')).map(str::trim).collect();
+        let place = listed.iter().rposition(|text| *text == client);
+        assert!(place.is_some(), "'{client}' is not one of the reported addresses");
+        let place = place.unwrap_or_default();
+        let is_trusted = |text: &str| text.parse().is_ok_and(|address| details.is_trusted(address));
+        assert!(
+            listed[place + 1..].iter().all(|text| is_trusted(text)),
+            "a proxy after '{client}' is not trusted"
+        );
+        assert!(!is_trusted(&client) || listed.iter().all(|text| is_trusted(text)), "'{client}' is a proxy");
     }
 }
 
@@ -149,7 +187,13 @@ pub(crate) async fn log(State(log): State<Arc<AccessLog>>, request: Request, nex
     if let Some(figures) = response.extensions().get::<QueryFigures>() {
         line.fields.insert("search".to_owned(), figures.logged());
     }
-    response.map(|body| Body::new(CountedBody { body, line }))
+    response.map(|body| {
+        observed(body, move |frame| {
+            // The whole line, which is written when the body is dropped.
+            let line = &mut line;
+            line.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+        })
+    })
 }
 
 /// Logs a request that is answered at the edge.
@@ -174,7 +218,7 @@ impl LogLine {
         if let Some(peer) = peer {
             tell("ip", json!(peer.address.ip().to_string()));
         }
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = millrace_env::unix_time();
         tell("time", json!(time.as_millis() as f64 / 1000.0));
         tell("method", json!(request.method().as_str()));
         let uri = match log.details.queries {
@@ -208,36 +252,6 @@ impl Drop for LogLine {
         let mut line = Value::Object(std::mem::take(&mut self.fields)).to_string();
         line.push('\n');
         self.log.append(line);
-    }
-}
-
-/// Response body that counts the bytes sent.
-struct CountedBody {
-    body: Body,
-    line: LogLine,
-}
-
-impl HttpBody for CountedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &frame {
-            self.line.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
@@ -281,7 +295,7 @@ impl LogFile {
                     Err(error) => {
                         if !std::mem::replace(&mut self.lost, true) {
                             let path = self.path.display();
-                            tracing::error!(%error, %path, "the access log cannot be opened anew");
+                            tracing::error!(%error, %path, "the access log cannot be reopened");
                         }
                     }
                 }

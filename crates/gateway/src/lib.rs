@@ -12,6 +12,7 @@ mod data_port;
 mod document_api;
 mod edge;
 mod forwarding;
+pub mod fuzz;
 mod http;
 mod mcp;
 mod model_evaluation;

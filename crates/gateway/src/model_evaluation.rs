@@ -18,6 +18,7 @@ use crate::status::HttpError;
 use millrace_node::CallerGuard;
 use millrace_node::models::StatelessModel;
 use millrace_node::pool::WorkSize;
+use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
 
 /// Path of the models.
@@ -135,8 +136,7 @@ async fn parameters(node: &GatewayState, request: Request) -> Result<EvaluationA
     let body = http::read_body(node, &parts.headers, body, node.body_bounds()).await?;
     let (body, mut share) = body.into_parts();
     let size = body.len();
-    // The arguments are copies of parts of the body, and are converted to tensors.
-    share.grow(body.len().saturating_mul(2)).await?;
+    share.work(WorkKind::Arguments, &body).await?;
     let read = move || parameters.and(&String::from_utf8_lossy(&body), most);
     let parameters = node.pool().run_sized(WorkSize::of_query(size), read).await??;
     Ok(EvaluationArguments { parameters, _room: Some(share) })

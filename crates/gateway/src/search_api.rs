@@ -111,8 +111,8 @@ struct SearchRequest {
     aim: OutputKind,
     /// Sources with their queries, if they are searched separately.
     apart: Option<SourceQueries>,
-    /// Bytes that it takes of the budget of bodies.
-    room: Option<BodyShare>,
+    /// Memory that it takes of the budget.
+    room: Arc<BodyShare>,
 }
 
 /// Next step for a query on this node, or the answer of the node that has processed it.
@@ -143,7 +143,8 @@ async fn search(
             forwarding::answer_share(node, deployment, request, started).await?,
         ));
     }
-    let SearchRequest { query, told, aim, apart, room: _room } =
+    // The room is dropped last: after what it was reserved for.
+    let SearchRequest { room, query, told, aim, apart } =
         asked(node, &deployment, &headers, &hop, request, started, format).await?;
     let format = *format;
     if let OutputKind::Prompt(question) = &aim
@@ -178,6 +179,7 @@ async fn search(
             embeddings,
             started,
             gone: Arc::clone(&gone),
+            room: Some(Arc::clone(&room) as _),
         };
         let making = make(&request, &here, &aim);
         let Ok(made) = tokio::time::timeout_at((deadline + GRACE).into(), making).await else {

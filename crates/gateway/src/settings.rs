@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_document::json::ParseOptions;
+use millrace_query::QueryLimits;
 use millrace_trust::NodeTrust;
 
 use crate::access_log::LogDetails;
@@ -34,6 +36,8 @@ pub struct Settings {
     pub request_bytes_max: usize,
     /// Bounds on the cost of one request and one client, apart from the size of a body.
     pub limits: RequestLimits,
+    /// Returns the free memory of the process to the system; called before and after large requests.
+    pub return_memory: fn(),
     /// Maximum number of requests a second for the documents of one group; more are refused. `None` for no
     /// limit. Each node counts for itself.
     pub group_rate_max: Option<f64>,
@@ -58,6 +62,11 @@ pub struct RequestLimits {
     pub query_bytes_max: usize,
     /// Maximum size of the bodies of all requests in flight, packed and unpacked, in bytes.
     pub bodies_bytes_max: usize,
+    /// Maximum memory for parsing and evaluating all requests in flight, in bytes; the largest request takes
+    /// three quarters of it.
+    pub work_bytes_max: usize,
+    /// Maximum size of the large answers of all requests that are being sent, in bytes.
+    pub answers_bytes_max: usize,
     /// Time that a request waits for room among them before it is refused.
     pub bodies_wait: Duration,
     /// Time by which the sender of a body may lag behind the minimum rate. For a document operation with a
@@ -65,6 +74,14 @@ pub struct RequestLimits {
     pub body_patience: Duration,
     /// Minimum rate of a body, in bytes a second.
     pub body_rate_min: usize,
+    /// Maximum memory of the elements of all collections of a document, beside their text, in bytes.
+    pub element_bytes_max: usize,
+    /// Maximum size of the text of a query that is split into words, in bytes.
+    pub query_text_bytes_max: usize,
+    /// Maximum number of tokens of a YQL statement.
+    pub query_tokens_max: usize,
+    /// Maximum number of values of a condition in JSON.
+    pub query_values_max: usize,
     /// Maximum number of parameters of a request.
     pub parameters_max: usize,
     /// Maximum number of requests in flight on one HTTP/2 connection.
@@ -87,12 +104,19 @@ pub struct RequestLimits {
 
 impl Default for RequestLimits {
     fn default() -> Self {
+        let queries = QueryLimits::default();
         RequestLimits {
             query_bytes_max: 4 << 20,
-            bodies_bytes_max: 128 << 20,
+            bodies_bytes_max: 96 << 20,
+            work_bytes_max: 64 << 20,
+            answers_bytes_max: 64 << 20,
             bodies_wait: Duration::from_secs(2),
             body_patience: Duration::from_secs(30),
             body_rate_min: 1 << 10,
+            element_bytes_max: ParseOptions::default().element_bytes_max,
+            query_text_bytes_max: queries.text_bytes_max,
+            query_tokens_max: queries.tokens_max,
+            query_values_max: queries.values_max,
             parameters_max: 1000,
             streams_max: 128,
             connections_max: 1024,
@@ -129,6 +153,7 @@ impl Settings {
             tls: None,
             request_bytes_max: 64 << 20,
             limits: RequestLimits::default(),
+            return_memory: || {},
             group_rate_max: None,
             address_rate_max: None,
             access_log: None,

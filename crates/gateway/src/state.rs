@@ -9,7 +9,7 @@ use hyper::HeaderMap;
 use crate::access_log::AccessLog;
 use crate::config_api::UploadSessions;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
-use crate::http::{BodyBounds, BodyBudget, PortLimits};
+use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
 use crate::quota::ClientQuotas;
 use crate::{PortError, Settings};
 use millrace_node::metrics::MetricGauge;
@@ -22,7 +22,7 @@ pub(crate) struct GatewayState {
     settings: Settings,
     sessions: UploadSessions,
     quotas: ClientQuotas,
-    bodies: Arc<BodyBudget>,
+    budget: Arc<RequestBudget>,
     /// Limits of the data port, and of the deployment port.
     port_limits: [PortLimits; 2],
     access_log: Option<Arc<AccessLog>>,
@@ -51,6 +51,15 @@ impl GatewayState {
         });
         let limits = &settings.limits;
         let sessions_dir = node.settings().data_dir.join("sessions");
+        let budget = RequestBudget::new(BudgetBounds {
+            bodies: limits.bodies_bytes_max,
+            work: limits.work_bytes_max,
+            answers: limits.answers_bytes_max,
+            patience: limits.bodies_wait,
+            return_memory: settings.return_memory,
+        });
+        let port_limits =
+            [(); 2].map(|()| PortLimits { answers: Some(Arc::clone(&budget)), ..PortLimits::new(limits) });
         let forwarder = Arc::new(NodeForwarder::new(settings.trust.clone()));
         node.connect(Arc::new(HttpTransport(Arc::clone(&forwarder))));
         Ok(Arc::new(GatewayState {
@@ -58,8 +67,8 @@ impl GatewayState {
                 |source| PortError::Sessions(StartError::Directory { path: sessions_dir, source }),
             )?,
             quotas: ClientQuotas::new(&settings),
-            bodies: BodyBudget::new(limits.bodies_bytes_max, limits.bodies_wait),
-            port_limits: [(); 2].map(|()| PortLimits::new(limits)),
+            budget,
+            port_limits,
             access_log: access_log.transpose()?,
             forwarder,
             port: AtomicU16::new(settings.port),
@@ -104,9 +113,9 @@ impl GatewayState {
         self.access_log.as_ref()
     }
 
-    /// Memory budget of request bodies.
-    pub(crate) fn bodies(&self) -> &Arc<BodyBudget> {
-        &self.bodies
+    /// Memory budget of the requests in flight.
+    pub(crate) fn budget(&self) -> &Arc<RequestBudget> {
+        &self.budget
     }
 
     /// Bounds of the body of a document request, and of any other without bounds of its own.
@@ -152,24 +161,8 @@ impl GatewayState {
     /// Gauges of the node and of its ports, which are read when metrics are requested.
     pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
         let gauge = MetricGauge::new;
-        let bodies = self.bodies.figures();
         let mut gauges = self.node.gauges();
         gauges.extend([
-            gauge(
-                "millrace.bodies.bytes",
-                "Bytes that bodies of requests under way take",
-                bodies.reserved as f64,
-            ),
-            gauge(
-                "millrace.bodies.waiting",
-                "Requests that wait for room for their bodies",
-                bodies.waiting as f64,
-            ),
-            MetricGauge::counted(
-                "millrace.bodies.refused",
-                "Requests refused since there was no room for their bodies",
-                bodies.refused,
-            ),
             gauge(
                 "millrace.sessions.bytes",
                 "Bytes on disk of packages that are not active yet",
@@ -191,6 +184,7 @@ impl GatewayState {
                 self.access_log.as_ref().map_or(0, |log| log.left_out()) as f64,
             ),
         ]);
+        gauges.extend(self.budget.gauges());
         gauges
     }
 }

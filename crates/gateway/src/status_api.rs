@@ -1,7 +1,6 @@
 //! Status of the node over HTTP.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::State;
@@ -164,7 +163,7 @@ async fn config_health(State(node): State<Arc<GatewayState>>) -> Response {
 }
 
 fn health(status: StatusCode, code: Value, metrics: Value) -> Response {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let now = millrace_env::unix_time().as_millis() as u64;
     http::json(status, &json!({ "time": now, "status": code, "metrics": metrics }))
 }
 
@@ -181,7 +180,7 @@ async fn version() -> Response {
 }
 
 async fn metrics(State(node): State<Arc<GatewayState>>) -> Response {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let now = millrace_env::unix_time().as_millis() as u64;
     let metrics = node.metrics().state(&node.gauges());
     http::json(StatusCode::OK, &json!({ "time": now, "status": { "code": "up" }, "metrics": metrics }))
 }

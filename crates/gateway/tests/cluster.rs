@@ -557,7 +557,7 @@ fn what_is_written_anew_is_outside_of_the_times_that_a_removal_is_about() {
     let id = DocumentId::parse("id:notes:note:g=even:2").expect("an id");
     let fields = vec![(std::sync::Arc::from("stars"), FieldValue::Int(77))];
     nodes.world.before_modify.lock().unwrap().push(Document { id, fields });
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is past 1970");
+    let now = millrace_env::unix_time();
     let path = format!(
         "/document/v1/notes/note/group/even/?selection=true&cluster=notes&timeout=20s&toTimestamp={}",
         now.as_micros()

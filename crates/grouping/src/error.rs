@@ -1,6 +1,5 @@
 /// Error in a grouping request, or while reading its columns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The text does not follow the grouping language.
     #[error("grouping, line {line}, column {column}: {reason}")]

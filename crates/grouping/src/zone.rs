@@ -31,7 +31,7 @@ impl GroupingZone {
         }
         TimeZone::get(trimmed).map(GroupingZone::Local).map_err(|_| {
             Error::invalid(format!(
-                "there is no time zone '{name}'; write a name of the IANA database such as Europe/Oslo, or an offset such as GMT-8"
+                "no time zone '{name}'; write a name of the IANA database such as Europe/Oslo, or an offset such as GMT-8"
             ))
         })
     }
@@ -80,7 +80,8 @@ pub(crate) struct CivilTime {
 }
 
 impl CivilTime {
-    /// Converts seconds since 1970. Days are counted in eras of 400 years that begin on 1 March, so that the
+    /// Converts any number of seconds since 1970: fields may contain numbers beyond the years that libraries
+    /// can represent. Days are counted in eras of 400 years that begin on 1 March, so that the
     /// leap day is the last day of a year.
     fn from_seconds(seconds: i64) -> Self {
         let days = seconds.div_euclid(86_400);

@@ -1,12 +1,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_column::{BytesBuilder, Column, ColumnForm, ColumnKey, TokensBuilder, ValueBuilder, value};
+use millrace_column::{
+    BytesBuilder, Column, ColumnForm, ColumnKey, StoreLayout, TokensBuilder, ValueBuilder, value,
+};
 use millrace_document::{DataType, Document, DocumentValue};
 use millrace_env::pace;
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_schema::{Application, FieldMatching, Schema, SchemaField};
-use millrace_store::StoreLayout;
 
 use crate::languages::{FieldLanguage, languages};
 

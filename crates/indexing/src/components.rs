@@ -56,7 +56,12 @@ pub trait IndexingComponents: Send + Sync {
     ///
     /// # Errors
     /// The missing part, with a remedy.
-    fn check_embed(&self, call: &ComponentCall, chunks: bool, target: &TensorType) -> Result<(), String>;
+    fn check_embed(
+        &self,
+        call: &ComponentCall,
+        chunks: bool,
+        target: &TensorType,
+    ) -> Result<(), ComponentFailure>;
 
     /// Embedding of a string, or of the elements of an array of strings.
     ///
@@ -74,19 +79,19 @@ pub trait IndexingComponents: Send + Sync {
     ///
     /// # Errors
     /// The missing part, with a remedy.
-    fn check_chunk(&self, call: &ComponentCall) -> Result<(), String>;
+    fn check_chunk(&self, call: &ComponentCall) -> Result<(), ComponentFailure>;
 
     /// Chunks of a text, in order.
     ///
     /// # Errors
     /// The text cannot be cut.
-    fn chunk(&self, call: &ComponentCall, text: &str) -> Result<Vec<String>, String>;
+    fn chunk(&self, call: &ComponentCall, text: &str) -> Result<Vec<String>, ComponentFailure>;
 
     /// Checks that values of this type can be generated from text.
     ///
     /// # Errors
     /// The missing part, with a remedy.
-    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), String>;
+    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), ComponentFailure>;
 
     /// A value generated from a string; or an array, with an element for each string of an array. `None` if
     /// the generator has no usable output and leaves the field empty.
@@ -107,14 +112,15 @@ pub trait IndexingComponents: Send + Sync {
 pub struct NoComponents;
 
 impl NoComponents {
-    fn refuse<T>(what: &str, call: &ComponentCall) -> Result<T, String> {
+    fn refuse<T>(what: &str, call: &ComponentCall) -> Result<T, ComponentFailure> {
         let name = call.id.as_deref().unwrap_or("(without id)");
-        Err(format!("there is no {what} '{name}'; feed the result in a field of its own"))
+        let reason = format!("no {what} '{name}'; feed the result in a field of its own");
+        Err(ComponentFailure::Input(reason))
     }
 }
 
 impl IndexingComponents for NoComponents {
-    fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), String> {
+    fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), ComponentFailure> {
         Self::refuse("embedder", call)
     }
 
@@ -125,18 +131,18 @@ impl IndexingComponents for NoComponents {
         _: &TensorType,
         _: &IndexingCaller,
     ) -> Result<Tensor, ComponentFailure> {
-        Self::refuse("embedder", call).map_err(ComponentFailure::Input)
+        Self::refuse("embedder", call)
     }
 
-    fn check_chunk(&self, call: &ComponentCall) -> Result<(), String> {
+    fn check_chunk(&self, call: &ComponentCall) -> Result<(), ComponentFailure> {
         Self::refuse("chunker", call)
     }
 
-    fn chunk(&self, call: &ComponentCall, _: &str) -> Result<Vec<String>, String> {
+    fn chunk(&self, call: &ComponentCall, _: &str) -> Result<Vec<String>, ComponentFailure> {
         Self::refuse("chunker", call)
     }
 
-    fn check_generate(&self, call: &ComponentCall, _: &GeneratorTarget) -> Result<(), String> {
+    fn check_generate(&self, call: &ComponentCall, _: &GeneratorTarget) -> Result<(), ComponentFailure> {
         Self::refuse("field generator", call)
     }
 
@@ -147,6 +153,6 @@ impl IndexingComponents for NoComponents {
         _: &GeneratorTarget,
         _: &IndexingCaller,
     ) -> Result<Option<DocumentValue>, ComponentFailure> {
-        Self::refuse("field generator", call).map_err(ComponentFailure::Input)
+        Self::refuse("field generator", call)
     }
 }

@@ -4,33 +4,36 @@ use std::hash::Hasher;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::civil::{self, Date, Time};
 use millrace_document::{DataType, DocumentValue, scalar};
 use siphasher::sip::SipHasher24;
 
 use crate::script::ValueFunction;
 use crate::strings::{map_text, normalize, substring};
-use crate::tensors;
+use crate::{StatementFailure, tensors};
 
 /// Fixed keys of `hash`; its results are part of stored values.
 const HASH_KEYS: (u64, u64) = (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
 
 impl ValueFunction {
     /// The converted value; `None` if there is none.
-    pub fn apply(&self, value: DocumentValue) -> Result<Option<DocumentValue>, String> {
+    pub fn apply(&self, value: DocumentValue) -> Result<Option<DocumentValue>, StatementFailure> {
         Ok(Some(match self {
             ValueFunction::Convert(to) => convert(value, to)?,
             ValueFunction::ToArray => DocumentValue::Array(vec![value]),
             ValueFunction::ToWeightedSet { .. } => DocumentValue::WeightedSet(vec![(value, 1)]),
             ValueFunction::ToPosition => {
                 let text = text_of(&value)?;
-                let (latitude, longitude) = scalar::position(&text)
-                    .ok_or_else(|| format!("'{text}' is no position; write N37.4;W122.0"))?;
+                let (latitude, longitude) = scalar::position(&text).ok_or_else(|| {
+                    StatementFailure::value(format!("'{text}' is not a position; write N37.4;W122.0"))
+                })?;
                 DocumentValue::Position { latitude, longitude }
             }
             ValueFunction::ToEpochSecond => {
                 let text = text_of(&value)?;
-                let second = epoch_second(&text)
-                    .ok_or_else(|| format!("'{text}' is no instant; write 2023-12-24T17:00:43Z"))?;
+                let second = epoch_second(&text).ok_or_else(|| {
+                    StatementFailure::value(format!("'{text}' is not an instant; write 2023-12-24T17:00:43Z"))
+                })?;
                 DocumentValue::Long(second)
             }
             ValueFunction::Lowercase => map_text(value, &|text| text.to_lowercase()),
@@ -49,7 +52,7 @@ impl ValueFunction {
             }
             ValueFunction::Join(delimiter) => {
                 let DocumentValue::Array(elements) = value else {
-                    return Err("join needs an array".to_owned());
+                    return Err(StatementFailure::value("join needs an array"));
                 };
                 let parts: Vec<String> = elements.iter().map(text_of).collect::<Result<_, _>>()?;
                 DocumentValue::String(parts.join(delimiter))
@@ -63,9 +66,9 @@ impl ValueFunction {
                 _ => return Ok(None),
             },
             ValueFunction::HexDecode => DocumentValue::Long(match value {
-                DocumentValue::String(text) => u64::from_str_radix(text.trim(), 16)
-                    .map_err(|_| format!("'{text}' is no hexadecimal number of 64 bits"))?
-                    as i64,
+                DocumentValue::String(text) => u64::from_str_radix(text.trim(), 16).map_err(|_| {
+                    StatementFailure::value(format!("'{text}' is not a hexadecimal number of 64 bits"))
+                })? as i64,
                 _ => i64::MIN,
             }),
             ValueFunction::HexEncode => match value {
@@ -76,11 +79,11 @@ impl ValueFunction {
                 DocumentValue::Tensor(tensor) => {
                     DocumentValue::Tensor(tensors::binarize(&tensor, *threshold)?)
                 }
-                _ => return Err("binarize needs a tensor".to_owned()),
+                _ => return Err(StatementFailure::value("binarize needs a tensor")),
             },
             ValueFunction::PackBits => match value {
                 DocumentValue::Tensor(tensor) => DocumentValue::Tensor(tensors::pack_bits(&tensor)?),
-                _ => return Err("pack_bits needs a tensor".to_owned()),
+                _ => return Err(StatementFailure::value("pack_bits needs a tensor")),
             },
             ValueFunction::Annotate => value,
         }))
@@ -88,13 +91,17 @@ impl ValueFunction {
 }
 
 /// Converts a value to another type: unchanged if it has that type, otherwise by parsing its text.
-pub(crate) fn convert(value: DocumentValue, to: &DataType) -> Result<DocumentValue, String> {
+pub(crate) fn convert(value: DocumentValue, to: &DataType) -> Result<DocumentValue, StatementFailure> {
     match (&value, to) {
         (_, DataType::Bool) => {
             return Ok(DocumentValue::Bool(match &value {
                 DocumentValue::Bool(value) => *value,
                 DocumentValue::String(text) => !text.is_empty(),
-                other => number(other).ok_or("to_bool needs a string or a number")? != 0.0,
+                other => {
+                    number(other)
+                        .ok_or_else(|| StatementFailure::value("to_bool needs a string or a number"))?
+                        != 0.0
+                }
             }));
         }
         (
@@ -103,14 +110,14 @@ pub(crate) fn convert(value: DocumentValue, to: &DataType) -> Result<DocumentVal
         ) => {
             let number = number(&value).unwrap_or(f64::NAN).trunc();
             if number.abs() < 9e18 {
-                return scalar::parse(&format!("{}", number as i64), to);
+                return Ok(scalar::parse(&format!("{}", number as i64), to)?);
             }
         }
         (
             DocumentValue::Bool(value),
             DataType::Byte | DataType::Int | DataType::Long | DataType::Float | DataType::Double,
         ) => {
-            return scalar::parse(if *value { "1" } else { "0" }, to);
+            return Ok(scalar::parse(if *value { "1" } else { "0" }, to)?);
         }
         (DocumentValue::Array(elements), DataType::String) => {
             let elements: Vec<String> = elements.iter().map(text_of).collect::<Result<_, _>>()?;
@@ -118,11 +125,11 @@ pub(crate) fn convert(value: DocumentValue, to: &DataType) -> Result<DocumentVal
         }
         _ => {}
     }
-    scalar::parse(&text_of(&value)?, to)
+    Ok(scalar::parse(&text_of(&value)?, to)?)
 }
 
 /// Converts a value for a field whose type differs only in width.
-pub(crate) fn fit(value: DocumentValue, to: &DataType) -> Result<DocumentValue, String> {
+pub(crate) fn fit(value: DocumentValue, to: &DataType) -> Result<DocumentValue, StatementFailure> {
     match (value, to) {
         (DocumentValue::Array(elements), DataType::Array(element)) => {
             let elements: Result<_, _> = elements.into_iter().map(|value| fit(value, element)).collect();
@@ -130,7 +137,9 @@ pub(crate) fn fit(value: DocumentValue, to: &DataType) -> Result<DocumentValue, 
         }
         (DocumentValue::WeightedSet(elements), DataType::WeightedSet { element, .. }) => {
             let fitted = |(value, weight)| Ok((fit(value, element)?, weight));
-            Ok(DocumentValue::WeightedSet(elements.into_iter().map(fitted).collect::<Result<_, String>>()?))
+            Ok(DocumentValue::WeightedSet(
+                elements.into_iter().map(fitted).collect::<Result<_, StatementFailure>>()?,
+            ))
         }
         (
             value @ (DocumentValue::Byte(_)
@@ -148,12 +157,15 @@ pub(crate) fn fit(value: DocumentValue, to: &DataType) -> Result<DocumentValue, 
         (DocumentValue::Tensor(tensor), DataType::Tensor(tensor_type))
             if tensor.tensor_type() != tensor_type =>
         {
-            Err(format!("the value is a {}, the field a {tensor_type}", tensor.tensor_type()))
+            Err(StatementFailure::value(format!(
+                "the value is a {}, the field a {tensor_type}",
+                tensor.tensor_type()
+            )))
         }
         (value, to) if is_of(&value, to) => Ok(value),
         (value, to) => match text_of(&value) {
-            Ok(text) => Err(format!("'{text}' cannot be written to a {to}")),
-            Err(_) => Err(format!("the value cannot be written to a {to}")),
+            Ok(text) => Err(StatementFailure::value(format!("'{text}' cannot be written to a {to}"))),
+            Err(_) => Err(StatementFailure::value(format!("the value cannot be written to a {to}"))),
         },
     }
 }
@@ -176,8 +188,9 @@ const fn is_of(value: &DocumentValue, data_type: &DataType) -> bool {
 }
 
 /// Text of a single value.
-pub(crate) fn text_of(value: &DocumentValue) -> Result<String, String> {
-    scalar::to_text(value).ok_or_else(|| "a single value is needed; use for_each or join".to_owned())
+pub(crate) fn text_of(value: &DocumentValue) -> Result<String, StatementFailure> {
+    scalar::to_text(value)
+        .ok_or_else(|| StatementFailure::value("a single value is needed; use for_each or join"))
 }
 
 /// Number of a numeric value.
@@ -201,8 +214,8 @@ pub(crate) fn hash(text: &str, long: bool) -> DocumentValue {
 }
 
 /// Decodes up to eight bytes in base64 as a number, lowest byte first.
-fn base64_decode(text: &str) -> Result<i64, String> {
-    let wrong = || format!("'{text}' is not base64 of at most eight bytes");
+fn base64_decode(text: &str) -> Result<i64, StatementFailure> {
+    let wrong = || StatementFailure::value(format!("'{text}' is not base64 of at most eight bytes"));
     let bytes = STANDARD.decode(text).map_err(|_| wrong())?;
     if bytes.len() > 8 {
         return Err(wrong());
@@ -210,7 +223,8 @@ fn base64_decode(text: &str) -> Result<i64, String> {
     Ok(bytes.iter().rev().fold(0i64, |number, byte| number << 8 | i64::from(*byte)))
 }
 
-/// Seconds since 1970 of an ISO 8601 instant, with `Z` or an offset; fractions of a second are dropped.
+/// Seconds since 1970 of an ISO 8601 instant of the years 0 to 9999, with `Z` or an offset; fractions of a
+/// second are dropped.
 fn epoch_second(text: &str) -> Option<i64> {
     let (date, time) = text.split_once(['T', 't'])?;
     let mut parts = date.splitn(3, '-').map(digits);
@@ -236,33 +250,17 @@ fn epoch_second(text: &str) -> Option<i64> {
         }
         _ => return None,
     };
-    let month_days = match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    };
-    let valid = (1..=12).contains(&month)
-        && (1..=month_days).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 60
-        && parts.next().is_none();
-    valid.then(|| days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset)
+    if parts.next().is_some() {
+        return None;
+    }
+    let small = |number: i64| i8::try_from(number).ok();
+    let date = Date::new(year.try_into().ok()?, small(month)?, small(day)?).ok()?;
+    let time = Time::new(small(hour)?, small(minute)?, small(second)?, 0).ok()?;
+    Some(date.to_datetime(time).duration_since(civil::date(1970, 1, 1).at(0, 0, 0, 0)).as_secs() - offset)
 }
 
 /// Parses at most nine digits, so that calculations with the number cannot overflow.
 fn digits(text: &str) -> Option<i64> {
     let plain = !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
-}
-
-/// Days of the Gregorian calendar since 1970. Years start in March so that the leap day is the last day of a
-/// year.
-const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }

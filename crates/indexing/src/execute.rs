@@ -8,7 +8,10 @@ use crate::script::{
     BinaryOperator, IfComparison, IfExpression, IndexingExpression, IndexingScript, IndexingStatement,
     IndexingStep, SwitchExpression,
 };
-use crate::{ComponentCall, ComponentFailure, IndexingCaller, IndexingComponents, MachineSurroundings};
+use crate::{
+    ComponentCall, ComponentFailure, IndexingCaller, IndexingComponents, MachineSurroundings,
+    StatementFailure,
+};
 
 /// State of one document during execution of the statements.
 pub(crate) struct ScriptExecution<'a> {
@@ -26,8 +29,6 @@ pub(crate) struct ScriptExecution<'a> {
     /// Results of components.
     pub made: ComponentResults,
     pub caller: &'a IndexingCaller,
-    /// Failure of a component that is not caused by the document.
-    pub failure: Option<ComponentFailure>,
 }
 
 /// Results of components for one document, the first [`ComponentResults::MOST`]: equal calls are made once.
@@ -55,7 +56,7 @@ type Current = Option<DocumentValue>;
 
 impl ScriptExecution<'_> {
     /// Runs the script; returns the value of the last statement.
-    pub fn script(&mut self, script: &IndexingScript, input: &Current) -> Result<Current, String> {
+    pub fn script(&mut self, script: &IndexingScript, input: &Current) -> Result<Current, StatementFailure> {
         let mut last = None;
         for statement in &script.statements {
             last = self.statement(statement, input.clone())?;
@@ -63,7 +64,11 @@ impl ScriptExecution<'_> {
         Ok(last)
     }
 
-    fn statement(&mut self, statement: &IndexingStatement, input: Current) -> Result<Current, String> {
+    fn statement(
+        &mut self,
+        statement: &IndexingStatement,
+        input: Current,
+    ) -> Result<Current, StatementFailure> {
         let mut current = input;
         for step in &statement.steps {
             current = self.step(step, current)?;
@@ -71,7 +76,7 @@ impl ScriptExecution<'_> {
         Ok(current)
     }
 
-    fn step(&mut self, step: &IndexingStep, input: Current) -> Result<Current, String> {
+    fn step(&mut self, step: &IndexingStep, input: Current) -> Result<Current, StatementFailure> {
         match &step.expression {
             IndexingExpression::Constant(value) => Ok(Some(value.clone())),
             IndexingExpression::This => Ok(input),
@@ -162,10 +167,10 @@ impl ScriptExecution<'_> {
             IndexingExpression::Random(most) => {
                 let below = match (most, &input) {
                     (Some(most), _) => *most,
-                    (None, Some(value)) => {
-                        number(value).filter(|most| *most >= 0.0).ok_or("random needs a number from 0")?
-                            as u32
-                    }
+                    (None, Some(value)) => number(value)
+                        .filter(|most| *most >= 0.0)
+                        .ok_or_else(|| StatementFailure::value("random needs a number from 0"))?
+                        as u32,
                     (None, None) => return Ok(None),
                 };
                 Ok(Some(DocumentValue::Int(self.surroundings.random(below.min(i32::MAX as u32)) as i32)))
@@ -191,7 +196,7 @@ impl ScriptExecution<'_> {
         wanted: &DataType,
         input: DocumentValue,
         make: impl FnOnce(&Self, &DocumentValue) -> Result<Current, ComponentFailure>,
-    ) -> Result<Current, String> {
+    ) -> Result<Current, StatementFailure> {
         if let Some(value) = self.made.find(call, wanted, &input) {
             return Ok(value);
         }
@@ -200,11 +205,7 @@ impl ScriptExecution<'_> {
                 self.made.keep(call, wanted, input, &value);
                 Ok(value)
             }
-            Err(failure) => {
-                let reason = failure.to_string();
-                self.failure = Some(failure);
-                Err(reason)
-            }
+            Err(failure) => Err(failure.into()),
         }
     }
 
@@ -221,8 +222,12 @@ impl ScriptExecution<'_> {
         members.iter().try_fold(value?, |value, name| member(value, name)).cloned()
     }
 
-    fn output(&mut self, name: &str, value: DocumentValue) -> Result<(), String> {
-        let field = self.schema.fields.get(name).ok_or_else(|| format!("there is no field '{name}'"))?;
+    fn output(&mut self, name: &str, value: DocumentValue) -> Result<(), StatementFailure> {
+        let field = self
+            .schema
+            .fields
+            .get(name)
+            .ok_or_else(|| StatementFailure::value(format!("no field '{name}'")))?;
         let value = fit(value, &field.data_type)?;
         match self.outputs.iter_mut().find(|(field, _)| field == name) {
             Some((_, old)) => *old = value,
@@ -231,7 +236,11 @@ impl ScriptExecution<'_> {
         Ok(())
     }
 
-    fn for_each(&mut self, script: &IndexingScript, value: DocumentValue) -> Result<DocumentValue, String> {
+    fn for_each(
+        &mut self,
+        script: &IndexingScript,
+        value: DocumentValue,
+    ) -> Result<DocumentValue, StatementFailure> {
         Ok(match value {
             DocumentValue::Array(elements) => {
                 let mut results = Vec::with_capacity(elements.len());
@@ -258,11 +267,11 @@ impl ScriptExecution<'_> {
                 }
                 DocumentValue::Struct(results)
             }
-            _ => return Err("for_each needs an array, weighted set or struct".to_owned()),
+            _ => return Err(StatementFailure::value("for_each needs an array, weighted set or struct")),
         })
     }
 
-    fn condition(&mut self, of: &IfExpression, input: &Current) -> Result<Current, String> {
+    fn condition(&mut self, of: &IfExpression, input: &Current) -> Result<Current, StatementFailure> {
         let left = self.step(&of.left, input.clone())?;
         let right = self.step(&of.right, input.clone())?;
         let Some((left, right)) = left.zip(right) else { return Ok(None) };
@@ -275,7 +284,7 @@ impl ScriptExecution<'_> {
         }
     }
 
-    fn switch(&mut self, switch: &SwitchExpression, input: Current) -> Result<Current, String> {
+    fn switch(&mut self, switch: &SwitchExpression, input: Current) -> Result<Current, StatementFailure> {
         let Some(value) = input else { return Ok(None) };
         let text = text_of(&value)?;
         let case = switch.cases.iter().find(|(wanted, _)| *wanted == text).map(|(_, statement)| statement);
@@ -297,7 +306,7 @@ fn entry<'v>(value: &'v DocumentValue, key: &str) -> Option<&'v DocumentValue> {
 }
 
 /// Concatenates two arrays, either of which may be missing; all other values are concatenated as text.
-fn concat(left: Current, right: Current) -> Result<Current, String> {
+fn concat(left: Current, right: Current) -> Result<Current, StatementFailure> {
     match (left, right) {
         (Some(DocumentValue::Array(mut left)), Some(DocumentValue::Array(right))) => {
             left.extend(right);
@@ -313,19 +322,21 @@ fn concat(left: Current, right: Current) -> Result<Current, String> {
 
 impl BinaryOperator {
     /// Whole numbers give a whole number; 32-bit numbers a 32-bit number if the result fits.
-    fn apply(self, left: &DocumentValue, right: &DocumentValue) -> Result<DocumentValue, String> {
+    fn apply(self, left: &DocumentValue, right: &DocumentValue) -> Result<DocumentValue, StatementFailure> {
         if let (Some(a), Some(b)) = (whole(left), whole(right)) {
             let result = match self {
                 BinaryOperator::Add => a.checked_add(b),
                 BinaryOperator::Subtract => a.checked_sub(b),
                 BinaryOperator::Multiply => a.checked_mul(b),
                 BinaryOperator::Divide | BinaryOperator::Remainder if b == 0 => {
-                    return Err("division by zero".to_owned());
+                    return Err(StatementFailure::value("division by zero"));
                 }
                 BinaryOperator::Divide => a.checked_div(b),
                 BinaryOperator::Remainder => a.checked_rem(b),
             };
-            let result = result.ok_or("the result of arithmetic is out of the range of 64 bits")?;
+            let result = result.ok_or_else(|| {
+                StatementFailure::value("the result of arithmetic is out of the range of 64 bits")
+            })?;
             let long = matches!(left, DocumentValue::Long(_)) || matches!(right, DocumentValue::Long(_));
             return Ok(match i32::try_from(result) {
                 Ok(result) if !long => DocumentValue::Int(result),
@@ -333,7 +344,9 @@ impl BinaryOperator {
             });
         }
         let (Some(a), Some(b)) = (number(left), number(right)) else {
-            return Err("arithmetic needs numbers; convert with to_int or to_double".to_owned());
+            return Err(StatementFailure::value(
+                "arithmetic needs numbers; convert with to_int or to_double",
+            ));
         };
         let result = match self {
             BinaryOperator::Add => a + b,
@@ -358,7 +371,7 @@ const fn whole(value: &DocumentValue) -> Option<i64> {
 
 impl IfComparison {
     /// Compares numbers by size, all other values by text.
-    fn holds(self, left: &DocumentValue, right: &DocumentValue) -> Result<bool, String> {
+    fn holds(self, left: &DocumentValue, right: &DocumentValue) -> Result<bool, StatementFailure> {
         let order = match (whole(left), whole(right), number(left), number(right)) {
             (Some(left), Some(right), ..) => Some(left.cmp(&right)),
             (_, _, Some(left), Some(right)) => left.partial_cmp(&right),

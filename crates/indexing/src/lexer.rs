@@ -97,7 +97,7 @@ fn quoted(text: &str, quote: char) -> Result<(IndexingTokenKind, usize), String>
                     code = code * 16
                         + digit.ok_or_else(|| format!("\\{escaped} needs {digits} hexadecimal digits"))?;
                 }
-                char::from_u32(code).ok_or_else(|| format!("\\u{code:04x} is no character"))?
+                char::from_u32(code).ok_or_else(|| format!("\\u{code:04x} is not a character"))?
             }
             other => other,
         });
@@ -125,14 +125,14 @@ fn number(text: &str) -> Result<(IndexingTokenKind, usize), String> {
     let wrong = |_| format!("'{written}' is out of range");
     match text[length..].chars().next() {
         Some('f' | 'F') => Ok((
-            IndexingTokenKind::Float(written.parse().map_err(|_| format!("'{written}' is no number"))?),
+            IndexingTokenKind::Float(written.parse().map_err(|_| format!("'{written}' is not a number"))?),
             length + 1,
         )),
         Some('l' | 'L') if !fraction => {
             Ok((IndexingTokenKind::Long(written.parse().map_err(wrong)?), length + 1))
         }
         _ if fraction => Ok((
-            IndexingTokenKind::Double(written.parse().map_err(|_| format!("'{written}' is no number"))?),
+            IndexingTokenKind::Double(written.parse().map_err(|_| format!("'{written}' is not a number"))?),
             length,
         )),
         _ => {

@@ -3,7 +3,7 @@
 //! - [`SchemaScripts`] are the compiled statements of a schema: they reject invalid statements when an
 //!   application is deployed, and set fields when a document is written.
 //! - [`DocumentColumns`] defines the columns of documents and builds them; it is the
-//!   [`Layout`](millrace_store::StoreLayout) of a store.
+//!   [`StoreLayout`](millrace_column::StoreLayout) of a store.
 //! - [`IndexingComponents`] is the interface of embedders, chunkers and generators, which are implemented
 //!   elsewhere.
 //!
@@ -35,5 +35,6 @@ pub use components::{
     ComponentCall, ComponentFailure, GeneratorTarget, IndexingCaller, IndexingComponents, NoComponents,
 };
 pub use error::Error;
+pub(crate) use error::StatementFailure;
 pub use scripts::SchemaScripts;
 pub use surroundings::MachineSurroundings;

@@ -267,7 +267,7 @@ impl IndexingParser<'_> {
                     // The last line holds the reason, below a drawing of the position.
                     let text = error.to_string();
                     let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                    self.fail_at(place, format!("{pattern:?} is no regular expression: {reason}"))
+                    self.fail_at(place, format!("{pattern:?} is not a regular expression: {reason}"))
                 })?;
                 apply(ValueFunction::Split(pattern))
             }

@@ -8,7 +8,7 @@ use millrace_schema::{Schema, SourcePosition};
 use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
 
 use crate::script::{IndexingExpression, IndexingScript, IndexingStatement, IndexingStep, ValueFunction};
-use crate::{Error, IndexingComponents};
+use crate::{Error, IndexingComponents, StatementFailure};
 
 /// Type of a value before execution, if it is known.
 type Known = Option<DataType>;
@@ -313,7 +313,8 @@ impl StatementResolver<'_> {
         }
     }
 
-    fn fail<T>(&self, place: &SourcePosition, reason: String) -> Result<T, Error> {
+    fn fail<T>(&self, place: &SourcePosition, reason: impl ToString) -> Result<T, Error> {
+        let reason = reason.to_string();
         Err(Error::Script { place: place.clone(), field: self.field.to_owned(), reason })
     }
 }
@@ -400,10 +401,10 @@ impl ValueFunction {
         )
     }
 
-    fn result_type(&self, input: &Known) -> Result<Known, String> {
+    fn result_type(&self, input: &Known) -> Result<Known, StatementFailure> {
         let text = |name: &str| match input.as_ref().map(innermost) {
             None | Some(DataType::String | DataType::Uri) => Ok(input.clone()),
-            Some(_) => Err(format!("{name} needs text; convert it with to_string")),
+            Some(_) => Err(StatementFailure::value(format!("{name} needs text; convert it with to_string"))),
         };
         match self {
             ValueFunction::Convert(to) => Ok(Some(to.clone())),
@@ -424,20 +425,24 @@ impl ValueFunction {
             ValueFunction::Split(_) => Ok(Some(DataType::Array(Box::new(DataType::String)))),
             ValueFunction::Join(_) => match input {
                 None | Some(DataType::Array(_)) => Ok(Some(DataType::String)),
-                Some(other) => Err(format!("join needs an array, not a {other}")),
+                Some(other) => Err(StatementFailure::value(format!("join needs an array, not a {other}"))),
             },
             ValueFunction::Base64Decode | ValueFunction::HexDecode => Ok(Some(DataType::Long)),
             ValueFunction::Base64Encode | ValueFunction::HexEncode => Ok(Some(DataType::String)),
             ValueFunction::Binarize(_) => match input {
                 None | Some(DataType::Tensor(_)) => Ok(input.clone()),
-                Some(other) => Err(format!("binarize needs a tensor, not a {other}")),
+                Some(other) => {
+                    Err(StatementFailure::value(format!("binarize needs a tensor, not a {other}")))
+                }
             },
             ValueFunction::PackBits => match input {
                 None => Ok(None),
                 Some(DataType::Tensor(tensor_type)) => {
                     packed(tensor_type).map(|to| Some(DataType::Tensor(to)))
                 }
-                Some(other) => Err(format!("pack_bits needs a tensor, not a {other}")),
+                Some(other) => {
+                    Err(StatementFailure::value(format!("pack_bits needs a tensor, not a {other}")))
+                }
             },
             ValueFunction::Annotate => Ok(input.clone()),
         }
@@ -454,9 +459,11 @@ fn innermost(data_type: &DataType) -> &DataType {
 }
 
 /// Type of a tensor with packed bits.
-pub(crate) fn packed(tensor_type: &TensorType) -> Result<TensorType, String> {
+pub(crate) fn packed(tensor_type: &TensorType) -> Result<TensorType, StatementFailure> {
     if tensor_type.indexed().count() != 1 {
-        return Err(format!("pack_bits needs exactly one indexed dimension, {tensor_type} has not"));
+        return Err(StatementFailure::value(format!(
+            "pack_bits needs exactly one indexed dimension, {tensor_type} has not"
+        )));
     }
     let dimensions = tensor_type
         .dimensions()
@@ -469,5 +476,5 @@ pub(crate) fn packed(tensor_type: &TensorType) -> Result<TensorType, String> {
             },
         })
         .collect();
-    TensorType::new(CellType::Int8, dimensions).map_err(|error| error.to_string())
+    TensorType::new(CellType::Int8, dimensions).map_err(|error| StatementFailure::value(error.to_string()))
 }

@@ -124,17 +124,10 @@ impl SchemaScripts {
             language: None,
             made: ComponentResults::default(),
             caller,
-            failure: None,
         };
         for of in self.fields.iter().filter(|of| wanted(of)) {
             execution.variables.clear();
-            if let Err(reason) = execution.script(&of.script, &None) {
-                let field = of.field.to_string();
-                return Err(match execution.failure.take() {
-                    Some(failure) => Error::Component { field, failure },
-                    None => Error::Document { field, reason },
-                });
-            }
+            execution.script(&of.script, &None).map_err(|failure| Error::failed(&of.field, failure))?;
         }
         let outputs = execution.outputs;
         for (name, value) in outputs {

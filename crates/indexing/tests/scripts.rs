@@ -71,11 +71,11 @@ struct LengthEmbedder {
 }
 
 impl IndexingComponents for LengthEmbedder {
-    fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), String> {
+    fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), ComponentFailure> {
         if call.id.as_deref() == Some("lengths") {
             Ok(())
         } else {
-            Err("there is no such embedder".to_owned())
+            Err(ComponentFailure::Input("no such embedder".to_owned()))
         }
     }
 
@@ -97,19 +97,22 @@ impl IndexingComponents for LengthEmbedder {
         Tensor::new(to.clone(), Vec::new(), cells).map_err(|error| ComponentFailure::Input(error.to_string()))
     }
 
-    fn check_chunk(&self, _: &ComponentCall) -> Result<(), String> {
+    fn check_chunk(&self, _: &ComponentCall) -> Result<(), ComponentFailure> {
         Ok(())
     }
 
-    fn chunk(&self, _: &ComponentCall, text: &str) -> Result<Vec<String>, String> {
+    fn chunk(&self, _: &ComponentCall, text: &str) -> Result<Vec<String>, ComponentFailure> {
         Ok(text.split(' ').map(str::to_owned).collect())
     }
 
-    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), String> {
+    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), ComponentFailure> {
         match (call.id.as_deref(), &wanted.data_type) {
             (Some("words"), DataType::String | DataType::Array(_)) => Ok(()),
-            (Some("words"), other) => Err(format!("a {other} is not made of words")),
-            (other, _) => Err(format!("there is no field generator '{}'", other.unwrap_or_default())),
+            (Some("words"), other) => Err(ComponentFailure::Input(format!("a {other} is not made of words"))),
+            (other, _) => {
+                let other = other.unwrap_or_default();
+                Err(ComponentFailure::Input(format!("no field generator '{other}'")))
+            }
         }
     }
 
@@ -245,7 +248,22 @@ fn values_are_converted() {
     check("set", "input title | to_wset | attribute", r#"{"Best  of Bob":1}"#);
     check("long", r#""2023-12-24T17:00:43.431+00:00" | to_epoch_second | attribute"#, "1703437243");
     check("long", r#""2000-02-29T23:59:59-01:30" | to_epoch_second | attribute"#, "951874199");
-    check("long", r#""2001-02-29T00:00:00Z" | to_epoch_second | attribute"#, "!is no instant");
+    for (instant, expected) in [
+        ("2001-02-29T00:00:00Z", "!is not an instant"),
+        ("2000-13-01T00:00:00Z", "!is not an instant"),
+        ("2000-01-00T00:00:00Z", "!is not an instant"),
+        ("2000-01-01T24:00:00Z", "!is not an instant"),
+        ("2000-01-01T00:60:00Z", "!is not an instant"),
+        ("2000-01-01T00:00:60Z", "!is not an instant"),
+        ("2000-01-01T00:00:00:00Z", "!is not an instant"),
+        ("10000-01-01T00:00:00Z", "!is not an instant"),
+        ("2000-257-01T00:00:00Z", "!is not an instant"),
+        ("1969-12-31T23:59:59z", "-1"),
+        ("0000-01-01T00:00Z", "-62167219200"),
+        ("9999-12-31T23:59:59+00", "253402300799"),
+    ] {
+        check("long", &format!(r#""{instant}" | to_epoch_second | attribute"#), expected);
+    }
     check("string", "1L | base64encode | index", r#""AQAAAAAAAAA=""#);
     check("long", r#""AQAAAAAAAAA=" | base64decode | attribute"#, "1");
     check("string", "-1L | hex_encode | index", r#""ffffffffffffffff""#);
@@ -345,11 +363,11 @@ fn wrong_statements_are_refused_with_their_place() {
         ("input person.age | to_string | index", "person has no field 'age'"),
         ("input title + 1 | index", "arithmetic needs numbers"),
         ("get_var x | index", "variable 'x' is not set"),
-        ("input title | split \"(\" | index", "is no regular expression: unclosed group"),
+        ("input title | split \"(\" | index", "is not a regular expression: unclosed group"),
         ("input title | substring 1 | index", "expected where the substring ends, got '|'"),
         ("input year | for_each { _ } | index", "for_each needs an array"),
         ("input title | embed other | index", "embed makes a tensor"),
-        ("input title | generate x | index", "there is no field generator 'x'"),
+        ("input title | generate x | index", "no field generator 'x'"),
         ("input title | \"open", "the \" is not closed"),
         ("input title | for_each { index", "before the end"),
         ("input title } index", "expected '|', ';' or the end, got '}'"),
@@ -360,7 +378,7 @@ fn wrong_statements_are_refused_with_their_place() {
     for deep in ["(".repeat(100_000), format!("1{}", " . 1".repeat(100_000)), "for_each {".repeat(10_000)] {
         check("string", &deep, "!");
     }
-    check("int", "300 | to_byte | attribute", "!'300' is no byte");
+    check("int", "300 | to_byte | attribute", "!'300' is not a byte");
     check("int", "input year / 0 | attribute", "!division by zero");
 }
 
@@ -416,7 +434,7 @@ fn updates_run_what_reads_the_changed_field() {
 
 #[test]
 fn columns_are_built_from_documents() {
-    use millrace_store::StoreLayout;
+    use millrace_column::StoreLayout;
     let schema = schema("index", DataType::String, "");
     let application = millrace_schema::Application {
         schemas: [(Arc::clone(&schema.name), Arc::clone(&schema))].into(),
@@ -465,7 +483,7 @@ fn columns_are_built_from_documents() {
 /// value of the document's field.
 #[test]
 fn words_are_stemmed_by_the_language_that_was_set() {
-    use millrace_store::StoreLayout;
+    use millrace_column::StoreLayout;
     const SERVICES: &str = "<services><content id='c'><documents><document type='d' mode='streaming'/></documents></content></services>";
     let stems = |fields: &str, document: &str, field: &str, stem: &str| {
         let schema = format!("schema d {{ {fields} }}");

@@ -29,9 +29,7 @@ impl TextChunker {
                 Err("the chunker 'fixed-length' needs a number of characters, as in chunk fixed-length 500"
                     .to_owned())
             }
-            _ => {
-                Err(format!("there is no chunker '{name}': write chunk sentence, or chunk fixed-length 500"))
-            }
+            _ => Err(format!("no chunker '{name}': write chunk sentence, or chunk fixed-length 500")),
         }
     }
 

@@ -3,7 +3,6 @@ use std::path::PathBuf;
 
 /// Errors of an import: of one message, or of the whole import.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The archive cannot be read; nothing further of this file follows.
     #[error("cannot read {path}: {source}")]

@@ -64,7 +64,7 @@ impl<R: BufRead> MboxMessages<R> {
         loop {
             if !self.read_line()? {
                 if self.any && !self.begun {
-                    let reason = "it is no mbox: no line has 'From ', a sender and a time in it";
+                    let reason = "it is not an mbox: no line has 'From ', a sender and a time in it";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
                 }
                 self.ended = true;
@@ -153,7 +153,7 @@ mod tests {
         check("", &[]);
         let found: Vec<_> = MboxMessages::new(&b"no mbox at all\n"[..]).collect();
         assert!(
-            matches!(&found[..], [Err(error)] if error.to_string().contains("it is no mbox")),
+            matches!(&found[..], [Err(error)] if error.to_string().contains("it is not an mbox")),
             "{found:?}"
         );
         check(&format!("{FROM}a: 1\n\nx\n\n{FROM}b: 2\n\ny"), &["a: 1\n\nx\n\n", "b: 2\n\ny"]);

@@ -30,7 +30,7 @@ pub(crate) fn read(
         && message.date().is_none()
         && message.message_id().is_none()
     {
-        return Err("it has no From, Subject, Date or Message-ID: this is no mail");
+        return Err("it has no From, Subject, Date or Message-ID: this is not a mail");
     }
     let message_id = match message.message_id() {
         Some(id) => id.to_owned(),

@@ -177,8 +177,8 @@ fn maildirs_are_read_folder_by_folder() {
     refused(MailImport::maildir(Path::new("tests/import.rs")), "it is a file");
     let mut notes =
         MailImport::mbox_from(Box::new(Cursor::new("{\"put\": \"id:a:b::c\"}\n")), Path::new("x"), "inbox");
-    let error = notes.next().expect("an error").expect_err("it is no mbox").to_string();
-    assert!(error.contains("x: it is no mbox") && notes.next().is_none(), "{error}");
+    let error = notes.next().expect("an error").expect_err("it is not an mbox").to_string();
+    assert!(error.contains("x: it is not an mbox") && notes.next().is_none(), "{error}");
 }
 
 #[test]

@@ -2,7 +2,6 @@ use millrace_column::ReadError;
 
 /// Error while matching a plan.
 #[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// A column could not be read.
     #[error(transparent)]

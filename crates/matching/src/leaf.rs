@@ -75,7 +75,7 @@ impl ReadyLeaf {
             Predicate::WordIn(words) if among_tokens => LeafKind::WordIn(words.clone()),
             Predicate::Nearest { target, metric, target_hits, threshold } => {
                 if !matches!(field.data_type, DataType::Tensor(_)) {
-                    return Err(fail("it is no tensor, so nothing can be nearest to it"));
+                    return Err(fail("it is not a tensor, so nothing can be nearest to it"));
                 }
                 LeafKind::Nearest(Box::new(NearestLeaf::new(target, *metric, *threshold)), *target_hits)
             }
@@ -111,6 +111,14 @@ impl ReadyLeaf {
             absent: field.data_type == DataType::Bool && leaf.predicate == Predicate::Bool(false),
             paths,
         })
+    }
+
+    /// The matcher of a leaf of one word among the field's tokens.
+    pub(crate) fn single_word(&self) -> Option<&WordMatcher> {
+        match &self.kind {
+            LeafKind::Words(matchers) => matchers.first().filter(|_| matchers.len() == 1 && !self.absent),
+            _ => None,
+        }
     }
 
     /// Approximate cost per document, used to evaluate cheap leaves first.

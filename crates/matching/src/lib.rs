@@ -14,11 +14,14 @@
 //! This crate is independent of scores and of the source of columns.
 
 mod bits;
+mod dictionary;
 mod elements;
 mod error;
+mod fuzzy;
 mod geo;
 mod kernels;
 mod leaf;
+mod many;
 mod matches;
 mod nearest;
 mod pattern;

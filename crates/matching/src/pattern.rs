@@ -5,6 +5,7 @@ use millrace_plan::WordPattern;
 use regex::{Regex, RegexBuilder};
 
 use crate::Error;
+use crate::fuzzy::FuzzyPattern;
 
 /// A [`WordPattern`] prepared for comparison with words or whole values.
 ///
@@ -33,6 +34,18 @@ enum PatternKind {
         free: bool,
     },
     Fuzzy(FuzzyPattern),
+}
+
+/// Condition of a pattern on a word, for searches that treat some of them in a way of their own.
+pub(crate) enum WordShape<'m> {
+    /// Words that end with this.
+    Suffix(&'m str),
+    /// Words that contain this.
+    Substring(&'m str),
+    /// Words with few differences.
+    Fuzzy(&'m FuzzyPattern),
+    /// Any other condition.
+    Other,
 }
 
 /// Memory limit of a compiled regular expression, in bytes.
@@ -130,8 +143,18 @@ impl WordMatcher {
     pub(crate) fn prefix(&self) -> &str {
         match &self.kind {
             PatternKind::Prefix(prefix) => prefix,
-            PatternKind::Fuzzy(fuzzy) => &fuzzy.exact,
+            PatternKind::Fuzzy(fuzzy) => fuzzy.exact(),
             _ => "",
+        }
+    }
+
+    /// The condition on a word.
+    pub(crate) fn shape(&self) -> WordShape<'_> {
+        match &self.kind {
+            PatternKind::Suffix(suffix) => WordShape::Suffix(suffix),
+            PatternKind::Substring(part) => WordShape::Substring(part),
+            PatternKind::Fuzzy(fuzzy) => WordShape::Fuzzy(fuzzy),
+            _ => WordShape::Other,
         }
     }
 
@@ -164,54 +187,9 @@ impl WordMatcher {
             PatternKind::Prefix(part) | PatternKind::Suffix(part) | PatternKind::Substring(part) => {
                 part.len()
             }
-            PatternKind::Fuzzy(fuzzy) => fuzzy.word.len(),
+            PatternKind::Fuzzy(fuzzy) => fuzzy.len(),
             PatternKind::Regex { .. } => 0,
         }
-    }
-}
-
-/// A word with its permitted differences.
-#[derive(Debug, Clone)]
-struct FuzzyPattern {
-    /// Prefix that must be equal.
-    exact: String,
-    word: Vec<char>,
-    max_edits: usize,
-    prefix: bool,
-}
-
-impl FuzzyPattern {
-    fn new(word: &str, max_edits: u32, prefix_length: u32, prefix: bool) -> Self {
-        FuzzyPattern {
-            exact: word.chars().take(prefix_length as usize).collect(),
-            word: word.chars().collect(),
-            max_edits: max_edits as usize,
-            prefix,
-        }
-    }
-
-    /// Edit distance by rows over the candidate's characters: `row[i]` is the distance of the first `i`
-    /// characters of the word to the characters read. Stops when no entry can fall below the limit again.
-    fn matches(&self, candidate: &str) -> bool {
-        if !candidate.starts_with(&self.exact) {
-            return false;
-        }
-        let mut row: Vec<usize> = (0..=self.word.len()).collect();
-        let mut within = self.prefix && self.word.len() <= self.max_edits;
-        for (read, c) in candidate.chars().enumerate() {
-            let mut diagonal = row[0];
-            row[0] = read + 1;
-            for i in 1..row.len() {
-                let substituted = diagonal + usize::from(self.word[i - 1] != c);
-                diagonal = row[i];
-                row[i] = substituted.min(row[i] + 1).min(row[i - 1] + 1);
-            }
-            within |= self.prefix && row[self.word.len()] <= self.max_edits;
-            if within || row.iter().all(|distance| *distance > self.max_edits) {
-                return within;
-            }
-        }
-        within || row[self.word.len()] <= self.max_edits
     }
 }
 

@@ -3,6 +3,8 @@
 mod element_words;
 mod narrowing;
 
+use std::collections::HashMap;
+
 use millrace_column::{Column, ColumnKey, PathChoice, View};
 use millrace_document::DataType;
 use millrace_plan::{LeafId, Plan, PlanNode};
@@ -11,7 +13,9 @@ use self::element_words::ElementWords;
 use self::narrowing::{NarrowingOperator, narrowings};
 use crate::bits::DocumentBits;
 use crate::leaf::{LeafKind, LeafOutcome, ReadyLeaf};
+use crate::many::{MANY_WORDS, find_each};
 use crate::nearest::SmallestDistances;
+use crate::pattern::WordMatcher;
 use crate::value::{ValueElement, elements};
 use crate::window::ColumnWindow;
 use crate::words::{ChunkPositions, NearConstraint};
@@ -85,14 +89,17 @@ pub(crate) struct ReadyPlan<'p> {
     pub(crate) leaves: Vec<ReadyLeaf>,
     pub(crate) paths: PathChoice,
     narrowings: Vec<NarrowingOperator<'p>>,
+    /// Leaves of one word each in the same field, where there are many: they are searched together.
+    together: Vec<Vec<LeafId>>,
 }
 
 impl<'p> ReadyPlan<'p> {
     pub(crate) fn new(plan: &'p Plan, paths: PathChoice) -> Result<Self, Error> {
         let ready = |leaf| ReadyLeaf::new(plan, leaf, paths);
         let leaves = plan.leaves.iter().map(ready).collect::<Result<_, _>>()?;
-        let mut ready = ReadyPlan { plan, leaves, paths, narrowings: Vec::new() };
+        let mut ready = ReadyPlan { plan, leaves, paths, narrowings: Vec::new(), together: Vec::new() };
         ready.narrowings = narrowings(&ready);
+        ready.together = together(&ready);
         Ok(ready)
     }
 
@@ -121,6 +128,17 @@ impl<'p> ReadyPlan<'p> {
             PlanNode::SameElement { .. } => 4,
         }
     }
+}
+
+/// Groups the leaves of one word each by their field, and keeps the large groups.
+fn together(ready: &ReadyPlan<'_>) -> Vec<Vec<LeafId>> {
+    let mut groups: HashMap<&ColumnKey, Vec<LeafId>> = HashMap::new();
+    if ready.paths.is_fast() {
+        for (leaf, of) in ready.leaves.iter().enumerate().filter(|(_, leaf)| leaf.single_word().is_some()) {
+            groups.entry(&of.field.key).or_default().push(LeafId(leaf));
+        }
+    }
+    groups.into_values().filter(|leaves| leaves.len() >= MANY_WORDS).collect()
 }
 
 /// State of matching a plan to one chunk.
@@ -200,6 +218,12 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             None => *within,
             Some(evaluated) => within.without(&evaluated.within),
         };
+        if self.found[leaf.0].is_none()
+            && let Some(leaves) = self.ready.together.iter().find(|leaves| leaves.contains(&leaf))
+            && self.seek_together(leaves)?
+        {
+            return Ok(());
+        }
         if self.found[leaf.0].is_none() || !missing.is_empty() {
             let column = self.column(leaf, &missing)?;
             let more = ready.find(column.as_ref(), &missing);
@@ -212,6 +236,21 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             }
         }
         Ok(())
+    }
+
+    /// Evaluates leaves of one word each in all live documents, in one pass. Returns false, without doing
+    /// anything, if they have to be evaluated one by one.
+    fn seek_together(&mut self, leaves: &[LeafId]) -> Result<bool, Error> {
+        let live = self.live;
+        let Some(Column::Tokens(tokens)) = self.column(leaves[0], &live)? else { return Ok(false) };
+        let matchers: Vec<&WordMatcher> =
+            leaves.iter().filter_map(|leaf| self.ready.leaves[leaf.0].single_word()).collect();
+        let Some(found) = find_each(&matchers, &tokens, &live) else { return Ok(false) };
+        assert_eq!(found.len(), leaves.len(), "leaves that are searched together have one word each");
+        for (leaf, places) in leaves.iter().zip(found) {
+            self.found[leaf.0] = Some(EvaluatedLeaf { within: live, found: LeafOutcome::Places(places) });
+        }
+        Ok(true)
     }
 
     fn column(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<Option<Column>, Error> {

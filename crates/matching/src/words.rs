@@ -9,6 +9,7 @@
 use millrace_column::{PathChoice, TokenIds, TokensColumn};
 
 use crate::bits::DocumentBits;
+use crate::dictionary;
 use crate::kernels;
 use crate::pattern::WordMatcher;
 
@@ -63,9 +64,10 @@ impl TokenNumbers {
                 vec![(range.start, range.end - 1)]
             });
         }
-        let matches =
-            |number: &u32| std::str::from_utf8(tokens.word(*number)).is_ok_and(|word| matcher.matches(word));
-        Self::from_ascending(range.filter(matches).collect())
+        if range.is_empty() {
+            return TokenNumbers::Ranges(Vec::new());
+        }
+        Self::from_ascending(dictionary::numbers_of(matcher, tokens.dictionary(), range))
     }
 
     pub(crate) fn from_ascending(numbers: Vec<u32>) -> Self {
@@ -86,6 +88,24 @@ impl TokenNumbers {
 
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, TokenNumbers::Ranges(ranges) if ranges.is_empty())
+    }
+
+    /// The numbers, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let (ranges, table) = match self {
+            TokenNumbers::Ranges(ranges) => (ranges.as_slice(), &[][..]),
+            TokenNumbers::Table(table) => (&[][..], table.as_slice()),
+        };
+        let of_word = |(index, word): (usize, &u64)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some(index as u32 * 64 + bit)
+            })
+        };
+        let in_ranges = ranges.iter().flat_map(|(low, high)| *low..=*high);
+        in_ranges.chain(table.iter().enumerate().flat_map(of_word))
     }
 
     pub(crate) fn contains(&self, number: u32) -> bool {
@@ -116,10 +136,10 @@ impl TokenNumbers {
             (TokenNumbers::Ranges(ranges), TokenIds::Wide(ids)) => {
                 kernels::find_wide(ids, ranges, &mut found)
             }
-            (TokenNumbers::Table(_), ids) => {
-                let places = ids.iter().enumerate().filter(|(_, id)| self.contains(*id));
-                found.extend(places.map(|(place, _)| place as u32));
+            (TokenNumbers::Table(table), TokenIds::Narrow(ids)) => {
+                kernels::find_in_table(ids, table, &mut found);
             }
+            (TokenNumbers::Table(_), TokenIds::Wide(_)) => return self.find_plainly(ids),
         }
         found
     }
@@ -132,7 +152,7 @@ pub(crate) fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
 }
 
 /// Occurrences in a chunk.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkPositions {
     /// Documents, ascending, each with the end of its part of `places`.
     documents: Vec<(u16, u32)>,
@@ -167,6 +187,16 @@ impl ChunkPositions {
         self.places.extend(places);
         if self.places.len() > before {
             self.documents.push((document as u16, self.places.len() as u32));
+        }
+    }
+
+    /// Adds an occurrence after the existing ones: in the last document, or in one after it.
+    pub(crate) fn add(&mut self, document: usize, place: u32) {
+        self.places.push(place);
+        let end = self.places.len() as u32;
+        match self.documents.last_mut() {
+            Some((last, until)) if usize::from(*last) == document => *until = end,
+            _ => self.documents.push((document as u16, end)),
         }
     }
 

@@ -132,6 +132,8 @@ pub(crate) async fn follow(shared: Arc<MembershipShared>) {
             Ok(Err(error)) => {
                 tracing::warn!(%error, "when the node took part last could not be kept on disk")
             }
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The process ends.
             Err(_) => return,
         }
     }

@@ -2,7 +2,6 @@ use std::path::PathBuf;
 
 /// Error of the membership in a cluster.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// Coordination failed.
     #[error(transparent)]
@@ -32,13 +31,17 @@ pub enum Error {
         name: String,
     },
     /// The name is invalid.
-    #[error("'{0}' is no name of a node: use 1 to 100 letters, digits, points, dashes and underscores")]
+    #[error(
+        "'{0}' is not a valid name of a node: use 1 to 100 letters, digits, points, dashes and underscores"
+    )]
     Name(String),
     /// The text is not a role.
-    #[error("'{0}' is no role: expected gateway, content or controller, several of them with commas between")]
+    #[error(
+        "'{0}' is not a role: expected gateway, content or controller, several of them with commas between"
+    )]
     Role(String),
     /// No node has this name.
-    #[error("there is no node '{name}'; the cluster has {known}")]
+    #[error("no node '{name}'; the cluster has {known}")]
     UnknownNode {
         /// The unknown name.
         name: String,

@@ -102,6 +102,8 @@ impl MemberDirectory {
             match tokio::task::spawn_blocking(write).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "the cluster state could not be kept on disk"),
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                // The process ends.
                 Err(_) => return,
             }
         }

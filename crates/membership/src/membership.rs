@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::controller::{NodeWish, Registration};
 use millrace_cluster::{ClusterState, NodeKey, PROTOCOL};
 use millrace_coordination::{Coordination, KeyOperation, PrefixWatch};
-use millrace_env::{SystemClock, WallClock};
+use millrace_env::{SystemClock, WallClock, await_or_exit};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -61,7 +62,7 @@ struct MemberTasks {
 
 impl MemberTasks {
     fn take(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.running.lock())
     }
 }
 
@@ -122,15 +123,16 @@ impl ClusterMembership {
         let (own, member) = watch::channel(own);
         // Read before coordination has answered.
         let first = shared.pictures();
+        let kept = MemberDirectory::follow(kept.directory().to_owned(), Arc::clone(&shared));
         let mut running = vec![
-            tokio::spawn(MemberDirectory::follow(kept.directory().to_owned(), Arc::clone(&shared))),
-            tokio::spawn(absence::follow(Arc::clone(&shared))),
-            tokio::spawn(follow(Arc::clone(&shared))),
-            tokio::spawn(come_back(Arc::clone(&shared), first)),
-            tokio::spawn(member::stay(Arc::clone(&shared), member)),
+            essential("the task that keeps the cluster state on disk", kept),
+            essential("the task that notes when the node took part", absence::follow(Arc::clone(&shared))),
+            essential("the task that follows the cluster", follow(Arc::clone(&shared))),
+            essential("the task that brings a removed node back", come_back(Arc::clone(&shared), first)),
+            essential("the task that keeps the node registered", member::stay(Arc::clone(&shared), member)),
         ];
         if shared.settings.roles.contains(&NodeRole::Controller) {
-            running.push(tokio::spawn(leader::run(Arc::clone(&shared))));
+            running.push(essential("the task that leads the cluster", leader::run(Arc::clone(&shared))));
         }
         let tasks = Arc::new(MemberTasks { own, running: Mutex::new(running) });
         Ok(ClusterMembership { shared, tasks })
@@ -275,7 +277,7 @@ impl ClusterMembership {
         let ends: Vec<_> = running.iter().map(JoinHandle::abort_handle).collect();
         let end = async {
             for task in running {
-                // A panicked task has been logged.
+                // A task ends by itself, or is aborted; a panic ends the process.
                 let _ = task.await;
             }
         };
@@ -338,6 +340,12 @@ impl MembershipShared {
     pub(crate) fn has_left(&self) -> bool {
         *self.stopped.borrow()
     }
+}
+
+/// Starts a task without which the node would be a member that does nothing, or knows nothing: a panic ends
+/// the process.
+fn essential(work: &'static str, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(await_or_exit(work, task))
 }
 
 /// Follows all contents of coordination about the cluster.

@@ -1,11 +1,12 @@
 //! Status of this node in the cluster, and of its connection to coordination.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::controller::{NodeWish, removed_reason};
 use millrace_cluster::{ClusterState, NodeState};
 use millrace_coordination::{KeyCondition, KeyOperation, Transaction};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::membership::MembershipShared;
@@ -21,7 +22,7 @@ pub(crate) struct CoordinationReach(Mutex<Option<Instant>>);
 impl CoordinationReach {
     /// Records the outcome of a request.
     pub(crate) fn note<T>(&self, outcome: &Result<T, millrace_coordination::Error>) {
-        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.0.lock();
         match outcome {
             Err(error) if error.is_passing() => drop(since.get_or_insert_with(Instant::now)),
             _ => *since = None,
@@ -29,7 +30,7 @@ impl CoordinationReach {
     }
 
     fn lost_for(&self) -> Option<Duration> {
-        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *self.0.lock();
         since.map(|since| since.elapsed())
     }
 }
@@ -99,7 +100,7 @@ pub(crate) async fn come_back(
         if may_return {
             match take_in(&shared, &picture).await {
                 Ok(true) => {
-                    tracing::info!(node = name, "had been removed, has nothing, and is taken in anew")
+                    tracing::info!(node = name, "was removed, has no documents, and joins as a new node")
                 }
                 Ok(false) => {}
                 Err(error) => tracing::debug!(%error, "coming back after a removal"),

@@ -50,7 +50,7 @@ pub enum Error {
         model: String,
     },
     /// The caller no longer waits, so the result was not computed.
-    #[error("nobody waited for the model '{model}' any more")]
+    #[error("the caller of the model '{model}' has left")]
     Abandoned {
         /// Name of the model.
         model: String,

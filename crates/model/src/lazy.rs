@@ -1,5 +1,7 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Error, runtime};
 
@@ -49,11 +51,11 @@ impl<M> LazyModel<M> {
 
     /// True if the model is in memory; false while it is being loaded.
     pub fn is_loaded(&self) -> bool {
-        self.loaded.try_lock().is_ok_and(|loaded| loaded.is_some())
+        self.loaded.try_lock().is_some_and(|loaded| loaded.is_some())
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<LoadedModel<M>>> {
         // The value is replaced as a whole, so a thread that panicked left it unchanged.
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+        self.loaded.lock()
     }
 }

@@ -29,14 +29,13 @@ mod usage;
 mod values;
 mod weights;
 
+pub use millrace_env::{ModelCaller, SequencePurpose};
+
 pub use cores::BusyCores;
 pub use encoder::{EncoderOptions, LazyEncoder, TextEncoder};
 pub use error::Error;
 pub use evaluator::{BoundModel, ModelEvaluator, Row};
 pub use onnx::{CellElement, ExecutionMode, ModelPort, ModelThreads};
-pub use scheduler::{
-    ModelCaller, ModelLane, ModelScheduler, RunGrant, RunInterrupt, SchedulerOptions, SequenceModel,
-    SequencePurpose,
-};
+pub use scheduler::{ModelLane, ModelScheduler, RunGrant, RunInterrupt, SchedulerOptions, SequenceModel};
 pub use sequence::{SequenceStates, TokenizedText};
 pub use usage::ModelUsage;

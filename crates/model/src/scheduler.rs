@@ -20,9 +20,10 @@ mod queue;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub(crate) use call::RunCost;
 use call::{ModelRun, SequenceCall};
@@ -33,7 +34,7 @@ use queue::{ModelQueue, QueueEntry, QueuedWork};
 use crate::batch::BatchLimits;
 use crate::cores::BusyCores;
 use crate::usage::ModelCounters;
-use crate::{Error, ModelUsage, SequenceStates, TokenizedText};
+use crate::{Error, ModelCaller, ModelUsage, SequencePurpose, SequenceStates, TokenizedText};
 
 /// A model that runs batches of sequences.
 pub trait SequenceModel: Send + Sync {
@@ -47,33 +48,6 @@ pub trait SequenceModel: Send + Sync {
     /// Maximum size of a run, beyond which it is no faster.
     fn limits(&self) -> BatchLimits {
         BatchLimits { tokens: usize::MAX, sequences: usize::MAX }
-    }
-}
-
-/// Purpose of a sequence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SequencePurpose {
-    /// A query that waits for the result.
-    Query,
-    /// A document write.
-    Feed,
-}
-
-/// A waiting caller, with its deadline.
-#[derive(Debug, Clone)]
-pub struct ModelCaller {
-    /// Purpose of the call.
-    pub purpose: SequencePurpose,
-    /// Time after which the result is not needed.
-    pub deadline: Option<Instant>,
-    /// Set by another thread when the caller has left.
-    pub gone: Arc<AtomicBool>,
-}
-
-impl ModelCaller {
-    /// A caller without a deadline.
-    pub fn patient(purpose: SequencePurpose) -> Self {
-        ModelCaller { purpose, deadline: None, gone: Arc::default() }
     }
 }
 
@@ -298,7 +272,7 @@ impl ModelLane {
 impl SchedulerShared {
     fn lock(&self) -> MutexGuard<'_, SchedulerState> {
         // Code that holds this lock cannot panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn push(
@@ -328,9 +302,9 @@ impl SchedulerShared {
         }
         drop(state);
         if count == 1 {
-            condition.notify_one()
+            condition.notify_one();
         } else {
-            condition.notify_all()
+            condition.notify_all();
         }
         Ok(())
     }
@@ -403,7 +377,7 @@ impl SchedulerShared {
                 }
             }
             self.cores.wanted(state.queries.len() + state.feeds.len());
-            state = self.condition(purpose).wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.condition(purpose).wait(&mut state);
             yields = false;
         }
     }
@@ -467,7 +441,7 @@ fn attempt(owner: &ModelEntry, batch: &[QueueEntry], spread: bool) -> Result<Vec
     let started = Instant::now();
     let (result, lengths) = match (&owner.runner, batch) {
         (ModelRunner::Jobs, [QueueEntry { work: QueuedWork::Job(job, rows), .. }]) => {
-            let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let job = job.lock().take();
             let job = job.ok_or_else(|| fail("it was begun twice"))?;
             (caught(owner, || job(&run.grant).map(|()| vec![SequenceStates::default()])), vec![0; *rows])
         }

@@ -28,7 +28,7 @@ pub(crate) fn value<'t>(
         CellElement::Uint8 => Value::from_array((shape, cells(rows, |cell| cell as u8)))?.into_dyn(),
         CellElement::Bool => Value::from_array((shape, cells(rows, |cell| cell != 0.0)))?.into_dyn(),
         CellElement::Other(name) => {
-            return Err(ort::Error::new(format!("there are no tensors with {name} cells")));
+            return Err(ort::Error::new(format!("no tensors with {name} cells")));
         }
     })
 }
@@ -58,7 +58,7 @@ pub(crate) fn cells(value: &DynValue, element: CellElement) -> ort::Result<(Vec<
         CellElement::Uint8 => read(value, |cell: u8| f64::from(cell))?,
         CellElement::Bool => read(value, |cell: bool| f64::from(u8::from(cell)))?,
         CellElement::Other(name) => {
-            return Err(ort::Error::new(format!("there are no tensors with {name} cells")));
+            return Err(ort::Error::new(format!("no tensors with {name} cells")));
         }
     };
     Ok((shape, TensorCells::Double(cells)))

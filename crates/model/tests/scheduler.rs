@@ -1,13 +1,14 @@
 //! The scheduler with a model that records its batches and blocks until it is released.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use millrace_model::{
     Error, ModelCaller, ModelLane, ModelScheduler, RunGrant, SchedulerOptions, SequenceModel,
     SequencePurpose, SequenceStates, TokenizedText,
 };
+use parking_lot::{Condvar, Mutex};
 
 /// Token ids that fail: unknown to any model, causing a panic, and running until interrupted or released.
 const POISON: i64 = -1;
@@ -35,7 +36,7 @@ impl RecordingModel {
     }
 
     fn open(&self) {
-        *self.closed.lock().unwrap() = false;
+        *self.closed.lock() = false;
         self.opened.notify_all();
     }
 
@@ -51,7 +52,7 @@ impl RecordingModel {
     }
 
     fn batches(&self) -> Vec<Vec<usize>> {
-        self.batches.lock().unwrap().clone()
+        self.batches.lock().clone()
     }
 }
 
@@ -59,12 +60,12 @@ impl SequenceModel for RecordingModel {
     fn run(&self, sequences: &[&TokenizedText], grant: &RunGrant) -> Result<Vec<SequenceStates>, Error> {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_running.fetch_max(running, Ordering::SeqCst);
-        self.spread.lock().unwrap().push(grant.spreads());
-        self.batches.lock().unwrap().push(sequences.iter().map(|sequence| sequence.len()).collect());
+        self.spread.lock().push(grant.spreads());
+        self.batches.lock().push(sequences.iter().map(|sequence| sequence.len()).collect());
         self.begun.fetch_add(1, Ordering::SeqCst);
-        let mut closed = self.closed.lock().unwrap();
+        let mut closed = self.closed.lock();
         while *closed {
-            closed = self.opened.wait(closed).unwrap();
+            self.opened.wait(&mut closed);
         }
         drop(closed);
         self.running.fetch_sub(1, Ordering::SeqCst);
@@ -386,6 +387,6 @@ fn only_a_query_that_is_alone_spreads_over_idle_cores() {
             }
             model.open();
         });
-        assert_eq!(*model.spread.lock().unwrap(), expected, "{slots} {calls:?}");
+        assert_eq!(*model.spread.lock(), expected, "{slots} {calls:?}");
     }
 }

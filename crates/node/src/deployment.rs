@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Cursor, Write as _};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_document::{DataType, Document};
 use millrace_env::SystemClock;
@@ -13,7 +12,7 @@ use millrace_ranking::{CompiledProfile, check_constants};
 use millrace_rules::RuleBases;
 use millrace_schema::change::{self, ApplicationChanges};
 use millrace_schema::{
-    Application, ApplicationDraft, ContentCluster, DocumentMode, MistakenParts, PackageFindings,
+    Application, ApplicationDraft, ContentCluster, DocumentMode, InputType, MistakenParts, PackageFindings,
     PackageMistake, RankProfile, Schema, SnippetLengths,
 };
 use millrace_selection::{DocumentSelection, SelectionOutcome};
@@ -24,6 +23,7 @@ use crate::limits::DocumentLimits;
 use crate::models::{
     ApplicationComponents, DeployedGenerator, DeployedLanguageModel, NodeModels, RankModels, StatelessModels,
 };
+use crate::work::BlockBytes;
 
 /// Code of the refusal of a write (`WriteRefusal::code`) whose document does not match its type, or whose
 /// change does not match the document.
@@ -47,6 +47,8 @@ pub struct CompiledApplication {
     stateless: StatelessModels,
     languages: Vec<Arc<DeployedLanguageModel>>,
     rules: RuleBases,
+    /// Largest dense block of the tensors that a query may have.
+    pub input_block: BlockBytes,
 }
 
 /// Compiled state for the documents of one type.
@@ -59,6 +61,8 @@ pub struct DocumentKind {
     pub scripts: SchemaScripts,
     /// Rank profiles by name.
     pub profiles: BTreeMap<String, Arc<CompiledProfile>>,
+    /// Largest dense block of its tensors.
+    pub block: BlockBytes,
 }
 
 /// Content cluster, as seen by the documents of one type. A document is stored once; the clusters are views
@@ -93,7 +97,7 @@ impl CompiledApplication {
     ) -> Result<Self, Error> {
         let ApplicationDraft { mut application, mut findings, containers_known, content_known } =
             draft.into();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = millrace_env::unix_time();
         let mut changes = ApplicationChanges::default();
         // Unreadable parts would look as if they were removed.
         if let Some(current) = current.filter(|_| findings.is_sound()) {
@@ -124,8 +128,10 @@ impl CompiledApplication {
                 let profiles = rank_profiles(schema, &broken, &rank_models, &mut blamed, &mut findings);
                 match scripts {
                     Ok(scripts) => {
-                        let kind = DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles };
-                        kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
+                        let block = BlockBytes::of_document(&schema.document_type);
+                        let schema = Arc::clone(schema);
+                        let kind = DocumentKind { schema, clusters, scripts, profiles, block };
+                        kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
                     }
                     Err(errors) => errors.into_iter().for_each(|error| findings.tell(error)),
                 }
@@ -136,7 +142,9 @@ impl CompiledApplication {
         findings.warnings.extend(slow);
         application.warnings = findings.finish()?;
         let columns = Arc::new(DocumentColumns::new(&application));
+        let input_block = input_block(&application);
         Ok(CompiledApplication {
+            input_block,
             generation,
             application,
             based_on: current.map_or(0, |current| current.generation),
@@ -222,6 +230,16 @@ impl CompiledApplication {
             ))
         })
     }
+}
+
+/// Largest dense block of the inputs of all rank profiles.
+fn input_block(application: &Application) -> BlockBytes {
+    let profiles = application.schemas.values().flat_map(|schema| schema.rank_profiles.values());
+    let inputs = profiles.flat_map(|profile| profile.inputs.values());
+    BlockBytes::of(inputs.filter_map(|input| match &input.input_type {
+        InputType::Tensor(tensor_type) => Some(tensor_type),
+        InputType::String => None,
+    }))
 }
 
 impl DocumentKind {
@@ -402,9 +420,7 @@ fn selection(application: &Application, text: &str) -> Result<DocumentSelection,
 
 /// Seconds since 1970, for `now()` in selections.
 pub fn now_s() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
+    i64::try_from(millrace_env::unix_time().as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Packs the files of a package into a zip archive.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 /// Reason why a node does not start.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum StartError {
     /// The data directory cannot be used.
     #[error("data directory {}: {source}; choose another with --data-dir, or let this user read and write it", path.display())]
@@ -18,9 +17,9 @@ pub enum StartError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The directory has files of another program, and is no data directory.
+    /// The directory has files of another program, and is not a data directory.
     #[error(
-        "data directory {}: it has files that are no server's, such as '{}'; choose an empty directory, or a new one, with --data-dir",
+        "data directory {}: it has files that do not belong to a server, such as '{}'; choose an empty directory, or a new one, with --data-dir",
         path.display(),
         example.display()
     )]
@@ -60,7 +59,6 @@ fn doctor(error: &millrace_store::Error) -> &'static str {
 
 /// Reason why a request is refused or fails.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// There is no application yet.
     #[error(
@@ -128,12 +126,13 @@ pub enum Error {
         /// Budget of all bodies, in bytes.
         budget: usize,
     },
-    /// The bodies of other requests use the whole memory budget of bodies.
+    /// Other requests use the whole of a memory budget.
     #[error(
-        "the bodies of other requests take all bytes that bodies may take (bodies-bytes-max); try again in {retry_after_s} s, with fewer \
-         at a time"
+        "no room for the request now: others take all of {setting}; try again in {retry_after_s} s, with fewer at a time"
     )]
     NoRoom {
+        /// Setting that has the budget.
+        setting: &'static str,
         /// Seconds after which there should be room.
         retry_after_s: u64,
     },
@@ -378,11 +377,13 @@ fn store_kind(error: &millrace_store::Error) -> ErrorKind {
         Store::DiskFull { .. } | Store::NoSpace { .. } => ErrorKind::Storage,
         Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation => ErrorKind::BadRequest,
         Store::Closed | Store::Poisoned { .. } => ErrorKind::Unavailable,
-        Store::Corrupt { .. } | Store::Io { .. } | Store::Tail { .. } | Store::DataDirectory { .. } => {
-            ErrorKind::Internal
-        }
-        // The store's errors may become more.
-        _ => ErrorKind::Internal,
+        Store::Corrupt { .. }
+        | Store::Io { .. }
+        | Store::Tail { .. }
+        | Store::DataDirectory { .. }
+        | Store::Version { .. }
+        | Store::ClockAhead { .. }
+        | Store::Panicked { .. } => ErrorKind::Internal,
     }
 }
 
@@ -431,8 +432,7 @@ fn search_kind(error: &millrace_search::Error) -> ErrorKind {
         | Search::Grouping(_)
         | Search::Summary(_)
         | Search::Id { .. }
+        | Search::Share
         | Search::Read(_) => ErrorKind::Internal,
-        // The search's errors may become more.
-        _ => ErrorKind::Internal,
     }
 }

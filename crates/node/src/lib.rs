@@ -26,6 +26,7 @@ pub mod reindexing;
 pub mod search;
 mod settings;
 mod upkeep;
+pub mod work;
 
 pub use caller::CallerGuard;
 pub use deployment::{CompiledApplication, pack};

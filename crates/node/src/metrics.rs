@@ -6,15 +6,17 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use millrace_env::unix_time;
 use serde_json::{Value, json};
 
 use crate::recent::RecentLatencies;
 
 /// The counters of a node.
 pub struct NodeMetrics {
-    started: SystemTime,
+    /// Time since 1970.
+    started: Duration,
     series: Vec<MetricSeries>,
     /// Latencies of queries, and of operations.
     recent: [RecentLatencies; 2],
@@ -157,7 +159,7 @@ impl NodeMetrics {
     /// Creates the counters, all at zero.
     pub fn new() -> Self {
         NodeMetrics {
-            started: SystemTime::now(),
+            started: unix_time(),
             series: DESCRIPTIONS.iter().map(|_| MetricSeries::default()).collect(),
             recent: [RecentLatencies::new(), RecentLatencies::new()],
         }
@@ -202,7 +204,7 @@ impl NodeMetrics {
     }
 
     fn uptime_s(&self) -> f64 {
-        self.started.elapsed().unwrap_or_default().as_secs_f64().max(1e-3)
+        unix_time().saturating_sub(self.started).as_secs_f64().max(1e-3)
     }
 
     fn values(&self, metric: CountedMetric) -> MetricValues {
@@ -248,7 +250,7 @@ impl NodeMetrics {
 
     /// Period that the values cover.
     pub fn snapshot(&self) -> Value {
-        json!({ "from": seconds(self.started), "to": seconds(SystemTime::now()) })
+        json!({ "from": seconds(self.started), "to": seconds(unix_time()) })
     }
 
     /// Status in the format of `/state/v1/health`.
@@ -304,7 +306,7 @@ impl NodeMetrics {
         metrics.extend(of_models.into_iter().map(|(model, values)| {
             json!({ "values": values, "dimensions": { "metrictype": "standard", "model": model } })
         }));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = unix_time().as_secs();
         json!([{
             "name": "vespa.container",
             "timestamp": now,
@@ -406,8 +408,8 @@ struct MetricValues {
     average: f64,
 }
 
-fn seconds(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as f64 / 1e3
+fn seconds(time: Duration) -> f64 {
+    time.as_millis() as f64 / 1e3
 }
 
 #[cfg(test)]

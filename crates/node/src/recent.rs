@@ -71,7 +71,7 @@ mod tests {
         (1..=10_000).for_each(|us| recent.record(Duration::from_micros(us)));
         let slowest = recent.take_slowest().expect("ten thousand are enough").as_micros();
         assert!((9_600..=9_900).contains(&slowest), "{slowest}");
-        assert_eq!(recent.take_slowest(), None, "each is told once");
+        assert_eq!(recent.take_slowest(), None, "each is returned once");
         (0..99).for_each(|_| recent.record(Duration::from_micros(500)));
         recent.record(Duration::from_secs(1));
         let slowest = recent.take_slowest().expect("a hundred are enough").as_micros();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_column::PathChoice;
+use millrace_plan::PlanContext;
 use millrace_remote::{OutboundPolicy, SecretBinding};
 
 /// The settings of a node. [`Settings::new`] has sensible ones for everything but the data directory.
@@ -19,6 +20,8 @@ pub struct Settings {
     pub threads: usize,
     /// Maximum number of requests that wait for a thread.
     pub queue_max: usize,
+    /// Maximum number of regular expressions of a query.
+    pub query_regexes_max: usize,
     /// Maximum size of the columns kept in memory between requests, in bytes.
     pub cache_bytes: u64,
     /// Bytes that stay free on the disk: below it, writes other than removes are refused.
@@ -47,6 +50,7 @@ impl Settings {
             secrets: Vec::new(),
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             queue_max: 4096,
+            query_regexes_max: PlanContext::alone().regexes_max,
             cache_bytes: 512 << 20,
             disk_reserve: 256 << 20,
             space_patience: Duration::from_secs(60),

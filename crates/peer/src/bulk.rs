@@ -307,7 +307,7 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn TransferSource) -> io::Resu
             TransferQuestion::Parcel(place, from) => {
                 match usize::try_from(place).ok().and_then(|place| parcels.get(place)) {
                     Some(parcel) => write_parcel(&mut writing, &**parcel, from)?,
-                    None => refuse(&mut writing, "there is no such parcel in the last export")?,
+                    None => refuse(&mut writing, "no such parcel in the last export")?,
                 }
             }
             TransferQuestion::Versions(bucket, after) => match source.versions(bucket, after.as_deref()) {

@@ -1,6 +1,7 @@
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::Error;
 
@@ -18,7 +19,7 @@ impl PeerComplaints {
     /// Logs such an error for operators now and then; any other error at debug level.
     pub(crate) fn of(&self, address: &str, error: io::Error) {
         let error = millrace_trust::explained(error);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let matters = millrace_trust::is_of_trust(&error) || is_of_protocol(&error);
         if matters && last.is_none_or(|last| last.elapsed() > PAUSE) {
             *last = Some(Instant::now());

@@ -1,6 +1,5 @@
 /// Errors of communication between nodes.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The connection cannot be made, or broke.
     #[error("node {address}: {source}")]

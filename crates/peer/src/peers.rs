@@ -1,11 +1,12 @@
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millrace_cluster::{NodeReply, NodeRequest, RequestFence};
 use millrace_trust::NodeTrust;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -76,7 +77,7 @@ impl PeerConnections {
             answered(reply);
         };
         let mut outgoing = OutgoingFrame { fence, request, answered: Box::new(answered) };
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock();
         let link = links.entry(address.to_owned()).or_insert_with(|| self.link(address));
         match link.try_send(outgoing) {
             Ok(()) => return,
@@ -100,7 +101,7 @@ impl PeerConnections {
 
     /// Drops connections to nodes other than these.
     pub fn keep(&self, addresses: &dyn Fn(&str) -> bool) {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock();
         links.retain(|address, _| addresses(address));
     }
 
@@ -129,7 +130,7 @@ async fn run(address: String, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::Re
             // The first request is awaited before the connection can be found to have ended.
             biased;
             error = write(writing, first, &mut queue, &waiting) => error,
-            error = read(reading, &waiting, (&address, &complaints)) => error,
+            error = read(reading, &waiting, &address, &complaints) => error,
         };
         complaints.of(&address, error);
         waiting.lose();
@@ -162,19 +163,19 @@ struct WaitingReply(Mutex<HashMap<u64, Answered>>);
 
 impl WaitingReply {
     fn add(&self, id: u64, answered: Answered) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, answered);
+        self.0.lock().insert(id, answered);
     }
 
     fn take(&self, id: u64) -> Option<Answered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+        self.0.lock().remove(&id)
     }
 
     fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.0.lock().is_empty()
     }
 
     fn lose(&self) {
-        let lost = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let lost = std::mem::take(&mut *self.0.lock());
         lost.into_values().for_each(|answered| answered(None));
     }
 }
@@ -201,7 +202,7 @@ async fn write(
                     }
                     match queue.recv().await {
                         Some(outgoing) => outgoing,
-                        None => return io::Error::other("nobody sends any more"),
+                        None => return io::Error::other("all senders have ended"),
                     }
                 }
             },
@@ -223,7 +224,8 @@ async fn write(
 async fn read(
     stream: impl AsyncRead + Unpin,
     waiting: &WaitingReply,
-    (address, complaints): (&str, &PeerComplaints),
+    address: &str,
+    complaints: &PeerComplaints,
 ) -> io::Error {
     let mut stream = BufReader::with_capacity(64 << 10, stream);
     loop {

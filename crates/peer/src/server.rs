@@ -100,7 +100,7 @@ async fn serve_connection(
         },
     };
     match timeout(PATIENCE, stream.word()).await.map_err(|_| io::ErrorKind::TimedOut)?? {
-        REQUESTS => serve_requests(stream, service, (&address, complaints)).await,
+        REQUESTS => serve_requests(stream, service, &address, complaints).await,
         BULK => serve_bulk(stream, service.source()).await,
         _ => Err(io::Error::other("it does not begin as one of this protocol")),
     }
@@ -109,7 +109,8 @@ async fn serve_connection(
 async fn serve_requests(
     stream: PeerStream,
     service: Arc<dyn PeerService>,
-    (address, complaints): (&str, &PeerComplaints),
+    address: &str,
+    complaints: &PeerComplaints,
 ) -> io::Result<()> {
     let (reading, writing) = stream.split();
     let (replies, mut queue) = mpsc::unbounded_channel::<(u64, NodeReply, OwnedSemaphorePermit)>();

@@ -1,7 +1,7 @@
 //! Two ends of real connections.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
@@ -12,6 +12,7 @@ use millrace_peer::{
     TransferParcel, TransferSource, serve,
 };
 use millrace_trust::Connection;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -40,7 +41,7 @@ impl PeerService for PingService {
         }
         let answer =
             move || reply(NodeReply { version: fence.number, response: NodeResponse::Here { votes: false } });
-        let mut held = self.held.lock().expect("no test panics while it holds this");
+        let mut held = self.held.lock();
         match held.take() {
             None => *held = Some(Box::new(answer)),
             Some(first) => {

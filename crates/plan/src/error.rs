@@ -1,6 +1,5 @@
 /// Error in a request, given a schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// A name in the query is neither a field nor a fieldset.
     #[error("Field '{field}' does not exist in schema '{schema}'{hint}")]

@@ -29,7 +29,10 @@ impl QueryInputs {
                 InputType::String => FeatureInput::String(unquoted(text).to_owned()),
                 InputType::Tensor(tensor_type) => {
                     if let Some(call) = EmbedCall::parse(text, &query.parameters) {
-                        let call = call.map_err(|reason| Error::Input { name: name.clone(), reason })?;
+                        let call = call.map_err(|error| Error::Input {
+                            name: name.clone(),
+                            reason: error.to_string(),
+                        })?;
                         let tensor = (context.embedded)(&call, tensor_type).ok_or_else(|| Error::Input {
                             name: name.clone(),
                             reason: "texts are not embedded here; send the vector itself, as in input.query(q)=[0.1,0.2]"
@@ -146,7 +149,8 @@ pub fn embeddings(query: &Query, schema: &Schema) -> Result<Vec<EmbeddedInput>, 
         let InputType::Tensor(target) = &declared.input_type else { continue };
         let Some(text) = text_of(query, name, declared) else { continue };
         if let Some(call) = EmbedCall::parse(text, &query.parameters) {
-            let call = call.map_err(|reason| Error::Input { name: name.clone(), reason })?;
+            let call =
+                call.map_err(|error| Error::Input { name: name.clone(), reason: error.to_string() })?;
             found.push(EmbeddedInput { input: name.clone(), call, target: target.clone() });
         }
     }

@@ -22,10 +22,16 @@ pub struct PlanContext<'a> {
     pub embedded: &'a dyn Fn(&EmbedCall, &TensorType) -> Option<Arc<Tensor>>,
     /// Word rarity in large collections, for rank profiles that use it.
     pub significance: &'a SignificanceModels,
+    /// Maximum number of regular expressions: each takes up to a megabyte as it is, and more while it runs.
+    pub regexes_max: usize,
 }
+
+/// Default of [`PlanContext::regexes_max`].
+const REGEXES_MAX: usize = 64;
 
 impl PlanContext<'_> {
     /// Context of a request to a single schema at the current time.
+    #[allow(clippy::disallowed_methods, reason = "for tests and tools, whose queries have no other clock")]
     pub fn alone() -> Self {
         static NO_MODELS: LazyLock<SignificanceModels> = LazyLock::new(SignificanceModels::default);
         PlanContext {
@@ -33,6 +39,7 @@ impl PlanContext<'_> {
             clock: SystemTime::now(),
             known_elsewhere: &|_| false,
             embedded: &|_, _| None,
+            regexes_max: REGEXES_MAX,
         }
     }
 }

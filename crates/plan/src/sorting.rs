@@ -55,7 +55,7 @@ fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColu
     let wrong = |reason: String| Error::Sorting { field: key.field.clone(), reason };
     let targets = match target::resolve(schema, &key.field) {
         Err(Error::Field { .. }) => {
-            return Err(wrong("it is no attribute; write: indexing: attribute".to_owned()));
+            return Err(wrong("it is not an attribute; write: indexing: attribute".to_owned()));
         }
         targets => targets?,
     };
@@ -70,7 +70,7 @@ fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColu
     let attribute = |field: &SchemaField| field.attribute.is_some();
     let part = target.field.struct_fields.iter().any(|(_, part)| attribute(part));
     if !attribute(target.field) && !part {
-        return Err(wrong("it is no attribute; write: indexing: attribute".to_owned()));
+        return Err(wrong("it is not an attribute; write: indexing: attribute".to_owned()));
     }
     let settings =
         target.field.attribute.as_ref().map(|attribute| attribute.sorting.as_slice()).unwrap_or_default();

@@ -23,10 +23,6 @@ use crate::{Error, LeafId, PlanContext, PlanLeaf, PlanNode, PlanTerm, Predicate,
 /// Maximum number of leaves of a plan: each takes memory for every matched document.
 const MAX_LEAVES: usize = 4096;
 
-/// Maximum number of regular expressions in a plan: each takes up to a megabyte as it is, and more while it
-/// runs.
-const REGEXES_MAX: usize = 64;
-
 /// Builder of a plan's tree.
 pub(crate) struct TreeBuilder<'a> {
     schema: &'a Schema,
@@ -260,9 +256,9 @@ impl<'a> TreeBuilder<'a> {
             matches!(predicate, Predicate::Value { pattern: WordPattern::Regex(_), .. })
         };
         if is_regex(&predicate)
-            && self.leaves.iter().filter(|leaf| is_regex(&leaf.predicate)).count() == REGEXES_MAX
+            && self.leaves.iter().filter(|leaf| is_regex(&leaf.predicate)).count() >= self.context.regexes_max
         {
-            return Err(Error::TooManyExpressions { limit: REGEXES_MAX });
+            return Err(Error::TooManyExpressions { limit: self.context.regexes_max });
         }
         let id = LeafId(self.leaves.len());
         self.leaves.push(PlanLeaf {

@@ -66,7 +66,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
         if let Some(kind) = number::kind(value_type) {
             let Some(NumberText { low, high, .. }) = number_text::parse(text) else {
                 return Err(self.wrong(format!(
-                    "it holds {value_type}, and {text:?} is no number; write for example: {} = 42",
+                    "it holds {value_type}, and {text:?} is not a number; write for example: {} = 42",
                     self.target.path
                 )));
             };
@@ -239,7 +239,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
                 // The last line holds the reason, below a drawing of the position.
                 let text = error.to_string();
                 let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                self.wrong(format!("{pattern:?} is no regular expression that can be used: {reason}"))
+                self.wrong(format!("{pattern:?} is not a regular expression that can be used: {reason}"))
             },
         )?;
         Ok(Predicate::Value { pattern: WordPattern::Regex(pattern.to_owned()), cased })

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use crate::Error;
+
 /// A text to embed, in place of a tensor: `embed(e5, "some text")`, `embed(@text)`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EmbedCall {
@@ -15,28 +17,26 @@ impl EmbedCall {
     ///
     /// # Errors
     /// The call is invalid; the text gives the cause and an example.
-    pub fn parse(value: &str, parameters: &BTreeMap<String, String>) -> Option<Result<Self, String>> {
+    pub fn parse(value: &str, parameters: &BTreeMap<String, String>) -> Option<Result<Self, Error>> {
         let inside = value.trim().strip_prefix("embed(")?;
         Some(match inside.strip_suffix(')') {
             Some(inside) => read(inside.trim(), parameters),
-            None => Err("embed( has no closing parenthesis: write embed(embedder, \"text\")".to_owned()),
+            None => Err(Error::value("embed( has no closing parenthesis: write embed(embedder, \"text\")")),
         })
     }
 }
 
-fn read(inside: &str, parameters: &BTreeMap<String, String>) -> Result<EmbedCall, String> {
+fn read(inside: &str, parameters: &BTreeMap<String, String>) -> Result<EmbedCall, Error> {
     let (embedder, argument) = match inside.split_once(',') {
         Some((name, argument)) if is_name(name.trim()) => (Some(name.trim().to_owned()), argument.trim()),
         _ => (None, inside),
     };
     if argument.is_empty() {
-        return Err(
-            "there is no text to embed: write embed(embedder, \"text\") or embed(@parameter)".to_owned()
-        );
+        return Err(Error::value("no text to embed: write embed(embedder, \"text\") or embed(@parameter)"));
     }
     let text = match argument.strip_prefix('@') {
         Some(name) => parameters.get(name).cloned().ok_or_else(|| {
-            format!("embed(@{name}) names a parameter that the request has not: add '{name}'")
+            Error::value(format!("embed(@{name}) names a parameter that the request has not: add '{name}'"))
         })?,
         None => unquoted(argument)?.to_owned(),
     };
@@ -48,12 +48,12 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
-fn unquoted(text: &str) -> Result<&str, String> {
+fn unquoted(text: &str) -> Result<&str, Error> {
     for quote in ['"', '\''] {
         if let Some(rest) = text.strip_prefix(quote) {
-            return rest
-                .strip_suffix(quote)
-                .ok_or_else(|| format!("the text to embed begins with {quote} and does not end with it"));
+            return rest.strip_suffix(quote).ok_or_else(|| {
+                Error::value(format!("the text to embed begins with {quote} and does not end with it"))
+            });
         }
     }
     Ok(text)
@@ -63,7 +63,7 @@ fn unquoted(text: &str) -> Result<&str, String> {
 mod tests {
     use super::*;
 
-    fn parse(value: &str) -> Option<Result<(Option<String>, String), String>> {
+    fn parse(value: &str) -> Option<Result<(Option<String>, String), Error>> {
         let parameters = BTreeMap::from([("text".to_owned(), "from a, \"parameter\"".to_owned())]);
         EmbedCall::parse(value, &parameters).map(|call| call.map(|call| (call.embedder, call.text)))
     }
@@ -97,7 +97,7 @@ mod tests {
             ("embed(\"x)", "does not end with it"),
         ] {
             let reason = parse(value).expect("a call").expect_err(value);
-            assert!(reason.contains(expected), "{value}: {reason}");
+            assert!(reason.to_string().contains(expected), "{value}: {reason}");
         }
     }
 }

@@ -1,6 +1,5 @@
 /// Error in the text of a query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The text does not follow the syntax of its language.
     #[error("{language}: line {line}, column {column}: {reason}")]
@@ -14,6 +13,9 @@ pub enum Error {
         /// Expected and actual text, with the correct form.
         reason: String,
     },
+    /// A text is not a value of its kind. The caller adds the parameter or the position.
+    #[error("{0}")]
+    Value(String),
     /// A request has more parameters than it may.
     #[error(
         "the request has more than {most} parameters; send what belongs together as one of them: a list, a map or a tensor counts as one"
@@ -30,4 +32,11 @@ pub enum Error {
         /// Cause and remedy.
         reason: String,
     },
+}
+
+impl Error {
+    /// A text that is not a value of its kind: cause and remedy.
+    pub(crate) fn value(reason: impl Into<String>) -> Self {
+        Error::Value(reason.into())
+    }
 }

@@ -1,13 +1,13 @@
 //! Names of grammars: `model.type`, and `grammar` of user text.
 
-use crate::{QueryGrammar, TextSyntax, TextTokenization, WordComposite};
+use crate::{Error, QueryGrammar, TextSyntax, TextTokenization, WordComposite};
 
 impl QueryGrammar {
     /// The grammar of a `model.type`.
     ///
     /// # Errors
     /// The name is unknown; the text lists the existing ones. `yql` is not a grammar of user text.
-    pub fn from_type(name: &str) -> Result<Self, String> {
+    pub fn from_type(name: &str) -> Result<Self, Error> {
         let (composite, tokenization, syntax) = match name {
             "adv" | "advanced" => (WordComposite::And, TextTokenization::Internal, TextSyntax::Advanced),
             "all" => (WordComposite::And, TextTokenization::Internal, TextSyntax::Simple),
@@ -18,12 +18,14 @@ impl QueryGrammar {
             "weakAnd" => (WordComposite::WeakAnd, TextTokenization::Internal, TextSyntax::Simple),
             "web" => (WordComposite::And, TextTokenization::Internal, TextSyntax::Web),
             "prog" => {
-                return Err("queries of type 'prog' are read from the parameter 'query' alone, not from userQuery() in YQL".to_owned());
+                return Err(Error::value(
+                    "queries of type 'prog' are read from the parameter 'query' alone, not from userQuery() in YQL",
+                ));
             }
             _ => {
-                return Err(format!(
-                    "'{name}' is no type of query; there are adv, all, any, linguistics, phrase, prog, tokenize, weakAnd and web"
-                ));
+                return Err(Error::value(format!(
+                    "'{name}' is not a type of query; there are adv, all, any, linguistics, phrase, prog, tokenize, weakAnd and web"
+                )));
             }
         };
         Ok(QueryGrammar { composite, syntax, tokenization })
@@ -35,7 +37,7 @@ impl WordComposite {
     ///
     /// # Errors
     /// The name is unknown; the text lists the existing ones.
-    pub fn from_name(name: &str) -> Result<Self, String> {
+    pub fn from_name(name: &str) -> Result<Self, Error> {
         match name {
             "and" => Ok(WordComposite::And),
             "or" => Ok(WordComposite::Or),
@@ -43,7 +45,9 @@ impl WordComposite {
             "phrase" => Ok(WordComposite::Phrase),
             "near" => Ok(WordComposite::Near),
             "oNear" => Ok(WordComposite::OrderedNear),
-            _ => Err(format!("'{name}' is no composite; there are and, or, weakAnd, phrase, near and oNear")),
+            _ => Err(Error::value(format!(
+                "'{name}' is not a composite; there are and, or, weakAnd, phrase, near and oNear"
+            ))),
         }
     }
 }
@@ -53,12 +57,12 @@ impl TextSyntax {
     ///
     /// # Errors
     /// The name is unknown; the text lists the existing ones.
-    pub fn from_name(name: &str) -> Result<Self, String> {
+    pub fn from_name(name: &str) -> Result<Self, Error> {
         match name {
             "none" => Ok(TextSyntax::None),
             "simple" => Ok(TextSyntax::Simple),
             "web" => Ok(TextSyntax::Web),
-            _ => Err(format!("'{name}' is no syntax; there are none, simple and web")),
+            _ => Err(Error::value(format!("'{name}' is not a syntax; there are none, simple and web"))),
         }
     }
 }
@@ -68,11 +72,13 @@ impl TextTokenization {
     ///
     /// # Errors
     /// The name is unknown; the text lists the existing ones.
-    pub fn from_name(name: &str) -> Result<Self, String> {
+    pub fn from_name(name: &str) -> Result<Self, Error> {
         match name {
             "internal" => Ok(TextTokenization::Internal),
             "linguistics" => Ok(TextTokenization::Linguistics),
-            _ => Err(format!("'{name}' is no tokenization; there are internal and linguistics")),
+            _ => Err(Error::value(format!(
+                "'{name}' is not a tokenization; there are internal and linguistics"
+            ))),
         }
     }
 }

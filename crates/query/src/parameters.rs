@@ -16,7 +16,7 @@ use crate::build::{self, BuildContext};
 use crate::programmatic;
 use crate::select::{WhereConditions, grouping_requests};
 use crate::syntax::SyntaxFault;
-use crate::text_size::{TEXT_BYTES_MAX, text_bytes};
+use crate::text_size::text_bytes;
 use crate::yql::{self, YqlStatement};
 use crate::{
     Error, Query, QueryGrammar, QueryItem, QuerySortKey, QuerySources, TextSyntax, TextTokenization,
@@ -38,6 +38,13 @@ pub struct QueryLimits {
     pub default_timeout: Duration,
     /// Maximum timeout: a longer one is reduced to it.
     pub max_timeout: Duration,
+    /// Maximum size in bytes of the text that is split into words: a word takes a hundred times its bytes in
+    /// memory. Values of `in`, of weighted sets and of vectors do not count.
+    pub text_bytes_max: usize,
+    /// Maximum number of tokens of a statement: the parsed form of one takes many times its bytes.
+    pub tokens_max: usize,
+    /// Maximum number of values of a JSON condition, for the same reason.
+    pub values_max: usize,
 }
 
 impl Default for QueryLimits {
@@ -48,6 +55,10 @@ impl Default for QueryLimits {
             default_hits: 10,
             default_timeout: Duration::from_millis(500),
             max_timeout: Duration::from_secs(60),
+            text_bytes_max: 128 << 10,
+            // A list of 100,000 numbers fits.
+            tokens_max: 400_000,
+            values_max: 100_000,
         }
     }
 }
@@ -94,7 +105,7 @@ impl Query {
         parameters: BTreeMap<String, String>,
         limits: &QueryLimits,
     ) -> Result<Query, Error> {
-        let reader = ParameterReader::new(&parameters);
+        let reader = ParameterReader::new(&parameters, limits);
         let mut asked = reader.asked()?;
         if reader.get(FEDERATED).is_some() {
             asked =
@@ -102,9 +113,10 @@ impl Query {
         }
         let recall = reader.text("recall");
         let text_bytes = text_bytes(&asked.root) + recall.as_deref().map_or(0, str::len);
-        if text_bytes > TEXT_BYTES_MAX {
+        let most = limits.text_bytes_max;
+        if text_bytes > most {
             let reason = format!(
-                "the query has {text_bytes} bytes of text to search for, and at most {TEXT_BYTES_MAX} can be; search for fewer words"
+                "the query has {text_bytes} bytes of text to search for, and at most {most} can be; search for fewer words"
             );
             return Err(parameter("query", reason));
         }
@@ -156,12 +168,13 @@ impl Query {
 struct ParameterReader<'a> {
     raw: &'a BTreeMap<String, String>,
     by_name: BTreeMap<&'a str, &'a str>,
+    limits: &'a QueryLimits,
 }
 
 impl<'a> ParameterReader<'a> {
-    fn new(raw: &'a BTreeMap<String, String>) -> Self {
+    fn new(raw: &'a BTreeMap<String, String>, limits: &'a QueryLimits) -> Self {
         let by_name = raw.iter().map(|(name, value)| (names::canonical(name), value.as_str())).collect();
-        ParameterReader { raw, by_name }
+        ParameterReader { raw, by_name, limits }
     }
 
     fn get(&self, name: &str) -> Option<&'a str> {
@@ -229,7 +242,8 @@ impl<'a> ParameterReader<'a> {
                 ));
             }
             (Some(text), None) => {
-                let statement = yql::parse(&text).map_err(|fault| fault.in_text("YQL", &text))?;
+                let statement =
+                    yql::parse(&text, self.limits.tokens_max).map_err(|fault| fault.in_text("YQL", &text))?;
                 statement.understood(&context).map_err(|fault| fault.in_text("YQL", &text))?
             }
             (None, Some(conditions)) => {
@@ -252,7 +266,7 @@ impl<'a> ParameterReader<'a> {
                 None => {
                     return Err(parameter(
                         "yql",
-                        "there is no query; for example: yql=select * from sources * where true, or query=words",
+                        "no query; for example: yql=select * from sources * where true, or query=words",
                     ));
                 }
             },
@@ -294,12 +308,12 @@ impl<'a> ParameterReader<'a> {
 
     /// `model.type` and its parts; `None` for `yql`.
     fn grammar(&self) -> Result<Option<QueryGrammar>, Error> {
-        let wrong = |name: &str, reason: String| parameter(name, reason);
+        let wrong = |name: &str, reason: Error| parameter(name, reason.to_string());
         let mut grammar = match self.get("model.type") {
             None | Some("") => QueryGrammar::default(),
             Some("yql") => return Ok(None),
             Some(name) => QueryGrammar::from_type(name).map_err(|reason| {
-                wrong("model.type", format!("{reason}; and yql, for a query that is YQL"))
+                parameter("model.type", format!("{reason}; and yql, for a query that is YQL"))
             })?,
         };
         if let Some(name) = self.get("model.type.composite") {
@@ -328,10 +342,14 @@ impl<'a> ParameterReader<'a> {
         match self.get("select").map(str::trim) {
             None | Some("") => {}
             // A grouping request ends with a parenthesis, even where an annotation opens it.
-            Some(text) if text.starts_with('{') && !text.ends_with(')') => match json("select", text)? {
-                Value::Object(entries) => parts.extend(entries),
-                _ => return Err(parameter("select", "expected an object with where, grouping or fields")),
-            },
+            Some(text) if text.starts_with('{') && !text.ends_with(')') => {
+                match json("select", text, self.limits.values_max)? {
+                    Value::Object(entries) => parts.extend(entries),
+                    _ => {
+                        return Err(parameter("select", "expected an object with where, grouping or fields"));
+                    }
+                }
+            }
             Some(text) => {
                 select.grouping =
                     yql::split_grouping(text, 0).map_err(|fault| fault.in_text("grouping", text))?;
@@ -343,15 +361,15 @@ impl<'a> ParameterReader<'a> {
         for part in ["where", "grouping", "fields"] {
             let name = format!("select.{part}");
             if let Some(text) = self.get(&name) {
-                parts.push((part.to_owned(), json(&name, text)?));
+                parts.push((part.to_owned(), json(&name, text, self.limits.values_max)?));
             }
         }
         for (name, value) in parts {
             match (name.as_str(), value) {
                 ("where", value) => select.conditions = Some(WhereConditions::read(&value)?),
                 ("grouping", value) => {
-                    select.grouping =
-                        grouping_requests(&value).map_err(|reason| parameter("select.grouping", reason))?;
+                    select.grouping = grouping_requests(&value)
+                        .map_err(|error| parameter("select.grouping", error.to_string()))?;
                 }
                 ("fields", Value::Array(items)) => {
                     let names: Option<Vec<String>> =
@@ -423,8 +441,8 @@ impl YqlStatement {
     }
 }
 
-fn json(name: &str, text: &str) -> Result<Value, Error> {
-    json_text::parse(text.as_bytes()).map_err(|error| Error::Syntax {
+fn json(name: &str, text: &str, values_max: usize) -> Result<Value, Error> {
+    json_text::parse(text.as_bytes(), values_max).map_err(|error| Error::Syntax {
         language: "select",
         line: error.line(),
         column: error.column(),

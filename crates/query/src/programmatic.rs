@@ -9,7 +9,7 @@
 //! identifier after `%`, which is ignored.
 
 use crate::syntax::SyntaxFault;
-use crate::{ItemAnnotations, PhraseWord, QueryItem, TermMatch};
+use crate::{Error, ItemAnnotations, PhraseWord, QueryItem, TermMatch};
 
 /// Maximum nesting of items.
 const DEPTH_MAX: usize = 64;
@@ -96,7 +96,7 @@ impl<'t> ProgrammaticReader<'t> {
                 Some('"') => self.quoted()?,
                 _ => self.name("the value of the property")?.to_owned(),
             };
-            let wrong = || SyntaxFault::new(at, format!("{value:?} is no value of '{name}'"));
+            let wrong = || SyntaxFault::new(at, format!("{value:?} is not a value of '{name}'"));
             let whole = || value.parse::<u32>().map_err(|_| wrong());
             match name.as_str() {
                 "index" => of.field = value,
@@ -172,7 +172,7 @@ impl<'t> ProgrammaticReader<'t> {
 
 impl WrittenItem<'_> {
     /// Converts to an item.
-    fn meant(self) -> Result<QueryItem, String> {
+    fn meant(self) -> Result<QueryItem, Error> {
         match self.name.to_ascii_uppercase().as_str() {
             "AND" => Ok(QueryItem::And(self.some_items()?.items)),
             "OR" => Ok(QueryItem::Or(self.some_items()?.items)),
@@ -196,43 +196,46 @@ impl WrittenItem<'_> {
             "PREFIX" => self.term(TermMatch::Prefix),
             "SUFFIX" => self.term(TermMatch::Suffix),
             "SUBSTRING" => self.term(TermMatch::Substring),
-            _ => Err(format!(
-                "there is no item '{}'; there are AND, OR, NOT, RANK, WEAKAND, EQUIV, PHRASE, NEAR, ONEAR, WORD, EXACT, INT, PREFIX, SUFFIX and SUBSTRING",
+            _ => Err(Error::value(format!(
+                "no item '{}'; there are AND, OR, NOT, RANK, WEAKAND, EQUIV, PHRASE, NEAR, ONEAR, WORD, EXACT, INT, PREFIX, SUFFIX and SUBSTRING",
                 self.name
-            )),
+            ))),
         }
     }
 
     /// Checks that it contains items and no text. The words of an item search the field of the first.
-    fn some_items(mut self) -> Result<Self, String> {
+    fn some_items(mut self) -> Result<Self, Error> {
         match (self.items.first(), self.texts.is_empty()) {
             (Some(first), true) => {
                 self.field = first.field().unwrap_or(&self.field).to_owned();
                 Ok(self)
             }
-            _ => Err(format!("{0} has items in it, as in ({0} (WORD \"a\") (WORD \"b\"))", self.name)),
+            _ => Err(Error::value(format!(
+                "{0} has items in it, as in ({0} (WORD \"a\") (WORD \"b\"))",
+                self.name
+            ))),
         }
     }
 
-    fn term(self, matching: TermMatch) -> Result<QueryItem, String> {
+    fn term(self, matching: TermMatch) -> Result<QueryItem, Error> {
         let WrittenItem { name, field, annotations, items, texts, .. } = self;
         match (items.as_slice(), texts.as_slice()) {
             ([], [text]) => Ok(QueryItem::Term { field, text: text.as_str().into(), matching, annotations }),
-            _ => Err(format!("{name} has one text in it, as in ({name} \"text\")")),
+            _ => Err(Error::value(format!("{name} has one text in it, as in ({name} \"text\")"))),
         }
     }
 
-    fn phrase(self) -> Result<QueryItem, String> {
+    fn phrase(self) -> Result<QueryItem, Error> {
         let WrittenItem { field, items, annotations, .. } = self.some_items()?;
         let word = |item: QueryItem| match item {
             QueryItem::Term { text, matching, .. } => Ok(PhraseWord { text, matching }),
-            _ => Err("PHRASE is of words, as in (PHRASE (WORD \"a\") (WORD \"b\"))".to_owned()),
+            _ => Err(Error::value("PHRASE is of words, as in (PHRASE (WORD \"a\") (WORD \"b\"))")),
         };
-        let words = items.into_iter().map(word).collect::<Result<_, String>>()?;
+        let words = items.into_iter().map(word).collect::<Result<_, Error>>()?;
         Ok(QueryItem::Phrase { field, words, annotations })
     }
 
-    fn near(self, ordered: bool) -> Result<QueryItem, String> {
+    fn near(self, ordered: bool) -> Result<QueryItem, Error> {
         let WrittenItem { field, items, annotations, distance, .. } = self.some_items()?;
         Ok(QueryItem::Near {
             field,

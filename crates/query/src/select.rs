@@ -48,7 +48,7 @@ impl SelectReader {
         SyntaxNode::new(self.paths.len() - 1, form)
     }
 
-    fn fault<T>(&mut self, path: &str, reason: impl Into<String>) -> Read<T> {
+    fn fault<T>(&mut self, path: &str, reason: impl ToString) -> Read<T> {
         self.paths.push(path.to_owned());
         Err(SyntaxFault::new(self.paths.len() - 1, reason))
     }
@@ -136,7 +136,7 @@ impl SelectReader {
                 let operand = Box::new(self.value(value, path)?);
                 self.node(path, SyntaxForm::Contains(field, operand))
             }
-            _ => return self.fault(path, format!("there is no operator '{name}'; there are and, or, and_not, contains, range, equals, in, matches, rank, weakAnd, wand, nearestNeighbor and others")),
+            _ => return self.fault(path, format!("no operator '{name}'; there are and, or, and_not, contains, range, equals, in, matches, rank, weakAnd, wand, nearestNeighbor and others")),
         };
         node.annotations.extend(self.annotations(attributes, path)?);
         Ok(node)
@@ -188,7 +188,7 @@ impl SelectReader {
                     }
                 };
             }
-            Value::Null => return self.fault(path, "null is no value"),
+            Value::Null => return self.fault(path, "null is not a value"),
         };
         Ok(self.node(path, form))
     }
@@ -258,7 +258,10 @@ impl SelectReader {
                 "<=" => high = (number, false),
                 "<" => high = (number, true),
                 "=" => (low, high) = ((number, false), (number, false)),
-                _ => return self.fault(path, format!("'{operator}' is no bound; there are >=, >, <= and <")),
+                _ => {
+                    return self
+                        .fault(path, format!("'{operator}' is not a bound; there are >=, >, <= and <"));
+                }
             }
         }
         let bounds = match (low.1, high.1) {

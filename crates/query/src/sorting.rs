@@ -21,38 +21,41 @@ pub fn parse(text: &str) -> Result<Vec<QuerySortKey>, Error> {
 
 impl QuerySortKey {
     /// Checks the function, and the policy for missing values.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         if let Some((function, arguments)) = &self.function {
             let most = match function.as_str() {
                 "lowercase" | "raw" => 0,
                 "uca" => 2,
                 _ => {
-                    return Err(format!(
-                        "there is no sort function '{function}'; there are lowercase, raw and uca"
-                    ));
+                    return Err(Error::value(format!(
+                        "no sort function '{function}'; there are lowercase, raw and uca"
+                    )));
                 }
             };
             if arguments.len() > most {
-                return Err(format!(
+                return Err(Error::value(format!(
                     "{function} cannot have {} arguments beside the field; for example: uca(name,en_US,PRIMARY)",
                     arguments.len()
-                ));
+                )));
             }
             let strengths = ["PRIMARY", "SECONDARY", "TERTIARY", "QUATERNARY", "IDENTICAL"];
             if let Some(strength) =
                 arguments.get(1).filter(|strength| !strengths.contains(&strength.as_str()))
             {
-                return Err(format!("'{strength}' is no strength; there are {}", strengths.join(", ")));
+                return Err(Error::value(format!(
+                    "'{strength}' is not a strength; there are {}",
+                    strengths.join(", ")
+                )));
             }
         }
         match &self.missing {
             None => Ok(()),
             Some((policy, None)) if policy == "first" || policy == "last" => Ok(()),
             Some((policy, Some(_))) if policy == "as" => Ok(()),
-            Some(_) => Err(format!(
+            Some(_) => Err(Error::value(format!(
                 "what to do with missing values is one of: missing({0},first), missing({0},last), missing({0},as,42)",
                 self.field
-            )),
+            ))),
         }
     }
 }

@@ -83,8 +83,8 @@ pub(crate) struct SyntaxFault {
 }
 
 impl SyntaxFault {
-    pub(crate) fn new(at: usize, reason: impl Into<String>) -> Self {
-        SyntaxFault { at, reason: reason.into() }
+    pub(crate) fn new(at: usize, reason: impl ToString) -> Self {
+        SyntaxFault { at, reason: reason.to_string() }
     }
 
     /// Error for a fault at a byte offset of `text`.

@@ -2,10 +2,6 @@
 
 use crate::{QueryItem, UserText};
 
-/// Maximum bytes of text of a query that are split into words: a word takes a hundred times its bytes in
-/// memory. Values of `in`, of weighted sets and of vectors do not count.
-pub(crate) const TEXT_BYTES_MAX: usize = 128 << 10;
-
 /// Bytes of the texts of an item and its nested items that linguistics splits into words.
 pub(crate) fn text_bytes(item: &QueryItem) -> usize {
     let of_all = |items: &[QueryItem]| items.iter().map(text_bytes).sum::<usize>();

@@ -27,7 +27,7 @@ pub(crate) struct YqlStatement {
     pub grouping: Vec<String>,
 }
 
-/// Parses a statement.
-pub(crate) fn parse(text: &str) -> Result<YqlStatement, SyntaxFault> {
-    parser::YqlParser::new(text)?.statement()
+/// Parses a statement of at most `tokens_max` tokens.
+pub(crate) fn parse(text: &str, tokens_max: usize) -> Result<YqlStatement, SyntaxFault> {
+    parser::YqlParser::new(text, tokens_max)?.statement()
 }

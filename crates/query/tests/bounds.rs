@@ -74,7 +74,7 @@ fn a_condition_in_json_has_only_so_many_values() {
         Query::from_parameters(parameters, &QueryLimits::default()).map_err(|error| error.to_string())
     };
     assert!(select("1", 50_000).is_ok());
-    assert!(select("\"a,[{,\"", 40_000).is_ok(), "signs in texts are no values");
+    assert!(select("\"a,[{,\"", 40_000).is_ok(), "signs in texts are not values");
     for item in ["1", "[]", "{}", "\"\""] {
         let error = select(item, 200_000).expect_err("too many");
         assert!(error.contains("more than 100000 values"), "{item}: {error}");

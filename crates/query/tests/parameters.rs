@@ -42,7 +42,7 @@ fn timeouts_have_units() {
         assert_eq!(accepted(&[("timeout", text)]).timeout, Duration::from_millis(milliseconds), "{text}");
     }
     for text in ["", "-1", "5 minutes", "ms", "1e400"] {
-        let error = query(&[("timeout", text)]).expect_err("this is no timeout");
+        let error = query(&[("timeout", text)]).expect_err("this is not a timeout");
         assert!(error.contains("500ms"), "{error}");
     }
 }
@@ -122,7 +122,7 @@ fn errors_name_the_parameter() {
     );
     refused(
         &[("yql", "")],
-        "parameter 'yql': there is no query; for example: yql=select * from sources * where true, or query=words",
+        "parameter 'yql': no query; for example: yql=select * from sources * where true, or query=words",
     );
     refused(
         &[("input.q", "3")],
@@ -161,11 +161,11 @@ fn sorting_specifications() {
         ),
         (
             "+upper(a)",
-            "! sorting: line 1, column 1: there is no sort function 'upper'; there are lowercase, raw and uca",
+            "! sorting: line 1, column 1: no sort function 'upper'; there are lowercase, raw and uca",
         ),
         (
             "+uca(a,en,NONE)",
-            "! sorting: line 1, column 1: 'NONE' is no strength; there are PRIMARY, SECONDARY, TERTIARY, QUATERNARY, IDENTICAL",
+            "! sorting: line 1, column 1: 'NONE' is not a strength; there are PRIMARY, SECONDARY, TERTIARY, QUATERNARY, IDENTICAL",
         ),
         (
             "+missing(a,maybe)",

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use millrace_expression as expression;
 use millrace_expression::{
-    DecisionForest, ExpressionProgram, ExpressionScope, FeatureName, FunctionBody, ParsedExpression,
+    DecisionForest, ExpressionFault, ExpressionProgram, ExpressionScope, FeatureName, FunctionBody,
+    ParsedExpression,
 };
 use millrace_schema::{
     InputType, MistakenParts, OnnxModelConfig, PackageFindings, RankProfile, Schema, SchemaConstant,
@@ -207,10 +208,10 @@ impl<'a> ProfileCompiler<'a> {
     }
 
     /// Input for a number that is normalized over the hits of the global phase.
-    fn normalizer(&self, name: &FeatureName) -> Result<expression::FeatureKind, String> {
+    fn normalizer(&self, name: &FeatureName) -> Result<expression::FeatureKind, Error> {
         let usage = || match name.name.as_str() {
-            "normalize_linear" => format!("{name}: write normalize_linear(feature)"),
-            _ => format!("{name}: write reciprocal_rank(feature,k), k a number of at least 0"),
+            "normalize_linear" => Error::setup(format!("{name}: write normalize_linear(feature)")),
+            _ => Error::setup(format!("{name}: write reciprocal_rank(feature,k), k a number of at least 0")),
         };
         let kind = match (name.name.as_str(), name.parameters.as_slice()) {
             ("normalize_linear", [_]) => NormalizationKind::Linear,
@@ -221,13 +222,14 @@ impl<'a> ProfileCompiler<'a> {
             }
             _ => return Err(usage()),
         };
-        let only_global = || format!("{name} compares hits with each other, which only the global phase can");
+        let only_global =
+            || Error::setup(format!("{name} compares hits with each other, which only the global phase can"));
         // Normalizers do not nest, so the list is absent while the argument of one is compiled.
         let mut known = self.normalizers.borrow_mut().take().ok_or_else(only_global)?;
         if !known.iter().any(|(known, _)| known == name) {
             let place = self.setup.profile.place.clone();
             let input = self.compile_score(&SourcedText { value: name.parameters[0].clone(), place });
-            let input = input.map_err(|error| format!("{name}: {error}"))?;
+            let input = input.map_err(|error| Error::setup(format!("{name}: {error}")))?;
             self.features.borrow_mut().push((name.clone(), normalized(known.len())));
             known.push((name.clone(), HitNormalizer { input, kind }));
         }
@@ -242,7 +244,7 @@ impl<'a> ProfileCompiler<'a> {
     }
 
     /// The output of an ONNX model: `onnx(name)`, `onnx(name).output`.
-    fn onnx(&self, name: &FeatureName) -> Result<expression::FeatureKind, String> {
+    fn onnx(&self, name: &FeatureName) -> Result<expression::FeatureKind, Error> {
         let profile = self.setup.profile;
         let known = || {
             let names: Vec<&str> = profile
@@ -255,11 +257,17 @@ impl<'a> ProfileCompiler<'a> {
         };
         let declared = match name.parameters.as_slice() {
             [model] => profile.onnx_models.get(model).or_else(|| self.setup.schema.onnx_models.get(model)),
-            _ => return Err(format!("{name}: write {}(name) or {}(name).output", name.name, name.name)),
+            _ => {
+                return Err(Error::setup(format!(
+                    "{name}: write {}(name) or {}(name).output",
+                    name.name, name.name
+                )));
+            }
         };
-        let declared = declared.ok_or_else(|| format!("{name}: there is no such onnx-model, {}", known()))?;
+        let declared =
+            declared.ok_or_else(|| Error::setup(format!("{name}: no such onnx-model, {}", known())))?;
         if self.open.borrow().contains(name) {
-            return Err(format!("{name}: the model is its own input"));
+            return Err(Error::setup(format!("{name}: the model is its own input")));
         }
         self.open.borrow_mut().push(name.clone());
         // Model inputs cannot be normalized, because normalization happens later.
@@ -268,7 +276,7 @@ impl<'a> ProfileCompiler<'a> {
         *self.normalizers.borrow_mut() = normalizers;
         self.open.borrow_mut().pop();
         let (evaluation, inputs) =
-            step.map_err(|reason| format!("{name}: {}: {reason}", declared.file.value))?;
+            step.map_err(|reason| Error::setup(format!("{name}: {}: {reason}", declared.file.value)))?;
         let tensor_type = evaluation.tensor_type();
         let (mut steps, mut features) = (self.steps.borrow_mut(), self.features.borrow_mut());
         features.push((name.clone(), modelled(steps.len(), tensor_type.clone())));
@@ -281,16 +289,16 @@ impl<'a> ProfileCompiler<'a> {
         &self,
         name: &FeatureName,
         declared: &OnnxModelConfig,
-    ) -> Result<(Arc<dyn RankModelEvaluation>, Vec<CompiledExpression>), String> {
-        let blame = |reason| self.blame(declared.file.value.to_string(), reason);
+    ) -> Result<(Arc<dyn RankModelEvaluation>, Vec<CompiledExpression>), Error> {
+        let blame = |error| self.blame(declared.file.value.to_string(), error);
         let model = self.models.open(&name.parameters[0], declared).map_err(blame)?;
         let output = onnx::output_name(declared, &*model, name.output.as_deref())?;
         let known = model.inputs();
         if let Some((unknown, _)) = declared.inputs.iter().find(|(input, _)| !known.contains(input)) {
-            return Err(format!(
+            return Err(Error::setup(format!(
                 "Model does not contain input: '{unknown}'. Model contains: {}",
                 known.join(", ")
-            ));
+            )));
         }
         let mut inputs = Vec::with_capacity(known.len());
         for input in &known {
@@ -301,7 +309,8 @@ impl<'a> ProfileCompiler<'a> {
                 value: onnx::plain(input),
                 place: declared.file.place.clone(),
             });
-            let compiled = self.compile(&source).map_err(|error| format!("input '{input}': {error}"))?;
+            let compiled =
+                self.compile(&source).map_err(|error| Error::setup(format!("input '{input}': {error}")))?;
             inputs.push((input.as_str(), compiled));
         }
         let types: Vec<(&str, &TensorType)> =
@@ -311,23 +320,24 @@ impl<'a> ProfileCompiler<'a> {
     }
 
     /// Records the file that causes the following error.
-    fn blame(&self, file: String, reason: String) -> String {
+    fn blame(&self, file: String, error: Error) -> Error {
         *self.blamed.borrow_mut() = Some(file);
-        reason
+        error
     }
 
     /// Names of the features listed for a profile that does not name its own.
     pub fn default_features(&self) -> Result<Vec<String>, Error> {
-        default_features(&self.setup).map_err(|reason| self.error(self.setup.profile.place.clone(), reason))
+        default_features(&self.setup)
+            .map_err(|error| self.error(self.setup.profile.place.clone(), error.to_string()))
     }
 
     /// Reads a decision-tree model of the application package.
-    fn forest(&self, name: &FeatureName) -> Result<Arc<DecisionForest>, String> {
+    fn forest(&self, name: &FeatureName) -> Result<Arc<DecisionForest>, Error> {
         let [file] = name.parameters.as_slice() else {
-            return Err(format!(
+            return Err(Error::setup(format!(
                 "{name} needs the name of a file in models/, as in {}(\"my_model.json\")",
                 name.name
-            ));
+            )));
         };
         let key = (name.name.clone(), file.clone());
         if let Some(known) = self.forests.borrow().get(&key) {
@@ -336,20 +346,20 @@ impl<'a> ProfileCompiler<'a> {
         let models = &self.setup.schema.models;
         let Some(text) = models.get(file) else {
             let known: Vec<&str> = models.keys().map(String::as_str).collect();
-            return Err(match known.is_empty() {
+            return Err(Error::setup(match known.is_empty() {
                 true => format!("{name}: the package has no text files in models/"),
-                false => format!("{name}: there is no file models/{file}, only {}", known.join(", ")),
-            });
+                false => format!("{name}: no file models/{file}, only {}", known.join(", ")),
+            }));
         };
         let path = format!("models/{file}");
-        let wrong = |reason| self.blame(path.clone(), format!("{path}: {reason}"));
+        let wrong = |error| self.blame(path.clone(), Error::setup(format!("{path}: {error}")));
         let forest = forests::read(&name.name, text).map_err(wrong)?;
         let forest = Arc::new(forest);
         self.forests.borrow_mut().insert(key, Arc::clone(&forest));
         Ok(forest)
     }
 
-    fn constant(&self, name: &str) -> Option<Result<Tensor, String>> {
+    fn constant(&self, name: &str) -> Option<Result<Tensor, Error>> {
         let constant = self.constants.get(name)?;
         let declared = match &constant.constant_type {
             InputType::Tensor(tensor_type) => tensor_type.clone(),
@@ -359,7 +369,11 @@ impl<'a> ProfileCompiler<'a> {
             }
         };
         let parsed = parse_constant(&constant.value.value, &declared);
-        Some(parsed.map_err(|reason| format!("constant {name} at {}: {reason}", constant.value.place)))
+        Some(
+            parsed.map_err(|reason| {
+                Error::setup(format!("constant {name} at {}: {reason}", constant.value.place))
+            }),
+        )
     }
 }
 
@@ -369,14 +383,14 @@ pub fn check_constants(schema: &Schema, findings: &mut PackageFindings) -> Mista
     let mut broken = MistakenParts::default();
     for (name, constant) in &schema.constants {
         if let InputType::Tensor(declared) = &constant.constant_type
-            && let Err(reason) = parse_constant(&constant.value.value, declared)
+            && let Err(error) = parse_constant(&constant.value.value, declared)
         {
             broken.add(name);
             findings.tell(Error::Constant {
                 place: constant.value.place.clone(),
                 name: name.clone(),
                 tensor_type: declared.to_string(),
-                reason,
+                reason: error.to_string(),
             });
         }
     }
@@ -384,9 +398,11 @@ pub fn check_constants(schema: &Schema, findings: &mut PackageFindings) -> Mista
 }
 
 /// Expansion of `reciprocal_rank_fusion(a,b,…)`: the sum of the reciprocal ranks.
-fn fusion(name: &FeatureName) -> Result<String, String> {
+fn fusion(name: &FeatureName) -> Result<String, Error> {
     if name.parameters.len() < 2 {
-        return Err(format!("{name}: write reciprocal_rank_fusion(a,b,…), of at least two features"));
+        return Err(Error::setup(format!(
+            "{name}: write reciprocal_rank_fusion(a,b,…), of at least two features"
+        )));
     }
     let ranks: Vec<String> = name
         .parameters
@@ -416,22 +432,24 @@ pub(crate) fn first_phase_expression(profile: &RankProfile) -> SourcedText<Strin
 
 /// Parses a tensor literal or the JSON of a file. A text that begins with a brace may be either; the error is
 /// that of the form it resembles.
-fn parse_constant(text: &str, declared: &TensorType) -> Result<Tensor, String> {
+fn parse_constant(text: &str, declared: &TensorType) -> Result<Tensor, Error> {
     Tensor::parse(text, Some(declared)).or_else(|literal| {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let looks_like_json = text.trim_start().trim_start_matches(['{', '[']).trim_start().starts_with('"');
-        TensorSeed(declared)
-            .deserialize(&mut deserializer)
-            .map_err(|json| if looks_like_json { json.to_string() } else { literal.to_string() })
+        TensorSeed(declared).deserialize(&mut deserializer).map_err(|json| {
+            Error::setup(if looks_like_json { json.to_string() } else { literal.to_string() })
+        })
     })
 }
 
-impl ExpressionScope for ProfileCompiler<'_> {
-    fn feature(&self, name: &FeatureName) -> Result<expression::FeatureKind, String> {
+impl ProfileCompiler<'_> {
+    /// The meaning of a feature: a constant, a model, another expression, or a value of each hit.
+    fn feature_kind(&self, name: &FeatureName) -> Result<expression::FeatureKind, Error> {
         let bare = name.parameters.is_empty() && name.output.is_none();
         let constant = match (name.name.as_str(), name.parameters.as_slice()) {
             ("constant", [constant]) => Some(
-                self.constant(constant).unwrap_or_else(|| Err(format!("there is no constant '{constant}'"))),
+                self.constant(constant)
+                    .unwrap_or_else(|| Err(Error::setup(format!("no constant '{constant}'")))),
             ),
             (name, _) if bare => self.constant(name),
             _ => None,
@@ -468,6 +486,12 @@ impl ExpressionScope for ProfileCompiler<'_> {
         let tensor_type = feature.tensor_type();
         self.features.borrow_mut().push((name.clone(), feature));
         Ok(expression::FeatureKind::Input(tensor_type))
+    }
+}
+
+impl ExpressionScope for ProfileCompiler<'_> {
+    fn feature(&self, name: &FeatureName) -> Result<expression::FeatureKind, ExpressionFault> {
+        Ok(self.feature_kind(name)?)
     }
 
     fn function(&self, name: &str) -> Option<FunctionBody<'_>> {

@@ -1,9 +1,9 @@
 use millrace_column::ReadError;
+use millrace_expression::ExpressionFault;
 use millrace_schema::{PackageMistake, SourcePosition};
 
 /// Error in a rank profile, or during ranking.
 #[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The profile is invalid. Reported at deployment.
     #[error("{place}: rank profile {profile}: {reason}")]
@@ -17,6 +17,9 @@ pub enum Error {
         /// Expected and actual value, with a remedy.
         reason: String,
     },
+    /// A feature, property or model of a profile is invalid. The compiler of the profile adds the location.
+    #[error("{0}")]
+    Setup(String),
     /// A constant is not a value of its type.
     #[error("{place}: constant({name}) {tensor_type}: {reason}")]
     Constant {
@@ -51,6 +54,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Error in a feature, a property or a model: expected and actual value, with a remedy.
+    pub fn setup(reason: impl Into<String>) -> Self {
+        Error::Setup(reason.into())
+    }
+
     /// The package file at fault, if a model could not be read.
     pub fn file(&self) -> Option<&str> {
         match self {
@@ -60,11 +68,27 @@ impl Error {
     }
 }
 
+impl From<ExpressionFault> for Error {
+    fn from(fault: ExpressionFault) -> Self {
+        Error::Setup(fault.into())
+    }
+}
+
+impl From<Error> for ExpressionFault {
+    fn from(error: Error) -> Self {
+        ExpressionFault::new(error.to_string())
+    }
+}
+
 impl From<Error> for PackageMistake {
     fn from(error: Error) -> Self {
         let place = match &error {
             Error::Profile { place, .. } | Error::Constant { place, .. } => Some(place),
-            Error::UnknownProfile { .. } | Error::Overloaded(_) | Error::Model(_) | Error::Read(_) => None,
+            Error::Setup(_)
+            | Error::UnknownProfile { .. }
+            | Error::Overloaded(_)
+            | Error::Model(_)
+            | Error::Read(_) => None,
         };
         PackageMistake::new(place, &error)
     }

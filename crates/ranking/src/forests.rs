@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use millrace_expression::{
-    DecisionForest, EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName,
-    ForestBuilder, FunctionBody, InputBatch, MissingDirection, ParsedExpression, SplitRule, Subtree,
-    string_hash,
+    DecisionForest, EvaluationScratch, ExpressionFault, ExpressionProgram, ExpressionScope, FeatureKind,
+    FeatureName, ForestBuilder, FunctionBody, InputBatch, MissingDirection, ParsedExpression, SplitRule,
+    Subtree, string_hash,
 };
 use millrace_tensor::TensorType;
 use serde_json::Value;
+
+use crate::Error;
 
 /// Maximum depth of a tree.
 const DEPTH: usize = 100;
@@ -25,7 +27,7 @@ impl TreeModel {
     ///
     /// # Errors
     /// The JSON resembles a model but is not valid.
-    pub fn read(text: &str) -> Option<Result<Self, String>> {
+    pub fn read(text: &str) -> Option<Result<Self, Error>> {
         let json: Value = serde_json::from_str(text).ok()?;
         let is_tree = |tree: &Value| tree.get("leaf").is_some() || tree.get("split").is_some();
         let (forest, named) = match &json {
@@ -34,9 +36,13 @@ impl TreeModel {
             _ => return None,
         };
         Some(forest.and_then(|forest| {
-            let expression = ParsedExpression::parse("model").map_err(|error| error.to_string())?;
+            let expression =
+                ParsedExpression::parse("model").map_err(|error| Error::setup(error.to_string()))?;
             let program = ExpressionProgram::compile(&expression, &LoneForest(Arc::new(forest)));
-            Ok(TreeModel { program: program.map_err(|error| error.reason().to_owned())?, named })
+            Ok(TreeModel {
+                program: program.map_err(|error| Error::setup(error.reason().to_owned()))?,
+                named,
+            })
         }))
     }
 
@@ -71,7 +77,7 @@ impl TreeModel {
 struct LoneForest(Arc<DecisionForest>);
 
 impl ExpressionScope for LoneForest {
-    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, ExpressionFault> {
         match (name.name.as_str(), name.parameters.is_empty()) {
             ("model", true) => Ok(FeatureKind::Forest(Arc::clone(&self.0))),
             _ => Ok(FeatureKind::Input(TensorType::scalar())),
@@ -84,8 +90,9 @@ impl ExpressionScope for LoneForest {
 }
 
 /// Reads the model of `xgboost(file)` or `lightgbm(file)`.
-pub(crate) fn read(kind: &str, text: &str) -> Result<DecisionForest, String> {
-    let json: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+pub(crate) fn read(kind: &str, text: &str) -> Result<DecisionForest, Error> {
+    let json: Value =
+        serde_json::from_str(text).map_err(|error| Error::setup(format!("it is not JSON: {error}")))?;
     match kind {
         "xgboost" => xgboost(&json),
         _ => lightgbm(&json),
@@ -93,17 +100,20 @@ pub(crate) fn read(kind: &str, text: &str) -> Result<DecisionForest, String> {
 }
 
 /// Reads a list of trees. Splits name their features and refer to children by number.
-fn xgboost(json: &Value) -> Result<DecisionForest, String> {
-    let trees = json.as_array().ok_or(
-        "expected a list of trees, as dump_model(…, dump_format='json') writes it; save_model writes another form",
-    )?;
+fn xgboost(json: &Value) -> Result<DecisionForest, Error> {
+    let trees = json.as_array().ok_or_else(|| {
+        Error::setup(
+            "expected a list of trees, as dump_model(…, dump_format='json') writes it; save_model writes another form",
+        )
+    })?;
     let mut names = Vec::new();
     for tree in trees {
         names_in(tree, &mut names, 0)?;
     }
     names.sort_unstable();
     names.dedup();
-    let mut builder = ForestBuilder::new(names.iter().copied()).map_err(|error| error.to_string())?;
+    let mut builder =
+        ForestBuilder::new(names.iter().copied()).map_err(|error| Error::setup(error.to_string()))?;
     for tree in trees {
         let root = xgboost_node(tree, &names, &mut builder)?;
         builder.tree(root);
@@ -111,9 +121,9 @@ fn xgboost(json: &Value) -> Result<DecisionForest, String> {
     Ok(builder.finish())
 }
 
-fn names_in<'j>(node: &'j Value, names: &mut Vec<&'j str>, depth: usize) -> Result<(), String> {
+fn names_in<'j>(node: &'j Value, names: &mut Vec<&'j str>, depth: usize) -> Result<(), Error> {
     if depth > DEPTH {
-        return Err(format!("a tree is deeper than {DEPTH}"));
+        return Err(Error::setup(format!("a tree is deeper than {DEPTH}")));
     }
     names.extend(node.get("split").and_then(Value::as_str));
     for child in node.get("children").and_then(Value::as_array).into_iter().flatten() {
@@ -123,17 +133,24 @@ fn names_in<'j>(node: &'j Value, names: &mut Vec<&'j str>, depth: usize) -> Resu
 }
 
 /// Reads a node. The recursion is as deep as [`names_in`] has gone.
-fn xgboost_node(node: &Value, names: &[&str], builder: &mut ForestBuilder) -> Result<Subtree, String> {
+fn xgboost_node(node: &Value, names: &[&str], builder: &mut ForestBuilder) -> Result<Subtree, Error> {
     if let Some(leaf) = node.get("leaf") {
         return Ok(builder.leaf(number(leaf, "leaf")?));
     }
-    let name = node.get("split").and_then(Value::as_str).ok_or("a node has neither 'leaf' nor 'split'")?;
-    let input = names.binary_search(&name).map_err(|_| format!("feature {name} is not known"))?;
-    let children = node.get("children").and_then(Value::as_array).ok_or("a split has no 'children'")?;
-    let child = |to: &str| -> Result<&Value, String> {
-        let id = node.get(to).ok_or_else(|| format!("a split by {name} has no '{to}'"))?;
+    let name = node
+        .get("split")
+        .and_then(Value::as_str)
+        .ok_or_else(|| Error::setup("a node has neither 'leaf' nor 'split'"))?;
+    let input =
+        names.binary_search(&name).map_err(|_| Error::setup(format!("feature {name} is not known")))?;
+    let children = node
+        .get("children")
+        .and_then(Value::as_array)
+        .ok_or_else(|| Error::setup("a split has no 'children'"))?;
+    let child = |to: &str| -> Result<&Value, Error> {
+        let id = node.get(to).ok_or_else(|| Error::setup(format!("a split by {name} has no '{to}'")))?;
         let found = children.iter().find(|child| child.get("nodeid") == Some(id));
-        found.ok_or_else(|| format!("'{to}' of a split by {name} is none of its children"))
+        found.ok_or_else(|| Error::setup(format!("'{to}' of a split by {name} is none of its children")))
     };
     let (yes, no) = (child("yes")?, child("no")?);
     // A split without a condition is on an indicator: the presence of the feature.
@@ -146,23 +163,26 @@ fn xgboost_node(node: &Value, names: &[&str], builder: &mut ForestBuilder) -> Re
         None => (SplitRule::OneOf(vec![1.0]), MissingDirection::Fails),
     };
     let (yes, no) = (xgboost_node(yes, names, builder)?, xgboost_node(no, names, builder)?);
-    builder.split(input, split, missing, yes, no)
+    Ok(builder.split(input, split, missing, yes, no)?)
 }
 
-fn lightgbm(json: &Value) -> Result<DecisionForest, String> {
+fn lightgbm(json: &Value) -> Result<DecisionForest, Error> {
     let list = |name: &str| json.get(name).and_then(Value::as_array);
-    let names: Vec<&str> =
-        list("feature_names").ok_or("it has no 'feature_names'")?.iter().filter_map(Value::as_str).collect();
-    let trees: Vec<&Value> = list("tree_info")
-        .ok_or("it has no 'tree_info'")?
+    let names: Vec<&str> = list("feature_names")
+        .ok_or_else(|| Error::setup("it has no 'feature_names'"))?
         .iter()
-        .map(|tree| tree.get("tree_structure").ok_or("a tree has no 'tree_structure'"))
+        .filter_map(Value::as_str)
+        .collect();
+    let trees: Vec<&Value> = list("tree_info")
+        .ok_or_else(|| Error::setup("it has no 'tree_info'"))?
+        .iter()
+        .map(|tree| tree.get("tree_structure").ok_or_else(|| Error::setup("a tree has no 'tree_structure'")))
         .collect::<Result<_, _>>()?;
     if json.get("num_tree_per_iteration").and_then(Value::as_u64).unwrap_or(1) != 1 {
-        return Err("models of several classes have no one score".to_owned());
+        return Err(Error::setup("models of several classes have no one score"));
     }
     let categories = CategoryNumbers::new(json, &trees, names.len())?;
-    let mut builder = ForestBuilder::new(names).map_err(|error| error.to_string())?;
+    let mut builder = ForestBuilder::new(names).map_err(|error| Error::setup(error.to_string()))?;
     for tree in trees {
         let root = lightgbm_node(tree, &categories, &mut builder, 0)?;
         builder.tree(root);
@@ -179,7 +199,9 @@ fn lightgbm(json: &Value) -> Result<DecisionForest, String> {
         }
         "regression" | "regression_l1" | "lambdarank" | "rank_xendcg" => {}
         other => {
-            return Err(format!("its objective is '{other}'; there are binary, regression and lambdarank"));
+            return Err(Error::setup(format!(
+                "its objective is '{other}'; there are binary, regression and lambdarank"
+            )));
         }
     }
     Ok(builder.finish())
@@ -190,21 +212,22 @@ fn lightgbm_node(
     categories: &CategoryNumbers,
     builder: &mut ForestBuilder,
     depth: usize,
-) -> Result<Subtree, String> {
+) -> Result<Subtree, Error> {
     if depth > DEPTH {
-        return Err(format!("a tree is deeper than {DEPTH}"));
+        return Err(Error::setup(format!("a tree is deeper than {DEPTH}")));
     }
     if let Some(leaf) = node.get("leaf_value") {
         return Ok(builder.leaf(number(leaf, "leaf_value")?));
     }
-    let input = feature_of(node).ok_or("a node has neither 'leaf_value' nor 'split_feature'")?;
-    let child = |name: &str| node.get(name).ok_or_else(|| format!("a split has no '{name}'"));
+    let input = feature_of(node)
+        .ok_or_else(|| Error::setup("a node has neither 'leaf_value' nor 'split_feature'"))?;
+    let child = |name: &str| node.get(name).ok_or_else(|| Error::setup(format!("a split has no '{name}'")));
     let left = lightgbm_node(child("left_child")?, categories, builder, depth + 1)?;
     let right = lightgbm_node(child("right_child")?, categories, builder, depth + 1)?;
     let threshold = child("threshold")?;
     if is_by_category(node) {
         let split = SplitRule::OneOf(categories.values(input, threshold)?);
-        return builder.split(input, split, MissingDirection::Fails, left, right);
+        return Ok(builder.split(input, split, MissingDirection::Fails, left, right)?);
     }
     let default_left = node.get("default_left").and_then(Value::as_bool).unwrap_or(false);
     let missing = match node.get("missing_type").and_then(Value::as_str) {
@@ -212,7 +235,7 @@ fn lightgbm_node(
         Some("NaN") => MissingDirection::Fails,
         _ => MissingDirection::IsZero,
     };
-    builder.split(input, SplitRule::AtMost(number(threshold, "threshold")?), missing, left, right)
+    Ok(builder.split(input, SplitRule::AtMost(number(threshold, "threshold")?), missing, left, right)?)
 }
 
 /// Features whose categories have names.
@@ -254,15 +277,15 @@ struct CategoryNumbers(Vec<Option<Vec<f64>>>);
 impl CategoryNumbers {
     /// Assigns the lists of `pandas_categorical`: one per feature that some split tests by category, in
     /// feature order.
-    fn new(json: &Value, trees: &[&Value], features: usize) -> Result<Self, String> {
+    fn new(json: &Value, trees: &[&Value], features: usize) -> Result<Self, Error> {
         let lists = json.get("pandas_categorical").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let by_category = by_category(json, trees, features, lists.len());
         if !lists.is_empty() && by_category.iter().filter(|by| **by).count() != lists.len() {
-            return Err(format!(
+            return Err(Error::setup(format!(
                 "'pandas_categorical' has {} lists, but {} features are split by category",
                 lists.len(),
                 by_category.iter().filter(|by| **by).count()
-            ));
+            )));
         }
         let mut lists = lists.iter();
         let mut of_features = Vec::with_capacity(features);
@@ -274,12 +297,12 @@ impl CategoryNumbers {
     }
 
     /// The values named by `2||3`.
-    fn values(&self, feature: usize, threshold: &Value) -> Result<Vec<f64>, String> {
+    fn values(&self, feature: usize, threshold: &Value) -> Result<Vec<f64>, Error> {
         let text = match threshold {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let wrong = || format!("a split by category has the threshold {text:?}");
+        let wrong = || Error::setup(format!("a split by category has the threshold {text:?}"));
         text.split("||")
             .map(|number| {
                 let at: usize = number.trim().parse().map_err(|_| wrong())?;
@@ -326,8 +349,8 @@ fn category(value: &Value) -> f64 {
     }
 }
 
-fn number(value: &Value, what: &str) -> Result<f64, String> {
-    value.as_f64().ok_or_else(|| format!("'{what}' must be a number, found {value}"))
+fn number(value: &Value, what: &str) -> Result<f64, Error> {
+    value.as_f64().ok_or_else(|| Error::setup(format!("'{what}' must be a number, found {value}")))
 }
 
 #[cfg(test)]
@@ -338,11 +361,11 @@ mod tests {
     struct TestForest(std::sync::Arc<DecisionForest>);
 
     impl ExpressionScope for TestForest {
-        fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
+        fn feature(&self, name: &FeatureName) -> Result<FeatureKind, ExpressionFault> {
             match name.name.as_str() {
                 "model" => Ok(FeatureKind::Forest(std::sync::Arc::clone(&self.0))),
                 "a" | "b" => Ok(FeatureKind::Input(TensorType::scalar())),
-                _ => Err(format!("no feature {name}")),
+                _ => Err(ExpressionFault::new(format!("no feature {name}"))),
             }
         }
 
@@ -409,8 +432,8 @@ mod tests {
     fn what_is_no_model_is_refused() {
         #[track_caller]
         fn check(kind: &str, json: &str, part: &str) {
-            let error = read(kind, json).map(|_| ()).expect_err("it is no model");
-            assert!(error.contains(part), "{json}: {error}");
+            let error = read(kind, json).map(|_| ()).expect_err("it is not a model");
+            assert!(error.to_string().contains(part), "{json}: {error}");
         }
         check("xgboost", "{", "no JSON");
         check("xgboost", r#"{"learner":{}}"#, "a list of trees");

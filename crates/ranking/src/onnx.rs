@@ -10,6 +10,7 @@ use std::sync::Arc;
 use millrace_schema::OnnxModelConfig;
 use millrace_tensor::{Tensor, TensorType};
 
+use crate::Error;
 use crate::compile::CompiledExpression;
 
 /// Source of a profile's models.
@@ -18,7 +19,7 @@ pub trait ModelSource {
     ///
     /// # Errors
     /// The model cannot be used; the text gives the reason.
-    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, String>;
+    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, Error>;
 }
 
 /// A model file.
@@ -37,7 +38,7 @@ pub trait RankModelFile: Send + Sync {
         &self,
         inputs: &[(&str, &TensorType)],
         output: &str,
-    ) -> Result<Arc<dyn RankModelEvaluation>, String>;
+    ) -> Result<Arc<dyn RankModelEvaluation>, Error>;
 }
 
 /// A model ready to run.
@@ -70,8 +71,8 @@ pub enum ModelFailure {
 pub struct NoModels;
 
 impl ModelSource for NoModels {
-    fn open(&self, name: &str, _: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, String> {
-        Err(format!("onnx-model {name}: models are not evaluated here"))
+    fn open(&self, name: &str, _: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, Error> {
+        Err(Error::setup(format!("onnx-model {name}: models are not evaluated here")))
     }
 }
 
@@ -92,20 +93,20 @@ pub(crate) fn output_name(
     declared: &OnnxModelConfig,
     model: &dyn RankModelFile,
     asked: Option<&str>,
-) -> Result<String, String> {
+) -> Result<String, Error> {
     let outputs = model.outputs();
     let Some(asked) = asked else {
         let first = declared.outputs.first().map(|(onnx, _)| onnx.clone());
         return first
             .or_else(|| outputs.first().cloned())
-            .ok_or_else(|| "the model has no output".to_owned());
+            .ok_or_else(|| Error::setup("the model has no output"));
     };
     let declared_as = declared.outputs.iter().find(|(_, name)| name == asked).map(|(onnx, _)| onnx.clone());
     let own = || outputs.iter().find(|name| plain(name) == asked).cloned();
     declared_as.or_else(own).ok_or_else(|| {
         let names = declared.outputs.iter().map(|(_, name)| name.clone());
         let known: Vec<String> = names.chain(outputs.iter().map(|name| plain(name))).collect();
-        format!("there is no output '{asked}', only {}", known.join(", "))
+        Error::setup(format!("no output '{asked}', only {}", known.join(", ")))
     })
 }
 

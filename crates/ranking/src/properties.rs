@@ -1,6 +1,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::Error;
+
 /// The `rank-properties` of a profile. A key that is set several times has several values.
 #[derive(Debug, Default)]
 pub(crate) struct RankProperties {
@@ -38,7 +40,7 @@ impl RankProperties {
     }
 
     /// All values of a property as numbers.
-    pub fn numbers(&self, feature: &str, parameter: &str, name: &str) -> Result<Vec<f64>, String> {
+    pub fn numbers(&self, feature: &str, parameter: &str, name: &str) -> Result<Vec<f64>, Error> {
         let number = |text: &String| {
             text.parse().map_err(|_| {
                 self.wrong(format!("{feature}({parameter}).{name} must be numbers, found '{text}'"))
@@ -48,7 +50,7 @@ impl RankProperties {
     }
 
     /// [`RankProperties::text`] as a number.
-    pub fn number(&self, feature: &str, parameter: &str, name: &str, default: f64) -> Result<f64, String> {
+    pub fn number(&self, feature: &str, parameter: &str, name: &str, default: f64) -> Result<f64, Error> {
         match self.text(feature, parameter, name) {
             None => Ok(default),
             Some(text) => text.parse().map_err(|_| {
@@ -57,10 +59,10 @@ impl RankProperties {
         }
     }
 
-    fn wrong(&self, reason: String) -> String {
+    fn wrong(&self, reason: String) -> Error {
         let reason = format!("rank property {reason}");
         self.repeated.set(!self.wrong.borrow_mut().insert(reason.clone()));
-        reason
+        Error::setup(reason)
     }
 
     /// True if the last error is about a property that was already reported. An invalid property is reported
@@ -83,9 +85,10 @@ mod tests {
             ("a.b", "c"),
         ];
         let properties = RankProperties::new(&pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
-        assert_eq!(properties.number("bm25", "title", "k1", 1.2), Ok(1.5));
-        assert_eq!(properties.number("bm25", "body", "k1", 1.2), Ok(2.0));
-        assert_eq!(properties.number("bm25", "body", "b", 0.75), Ok(0.75));
+        let number = |parameter, name, default| properties.number("bm25", parameter, name, default).ok();
+        assert_eq!(number("title", "k1", 1.2), Some(1.5));
+        assert_eq!(number("body", "k1", 1.2), Some(2.0));
+        assert_eq!(number("body", "b", 0.75), Some(0.75));
         assert_eq!(properties.text("nativeFieldMatch", "body", "table"), Some("x"));
         assert!(properties.number("a", "x", "b", 0.0).is_err());
     }

@@ -2,11 +2,13 @@
 
 use millrace_expression::{FeatureName, SequencePart, TokenSequence};
 
+use crate::Error;
+
 /// BERT tokens at the start of a text and after each of its parts.
 const BERT: (f64, f64) = (101.0, 102.0);
 
 /// The token sequence of a feature with this name; `None` for other features.
-pub(crate) fn sequence(name: &FeatureName) -> Option<Result<TokenSequence, String>> {
+pub(crate) fn sequence(name: &FeatureName) -> Option<Result<TokenSequence, Error>> {
     let part = match name.name.as_str() {
         "tokenInputIds" | "customTokenInputIds" => SequencePart::Ids,
         "tokenTypeIds" => SequencePart::Types,
@@ -15,12 +17,12 @@ pub(crate) fn sequence(name: &FeatureName) -> Option<Result<TokenSequence, Strin
     };
     let custom = name.name == "customTokenInputIds";
     let usage = || match custom {
-        true => format!("{name}: write customTokenInputIds(start,separator,length,input,…)"),
-        false => format!(
+        true => Error::setup(format!("{name}: write customTokenInputIds(start,separator,length,input,…)")),
+        false => Error::setup(format!(
             "{name}: write {}(length,input,…), the length at most {}",
             name.name,
             TokenSequence::LENGTH_MAX
-        ),
+        )),
     };
     let (special, rest) = name.parameters.split_at(if custom { name.parameters.len().min(2) } else { 0 });
     let number = |at: usize| special.get(at)?.parse::<f64>().ok();

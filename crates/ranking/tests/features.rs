@@ -76,9 +76,9 @@ fn values_of_the_request() {
     check("value(2.5)", [2.5; 3]);
     check("match.weight.title", [100.0; 3]);
     check("pi", [std::f64::consts::PI; 3]);
-    refused("constant(nothing)", "there is no constant 'nothing'");
-    refused("nothing", "there is no rank feature, function or constant 'nothing'");
-    refused("onnx(model)", "there is no such onnx-model, none");
+    refused("constant(nothing)", "no constant 'nothing'");
+    refused("nothing", "no rank feature, function or constant 'nothing'");
+    refused("onnx(model)", "no such onnx-model, none");
     refused("term(x).weight", "needs the number of a term");
 }
 
@@ -156,7 +156,7 @@ fn one_feature_over_many_items() {
     refused("foreach(words,N,now,true,sum)", "the dimension is terms, fields or attributes");
     refused("foreach(terms,N,now,often,sum)", "the condition is true");
     refused("foreach(terms,N,now,true,mean)", "the operation is sum, product");
-    refused("foreach(fields,F,nothing(F),true,sum)", "there is no rank feature");
+    refused("foreach(fields,F,nothing(F),true,sum)", "no rank feature");
 }
 
 #[test]

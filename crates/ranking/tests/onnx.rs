@@ -3,15 +3,16 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use millrace_ranking::{
-    CompiledProfile, ModelFailure, ModelSource, RankModelEvaluation, RankModelFile, RankOutcome,
+    CompiledProfile, Error, ModelFailure, ModelSource, RankModelEvaluation, RankModelFile, RankOutcome,
     ShownFeatures,
 };
 use millrace_result::FeatureValue;
 use millrace_schema::{ModelExecution, ModelFile, OnnxModelConfig, RankPhase, RankProfile, SourcedText};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
+use parking_lot::Mutex;
 use support::{documents, matches, plan, profile, schema, sourced, view};
 
 /// Runs recorded in a test: the row sums of each run.
@@ -26,9 +27,9 @@ struct SeenRuns {
 struct SumModels(Arc<SeenRuns>, &'static str);
 
 impl ModelSource for SumModels {
-    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, String> {
+    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, Error> {
         match model.file.value.to_string().as_str() {
-            "models/corrupt.onnx" => Err(format!("onnx-model {name}: no model")),
+            "models/corrupt.onnx" => Err(Error::setup(format!("onnx-model {name}: no model"))),
             _ => Ok(Arc::new(self.clone())),
         }
     }
@@ -47,9 +48,9 @@ impl RankModelFile for SumModels {
         &self,
         inputs: &[(&str, &TensorType)],
         output: &str,
-    ) -> Result<Arc<dyn RankModelEvaluation>, String> {
+    ) -> Result<Arc<dyn RankModelEvaluation>, Error> {
         if inputs.iter().any(|(_, of)| of.is_scalar()) {
-            return Err("expected a tensor".to_owned());
+            return Err(Error::setup("expected a tensor"));
         }
         Ok(Arc::new(SumEvaluation(Arc::clone(&self.0), if output == "sum" { 0.0 } else { 100.0 }, self.1)))
     }
@@ -71,7 +72,7 @@ impl RankModelEvaluation for SumEvaluation {
         }
         let sum = |row: &Vec<Tensor>| row.iter().flat_map(|tensor| tensor.cells().iter()).sum::<f64>();
         let sums: Vec<f64> = rows.iter().map(sum).collect();
-        self.0.runs.lock().unwrap().push(sums.clone());
+        self.0.runs.lock().push(sums.clone());
         let tensor = |sum: f64| {
             let number = if sum < 0.0 { f64::NAN } else { sum + self.1 };
             Tensor::new(self.tensor_type(), Vec::new(), TensorCells::Float(vec![number as f32])).unwrap()
@@ -132,7 +133,7 @@ fn told(tensor: &Tensor) -> String {
 
 fn runs(profile: RankProfile) -> (Vec<(usize, f64)>, Vec<Vec<f64>>) {
     let found = rank(profile, "", &|| false).unwrap_or_else(|error| panic!("{error}"));
-    let runs = found.seen.runs.lock().unwrap().clone();
+    let runs = found.seen.runs.lock().clone();
     (found.hits, runs)
 }
 
@@ -238,8 +239,8 @@ fn what_cannot_work_is_refused() {
         let error = rank(profile, "", &|| false).err().unwrap_or_default();
         assert!(error.contains(part), "expected '{part}', found '{error}'");
     };
-    check(with_model("sum(onnx(other))", INPUTS), "onnx(other): there is no such onnx-model, only m");
-    check(with_model("sum(onnx(m).third)", INPUTS), "there is no output 'third', only second, sum, other_0");
+    check(with_model("sum(onnx(other))", INPUTS), "onnx(other): no such onnx-model, only m");
+    check(with_model("sum(onnx(m).third)", INPUTS), "no output 'third', only second, sum, other_0");
     check(with_model("onnx(m)", INPUTS), "a score must be a number, but this is tensor<float>(d0[1])");
     check(
         with_model("sum(onnx(m))", &[("c", "attribute(price)")]),

@@ -219,7 +219,7 @@ fn the_default_is_native_rank_and_unranked_is_nothing() {
     };
     assert_eq!(scores("unranked"), [0.0; 3]);
     assert!(scores("default").iter().all(|score| *score > 0.0 && *score < 1.0));
-    let error = CompiledProfile::compile(&schema, "other").expect_err("there is no such profile").to_string();
+    let error = CompiledProfile::compile(&schema, "other").expect_err("no such profile").to_string();
     assert_eq!(error, "schema test has no rank profile 'other'; it has default, unranked");
 }
 

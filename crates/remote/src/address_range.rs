@@ -49,7 +49,11 @@ impl FromStr for AddressRange {
         if bits > width(first) {
             return Err(wrong());
         }
-        Ok(AddressRange { first, bits })
+        // Addresses are compared in their canonical form. A range of IPv4 addresses in the form of IPv6 has
+        // no others.
+        let canonical = first.to_canonical();
+        let bits = bits.checked_sub(width(first) - width(canonical)).ok_or_else(wrong)?;
+        Ok(AddressRange { first: canonical, bits })
     }
 }
 
@@ -67,6 +71,9 @@ mod tests {
             ("127.0.0.1", "127.0.0.1", true),
             ("127.0.0.1", "127.0.0.2", false),
             ("127.0.0.1", "::ffff:127.0.0.1", true),
+            ("::ffff:127.0.0.1", "127.0.0.1", true),
+            ("::ffff:10.0.0.0/104", "10.1.2.3", true),
+            ("::ffff:10.0.0.0/104", "11.1.2.3", false),
             ("::/0", "fe80::1", true),
             ("::1", "::1", true),
             ("::1", "::2", false),
@@ -76,7 +83,8 @@ mod tests {
             let parsed: AddressRange = range.parse().expect("a range");
             assert_eq!(parsed.contains(address.parse().expect("an address")), expected, "{range} {address}");
         }
-        for text in ["", "a", "10.0.0.0/33", "::/129", "10.0.0.0/x", "10.0.0/8", "10.0.0.0/"] {
+        for text in ["", "a", "10.0.0.0/33", "::/129", "10.0.0.0/x", "10.0.0/8", "10.0.0.0/", "::ffff:0:0/64"]
+        {
             assert!(text.parse::<AddressRange>().is_err(), "{text}");
         }
     }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt as _;
 use hyper::Response;
 use hyper::body::Incoming;
-use millrace_model::ModelCaller;
+use millrace_env::ModelCaller;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;

@@ -86,5 +86,5 @@ async fn connect(addresses: &[IpAddr], port: u16) -> Result<TcpStream, ConnectEr
         };
         last = Some(ConnectError::Connect { address, source });
     }
-    Err(last.unwrap_or_else(|| ConnectError::Address("there is no address to connect to".to_owned())))
+    Err(last.unwrap_or_else(|| ConnectError::Address("no address to connect to".to_owned())))
 }

@@ -7,12 +7,14 @@
 //! 3. A request of several texts that is refused for its content is split, so that only the text at fault is
 //!    refused.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::queue::{TextCall, TextEntry, TextQueue};
 use crate::retry::{RequestFailure, RetryDecision, ServicePause, choose};
-use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_env::{ModelCaller, SequencePurpose};
 
 use crate::usage::ServiceCounters;
 use crate::{Error, OutboundHttp, ServiceDialect, ServiceUsage, VectorCells, protocol};
@@ -128,7 +130,7 @@ impl Drop for RemoteEmbeddings {
 impl EmbeddingShared {
     fn lock(&self) -> MutexGuard<'_, EmbeddingState> {
         // No code that can panic runs while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Starts requests for waiting texts, within the limit of concurrent requests.

@@ -9,6 +9,7 @@ use hyper::{Method, Request, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use millrace_env::{error_causes, text_with_causes};
 use tokio::runtime::Runtime;
 
 use crate::connect::CheckedConnector;
@@ -59,10 +60,9 @@ impl SendError {
     }
 
     fn of(error: &(dyn std::error::Error + 'static)) -> Self {
-        let mut causes = std::iter::successors(Some(error), |error| error.source());
-        match causes.find_map(|cause| cause.downcast_ref::<OutboundRefusal>()) {
+        match error_causes(error).find_map(|cause| cause.downcast_ref::<OutboundRefusal>()) {
             Some(refusal) => SendError { failure: RequestFailure::Forbidden, reason: refusal.to_string() },
-            None => SendError::broken(told(error)),
+            None => SendError::broken(text_with_causes(error)),
         }
     }
 }
@@ -196,7 +196,7 @@ pub(crate) fn silent(time: Duration) -> String {
 
 /// Resolves a redirect: to a complete URL, or to a path on the same host. From https only to https.
 fn redirected(from: &Uri, to: &str) -> Result<Uri, String> {
-    let fail = || format!("it is redirected to '{to}', which is no address");
+    let fail = || format!("it is redirected to '{to}', which is not an address");
     let to: Uri = to.parse().map_err(|_| fail())?;
     let mut parts = to.clone().into_parts();
     if parts.authority.is_none() {
@@ -214,15 +214,4 @@ fn redirected(from: &Uri, to: &str) -> Result<Uri, String> {
 fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     let seconds: f64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
-}
-
-/// Formats an error with its causes.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }

@@ -67,9 +67,27 @@ impl OutboundDestination {
             "http" => 80,
             _ => return Err(format!("{uri} is not an address that begins with http:// or https://")),
         };
+        let wrong_port = || format!("{uri}: the port is not a number from 1 to 65535");
         let host = uri.host().map(bare_host).filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| format!("{uri} has no host"))?;
-        Ok(OutboundDestination { scheme, host, port: uri.port_u16().unwrap_or(port) })
+        if !is_host_name(&host) && host.parse::<IpAddr>().is_err() {
+            return Err(format!("{uri}: the host is neither a name nor an address"));
+        }
+        let port = match uri.port() {
+            None => port,
+            Some(given) => Some(given.as_u16()).filter(|given| *given > 0).ok_or_else(wrong_port)?,
+        };
+        // A port that is not a number would otherwise count as none.
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        let has_wrong_port = uri.port().is_none()
+            && authority.ends_with(|last: char| last.is_ascii_digit())
+            && authority
+                .rsplit_once(':')
+                .is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        if has_wrong_port {
+            return Err(wrong_port());
+        }
+        Ok(OutboundDestination { scheme, host, port })
     }
 
     /// IP address that the URL contains in place of a name.
@@ -91,6 +109,12 @@ impl fmt::Display for OutboundDestination {
 /// Normalizes a host: in lower case, without brackets and without the dot that may end a full name.
 fn bare_host(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// True if the text has only the characters of names.
+fn is_host_name(text: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    !text.is_empty() && text.chars().all(is_of_name)
 }
 
 /// Refusal of a connection by the operator's rules.
@@ -211,9 +235,11 @@ impl FromStr for OutboundRule {
         if let Ok(range) = rest.parse() {
             return Ok(OutboundRule::Range { range, limits: RuleLimits { scheme, port: None } });
         }
-        let (host, port) = match rest.rsplit_once(':') {
+        let (host, port) = match rest.rsplit_once(':').filter(|_| !rest.ends_with(']')) {
             Some((host, port)) => {
-                (host, Some(port.parse().map_err(|_| wrong("the port is not a number from 1 to 65535"))?))
+                let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+                let number = port.parse().ok().filter(|number| is_number && *number > 0);
+                (host, Some(number.ok_or_else(|| wrong("the port is not a number from 1 to 65535"))?))
             }
             None => (rest, None),
         };
@@ -221,11 +247,43 @@ impl FromStr for OutboundRule {
         if let Ok(address) = name.parse::<IpAddr>() {
             return Ok(OutboundRule::Range { range: AddressRange::of(address), limits });
         }
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-        if name.is_empty() || !name.chars().all(is_name) {
+        if !is_host_name(&name) {
             return Err(wrong("the host is neither a name nor an address"));
         }
         Ok(OutboundRule::Name { name, limits })
+    }
+}
+
+/// Parses rules, one a line, and checks the URLs after the first empty line; for fuzzing.
+///
+/// # Panics
+/// A rule that a refusal recommends is invalid, or does not permit what was refused.
+pub fn fuzz(text: &str) {
+    let (rules, urls) = text.split_once("\n\n").unwrap_or((text, text));
+    let rules: Vec<&str> = rules.lines().collect();
+    let policy = OutboundPolicy::parse(&rules).unwrap_or_else(|error| {
+        assert!(error.len() > 8, "an error that says nothing: '{error}'");
+        OutboundPolicy { rules: Vec::new() }
+    });
+    let resolved =
+        ["127.0.0.1", "169.254.169.254", "10.0.0.1", "8.8.8.8", "fe80::1", "::ffff:169.254.1.2", "2000::1"];
+    for url in urls.lines() {
+        let Ok(destination) =
+            url.parse().map_err(drop).and_then(|uri| OutboundDestination::of(&uri).map_err(drop))
+        else {
+            continue;
+        };
+        let addresses = match destination.literal() {
+            Some(address) => vec![address],
+            None => resolved.iter().filter_map(|address| address.parse().ok()).collect(),
+        };
+        for address in addresses {
+            let Err(refusal) = policy.permitted(&destination, &[address]) else { continue };
+            let cured = OutboundPolicy::parse(&[&refusal.cure]);
+            assert!(cured.is_ok(), "the cure of '{refusal}' is not a rule: {cured:?}");
+            let helps = cured.is_ok_and(|cured| cured.permitted(&destination, &[address]).is_ok());
+            assert!(helps, "the cure does not help: {refusal}");
+        }
     }
 }
 
@@ -386,6 +444,22 @@ mod tests {
             (&["169.254.169.254"], "http://169.254.169.254/", "169.254.169.254", true),
         ] {
             assert_eq!(permits(rules, url, address), expected, "{rules:?} {url} {address}");
+        }
+    }
+
+    #[test]
+    fn ports_and_hosts_are_ones() {
+        for rule in ["a:0", "a:+80", "a:65536", "a:", "[::1]:x", "a~b"] {
+            assert!(OutboundPolicy::parse(&[rule]).is_err(), "{rule}");
+        }
+        assert!(permits(&["[::1]"], "http://[::1]:9/", "::1"));
+        for url in ["http://a:0/", "http://a:65536/", "http://a:99999", "http://a~b/", "http:///"] {
+            let destination = url.parse().ok().map(|uri| OutboundDestination::of(&uri));
+            assert!(!matches!(destination, Some(Ok(_))), "{url}");
+        }
+        for url in ["http://a/", "http://a:/", "http://[::1]/", "http://user:9@a/"] {
+            let destination = OutboundDestination::of(&url.parse().expect("a URL")).expect("it has a host");
+            assert_eq!(destination.port, 80, "{url}");
         }
     }
 

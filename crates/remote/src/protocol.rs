@@ -1,6 +1,6 @@
 //! OpenAI embeddings protocol and related ones: JSON out, JSON in.
 
-use millrace_model::SequencePurpose;
+use millrace_env::SequencePurpose;
 use serde::{Deserialize, Serialize};
 
 /// Protocol variant of a service.

@@ -1,11 +1,12 @@
 //! Queue of texts, and the callers that wait for them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_env::{ModelCaller, SequencePurpose};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{Error, VectorCells};
 
@@ -97,7 +98,7 @@ impl TextCall {
 
     fn lock(&self) -> MutexGuard<'_, TextQueueState> {
         // Code that can panic never runs while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits for all results.
@@ -109,7 +110,7 @@ impl TextCall {
                 self.left.store(true, Ordering::Relaxed);
                 return Err(Error::Deadline { service: service.to_owned() });
             }
-            state = self.changed.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, LOOK_EVERY);
         }
         std::mem::take(&mut state.results).into_iter().flatten().collect()
     }

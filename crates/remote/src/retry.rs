@@ -1,7 +1,8 @@
 //! Decision after a failed request, as a pure function, and the pause before the next attempt.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Maximum number of attempts at one request, including the first.
 pub(crate) const TRIES: u32 = 5;
@@ -71,7 +72,7 @@ impl ServicePause {
     /// caller.
     pub async fn begin(&self, failure: RequestFailure, pause: Duration) {
         if matches!(failure, RequestFailure::Status(_, Some(_))) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + pause);
+            *self.0.lock() = Some(Instant::now() + pause);
             self.kept().await;
         } else {
             tokio::time::sleep(pause).await;
@@ -81,7 +82,7 @@ impl ServicePause {
     /// Waits until the pause is over.
     pub async fn kept(&self) {
         loop {
-            let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let until = *self.0.lock();
             match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 Some(left) if !left.is_zero() => tokio::time::sleep(left).await,
                 _ => return,

@@ -1,8 +1,10 @@
 //! Secrets of the environment, and the hosts that each may be sent to.
 
+use std::fmt;
 use std::str::FromStr;
 
 use hyper::Uri;
+use hyper::http::uri::Authority;
 
 /// Prefix of environment variables with secrets.
 const SECRET_PREFIX: &str = "MILLRACE_SECRET_";
@@ -32,9 +34,10 @@ impl FromStr for SecretBinding {
             )
         };
         let (name, authority) = text.split_once('=').ok_or_else(wrong)?;
-        let url: Uri = format!("https://{}/", authority.trim()).parse().map_err(|_| wrong())?;
-        let authority =
-            url.authority().filter(|authority| !authority.as_str().contains('@')).ok_or_else(wrong)?;
+        let given = authority.trim();
+        let url: Uri = format!("https://{given}/").parse().map_err(|_| wrong())?;
+        let is_whole = |found: &&Authority| found.as_str() == given && !given.contains('@');
+        let authority = url.authority().filter(is_whole).ok_or_else(wrong)?;
         // A port that is not a number would otherwise count as no port, and so as any.
         let has_wrong_port =
             authority.as_str().len() > authority.host().len() && authority.port_u16().is_none();
@@ -49,7 +52,47 @@ impl FromStr for SecretBinding {
     }
 }
 
+impl fmt::Display for SecretBinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.host)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+/// Parses bindings, one a line, and compares each with the endpoints after the first empty line; for fuzzing.
+///
+/// # Panics
+/// A binding is another after it is printed and parsed, or a recommended one does not permit its endpoint.
+pub fn fuzz(text: &str) {
+    let (bindings, endpoints) = text.split_once("\n\n").unwrap_or((text, text));
+    let endpoints: Vec<Uri> = endpoints.lines().filter_map(|endpoint| endpoint.parse().ok()).collect();
+    for line in bindings.lines() {
+        match line.parse::<SecretBinding>() {
+            Ok(binding) => {
+                assert_eq!(
+                    binding.to_string().parse(),
+                    Ok(binding.clone()),
+                    "'{line}' is printed as '{binding}'"
+                );
+                for endpoint in &endpoints {
+                    let recommended = SecretBinding::of(&binding.name, endpoint);
+                    let helps = recommended.is_none_or(|binding| binding.permits(&binding.name, endpoint));
+                    assert!(helps, "the binding for {endpoint} does not permit it");
+                }
+            }
+            Err(error) => assert!(error.contains("NAME=HOST"), "an error without its cure: {error}"),
+        }
+    }
+}
+
 impl SecretBinding {
+    /// Binding that permits a secret to be sent to this endpoint; `None` if no text names its host.
+    fn of(name: &str, endpoint: &Uri) -> Option<Self> {
+        let host = endpoint.host().filter(|host| !host.is_empty())?.to_ascii_lowercase();
+        let binding = SecretBinding { name: name.to_owned(), host, port: endpoint.port_u16() };
+        binding.to_string().parse().ok().filter(|parsed| *parsed == binding)
+    }
+
     fn permits(&self, name: &str, endpoint: &Uri) -> bool {
         let default = if endpoint.scheme_str() == Some("http") { 80 } else { 443 };
         let port = endpoint.port_u16().unwrap_or(default);
@@ -71,15 +114,20 @@ pub fn secret(bindings: &[SecretBinding], name: &str, endpoint: &str) -> Result<
     let value = [&ours, &theirs]
         .into_iter()
         .find_map(|variable| std::env::var(variable).ok())
-        .ok_or_else(|| format!("there is no secret '{name}': set the environment variable {ours}"))?;
+        .ok_or_else(|| format!("no secret '{name}': set the environment variable {ours}"))?;
     let uri: Uri = endpoint.parse().map_err(|error| format!("{endpoint} is not an address: {error}"))?;
     if bindings.iter().any(|binding| binding.permits(name, &uri)) {
         return Ok(value);
     }
     let host = uri.authority().map_or("", |authority| authority.as_str());
-    Err(format!(
-        "the secret '{name}' may not be sent to {host}; if it belongs there, start the server with --secret {name}={host}"
-    ))
+    Err(match SecretBinding::of(name, &uri) {
+        Some(binding) => format!(
+            "the secret '{name}' may not be sent to {host}; if it belongs there, start the server with --secret {binding}"
+        ),
+        None => format!(
+            "the secret '{name}' may not be sent to {host}: write a name without '=' and a URL with a host and a valid port"
+        ),
+    })
 }
 
 /// Converts `myApiKey` to `MY_API_KEY`.
@@ -132,7 +180,9 @@ mod tests {
                 "{binding} {endpoint}"
             );
         }
-        for text in ["", "key", "=api.example", "key=", "key=a/b", "key=user@host", "key=a b"] {
+        for text in
+            ["", "key", "=api.example", "key=", "key=a/b", "key=user@host", "key=a b", "key=a?b", "key=a#b"]
+        {
             assert!(text.parse::<SecretBinding>().is_err(), "{text}");
         }
     }

@@ -2,15 +2,16 @@
 
 mod twin;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_env::{ModelCaller, SequencePurpose};
 use millrace_remote::{
     AnswerPieces, ChatModel, ChatPrompt, Error, InferenceOptions, OutboundHttp, OutboundPolicy,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use twin::{TwinReply, TwinRequest, TwinServer};
 
@@ -77,8 +78,8 @@ fn streaming() -> (Sender<String>, TwinServer, Arc<Mutex<Vec<Value>>>) {
     let twin = TwinServer::start(move |request: &TwinRequest| {
         assert_eq!(request.path, "/v1/chat/completions");
         assert_eq!(request.authorization.as_deref(), Some("Bearer hush"));
-        log.lock().expect("no panic").push(request.json());
-        TwinReply::Events(receiver.lock().expect("no panic").take().expect("one request"))
+        log.lock().push(request.json());
+        TwinReply::Events(receiver.lock().take().expect("one request"))
     });
     (sender, twin, asked)
 }
@@ -93,7 +94,7 @@ fn pieces_come_while_the_answer_is_made() {
     }
     sender.send("data: [DONE]\n\n".to_owned()).expect("it is sent");
     assert_eq!(next(&mut pieces), None);
-    let asked = asked.lock().expect("no panic");
+    let asked = asked.lock();
     let messages = json!([{ "role": "user", "content": "why?" }]);
     assert_eq!(asked[..], [json!({ "model": "m-1", "messages": messages, "stream": true })]);
 }
@@ -209,7 +210,7 @@ fn who_leaves_ends_the_request_for_a_whole_answer() {
     let caller = caller(Duration::from_secs(600));
     let gone = Arc::clone(&caller.gone);
     let waiting = std::thread::spawn(move || answers(&model, &["why?"], &caller));
-    while asked.lock().expect("no panic").is_empty() {
+    while asked.lock().is_empty() {
         std::thread::yield_now();
     }
     gone.store(true, Ordering::Relaxed);

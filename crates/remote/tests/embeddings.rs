@@ -2,14 +2,15 @@
 
 mod twin;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_env::{ModelCaller, SequencePurpose};
 use millrace_remote::{
     EmbeddingOptions, Error, OutboundHttp, OutboundPolicy, RemoteEmbeddings, ServiceDialect, VectorCells,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use twin::{TwinReply, TwinServer};
 
@@ -189,7 +190,7 @@ fn texts_for_other_cells_do_not_go_together() {
         let body = request.json();
         let cells = body["output_dtype"].as_str().unwrap_or("float").to_owned();
         let count = body["input"].as_array().expect("texts").len();
-        log.lock().expect("no panic").push((cells.clone(), body["input_type"].clone()));
+        log.lock().push((cells.clone(), body["input_type"].clone()));
         let length = if cells == "binary" { 1 } else { 2 };
         let item = |index: usize| json!({ "index": index, "embedding": vec![7; length] });
         TwinReply::json(200, json!({ "data": (0..count).map(item).collect::<Vec<_>>() }))
@@ -212,7 +213,7 @@ fn texts_for_other_cells_do_not_go_together() {
     });
     let feeding = ModelCaller { purpose: SequencePurpose::Feed, ..patient() };
     assert_eq!(embeddings.embed(texts(&["a"]), VectorCells::Int8, &feeding), Ok(vec![vec![7.0, 7.0]]));
-    let asked = asked.lock().expect("no panic");
+    let asked = asked.lock();
     let (last, earlier) = asked.split_last().expect("it was asked");
     assert_eq!(*last, ("int8".to_owned(), json!("document")));
     assert!(earlier.iter().all(|(_, input_type)| input_type == "query"), "{asked:?}");

@@ -1,5 +1,6 @@
 //! Java's number format.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use serde_json::ser::Formatter;
@@ -9,11 +10,11 @@ pub(crate) struct JavaNumbers;
 
 impl Formatter for JavaNumbers {
     fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
-        write_java(writer, &format!("{value:e}"))
+        Scientific::of(value).write_java(writer)
     }
 
     fn write_f32<W: ?Sized + Write>(&mut self, writer: &mut W, value: f32) -> io::Result<()> {
-        write_java(writer, &format!("{value:e}"))
+        Scientific::of(value).write_java(writer)
     }
 }
 
@@ -24,7 +25,7 @@ pub(crate) fn java_text(value: f64) -> String {
     }
     let mut text = Vec::new();
     // Writing to a Vec cannot fail, and the output is ASCII.
-    let _ = write_java(&mut text, &format!("{value:e}"));
+    let _ = Scientific::of(value).write_java(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
@@ -38,25 +39,60 @@ pub(crate) fn special(value: f64) -> Option<&'static str> {
     }
 }
 
-/// Writes the shortest distinguishing digits, given as Rust's `1.25e-3`: plain from 0.001 up to ten million,
-/// with an exponent outside that range.
-fn write_java<W: ?Sized + Write>(writer: &mut W, scientific: &str) -> io::Result<()> {
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let or_zero = |digits: &str| if digits.is_empty() { "0".to_owned() } else { digits.to_owned() };
-    if whole == "0" {
-        write!(writer, "{sign}0.0")
-    } else if !(-3..7).contains(&exponent) {
-        write!(writer, "{sign}{whole}.{}E{exponent}", or_zero(fraction))
-    } else if exponent < 0 {
-        let zeros = "0".repeat((-exponent - 1) as usize);
-        write!(writer, "{sign}0.{zeros}{whole}{fraction}")
-    } else {
-        let point = exponent as usize;
-        let padded = format!("{fraction:0<point$}");
-        write!(writer, "{sign}{whole}{}.{}", &padded[..point], or_zero(&padded[point..]))
+/// The shortest distinguishing digits of a float, as Rust writes them: `-1.25e-3`. On the stack, because a
+/// result may have many thousands of numbers.
+struct Scientific {
+    text: [u8; Scientific::LENGTH_MAX],
+    length: usize,
+}
+
+impl Scientific {
+    /// A sign, 17 digits with a point, and an exponent of up to four characters after its letter.
+    const LENGTH_MAX: usize = 32;
+
+    fn of(value: impl fmt::LowerExp) -> Self {
+        let mut text = [0; Self::LENGTH_MAX];
+        let mut rest = &mut text[..];
+        write!(rest, "{value:e}").expect("the text of a float is shorter than the buffer");
+        let length = Self::LENGTH_MAX - rest.len();
+        Scientific { text, length }
+    }
+
+    /// Writes the digits plainly from 0.001 up to ten million, with an exponent outside that range.
+    fn write_java<W: ?Sized + Write>(&self, writer: &mut W) -> io::Result<()> {
+        const ZEROS: &[u8] = b"0000000";
+        let text = &self.text[..self.length];
+        let (sign, text) = text.split_at(usize::from(text.starts_with(b"-")));
+        let end = text.iter().position(|byte| *byte == b'e').unwrap_or(text.len());
+        let exponent: i32 =
+            text.get(end + 1..).and_then(|digits| str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0);
+        // A digit, and a point and more digits if there are more.
+        let (whole, fraction) = (&text[..end.min(1)], text.get(2..end).unwrap_or_default());
+        fn or_zero(digits: &[u8]) -> &[u8] {
+            if digits.is_empty() { b"0" } else { digits }
+        }
+        writer.write_all(sign)?;
+        if whole == b"0" {
+            writer.write_all(b"0.0")
+        } else if !(-3..7).contains(&exponent) {
+            writer.write_all(whole)?;
+            writer.write_all(b".")?;
+            writer.write_all(or_zero(fraction))?;
+            write!(writer, "E{exponent}")
+        } else if exponent < 0 {
+            writer.write_all(b"0.")?;
+            writer.write_all(&ZEROS[..(-exponent - 1) as usize])?;
+            writer.write_all(whole)?;
+            writer.write_all(fraction)
+        } else {
+            let point = exponent as usize;
+            let before = &fraction[..point.min(fraction.len())];
+            writer.write_all(whole)?;
+            writer.write_all(before)?;
+            writer.write_all(&ZEROS[..point - before.len()])?;
+            writer.write_all(b".")?;
+            writer.write_all(or_zero(&fraction[before.len()..]))
+        }
     }
 }
 

@@ -234,7 +234,7 @@ impl BaseResolution {
         }
         if !self.files.contains_key(name) {
             let hint = did_you_mean(name, self.files.keys().map(String::as_str));
-            return invalid(format!("there is no rule base '{name}'{hint}: add rules/{name}.sr"));
+            return invalid(format!("no rule base '{name}'{hint}: add rules/{name}.sr"));
         }
         self.base(name, warnings)
     }
@@ -311,7 +311,7 @@ impl RuleBase {
             let Some(named) = self.conditions.get(name) else {
                 let hint = did_you_mean(name, self.conditions.keys().map(String::as_str));
                 return invalid(format!(
-                    "there is no condition [{name}]{hint}: define it with '[{name}] :- …;' here or in an included rule base"
+                    "no condition [{name}]{hint}: define it with '[{name}] :- …;' here or in an included rule base"
                 ));
             };
             if around > DEPTH_MAX {

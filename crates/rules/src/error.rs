@@ -2,7 +2,6 @@ use millrace_schema::{PackageMistake, SourcePosition};
 
 /// Error in a rule base.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// A rule base does not follow the syntax.
     #[error("{place}: {reason}")]

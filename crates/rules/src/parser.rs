@@ -132,7 +132,7 @@ impl RuleParser {
             other => {
                 let hint = did_you_mean(other, ["default", "include", "stemming", "language"]);
                 return invalid(&format!(
-                    "there is no directive '@{other}'{hint}: there are @default, @include, @stemming, @language, and @super in conditions"
+                    "no directive '@{other}'{hint}: there are @default, @include, @stemming, @language, and @super in conditions"
                 ));
             }
         }
@@ -462,7 +462,7 @@ fn in_query(word: String, place: SourcePosition) -> Result<String, Error> {
     match word.split_once('.') {
         Some((namespace, _)) => {
             let reason = format!(
-                "there is no namespace '{namespace}': there are the query's terms, which need none, and 'parameter'; terms have no dots"
+                "no namespace '{namespace}': there are the query's terms, which need none, and 'parameter'; terms have no dots"
             );
             Err(Error::Syntax { place, reason })
         }

@@ -388,11 +388,11 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
     );
     wrong(
         "# one\n\n  [a] -> b;",
-        "3:3: there is no condition [a]: define it with '[a] :- …;' here or in an included rule base",
+        "3:3: no condition [a]: define it with '[a] :- …;' here or in an included rule base",
     );
     wrong(
         "[brnad] -> b; [brand] :- c;",
-        "1:1: there is no condition [brnad] (did you mean 'brand'?): define it with '[brnad] :- …;' here or in an included rule base",
+        "1:1: no condition [brnad] (did you mean 'brand'?): define it with '[brnad] :- …;' here or in an included rule base",
     );
     wrong(
         "[a] -> [b]; [a] :- c; [b] :- d;",
@@ -402,7 +402,7 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
         "[a] :- b [c]; [c] :- [a];",
         "1:10: conditions refer to themselves, c → a → c: take one of the references out",
     );
-    wrong("@include(other)", "1:1: there is no rule base 'other': add rules/other.sr");
+    wrong("@include(other)", "1:1: no rule base 'other': add rules/other.sr");
     wrong(
         "[a] :- @super, b;",
         "1:8: no included rule base has a condition [a] that @super could mean: include one with @include(name)",
@@ -418,7 +418,7 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
     );
     wrong(
         "@defualt",
-        "1:1: there is no directive '@defualt' (did you mean 'default'?): there are @default, @include, @stemming, @language, and @super in conditions",
+        "1:1: no directive '@defualt' (did you mean 'default'?): there are @default, @include, @stemming, @language, and @super in conditions",
     );
     wrong("@default a -> b;", "1:10: expected the end of the line, which ends '@default', found 'a'");
     wrong(
@@ -428,7 +428,7 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
     wrong("a -> b='c';", "1:6: only parameters have values, as in parameter.b='value'; a term has none");
     wrong(
         "request.a -> b;",
-        "1:1: there is no namespace 'request': there are the query's terms, which need none, and 'parameter'; terms have no dots",
+        "1:1: no namespace 'request': there are the query's terms, which need none, and 'parameter'; terms have no dots",
     );
     wrong("a -> b!much;", "1:8: a weight is a whole number from 0 to 65535, as in '!150'; found 'much'");
     wrong("a = 'b -> c;", "1:5: the quote ' is not closed: close it on the same line");
@@ -469,7 +469,7 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
         "rules/b.sr:2:1: rules/a.sr:1:1 is the default already: leave @default in one rule base",
     );
     let files = BTreeMap::from([("rules/x.sr".to_owned(), b"a -> b;\n\xff".to_vec())]);
-    let error = read(&files).expect_err("it is no text");
+    let error = read(&files).expect_err("it is not text");
     assert_eq!(error.to_string(), "rules/x.sr:2:1: the line is not UTF-8: save the file in UTF-8");
 }
 
@@ -488,9 +488,9 @@ fn rule_bases_do_not_hide_each_other() {
     let mistakes = read(&package(&files)).expect_err("mistakes").to_string();
     let expected = [
         "rules/a.sr:1:3: expected a condition, '->' or '+>', found '-'",
-        "rules/c.sr:1:1: there is no condition [nosuch]: define it with '[nosuch] :- …;' here or in an included rule base",
+        "rules/c.sr:1:1: no condition [nosuch]: define it with '[nosuch] :- …;' here or in an included rule base",
         "rules/f.sr:1:1: rule bases include each other in a circle, e → f → e: take one @include out",
-        "rules/h.sr:2:1: there is no condition [h]: define it with '[h] :- …;' here or in an included rule base",
+        "rules/h.sr:2:1: no condition [h]: define it with '[h] :- …;' here or in an included rule base",
     ];
     assert_eq!(mistakes.lines().collect::<Vec<_>>(), expected);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::fs::File;
 use std::path::Path;
 
-use millrace_cluster::ClusterConfiguration;
+use millrace_bucket::ClusterConfiguration;
 use millrace_tensor::TensorType;
 
 use crate::package::{self, Files};
@@ -368,7 +368,7 @@ fn find_services(files: &Files) -> Result<&str, Error> {
     let nested = files.keys().find(|path| path.ends_with("/services.xml"));
     Err(Error::Package(match nested {
         Some(path) => format!("services.xml is not at the root but at {path}: archive the content of its directory"),
-        None => "there is no services.xml, which lists the clusters: add one beside schemas/ with \
+        None => "no services.xml, which lists the clusters: add one beside schemas/ with \
                  <services version='1.0'><container id='default' version='1.0'><search/><document-api/></container>\
                  <content id='content' version='1.0'><documents><document type='mail' mode='streaming'/></documents></content></services>"
             .to_owned(),
@@ -417,7 +417,7 @@ fn parse_schemas(files: &Files, findings: &mut PackageFindings) -> DeclaredSchem
                 let known = declared.schemas.iter().map(|schema| schema.name.value.as_str());
                 let hint = did_you_mean(owner, known);
                 let reason = format!(
-                    "there is no schema '{owner}' for this rank profile{hint}: put the file into schemas/<schema>/"
+                    "no schema '{owner}' for this rank profile{hint}: put the file into schemas/<schema>/"
                 );
                 findings.tell(Error::Invalid { place: profile.name.place, reason });
             }

@@ -26,7 +26,6 @@ impl fmt::Display for SourcePosition {
 
 /// An error in an application package, or in a request checked by its query profiles.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// A file does not follow its syntax.
     #[error("{place}: {reason}")]

@@ -1,5 +1,7 @@
 //! validation-overrides.xml: permissions for changes that lose data or results.
 
+use jiff::civil;
+
 use crate::{Error, SourcePosition, xml};
 
 /// A permission of validation-overrides.xml.
@@ -56,20 +58,9 @@ pub(crate) fn read(text: &str) -> Result<Vec<ValidationOverride>, Error> {
 fn day_of(text: &str) -> Option<i64> {
     let mut parts = text.trim().splitn(3, '-').map(|part| part.parse::<i64>().ok());
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-    let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    let length = match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1970..=9999).contains(&year) || !(1..=length).contains(&day) {
-        return None;
-    }
-    // Years start in March here, so the leap day comes last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    Some(year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468)
+    let date = civil::Date::new(year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?).ok()?;
+    let days = date.duration_since(civil::date(1970, 1, 1)).as_hours() / 24;
+    (days >= 0).then_some(days)
 }
 
 #[cfg(test)]
@@ -82,6 +73,13 @@ mod tests {
             ("1970-01-01", Some(0)),
             ("2000-02-29", Some(11_016)),
             ("2026-11-21", Some(20_778)),
+            ("9999-12-31", Some(2_932_896)),
+            ("2026-1-2", Some(20_455)),
+            ("1969-12-31", None),
+            ("10000-01-01", None),
+            ("70000-01-01", None),
+            ("2026-00-10", None),
+            ("2026-10-0", None),
             ("2026-02-29", None),
             ("2026-13-01", None),
             ("tomorrow", None),

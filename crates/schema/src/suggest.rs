@@ -1,5 +1,8 @@
 //! "Did you mean": the known name nearest to an unknown one.
 
+/// Number of letters above which a name is not compared: the time grows with the product of both lengths.
+const LETTERS_MAX: usize = 64;
+
 /// ` (did you mean 'x'?)` if a known name is near enough, otherwise empty.
 pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let limit = given.chars().count().div_ceil(3);
@@ -25,21 +28,8 @@ pub(crate) fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 /// Number of insertions, deletions and changes of one letter between two names; names longer than 64 letters
 /// count as far apart.
 fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(65).collect(), b.chars().take(65).collect());
-    if a.len() > 64 || b.len() > 64 {
-        return usize::MAX;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    let is_long = |name: &str| name.chars().nth(LETTERS_MAX).is_some();
+    if is_long(a) || is_long(b) { usize::MAX } else { strsim::levenshtein(a, b) }
 }
 
 #[cfg(test)]
@@ -52,6 +42,19 @@ mod tests {
             [("titel", " (did you mean 'title'?)"), ("tittle", " (did you mean 'title'?)"), ("body", "")]
         {
             assert_eq!(did_you_mean(given, ["title", "artist"]), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn letters_are_counted_and_not_bytes_and_long_names_are_not_compared() {
+        let long = |letters: usize| "å".repeat(letters);
+        for (given, known, expected) in [
+            ("smörgås".to_owned(), "smorgas".to_owned(), 2),
+            (long(64), long(63), 1),
+            (long(65), long(65), usize::MAX),
+            (long(1), long(65), usize::MAX),
+        ] {
+            assert_eq!(distance(&given, &known), expected, "{given} {known}");
         }
     }
 }

@@ -70,7 +70,7 @@ fn profiles_inherit_and_nest() {
         values(&[], "queryProfile=bse"),
         "! parameter 'queryProfile': there is none with id 'bse'; the application has no query profiles"
     );
-    assert_eq!(values(&all, "user=ref:none"), "! parameter 'user': there is no query profile 'none'");
+    assert_eq!(values(&all, "user=ref:none"), "! parameter 'user': no query profile 'none'");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn types_say_what_there_may_be() {
     }
     let wrong = "<query-profile id='default' type='kind'><field name='level'>high</field></query-profile>";
     refused(&[user, base, kind, wrong], "field 'level': expected a whole number of 64 bits, found 'high'");
-    refused(&[profile], "there is no query profile type 'kind'");
+    refused(&[profile], "no query profile type 'kind'");
     let odd = "<query-profile-type id='odd'><field name='x' type='text'/></query-profile-type>";
     refused(&[odd], "unknown type 'text': expected 'string'");
 }
@@ -209,7 +209,7 @@ fn what_cannot_work_is_refused() {
             "uses 'c', which is not declared",
         ),
         ("<query-profile id='a'><query-profile/></query-profile>", "needs the attribute 'for'"),
-        ("<query-profile id='a:x'/>", "'a:x' is no id"),
+        ("<query-profile id='a:x'/>", "'a:x' is not an id"),
         ("<query-profile/>", "needs the attribute 'id'"),
         ("<query-profile id='a'><feeld/></query-profile>", "unknown element <feeld>"),
         ("<query-profile id='a'><field/></query-profile>", "needs the attribute 'name'"),

@@ -416,10 +416,7 @@ fn refusals_name_place_cause_and_cure() {
         "inherits itself",
     );
     refuses("schema x { document x {} fieldset f { fields: nme } }", "names 'nme', which is not a field");
-    refuses(
-        "schema x { document x {} document-summary s { summary a {} } }",
-        "there is no field 'a' to show",
-    );
+    refuses("schema x { document x {} document-summary s { summary a {} } }", "no field 'a' to show");
     refuses("schema x { document x { struct s { field t type s {} } } }", "struct 's' contains itself");
     refuses("schema x { document x { field a type int { bolding: on } } }", "bolding is for strings");
     refuses(
@@ -432,13 +429,13 @@ fn refusals_name_place_cause_and_cure() {
     );
     refuses(
         "schema x { document x {} rank-profile p { first-phase { expression: file:nn } } }",
-        "there is no file schemas/nn.expression",
+        "no file schemas/nn.expression",
     );
     refuses(
         "schema x { document x {} onnx-model m { file: models/m.onnx } }",
-        "there is no file models/m.onnx in the package",
+        "no file models/m.onnx in the package",
     );
-    refuses("schema x inherits y { document x inherits y {} }", "there is no schema 'y' to inherit");
+    refuses("schema x inherits y { document x inherits y {} }", "no schema 'y' to inherit");
     refuses(
         "schema x { document x {} rank-profile a { function f() { expression: 1 } } rank-profile b { function f() { expression: 2 } } rank-profile c inherits a, b {} }",
         "different definitions of function 'f'",

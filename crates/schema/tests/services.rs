@@ -272,15 +272,15 @@ fn what_cannot_be_federated_is_refused() {
         (format!("{provider}/>{provider}/>"), "two sources with the name 'p'"),
         (chain("<federation id='f'/>"), "<federation> names no sources: add <source idref='…'/>"),
         (chain("<federation id='f'><source/></federation>"), "<source> needs the attribute 'idref'"),
-        (chain("<federation id='f'><source idref='e'/></federation>"), "there is no source 'e'"),
+        (chain("<federation id='f'><source idref='e'/></federation>"), "no source 'e'"),
         (
             format!("{provider}/>{}", chain("<federation id='f'><source idref='c'/></federation>")),
-            "there is no source 'c'",
+            "no source 'c'",
         ),
         (chain("<federation idref='f'/>"), "there is no <federation id='f'> in <search>"),
         (
             chain("<federation id='f'><source-set inherits='all'/></federation>"),
-            "there is no source set 'all', only 'default'",
+            "no source set 'all', only 'default'",
         ),
         (
             chain("<federation id='f'><target-selector id='a.B'/></federation>"),
@@ -301,7 +301,7 @@ fn what_cannot_be_federated_is_refused() {
 fn what_cannot_work_is_refused() {
     refuses("<services>", "not well-formed XML");
     refuses("<service/>", "expected <services>");
-    refuses("<services/>", "there is no content cluster");
+    refuses("<services/>", "no content cluster");
     refuses(
         "<services>\n  <contnt/></services>",
         "2:3: unknown element <contnt> in <services> (did you mean 'content'?)",
@@ -348,7 +348,7 @@ fn what_cannot_work_is_refused() {
         &format!(
             "<services>{MAIL}<container><search><provider id='p' type='local' cluster='e'/></search></container></services>"
         ),
-        "there is no content cluster 'e'",
+        "no content cluster 'e'",
     );
     refuses(
         &format!(
@@ -366,7 +366,7 @@ fn what_cannot_work_is_refused() {
         ("<component id='e' type='hugging-face-embedder'/>", "needs <transformer-model path='…'/>"),
         (
             "<component id='e' type='splade-embedder'><transformer-model model-id='splade'/></component>",
-            "there is no model hub: put the file into the package",
+            "no model hub: put the file into the package",
         ),
         (
             "<component id='e' type='bert-embedder'><normalise>true</normalise></component>",
@@ -404,14 +404,14 @@ fn what_cannot_work_is_refused() {
         ),
         (
             "<search><chain id='rag'><searcher id='ai.vespa.search.llm.RAGSearcher'/></chain></search>",
-            "there is no language model to ask: add <component id='openai'",
+            "no language model to ask: add <component id='openai'",
         ),
         (
             "<component id='l' class='ai.vespa.llm.clients.OpenAI'/><search><chain id='rag'><searcher id='ai.vespa.search.llm.RAGSearcher'><config name='ai.vespa.search.llm.llm-searcher'><providerId>k</providerId></config></searcher></chain></search>",
-            "there is no language model 'k': expected 'l'",
+            "no language model 'k': expected 'l'",
         ),
         ("<component id='e' type='magic-embedder'/>", "unknown component type 'magic-embedder'"),
-        ("<http><server id='s' port='${port}'/></http>", "there is no property 'port'"),
+        ("<http><server id='s' port='${port}'/></http>", "no property 'port'"),
         ("<http><server id='s' port='99999'/></http>", "'99999' in <server> is not a number"),
     ] {
         refuses(&format!("<services><container id='d'>{inside}</container>{MAIL}</services>"), expected);
@@ -569,7 +569,7 @@ fn field_generators_are_read() {
         ("<promptTemplate>why?</promptTemplate>", "the prompt template has no {input}"),
         ("<promptTemplateFile>prompts/none.txt</promptTemplateFile>", "the prompt template has no {input}"),
         ("<promptTemplateFile>ask.txt</promptTemplateFile>", "the package has no file 'ask.txt'"),
-        ("<providerId>near</providerId>", "there is no language model 'near': expected 'far' or 'other'"),
+        ("<providerId>near</providerId>", "no language model 'near': expected 'far' or 'other'"),
         (
             "<responseFormatType>XML</responseFormatType>",
             "<responseFormatType> is 'XML': expected 'JSON' or 'TEXT'",
@@ -619,9 +619,9 @@ fn a_package_without_its_files_says_which() {
         let message = Application::from_files(files).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
     };
-    check(&[("schemas/a.sd", "")], "there is no services.xml");
+    check(&[("schemas/a.sd", "")], "no services.xml");
     check(&[("app/services.xml", "")], "not at the root but at app/services.xml");
-    check(&[("services.xml", "<services/>")], "there are no schemas");
+    check(&[("services.xml", "<services/>")], "no schemas");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_cluster::{ClusterConfiguration, NodeHierarchy};
+use millrace_bucket::{ClusterConfiguration, NodeHierarchy};
 use millrace_schema::{Application, PackageMistakes};
 
 fn read(content: &str) -> Result<Application, PackageMistakes> {

@@ -1,6 +1,5 @@
 /// Errors of a search.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// Documents could not be matched.
     #[error(transparent)]
@@ -13,7 +12,7 @@ pub enum Error {
     Grouping(#[from] millrace_grouping::Error),
     /// Hits could not be filled.
     #[error(transparent)]
-    Summary(#[from] millrace_summary::Error),
+    Summary(#[from] crate::SummaryError),
     /// A document's id cannot be read.
     #[error("the id of document {document} in chunk {chunk} cannot be read; check the data directory")]
     Id {

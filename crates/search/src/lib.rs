@@ -20,6 +20,7 @@ mod search;
 mod share;
 mod sort_key;
 mod sorting;
+mod summary;
 mod trace;
 
 pub use collapse::{CollapseKeys, HitCollapsing};
@@ -31,4 +32,5 @@ pub use pass::{PassOutcome, run_all};
 pub use search::PreparedSearch;
 pub use share::{NodeShare, RerankRequest, ShareReply, ShareRequest, ShareSession};
 pub use sorting::{PreparedOrder, SortedHit};
+pub use summary::{HighlightStyle, HitPosition, SummaryError, SummaryFields, SummaryFiller, fill};
 pub use trace::SearchTrace;

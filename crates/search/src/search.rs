@@ -9,11 +9,11 @@ use millrace_ranking::{CompiledProfile, Features, FirstPhase, PhaseReranking, Ra
 use millrace_result::{FeatureValue, FieldValue, ResultHit};
 use millrace_schema::SnippetLengths;
 use millrace_selection::DocumentSelection;
-use millrace_summary::{HighlightStyle, SummaryFiller};
 
 use crate::collapse::{CollapseFields, CollapseKeys, HitCollapsing};
 use crate::deadline::SearchStep;
 use crate::narrowed::is_live;
+use crate::summary::{self, HighlightStyle, SummaryFiller};
 use crate::{Error, PassOutcome, PreparedOrder, SearchDeadline, SortedHit};
 
 /// A plan with everything ready to run it.
@@ -127,7 +127,7 @@ impl PreparedSearch {
 
     /// Returns true if its hits can have a field of this name.
     pub fn shows(&self, field: &str) -> bool {
-        SHOWN_FEATURES.contains(&field) || millrace_summary::shows(&self.plan, field)
+        SHOWN_FEATURES.contains(&field) || summary::shows(&self.plan, field)
     }
 
     /// The plan.

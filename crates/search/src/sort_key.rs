@@ -62,7 +62,7 @@ impl TextKey {
                     }
                 });
                 let collator = CollatorBorrowed::try_new(CollatorPreferences::from(&parsed), options)
-                    .map_err(|_| fail("there are no rules for it"))?;
+                    .map_err(|_| fail("ICU has no rules for it"))?;
                 TextKey::Collated(Box::new(collator))
             }
         })

@@ -3,7 +3,6 @@ use std::path::{Path, PathBuf};
 
 /// Errors of segment files.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The bytes are not those that were written.
     #[error("{path}: damaged at byte {offset}: {reason}", path = path.display())]

@@ -11,7 +11,7 @@ impl DocumentSelection {
     /// [`Error::Schema`] for the first one that does not exist.
     pub fn check<'t>(&self, document_type: impl Fn(&str) -> Option<&'t DocumentType>) -> Result<(), Error> {
         let mut wrong: Option<String> = None;
-        let unknown = |name: &str| format!("there is no document type '{name}'");
+        let unknown = |name: &str| format!("no document type '{name}'");
         self.root.visit_types(&mut |name| {
             if document_type(name).is_none() {
                 wrong.get_or_insert_with(|| unknown(name));

@@ -1,6 +1,5 @@
 /// Error in a document selection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The text does not follow the syntax.
     #[error("selection '{selection}': {reason} (character {character}); write for example music.year > 1999")]

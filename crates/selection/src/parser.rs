@@ -130,7 +130,7 @@ impl<'t> SelectionParser<'t> {
                     // The last line holds the reason, below a drawing of the position.
                     let text = error.to_string();
                     let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                    self.fail_at(place, &format!("{pattern:?} is no regular expression: {reason}"))
+                    self.fail_at(place, &format!("{pattern:?} is not a regular expression: {reason}"))
                 })?)
             }
             _ => None,
@@ -299,7 +299,7 @@ impl<'t> SelectionParser<'t> {
                         return Err(self.variables());
                     }
                     let index =
-                        inner.trim().parse().map_err(|_| self.fail(&format!("'{inner}' is no index")))?;
+                        inner.trim().parse().map_err(|_| self.fail(&format!("'{inner}' is not an index")))?;
                     steps.push(SelectionStep::Index(index));
                 }
                 _ => return Ok(steps),

@@ -154,12 +154,12 @@ fn wrong_text_is_refused_with_its_place() {
         ("3", "expected a comparison, got a value alone (character 1)"),
         ("music == 3", "write music.field"),
         ("(music.year > 3) + 1 > 3", "got a condition"),
-        ("music.title =~ \"(\"", "is no regular expression: unclosed group"),
+        ("music.title =~ \"(\"", "is not a regular expression: unclosed group"),
         ("music.people{$x}.age > 3", "variables in field paths are not supported"),
         ("id.colour == 3", "an id has scheme"),
         ("music.year.round() == 3", "abs(), hash() and lowercase()"),
         ("and music", "expected a value, got 'and'"),
-        ("music.x[a] == 1", "'a' is no index"),
+        ("music.x[a] == 1", "'a' is not an index"),
         ("@", "expected a value, got '@'"),
     ] {
         let error = DocumentSelection::parse(selection).map(drop).unwrap_err().to_string();

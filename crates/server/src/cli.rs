@@ -83,13 +83,13 @@ Examples:
   millrace get id:mail:mail:g=me:1           # show one document
   millrace visit --selection 'mail.folder == \"inbox\"' > inbox.jsonl
 
-'millrace COMMAND --help' tells more of each, with examples.";
+'millrace COMMAND --help' explains each, with examples.";
 
 /// Address of the node.
 #[derive(Args)]
 pub struct NodeArguments {
     /// URL of the port for documents and queries. With https:// the system's certificates are trusted, or
-    /// those in the file that SSL_CERT_FILE names.
+    /// the ones in the file that SSL_CERT_FILE names.
     #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:8080", env = "MILLRACE_URL")]
     pub url: String,
     /// URL of the port for deploying applications.
@@ -107,7 +107,7 @@ pub struct PatienceArguments {
 
 /// A time in seconds, possibly fractional.
 fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is no number of seconds above 0, such as 10 or 0.5");
+    let wrong = || format!("'{text}' is not a number of seconds above 0, such as 10 or 0.5");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)
 }
@@ -152,7 +152,7 @@ An operation is one of
   {\"put\": \"id:mail:mail:g=me:1\", \"fields\": {\"subject\": \"Hello\"}}
   {\"update\": \"id:mail:mail:g=me:1\", \"fields\": {\"folder\": {\"assign\": \"archive\"}}}
   {\"remove\": \"id:mail:mail:g=me:1\"}
-and may have \"condition\" and \"create\". A line that is no operation fails by itself; a JSON list is not read on from there. \
+and may have \"condition\" and \"create\". A line that is not an operation fails by itself; a JSON list is not read on from there. \
 Documents that the selections of services.xml do not take are counted as ignored. The exit status is 1 when any operation failed.")]
     Feed(FeedArguments),
     /// Search.
@@ -177,7 +177,7 @@ Examples:
   millrace get id:mail:mail:g=me:1
   millrace get id:mail:mail:g=me:1 --fields mail:subject,date
 
-The exit status is 1 when there is no such document.")]
+The exit status is 1 when the document does not exist.")]
     Get(GetArguments),
     /// Write a document.
     #[command(
@@ -198,7 +198,7 @@ Examples:
   millrace update id:mail:mail:g=me:1 --condition 'mail.size < 10' \\
       '{\"fields\": {\"size\": {\"increment\": 1}}}'
 
-An update of a document that is not there is done without effect, unless --create makes it."
+An update of a document that does not exist has no effect, unless --create is given."
     )]
     Update(WriteArguments),
     /// Remove a document.
@@ -207,7 +207,7 @@ Examples:
   millrace remove id:mail:mail:g=me:1
   millrace remove id:mail:mail:g=me:1 --condition 'mail.folder == \"spam\"'
 
-To remove what is not there is done without effect.")]
+Removing a document that does not exist has no effect.")]
     Remove(RemoveArguments),
     /// Write documents as JSON lines, in the format that feed reads.
     #[command(after_help = "\
@@ -282,7 +282,7 @@ Examples:
 A figure stands beside its limit or peer, measured in the same run: memory read, a plain read of the same bytes, bare \
 appends with fsync, the same server where it only parses. The ratio of the two is what to compare between machines.
 
-The exit status is 1 when a figure misses its goal. docs/benchmarks.md tells more.")]
+The exit status is 1 when a figure misses its goal. docs/benchmarks.md explains each.")]
     Bench(BenchArguments),
     /// Print a completion script for a shell.
     #[command(

@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::routing::get;
 use millrace_content::{ContentNode, JoiningCluster, PeerPort, TransferPace};
 use millrace_coordination::EtcdCoordination;
+use millrace_env::await_or_exit;
 use millrace_gateway::NodeServer;
 use millrace_membership::rest::{self, ShownMembership};
 use millrace_membership::{ClusterMembership, NodeFigures, NodeRole, PackagePublication, Settings};
@@ -68,8 +69,8 @@ impl ClusterSettings {
         let unreachable = self.advertise.is_none() && self.listen.is_unspecified();
         let warning = || {
             format!(
-                "it listens at {} without --advertise, so that other nodes are told to reach it at {}, where nobody on another \
-                 machine does; start it with --advertise and the host by which they reach it",
+                "it listens at {} without --advertise, so that it advertises {}, where no other \
+                 machine reaches it; start it with --advertise and the host by which others reach it",
                 self.listen,
                 self.host()
             )
@@ -157,18 +158,22 @@ impl ClusterNode {
             trust: trust.clone(),
             handed_on: Box::new(move |connection| intake.take(connection)),
         };
+        let of_content = take_part(
+            Arc::clone(node),
+            membership.clone(),
+            Arc::clone(&joining),
+            port,
+            settings.transfer_rate_max,
+        );
+        let of_health = standing::watch(Arc::clone(node), membership.clone(), Arc::clone(&joining));
+        let of_packages = follow_packages(Arc::clone(node), membership.clone(), Arc::clone(&joining));
         let mut tasks = vec![
-            tokio::spawn(take_part(
-                Arc::clone(node),
-                membership.clone(),
-                Arc::clone(&joining),
-                port,
-                settings.transfer_rate_max,
-            )),
-            tokio::spawn(standing::watch(Arc::clone(node), membership.clone(), Arc::clone(&joining))),
-            tokio::spawn(follow_packages(Arc::clone(node), membership.clone(), Arc::clone(&joining))),
+            tokio::spawn(await_or_exit("the task that takes part in the cluster", of_content)),
+            tokio::spawn(await_or_exit("the task that watches over the node's health", of_health)),
+            tokio::spawn(await_or_exit("the task that follows the application", of_packages)),
         ];
-        tasks.extend(trust.map(|trust| tokio::spawn(renew(trust))));
+        let of_trust = |trust| tokio::spawn(await_or_exit("the task that renews certificates", renew(trust)));
+        tasks.extend(trust.map(of_trust));
         Ok(ClusterNode { membership, joining, warnings: warnings.into(), tasks })
     }
 
@@ -264,8 +269,8 @@ impl ClusterNode {
 fn unreachable(membership: &ClusterMembership) -> Option<String> {
     let lost = membership.coordination_lost_for()?;
     Some(format!(
-        "coordination (etcd) cannot be reached since {} s; the cluster goes on as it is, but no node is taken in or out, nothing is made \
-         anew, and no deployment is possible: bring etcd back",
+        "coordination (etcd) cannot be reached since {} s; the cluster goes on as it is, but no node joins or leaves, no replica is \
+         recreated, and no deployment is possible: bring etcd back",
         lost.as_secs()
     ))
 }

@@ -7,6 +7,7 @@ mod cluster_figures;
 mod commands;
 mod error;
 mod file_limit;
+mod free_memory;
 mod input;
 mod lines;
 mod output;

@@ -54,7 +54,7 @@ impl ClusterOverview {
             )));
         }
         Self::parse(&tree).ok_or_else(|| {
-            Error::Argument(format!("{} tells of no cluster: deploy an application first", client.base()))
+            Error::Argument(format!("{} reports no cluster: deploy an application first", client.base()))
         })
     }
 
@@ -92,10 +92,7 @@ impl ClusterOverview {
             Some(node) => Ok(format!("/cluster/v2/{}/storage/{}", self.cluster, node.key)),
             None => {
                 let known: Vec<&str> = self.nodes.iter().map(|node| &*node.name).collect();
-                Err(Error::Argument(format!(
-                    "there is no node '{name}'; the cluster has {}",
-                    known.join(", ")
-                )))
+                Err(Error::Argument(format!("no node '{name}'; the cluster has {}", known.join(", "))))
             }
         }
     }
@@ -158,7 +155,7 @@ impl ClusterOverview {
 
     /// Table form, with a line for each transfer.
     pub fn text(&self) -> String {
-        let leader = self.leader.as_deref().unwrap_or("nobody");
+        let leader = self.leader.as_deref().unwrap_or("none");
         let divided = match self.divided_groups() {
             0 => String::new(),
             1 => "; 1 large group is divided".to_owned(),
@@ -232,7 +229,7 @@ impl NodeView {
 
     /// Queries the node for its figures.
     pub async fn figures(&self) -> Result<NodeFigures, String> {
-        let url = self.url.as_deref().ok_or("it has not told where it is")?;
+        let url = self.url.as_deref().ok_or("it has not reported its address")?;
         let client = NodeClient::new(url, HttpProtocol::Http1).map_err(|error| error.to_string())?;
         let request = OutgoingRequest::new(Method::GET, "/state/v1/cluster").timeout(PATIENCE);
         let answer = client.send(request).await.and_then(millrace_client::ClientAnswer::checked);
@@ -253,7 +250,7 @@ impl NodeView {
         let name = &self.name;
         match (&*self.state, &*self.wished) {
             ("maintenance", "maintenance") => ideal.then(|| {
-                format!("{name} is under maintenance, and what it has is not made anew; when it is back: millrace node up {name}")
+                format!("{name} is under maintenance, and its replicas are not recreated elsewhere; when it is back: millrace node up {name}")
             }),
             ("maintenance", _) => Some(format!("{name} is away, and expected back")),
             ("down", "up" | "retired") if self.runs => Some(format!("{name} runs, and does not serve yet")),

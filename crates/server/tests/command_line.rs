@@ -378,7 +378,7 @@ fn what_cannot_be_deployed_is_named() {
     for (path, expected) in [
         (path("nope"), "nope: No such file or directory"),
         (path("app.zip"), "app.zip: it is a file; name the directory"),
-        (path("."), "there is no services.xml in it"),
+        (path("."), "no services.xml in it"),
     ] {
         let error = refusal(&server, &["deploy", &path]);
         assert!(error.contains(expected), "{error}");
@@ -386,7 +386,10 @@ fn what_cannot_be_deployed_is_named() {
     let request = OutgoingRequest::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
         .body("application/zip", "no archive");
     let message = server.send(&server.config_url(), HttpProtocol::Http1, request).message();
-    assert!(message.contains("this is no zip archive") && message.contains("millrace deploy"), "{message}");
+    assert!(
+        message.contains("this is not a zip archive") && message.contains("millrace deploy"),
+        "{message}"
+    );
 }
 
 /// Neither values of variables nor the flags that they replace are part of the usage line.

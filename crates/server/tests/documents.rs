@@ -60,7 +60,7 @@ fn conditions_guard_every_kind_of_write() {
     let fails = format!("{path}?condition=note.stars%3D%3D2");
     let put = r#"{"fields":{"stars":1}}"#;
     let update = r#"{"fields":{"title":{"assign":"x"}}}"#;
-    assert_eq!(server.call(Method::POST, &holds, put).0, 412, "there is no document yet");
+    assert_eq!(server.call(Method::POST, &holds, put).0, 412, "no document yet");
     assert_eq!(server.call(Method::POST, &format!("{holds}&create=true"), put).0, 200);
     for (method, body) in [(Method::POST, put), (Method::PUT, update), (Method::DELETE, "")] {
         let (status, answer) = server.call(method.clone(), &fails, body);

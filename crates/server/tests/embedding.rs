@@ -161,7 +161,7 @@ fn a_sentence_finds_the_document_that_holds_it() {
         assert!(hits[0].1 > 0.99, "{sentence}: {hits:?}");
     }
     let (_, document) = server.get("/document/v1/n/note/group/ann/3");
-    assert_eq!(document["fields"].get("sentences"), None, "what statements make is no part of the document");
+    assert_eq!(document["fields"].get("sentences"), None, "what statements make is not part of the document");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_document_or_query_that_cannot_be_embedded_fails_alone() {
     assert!(message.contains("field 'beyond'") && message.contains("the model 'loose' failed"), "{message}");
     feed(&server);
     for (input, expected) in [
-        ("embed(huge, 'x')", "there is no embedder 'huge', only 'tiny', 'loose'"),
+        ("embed(huge, 'x')", "no embedder 'huge', only 'tiny', 'loose'"),
         ("embed('x')", "several embedders, so name one of 'tiny', 'loose'"),
         ("embed(tiny, @nothing)", "names a parameter that the request has not: add 'nothing'"),
         ("embed(tiny, 'x'", "no closing parenthesis"),
@@ -290,7 +290,7 @@ fn what_cannot_work_is_refused_when_it_is_deployed() {
             NOTE.replace("embed loose", "embed"),
             "several embedders, so name one of 'tiny', 'loose'",
         ),
-        (services(), NOTE.replace("chunk sentence", "chunk page"), "there is no chunker 'page'"),
+        (services(), NOTE.replace("chunk sentence", "chunk page"), "no chunker 'page'"),
     ] {
         let (status, answer) = deploy(&empty, &services, &note);
         assert_eq!(status, 400, "{answer}");

@@ -6,9 +6,10 @@ mod twin;
 
 mod support;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use hyper::Method;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use support::{TestServer, services_with};
 use twin::{TwinReply, TwinRequest, TwinServer};
@@ -49,14 +50,14 @@ impl GeneratorService {
                 Some("Bearer hush") => answer(&body),
                 _ => TwinReply::json(401, json!({ "error": { "message": "who are you" } })),
             };
-            log.lock().expect("no panic").push(body);
+            log.lock().push(body);
             answer
         });
         GeneratorService { twin, asked }
     }
 
     fn asked(&self) -> Vec<Value> {
-        std::mem::take(&mut self.asked.lock().expect("no panic"))
+        std::mem::take(&mut self.asked.lock())
     }
 
     fn services(&self) -> String {
@@ -205,7 +206,10 @@ fn an_answer_of_another_form_follows_the_policy_and_a_refusal_the_documents() {
         let message = answer["message"].as_str().unwrap_or_default();
         assert!(status == 400 && message.contains(expected), "{status} {answer}");
     };
-    refused("strange", "field 'strict': indexing: generator 'strict': the answer is no bool for note.strict");
+    refused(
+        "strange",
+        "field 'strict': indexing: generator 'strict': the answer is not of type bool for note.strict",
+    );
     refused("poison", "refuses the text: 400: not this");
     assert_eq!(search(&server, "select * from note where true")["fields"]["totalCount"], 1);
 }
@@ -223,7 +227,7 @@ fn what_cannot_be_generated_is_told_at_deployment() {
     refused(
         "generate counter",
         "generate other",
-        "note.sd:8:50: field 'length': indexing: there is no field generator 'other', only 'asker', 'counter', 'plain', 'strict'",
+        "note.sd:8:50: field 'length': indexing: no field generator 'other', only 'asker', 'counter', 'plain', 'strict'",
     );
     refused("length type int", "length type map<string, int>", "a map<string,int> cannot be generated");
     refused(

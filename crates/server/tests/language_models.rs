@@ -4,10 +4,11 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 
 use millrace_client::{HttpProtocol, OutgoingRequest};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use support::{NOTE, TestServer, services_with};
 
@@ -43,7 +44,7 @@ impl ModelService {
     }
 
     fn last(&self) -> AskedPrompt {
-        self.asked.lock().expect("no panic").last().cloned().expect("it was asked")
+        self.asked.lock().last().cloned().expect("it was asked")
     }
 
     /// The latest prompt.
@@ -73,7 +74,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<AskedPrompt>>, steps: &Mutex<Rec
     reader.read_exact(&mut body).expect("a body");
     let body: Value = serde_json::from_slice(&body).expect("JSON");
     let prompt = body["messages"][0]["content"].as_str().expect("a prompt").to_owned();
-    log.lock().expect("no panic").push(AskedPrompt { secret, body: body.clone() });
+    log.lock().push(AskedPrompt { secret, body: body.clone() });
     // The node may have left.
     if prompt.contains("poison") {
         let body = json!({ "error": { "message": "not this" } }).to_string();
@@ -94,7 +95,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<AskedPrompt>>, steps: &Mutex<Rec
             let _ = stream.write_all(format!("data: {event}\n\n").as_bytes());
         };
         if prompt.contains("steps") {
-            let steps = steps.lock().expect("no panic");
+            let steps = steps.lock();
             (0..2).for_each(|_| say(&steps.recv().expect("a step")));
         } else {
             ["It is", " late."].into_iter().for_each(say);
@@ -276,13 +277,9 @@ fn what_goes_wrong_is_told() {
     };
     refused(&with(&[("prompt", "poison")]), 500, "401: not this; check its endpoint");
     refused(&with(&[("llm.maxTokens", "few")]), 400, "'llm.maxTokens': expected a number, found 'few'");
-    refused(&with(&[("llm.json_schema", "{")]), 400, "'llm.json_schema': this is no JSON");
+    refused(&with(&[("llm.json_schema", "{")]), 400, "'llm.json_schema': this is not JSON");
     refused(&[("searchChain", "rag")], 400, "nothing is asked: give 'prompt', 'llm.prompt' or 'query'");
-    refused(
-        &[("searchChain", "other"), ("query", "x")],
-        400,
-        "there is no search chain 'other', only rag, say",
-    );
+    refused(&[("searchChain", "other"), ("query", "x")], 400, "no search chain 'other', only rag, say");
     let (status, answer) = text(&server, &with(&[("format", "xml")]));
     assert!(status == 400 && answer.contains("come as sse or json"), "{status} {answer}");
     let (status, answer) = text(&server, &[("query", "x"), ("format", "sse")]);
@@ -297,6 +294,6 @@ fn a_secret_that_is_not_there_is_told_at_deployment() {
     let (status, answer) =
         server.deploy(&[("services.xml", &services("http://127.0.0.1:1")), ("schemas/note.sd", NOTE)]);
     let message = answer["message"].as_str().unwrap_or_default();
-    let expected = "services.xml:4:5: language model 'far': there is no secret 'myKey': set the environment variable MILLRACE_SECRET_MYKEY";
+    let expected = "services.xml:4:5: language model 'far': no secret 'myKey': set the environment variable MILLRACE_SECRET_MYKEY";
     assert!(status == 400 && message.contains(expected), "{answer}");
 }

@@ -142,7 +142,7 @@ fn check(server: &TestServer, (user, messages): &Mailbox) {
 #[test]
 fn counts_are_those_of_a_plain_look() {
     let Some(mailboxes) = mailboxes() else {
-        eprintln!("skipped: there is no real mail here");
+        eprintln!("skipped: no real mail here");
         return;
     };
     let mut server = TestServer::start();

@@ -152,7 +152,7 @@ fn a_model_that_does_not_fit_is_refused_and_the_application_stays() {
     let empty = TestServer::start();
     for (from, to, expected) in [
         ("models/linear.onnx", "models/corrupt.onnx", "onnx(linear).score: models/corrupt.onnx"),
-        ("models/linear.onnx", "models/other.onnx", "there is no file models/other.onnx in the package"),
+        ("models/linear.onnx", "models/other.onnx", "no file models/other.onnx in the package"),
         ("models/linear.onnx", "models/tokenizer.json", "models/tokenizer.json"),
         (
             "tensor<float>(d0[1],d1[3])",

@@ -104,9 +104,7 @@ fn a_result_comes_in_the_form_asked_for() {
     assert_eq!(figures, " 1");
 
     let (_, _, body) = ask(&[("format", "tabloid")], ("accept", "*/*"));
-    assert!(
-        String::from_utf8_lossy(&body).contains("there is no format 'tabloid', only json, cbor, xml and sse")
-    );
+    assert!(String::from_utf8_lossy(&body).contains("no format 'tabloid', only json, cbor, xml and sse"));
 }
 
 #[test]

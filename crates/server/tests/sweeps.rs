@@ -3,7 +3,6 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::Method;
 use serde_json::json;
@@ -79,7 +78,7 @@ enum SweepNarrowing {
     From,
     /// Documents that were written before a time.
     To,
-    /// The slice that the group is in, or another.
+    /// The slice that the first document is in, or another.
     OwnSlice,
     OtherSlice,
     GlobalSpace,
@@ -107,8 +106,14 @@ struct NarrowedSweep {
     continuation: String,
 }
 
+/// Slice of four of a document, by the bits of its location that are not its group's.
+fn slice_of_four(id: &str) -> u32 {
+    let location = millrace_document::DocumentId::parse(id).expect("an id").location();
+    location.reversed() as u32 >> 30
+}
+
 fn now_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_micros() as u64
+    millrace_env::unix_time().as_micros() as u64
 }
 
 impl NarrowedSweep {
@@ -140,19 +145,27 @@ impl NarrowedSweep {
         let ids: Vec<_> = ids.collect();
         let (_, two) = server.get(&format!("{path}?wantedDocumentCount=2"));
         let continuation = two["continuation"].as_str().expect("there are more").to_owned();
-        let location = millrace_document::DocumentId::parse(&ids[0].0).expect("an id").location();
-        let slice = (((location.reversed() >> 32) * 4) >> 32) as u32;
+        let slice = slice_of_four(&ids[0].0);
         NarrowedSweep { path, ids, from, to, slice, continuation }
     }
 
-    fn parameter(&self, narrowing: SweepNarrowing) -> String {
+    fn parameter(&self, narrowing: SweepNarrowing, narrowings: &[SweepNarrowing]) -> String {
+        let other = (self.slice + 1) % 4;
+        let sliced = match narrowings {
+            of if of.contains(&OwnSlice) => Some(self.slice),
+            of if of.contains(&OtherSlice) => Some(other),
+            _ => None,
+        };
         match narrowing {
             From => format!("fromTimestamp={}", self.from),
             To => format!("toTimestamp={}", self.to),
             OwnSlice => format!("slices=4&sliceId={}", self.slice),
-            OtherSlice => format!("slices=4&sliceId={}", (self.slice + 1) % 4),
+            OtherSlice => format!("slices=4&sliceId={other}"),
             GlobalSpace => "bucketSpace=global".to_owned(),
-            Continuation => format!("continuation={}", self.continuation),
+            Continuation => match sliced {
+                Some(slice) => format!("continuation={}~{slice}of4", self.continuation),
+                None => format!("continuation={}", self.continuation),
+            },
             Selection => "selection=note.stars+%25+2+%3D%3D+1".to_owned(),
             Nothing => {
                 "bucketSpace=default&timeChunk=30s&concurrency=3&timeout=60s&fromTimestamp=0".to_owned()
@@ -162,11 +175,14 @@ impl NarrowedSweep {
 
     /// Documents that a request with these narrowings covers.
     fn expected(&self, narrowings: &[SweepNarrowing]) -> BTreeSet<String> {
+        let slice = |place: usize| slice_of_four(&self.ids[place].0);
         let takes = |place: usize, number: usize, narrowing: SweepNarrowing| match narrowing {
             From => number >= 1,
             To => number <= 4,
-            OwnSlice | Nothing => true,
-            OtherSlice | GlobalSpace => false,
+            OwnSlice => slice(place) == self.slice,
+            OtherSlice => slice(place) == (self.slice + 1) % 4,
+            Nothing => true,
+            GlobalSpace => false,
             Continuation => place >= 2,
             Selection => number % 2 == 1,
         };
@@ -207,7 +223,8 @@ fn every_subset_of_what_narrows_a_request_is_heeded_by_visits_updates_and_remova
         let narrowed = NarrowedSweep::new(&server, 1000 + subset);
         let (before, _) = narrowed.left(&server);
         let expected = narrowed.expected(&narrowings);
-        let parameters: Vec<String> = narrowings.iter().map(|of| narrowed.parameter(*of)).collect();
+        let parameters: Vec<String> =
+            narrowings.iter().map(|of| narrowed.parameter(*of, &narrowings)).collect();
         let given = parameters.join("&");
         let selection = if has(Selection) { "" } else { "&selection=true" };
         let path = format!("{}?cluster=notes{selection}&{given}", narrowed.path);
@@ -246,7 +263,7 @@ fn updates_of_many_heed_times() {
     let server = TestServer::with_notes();
     for (number, narrowings) in (0..).zip([vec![From], vec![To], vec![From, To], vec![To, OwnSlice]]) {
         let narrowed = NarrowedSweep::new(&server, 5000 + number);
-        let given: Vec<String> = narrowings.iter().map(|of| narrowed.parameter(*of)).collect();
+        let given: Vec<String> = narrowings.iter().map(|of| narrowed.parameter(*of, &narrowings)).collect();
         let path = format!("{}?cluster=notes&selection=true&{}", narrowed.path, given.join("&"));
         let (status, answer) =
             server.call(Method::PUT, &path, r#"{"fields":{"title":{"assign":"changed"}}}"#);

@@ -10,10 +10,11 @@ use crate::history::OperationId;
 use crate::world::SimWorld;
 
 /// Checks that the cluster has come to rest: every replica in its place, equal and complete, and no work in
-/// progress.
-pub(crate) fn at_rest(world: &SimWorld) -> Result<(), String> {
-    let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
-    for node in world.nodes.values() {
+/// progress. The node `away` has ended, and does not count.
+pub(crate) fn at_rest(world: &SimWorld, away: Option<NodeKey>) -> Result<(), String> {
+    let Some(state) = world.coordination.state() else { return Err("no state".to_owned()) };
+    let nodes = || world.nodes.values().filter(|node| Some(node.key) != away);
+    for node in nodes() {
         let key = node.key;
         if node.distributor.version() != Some(state.version()) {
             return Err(format!(
@@ -38,12 +39,12 @@ pub(crate) fn at_rest(world: &SimWorld) -> Result<(), String> {
         }
     }
     let mut replicas: BTreeMap<BucketId, Vec<(NodeKey, ReportedReplica)>> = BTreeMap::new();
-    for node in world.nodes.values() {
-        for (bucket, info) in node.storage.all(Timestamp(0)) {
+    for node in nodes() {
+        for (bucket, info) in node.storage.all(world.history.forgotten()) {
             replicas.entry(bucket).or_default().push((node.key, info));
         }
     }
-    for node in world.nodes.values() {
+    for node in nodes() {
         let misplaced = node.storage.misplaced(|id| state.bucket(id.location()));
         if !misplaced.is_empty() {
             return Err(format!("n{} has documents in buckets that are not theirs: {misplaced:?}", node.key));
@@ -72,14 +73,14 @@ pub(crate) fn at_rest(world: &SimWorld) -> Result<(), String> {
 
 /// Checks that every acknowledged write is present, and nothing that was not written.
 pub(crate) fn nothing_lost(world: &SimWorld) -> Result<(), String> {
-    let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
+    let Some(state) = world.coordination.state() else { return Err("no state".to_owned()) };
     for id in world.history.documents() {
         let found = newest(world, state.bucket(id.location()), &id);
         let timestamp = found.as_ref().map(|(timestamp, _)| *timestamp).unwrap_or_default();
         let writer = found.and_then(|(_, writer)| writer);
         world.history.check_final(&id, timestamp, writer)?;
     }
-    Ok(())
+    world.history.check_drops()
 }
 
 fn newest(world: &SimWorld, bucket: BucketId, id: &DocumentId) -> Option<(Timestamp, Option<OperationId>)> {

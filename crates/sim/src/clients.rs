@@ -10,6 +10,7 @@ use millrace_cluster::distributor::{
 };
 use millrace_document::{DocumentVersion, DropScope, Timestamp, WriteRefusal};
 
+use crate::examined_drops::ExaminedDrop;
 use crate::history::{ClientIntent, ClientOutcome, OperationId};
 use crate::message::SimMessage;
 use crate::network::SimAddress;
@@ -17,7 +18,7 @@ use crate::node::{RunningOperation, SimNode};
 use crate::world::SimWorld;
 
 /// Time after which a client gives up.
-const PATIENCE: Duration = Duration::from_secs(8);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
 
 impl SimWorld {
     /// Sends a client's request to a node.
@@ -44,9 +45,17 @@ impl SimWorld {
         let floor = self.history.newest(intent.id());
         let Some(state) = self.nodes.get(&key).and_then(|node| node.state.clone()) else { return };
         let bucket = state.bucket(intent.id().location());
-        if let Some(begun) = self.history.operations.get_mut(&operation) {
-            // The bucket determines the part of a divided group that the drop affects.
-            begun.bucket = Some(bucket);
+        match &intent {
+            ClientIntent::DropExamined(_) if unfinished.is_none() => {
+                return self.begin_examined_drop(key, ExaminedDrop { operation, bucket, hops });
+            }
+            ClientIntent::DropExamined(_) | ClientIntent::DropGroup(..) => {
+                self.history.may_drop(operation, bucket);
+            }
+            ClientIntent::Put(_)
+            | ClientIntent::Remove(_)
+            | ClientIntent::Modify(_)
+            | ClientIntent::Read(_) => {}
         }
         let has = |node: &&SimNode| {
             node.storage.newest_of(bucket, intent.id()).is_some_and(|version| version.timestamp == floor)
@@ -72,6 +81,9 @@ impl SimWorld {
             (ClientIntent::Remove(id), None) => DocumentChange::Remove(id),
             (ClientIntent::Modify(id), None) => {
                 DocumentChange::Modify { id, modify: Box::new(move |found| modify(found, body)) }
+            }
+            (ClientIntent::DropExamined(_), None) => {
+                unreachable!("a drop of examined documents is begun elsewhere")
             }
             (ClientIntent::DropGroup(group, id), None) => DocumentChange::Drop {
                 bucket: state.bucket(id.location()),
@@ -106,7 +118,7 @@ impl SimWorld {
                 RequestError::Moved { unfinished: Some(_), .. }
                 | RequestError::Unknown
                 | RequestError::Overtaken
-                | RequestError::Failed(_),
+                | RequestError::Partial(_),
             ) => ClientOutcome::Unknown,
             Err(_) => ClientOutcome::NotWritten,
         };
@@ -122,7 +134,7 @@ impl SimWorld {
         self.history.hear(operation, heard);
     }
 
-    fn pass_on(
+    pub fn pass_on(
         &mut self,
         key: NodeKey,
         owner: NodeKey,
@@ -172,7 +184,8 @@ impl SimWorld {
             return;
         };
         let floor = *floor;
-        if seen >= floor || self.history.may_be_dropped(&id) {
+        let is_forgotten = self.history.may_be_forgotten(&id, seen);
+        if seen >= floor || is_forgotten || self.history.may_be_dropped(&id) {
             return;
         }
         let Some(state) = &node.state else { return };

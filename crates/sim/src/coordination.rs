@@ -15,6 +15,16 @@ use crate::deployments::SimPackage;
 /// Length of a lease: longer than a node may act on a confirmation.
 const LEASE: Duration = Duration::from_millis(5_000);
 
+/// Report of a node that is alive.
+pub(crate) struct NodeBeat {
+    /// Run of the process.
+    pub incarnation: u64,
+    /// Version of the state that the node has adopted.
+    pub adopted: u64,
+    /// True if the node's disk is full.
+    pub out_of_space: bool,
+}
+
 /// Leases, wishes, and the last published state.
 pub(crate) struct SimCoordination {
     controller: Controller,
@@ -54,6 +64,11 @@ impl SimCoordination {
         self.state.as_ref()
     }
 
+    /// Wanted number of replicas.
+    pub fn redundancy(&self) -> u16 {
+        self.configuration.redundancy
+    }
+
     pub fn package(&self) -> &Arc<SimPackage> {
         &self.package
     }
@@ -64,12 +79,8 @@ impl SimCoordination {
 
     /// Records that a node is alive, and the state that it has adopted. Returns true if its run is the newest
     /// known.
-    pub fn beat(
-        &mut self,
-        node: NodeKey,
-        (incarnation, adopted, out_of_space): (u64, u64, bool),
-        now: Duration,
-    ) -> bool {
+    pub fn beat(&mut self, node: NodeKey, beat: &NodeBeat, now: Duration) -> bool {
+        let NodeBeat { incarnation, adopted, out_of_space } = *beat;
         let name = name(node);
         let registration = Registration {
             address: format!("{name}:1"),

@@ -10,7 +10,7 @@ use crate::world::SimWorld;
 pub(crate) fn strike(world: &mut SimWorld) {
     let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
     let Some(key) = world.random.pick(&keys) else { return };
-    match world.random.below(26) {
+    match world.random.below(27) {
         0..3 => {
             world.note(|| format!("n{key} crashes"));
             world.crash(key);
@@ -87,6 +87,12 @@ pub(crate) fn strike(world: &mut SimWorld) {
                 };
                 let disk = node.disk;
                 world.note(|| format!("n{key}'s disk: {disk:?}"));
+            }
+        }
+        25 => {
+            // It takes as long as all other faults of a run together.
+            if world.random.permille(150) {
+                world.stay_away(key);
             }
         }
         _ => {

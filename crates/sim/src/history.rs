@@ -18,7 +18,10 @@ pub(crate) enum ClientIntent {
     /// Writes the document if it exists, else refuses; the version that it found counts as a read.
     Modify(DocumentId),
     Read(DocumentId),
+    /// Drops all documents of a group, unseen.
     DropGroup(DocumentGroup, DocumentId),
+    /// Drops the documents of the group and the type of this one, if all of them have its namespace.
+    DropExamined(DocumentId),
 }
 
 impl ClientIntent {
@@ -29,8 +32,23 @@ impl ClientIntent {
             | ClientIntent::Remove(id)
             | ClientIntent::Modify(id)
             | ClientIntent::Read(id)
+            | ClientIntent::DropExamined(id)
             | ClientIntent::DropGroup(_, id) => id,
         }
+    }
+
+    /// The group that the operation may drop.
+    fn dropped_group(&self) -> Option<&DocumentGroup> {
+        match self {
+            ClientIntent::DropGroup(group, _) => Some(group),
+            ClientIntent::DropExamined(id) => Some(id.group()),
+            _ => None,
+        }
+    }
+
+    /// True if the operation leaves a document when it succeeds.
+    fn leaves_document(&self) -> bool {
+        matches!(self, ClientIntent::Put(_) | ClientIntent::Modify(_))
     }
 }
 
@@ -53,14 +71,46 @@ pub(crate) struct ClientOperation {
     pub bucket: Option<BucketId>,
 }
 
+/// An acknowledged drop of documents of a group.
+#[derive(Debug, Clone)]
+struct AcknowledgedDrop {
+    bucket: BucketId,
+    /// `None`: documents of all types.
+    document_type: Option<String>,
+    timestamp: Timestamp,
+}
+
+impl AcknowledgedDrop {
+    fn affects(&self, id: &DocumentId) -> bool {
+        self.bucket.contains(id.location())
+            && self.document_type.as_ref().is_none_or(|name| name == id.document_type())
+    }
+}
+
+/// The state of a document when an operation decided to drop it with its group.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ExaminedDocument {
+    /// Version that the operation found; 0 if there was none.
+    pub found: Timestamp,
+    /// Acknowledged version that could not be found, because no node that is heard had it; 0 if there is
+    /// none.
+    pub out_of_reach: Timestamp,
+}
+
 /// History of all operations of clients.
 #[derive(Debug, Default)]
 pub(crate) struct ClientHistory {
     pub operations: BTreeMap<OperationId, ClientOperation>,
     /// Newest acknowledged write of each document.
     acknowledged: BTreeMap<DocumentId, (Timestamp, OperationId)>,
-    /// Acknowledged drops of each group, with the affected buckets.
-    dropped: BTreeMap<DocumentGroup, Vec<(BucketId, Timestamp)>>,
+    /// Acknowledged drops of each group.
+    dropped: BTreeMap<DocumentGroup, Vec<AcknowledgedDrop>>,
+    /// Documents that operations examined before they dropped a group.
+    examined: BTreeMap<OperationId, BTreeMap<DocumentId, ExaminedDocument>>,
+    /// Last operation that had begun when a drop was acknowledged.
+    last_before: BTreeMap<OperationId, OperationId>,
+    /// Removals and drops before this time may be forgotten.
+    forgotten: Timestamp,
     /// Document types that deployments have removed.
     types: DroppedTypes,
     /// Groups with drops whose outcome is unknown.
@@ -72,17 +122,40 @@ pub(crate) struct ClientHistory {
 impl ClientHistory {
     pub fn begin(&mut self, intent: ClientIntent) -> OperationId {
         let id = OperationId(self.operations.len() as u64 + 1);
-        if let ClientIntent::DropGroup(group, _) = &intent {
-            self.uncertain.entry(group.clone()).or_default().insert(id);
-        }
         self.operations.insert(id, ClientOperation { intent, heard: ClientOutcome::Nothing, bucket: None });
         id
     }
 
+    /// Records that a node begins an operation, which may drop documents of this bucket from now on.
+    pub fn may_drop(&mut self, id: OperationId, bucket: BucketId) {
+        let operation = self.operations.get_mut(&id).expect("every operation was begun by a client");
+        // The bucket determines the part of a divided group that a drop affects.
+        operation.bucket = Some(bucket);
+        if let Some(group) = operation.intent.dropped_group() {
+            self.uncertain.entry(group.clone()).or_default().insert(id);
+        }
+    }
+
+    /// Records the documents on which an operation decides.
+    pub fn examine(&mut self, id: OperationId, documents: BTreeMap<DocumentId, ExaminedDocument>) {
+        self.examined.insert(id, documents);
+    }
+
+    /// Time before which removals and drops may be forgotten.
+    pub fn forgotten(&self) -> Timestamp {
+        self.forgotten
+    }
+
+    /// Records that removals and drops before this time may be forgotten by all nodes.
+    pub fn forget(&mut self, before: Timestamp) {
+        self.forgotten = self.forgotten.max(before);
+    }
+
     pub fn hear(&mut self, id: OperationId, heard: ClientOutcome) {
-        let Some(operation) = self.operations.get_mut(&id) else { return };
+        let last = OperationId(self.operations.len() as u64);
+        let operation = self.operations.get_mut(&id).expect("a client hears of operations that it began");
         operation.heard = heard;
-        if let ClientIntent::DropGroup(group, _) = &operation.intent
+        if let Some(group) = operation.intent.dropped_group()
             && heard != ClientOutcome::Unknown
             && let Some(uncertain) = self.uncertain.get_mut(group)
         {
@@ -90,18 +163,22 @@ impl ClientHistory {
         }
         let ClientOutcome::Acknowledged(timestamp) = heard else { return };
         self.acknowledgements += 1;
-        match &operation.intent {
-            ClientIntent::DropGroup(group, _) => {
-                let reached = operation.bucket.unwrap_or(BucketId::ROOT);
-                self.dropped.entry(group.clone()).or_default().push((reached, timestamp));
+        let intent = &operation.intent;
+        let Some(group) = intent.dropped_group() else {
+            let newest = self.acknowledged.entry(intent.id().clone()).or_insert((timestamp, id));
+            if newest.0 <= timestamp {
+                *newest = (timestamp, id);
             }
-            intent => {
-                let newest = self.acknowledged.entry(intent.id().clone()).or_insert((timestamp, id));
-                if newest.0 <= timestamp {
-                    *newest = (timestamp, id);
-                }
-            }
-        }
+            return;
+        };
+        let document_type = match intent {
+            ClientIntent::DropExamined(id) => Some(id.document_type().to_owned()),
+            _ => None,
+        };
+        let bucket = operation.bucket.expect("a node has begun a drop that it acknowledges");
+        let drop = AcknowledgedDrop { bucket, document_type, timestamp };
+        self.last_before.insert(id, last);
+        self.dropped.entry(group.clone()).or_default().push(drop);
     }
 
     /// Records that a deployment has removed a document type.
@@ -112,10 +189,43 @@ impl ClientHistory {
     /// Timestamp below which no version of a document may be seen any more, except for removals of its type:
     /// these reach nodes one after another.
     pub fn newest(&self, id: &DocumentId) -> Timestamp {
-        let written = self.acknowledged.get(id).map(|(timestamp, _)| *timestamp).unwrap_or_default();
+        self.newest_write(id).max(self.newest_drop(id))
+    }
+
+    /// Timestamp of the newest acknowledged write of a document.
+    pub fn newest_write(&self, id: &DocumentId) -> Timestamp {
+        self.acknowledged.get(id).map(|(timestamp, _)| *timestamp).unwrap_or_default()
+    }
+
+    /// True if a drop that came after all acknowledged writes of a document has removed it.
+    pub fn is_dropped(&self, id: &DocumentId) -> bool {
+        self.newest_write(id) <= self.newest_drop(id)
+    }
+
+    fn newest_drop(&self, id: &DocumentId) -> Timestamp {
         let dropped = self.dropped.get(id.group()).into_iter().flatten();
-        let dropped = dropped.filter(|(bucket, _)| bucket.contains(id.location()));
-        dropped.map(|(_, timestamp)| *timestamp).max().unwrap_or_default().max(written)
+        dropped.filter(|drop| drop.affects(id)).map(|drop| drop.timestamp).max().unwrap_or_default()
+    }
+
+    /// True if it may be correct that a document is found to be removed as of this time, or to have left no
+    /// trace: its newest version is, or may be, a removal or a drop that is forgotten by now. Removals of
+    /// types are not forgotten.
+    pub fn may_be_forgotten(&self, id: &DocumentId, found: Timestamp) -> bool {
+        let written = self.acknowledged.get(id);
+        let stays = written.is_some_and(|(timestamp, by)| {
+            *timestamp > self.newest_drop(id) && self.operations[by].intent.leaves_document()
+        });
+        let type_removed = self.types.removed_at(id.document_type()).unwrap_or_default();
+        let may_be_removed = || {
+            let is_open = |operation: &ClientOperation| {
+                matches!(operation.heard, ClientOutcome::Unknown | ClientOutcome::Nothing)
+            };
+            let removes = |operation: &ClientOperation| matches!(&operation.intent, ClientIntent::Remove(of) if of == id);
+            self.operations.values().any(|operation| removes(operation) && is_open(operation))
+        };
+        (!stays || may_be_removed())
+            && found <= type_removed.max(self.newest_drop(id))
+            && self.newest(id) < self.forgotten
     }
 
     /// True if a drop with unknown outcome may have removed a document.
@@ -126,6 +236,39 @@ impl ClientHistory {
     /// All documents requested by clients.
     pub fn documents(&self) -> BTreeSet<DocumentId> {
         self.operations.values().map(|operation| operation.intent.id().clone()).collect()
+    }
+
+    /// Checks that no group was dropped with a document that was acknowledged, and that the operation had not
+    /// examined.
+    pub fn check_drops(&self) -> Result<(), String> {
+        for (dropper, examined) in &self.examined {
+            let ClientOperation { intent, heard, bucket } = &self.operations[dropper];
+            let (ClientOutcome::Acknowledged(until), Some(bucket)) = (*heard, *bucket) else { continue };
+            let drop = AcknowledgedDrop {
+                bucket,
+                document_type: Some(intent.id().document_type().to_owned()),
+                timestamp: until,
+            };
+            // Later operations may have lower timestamps, if all nodes that know of the drop are away, and
+            // the clocks of the others are behind.
+            let last = self.last_before[dropper];
+            for (writer, written) in self.operations.range(..=last) {
+                let ClientOutcome::Acknowledged(timestamp) = written.heard else { continue };
+                let id = written.intent.id();
+                let affected = written.intent.leaves_document()
+                    && id.group() == intent.id().group()
+                    && drop.affects(id)
+                    && timestamp <= until;
+                let at = examined.get(id).copied().unwrap_or_default();
+                if affected && timestamp > at.found.max(at.out_of_reach) {
+                    return Err(format!(
+                        "{dropper:?} has dropped {id} in {bucket} as {writer:?} wrote it at {}, and had found it as of {}",
+                        timestamp.0, at.found.0
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Checks the final version of a document against the guarantees: its timestamp, and the operation that
@@ -147,7 +290,8 @@ impl ClientHistory {
         if promised <= type_removed && writer.is_none() {
             return Ok(());
         }
-        if timestamp < promised && !(self.may_be_dropped(id) && writer.is_none()) {
+        let may_be_gone = self.may_be_dropped(id) || self.may_be_forgotten(id, timestamp);
+        if timestamp < promised && !(may_be_gone && writer.is_none()) {
             return Err(format!(
                 "{id}: the write acknowledged at {} is gone; found is what was written at {}",
                 promised.0, timestamp.0
@@ -155,7 +299,7 @@ impl ClientHistory {
         }
         if let Some(writer) = writer {
             let Some(operation) = self.operations.get(&writer) else {
-                return Err(format!("{id}: written by nobody"));
+                return Err(format!("{id}: written by no client"));
             };
             let fits = match operation.heard {
                 ClientOutcome::Acknowledged(acknowledged) => acknowledged == timestamp,
@@ -169,8 +313,10 @@ impl ClientHistory {
                 ));
             }
         }
+        let is_dropped = writer.is_none() && (timestamp <= self.newest_drop(id) || self.may_be_dropped(id));
         if let Some((acknowledged, by)) = self.acknowledged.get(id)
             && *acknowledged == timestamp
+            && !is_dropped
         {
             let expected = match &self.operations[by].intent {
                 ClientIntent::Remove(_) => None,

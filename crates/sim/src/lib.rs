@@ -2,24 +2,29 @@
 //!
 //! [`run`] simulates a few virtual nodes for some minutes of virtual time: the real distributor, the real
 //! rules of replicas, the real checkers and scheduler, with a virtual clock, a virtual network and a storage
-//! in memory. Clients write, read, modify and drop; nodes crash and lose unsynced data, start again, freeze
-//! and wake, join, retire; document types are removed and come back; disks fill up or break; messages are
-//! late, duplicated, lost; links break in one direction or both; clocks jump, and differ in speed;
-//! coordination is unavailable at times. Then all faults end, and the guarantees are checked:
+//! in memory. Clients write, read, modify and drop, also after they have examined a group; nodes crash and
+//! lose unsynced data and names, start again, freeze and wake, join, retire, stay away for weeks; document
+//! types are removed and come back; disks fill up or break; messages are late, duplicated, lost; links break
+//! in one direction or both; clocks jump, and differ in speed; coordination is unavailable at times. Then all
+//! faults end, and the guarantees are checked:
 //!
 //! - every acknowledged write is present with its newest value, and no removed document is back;
 //! - all replicas of a bucket are equal, complete, and exactly where they should be;
+//! - no group was dropped together with a document that was acknowledged, and that the client's operation had
+//!   not counted;
 //! - nothing is stuck: no operation runs or waits, no client is without an answer;
 //! - during the run, no read through an owner missed a write that was acknowledged before and that was stored
 //!   on any node heard by the owner.
 //!
 //! The same seed gives the same run, event by event. This crate is not part of the product.
 
+mod absences;
 mod checks;
 mod clients;
 mod coordination;
 mod deployments;
 mod disk;
+mod examined_drops;
 mod faults;
 mod history;
 mod message;
@@ -53,6 +58,12 @@ pub enum Sabotage {
     NoComparison,
     /// Nodes report rows as durable before they are.
     EarlyAcknowledgement,
+    /// Groups are dropped as of now after their documents were counted, instead of as of the count.
+    DropsAfterCounting,
+    /// Nodes that were away for longer than removals are remembered keep their documents.
+    AbsentAreAdmitted,
+    /// New replicas are reported before their names are durable.
+    NamesNotSynced,
     /// Each node drops a type that a deployment removes at its own time, when it activates the deployment.
     TypesDroppedLocally,
 }
@@ -125,32 +136,14 @@ pub fn run(seed: u64, options: SimOptions) -> SimOutcome {
     end(world, healed_in)
 }
 
-/// Ends all faults, and waits until the cluster has come to rest.
+/// Ends all faults, waits until the cluster has come to rest, and checks what is there.
 pub(crate) fn rest(world: &mut SimWorld) -> Option<Duration> {
-    const LONGEST: Duration = Duration::from_secs(240);
     faults::heal(world);
-    let healed = world.now;
-    while world.wrong.is_none() {
-        world.pass(Duration::from_secs(1));
-        // Some time, so that late messages have arrived, and clients have given up.
-        if world.now - healed < Duration::from_secs(20) {
-            continue;
-        }
-        match checks::at_rest(world) {
-            Ok(()) => {
-                let healed_in = world.now - healed;
-                if let Err(wrong) = checks::nothing_lost(world) {
-                    world.wrong = Some(wrong);
-                }
-                return Some(healed_in);
-            }
-            Err(reason) if world.now - healed > LONGEST => {
-                world.wrong = Some(format!("it does not come to rest: {reason}"));
-            }
-            Err(_) => {}
-        }
+    let healed_in = world.come_to_rest(None)?;
+    if let Err(wrong) = checks::nothing_lost(world) {
+        world.wrong = Some(wrong);
     }
-    None
+    Some(healed_in)
 }
 
 pub(crate) fn end(mut world: SimWorld, healed_in: Option<Duration>) -> SimOutcome {
@@ -167,17 +160,25 @@ pub(crate) fn end(mut world: SimWorld, healed_in: Option<Duration>) -> SimOutcom
 /// Sends a client's request about one of few documents to any node.
 fn ask(world: &mut SimWorld) {
     let keys: Vec<_> = world.nodes.keys().copied().collect();
-    let Some(node) = world.random.pick(&keys) else { return };
+    let node = world.random.pick(&keys).expect("a cluster has nodes");
+    let id = any_document(world);
+    let intent = match world.random.below(100) {
+        0..45 => ClientIntent::Put(id),
+        45..53 => ClientIntent::Remove(id),
+        53..73 => ClientIntent::Modify(id),
+        73..94 => ClientIntent::Read(id),
+        94..98 => ClientIntent::DropExamined(id),
+        _ => ClientIntent::DropGroup(id.group().clone(), id),
+    };
+    world.ask(node, intent);
+}
+
+/// One of few documents.
+fn any_document(world: &mut SimWorld) -> DocumentId {
     let group = DocumentGroup::Number(world.random.below(6));
     let name = world.random.below(4).to_string();
     let document_type = if world.random.permille(300) { CHANGING_TYPE } else { "note" };
-    let id = DocumentId::new("sim", document_type, &group, &name).expect("all its parts are there");
-    let intent = match world.random.below(100) {
-        0..45 => ClientIntent::Put(id),
-        45..55 => ClientIntent::Remove(id),
-        55..75 => ClientIntent::Modify(id),
-        75..98 => ClientIntent::Read(id),
-        _ => ClientIntent::DropGroup(group, id),
-    };
-    world.ask(node, intent);
+    // Groups with documents of several namespaces cannot be dropped for one of them.
+    let namespace = if world.random.permille(30) { "other" } else { "sim" };
+    DocumentId::new(namespace, document_type, &group, &name).expect("all its parts are there")
 }

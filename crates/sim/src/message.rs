@@ -4,7 +4,9 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::UnfinishedRow;
 use millrace_cluster::replica::KeeperJob;
-use millrace_cluster::{ClusterState, NodeKey, NodeReply, NodeRequest, RequestFence, RowContent};
+use millrace_cluster::{
+    ClusterState, NodeEntry, NodeKey, NodeReply, NodeRequest, ReplicatedRow, RequestFence, RowContent,
+};
 
 use crate::deployments::SimPackage;
 use crate::history::OperationId;
@@ -67,4 +69,36 @@ pub(crate) enum SimMessage {
         unfinished: Option<UnfinishedRow>,
         hops: u8,
     },
+}
+
+/// The bucket of a request, if it concerns one.
+pub(crate) fn bucket_of(request: &NodeRequest) -> Option<BucketId> {
+    match request {
+        NodeRequest::Apply(rows) => rows.first().map(|row| row.bucket),
+        NodeRequest::Create(bucket)
+        | NodeRequest::Info { bucket, .. }
+        | NodeRequest::Read { bucket, .. }
+        | NodeRequest::Pull { bucket, .. }
+        | NodeRequest::Complete { bucket, .. }
+        | NodeRequest::Delete { bucket, .. } => Some(*bucket),
+        NodeRequest::Ping | NodeRequest::Owned { .. } | NodeRequest::Finish(_) => None,
+    }
+}
+
+/// A request as text.
+pub(crate) fn show(request: &NodeRequest) -> String {
+    match request {
+        NodeRequest::Apply(rows) => {
+            let row = |row: &ReplicatedRow| format!("{}@{}", row.bucket.bits(), row.content.timestamp().0);
+            format!("rows {}", rows.iter().map(row).collect::<Vec<_>>().join(" "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// A cluster state as text.
+pub(crate) fn describe(state: &ClusterState) -> String {
+    let node =
+        |(key, entry): (&NodeKey, &NodeEntry)| format!("n{key}/{} {:?}", entry.incarnation, entry.state);
+    format!("{}: {}", state.version(), state.nodes().iter().map(node).collect::<Vec<_>>().join(", "))
 }

@@ -66,6 +66,8 @@ pub(crate) struct SimNode {
     pub activating: bool,
     /// Offset of its clock, in microseconds.
     pub clock_off: i64,
+    /// Time at which it took part in the cluster last, by its own clock in microseconds; durable.
+    pub took_part: u64,
     /// Thousandths of a second that pass on its monotonic clock in a second.
     pub pace: u32,
     pub jobs: BTreeMap<KeeperJob, StorageWork>,
@@ -105,6 +107,7 @@ impl SimNode {
             package: Arc::default(),
             activating: false,
             clock_off: 0,
+            took_part: u64::MAX,
             pace,
             jobs: BTreeMap::new(),
             fetches: BTreeMap::new(),
@@ -119,10 +122,11 @@ impl SimNode {
     pub fn restart(&mut self, now: Duration) {
         let storage = std::mem::take(&mut self.storage);
         let (key, incarnation, clock_off) = (self.key, self.incarnation + 1, self.clock_off);
+        let took_part = self.took_part;
         let package = Arc::clone(&self.package);
         *self = SimNode::new(key, self.pace, now);
         (self.storage, self.package) = (storage, package);
-        (self.incarnation, self.clock_off) = (incarnation, clock_off);
+        (self.incarnation, self.clock_off, self.took_part) = (incarnation, clock_off, took_part);
         self.distributor = Distributor::new(key, incarnation, settings());
         let start = self.now(now);
         self.keeper = ReplicaKeeper::new(key, incarnation, settings().confirm, start);

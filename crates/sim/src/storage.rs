@@ -1,5 +1,9 @@
 //! Model of a node's replicas in memory, with the guarantees of the real store: acknowledged data survives,
 //! other data may or may not.
+//!
+//! A replica is a name with contents, as in a directory. Its rows are durable as soon as they are applied;
+//! but its name is only once it is synced: a loss of power, as each crash is one, takes back the names that
+//! were made or removed since.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,6 +34,10 @@ struct SimReplicas {
     /// Dropped types that are reported to other replicas.
     told_types: DroppedTypes,
     newest: Timestamp,
+    /// Replicas whose names were made or removed since the last sync, as a loss of power leaves them.
+    unsynced: BTreeMap<BucketId, Option<ModelReplica>>,
+    /// A defect: names are not synced when replicas are made.
+    forgets_syncs: bool,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -89,6 +97,23 @@ impl SimReplicas {
         let reaching = self.drops.iter().filter(|(bucket, drop)| covers(*bucket, &drop.scope, id));
         let with_others = reaching.map(|(_, drop)| drop.timestamp).max();
         with_others.max(self.types.removed_at(id.document_type()))
+    }
+
+    /// Makes an empty replica, durably, if there is none.
+    fn make(&mut self, bucket: BucketId, complete: bool) {
+        if self.replicas.contains_key(&bucket) {
+            return;
+        }
+        self.unsynced.entry(bucket).or_insert(None);
+        self.replicas.insert(bucket, ModelReplica { complete, ..ModelReplica::default() });
+        if !self.forgets_syncs {
+            self.sync_names();
+        }
+    }
+
+    /// Makes the names of all replicas durable.
+    fn sync_names(&mut self) {
+        self.unsynced.clear();
     }
 
     /// Divides a bucket's replica into replicas of its parts with these low bits.
@@ -204,6 +229,45 @@ impl ModelStorage {
         Some(drops.chain(versions).filter(|row| known.is_none_or(|known| !known.contains(row))).collect())
     }
 
+    /// Documents of a replica: newest versions that are no removals.
+    pub(crate) fn documents(&self, bucket: BucketId) -> Vec<DocumentVersion> {
+        let inner = self.inner.borrow();
+        let versions = inner.replicas.get(&bucket).into_iter().flat_map(|replica| replica.versions.values());
+        versions.filter(|version| version.body.is_some()).cloned().collect()
+    }
+
+    /// Sets if the names of replicas are synced when they are made. They are, except for a deliberate defect.
+    pub(crate) fn set_names_synced(&self, synced: bool) {
+        self.inner.borrow_mut().forgets_syncs = !synced;
+    }
+
+    /// Takes back the names that were made or removed since the last sync.
+    pub(crate) fn lose_power(&self) {
+        let mut inner = self.inner.borrow_mut();
+        for (bucket, before) in std::mem::take(&mut inner.unsynced) {
+            match before {
+                Some(replica) => inner.replicas.insert(bucket, replica),
+                None => inner.replicas.remove(&bucket),
+            };
+        }
+    }
+
+    /// Forgets all removals, and all drops of groups: they were made longer ago than they are remembered.
+    pub(crate) fn forget_removals(&self) {
+        let mut inner = self.inner.borrow_mut();
+        for replica in inner.replicas.values_mut() {
+            replica.versions.retain(|_, version| version.body.is_some());
+        }
+        inner.drops.clear();
+    }
+
+    /// Removes all data, as an operator does.
+    pub(crate) fn empty(&self) {
+        let mut inner = self.inner.borrow_mut();
+        let forgets_syncs = inner.forgets_syncs;
+        *inner = SimReplicas { forgets_syncs, ..SimReplicas::default() };
+    }
+
     /// Drops document types, durably.
     pub(crate) fn drop_types(&self, dropped: &DroppedTypes, told: bool) {
         self.inner.borrow_mut().drop_types(dropped, told);
@@ -225,8 +289,7 @@ impl ModelStorage {
 
     /// Creates a replica, for tests that begin with one.
     pub(crate) fn plant(&self, bucket: BucketId, complete: bool, rows: &[RowContent]) {
-        let replica = ModelReplica { complete, ..ModelReplica::default() };
-        self.inner.borrow_mut().replicas.insert(bucket, replica);
+        self.inner.borrow_mut().make(bucket, complete);
         self.install(bucket, rows).expect("it was just put there");
     }
 
@@ -274,6 +337,8 @@ impl ReplicaStorage for ModelStorage {
             whole.into_iter().for_each(|bucket| inner.divide(bucket, (low, bits)));
             inner.divided.insert(low, bits);
         }
+        // One manifest, which is replaced durably.
+        inner.sync_names();
         Ok(())
     }
 
@@ -302,9 +367,7 @@ impl ReplicaStorage for ModelStorage {
     }
 
     fn create(&self, bucket: BucketId, birth: ReplicaOrigin) -> Result<(), NodeFailure> {
-        let complete = birth == ReplicaOrigin::Complete;
-        let mut inner = self.inner.borrow_mut();
-        inner.replicas.entry(bucket).or_insert_with(|| ModelReplica { complete, ..ModelReplica::default() });
+        self.inner.borrow_mut().make(bucket, birth == ReplicaOrigin::Complete);
         Ok(())
     }
 
@@ -331,7 +394,10 @@ impl ReplicaStorage for ModelStorage {
         if there.is_some_and(|info| info.content != expected) {
             return Err(NodeFailure::Differs);
         }
-        self.inner.borrow_mut().replicas.remove(&bucket);
+        let mut inner = self.inner.borrow_mut();
+        let removed = inner.replicas.remove(&bucket);
+        inner.unsynced.entry(bucket).or_insert(removed);
+        inner.sync_names();
         Ok(())
     }
 }

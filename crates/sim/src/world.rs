@@ -8,15 +8,16 @@ use millrace_cluster::controller::NodeWish;
 use millrace_cluster::distributor;
 use millrace_cluster::replica::{self, FetchOutcome, KeeperCall, KeeperJob, StorageWork};
 use millrace_cluster::{
-    ClusterState, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent, RowContent,
+    MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent, RowContent,
 };
 
 use crate::clients::outcome_operation;
-use crate::coordination::SimCoordination;
+use crate::coordination::{NodeBeat, SimCoordination};
 use crate::deployments::SimPackage;
 use crate::disk::SimDisk;
+use crate::examined_drops::{ExaminationStep, ExaminedDrop};
 use crate::history::ClientHistory;
-use crate::message::SimMessage;
+use crate::message::{SimMessage, bucket_of, describe, show};
 use crate::network::{SimAddress, SimNetwork};
 use crate::node::SimNode;
 use crate::random::SimRandom;
@@ -31,7 +32,7 @@ const LINES: usize = 20_000;
 
 /// An event at a given time.
 #[derive(Debug)]
-enum SimEvent {
+pub(crate) enum SimEvent {
     Arrives { to: SimAddress, message: SimMessage },
     JobDone { node: NodeKey, incarnation: u64, job: KeeperJob },
     Wake { node: NodeKey, incarnation: u64 },
@@ -41,6 +42,7 @@ enum SimEvent {
     Publish,
     Active { node: NodeKey, incarnation: u64, package: Arc<SimPackage> },
     GivesUp { node: NodeKey, incarnation: u64 },
+    Examine { node: NodeKey, incarnation: u64, drop: ExaminedDrop, step: ExaminationStep },
 }
 
 /// State of the whole simulation.
@@ -58,6 +60,8 @@ pub(crate) struct SimWorld {
     /// Violation found during the run, if any.
     pub wrong: Option<String>,
     pub happenings: u64,
+    /// Time by which all clocks were set forward, in microseconds.
+    pub skipped_us: i64,
 }
 
 impl SimWorld {
@@ -76,6 +80,7 @@ impl SimWorld {
             lines: VecDeque::new(),
             wrong: None,
             happenings: 0,
+            skipped_us: 0,
             random,
             options,
         };
@@ -87,7 +92,10 @@ impl SimWorld {
         let key = NodeKey(self.nodes.len() as u16);
         // Clocks differ in speed far more than real ones.
         let pace = 900 + self.random.below(201) as u32;
-        self.nodes.insert(key, SimNode::new(key, pace, self.now));
+        let mut node = SimNode::new(key, pace, self.now);
+        node.clock_off = self.skipped_us;
+        node.storage.set_names_synced(self.options.sabotage != Some(Sabotage::NamesNotSynced));
+        self.nodes.insert(key, node);
         self.at(Duration::ZERO, SimEvent::Beat { node: key });
         key
     }
@@ -108,7 +116,7 @@ impl SimWorld {
         self.lines.drain(..).collect()
     }
 
-    fn at(&mut self, after: Duration, happening: SimEvent) {
+    pub fn at(&mut self, after: Duration, happening: SimEvent) {
         self.next += 1;
         self.queue.insert((self.now + after, self.next), happening);
     }
@@ -204,6 +212,9 @@ impl SimWorld {
             SimEvent::Active { node, incarnation, package } => {
                 self.package_active((node, incarnation), package);
             }
+            SimEvent::Examine { node, incarnation, drop, step } => {
+                self.examine((node, incarnation), drop, step);
+            }
             SimEvent::Publish => {
                 self.at(Duration::from_millis(500), SimEvent::Publish);
                 if let Some(state) = self.coordination.publish(self.now) {
@@ -229,14 +240,14 @@ impl SimWorld {
     }
 
     fn coordinate(&mut self, message: SimMessage) {
-        let (from, incarnation, asked, generation, registered) = match message {
+        let (from, asked, generation, beat) = match message {
             SimMessage::Beat { from, incarnation, adopted, asked, generation, out_of_space } => {
-                (from, incarnation, asked, generation, (incarnation, adopted, out_of_space))
+                (from, asked, generation, NodeBeat { incarnation, adopted, out_of_space })
             }
             SimMessage::Publish { based_on, package } => return self.publish_package(based_on, package),
             _ => return,
         };
-        if !self.coordination.beat(from, registered, self.now) {
+        if !self.coordination.beat(from, &beat, self.now) {
             return;
         }
         let package = Arc::clone(self.coordination.package());
@@ -245,10 +256,10 @@ impl SimWorld {
         }
         let Some(state) = self.coordination.state().cloned() else { return };
         let version = state.version();
-        let lease_lives = state.nodes().get(&from).is_some_and(|entry| entry.incarnation == incarnation);
+        let lease_lives = state.nodes().get(&from).is_some_and(|entry| entry.incarnation == beat.incarnation);
         self.send(SimAddress::Coordination, SimAddress::Node(from), SimMessage::State(state));
         if lease_lives {
-            let confirmed = SimMessage::Confirmed { incarnation, version, asked };
+            let confirmed = SimMessage::Confirmed { incarnation: beat.incarnation, version, asked };
             self.send(SimAddress::Coordination, SimAddress::Node(from), confirmed);
         }
     }
@@ -412,8 +423,9 @@ impl SimWorld {
     }
 
     fn beat(&mut self, key: NodeKey) {
-        let Some(node) = self.nodes.get(&key) else { return };
-        let asked = node.now(self.now).monotonic;
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let MachineTime { monotonic: asked, wall_us } = node.now(self.now);
+        node.took_part = wall_us;
         let (incarnation, adopted) = (node.incarnation, node.keeper.adopted());
         let generation = node.package.generation;
         let out_of_space = node.disk.is_full_for_long(self.now);
@@ -435,7 +447,7 @@ impl SimWorld {
             None if !node.disk.takes_more() => {
                 node.fetches.remove(&job);
                 NodeResponse::Failed(NodeFailure::DiskFull {
-                    reason: "there is no room for what was fetched".to_owned(),
+                    reason: "no room for what was fetched".to_owned(),
                 })
             }
             None => {
@@ -539,6 +551,7 @@ impl SimWorld {
                 _ => {}
             }
         }
+        node.storage.lose_power();
         node.under_way.clear();
     }
 
@@ -546,9 +559,9 @@ impl SimWorld {
         if let Some(node) = self.nodes.get_mut(&key)
             && !node.alive
         {
-            node.restart(self.now);
-            let incarnation = node.incarnation;
+            let incarnation = node.incarnation + 1;
             self.note(|| format!("n{key} starts, run {incarnation}"));
+            self.come_back(key);
         }
     }
 
@@ -572,36 +585,4 @@ impl SimWorld {
     pub fn wish(&mut self, key: NodeKey, wish: NodeWish) {
         self.coordination.wish(key, wish);
     }
-}
-
-fn bucket_of(request: &NodeRequest) -> Option<millrace_bucket::BucketId> {
-    match request {
-        NodeRequest::Apply(rows) => rows.first().map(|row| row.bucket),
-        NodeRequest::Create(bucket)
-        | NodeRequest::Info { bucket, .. }
-        | NodeRequest::Read { bucket, .. }
-        | NodeRequest::Pull { bucket, .. }
-        | NodeRequest::Complete { bucket, .. }
-        | NodeRequest::Delete { bucket, .. } => Some(*bucket),
-        NodeRequest::Ping | NodeRequest::Owned { .. } | NodeRequest::Finish(_) => None,
-    }
-}
-
-fn show(request: &NodeRequest) -> String {
-    match request {
-        NodeRequest::Apply(rows) => {
-            let row = |row: &millrace_cluster::ReplicatedRow| {
-                format!("{}@{}", row.bucket.bits(), row.content.timestamp().0)
-            };
-            format!("rows {}", rows.iter().map(row).collect::<Vec<_>>().join(" "))
-        }
-        other => format!("{other:?}"),
-    }
-}
-
-pub(crate) fn describe(state: &ClusterState) -> String {
-    let node = |(key, entry): (&NodeKey, &millrace_cluster::NodeEntry)| {
-        format!("n{key}/{} {:?}", entry.incarnation, entry.state)
-    };
-    format!("{}: {}", state.version(), state.nodes().iter().map(node).collect::<Vec<_>>().join(", "))
 }

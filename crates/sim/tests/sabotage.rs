@@ -9,6 +9,9 @@ fn what_is_broken_on_purpose_is_found() {
         (Sabotage::NoComparison, 100),
         (Sabotage::EarlyAcknowledgement, 100),
         (Sabotage::TypesDroppedLocally, 100),
+        (Sabotage::DropsAfterCounting, 300),
+        (Sabotage::AbsentAreAdmitted, 300),
+        (Sabotage::NamesNotSynced, 300),
     ] {
         let found = (1..=seeds).any(|seed| {
             run(seed, SimOptions { sabotage: Some(sabotage), ..SimOptions::default() }).wrong.is_some()

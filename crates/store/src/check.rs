@@ -52,7 +52,7 @@ pub fn check(data_dir: &Path) -> Result<CheckReport, Error> {
             report.find(
                 data_dir.join("manifest"),
                 None,
-                "there is no manifest: this is no data directory, or its manifest was lost",
+                "no manifest: this is not a data directory, or its manifest was lost",
                 "restore the file from a copy of the directory",
             );
             return Ok(report);
@@ -115,8 +115,7 @@ pub struct TailRepair {
 pub fn repair_tail(data_dir: &Path) -> Result<Vec<TailRepair>, Error> {
     let _lock = lock_existing(data_dir)?;
     let Some(manifest) = Manifest::read(&RealDisk, data_dir)? else {
-        let reason =
-            "there is no manifest, so which logs belong to it is unknown; restore the file".to_owned();
+        let reason = "no manifest, so which logs belong to it is unknown; restore the file".to_owned();
         return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
     };
     let options = StoreOptions::new(data_dir);
@@ -134,7 +133,7 @@ pub fn repair_tail(data_dir: &Path) -> Result<Vec<TailRepair>, Error> {
 /// The lock of a directory that is there.
 fn lock_existing(data_dir: &Path) -> Result<DirectoryLock, Error> {
     if !data_dir.is_dir() {
-        let reason = "there is no such directory".to_owned();
+        let reason = "no such directory".to_owned();
         return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
     }
     DirectoryLock::take(data_dir)

@@ -2,7 +2,6 @@ use std::path::PathBuf;
 
 /// Errors of the store.
 #[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// More writes are waiting than the queue or the tail holds. Nothing was written; retry shortly.
     #[error("too many writes are waiting; send again after a short while")]
@@ -130,7 +129,9 @@ impl From<millrace_segment::Error> for Error {
                 Error::Corrupt { path, offset, reason: reason.to_owned() }
             }
             millrace_segment::Error::Io(error) => Error::io("read or write a segment", &error),
-            other => Error::Io { action: "segment".to_owned(), reason: other.to_string() },
+            other @ millrace_segment::Error::Version { .. } => {
+                Error::Io { action: "segment".to_owned(), reason: other.to_string() }
+            }
         }
     }
 }

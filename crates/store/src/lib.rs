@@ -33,7 +33,6 @@
 
 mod check;
 mod error;
-mod layout;
 mod options;
 mod read;
 mod replica;
@@ -47,18 +46,20 @@ mod tuning;
 mod upkeep;
 mod write;
 
+pub use millrace_column::StoreLayout;
 pub use millrace_document::WriteRefusal;
 
 pub use check::{CheckFinding, CheckReport, TailRepair, check, repair_tail};
 pub use error::Error;
-pub use layout::StoreLayout;
 pub use options::StoreOptions;
+pub use read::slice::VisitSlice;
 pub use read::sweep::SweptPage;
 pub use read::visit::{StoreVisit, ViewScope, VisitPage, VisitedVersion};
 pub use replica::transfer::{ArrivedSegment, BucketShare, ExportParcel, SegmentImport};
 pub use replica::{StoredReplica, VersionKey, VersionPage};
 pub use status::StoreStatus;
 pub use store::Store;
+pub use tail::journal::fuzz as fuzz_log;
 pub use times::{StepTimes, WriteTimes};
 pub use tuning::StoreTuning;
 pub use write::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification};

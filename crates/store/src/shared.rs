@@ -3,13 +3,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use millrace_env::panic_message;
 use millrace_segment::{SegmentCache, SegmentFile};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::read::masks::MaskCache;
 use crate::read::settled::SettledCache;
@@ -17,6 +18,7 @@ use crate::replica::counts::CountCache;
 use crate::state::StoreState;
 use crate::state::manifest::{InPlace, UnwrittenManifest};
 use crate::state::marks::{DropMark, MarkScope, MarkTime};
+use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::times::TimeScale;
@@ -91,9 +93,9 @@ impl StoreShared {
         tails: Box<dyn TailFactory>,
         layout: Arc<dyn StoreLayout>,
         segments: Arc<SegmentCache>,
-        opened: (StoreState, u64, TimestampSource),
+        opened: OpenedStore,
     ) -> Self {
-        let (state, next_number, timestamps) = opened;
+        let OpenedStore { state, next_number, timestamps } = opened;
         let small = options.cache_bytes / 16;
         StoreShared {
             tails,
@@ -149,7 +151,7 @@ impl StoreShared {
         &self,
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
     ) -> Result<(), UnwrittenManifest> {
-        let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.publishing.lock();
         self.replace(&self.state(), change)
     }
 
@@ -159,7 +161,7 @@ impl StoreShared {
         &self,
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
     ) -> Result<(), Error> {
-        let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.publishing.lock();
         let old = self.state();
         let _gates: Vec<_> = old.generations.iter().map(|generation| generation.gate()).collect();
         Ok(self.replace(&old, change)?)
@@ -189,18 +191,14 @@ impl StoreShared {
     /// Lets the spare generation take over the writes, unless there is none. The manifest names it already,
     /// so no file is touched. Returns true if it did.
     pub fn roll(&self) -> bool {
-        let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let one_at_a_time = self.publishing.lock();
         self.roll_alone(&one_at_a_time)
     }
 
     /// As [`StoreShared::roll`], but where a new state is just being made, nothing is done: it is for threads
     /// that must not wait.
     pub fn try_roll(&self) -> bool {
-        let one_at_a_time = match self.publishing.try_lock() {
-            Ok(lock) => lock,
-            Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
+        let Some(one_at_a_time) = self.publishing.try_lock() else { return false };
         self.roll_alone(&one_at_a_time)
     }
 
@@ -214,7 +212,7 @@ impl StoreShared {
     /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a
     /// manifest has it. What is dropped was written until now, or until an earlier time.
     pub fn mark(&self, scope: MarkScope, time: MarkTime) -> Result<(), Error> {
-        let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let one_at_a_time = self.publishing.lock();
         self.health.check_writable()?;
         let old = self.state();
         if let MarkTime::Given(timestamp) = time {
@@ -255,7 +253,7 @@ impl StoreShared {
     /// The state, and a time: every mark that the store learned of until then is in the state, and none will
     /// come with that time.
     pub fn settled_state(&self) -> (Arc<StoreState>, u64) {
-        let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.publishing.lock();
         (self.state(), self.timestamps.next().0)
     }
 
@@ -275,21 +273,21 @@ impl StoreShared {
     /// Returns the current layout, and its number, which increases with each change: columns built under one
     /// number are not mixed with those of another.
     pub fn layout(&self) -> (Arc<dyn StoreLayout>, u64) {
-        self.layout.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.layout.read().clone()
     }
 
     pub fn set_layout(&self, layout: Arc<dyn StoreLayout>) {
-        let mut current = self.layout.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.layout.write();
         *current = (layout, current.1 + 1);
     }
 
     /// The limits now.
     pub fn tuning(&self) -> StoreTuning {
-        self.tuning.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tuning.read().clone()
     }
 
     pub fn set_tuning(&self, tuning: StoreTuning) {
-        *self.tuning.write().unwrap_or_else(PoisonError::into_inner) = tuning;
+        *self.tuning.write() = tuning;
     }
 
     /// Bytes that must stay free on the disk.
@@ -367,12 +365,12 @@ impl StoreHealth {
     /// No write is accepted from now on.
     pub fn poison(&self, reason: String) {
         tracing::error!(reason, "a write could not be made durable; writes are refused from now on");
-        *self.poisoned.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        *self.poisoned.lock() = Some(reason);
     }
 
     /// Checks that writes are accepted.
     pub fn check_writable(&self) -> Result<(), Error> {
-        match &*self.poisoned.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.poisoned.lock() {
             Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
             None => Ok(()),
         }
@@ -380,7 +378,7 @@ impl StoreHealth {
 
     /// Notes how work in the background went: why it failed, or `None`.
     pub fn trouble(&self, work: &'static str, reason: Option<String>) {
-        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut troubles = self.troubles.lock();
         let known = troubles.iter().any(|(of, before)| *of == work && Some(before) == reason.as_ref());
         troubles.retain(|(of, _)| *of != work);
         if let Some(reason) = reason {
@@ -393,16 +391,16 @@ impl StoreHealth {
 
     /// Notes the error that prevents sealing for lack of space, or `None`.
     pub fn note_space(&self, error: Option<Error>) {
-        *self.no_space.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        *self.no_space.lock() = error;
     }
 
     /// Returns the error that prevents sealing the tail, if it is a lack of disk space.
     pub fn no_space(&self) -> Option<Error> {
-        self.no_space.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.no_space.lock().clone()
     }
 
     pub fn troubles(&self) -> Vec<String> {
-        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let troubles = self.troubles.lock();
         troubles.iter().map(|(work, reason)| format!("{work}: {reason}")).collect()
     }
 }
@@ -416,17 +414,14 @@ pub(crate) struct BackgroundAlarm {
 
 impl BackgroundAlarm {
     pub fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *self.rung.lock() += 1;
         self.bell.notify_all();
     }
 
     /// Waits for the alarm, at most for `at_most`. `seen` is the result of the last wait.
     pub fn wait(&self, seen: u64, at_most: Duration) -> u64 {
-        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let (rung, _) = self
-            .bell
-            .wait_timeout_while(rung, at_most, |rung| *rung == seen)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut rung = self.rung.lock();
+        self.bell.wait_while_for(&mut rung, |rung| *rung == seen, at_most);
         *rung
     }
 }

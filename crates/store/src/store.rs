@@ -1,5 +1,5 @@
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use millrace_document::{Document, DocumentGroup, DocumentId, DocumentVersion, Dr
 use millrace_env::ThreadClass;
 use millrace_env::pace::{self, Rest};
 use millrace_segment::SegmentCache;
+use parking_lot::Mutex;
 
 use crate::read::{get, sweep, view, visiting};
 use crate::shared::StoreShared;
 use crate::state::is_of_divided;
 use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};
-use crate::state::open::{DirectoryLock, OpenedStore, open};
+use crate::state::open::{DirectoryLock, open};
 use crate::tail::{FjallTails, TailFactory};
 use crate::upkeep::maintenance::StoreMaintenance;
 use crate::upkeep::pace::{of_merging, of_sealing};
@@ -74,9 +75,8 @@ impl Store {
         let lock = DirectoryLock::take(&options.data_dir)?;
         let cache_bytes = if options.paths.is_fast() { options.cache_bytes } else { 0 };
         let cache = Arc::new(SegmentCache::new(cache_bytes / 16 * 11));
-        let OpenedStore { state, next_number, timestamps } = open(&options, &*tails, &cache)?;
-        let shared =
-            Arc::new(StoreShared::new(options, tails, layout, cache, (state, next_number, timestamps)));
+        let opened = open(&options, &*tails, &cache)?;
+        let shared = Arc::new(StoreShared::new(options, tails, layout, cache, opened));
         let writes = Arc::new(PendingWrites::new(Arc::clone(&shared)));
         let roller = Arc::new(TailRoller::new(Arc::clone(&shared)));
         let sealer = Arc::new(TailSealer::new(Arc::clone(&shared), Arc::clone(&roller)));
@@ -339,7 +339,7 @@ impl StoreInner {
     fn close(&self) {
         self.shared.health.closed.store(true, Ordering::SeqCst);
         self.shared.alarm.ring();
-        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut threads = std::mem::take(&mut *self.threads.lock());
         // Modifiers hand on to the committer, so they end first.
         self.writes.close();
         threads.modifiers.drain(..).for_each(join);

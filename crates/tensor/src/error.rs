@@ -1,6 +1,5 @@
 /// Error in a tensor type or value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The text of a tensor type is malformed.
     #[error("tensor type '{spec}': {reason}; write for example tensor<float>(x[384]) or tensor(tag{{}})")]

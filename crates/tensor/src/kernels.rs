@@ -25,18 +25,21 @@ pub trait KernelCell: Copy + native::LoadWide {
 }
 
 impl KernelCell for f32 {
+    #[inline(always)]
     fn to_f32(self) -> f32 {
         self
     }
 }
 
 impl KernelCell for bf16 {
+    #[inline(always)]
     fn to_f32(self) -> f32 {
         bf16::to_f32(self)
     }
 }
 
 impl KernelCell for i8 {
+    #[inline(always)]
     fn to_f32(self) -> f32 {
         f32::from(self)
     }
@@ -96,12 +99,14 @@ pub trait WidenCell: Copy {
 }
 
 impl WidenCell for f64 {
+    #[inline(always)]
     fn widen(self) -> f64 {
         self
     }
 }
 
 impl<T: KernelCell> WidenCell for T {
+    #[inline(always)]
     fn widen(self) -> f64 {
         f64::from(self.to_f32())
     }
@@ -109,22 +114,55 @@ impl<T: KernelCell> WidenCell for T {
 
 /// [`sum_pairs`] for one vector with `double` cells: summed in `f64`.
 pub fn sum_pairs_f64<B: WidenCell>(pairs: KernelSum, a: &[f64], b: &[B]) -> f64 {
-    // Eight independent sums let the compiler use vector registers; a single one would fix the order of
-    // additions.
-    let len = a.len().min(b.len());
-    let ((a_blocks, a_rest), (b_blocks, b_rest)) = (a[..len].as_chunks::<8>(), b[..len].as_chunks::<8>());
-    let mut sums = [0.0f64; 8];
-    for (a, b) in a_blocks.iter().zip(b_blocks) {
-        for lane in 0..8 {
-            let (a, b) = (a[lane], b[lane].widen());
-            sums[lane] += match pairs {
-                KernelSum::Product => a * b,
-                KernelSum::SquaredDifference => (a - b) * (a - b),
-            };
-        }
+    match pairs {
+        KernelSum::Product => sum_wide::<B, false>(a, b),
+        KernelSum::SquaredDifference => sum_wide::<B, true>(a, b),
     }
-    let rest = sum_pairs_plain(pairs, a_rest.iter().copied(), b_rest.iter().map(|b| b.widen()));
-    sums.iter().sum::<f64>() + rest
+}
+
+fn sum_wide<B: WidenCell, const DIFFERENCE: bool>(a: &[f64], b: &[B]) -> f64 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the check above found the CPU feature that the function needs.
+        return unsafe { sum_wide_avx2::<B, DIFFERENCE>(a, b) };
+    }
+    sum_wide_plain::<B, DIFFERENCE>(a, b)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn sum_wide_avx2<B: WidenCell, const DIFFERENCE: bool>(a: &[f64], b: &[B]) -> f64 {
+    sum_wide_plain::<B, DIFFERENCE>(a, b)
+}
+
+/// Plain implementation, in plain loops over numbers: the compiler turns those into vector instructions. A
+/// single sum would fix the order of additions.
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "plain loops over numbers are inlined and vectorised")]
+fn sum_wide_plain<B: WidenCell, const DIFFERENCE: bool>(a: &[f64], b: &[B]) -> f64 {
+    const LANES: usize = 16;
+    let len = a.len().min(b.len());
+    let (a, b) = (&a[..len], &b[..len]);
+    let mut sums = [0.0f64; LANES];
+    let mut at = 0;
+    while at + LANES <= len {
+        let (a, b) = (&a[at..at + LANES], &b[at..at + LANES]);
+        for lane in 0..LANES {
+            let (a, b) = (a[lane], b[lane].widen());
+            sums[lane] += if DIFFERENCE { (a - b) * (a - b) } else { a * b };
+        }
+        at += LANES;
+    }
+    let mut sum = 0.0;
+    while at < len {
+        let (a, b) = (a[at], b[at].widen());
+        sum += if DIFFERENCE { (a - b) * (a - b) } else { a * b };
+        at += 1;
+    }
+    for lane in 0..LANES {
+        sum += sums[lane];
+    }
+    sum
 }
 
 /// Number of differing bits of two byte vectors, up to the shorter length.

@@ -9,7 +9,7 @@ const TEST_SUPPORT: [&str; 2] = ["fixtures", "sim"];
 
 /// Libraries that the map gives to some crates alone: a second user is a decision about the map, not a line
 /// in a manifest.
-const OWNED_LIBRARIES: [(&str, &[&str]); 22] = [
+const OWNED_LIBRARIES: [(&str, &[&str]); 23] = [
     ("axum", &["gateway", "membership", "bench", "server"]),
     ("ciborium", &["render", "gateway", "bench"]),
     ("clap", &["server"]),
@@ -18,7 +18,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 22] = [
     ("html2text", &["mail"]),
     ("hyper", &["remote", "gateway", "client", "coordination", "bench", "server"]),
     ("icu_segmenter", &["linguistics"]),
-    ("jiff", &["cluster", "grouping"]),
+    ("jiff", &["cluster", "grouping", "indexing", "schema"]),
     ("libc", &["env", "model"]),
     ("mail-parser", &["mail"]),
     ("mimalloc", &["server"]),
@@ -29,6 +29,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 22] = [
     ("rustls", &["gateway", "trust", "client", "coordination"]),
     ("rustls-native-certs", &["trust"]),
     ("sonic-rs", &["document"]),
+    ("strsim", &["schema"]),
     ("tokenizers", &["embedding"]),
     (
         "tokio",
@@ -79,6 +80,55 @@ fn a_crate_uses_only_those_above_it() {
         }
     }
     assert!(wrong.is_empty(), "move the code or the row of ARCHITECTURE.md:\n{}", wrong.join("\n"));
+}
+
+/// Crates, and crates that they do not know, by no way.
+const IGNORANCE: [(&[&str], &[&str]); 3] = [
+    (&["segment", "store"], &["schema", "linguistics", "query", "plan", "indexing"]),
+    (
+        &["search", "matching", "ranking", "grouping"],
+        &["env", "segment", "store", "remote", "trust", "client", "coordination", "peer"],
+    ),
+    (&["cluster", "bucket"], &["env", "segment", "store", "trust", "coordination", "membership", "peer"]),
+];
+
+/// Libraries that read a clock, a file or a socket. Crates of [`IGNORANCE`] that do not know the store do
+/// without them.
+const MACHINE_LIBRARIES: [&str; 6] = ["tokio", "hyper", "rustix", "libc", "fjall", "tempfile"];
+
+#[test]
+fn crates_are_ignorant_of_others() {
+    let workspace = Workspace::open();
+    let mut wrong = Vec::new();
+    for (ignorant, unknown) in IGNORANCE {
+        for name in ignorant {
+            let known = all_dependencies(&workspace, name);
+            let others = known.iter().filter(|known| unknown.contains(&known.as_str()));
+            wrong.extend(others.map(|other| format!("{name} knows {other}")));
+            let libraries = workspace.manifest(name).dependencies;
+            let machine = libraries.iter().filter(|library| MACHINE_LIBRARIES.contains(&library.as_str()));
+            if !unknown.contains(&"store") {
+                continue;
+            }
+            wrong.extend(machine.map(|library| format!("{name} uses {library}")));
+        }
+    }
+    assert!(wrong.is_empty(), "pass a value or a trait of the map's vocabulary:\n{}", wrong.join("\n"));
+}
+
+/// Crates of the workspace that a crate uses, and those that they use, and so on.
+fn all_dependencies(workspace: &Workspace, name: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![name.to_owned()];
+    while let Some(next) = open.pop() {
+        for used in workspace.manifest(&next).dependencies {
+            let Some(used) = used.strip_prefix("millrace-") else { continue };
+            if found.insert(used.to_owned()) {
+                open.push(used.to_owned());
+            }
+        }
+    }
+    found
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Links lead somewhere, names on the map exist, files stay short.
+//! Links lead somewhere, files stay short, messages are plain, and lists in documents are complete.
 
-use millrace_tidy::Workspace;
+use millrace_tidy::{Workspace, is_product, product_lines};
 
 /// Longest file of logic, in lines. Tables of data and generated lists are exempt by name.
 const FILE_LINES_MAX: usize = 620;
@@ -52,48 +52,69 @@ fn links_of_documents_lead_somewhere() {
     assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
 }
 
-/// Names in backticks that begin with a crate's name, such as `store::view`, are defined in that crate.
+/// Words that messages do without, beside "is no X" for "is not an X".
+const DIALECT: [&str; 7] = ["told", "nobody", "whoever", "anew", "somebody", "thereby", "whatever"];
+
+/// Text for people that is no message: the sentences of generated mails.
+const SENTENCES: &str = "crates/mail/src/corpus/";
+
 #[test]
-fn names_on_the_map_exist() {
+fn messages_are_plain() {
     let workspace = Workspace::open();
-    let map = workspace.text("ARCHITECTURE.md");
-    let mut missing = Vec::new();
-    for name in map.split('`').skip(1).step_by(2).filter(|name| name.contains("::")) {
-        let mut segments = name.split("::");
-        let room = segments.next().expect("a split has one part at least");
-        let Some(last) = segments.last() else { continue };
-        let last = last.trim_end_matches("()");
-        let folder = format!("crates/{room}/src/");
-        if !workspace.exists(&folder) {
-            continue;
-        }
-        let sources = workspace.files(".rs").filter(|file| file.starts_with(&folder));
-        let is_module =
-            |file: &str| file.ends_with(&format!("/{last}.rs")) || file.contains(&format!("/{last}/"));
-        let is_there = |file: &str| is_module(file) || defines(&workspace.text(file), last);
-        if !sources.into_iter().any(is_there) {
-            missing.push(name.to_owned());
+    let sources = workspace.files(".rs").filter(|file| is_product(file) && !file.starts_with(SENTENCES));
+    let mut odd = Vec::new();
+    for file in sources.filter(|file| !file.starts_with("crates/tidy/")) {
+        let text = workspace.text(file);
+        for (number, line) in product_lines(&text) {
+            // Only texts and comments have spaces between words like these.
+            let code = line.split(" // ").next().unwrap_or(line);
+            let denies = [" is no ", " are no "].iter().any(|verb| {
+                let rest = code.split_once(verb).map(|(_, rest)| rest);
+                rest.is_some_and(|rest| {
+                    rest.starts_with(|next: char| next.is_ascii_lowercase() || next == '{')
+                        && !rest.starts_with("longer")
+                })
+            });
+            let texts = code.split('"').skip(1).step_by(2).filter(|text| text.contains(' '));
+            let mut words = texts.flat_map(|text| text.split(|letter: char| !letter.is_alphabetic()));
+            if denies || words.any(|word| DIALECT.contains(&word)) {
+                odd.push(format!("{file}:{number}: {}", line.trim()));
+            }
         }
     }
-    assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
+    assert!(odd.is_empty(), "say it in the words of a manual:\n{}", odd.join("\n"));
 }
 
-/// True if a source defines `name` as an item or a variant.
-fn defines(source: &str, name: &str) -> bool {
-    let is_item = |line: &str| {
-        ["fn ", "struct ", "enum ", "trait ", "const ", "static ", "type ", "mod "].iter().any(|keyword| {
-            let after = line.split_once(keyword).map(|(_, after)| after);
-            after.and_then(|after| after.strip_prefix(name)).is_some_and(ends_name)
-        })
+#[test]
+fn every_crate_is_linted() {
+    let workspace = Workspace::open();
+    let lints = |name: &String| {
+        workspace.text(&format!("crates/{name}/Cargo.toml")).contains("[lints]\nworkspace = true")
     };
-    let is_variant = |line: &str| {
-        line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with([',', '(', ' ']))
-    };
-    source.lines().any(|line| is_item(line) || is_variant(line))
+    let crates = workspace.crates();
+    let without: Vec<&String> = crates.iter().filter(|name| !lints(name)).collect();
+    assert!(without.is_empty(), "add [lints] workspace = true: {without:?}");
+    let root = workspace.text("Cargo.toml");
+    assert!(root.contains("missing_docs = \"warn\""), "public items have documentation");
 }
 
-fn ends_name(rest: &str) -> bool {
-    !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
+#[test]
+fn every_dependency_has_its_reason() {
+    let workspace = Workspace::open();
+    let root: toml::Table = workspace.text("Cargo.toml").parse().expect("the root manifest is TOML");
+    let declared =
+        root["workspace"]["dependencies"].as_table().expect("the workspace names its dependencies");
+    let declared: Vec<&str> =
+        declared.keys().map(String::as_str).filter(|name| !name.starts_with("millrace-")).collect();
+    let page = workspace.text("docs/dependencies.md");
+    let table = page.split("## Considered and not taken").next().unwrap_or(&page);
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let rows: Vec<(&str, &str)> = rows.collect();
+    let is_there = |name: &&&str| rows.iter().any(|(library, task)| library == *name && task.len() > 10);
+    let missing: Vec<&&str> = declared.iter().filter(|name| !is_there(name)).collect();
+    assert!(missing.is_empty(), "docs/dependencies.md lacks these: {missing:?}");
+    let gone: Vec<&str> = rows.iter().map(|row| row.0).filter(|name| !declared.contains(name)).collect();
+    assert!(gone.is_empty(), "docs/dependencies.md has these, which Cargo.toml does not: {gone:?}");
 }
 
 /// The targets of `[text](target)`, outside of code.

@@ -26,7 +26,7 @@ impl ServiceFiles {
         for certificate in files::certificates(&self.authority, &files::read(&self.authority)?)? {
             authorities.add(certificate).map_err(|error| Error::File {
                 file: self.authority.clone(),
-                reason: format!("it is no authority's certificate: {error}"),
+                reason: format!("it is not the certificate of an authority: {error}"),
             })?;
         }
         let failed = |file: &PathBuf, error: rustls::Error| Error::File {

@@ -24,7 +24,7 @@ impl TlsConfigs {
     pub(crate) fn new(files: &TrustFiles, contents: &TrustContents, host: &str) -> Result<Self, Error> {
         let no_authority = |reason: String| Error::File {
             file: files.authority.clone(),
-            reason: format!("it is no authority's certificate: {reason}"),
+            reason: format!("it is not the certificate of an authority: {reason}"),
         };
         let mut authorities = RootCertStore::empty();
         for certificate in files.authorities(contents)? {

@@ -2,7 +2,6 @@ use std::path::PathBuf;
 
 /// Errors of trust between nodes.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// A file has invalid contents.
     #[error("{}: {reason}", file.display())]

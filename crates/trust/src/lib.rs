@@ -19,9 +19,10 @@ mod system;
 mod words;
 
 use std::io::{self, Read, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::{ClientConnection, StreamOwned};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -101,7 +102,7 @@ impl NodeTrust {
     /// Those of [`NodeTrust::load`]; nothing is changed then.
     pub fn renew(&self) -> Result<bool, Error> {
         let contents = self.files.read()?;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if current.0 == contents {
             return Ok(false);
         }
@@ -111,7 +112,7 @@ impl NodeTrust {
     }
 
     fn configs(&self) -> Arc<TlsConfigs> {
-        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner).1)
+        Arc::clone(&self.current.lock().1)
     }
 
     /// Connects to the node at `address` (`host:port`).

@@ -12,7 +12,7 @@ pub fn in_words(error: &Error) -> String {
                 .to_owned()
         }
         Error::NoCertificatesPresented | Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "a certificate is wanted of whoever connects, and none was shown".to_owned()
+            "a client certificate is required, and none was sent".to_owned()
         }
         Error::AlertReceived(AlertDescription::UnknownCA) => {
             "the other side does not know the authority that has signed this side's certificate".to_owned()
@@ -39,7 +39,7 @@ pub(crate) fn of_certificate(error: &CertificateError) -> String {
                 .to_owned()
         }
         Is::BadSignature => {
-            "its signature is not that of the authority, though the authority has the same name; an authority that was made anew \
+            "its signature is not that of the authority, though the authority has the same name; an authority that was created again \
              has to sign again"
                 .to_owned()
         }
@@ -50,7 +50,7 @@ pub(crate) fn of_certificate(error: &CertificateError) -> String {
                     .to_owned()
             }
             of if of.contains("EndEntityUsedAsCa") => {
-                "it is signed by a certificate that is no authority's (CA:FALSE); sign it with one that says CA:TRUE".to_owned()
+                "it is signed by a certificate that does not belong to an authority (CA:FALSE); sign it with one that says CA:TRUE".to_owned()
             }
             of if of.contains("UnsupportedCertVersion") => {
                 "it is an X.509 certificate of version 1, without names of hosts; sign it with extensions \

@@ -133,7 +133,7 @@ fn what_is_wrong_with_the_files_for_a_service_is_said() {
     let load = |authority: &PathBuf, own| ServiceFiles { authority: authority.clone(), own }.load();
     assert!(load(&authority, None).is_ok());
     assert!(load(&authority, Some((certificate.clone(), key.clone()))).is_ok());
-    let error = load(&key, None).expect_err("a key is no authority").to_string();
+    let error = load(&key, None).expect_err("a key is not an authority").to_string();
     assert!(error.contains("no CERTIFICATE block"), "{error}");
     let stranger = another.sign(&TestCertificate::default()).key;
     let error =

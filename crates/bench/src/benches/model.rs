@@ -70,7 +70,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
 
 fn missing(settings: &Settings) -> Error {
     Error::failed(if settings.only == super::CaseFilter::default() {
-        "there are no models to run: scripts/models minilm small bert-base makes them".to_owned()
+        "no models to run: scripts/models minilm small bert-base makes them".to_owned()
     } else {
         let models = MODELS.map(|(name, _)| name).join(", ");
         format!(
@@ -155,8 +155,7 @@ impl<'s> CurveRun<'s> {
 
     fn leave_out(&mut self, case: &str) {
         let milliseconds = self.settings.time_per_case.as_millis();
-        self.report
-            .note(format!("{case} left out: with --milliseconds {milliseconds} there is no time for it"));
+        self.report.note(format!("{case} left out: --milliseconds {milliseconds} leaves no time for it"));
     }
 
     /// Reports the settings by themselves, and the scheduler compared with the better of the two others. If

@@ -1,7 +1,7 @@
 //! Ideal state of a large cluster: the time to determine the moves after a node is added, and their amount.
 
 use millrace_bucket::BucketId;
-use millrace_placement::{GroupMembers, IdealState, NodeGroup, Topology, TopologyNode};
+use millrace_bucket::{GroupMembers, IdealState, NodeGroup, Topology, TopologyNode};
 
 use super::{Benchmark, Settings};
 use crate::{BenchReport, Error, Figure, FigureGoal, FigureUnit, measure};

@@ -147,7 +147,7 @@ fn questions() -> Result<Vec<QualityQuestion>, Error> {
         Some(QualityQuestion { text: json["question"].as_str()?.to_owned(), right })
     };
     let all: Option<Vec<QualityQuestion>> = QUESTIONS.lines().map(read).collect();
-    all.ok_or_else(|| Error::failed("examples/mail/questions.jsonl has a line that is no question"))
+    all.ok_or_else(|| Error::failed("examples/mail/questions.jsonl has a line that is not a question"))
 }
 
 /// Feeds the mails under their numbers.

@@ -32,7 +32,7 @@ use crate::{BenchReport, Error, Figure, FigureUnit, measure};
 
 pub(super) const BENCH: Benchmark = Benchmark {
     name: "scan-large",
-    about: "a group of 1M mails on one, two and four nodes of one core each, beside so many times one node",
+    about: "a group of 1M mails on one, two and four nodes of one core each, beside a single node times their number",
     run,
 };
 
@@ -198,7 +198,7 @@ fn gather(nodes: &[LargeNode], query: &RepeatableQuery) -> Result<(Duration, Par
         took += begun.elapsed();
         let asks = match next {
             GatheringNext::Found(mut outcomes) => {
-                let outcome = outcomes.pop().ok_or_else(|| Error::failed("there is no outcome"))?;
+                let outcome = outcomes.pop().ok_or_else(|| Error::failed("the run gave no outcome"))?;
                 return Ok((took, outcome.result));
             }
             GatheringNext::Ask(asks) => asks,

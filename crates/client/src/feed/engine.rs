@@ -73,7 +73,7 @@ pub async fn feed(
     let start = resume.as_ref().map_or(0, |resume| resume.offset(input));
     let operations =
         OperationReader::new(stream, start).map_err(|UnreadableOperation { place, reason, .. }| {
-            let reason = format!("{reason}; remove the resume file to begin anew");
+            let reason = format!("{reason}; remove the resume file to start from the beginning");
             Error::Feed { input: input.to_owned(), place, reason }
         })?;
     let (sender, receiver) = mpsc::channel(READ_AHEAD);

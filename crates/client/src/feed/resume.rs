@@ -23,7 +23,7 @@ impl ResumeFile {
         let offsets = match std::fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| Error::Package {
                 path: path.to_owned(),
-                reason: format!("not a resume file ({error}); remove it to begin anew"),
+                reason: format!("not a resume file ({error}); remove it to start from the beginning"),
             })?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
             Err(source) => return Err(Error::File { path: path.to_owned(), source }),
@@ -127,7 +127,7 @@ mod tests {
     fn what_was_saved_is_read_again() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("feed.resume");
-        let mut resume = ResumeFile::open(&path).expect("no file is no progress");
+        let mut resume = ResumeFile::open(&path).expect("a missing file counts as no progress");
         assert_eq!(resume.offset("a"), 0);
         resume.save("a", 42).expect("the directory can be written");
         assert_eq!(ResumeFile::open(&path).expect("it was written just now").offset("a"), 42);

@@ -38,7 +38,7 @@ use crate::{
     ReplicaDistribution, protocol,
 };
 use followers::FollowedStates;
-use node::{NodeJudgement, NodeRecord};
+use node::{ControllerTurn, NodeJudgement, NodeRecord};
 
 /// Maximum number of ended leases that can be detected at once: each is a condition of the transaction that
 /// publishes the state.
@@ -86,6 +86,7 @@ impl Controller {
         let settings = self.settings.configured(inputs.configuration);
         let began = *self.began.get_or_insert(now);
         let spoken = previous.map_or(protocol::first(), ClusterState::protocol);
+        let turn = ControllerTurn { now, began, protocol: spoken };
         let assignments = inputs.assignments.extended(inputs, previous)?;
         let mut judged: BTreeMap<NodeKey, (String, NodeJudgement)> = BTreeMap::new();
         for (name, assignment) in &assignments.nodes {
@@ -100,7 +101,7 @@ impl Controller {
                 record.recall(last);
             }
             let registration = inputs.registrations.get(name);
-            let judgement = record.judge(&settings, (now, began, spoken), registration, entry);
+            let judgement = record.judge(&settings, &turn, registration, entry);
             judged.insert(assignment.key, (name.clone(), judgement.wished(inputs.wish(name))));
         }
         let layout = layout(inputs.configuration, &assignments, &judged);

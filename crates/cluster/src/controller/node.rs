@@ -54,6 +54,15 @@ fn held_back(crashes: u32, started_us: u64, hold: Duration) -> String {
     )
 }
 
+/// One turn of the controller.
+pub(super) struct ControllerTurn {
+    pub(super) now: Duration,
+    /// Time at which the controller was elected.
+    pub(super) began: Duration,
+    /// Protocol that the nodes of the cluster speak.
+    pub(super) protocol: u16,
+}
+
 /// Proposed state of a node.
 #[derive(Debug, Clone)]
 pub(super) struct NodeJudgement {
@@ -104,10 +113,11 @@ impl NodeRecord {
     pub(super) fn judge(
         &mut self,
         settings: &Settings,
-        (now, began, spoken): (Duration, Duration, u16),
+        turn: &ControllerTurn,
         registration: Option<&Registration>,
         entry: Option<&NodeEntry>,
     ) -> NodeJudgement {
+        let ControllerTurn { now, began, protocol } = *turn;
         let Some(registration) = registration else { return self.absent(settings, now, began, entry) };
         let from = self.note(settings, now, registration);
         self.seen = true;
@@ -123,11 +133,11 @@ impl NodeRecord {
             let (state, wake) = long_away(settings, now, away, entry);
             return judgement(state, "it is stopping".to_owned(), wake);
         }
-        if registration.protocol < spoken {
+        if registration.protocol < protocol {
             let away = *self.away.get_or_insert(now);
             let (state, wake) = long_away(settings, now, away, entry);
             let reason = format!(
-                "it runs an older version than the cluster, which speaks protocol {spoken}, while it speaks none above {}: upgrade it",
+                "it runs an older version than the cluster, which speaks protocol {protocol}, while it speaks none above {}: upgrade it",
                 registration.protocol
             );
             return judgement(state, reason, wake);

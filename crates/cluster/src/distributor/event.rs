@@ -175,9 +175,14 @@ pub enum RequestError {
     /// The modification rejected the document that it read. Nothing was written.
     #[error("{0}")]
     Refused(WriteRefusal),
-    /// A replica could not take the write, or could not be read. Others may have taken it.
+    /// The replicas could not take the write, or the document could not be read. Nothing was written.
     #[error("{0}")]
     Failed(NodeFailure),
+    /// A replica could not take the write, and others may have it.
+    #[error(
+        "{0}; it is not known whether other replicas have the write: read it, or send it again when this one takes writes"
+    )]
+    Partial(NodeFailure),
 }
 
 /// Input of a [`Distributor`](super::Distributor).

@@ -138,7 +138,7 @@ impl Distributor {
                 self.hand_on(id, effects);
                 continue;
             }
-            let Some(request) = self.requests.slots.get_mut(&id) else { continue };
+            let request = self.requests.slots.get_mut(&id).expect("an operation with a bucket is under way");
             if !continues {
                 request.outdate();
             }
@@ -154,7 +154,10 @@ impl Distributor {
                 }
                 RequestStage::Flying(flight) => {
                     let here = &self.buckets[&bucket];
+                    let before = flight.waiting_for.len();
                     flight.waiting_for.retain(|node| here.replica(*node).is_some());
+                    // A node that has left may have it.
+                    flight.may_be_there |= flight.waiting_for.len() < before;
                     self.landed(id, effects);
                 }
                 RequestStage::Durable(_) => self.landed(id, effects),

@@ -7,7 +7,7 @@ use millrace_document::Timestamp;
 
 use super::buckets::Buckets;
 use super::event::{DistributorEffect, DistributorEvent};
-use super::peers::{PeerNodes, RequestPurpose};
+use super::peers::{DistributorTurn, PeerNodes, RequestPurpose};
 use super::requests::ClientRequests;
 use super::upkeep::BucketUpkeep;
 use super::{RequestError, Settings};
@@ -177,14 +177,16 @@ impl Distributor {
         purpose: RequestPurpose,
         effects: &mut Vec<DistributorEffect>,
     ) {
-        self.peers.send((self.now.monotonic, &self.settings), to, (request, purpose), effects);
+        let turn = DistributorTurn { now: self.now.monotonic, settings: &self.settings };
+        self.peers.send(&turn, to, request, purpose, effects);
     }
 
     fn tick(&mut self, effects: &mut Vec<DistributorEffect>) {
         for request in self.requests.late(self.now.monotonic) {
             self.late(request, effects);
         }
-        for (node, number) in self.peers.expired((self.now.monotonic, &self.settings)) {
+        let turn = DistributorTurn { now: self.now.monotonic, settings: &self.settings };
+        for (node, number) in self.peers.expired(&turn) {
             self.lost(node, number);
         }
         for (to, request, purpose) in self.peers.due(self.now.monotonic) {
@@ -218,7 +220,8 @@ impl Distributor {
                 row
             })
         };
-        self.peers.flush((self.now.monotonic, &self.settings), &wanted, effects);
+        let turn = DistributorTurn { now: self.now.monotonic, settings: &self.settings };
+        self.peers.flush(&turn, &wanted, effects);
     }
 
     pub(super) fn ping(&mut self, effects: &mut Vec<DistributorEffect>) {

@@ -25,6 +25,9 @@ use crate::{NodeKey, NodeRequest, NodeResponse, PullMode, ReplicaContent, Report
 /// Invariant of running operations: a state in which the bucket is not kept ends all of them.
 const KNOWN: &str = "a bucket is known while an operation runs on it";
 
+/// Invariant of the steps of an operation.
+const RUNNING: &str = "an operation runs until it is ended";
+
 /// Maximum number of comparisons before an operation makes way for others.
 const ROUNDS: u8 = 6;
 
@@ -102,24 +105,19 @@ impl Distributor {
         request: NodeRequest,
         effects: &mut Vec<DistributorEffect>,
     ) {
-        let Some(operation) = self.upkeep.operations.get(&bucket).map(|operation| operation.name) else {
-            return;
-        };
+        let operation = self.upkeep.operations.get(&bucket).expect(RUNNING).name;
         self.send(node, request, RequestPurpose::Operation { bucket, operation }, effects);
     }
 
     fn step(&mut self, bucket: BucketId, step: OperationStep, within: Option<Duration>) {
-        if let Some(operation) = self.upkeep.operations.get_mut(&bucket) {
-            operation.step = step;
-            operation.deadline = within.map(|within| self.now.monotonic + within);
-        }
+        let deadline = within.map(|within| self.now.monotonic + within);
+        let operation = self.upkeep.operations.get_mut(&bucket).expect(RUNNING);
+        (operation.step, operation.deadline) = (step, deadline);
     }
 
     /// Suspends writes until no more are in progress.
     fn hold(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
-        let Some(entry) = self.buckets.get_mut(&bucket) else {
-            return self.fail_operation(bucket, effects);
-        };
+        let entry = self.buckets.get_mut(&bucket).expect(KNOWN);
         entry.held = true;
         let quiet = entry.in_flight == 0;
         self.step(bucket, OperationStep::Draining, Some(self.settings.hold));
@@ -280,7 +278,7 @@ impl Distributor {
             .map(|replica| replica.node)
             .collect();
         let some_complete = incomplete.len() < entry.replicas.len();
-        let expected = entry.replicas.first().map(|replica| replica.info.content).unwrap_or_default();
+        let expected = entry.replicas.first().expect("there are replicas that are equal").info.content;
         let all_serve = self.context(bucket).is_some_and(|context| context.all_serve);
         if incomplete.is_empty() || !(some_complete || all_serve) {
             return self.settled(bucket, effects);
@@ -292,15 +290,13 @@ impl Distributor {
     }
 
     fn settled(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
-        if let Some(entry) = self.buckets.get_mut(&bucket) {
-            entry.settled = true;
-        }
+        self.buckets.get_mut(&bucket).expect(KNOWN).settled = true;
         self.end_operation(bucket, effects);
     }
 
     /// Lets replicas copy missing data from each other.
     fn pull(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
-        let operation = self.upkeep.operations.get_mut(&bucket).expect("what runs has not ended");
+        let operation = self.upkeep.operations.get_mut(&bucket).expect(RUNNING);
         let entry = self.buckets.get_mut(&bucket).expect(KNOWN);
         operation.round += 1;
         if operation.round > ROUNDS {
@@ -384,7 +380,7 @@ fn pulls(bucket: BucketId, entry: &OwnedBucket, first: bool) -> Vec<(NodeKey, No
         let info = replica.info;
         (info.complete, info.content.documents, turn(replica.node))
     };
-    let Some(hub) = entry.replicas.iter().max_by_key(rank) else { return Vec::new() };
+    let hub = entry.replicas.iter().max_by_key(rank).expect("there are replicas that differ");
     let mut pulls = Vec::new();
     for replica in entry.replicas.iter().filter(|replica| replica.info.content != hub.info.content) {
         if first && hub.info.complete && !replica.info.complete {

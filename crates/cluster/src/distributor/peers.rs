@@ -27,6 +27,8 @@ pub(super) enum RequestPurpose {
 pub(super) struct OutgoingRow {
     pub request: RequestId,
     pub row: ReplicatedRow,
+    /// True if it was sent before without an answer: the node may have it, even if it refuses it now.
+    pub may_be_there: bool,
 }
 
 /// A request without an answer.
@@ -49,6 +51,12 @@ pub(super) struct PeerNodes {
     /// Nodes with rows to send at the end of the turn, so that one turn makes one message.
     touched: BTreeSet<NodeKey>,
     timeouts_checked: Duration,
+}
+
+/// Time and settings of one turn of the distributor.
+pub(super) struct DistributorTurn<'a> {
+    pub now: Duration,
+    pub settings: &'a Settings,
 }
 
 #[derive(Default)]
@@ -88,11 +96,13 @@ impl PeerNodes {
 
     pub fn send(
         &mut self,
-        (now, settings): (Duration, &Settings),
+        turn: &DistributorTurn<'_>,
         to: NodeKey,
-        (request, purpose): (NodeRequest, RequestPurpose),
+        request: NodeRequest,
+        purpose: RequestPurpose,
         effects: &mut Vec<DistributorEffect>,
     ) {
+        let DistributorTurn { now, settings } = *turn;
         self.next_number += 1;
         let number = self.next_number;
         let peer = self.peers.entry(to).or_default();
@@ -149,7 +159,9 @@ impl PeerNodes {
             (RequestPurpose::Rows(rows), _) => {
                 let peer = self.peers.get_mut(&to).expect("it has just answered, or was lost");
                 peer.not_before = at;
-                rows.into_iter().rev().for_each(|row| peer.rows.push_front(row));
+                for row in rows.into_iter().rev() {
+                    peer.rows.push_front(OutgoingRow { may_be_there: true, ..row });
+                }
                 self.touched.insert(to);
             }
             (purpose, Some(request)) => {
@@ -187,7 +199,8 @@ impl PeerNodes {
     }
 
     /// Requests that have waited too long for an answer.
-    pub fn expired(&mut self, (now, settings): (Duration, &Settings)) -> Vec<(NodeKey, u64)> {
+    pub fn expired(&mut self, turn: &DistributorTurn<'_>) -> Vec<(NodeKey, u64)> {
+        let DistributorTurn { now, settings } = *turn;
         if now < self.timeouts_checked + settings.request_timeout / 8 {
             return Vec::new();
         }
@@ -214,15 +227,15 @@ impl PeerNodes {
     /// the replica if it does not exist, or nothing if no operation waits for the row any more.
     pub fn flush(
         &mut self,
-        (now, settings): (Duration, &Settings),
+        turn: &DistributorTurn<'_>,
         wanted: &dyn Fn(NodeKey, &OutgoingRow) -> Option<ReplicatedRow>,
         effects: &mut Vec<DistributorEffect>,
     ) {
         let mut later = BTreeSet::new();
         for node in std::mem::take(&mut self.touched) {
-            while let Some(rows) = self.batch(node, (now, settings), wanted) {
+            while let Some(rows) = self.batch(node, turn, wanted) {
                 let request = NodeRequest::Apply(rows.iter().map(|outgoing| outgoing.row.clone()).collect());
-                self.send((now, settings), node, (request, RequestPurpose::Rows(rows)), effects);
+                self.send(turn, node, request, RequestPurpose::Rows(rows), effects);
             }
             if self.peers.get(&node).is_some_and(|peer| !peer.rows.is_empty()) {
                 later.insert(node);
@@ -234,9 +247,10 @@ impl PeerNodes {
     fn batch(
         &mut self,
         node: NodeKey,
-        (now, settings): (Duration, &Settings),
+        turn: &DistributorTurn<'_>,
         wanted: &dyn Fn(NodeKey, &OutgoingRow) -> Option<ReplicatedRow>,
     ) -> Option<Vec<OutgoingRow>> {
+        let DistributorTurn { now, settings } = *turn;
         let peer = self.peers.get_mut(&node)?;
         if now < peer.not_before || peer.batches >= settings.batches_in_flight {
             return None;

@@ -180,7 +180,11 @@ impl Distributor {
         };
         assert!(waiting_for.is_empty(), "a document is read when all who were asked have answered");
         if let Some(failure) = failure.take() {
-            return self.finish(request, Err(RequestError::Failed(failure)), effects);
+            let error = match slot.sent() {
+                None => RequestError::Failed(failure),
+                Some(_) => RequestError::Partial(failure),
+            };
+            return self.finish(request, Err(error), effects);
         }
         let newest: Option<DocumentVersion> = newest.take();
         if slot.outdated {

@@ -6,7 +6,7 @@ use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 
 use super::Modify;
-use super::event::{DecidedModification, DropHorizon, RequestTicket, UnfinishedRow};
+use super::event::{DecidedModification, DropHorizon, RequestError, RequestTicket, UnfinishedRow};
 use super::lanes::DocumentLanes;
 use crate::{ClusterState, NodeFailure, NodeKey, RowContent};
 
@@ -197,6 +197,24 @@ pub(super) struct RowFlight {
     pub waiting_for: Vec<NodeKey>,
     pub reached: u16,
     pub failure: Option<NodeFailure>,
+    /// True if a node may have the row, though none has acknowledged it: one that was sent it in an earlier
+    /// flight, or that failed with an unknown result.
+    pub may_be_there: bool,
+}
+
+impl RowFlight {
+    /// Records that a replica could not take the row.
+    pub fn fail(&mut self, failure: NodeFailure) {
+        self.may_be_there |= !matches!(failure, NodeFailure::DiskFull { .. });
+        self.failure = Some(failure);
+    }
+
+    /// The error for the client, if a replica could not take the row.
+    pub fn error(&mut self) -> Option<RequestError> {
+        let failure = self.failure.take()?;
+        let is_nowhere = self.reached == 0 && !self.may_be_there;
+        Some(if is_nowhere { RequestError::Failed(failure) } else { RequestError::Partial(failure) })
+    }
 }
 
 /// All operations of clients in progress, within bounds.

@@ -213,8 +213,9 @@ impl Distributor {
     fn launch(&mut self, id: RequestId) {
         let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
         let bucket = request.bucket;
+        let may_be_there = request.sent().is_some();
         let content = request.content(|| self.clock.next(self.now.wall_us));
-        let content = content.expect("an operation that is launched is no read, and decided");
+        let content = content.expect("an operation that is launched is not a read, and is decided");
         self.clock.observe(content.timestamp());
         self.beget(bucket);
         let entry = self.buckets.get_mut(&bucket).expect("the bucket of a row is known");
@@ -232,11 +233,11 @@ impl Distributor {
         entry.in_flight += 1;
         for node in &waiting_for {
             let row = ReplicatedRow { bucket, content: Arc::clone(&content), birth: None };
-            self.peers.push(*node, OutgoingRow { request: id, row });
+            self.peers.push(*node, OutgoingRow { request: id, row, may_be_there: false });
         }
-        if let Some(request) = self.requests.slots.get_mut(&id) {
-            request.stage = RequestStage::Flying(RowFlight { waiting_for, reached: 0, failure: None });
-        }
+        let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
+        request.stage =
+            RequestStage::Flying(RowFlight { waiting_for, reached: 0, failure: None, may_be_there });
     }
 
     /// Creates replicas with the next row of a bucket that has too few.
@@ -338,7 +339,8 @@ impl Distributor {
             Some(failure) => {
                 let state = self.owners.as_ref().map(BucketOwners::state);
                 let node = state.and_then(|state| state.nodes().get(&from));
-                flight.failure = Some(match node {
+                flight.may_be_there |= outgoing.may_be_there;
+                flight.fail(match node {
                     Some(node) => failure.of(&node.name),
                     None => failure,
                 });
@@ -359,9 +361,9 @@ impl Distributor {
         };
         match &mut request.stage {
             RequestStage::Flying(flight) if flight.waiting_for.is_empty() => {
-                if let Some(failure) = flight.failure.take() {
+                if let Some(error) = flight.error() {
                     self.ended_flight(bucket, false, effects);
-                    return self.finish(id, Err(RequestError::Failed(failure)), effects);
+                    return self.finish(id, Err(error), effects);
                 }
                 if flight.reached == 0 {
                     self.ended_flight(bucket, true, effects);
@@ -435,7 +437,7 @@ impl Distributor {
             (ClientRequestKind::Read, Err(error)) => {
                 effects.push(DistributorEffect::Found { ticket, outcome: Err(error) })
             }
-            (ClientRequestKind::Read, Ok(_)) => {}
+            (ClientRequestKind::Read, Ok(_)) => unreachable!("a read is answered with what it found"),
             (_, outcome) => effects.push(DistributorEffect::Written { ticket, outcome }),
         }
         if kind_is_read {
@@ -448,9 +450,8 @@ impl Distributor {
             (None, _) => {}
         }
         for id in next {
-            if let Some(request) = self.requests.slots.get_mut(&id) {
-                request.stage = RequestStage::Waiting;
-            }
+            let request = self.requests.slots.get_mut(&id);
+            request.expect("an operation that waits in a lane is under way").stage = RequestStage::Waiting;
             self.advance(id, effects);
         }
     }

@@ -121,6 +121,14 @@ const ADMITTED: &str = "what is admitted was asked by a state that is known";
 /// Maximum number of requests that wait for a newer state.
 const HELD_MAX: usize = 4096;
 
+/// The replica that is pulled, and the way in which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct PullKey {
+    bucket: BucketId,
+    from: NodeKey,
+    pull: PullMode,
+}
+
 /// Keeps a node's replicas by the rules of this module.
 pub struct ReplicaKeeper {
     me: NodeKey,
@@ -145,7 +153,7 @@ pub struct ReplicaKeeper {
     changing: BTreeSet<KeeperJob>,
     /// Work that waits until no earlier job changes replicas any more.
     waiting: VecDeque<WaitingWork>,
-    pulls: BTreeMap<(BucketId, NodeKey, PullMode), KeeperJob>,
+    pulls: BTreeMap<PullKey, KeeperJob>,
 }
 
 /// A delayed question of a new owner.
@@ -376,7 +384,9 @@ impl ReplicaKeeper {
             NodeRequest::Read { bucket, id } => {
                 self.run(call, StorageWork::Read { bucket, id }, false, effects)
             }
-            NodeRequest::Pull { bucket, from, pull } => self.pull(call, (bucket, from, pull), effects),
+            NodeRequest::Pull { bucket, from, pull } => {
+                self.pull(call, PullKey { bucket, from, pull }, effects)
+            }
             NodeRequest::Finish(_) => {
                 unreachable!("what another owner began is ended by the shell, and refused here")
             }
@@ -455,20 +465,15 @@ impl ReplicaKeeper {
         }
     }
 
-    fn pull(
-        &mut self,
-        call: KeeperCall,
-        what: (BucketId, NodeKey, PullMode),
-        effects: &mut Vec<KeeperEffect>,
-    ) {
-        let under_way = self.pulls.get(&what).and_then(|job| self.running.get_mut(job));
+    fn pull(&mut self, call: KeeperCall, key: PullKey, effects: &mut Vec<KeeperEffect>) {
+        let under_way = self.pulls.get(&key).and_then(|job| self.running.get_mut(job));
         if let Some(RunningJob::Pull { calls, .. }) = under_way {
             calls.push(call);
             return;
         }
         let job = self.job();
-        let (bucket, from, pull) = what;
-        self.pulls.insert(what, job);
+        let PullKey { bucket, from, pull } = key;
+        self.pulls.insert(key, job);
         self.running
             .insert(job, RunningJob::Pull { calls: vec![call], bucket, from, pull, installing: false });
         effects.push(KeeperEffect::Fetch { job, bucket, from, pull });
@@ -505,8 +510,8 @@ impl ReplicaKeeper {
             unreachable!("a fetch ends once");
         };
         // Another fetch may have begun since, by a newer state.
-        if self.pulls.get(&(bucket, from, pull)) == Some(&job) {
-            self.pulls.remove(&(bucket, from, pull));
+        if self.pulls.get(&PullKey { bucket, from, pull }) == Some(&job) {
+            self.pulls.remove(&PullKey { bucket, from, pull });
         }
         for call in calls {
             self.reply(call, response.clone(), effects);
@@ -525,7 +530,7 @@ impl ReplicaKeeper {
             Some(RunningJob::Pull { bucket, from, pull, installing, .. }) => {
                 *installing = false;
                 let (bucket, from, pull) = (*bucket, *from, *pull);
-                let current = self.pulls.get(&(bucket, from, pull)) == Some(&job);
+                let current = self.pulls.get(&PullKey { bucket, from, pull }) == Some(&job);
                 match response {
                     NodeResponse::Failed(_) => self.end_pull(job, response, effects),
                     _ if current => effects.push(KeeperEffect::Fetch { job, bucket, from, pull }),

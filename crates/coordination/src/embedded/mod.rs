@@ -8,10 +8,11 @@ mod file;
 mod state;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use millrace_env::{Disk, RealDisk};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::{
@@ -39,7 +40,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// A thread that panicked while it held the lock left a consistent state: it is replaced in one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl EmbeddedCoordination {

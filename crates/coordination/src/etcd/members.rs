@@ -69,7 +69,7 @@ impl EtcdMembers {
         let client = |member: &str| {
             let member = member.trim();
             let authority: Authority =
-                member.parse().map_err(|error| fail(format!("'{member}' is no host: {error}")))?;
+                member.parse().map_err(|error| fail(format!("'{member}' is not a host: {error}")))?;
             let port = match authority.as_str().strip_prefix(authority.host()) {
                 Some("") => PORT,
                 Some(_) => authority
@@ -187,6 +187,14 @@ fn unanswered(error: millrace_client::Error) -> MemberFailure {
         Client::Certificate { reason, .. } => MemberFailure::NotDone(format!(
             "its certificate is not taken ({reason}); etcd-tls-authority names the authority whose certificates are"
         )),
-        other => MemberFailure::Unknown(other.to_string()),
+        Client::Address { .. }
+        | Client::Tls { .. }
+        | Client::Broken { .. }
+        | Client::Timeout { .. }
+        | Client::Refused { .. }
+        | Client::File { .. }
+        | Client::Package { .. }
+        | Client::Id(_)
+        | Client::Feed { .. } => MemberFailure::Unknown(error.to_string()),
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn integer(value: &Value) -> Option<i64> {
 
 fn revision(value: &Value) -> Result<StoreRevision, String> {
     let number = integer(value).and_then(|number| u64::try_from(number).ok());
-    number.map(StoreRevision).ok_or_else(|| format!("{value} is no revision"))
+    number.map(StoreRevision).ok_or_else(|| format!("{value} is not a revision"))
 }
 
 fn encoded(bytes: impl AsRef<[u8]>) -> String {
@@ -107,7 +107,7 @@ pub(super) fn outcome(answer: &Value, transaction: &Transaction) -> Result<Trans
 }
 
 fn entry(value: &Value) -> Result<KeyEntry, String> {
-    let lease = integer(&value["lease"]).ok_or_else(|| format!("{} is no lease", value["lease"]))?;
+    let lease = integer(&value["lease"]).ok_or_else(|| format!("{} is not a lease", value["lease"]))?;
     Ok(KeyEntry {
         key: key(value)?,
         value: decoded(&value["value"])?.into(),
@@ -118,7 +118,7 @@ fn entry(value: &Value) -> Result<KeyEntry, String> {
 }
 
 fn key(value: &Value) -> Result<String, String> {
-    String::from_utf8(decoded(&value["key"])?).map_err(|error| format!("a key is no text: {error}"))
+    String::from_utf8(decoded(&value["key"])?).map_err(|error| format!("a key is not text: {error}"))
 }
 
 /// Request for the changes after a revision.
@@ -163,6 +163,6 @@ fn change(event: &Value) -> Result<KeyChange, String> {
             Ok(KeyChange::Deleted { key: key(subject)?, at: revision(&subject["mod_revision"])? })
         }
         Some("PUT") | None => entry(subject).map(KeyChange::Put),
-        Some(other) => Err(format!("'{other}' is no change")),
+        Some(other) => Err(format!("'{other}' is not a change")),
     }
 }

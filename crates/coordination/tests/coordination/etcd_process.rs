@@ -19,7 +19,7 @@ impl EtcdProcess {
     /// installed.
     pub async fn start() -> Option<Self> {
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
-            eprintln!("skipped: there is no etcd on this machine; apt-get install etcd-server");
+            eprintln!("skipped: no etcd on this machine; apt-get install etcd-server");
             return None;
         }
         let directory = tempfile::tempdir().expect("a temporary directory");

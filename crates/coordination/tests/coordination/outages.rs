@@ -168,8 +168,8 @@ fn what_is_no_address_is_refused() {
         assert!(refused.contains(expected) && refused.contains("etcd://host:2379"), "{refused}");
     }
     check("localhost:2379", "does not begin with etcd://");
-    check("etcd://", "'' is no host");
-    check("etcd://a:2379,,b:2379", "'' is no host");
+    check("etcd://", "'' is not a host");
+    check("etcd://a:2379,,b:2379", "'' is not a host");
     check("etcd://a:notaport", "'a:notaport' has no number for a port");
     check("etcd://me@a:2379", "more than a host and a port");
     EtcdCoordination::new("etcds://a,[::1]:2380/", None).expect("they are addresses");

@@ -4,14 +4,10 @@ use millrace_tensor::{TENSOR_BYTES_MAX, Tensor};
 
 use crate::{DocumentType, DocumentValue, Error};
 
-/// Maximum memory in bytes of the elements of all collections of a document, without their text: an element
-/// of two bytes of JSON takes many times that, and as much again while a list grows.
-const ELEMENT_BYTES_MAX: usize = 32 << 20;
-
 /// Path in the fields of a document at which a reader failed, built from the inside out while the error
 /// propagates.
-#[derive(Default)]
 pub(super) struct FieldFailure {
+    element_bytes_max: usize,
     segments: RefCell<Vec<String>>,
     unknown_field: RefCell<Option<String>>,
     /// Bytes of elements read so far, and of tensors.
@@ -20,6 +16,17 @@ pub(super) struct FieldFailure {
 }
 
 impl FieldFailure {
+    /// Creates the state of a reader whose collections may take so many bytes.
+    pub(super) fn new(element_bytes_max: usize) -> Self {
+        FieldFailure {
+            element_bytes_max,
+            segments: RefCell::default(),
+            unknown_field: RefCell::default(),
+            elements: Cell::default(),
+            tensors: Cell::default(),
+        }
+    }
+
     /// Returns `result`; if it is an error, adds `segment` to its path.
     pub(super) fn within<T, E>(
         &self,
@@ -37,7 +44,7 @@ impl FieldFailure {
     /// # Errors
     /// The document takes more memory with them than it may.
     pub(super) fn take<E: serde::de::Error>(&self, values: usize) -> Result<(), E> {
-        take(&self.elements, values * size_of::<DocumentValue>(), "collections", ELEMENT_BYTES_MAX)
+        take(&self.elements, values * size_of::<DocumentValue>(), "collections", self.element_bytes_max)
     }
 
     /// Counts one more tensor, and hands it on.
@@ -84,9 +91,12 @@ fn take<E: serde::de::Error>(taken: &Cell<usize>, bytes: usize, what: &str, most
     if taken.get() <= most {
         return Ok(());
     }
-    let most = most >> 20;
+    let most = match most >> 20 {
+        0 => format!("{most} bytes"),
+        megabytes => format!("{megabytes} MB"),
+    };
     Err(E::custom(format!(
-        "the document's {what} take more than {most} MB in memory; divide it into several documents"
+        "the document's {what} take more than {most} in memory; divide it into several documents"
     )))
 }
 

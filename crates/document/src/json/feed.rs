@@ -186,7 +186,7 @@ impl<R: Read> FeedReader<R> {
             (Some(b'{'), true) if self.after_element => Err(self.fail("expected ',' between operations")),
             (Some(b'{'), _) => Ok(true),
             (Some(_), _) => {
-                const EXPECTED: &str = "this is no operation; expected '{', as in {\"put\": \"id:ns:type::name\", \"fields\": {}}";
+                const EXPECTED: &str = "this is not an operation; expected '{', as in {\"put\": \"id:ns:type::name\", \"fields\": {}}";
                 Err(self.refuse(self.place, EXPECTED))
             }
         }

@@ -17,10 +17,20 @@ use crate::{
 };
 
 /// Options for parsing operations.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct ParseOptions {
     /// True to skip fields that the document type lacks; otherwise they are errors.
     pub ignore_undefined_fields: bool,
+    /// Maximum memory in bytes of the elements of all collections of a document, without their text: an
+    /// element of two bytes of JSON takes many times that, and as much again while a list grows.
+    pub element_bytes_max: usize,
+}
+
+impl Default for ParseOptions {
+    /// Unknown fields are errors, and elements take at most 32 MB.
+    fn default() -> Self {
+        ParseOptions { ignore_undefined_fields: false, element_bytes_max: 32 << 20 }
+    }
 }
 
 /// Reads the JSON of one operation on the document `id`: `fields`, `condition` and `create`. An id in the
@@ -58,7 +68,7 @@ pub fn parse(
     if let Some(at) = too_deep(json) {
         return Err(at_place(at, format!("an operation is nested deeper than {DEPTH}")));
     }
-    let failure = FieldFailure::default();
+    let failure = FieldFailure::new(options.element_bytes_max);
     let ignored = Cell::new(false);
     let reader = OperationJsonReader { document_type, options, failure: &failure, ignored: &ignored };
     let mut deserializer = sonic_rs::Deserializer::from_str(text);

@@ -11,23 +11,24 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 
 use super::failure::{FieldFailure, reason};
 use super::nesting::{DEPTH, too_deep};
-use crate::{DataType, DocumentValue, StructType, scalar};
+use super::operation::ParseOptions;
+use crate::{DataType, DocumentValue, Error, StructType, scalar};
 
 /// Reads JSON as a value of the type, in the format of document fields; `None` for null.
 ///
 /// # Errors
 /// The JSON is not a value of the type; the text gives the expected value.
-pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<DocumentValue>, String> {
+pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<DocumentValue>, Error> {
     if too_deep(json.as_bytes()).is_some() {
-        return Err(format!("it is nested deeper than {DEPTH}"));
+        return Err(Error::value(format!("it is nested deeper than {DEPTH}")));
     }
-    let failure = FieldFailure::default();
+    let failure = FieldFailure::new(ParseOptions::default().element_bytes_max);
     let mut deserializer = sonic_rs::Deserializer::from_str(json);
     let value = ValueSeed { data_type, failure: &failure }.deserialize(&mut deserializer).and_then(|value| {
         deserializer.end()?;
         Ok(value)
     });
-    value.map_err(|error| reason(&error))
+    value.map_err(|error| Error::value(reason(&error)))
 }
 
 /// Reader of a value of a data type; null is not a value.

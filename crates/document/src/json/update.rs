@@ -190,7 +190,7 @@ impl<'de> Visitor<'de> for RemovedElements<'_> {
     type Value = Vec<DocumentValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "elements to remove, each a {}", scalar::expectation(self.data_type))
+        write!(f, "elements to remove, each {}", scalar::with_article(self.data_type))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {

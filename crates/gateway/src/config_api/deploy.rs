@@ -1,7 +1,7 @@
 //! Deployment: a package is uploaded, prepared (read, checked, compiled), and activated.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -36,7 +36,7 @@ pub(super) async fn prepare_and_activate(
 ) -> Result<Response, Error> {
     let received = upload::receive(&node, request).await?;
     let _turn = node.sessions().turn().await?;
-    let draft = received.unpacked(&node).await?;
+    let (draft, _room) = received.unpacked(&node).await?;
     let id = node.deployments().next_generation();
     let base_generation = node.deployments().generation();
     let deployment = compile(&node, move || draft, id).await?;
@@ -68,9 +68,9 @@ pub(super) async fn create_session(
         None => (None, Some(upload::receive(&node, request).await?)),
     };
     let _turn = node.sessions().turn().await?;
-    let draft = match received {
-        Some(received) => Some(received.unpacked(&node).await?),
-        None => None,
+    let (draft, _room) = match received {
+        Some(received) => received.unpacked(&node).await.map(|(draft, room)| (Some(draft), Some(room)))?,
+        None => (None, None),
     };
     let id = node.deployments().next_generation();
     let at = Arc::clone(&node);
@@ -109,6 +109,10 @@ async fn make_ready(
     based_on: u64,
 ) -> Result<Arc<CompiledApplication>, Error> {
     let _turn = node.sessions().turn().await?;
+    let files_bytes =
+        |session: &mut UploadSession| session.files.sizes().map(|(_, bytes)| bytes).sum::<u64>();
+    let bytes = node.sessions().with(id, files_bytes)?;
+    let _room = node.budget().package(usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
     let at = Arc::clone(node);
     let read = move || {
         let all = |session: &mut UploadSession| Ok::<_, Error>((session.files.read_all()?, session.revision));
@@ -258,7 +262,7 @@ async fn active_here(node: &GatewayState, generation: u64) -> Result<(), Error> 
 
 /// Messages for people about the package.
 fn log(node: &GatewayState, deployment: &CompiledApplication) -> Value {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let now = millrace_env::unix_time().as_millis() as u64;
     let application = &deployment.application;
     let alone = alone_with_replicas(node, application.topology().redundancy);
     application

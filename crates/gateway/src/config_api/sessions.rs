@@ -114,7 +114,7 @@ impl UploadSessions {
         match tokio::time::timeout(TURN_PATIENCE, self.turn.acquire()).await {
             Ok(Ok(turn)) => Ok(turn),
             // The semaphore is never closed.
-            _ => Err(Error::NoRoom { retry_after_s: 10 }),
+            _ => Err(Error::NoRoom { setting: "the memory for packages, one at a time", retry_after_s: 10 }),
         }
     }
 

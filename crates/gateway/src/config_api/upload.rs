@@ -12,7 +12,7 @@ use millrace_schema::{ApplicationDraft, PackageMistakes};
 
 use super::sessions::DiskShare;
 use crate::GatewayState;
-use crate::http::{self, BodyReader};
+use crate::http::{self, BodyReader, BodyShare};
 use millrace_node::Error;
 
 /// Packages contain models and may be larger than other requests by this factor.
@@ -20,6 +20,10 @@ pub(super) const PACKAGE_FACTOR: usize = 10;
 
 /// Bytes of an upload in memory, reserved for its duration.
 const WINDOW_BYTES: usize = 1 << 20;
+
+/// Size in bytes that an archive may always unpack to, and the ratio beyond that; larger ones are refused.
+const UNPACKED_FREE: usize = 64 << 20;
+const UNPACKED_RATIO: usize = 50;
 
 /// Format of an archive.
 #[derive(Clone, Copy)]
@@ -50,7 +54,9 @@ impl PackageArchive {
 pub(super) struct PackageUpload {
     archive: PackageArchive,
     file: File,
-    _disk: DiskShare,
+    /// Size of the archive.
+    bytes: u64,
+    disk: DiskShare,
 }
 
 /// Receives the archive in the body.
@@ -62,7 +68,7 @@ pub(super) async fn receive(node: &Arc<GatewayState>, request: Request) -> Resul
     let archive = PackageArchive::of(&parts.headers)?;
     let directory = node.sessions().directory().to_owned();
     let file = node.pool().run(move || tempfile::tempfile_in(directory)).await?.map_err(unwritten)?;
-    let mut receiving = PackageUpload { archive, file, _disk: node.sessions().disk_share() };
+    let mut receiving = PackageUpload { archive, file, bytes: 0, disk: node.sessions().disk_share() };
     if parts.headers.contains_key(CONTENT_ENCODING) {
         // An archive is already compressed; an additionally compressed body has the limits of other requests.
         let body = http::read_body(node, &parts.headers, body, node.body_bounds()).await?;
@@ -73,7 +79,7 @@ pub(super) async fn receive(node: &Arc<GatewayState>, request: Request) -> Resul
     if body.size_hint().lower() > bytes as u64 {
         return Err(Error::TooLarge { limit: bytes, setting: bounds.setting });
     }
-    let mut window = node.bodies().share();
+    let mut window = node.budget().share();
     window.grow(WINDOW_BYTES).await?;
     let (mut reader, mut waiting): (BodyReader, Vec<u8>) = (BodyReader::new(node, body, bounds), Vec::new());
     while let Some(data) = reader.next().await? {
@@ -87,21 +93,25 @@ pub(super) async fn receive(node: &Arc<GatewayState>, request: Request) -> Resul
 
 impl PackageUpload {
     async fn write(mut self, node: &GatewayState, bytes: Vec<u8>) -> Result<Self, Error> {
-        self._disk.grow(bytes.len() as u64)?;
+        self.disk.grow(bytes.len() as u64)?;
+        self.bytes += bytes.len() as u64;
         let written = node.pool().run(move || self.file.write_all(&bytes).map(|()| self)).await?;
         written.map_err(unwritten)
     }
 
-    /// Unpacks the archive.
+    /// Unpacks the archive. Returns it with its share of the memory for work, which is held as long as the
+    /// package is read.
     ///
     /// # Errors
-    /// It is not an archive, or its content is not a package.
-    pub(super) async fn unpacked(self, node: &GatewayState) -> Result<ApplicationDraft, Error> {
+    /// It is not an archive, or its content is not a package; there is no room for it.
+    pub(super) async fn unpacked(self, node: &GatewayState) -> Result<(ApplicationDraft, BodyShare), Error> {
+        let packed = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        let room = node.budget().package(packed.saturating_mul(UNPACKED_RATIO).max(UNPACKED_FREE)).await?;
         let read = move || match self.archive {
             PackageArchive::Zip => ApplicationDraft::from_zip_file(&self.file),
             PackageArchive::TarGz => ApplicationDraft::from_tar_gz_file(&self.file),
         };
-        Ok(node.pool().run(read).await?.map_err(PackageMistakes::from)?)
+        Ok((node.pool().run(read).await?.map_err(PackageMistakes::from)?, room))
     }
 }
 

@@ -24,9 +24,9 @@ impl DocumentFormat {
         };
         if let FieldSet::Fields { document_type, fields } = &field_set {
             let schemas = &deployment.application.schemas;
-            let schema = schemas.get(document_type.as_str()).ok_or_else(|| {
-                Error::parameter("fieldSet", format!("there is no document type '{document_type}'"))
-            })?;
+            let schema = schemas
+                .get(document_type.as_str())
+                .ok_or_else(|| Error::parameter("fieldSet", format!("no document type '{document_type}'")))?;
             if let Some(field) = fields.iter().find(|field| !schema.fields.contains_key(field.as_str())) {
                 let reason = format!("document type '{document_type}' has no field '{field}'");
                 return Err(Error::parameter("fieldSet", reason));

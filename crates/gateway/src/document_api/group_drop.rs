@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::DocumentCall;
 use super::visit::WholeGroup;
 use millrace_node::Error;
-use millrace_node::cluster::{ClusterView, DroppedGroup};
+use millrace_node::cluster::{ClusterView, DroppedGroup, ReadFence};
 use millrace_node::pool::WorkFlow;
 
 /// Result of dropping a group.
@@ -40,8 +40,12 @@ struct GroupCount {
 }
 
 /// Drops a group's documents, if all of the type have the namespace. Returns `None` if they do not, or if
-/// there is nothing to drop.
-pub(super) async fn drop_group(call: &DocumentCall, whole: WholeGroup) -> Result<Option<GroupDrop>, Error> {
+/// there is nothing to drop. `fence` is the condition by which this node has all of the documents.
+pub(super) async fn drop_group(
+    call: &DocumentCall,
+    whole: WholeGroup,
+    fence: ReadFence,
+) -> Result<Option<GroupDrop>, Error> {
     let WholeGroup { group, part, .. } = &whole;
     let cluster = call.node.cluster().cloned();
     let horizon = cluster.as_ref().map(|cluster| cluster.drop_horizon(group, *part));
@@ -61,6 +65,8 @@ pub(super) async fn drop_group(call: &DocumentCall, whole: WholeGroup) -> Result
             count(&*view, format!("id:{namespace}:{document_type}:").as_bytes(), until)
         })
         .await??;
+    // By a later state, a node that was away may have documents that were not counted.
+    fence.check(&call.node)?;
     let Some(counted) = counted.filter(|counted| counted.documents > 0) else { return Ok(None) };
     let WholeGroup { document_type, group, part, .. } = whole;
     match (cluster, horizon) {

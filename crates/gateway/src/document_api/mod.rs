@@ -160,7 +160,10 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         return operate(call, target, ReadFence::default(), request).await;
     }
     call.hop = forwarding::hop_of(request.headers())?;
-    let request = ForwardedRequest::of(&call.node, request, call.body_bounds()).await?;
+    let mut request = ForwardedRequest::of(&call.node, request, call.body_bounds()).await?;
+    if call.hop == ForwardKind::Client {
+        request.target = visit::forwarded(request.target, &call.parameters);
+    }
     call.body_is_reserved = true;
     let is_read = request.method == Method::GET;
     let mut looks = RouteBackoff::until(call.deadline());

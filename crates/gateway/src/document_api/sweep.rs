@@ -23,12 +23,13 @@ use super::group_drop::{GroupDrop, drop_group};
 use super::path::DocumentScope;
 use super::visit::VisitPass;
 use super::write::{apply, commit};
-use crate::http;
+use crate::http::{self, BodyShare};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ReadFence};
 use millrace_node::deployment::DocumentKind;
 use millrace_node::metrics::CountedMetric;
 use millrace_node::pool::WorkSize;
+use millrace_node::work::WorkKind;
 
 /// Number of documents changed at one time.
 const TOGETHER: usize = 256;
@@ -63,7 +64,7 @@ pub(super) async fn update_where(
     };
     let pass = VisitPass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
-    let update = read_update(call, &kind, &namespace, request).await?;
+    let (update, _room) = read_update(call, &kind, &namespace, request).await?;
     let caller = IndexingCaller::default();
     let change = move |document| apply(&kind, &update, Some(document), &caller).map(StoreModification::Put);
     sweep(call, SweepRequest { pass: Arc::new(pass), change: Arc::new(change), removes: false }, vouch).await
@@ -102,18 +103,21 @@ async fn read_update(
     kind: &DocumentKind,
     namespace: &str,
     request: Request,
-) -> Result<DocumentUpdate, Error> {
+) -> Result<(DocumentUpdate, BodyShare), Error> {
     let (parts, body) = request.into_parts();
     let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
     // The update is applied to many documents; parsing wants one id, which is not used after that.
     let id = DocumentId::new(namespace, kind.schema.document_type.name(), &DocumentGroup::None, "any")?;
-    let options = json::ParseOptions::default();
+    let element_bytes_max = call.node.settings().limits.element_bytes_max;
+    let options = json::ParseOptions { element_bytes_max, ..json::ParseOptions::default() };
     let schema = Arc::clone(&kind.schema);
+    let (body, mut room) = body.into_parts();
+    call.within(room.work(WorkKind::Document(kind.block), &body)).await?;
     let size = body.len();
     let parse = move || json::parse(&body, OperationKind::Update, id, &schema.document_type, options);
     let operation = call.node.pool().run_sized(WorkSize::of_document(size), parse).await??;
     match operation.action {
-        OperationAction::Update(update) => Ok(update),
+        OperationAction::Update(update) => Ok((update, room)),
         OperationAction::Put(_) | OperationAction::Remove(_) => {
             Err(Error::BadRequest("the body is not an update".to_owned()))
         }
@@ -155,7 +159,7 @@ impl SweepRequest {
             .whole_group(from.as_deref())
             .filter(|_| self.removes && vouch.is_full() && call.node.paths().is_fast());
         let dropped = match whole {
-            Some(whole) => drop_group(call, whole).await?,
+            Some(whole) => drop_group(call, whole, vouch).await?,
             None => None,
         };
         let Some(GroupDrop { documents, .. }) = dropped.filter(|dropped| dropped.leaves_some) else {
@@ -183,7 +187,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
         let from = going.pass.start();
         let portion = SweepPortion { part: call.hop.part(), from, deadline, vouch };
         let (count, continuation) = going.here(call, portion).await?;
-        return Ok(answer(call, count, continuation));
+        return Ok(answer(call, &going.pass, count, continuation));
     };
     let mut place = ReachedBuckets::of(&call.node, going.pass.group())?.resume(going.pass.start())?;
     let mut count = 0;
@@ -202,7 +206,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
         let (changed, inner) = match outcome {
             // Nothing of this bucket was changed: the client continues here, once the cluster has agreed.
             Err(Error::Unsettled(_)) if count > 0 => {
-                return Ok(answer(call, count, Some(place.to_string())));
+                return Ok(answer(call, &going.pass, count, Some(place.to_string())));
             }
             outcome => outcome?,
         };
@@ -211,7 +215,10 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
         let following = place.following(&call.node, going.pass.group(), inner);
         match following.map_err(|error| Error::Unknown(error.to_string()))? {
             Some(next) if Instant::now() < deadline => place = next,
-            next => return Ok(answer(call, count, next.map(|place| place.to_string()))),
+            next => {
+                let next = next.map(|place| place.to_string());
+                return Ok(answer(call, &going.pass, count, next));
+            }
         }
     }
 }
@@ -289,10 +296,11 @@ async fn sweep_here(
     }
 }
 
-fn answer(call: &DocumentCall, count: u64, continuation: Option<String>) -> Response {
+/// Answer of a request that has reached a position; `None`: its end.
+fn answer(call: &DocumentCall, pass: &VisitPass, count: u64, position: Option<String>) -> Response {
     let mut answer = call.answer(None);
     answer.insert("documentCount".to_owned(), object!(count));
-    if let Some(continuation) = continuation {
+    if let Some(continuation) = pass.continuation(position) {
         answer.insert("continuation".to_owned(), Value::String(continuation));
     }
     http::json(StatusCode::OK, &Value::Object(answer))

@@ -2,6 +2,7 @@
 
 mod pages;
 mod pass;
+mod sliced;
 mod stream;
 
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use self::pages::{PageForm, VisitPages};
 pub(super) use self::pass::{VisitPass, WholeGroup};
+pub(super) use self::sliced::forwarded;
 use super::DocumentCall;
 use super::format::DocumentFormat;
 use super::path::DocumentScope;
@@ -80,7 +82,7 @@ async fn collect(
             break;
         }
     }
-    tail(&mut answer, count, continuation.as_deref());
+    tail(&mut answer, count, pages.continuation(continuation).as_deref());
     Ok((answer, count))
 }
 

@@ -6,17 +6,14 @@ use std::time::Instant;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use hyper::body::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use millrace_document::{
-    Document, DocumentId, DocumentOperation, DocumentUpdate, DocumentValue, FieldUpdate, OperationAction,
-    OperationKind, ValueChange as FieldChange, json,
+    Document, DocumentId, DocumentOperation, DocumentUpdate, OperationAction, OperationKind, json,
 };
 use millrace_indexing::{ComponentFailure, IndexingCaller};
 use millrace_model::SequencePurpose;
 use millrace_selection::DocumentSelection;
 use millrace_store::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification, WriteRefusal};
-use millrace_tensor::Tensor;
 use tokio::sync::oneshot;
 
 use super::DocumentCall;
@@ -27,12 +24,8 @@ use millrace_node::cluster::ClusterError;
 use millrace_node::deployment::{DocumentKind, MISFIT, now_s};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::pool::WorkSize;
+use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
-
-/// Minimum size of a body, in bytes, for which memory for its parsed form is reserved as well: as much again,
-/// up to [`WORKING_BYTES_MAX`].
-const LARGE_BYTES_MIN: usize = 1 << 20;
-const WORKING_BYTES_MAX: usize = 32 << 20;
 
 /// [`WriteRefusal::code`] of a condition that does not hold.
 pub(super) const CONDITION: u16 = 412;
@@ -82,51 +75,20 @@ async fn read(
 ) -> Result<(DocumentOperation, BodyShare), Error> {
     let deployment = call.deployment()?;
     let kind_of_document = deployment.kind(id.document_type())?;
-    let schema = Arc::clone(&kind_of_document.schema);
     let (parts, body) = request.into_parts();
     let body = http::read_body(&call.node, &parts.headers, body, call.body_bounds()).await?;
     kind_of_document.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(body.len()))?;
     let options = json::ParseOptions {
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
+        element_bytes_max: call.node.settings().limits.element_bytes_max,
     };
     let (body, mut room) = body.into_parts();
-    if body.len() > LARGE_BYTES_MIN {
-        call.within(room.grow(body.len().min(WORKING_BYTES_MAX))).await?;
-    }
+    call.within(room.work(WorkKind::Document(kind_of_document.block), &body)).await?;
     let size = WorkSize::of_document(body.len());
-    let parsing = |body: Bytes| {
-        let (id, schema) = (id.clone(), Arc::clone(&schema));
-        move || json::parse(&body, kind, id, &schema.document_type, options)
-    };
-    let operation = call.node.pool().run_sized(size, parsing(body.clone())).await??;
-    // A few bytes of a body may name a whole block of a tensor.
-    let more = tensor_bytes(&operation).saturating_sub(body.len());
-    if more == 0 || room.try_grow(more) {
-        return Ok((operation, room));
-    }
-    // It does not stay in memory while it waits for room.
-    drop(operation);
-    call.within(room.grow(more)).await?;
-    Ok((call.node.pool().run_sized(size, parsing(body)).await??, room))
-}
-
-/// Approximate size of the tensors of an operation, in bytes.
-fn tensor_bytes(operation: &DocumentOperation) -> usize {
-    let of_tensor = |tensor: &Tensor| tensor.cells().as_bytes().len();
-    let of_value =
-        |value: &DocumentValue| if let DocumentValue::Tensor(tensor) = value { of_tensor(tensor) } else { 0 };
-    match &operation.action {
-        OperationAction::Put(document) => document.fields.iter().map(|(_, value)| of_value(value)).sum(),
-        OperationAction::Update(update) => {
-            let of_change = |field: &FieldUpdate| match &field.change {
-                FieldChange::Assign(value) => of_value(value),
-                FieldChange::AddCells(tensor) => of_tensor(tensor),
-                _ => 0,
-            };
-            update.fields.iter().map(of_change).sum()
-        }
-        OperationAction::Remove(_) => 0,
-    }
+    let (id, document_type) = (id.clone(), Arc::clone(&kind_of_document.schema));
+    let parse = move || json::parse(&body, kind, id, &document_type.document_type, options);
+    let operation = call.node.pool().run_sized(size, parse).await??;
+    Ok((operation, room))
 }
 
 /// Executes the operation.

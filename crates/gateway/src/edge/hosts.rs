@@ -16,10 +16,12 @@ impl HostNames {
         let name = |text: &str| {
             let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
             let name = text.trim().trim_end_matches('.').to_ascii_lowercase();
-            let bare = name.trim_start_matches('[').trim_end_matches(']');
-            match bare.parse::<IpAddr>().is_ok() || (!name.is_empty() && name.chars().all(is_name)) {
-                true => Ok(name),
-                false => Err(format!(
+            let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
+            match bare.parse() {
+                Ok(IpAddr::V4(address)) => Ok(address.to_string()),
+                Ok(IpAddr::V6(address)) => Ok(format!("[{address}]")),
+                Err(_) if !name.is_empty() && name.chars().all(is_name) => Ok(name),
+                Err(_) => Err(format!(
                     "'{text}' is not the name of a host: write names without scheme and port, such as search.example.com"
                 )),
             }
@@ -32,6 +34,11 @@ impl HostNames {
     pub fn with(mut self, name: &str) -> Self {
         self.0.insert(name.trim_end_matches('.').to_ascii_lowercase());
         self
+    }
+
+    /// The names, in lower case and without a dot at the end.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
     }
 
     /// Returns true if a request may be for this host, given without a port.

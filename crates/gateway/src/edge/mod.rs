@@ -15,6 +15,7 @@
 //! and no request bypasses it.
 
 mod cors;
+pub(crate) mod fuzz;
 mod hosts;
 mod origins;
 mod refusal;

@@ -26,6 +26,11 @@ impl WebOrigins {
         origins.iter().map(|text| origin(text.as_ref())).collect::<Result<_, _>>().map(WebOrigins)
     }
 
+    /// The origins, in lower case and without default ports.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     /// Returns true if pages of this origin may send requests.
     pub(super) fn permits(&self, origin: &str) -> bool {
         !self.0.is_empty()

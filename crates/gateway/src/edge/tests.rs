@@ -274,7 +274,7 @@ fn other_heads() {
     {
         check(Method::GET, "/", &[("host", name)], 421);
     }
-    // A client so old that it has no Host is no browser.
+    // A client so old that it has no Host is not a browser.
     let head = node.send(node.data, "GET / HTTP/1.0\r\n\r\n");
     assert_eq!(status(&head), 200, "{head}");
     assert_eq!(StatusCode::MISDIRECTED_REQUEST.as_u16(), 421);

@@ -123,7 +123,7 @@ pub(crate) async fn answer_share(
     }
     // The gathering node looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
-    let mut asks = FrameReader::new(request.into_body(), MESSAGE_BYTES_MAX, Some(state.bodies().share()));
+    let mut asks = FrameReader::new(request.into_body(), MESSAGE_BYTES_MAX, Some(state.budget().share()));
     let begin: Option<ShareBegin> = asks.next().await.map_err(unreadable)?;
     let ShareBegin { parameters, buckets, version, ask } =
         begin.ok_or_else(|| unreadable("there is none".to_owned()))?;

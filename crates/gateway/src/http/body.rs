@@ -26,6 +26,10 @@ const RATIO_MAX: usize = 100;
 /// Bytes that are reserved first for a body of unknown length.
 const FIRST_STEP: usize = 16 << 10;
 
+/// Factor by which the buffer of a body grows. Memory is taken when it is written, so that a large factor
+/// costs only addresses; each growth copies what is there, which is in memory twice meanwhile.
+const GROWTH: usize = 8;
+
 /// The bounds of one body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyBounds {
@@ -65,7 +69,7 @@ impl ReadBody {
 /// pool.
 ///
 /// # Errors
-/// The body is too large, unpacks to too much, comes too slowly, breaks off, or is no gzip; or there was no
+/// The body is too large, unpacks to too much, comes too slowly, breaks off, or is not gzip; or there was no
 /// room for it.
 pub(crate) async fn read_body(
     node: &GatewayState,
@@ -90,7 +94,7 @@ pub(crate) async fn read_body(
 /// # Errors
 /// As [`read_body`].
 pub(crate) async fn collect(node: &GatewayState, body: Body, bounds: BodyBounds) -> Result<ReadBody, Error> {
-    let mut share = node.bodies().share();
+    let mut share = node.budget().share();
     if bounds.is_reserved {
         // There is nothing to wait for, and nothing is copied.
         let bytes = body.collect().await.map_err(|error| Error::BadRequest(error.to_string()))?.to_bytes();
@@ -131,11 +135,12 @@ async fn append(
     bounds: BodyBounds,
 ) -> Result<(), Error> {
     let needed = bytes.len() + data.len();
+    let most = exact.unwrap_or(bounds.bytes).max(needed);
+    // Room is reserved in steps, so that it is one addition for many parts.
+    share.grow_to(needed.next_power_of_two().max(FIRST_STEP).min(most)).await?;
     if needed > bytes.capacity() {
-        let most = exact.unwrap_or(bounds.bytes).max(needed);
-        let room = needed.next_power_of_two().max(FIRST_STEP).min(most);
-        share.grow_to(room).await?;
-        bytes.reserve_exact(room - bytes.len());
+        let capacity = needed.saturating_mul(GROWTH).max(FIRST_STEP).min(most);
+        bytes.reserve_exact(capacity - bytes.len());
     }
     bytes.extend_from_slice(data);
     Ok(())
@@ -226,6 +231,8 @@ async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> 
     let ReadBody { bytes, mut share } = packed;
     share.grow(size).await?;
     let unpacked = node.pool().run_sized(WorkSize::of_document(size), move || gunzip(&bytes, size)).await??;
+    // The packed bytes are gone.
+    share.shrink_to(size);
     Ok(ReadBody { bytes: unpacked.into(), share })
 }
 

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::response::Response;
-use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use hyper::body::Body as _;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+
+use super::answer::observed;
 
 /// Minimum size of a write that counts as a part of a response: the writes of HTTP/2 that keep a connection
 /// alive are shorter.
@@ -139,34 +140,12 @@ impl UnderWay {
     pub(crate) fn until_answered(self, response: Response) -> Response {
         match response.body().size_hint().exact() {
             Some(_) => response,
-            None => response.map(|body| Body::new(AnswerStream { body, _under_way: self })),
+            None => response.map(|body| {
+                observed(body, move |_| {
+                    let _until_the_end = &self;
+                })
+            }),
         }
-    }
-}
-
-/// The body of a streamed response.
-struct AnswerStream {
-    body: Body,
-    _under_way: UnderWay,
-}
-
-impl HttpBody for AnswerStream {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
@@ -230,6 +209,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedConnection<S> {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+    use hyper::body::Bytes;
+
     use super::*;
 
     #[test]

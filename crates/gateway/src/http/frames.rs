@@ -74,14 +74,16 @@ impl FrameReader {
 mod tests {
     use std::time::Duration;
 
-    use super::super::budget::BodyBudget;
+    use super::super::budget::{BudgetBounds, RequestBudget};
     use super::*;
 
     #[tokio::test]
     async fn values_come_out_as_they_went_in() {
         let all: Vec<u8> =
             ["one", "", "three"].iter().flat_map(|text| frame(text).expect("a text").to_vec()).collect();
-        let budget = BodyBudget::new(1000, Duration::ZERO);
+        let patience = Duration::ZERO;
+        let bounds = BudgetBounds { bodies: 1000, work: 0, answers: 0, patience, return_memory: || {} };
+        let budget = RequestBudget::new(bounds);
         let mut frames = FrameReader::new(Body::from(all.clone()), 100, Some(budget.share()));
         for text in ["one", "", "three"] {
             assert_eq!(frames.next::<String>().await, Ok(Some(text.to_owned())));

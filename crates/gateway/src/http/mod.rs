@@ -1,16 +1,19 @@
 //! HTTP itself: connections, bodies, compression, and the parts of a request that several endpoints parse.
 
+mod answer;
 mod body;
 mod budget;
 mod compression;
 mod connections;
 mod frames;
+mod gauges;
 mod parameters;
 mod server;
 mod tls;
 
-pub(crate) use body::{BodyBounds, BodyReader, ReadBody, collect, read_body};
-pub(crate) use budget::{BodyBudget, BodyShare};
+pub(crate) use answer::{counted_page, observed};
+pub(crate) use body::{BodyBounds, BodyReader, collect, read_body};
+pub(crate) use budget::{AnswerShare, BodyShare, BudgetBounds, RequestBudget};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{FrameReader, frame};
 pub(crate) use parameters::{RequestParameters, form_encode, percent_decode};

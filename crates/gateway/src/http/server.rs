@@ -20,6 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
+use super::answer::counted;
+use super::budget::RequestBudget;
 use super::connections::{ConnectionActivity, ConnectionPlace, OpenConnections, WatchedConnection};
 use crate::RequestLimits;
 use crate::access_log::ConnectionPeer;
@@ -47,6 +49,8 @@ pub struct PortLimits {
     pub(crate) head_patience: Duration,
     /// Time that a connection stays open without a request.
     pub(crate) idle: Duration,
+    /// Memory of the answers, if it is bounded.
+    pub(crate) answers: Option<Arc<RequestBudget>>,
 }
 
 impl PortLimits {
@@ -57,6 +61,7 @@ impl PortLimits {
             streams_max: limits.streams_max,
             head_patience: limits.head_patience,
             idle: limits.connection_idle,
+            answers: None,
         }
     }
 }
@@ -207,11 +212,21 @@ async fn connection<S>(
     let activity = Arc::new(ConnectionActivity::default());
     let stream = WatchedConnection { stream, activity: Arc::clone(&activity) };
     let noted = Arc::clone(&activity);
+    // Other nodes read what they ask for.
+    let budget = limits.answers.clone().filter(|_| !peer.is_node);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let under_way = noted.begin();
         request.extensions_mut().insert(peer);
         let answer = service.call(request);
-        async move { Ok::<_, Infallible>(under_way.until_answered(answer.await?)) }
+        let budget = budget.clone();
+        async move {
+            let answer = answer.await?;
+            let answer = match &budget {
+                Some(budget) => counted(budget, answer).await,
+                None => answer,
+            };
+            Ok::<_, Infallible>(under_way.until_answered(answer))
+        }
     });
     let served = watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
     tokio::select! {

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use hyper::body::Bytes;
 use hyper::header::RETRY_AFTER;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
@@ -17,9 +18,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::GatewayState;
-use crate::http::{self, ReadBody};
+use crate::http::{self, BodyShare};
 use crate::status::HttpError;
 use millrace_node::Error;
+use millrace_node::work::WorkKind;
 
 /// Supported versions of the protocol, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
@@ -62,8 +64,8 @@ impl RpcRefusal {
 
 /// Answers a message.
 pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    let body = match body(&node, request).await {
-        Ok(body) => body,
+    let (body, room) = match body(&node, request).await {
+        Ok(read) => read,
         Err(error) => {
             let mut response = http::json(error.status(), &json!({ "message": error.to_string() }));
             response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
@@ -84,7 +86,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     if id.get().starts_with(['{', '[']) {
         return refused(None, &RpcRefusal::new(RpcRefusal::NO_REQUEST, "'id' is a text or a number"));
     }
-    match answer(&node, message).await {
+    match answer(&node, message, &room).await {
         Ok(result) => http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "result": result })),
         Err(refusal) => refused(Some(id), &refusal),
     }
@@ -95,11 +97,12 @@ fn refused(id: Option<&RawValue>, RpcRefusal { code, message }: &RpcRefusal) -> 
     http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "error": error }))
 }
 
-/// Reads the body of a permitted request.
-async fn body(node: &Arc<GatewayState>, request: Request) -> Result<ReadBody, Error> {
-    if !node.deployments().current()?.application.container.assistants {
+/// Reads the body of a permitted request, and reserves the memory for it and for the query in it.
+async fn body(node: &Arc<GatewayState>, request: Request) -> Result<(Bytes, Arc<BodyShare>), Error> {
+    let deployment = node.deployments().current()?;
+    if !deployment.application.container.assistants {
         return Err(Error::NotFound(
-            "there is no search for assistants: add <handler id='ai.vespa.mcp.McpRequestHandler'> to the container in services.xml"
+            "no search for assistants: add <handler id='ai.vespa.mcp.McpRequestHandler'> to the container in services.xml"
                 .to_owned(),
         ));
     }
@@ -108,10 +111,17 @@ async fn body(node: &Arc<GatewayState>, request: Request) -> Result<ReadBody, Er
     }
     let (parts, body) = request.into_parts();
     node.quotas().admit_address(parts.extensions.get(), Instant::now(), node.metrics())?;
-    http::read_body(node, &parts.headers, body, node.query_bounds()).await
+    let (body, mut room) =
+        http::read_body(node, &parts.headers, body, node.query_bounds()).await?.into_parts();
+    room.work(WorkKind::Assistant(deployment.input_block), &body).await?;
+    Ok((body, Arc::new(room)))
 }
 
-async fn answer(node: &Arc<GatewayState>, message: RpcMessage<'_>) -> Result<Value, RpcRefusal> {
+async fn answer(
+    node: &Arc<GatewayState>,
+    message: RpcMessage<'_>,
+    room: &Arc<BodyShare>,
+) -> Result<Value, RpcRefusal> {
     if message.jsonrpc != "2.0" {
         return Err(RpcRefusal::new(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
     }
@@ -130,10 +140,10 @@ async fn answer(node: &Arc<GatewayState>, message: RpcMessage<'_>) -> Result<Val
         }
         "ping" => Ok(json!({})),
         "tools/list" => Ok(json!({ "tools": tools::all() })),
-        "tools/call" => tools::call(node, message.params).await,
+        "tools/call" => tools::call(node, message.params, room).await,
         other => Err(RpcRefusal::new(
             RpcRefusal::NO_SUCH_METHOD,
-            format!("there is no method '{other}'; there are initialize, ping, tools/list and tools/call"),
+            format!("no method '{other}'; there are initialize, ping, tools/list and tools/call"),
         )),
     }
 }

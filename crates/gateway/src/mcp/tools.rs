@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::RpcRefusal;
+use crate::http::BodyShare;
 use crate::{GatewayState, search_api};
 
 /// Call of a tool.
@@ -54,6 +55,7 @@ pub(super) fn all() -> Value {
 pub(super) async fn call(
     node: &Arc<GatewayState>,
     parameters: Option<&RawValue>,
+    room: &Arc<BodyShare>,
 ) -> Result<Value, RpcRefusal> {
     let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
     let parameters = parameters.map_or("null", RawValue::get);
@@ -67,10 +69,10 @@ pub(super) async fn call(
             Ok(content(&described.to_string(), false))
         }
         "executeQuery" => {
-            let (answer, is_error) = query(node, arguments).await.map_err(wrong)?;
+            let (answer, is_error) = query(node, arguments, room).await.map_err(wrong)?;
             Ok(content(&answer, is_error))
         }
-        other => Err(wrong(format!("there is no tool '{other}'; there are getSchemas and executeQuery"))),
+        other => Err(wrong(format!("no tool '{other}'; there are getSchemas and executeQuery"))),
     }
 }
 
@@ -93,7 +95,12 @@ fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, String> {
 }
 
 /// Answer of `/search/` to the query, and true if the query is refused.
-async fn query(node: &Arc<GatewayState>, arguments: Option<&RawValue>) -> Result<(String, bool), String> {
+/// Its memory is that of the message, `room`.
+async fn query(
+    node: &Arc<GatewayState>,
+    arguments: Option<&RawValue>,
+    room: &Arc<BodyShare>,
+) -> Result<(String, bool), String> {
     let most = node.settings().limits.parameters_max;
     let mut arguments = entries(arguments.map_or("{}", RawValue::get), most)?;
     let mut asked = match arguments.remove("parameters").map(RawValue::get) {
@@ -112,6 +119,7 @@ async fn query(node: &Arc<GatewayState>, arguments: Option<&RawValue>) -> Result
     let body = serde_json::to_vec(&asked).map_err(|error| error.to_string())?;
     let request = Request::post("/search/")
         .header(CONTENT_TYPE, "application/json")
+        .extension(Arc::clone(room))
         .body(Body::from(body))
         .map_err(|error| error.to_string())?;
     let response = search_api::handle(State(Arc::clone(node)), request).await;

@@ -43,7 +43,7 @@ impl ResultFormat {
             )),
             other => Err(Error::parameter(
                 "presentation.format",
-                format!("there is no format '{other}', only json, cbor, xml and sse"),
+                format!("no format '{other}', only json, cbor, xml and sse"),
             )),
         }
     }
@@ -87,7 +87,7 @@ fn encoding(label: &str) -> Result<&'static Encoding, Error> {
     Encoding::for_label(label.as_bytes()).ok_or_else(|| {
         Error::parameter(
             "model.encoding",
-            format!("there is no encoding '{label}'; there are for example utf-8, iso-8859-1 and euc-jp"),
+            format!("no encoding '{label}'; there are for example utf-8, iso-8859-1 and euc-jp"),
         )
     })
 }

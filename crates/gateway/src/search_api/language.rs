@@ -131,7 +131,7 @@ fn asking(
         None => {
             let known: Vec<&str> =
                 chains.iter().map(|chain| chain.id.as_str()).chain(BUILT_IN.iter().copied()).collect();
-            let reason = format!("there is no search chain '{name}', only {}", known.join(", "));
+            let reason = format!("no search chain '{name}', only {}", known.join(", "));
             Err(Error::parameter("searchChain", reason))
         }
     }
@@ -175,7 +175,7 @@ impl<'p> ChainParameters<'p> {
         let schema = self.text("json_schema").map(|text| {
             serde_json::from_str(text).map_err(|error| {
                 Error::BadRequest(format!(
-                    "parameter '{}.json_schema': this is no JSON: {error}",
+                    "parameter '{}.json_schema': this is not JSON: {error}",
                     self.prefix
                 ))
             })

@@ -2,6 +2,7 @@
 //! profile.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -10,17 +11,11 @@ use hyper::{HeaderMap, Method};
 use millrace_query::{QueryLimits, is_parameter, is_same_parameter, value_of};
 
 use crate::GatewayState;
-use crate::http::{self, BodyShare, RequestParameters};
+use crate::http::{self, BodyBounds, BodyShare, RequestParameters};
 use millrace_node::cluster::ForwardKind;
 use millrace_node::pool::WorkSize;
+use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
-
-/// Minimum bytes of a query whose working memory is reserved: smaller ones do not need much.
-const LARGE_BYTES_MIN: usize = 64 << 10;
-
-/// Maximum memory of a large query as a multiple of its bytes, for parameters, conditions and plan together:
-/// it is reserved at once.
-const WORKING_FACTOR: usize = 8;
 
 /// Maximum number of parameters from a node, as a multiple of that from a client: a node adds those of query
 /// profiles.
@@ -31,8 +26,8 @@ pub(super) struct ReadParameters {
     pub(super) parameters: BTreeMap<String, String>,
     /// Limits of the query.
     pub(super) limits: QueryLimits,
-    /// Bytes that the query takes of the budget of bodies, held until it is answered.
-    pub(super) room: Option<BodyShare>,
+    /// Memory that the query takes of the budget, held until it is answered.
+    pub(super) room: Arc<BodyShare>,
 }
 
 /// Limit of the groups and hits of a grouping. As in Vespa, only query profiles may set it.
@@ -45,7 +40,7 @@ pub(super) async fn read(
     hop: &ForwardKind,
     request: Request,
 ) -> Result<ReadParameters, Error> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let settings = &node.settings().limits;
     // Anyone can write the hop header; without other nodes there is no legitimate reason to.
     let is_of_node = *hop != ForwardKind::Client && node.cluster().is_some();
@@ -53,19 +48,31 @@ pub(super) async fn read(
         false => (node.query_bounds(), settings.parameters_max),
         true => (node.body_bounds(), settings.parameters_max.saturating_mul(NODE_FACTOR)),
     };
-    let line = RequestParameters::parse(parts.uri.query().unwrap_or(""), most)?;
-    let mut room = None;
+    let text = parts.uri.query().unwrap_or("");
+    let line = RequestParameters::parse(text, most)?;
+    let kind = WorkKind::Query(deployment.input_block);
+    let reserved = parts.extensions.remove::<Arc<BodyShare>>();
+    let bounds = BodyBounds { is_reserved: reserved.is_some(), ..bounds };
+    let room;
     let mut parameters: BTreeMap<String, String> = BTreeMap::new();
     match parts.method {
-        Method::GET | Method::HEAD => parameters.extend(line.into_pairs()),
+        Method::GET | Method::HEAD => {
+            let mut share = node.budget().share();
+            share.work(kind, text.as_bytes()).await?;
+            room = Arc::new(share);
+            parameters.extend(line.into_pairs());
+        }
         Method::POST => {
             let media = BodyMedia::of(&parts.headers)?;
             let (body, mut share) = http::read_body(node, &parts.headers, body, bounds).await?.into_parts();
             let size = body.len();
-            if size > LARGE_BYTES_MIN {
-                share.grow(size.saturating_mul(WORKING_FACTOR)).await?;
-            }
-            room = Some(share);
+            room = match reserved {
+                Some(reserved) => reserved,
+                None => {
+                    share.work(kind, &body).await?;
+                    Arc::new(share)
+                }
+            };
             let read = move || media.parameters(line, &body, most);
             parameters = node.pool().run_sized(WorkSize::of_query(size), read).await??;
         }
@@ -148,7 +155,14 @@ fn fill_in(
     deployment: &CompiledApplication,
     parameters: &mut BTreeMap<String, String>,
 ) -> Result<QueryLimits, Error> {
-    let mut limits = QueryLimits { max_timeout: max_timeout(node, deployment), ..QueryLimits::default() };
+    let of_requests = &node.settings().limits;
+    let mut limits = QueryLimits {
+        max_timeout: max_timeout(node, deployment),
+        text_bytes_max: of_requests.query_text_bytes_max,
+        tokens_max: of_requests.query_tokens_max,
+        values_max: of_requests.query_values_max,
+        ..QueryLimits::default()
+    };
     let profiles = &deployment.application.query_profiles;
     // The groups to search are always set by the request.
     let is_built_in = |name: &str| is_parameter(name) || name.starts_with("streaming.");

@@ -311,7 +311,7 @@ fn collator(locale: &str, strength: Option<&str>) -> Result<TextCollator, Error>
         "IDENTICAL" => Strength::Identical,
         other => {
             return Err(Error::invalid(format!(
-                "uca(…): there is no strength '{other}'; it is PRIMARY, SECONDARY, TERTIARY, QUATERNARY or IDENTICAL"
+                "uca(…): no strength '{other}'; it is PRIMARY, SECONDARY, TERTIARY, QUATERNARY or IDENTICAL"
             )));
         }
     });

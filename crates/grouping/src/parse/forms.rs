@@ -30,14 +30,14 @@ pub static FORMS: &[SpecialForm] = forms! {
     "sum", "sum(x)", "The sum over the documents of a group.", |parser| aggregate(parser, GroupAggregator::Sum);
     "avg", "avg(x)", "The mean over the documents of a group.", |parser| aggregate(parser, GroupAggregator::Avg);
     "stddev", "stddev(x)", "The population standard deviation over the documents of a group.", |parser| aggregate(parser, GroupAggregator::Stddev);
-    "quantiles", "quantiles([0.5, 0.9], x)", "For each part the smallest value that at least so many of a group's documents do not exceed.", |parser| parser.parenthesised(GroupingParser::quantiles);
+    "quantiles", "quantiles([0.5, 0.9], x)", "For each part between 0 and 1 the smallest value that at least this part of a group's documents does not exceed.", |parser| parser.parenthesised(GroupingParser::quantiles);
     "summary", "summary(class)", "A hit with the fields of a document summary; the query's own where none is named.", summary;
     "relevance", "relevance()", "The score of a document.", |parser| alone(parser, GroupingExpression::Relevance);
     "now", "now()", "The time of the query in seconds since 1970.", |parser| alone(parser, GroupingExpression::Now);
     "docidnsspecific", "docidnsspecific()", "The last part of the document's id.", |parser| alone(parser, GroupingExpression::DocumentName);
     "attribute", "attribute(field)", "The value of a field, as the name alone.", |parser| parser.parenthesised(attribute);
     "predefined", "predefined(x, bucket(0, 10), bucket[20, 30])", "The bucket that a value is in; with < a bound does not belong to it.", |parser| parser.parenthesised(GroupingParser::predefined);
-    "fixedwidth", "fixedwidth(x, 100)", "The bucket that a value is in, of those as wide.", |parser| parser.parenthesised(GroupingParser::fixed_width);
+    "fixedwidth", "fixedwidth(x, 100)", "The bucket of a value; all buckets have this width.", |parser| parser.parenthesised(GroupingParser::fixed_width);
     "uca", "uca(x, \"sv\", \"PRIMARY\")", "A text's key in the order of a locale.", |parser| parser.parenthesised(GroupingParser::collate);
     "geo_distance", "geo_distance(attribute(place), 63.4, 10.4).km", "How far a position is from a place, in km or miles.", |parser| parser.geo_distance();
     "debugwait", "debugwait(x, 0.1, false)", "The first argument; nothing is waited for.", |parser| parser.parenthesised(debug_wait);

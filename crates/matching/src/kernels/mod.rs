@@ -5,4 +5,4 @@ mod brain;
 mod scan;
 
 pub(crate) use brain::BrainQuery;
-pub(crate) use scan::{RANGES, find_narrow, find_wide};
+pub(crate) use scan::{RANGES, find_in_table, find_narrow, find_wide};

@@ -45,6 +45,22 @@ pub(crate) fn find_wide(ids: &[u32], ranges: &[(u32, u32)], found: &mut Vec<u32>
     found.extend(ids.iter().enumerate().filter(|(_, id)| within(**id)).map(|(place, _)| place as u32));
 }
 
+/// Appends to `found` the indices in `ids` whose bit in `table` is set, ascending.
+pub(crate) fn find_in_table(ids: &[u16], table: &[u64], found: &mut Vec<u32>) {
+    const BLOCK: usize = 1024;
+    let mut places = [0u32; BLOCK];
+    for (number, block) in ids.chunks(BLOCK).enumerate() {
+        let mut count = 0;
+        for (at, id) in block.iter().enumerate() {
+            let word = table.get(usize::from(*id) / 64).copied().unwrap_or_default();
+            // Written in any case, and kept if the bit is set: a branch would be hard to predict.
+            places[count % BLOCK] = (number * BLOCK + at) as u32;
+            count += (word >> (id % 64) & 1) as usize;
+        }
+        found.extend_from_slice(&places[..count]);
+    }
+}
+
 /// Plain implementation of [`find_narrow`], over the ids from `start` on.
 fn find_plain(ids: &[u16], start: usize, ranges: &[(u16, u16)], found: &mut Vec<u32>) {
     let within = |id: u16| ranges.iter().any(|(low, high)| (*low..=*high).contains(&id));

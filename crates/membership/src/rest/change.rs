@@ -123,7 +123,7 @@ fn not_serving(picture: &CoordinationPicture, key: NodeKey) -> Option<String> {
 /// Reason why a node cannot be removed yet.
 fn needed(operated: &dyn OperatedCluster, picture: &CoordinationPicture, key: NodeKey) -> Option<String> {
     let state = picture.state.as_ref()?;
-    const CURE: &str = "or remove it with force, and lose what nobody else has";
+    const CURE: &str = "or remove it with force, and lose what no other node has";
     match state.node_state(key) {
         NodeState::Up => Some(format!("the node is up: retire it first, {CURE}")),
         NodeState::Maintenance => {

@@ -135,23 +135,21 @@ impl<'a> RestPath<'a> {
         let clusters = operated.clusters();
         if !clusters.iter().any(|known| known == cluster) {
             let known = clusters.join(", ");
-            return Err(RestRefusal::absent(format!("there is no cluster '{cluster}'; there are: {known}")));
+            return Err(RestRefusal::absent(format!("no cluster '{cluster}'; there are: {known}")));
         }
         let service = parts.next();
         if let Some(service) = service
             && !tree::SERVICES.contains(&service)
         {
             return Err(RestRefusal::absent(format!(
-                "there is no service '{service}'; there are: storage, distributor"
+                "no service '{service}'; there are: storage, distributor"
             )));
         }
         let node = match parts.next() {
             None => None,
             Some(text) => {
                 let absent = || {
-                    RestRefusal::absent(format!(
-                        "there is no node '{text}'; a node is named by its distribution key"
-                    ))
+                    RestRefusal::absent(format!("no node '{text}'; a node is named by its distribution key"))
                 };
                 Some(text.parse().map(NodeKey).map_err(|_| absent())?)
             }

@@ -53,7 +53,7 @@ impl<'a> RestTree<'a> {
     /// Error for a node that does not exist.
     pub(super) fn absent(&self, node: NodeKey) -> RestRefusal {
         let known = self.picture.keys().iter().map(NodeKey::to_string).collect::<Vec<_>>().join(", ");
-        RestRefusal::absent(format!("there is no node {node}; there are: {known}"))
+        RestRefusal::absent(format!("no node {node}; there are: {known}"))
     }
 
     fn cluster(&self, cluster: &str, depth: usize) -> Value {

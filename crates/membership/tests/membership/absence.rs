@@ -1,6 +1,6 @@
 //! A node that missed removals which the others have forgotten is not admitted with its data.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use millrace_coordination::KeyOperation;
 use millrace_membership::{ClusterMembership, Error, PackagePublication};
@@ -9,7 +9,7 @@ use crate::support::{MemberCluster, PATIENCE, configuration, sees};
 
 /// Microseconds since 1970 at this number of days ago.
 fn days_ago(days: u64) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+    let now = millrace_env::unix_time();
     now.as_micros() as u64 - days * 86_400_000_000
 }
 

@@ -8,6 +8,7 @@ mod absence;
 mod nodes;
 mod outage;
 mod packages;
+mod panics;
 mod protocol;
 mod rest;
 mod support;

@@ -101,6 +101,24 @@ async fn groups_that_a_node_sees_to_be_too_large_are_divided_for_all() {
 }
 
 #[tokio::test]
+async fn a_node_that_cannot_take_documents_is_replaced() {
+    let cluster = MemberCluster::new();
+    let (a, b, c) = (cluster.join("a").await, cluster.join("b").await, cluster.join("c").await);
+    a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b", "c"])))
+        .await
+        .expect("it is published");
+    reaches(&a, "a:up b:up c:up").await;
+    b.out_of_space();
+    let retired = reaches(&a, "a:up b:retired c:up").await;
+    // It gives up without an announcement: the others need not wait for its lease to end, although its
+    // process is still there.
+    b.abandon().await;
+    let missed = reaches(&c, "a:up b:maintenance c:up").await;
+    assert!(missed.version() > retired.version());
+    assert!(b.pictures().borrow().state.is_some(), "it is still there");
+}
+
+#[tokio::test]
 async fn operators_wishes_reach_the_state() {
     let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
@@ -117,7 +135,7 @@ async fn operators_wishes_reach_the_state() {
     assert!(wish(NodeWish::Up).await);
     reaches(&a, "a:up b:up").await;
     let refused = b.wish("c", NodeWish::Up, "").await.expect_err("there is none").to_string();
-    assert_eq!(refused, "there is no node 'c'; the cluster has a, b");
+    assert_eq!(refused, "no node 'c'; the cluster has a, b");
 }
 
 #[tokio::test]

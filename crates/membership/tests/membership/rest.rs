@@ -140,9 +140,9 @@ async fn the_tree_and_the_states() {
 
     // Errors are reported.
     for (method, path, body, status, expected) in [
-        (Method::GET, "/cluster/v2/films", "", 404, "there is no cluster 'films'; there are: music, books"),
-        (Method::GET, "/cluster/v2/music/disks", "", 404, "there is no service 'disks'"),
-        (Method::GET, "/cluster/v2/music/storage/9", "", 404, "there is no node 9; there are: 0, 1, 2"),
+        (Method::GET, "/cluster/v2/films", "", 404, "no cluster 'films'; there are: music, books"),
+        (Method::GET, "/cluster/v2/music/disks", "", 404, "no service 'disks'"),
+        (Method::GET, "/cluster/v2/music/storage/9", "", 404, "no node 9; there are: 0, 1, 2"),
         (Method::GET, "/cluster/v2/music/storage/a", "", 404, "named by its distribution key"),
         (
             Method::GET,

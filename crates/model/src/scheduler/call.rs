@@ -1,11 +1,12 @@
 //! Callers that wait for states, and the runs that compute them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::ModelCaller;
-use crate::{Error, SequenceStates};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::{Error, ModelCaller, SequenceStates};
 
 /// Interval between calls of a caller's `stop`.
 const STOP_ASKED_EVERY: Duration = Duration::from_millis(5);
@@ -44,7 +45,7 @@ impl SequenceCall {
 
     fn lock(&self) -> MutexGuard<'_, CallProgress> {
         // Code that holds this lock cannot panic.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock()
     }
 
     /// True if no caller waits any more.
@@ -84,12 +85,12 @@ impl SequenceCall {
                 return Err(Error::Deadline { model: model.to_owned() });
             }
             let nap = stop.map(|_| STOP_ASKED_EVERY).into_iter().chain(left).min();
-            progress = match nap {
-                None => self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner),
+            match nap {
+                None => self.changed.wait(&mut progress),
                 Some(nap) => {
-                    self.changed.wait_timeout(progress, nap).unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_for(&mut progress, nap);
                 }
-            };
+            }
         }
         let results = std::mem::take(&mut progress.results);
         drop(progress);
@@ -160,14 +161,14 @@ impl RunGrant {
 
     /// Records the resources used by a call of ONNX Runtime.
     pub(crate) fn note(&self, threads: usize, inside: Duration) {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spent = self.spent.lock();
         spent.threads = threads;
         spent.inside += inside;
     }
 
     /// Resources used by all calls.
     pub(crate) fn spent(&self) -> RunCost {
-        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.spent.lock()
     }
 }
 
@@ -209,7 +210,7 @@ mod tests {
     fn a_run_can_end_while_the_caller_is_asked_if_it_still_waits() {
         let call = SequenceCall::new(1, &ModelCaller::patient(SequencePurpose::Query));
         let stop = || {
-            assert!(call.progress.try_lock().is_ok(), "a run that ends now would wait for the caller");
+            assert!(call.progress.try_lock().is_some(), "a run that ends now would wait for the caller");
             call.finish(0, Ok(SequenceStates::default()));
             true
         };

@@ -1,6 +1,8 @@
 //! Runs that are not batched with others: a model's runs over the rows of one caller.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::call::SequenceCall;
 use super::queue::QueuedWork;
@@ -57,7 +59,7 @@ impl ModelJobs {
             let found = Arc::clone(found);
             let work = move |grant: &RunGrant| {
                 let value = (job.work)(grant)?;
-                *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+                *found.lock() = Some(value);
                 Ok(())
             };
             QueuedWork::Job(Mutex::new(Some(Box::new(work))), job.rows)
@@ -65,7 +67,7 @@ impl ModelJobs {
         self.shared.push(&self.owner, &call, work.collect(), SequencePurpose::Query)?;
         self.shared.cores.rest(|| call.wait(&self.owner.name, Some(stop)))?;
         let taken = |found: &Arc<Mutex<Option<T>>>| {
-            let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let found = found.lock().take();
             found.ok_or_else(|| self.fail("it gave nothing"))
         };
         found.iter().map(taken).collect()

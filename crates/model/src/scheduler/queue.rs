@@ -1,8 +1,10 @@
 //! Queue of waiting work, in order of arrival, and the work in progress.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::ModelEntry;
 use super::call::{RunGrant, SequenceCall};

@@ -41,10 +41,10 @@ impl ApplicationComponents {
                 self.generators.iter().map(|generator| format!("'{}'", generator.id())).collect();
             match known.as_slice() {
                 [] => format!(
-                    "there is no field generator '{id}': add a component of class \
+                    "no field generator '{id}': add a component of class \
                      ai.vespa.llm.generation.LanguageModelFieldGenerator to the container in services.xml"
                 ),
-                known => format!("there is no field generator '{id}', only {}", known.join(", ")),
+                known => format!("no field generator '{id}', only {}", known.join(", ")),
             }
         })
     }
@@ -66,7 +66,7 @@ impl ApplicationComponents {
             (Some(id), all) => all
                 .iter()
                 .find(|embedder| embedder.id() == id)
-                .ok_or_else(|| format!("there is no embedder '{id}', only {}", known())),
+                .ok_or_else(|| format!("no embedder '{id}', only {}", known())),
             (None, [only]) => Ok(only),
             (None, _) => Err(format!("the application has several embedders, so name one of {}", known())),
         }
@@ -74,10 +74,18 @@ impl ApplicationComponents {
 }
 
 impl IndexingComponents for ApplicationComponents {
-    fn check_embed(&self, call: &ComponentCall, chunks: bool, target: &TensorType) -> Result<(), String> {
+    fn check_embed(
+        &self,
+        call: &ComponentCall,
+        chunks: bool,
+        target: &TensorType,
+    ) -> Result<(), ComponentFailure> {
         match self.embedder(call.id.as_deref()) {
             Err(_) if !self.complete => Ok(()),
-            embedder => embedder?.shape(target, chunks, &call.arguments).map(drop),
+            embedder => embedder
+                .and_then(|embedder| embedder.shape(target, chunks, &call.arguments))
+                .map(drop)
+                .map_err(ComponentFailure::Input),
         }
     }
 
@@ -102,18 +110,21 @@ impl IndexingComponents for ApplicationComponents {
         embedder.embed(text, target, &call.arguments, &feeding(caller)).map_err(failure)
     }
 
-    fn check_chunk(&self, call: &ComponentCall) -> Result<(), String> {
-        chunker(call).map(|_| ())
+    fn check_chunk(&self, call: &ComponentCall) -> Result<(), ComponentFailure> {
+        chunker(call).map(|_| ()).map_err(ComponentFailure::Input)
     }
 
-    fn chunk(&self, call: &ComponentCall, text: &str) -> Result<Vec<String>, String> {
-        Ok(chunker(call)?.chunks(text).into_iter().map(str::to_owned).collect())
+    fn chunk(&self, call: &ComponentCall, text: &str) -> Result<Vec<String>, ComponentFailure> {
+        let chunker = chunker(call).map_err(ComponentFailure::Input)?;
+        Ok(chunker.chunks(text).into_iter().map(str::to_owned).collect())
     }
 
-    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), String> {
+    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), ComponentFailure> {
         match self.generator(call.id.as_deref()) {
             Err(_) if !self.complete => Ok(()),
-            generator => generator?.check(&wanted.data_type),
+            generator => generator
+                .and_then(|generator| generator.check(&wanted.data_type))
+                .map_err(ComponentFailure::Input),
         }
     }
 
@@ -161,7 +172,13 @@ fn failure(error: millrace_embedding::Error) -> ComponentFailure {
             ComponentFailure::Timeout(reason)
         }
         Embedding::Remote(error) => of_service(&error),
-        _ => ComponentFailure::Input(reason),
+        Embedding::Model(
+            Model::Runtime { .. } | Model::Load { .. } | Model::Signature { .. } | Model::Run { .. },
+        )
+        | Embedding::Setup(_)
+        | Embedding::TokenizerFile { .. }
+        | Embedding::Tokenizer(_)
+        | Embedding::Shape { .. } => ComponentFailure::Input(reason),
     }
 }
 

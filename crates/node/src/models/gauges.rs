@@ -38,7 +38,7 @@ pub(super) fn of_model(name: &str, usage: &ModelUsage) -> Vec<MetricGauge> {
             "Threads that a run could use, on average",
             per(usage.threads, usage.runs as f64),
         ),
-        gauge("millrace.model.tokens", "Tokens of those texts", usage.tokens as f64),
+        gauge("millrace.model.tokens", "Tokens of the texts", usage.tokens as f64),
         gauge("millrace.model.padding", "Tokens of padding", usage.padding as f64),
         gauge(
             "millrace.model.tokens_per_second",
@@ -55,7 +55,7 @@ pub(super) fn of_model(name: &str, usage: &ModelUsage) -> Vec<MetricGauge> {
         gauge("millrace.model.refused", "Texts refused because too many waited", usage.refused as f64),
         gauge(
             "millrace.model.dropped",
-            "Texts that nobody waited for any more when their turn came",
+            "Texts whose caller had left when their turn came",
             usage.dropped as f64,
         ),
     ];

@@ -119,7 +119,7 @@ impl DeployedGenerator {
             const SHOWN: usize = 200;
             let shown: String = answer.chars().take(SHOWN).collect();
             format!(
-                "generator '{}': the answer is no {} for {}: {reason}: {shown}",
+                "generator '{}': the answer is not of type {} for {}: {reason}: {shown}",
                 self.config.id, wanted.data_type, wanted.name
             )
         };
@@ -143,7 +143,7 @@ fn read(answer: &str, wanted: &GeneratorTarget) -> Result<Option<DocumentValue>,
     let members: BTreeMap<String, Box<RawValue>> =
         serde_json::from_str(answer).map_err(|error| error.to_string())?;
     let value = members.get(&wanted.name).ok_or_else(|| format!("it lacks \"{}\"", wanted.name))?;
-    document_json::read_value(value.get(), &wanted.data_type)
+    document_json::read_value(value.get(), &wanted.data_type).map_err(|error| error.to_string())
 }
 
 /// JSON schema of an answer: an object with the value under the field's name.

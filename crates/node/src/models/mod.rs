@@ -409,7 +409,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("deep").join("m");
         let write = |reserve| write_once(&directory.path().join("deep"), &path, b"a model", reserve);
-        let error = write(u64::MAX).expect_err("there is no room").to_string();
+        let error = write(u64::MAX).expect_err("no room").to_string();
         assert!(error.contains("must stay free") && !path.exists(), "{error}");
         write(0).expect("there is room");
         write(u64::MAX).expect("it is there already");

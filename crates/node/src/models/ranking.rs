@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_model::{self as model, ModelEvaluator};
-use millrace_ranking::{ModelFailure, RankModelEvaluation, RankModelFile};
+use millrace_ranking::{Error, ModelFailure, RankModelEvaluation, RankModelFile};
 use millrace_schema::{Application, OnnxModelConfig};
 use millrace_tensor::{Tensor, TensorType};
 
@@ -22,8 +22,9 @@ impl<'a> RankModels<'a> {
 }
 
 impl millrace_ranking::ModelSource for RankModels<'_> {
-    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, String> {
-        let evaluator = self.models.evaluator(name, &model.file.value, &model.execution, self.application)?;
+    fn open(&self, name: &str, model: &OnnxModelConfig) -> Result<Arc<dyn RankModelFile>, Error> {
+        let evaluator = self.models.evaluator(name, &model.file.value, &model.execution, self.application);
+        let evaluator = evaluator.map_err(Error::setup)?;
         Ok(Arc::new(RankModel(evaluator)))
     }
 }
@@ -43,8 +44,8 @@ impl RankModelFile for RankModel {
         &self,
         inputs: &[(&str, &TensorType)],
         output: &str,
-    ) -> Result<Arc<dyn RankModelEvaluation>, String> {
-        let bound = self.0.bind(inputs, &[output]).map_err(|error| reason(&error))?;
+    ) -> Result<Arc<dyn RankModelEvaluation>, Error> {
+        let bound = self.0.bind(inputs, &[output]).map_err(|error| Error::setup(reason(&error)))?;
         Ok(Arc::new(RankEvaluation(bound)))
     }
 }

@@ -78,7 +78,9 @@ impl StatelessModels {
                     })
                 }
                 "json" => match std::str::from_utf8(content).ok().and_then(TreeModel::read) {
-                    Some(trees) => trees.map(|trees| StatelessModel::Trees(name.clone(), trees)),
+                    Some(trees) => trees
+                        .map(|trees| StatelessModel::Trees(name.clone(), trees))
+                        .map_err(|error| error.to_string()),
                     // Another file that models need, such as a tokenizer.
                     None => continue,
                 },

@@ -18,7 +18,6 @@ mod types;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -126,5 +125,5 @@ pub fn kept(error: &io::Error) -> Error {
 }
 
 fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+    millrace_env::unix_time().as_millis() as u64
 }

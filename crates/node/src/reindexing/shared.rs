@@ -279,7 +279,7 @@ fn write(
     // The receiver waits for the answer.
     let done = move |written| drop(sender.send(written));
     cluster.note((RECORD, changed), notes, Box::new(done));
-    let left = |_| Error::Unsettled("this node is no part of the cluster any more".to_owned());
+    let left = |_| Error::Unsettled("this node is not part of the cluster any more".to_owned());
     Ok(answer.recv().map_err(left)??)
 }
 

@@ -200,7 +200,7 @@ mod tests {
     fn a_reindexing_from_mark_to_end() {
         let mut status = ReindexStatus { pending: Some(3), ..ReindexStatus::default() };
         status.put_into_effect(4);
-        assert!(running(&mut status, 10, 5).is_none(), "nobody asked for it");
+        assert!(running(&mut status, 10, 5).is_none(), "no request asked for it");
         status.mark(10, 1.0);
         assert_eq!((state(&status).as_str(), status.pending), ("pending", None));
         assert!(running(&mut status, 11, 5).is_none(), "the next deployment begins it");

@@ -169,7 +169,7 @@ async fn search(
     let searching = async {
         let embeddings = Arc::new(embed(&node, &deployment, &query, deadline, &gone).await?);
         let query = Arc::clone(&query);
-        let request = QueryRequest { node, deployment, query, told, embeddings, started, gone };
+        let request = QueryRequest { node, deployment, query, told, embeddings, started, gone, room: None };
         let node = Arc::clone(&request.node);
         match node.cluster() {
             Some(cluster) => spread::run(&request, &**cluster).await,

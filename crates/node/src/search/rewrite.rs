@@ -94,7 +94,7 @@ fn base_of<'d>(
             known => format!("there are {}", known.join(", ")),
         };
         let hint = did_you_mean(name, known.iter().copied());
-        Error::parameter("rules.rulebase", format!("there is no rule base '{name}'{hint}: {cure}"))
+        Error::parameter("rules.rulebase", format!("no rule base '{name}'{hint}: {cure}"))
     })
 }
 

@@ -1,10 +1,11 @@
 //! Execution of a query over the documents of every schema that it searches.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use millrace_bucket::BucketId;
 use millrace_column::{PathChoice, View};
@@ -114,7 +115,7 @@ fn unshown(query: &Query, searches: &[Arc<PreparedSearch>]) -> Vec<UnshownField>
         let shown =
             schemas().flat_map(|schema| schema.summaries.values()).flat_map(|summary| &summary.fields);
         let hint = did_you_mean(name, shown.map(|field| &*field.name));
-        format!("there is no field '{name}' to select{hint}")
+        format!("no field '{name}' to select{hint}")
     };
     let is_shown = |name: &&String| searches.iter().any(|search| search.shows(name));
     let hidden = query.presentation.fields.iter().filter(|name| !is_shown(name));
@@ -138,6 +139,9 @@ pub struct QueryRequest {
     pub started: Instant,
     /// Becomes true when the client no longer waits for the answer.
     pub gone: Arc<AtomicBool>,
+    /// Memory that the caller has reserved for the query, if any; dropped last, also where the work outlives
+    /// the answer.
+    pub room: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl QueryRequest {
@@ -349,17 +353,18 @@ fn merge(whole: &mut PartialResult, part: PartialResult) {
 fn plan(
     asked: &AskedSchema<'_>,
     all: &[&Arc<DocumentKind>],
-    QueryRequest { deployment, query, embeddings, .. }: &QueryRequest,
+    QueryRequest { node, deployment, query, embeddings, .. }: &QueryRequest,
 ) -> Result<PreparedSearch, Error> {
     let kind = asked.kind;
     let elsewhere = |field: &str| {
         all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
     };
     let context = PlanContext {
-        clock: SystemTime::now(),
+        clock: UNIX_EPOCH + millrace_env::unix_time(),
         known_elsewhere: &elsewhere,
         embedded: &|call, target| embeddings.get(call, target),
         significance: &deployment.application.significance,
+        regexes_max: node.settings().query_regexes_max,
     };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     if let StreamedScope::All { selection: Some(text) } = &plan.scope {

@@ -75,13 +75,19 @@ pub async fn start(
         max_hits: usize::MAX,
         max_offset: usize::MAX,
         max_timeout: Duration::MAX,
+        text_bytes_max: usize::MAX,
+        tokens_max: usize::MAX,
+        values_max: usize::MAX,
         ..QueryLimits::default()
     };
     let RewrittenQuery { query, told } = rewrite::query(node, &deployment, parameters, limits).await?;
     let query = Arc::new(query);
     let until = started + query.timeout;
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
-    let request = QueryRequest { node: Arc::clone(node), deployment, query, told, embeddings, started, gone };
+    // The gathering node has reserved the memory for it, and must not wait for that of others meanwhile.
+    let asked = Arc::clone(node);
+    let request =
+        QueryRequest { node: asked, deployment, query, told, embeddings, started, gone, room: None };
     let fence = ReadFence::of_version(version);
     let mut local = LocalShare::begin(request, buckets).await?;
     fence.check(node)?;

@@ -71,6 +71,6 @@ fn check_degrees(field: &str, latitude: f64, longitude: f64) -> Result<(), Error
     }
     Err(wrong(
         field,
-        format!("{latitude} {longitude} is no place; latitudes are -90 to 90, longitudes -180 to 180"),
+        format!("{latitude} {longitude} is not a place; latitudes are -90 to 90, longitudes -180 to 180"),
     ))
 }

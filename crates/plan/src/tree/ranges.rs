@@ -98,7 +98,7 @@ fn within(
             }
             _ => String::new(),
         };
-        wrong(&target.path, format!("it holds {}, which is no number{hint}", target.value_type))
+        wrong(&target.path, format!("it holds {}, which is not a number{hint}", target.value_type))
     })?;
     Ok(number::range(kind, low, high).map(Predicate::Number))
 }

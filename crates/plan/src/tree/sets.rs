@@ -68,7 +68,7 @@ fn any_of(
                     Ok(number) => Ok((number, *weight)),
                     Err(_) => Err(wrong(
                         &target.path,
-                        format!("it holds {}, and {text:?} is no whole number", target.value_type),
+                        format!("it holds {}, and {text:?} is not a whole number", target.value_type),
                     )),
                 };
             let mut numbers = values.iter().map(number).collect::<Result<Vec<(i64, i32)>, _>>()?;

@@ -2,7 +2,7 @@
 
 use super::{AnnotationScope, Built, ItemBuilder};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
-use crate::{ItemAnnotations, QueryGrammar, QueryNumber, TextSyntax, TextTokenization, WordComposite};
+use crate::{Error, ItemAnnotations, QueryGrammar, QueryNumber, TextSyntax, TextTokenization, WordComposite};
 
 /// Names of annotations that items evaluate; the others are stored in [`ItemAnnotations::other`].
 const KNOWN: [&str; 49] = [
@@ -205,7 +205,7 @@ impl ItemBuilder<'_> {
 
     /// Applies `grammar` and its parts to `default`. `raw` and `segment` are not grammars but kinds of terms.
     pub(super) fn grammar(&self, scope: &AnnotationScope<'_>, default: QueryGrammar) -> Built<TextReading> {
-        let wrong = |name: &str, reason: String| {
+        let wrong = |name: &str, reason: Error| {
             SyntaxFault::new(scope.annotation(name).map_or(0, |node| node.at), reason)
         };
         let mut grammar = default;

@@ -80,7 +80,7 @@ pub static OPERATORS: &[YqlOperator] = operators! {
     "dotProduct", Condition, 2..=2, "dotProduct(tags, {\"a\": 1, \"b\": 2}) or dotProduct(tags, @tokens)",
         "Any of the tokens, scored by the sum of weights.", conditions::weighted_operator;
     "weightedSet", Condition, 2..=2, "weightedSet(tags, {\"a\": 1, \"b\": 2}) or weightedSet(tags, @tokens)",
-        "Any of the tokens, with the weights of those that match.", conditions::weighted_operator;
+        "Any of the tokens, with the weights of the ones that match.", conditions::weighted_operator;
     "nearestNeighbor", Condition, 2..=2, "({targetHits: 10}nearestNeighbor(embedding, q)) with the parameter input.query(q)=[…]",
         "The documents whose vectors are nearest to the query's; exact.", conditions::nearest_neighbor;
     "geoLocation", Condition, 4..=4, "geoLocation(place, 63.5, 10.5, \"200 km\")",
@@ -94,7 +94,7 @@ pub static OPERATORS: &[YqlOperator] = operators! {
     "nonEmpty", Condition, 1..=1, "nonEmpty(title contains @text)",
         "The condition; an error where a term in it has no text.", conditions::non_empty;
     "predicate", Condition, 3..=3, "predicate(conditions, {\"gender\": \"female\"}, {\"age\": 20})",
-        "Read, and refused where the query is planned: there are no fields of predicates.", conditions::predicate;
+        "Read, and refused where the query is planned: fields of predicates are not searched.", conditions::predicate;
     "phrase", Term, 1..=MANY, "phrase(\"new\", \"york\")",
         "The words one after another; each can be a part of its word, as in `phrase(\"new\", prefix(\"yo\"))`.", terms::phrase;
     "near", Term, 1..=MANY, "({distance: 5}near(\"web\", \"search\"))",
@@ -109,7 +109,7 @@ pub static OPERATORS: &[YqlOperator] = operators! {
     "substring", Term, 1..=1, "substring(\"or\")", "Words that have the text inside.", terms::substring;
     "suffix", Term, 1..=1, "suffix(\"ord\")", "Words that end with the text.", terms::suffix;
     "sameElement", Term, 1..=MANY, "persons contains sameElement(first_name contains \"Joe\", year_of_birth < 1940)",
-        "One element of the field matches all the conditions; with `elementFilter` one of those.", terms::same_element;
+        "One element of the field matches all the conditions; with `elementFilter` one of the given elements.", terms::same_element;
     "text", Term, 1..=1, "text(\"some words\") or text(@words)",
         "The words of a text, put together as `grammar.composite` says.", terms::text;
     "uri", Term, 1..=1, "uri(\"example.org/page\")", "The words of an address, one after another.", terms::uri;
@@ -183,7 +183,10 @@ impl ItemBuilder<'_> {
     ) -> Built<QueryItem> {
         let Some(operator) = operator(name, OperatorPlace::Term) else {
             let known = names(OperatorPlace::Term);
-            return Err(SyntaxFault::new(at, format!("'{name}' is no function of text; there are {known}")));
+            return Err(SyntaxFault::new(
+                at,
+                format!("'{name}' is not a function of text; there are {known}"),
+            ));
         };
         self.apply(&OperatorCall { operator, at, field, arguments, scope })
     }
@@ -205,7 +208,7 @@ impl ItemBuilder<'_> {
             )),
             None => {
                 let known = names(OperatorPlace::Condition);
-                Err(SyntaxFault::new(at, format!("there is no operator '{name}'; there are {known}")))
+                Err(SyntaxFault::new(at, format!("no operator '{name}'; there are {known}")))
             }
         }
     }

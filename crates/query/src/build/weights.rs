@@ -2,9 +2,10 @@
 //! `[[1, 2], [3, 4]]`.
 
 use super::arguments::parse_number;
+use crate::Error;
 
 /// Parses the values of a list; only values with a comma or a quote need quotes.
-pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn list(text: &str) -> Result<Vec<String>, Error> {
     let mut reader = WeightReader { text, at: 0 };
     let mut values = Vec::new();
     if text.trim().is_empty() {
@@ -20,13 +21,13 @@ pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// Parses weighted tokens.
-pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, String> {
+pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, Error> {
     let mut reader = WeightReader { text, at: 0 };
     let mut pairs = Vec::new();
     let (close, inner) = match reader.peek() {
         Some('{') => ('}', None),
         Some('[') => (']', Some(('[', ']'))),
-        _ => return Err("expected {token: weight, …} or [[token, weight], …]".to_owned()),
+        _ => return Err(Error::value("expected {token: weight, …} or [[token, weight], …]")),
     };
     reader.bump();
     if reader.peek() == Some(close) {
@@ -45,7 +46,7 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, String> {
         reader.expect(separator)?;
         let weight = reader.value(&[',', close])?;
         let weight = parse_number(&weight)
-            .ok_or_else(|| format!("the weight {weight:?} of {token:?} is not a number"))?;
+            .ok_or_else(|| Error::value(format!("the weight {weight:?} of {token:?} is not a number")))?;
         if let Some((_, end)) = inner {
             reader.expect(end)?;
         }
@@ -56,7 +57,11 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, String> {
         }
     }
     reader.expect(close)?;
-    if reader.end() { Ok(pairs) } else { Err(format!("found {:?} after '{close}'", &text[reader.at..])) }
+    if reader.end() {
+        Ok(pairs)
+    } else {
+        Err(Error::value(format!("found {:?} after '{close}'", &text[reader.at..])))
+    }
 }
 
 struct WeightReader<'a> {
@@ -80,21 +85,22 @@ impl WeightReader<'_> {
         self.peek().is_none()
     }
 
-    fn expect(&mut self, wanted: char) -> Result<(), String> {
+    fn expect(&mut self, wanted: char) -> Result<(), Error> {
         match self.peek() {
             Some(found) if found == wanted => {
                 self.bump();
                 Ok(())
             }
-            Some(found) => {
-                Err(format!("expected '{wanted}', found {found:?} at character {}", self.character()))
-            }
-            None => Err(format!("expected '{wanted}', found the end")),
+            Some(found) => Err(Error::value(format!(
+                "expected '{wanted}', found {found:?} at character {}",
+                self.character()
+            ))),
+            None => Err(Error::value(format!("expected '{wanted}', found the end"))),
         }
     }
 
     /// Reads a quoted string, or the text up to one of `ends`.
-    fn value(&mut self, ends: &[char]) -> Result<String, String> {
+    fn value(&mut self, ends: &[char]) -> Result<String, Error> {
         match self.peek() {
             Some(quote @ ('"' | '\'')) => {
                 self.bump();
@@ -102,7 +108,7 @@ impl WeightReader<'_> {
                 let mut escaped = false;
                 loop {
                     let Some(c) = self.text[self.at..].chars().next() else {
-                        return Err(format!("a string is not closed; expected {quote}"));
+                        return Err(Error::value(format!("a string is not closed; expected {quote}")));
                     };
                     self.bump();
                     match c {
@@ -120,7 +126,7 @@ impl WeightReader<'_> {
                 let value = &rest[..rest.find(ends).unwrap_or(rest.len())];
                 self.at += value.len();
                 if value.trim().is_empty() {
-                    return Err(format!("expected a value at character {}", self.character()));
+                    return Err(Error::value(format!("expected a value at character {}", self.character())));
                 }
                 Ok(value.trim().to_owned())
             }

@@ -2,18 +2,15 @@
 
 use serde_json::{Error, Value};
 
-/// Maximum number of values of a JSON text that is parsed to a tree: there, a value of two bytes takes many
-/// times its size.
-const VALUES_MAX: usize = 100_000;
-
-/// Parses a JSON text. Valid JSON is used unchanged; otherwise single quotes are read as double ones.
-pub(super) fn parse(text: &[u8]) -> Result<Value, Error> {
+/// Parses a JSON text of at most `values_max` values: in the tree, a value of two bytes takes many times its
+/// size. Valid JSON is used unchanged; otherwise single quotes are read as double ones.
+pub(super) fn parse(text: &[u8], values_max: usize) -> Result<Value, Error> {
     // Each value but the first of its list or object follows a comma, and each list or object has a bracket.
-    if text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).nth(VALUES_MAX).is_some()
-        && values(text) > VALUES_MAX
+    if text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).nth(values_max).is_some()
+        && values(text) > values_max
     {
         return Err(serde::de::Error::custom(format!(
-            "it has more than {VALUES_MAX} values; give long lists to 'in' and 'weightedSet' as parameters of their own, by @name"
+            "it has more than {values_max} values; give long lists to 'in' and 'weightedSet' as parameters of their own, by @name"
         )));
     }
     read(text, |text| serde_json::from_slice(text))
@@ -83,10 +80,10 @@ mod tests {
             (r#"{'a': 'it\'s', 'b': "x\"y"}"#, r#"{"a":"it's","b":"x\"y"}"#),
             (r#"{'a': ['\n', 1, true]}"#, r#"{"a":["\n",1,true]}"#),
         ] {
-            assert_eq!(parse(text.as_bytes()).unwrap().to_string(), expected, "{text}");
+            assert_eq!(parse(text.as_bytes(), 100).unwrap().to_string(), expected, "{text}");
         }
         for text in ["{'a': 'b}", "{'a' 'b'}", "'", "{\"a\": 'b\\"] {
-            assert!(parse(text.as_bytes()).is_err(), "{text}");
+            assert!(parse(text.as_bytes(), 100).is_err(), "{text}");
         }
     }
 }

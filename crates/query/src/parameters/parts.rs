@@ -87,7 +87,7 @@ impl ParameterReader<'_> {
         let tensors = self.text("presentation.format.tensors");
         let forms = ["short", "long", "short-value", "long-value", "hex", "hex-value"];
         if let Some(form) = tensors.as_deref().filter(|form| !forms.contains(form)) {
-            let reason = format!("{form:?} is no form of tensors; there are {}", forms.join(", "));
+            let reason = format!("{form:?} is not a form of tensors; there are {}", forms.join(", "));
             return Err(parameter("presentation.format.tensors", reason));
         }
         Ok(PresentationOptions {

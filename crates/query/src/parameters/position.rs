@@ -20,13 +20,13 @@ impl ParameterReader<'_> {
             ));
         }
         let (latitude, longitude) = position(&text).ok_or_else(|| {
-            parameter("pos.ll", format!("{text:?} is no place; for example: 63.4225N;10.3637E"))
+            parameter("pos.ll", format!("{text:?} is not a place; for example: 63.4225N;10.3637E"))
         })?;
         let radius_km = match self.text("pos.radius") {
             None => RADIUS_KM,
             Some(text) => kilometres(&text).ok_or_else(|| {
                 let units = "units are km, m, miles, mi, deg, d";
-                parameter("pos.radius", format!("{text:?} is no radius; {units}; for example: 5km"))
+                parameter("pos.radius", format!("{text:?} is not a radius; {units}; for example: 5km"))
             })?,
         };
         let circle = QueryItem::GeoLocation {

@@ -33,7 +33,7 @@ impl ParameterReader<'_> {
         let wrong =
             |reason: String| parameter("wand.tokens", format!("{reason}; for example: {{a: 1, b: 2}}"));
         let mut tokens = Vec::new();
-        for (token, weight) in weights::pairs(&text).map_err(wrong)? {
+        for (token, weight) in weights::pairs(&text).map_err(|error| wrong(error.to_string()))? {
             if weight.fract() != 0.0 || weight.abs() > f64::from(i32::MAX) {
                 return Err(wrong(format!(
                     "the weight {weight} of {token:?} is not a whole number of 32 bits"
@@ -65,7 +65,7 @@ impl ParameterReader<'_> {
             "or" => QueryItem::Or(terms(&field, &tokens)),
             other => {
                 let reason =
-                    format!("{other:?} is no type of wand; there are vespa, parallel, dotProduct and or");
+                    format!("{other:?} is not a type of wand; there are vespa, parallel, dotProduct and or");
                 return Err(parameter("wand.type", reason));
             }
         }))

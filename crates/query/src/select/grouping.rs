@@ -2,24 +2,25 @@
 
 use serde_json::Value;
 
+use crate::Error;
+
 /// Grouping requests of a list (or of one object) as text.
-pub(crate) fn requests(value: &Value) -> Result<Vec<String>, String> {
+pub(crate) fn requests(value: &Value) -> Result<Vec<String>, Error> {
     match value {
         Value::Array(items) => items.iter().map(statement).collect(),
         Value::String(text) => crate::yql::split_grouping(text, 0)
-            .map_err(|fault| format!("character {}: {}", fault.at + 1, fault.reason)),
+            .map_err(|fault| Error::value(format!("character {}: {}", fault.at + 1, fault.reason))),
         _ => Ok(vec![statement(value)?]),
     }
 }
 
-fn statement(value: &Value) -> Result<String, String> {
+fn statement(value: &Value) -> Result<String, Error> {
     match value {
         Value::Object(entries) if entries.len() == 1 => Ok(content(value, None)),
         Value::String(text) => Ok(text.clone()),
-        _ => Err(
-            "expected a grouping request, as in {\"all\": {\"group\": \"sender\", \"each\": {\"output\": \"count()\"}}}"
-                .to_owned(),
-        ),
+        _ => Err(Error::value(
+            "expected a grouping request, as in {\"all\": {\"group\": \"sender\", \"each\": {\"output\": \"count()\"}}}",
+        )),
     }
 }
 

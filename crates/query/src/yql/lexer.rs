@@ -171,7 +171,7 @@ impl<'a> YqlLexer<'a> {
                     return Err(SyntaxFault::new(
                         here,
                         format!(
-                            "'\\{other}' is no escape; write '\\\\{other}' for a backslash and {other:?}"
+                            "'\\{other}' is not an escape; write '\\\\{other}' for a backslash and {other:?}"
                         ),
                     ));
                 }

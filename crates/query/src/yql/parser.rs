@@ -15,19 +15,16 @@ pub(super) struct YqlParser<'a> {
     depth: usize,
     /// Tokens read so far.
     tokens: usize,
+    tokens_max: usize,
 }
-
-/// Maximum number of tokens of a statement: the parsed form of a token takes many times its bytes. A list of
-/// 100,000 numbers fits.
-const TOKENS_MAX: usize = 400_000;
 
 type Parsed<T> = Result<T, SyntaxFault>;
 
 impl<'a> YqlParser<'a> {
-    pub fn new(text: &'a str) -> Parsed<Self> {
+    pub fn new(text: &'a str, tokens_max: usize) -> Parsed<Self> {
         let mut lexer = YqlLexer { text, at: 0 };
         let (at, token) = lexer.next()?;
-        Ok(YqlParser { lexer, token, at, previous_end: 0, depth: 0, tokens: 1 })
+        Ok(YqlParser { lexer, token, at, previous_end: 0, depth: 0, tokens: 1, tokens_max })
     }
 
     pub fn statement(mut self) -> Parsed<YqlStatement> {
@@ -484,9 +481,10 @@ impl<'a> YqlParser<'a> {
     fn advance(&mut self) -> Parsed<()> {
         self.previous_end = self.lexer.at;
         self.tokens += 1;
-        if self.tokens > TOKENS_MAX {
+        let most = self.tokens_max;
+        if self.tokens > most {
             let reason =
-                format!("the statement has more than {TOKENS_MAX} words and signs; ask in several queries");
+                format!("the statement has more than {most} words and signs; ask in several queries");
             return Err(SyntaxFault::new(self.at, reason));
         }
         (self.at, self.token) = self.lexer.next()?;

@@ -9,16 +9,17 @@ use super::path::walk;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// Sets up `attribute(field)` with its optional arguments and outputs.
-pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let part = setup.part(name, 0)?;
     let (field, data_type) = (part.field, part.data_type);
     if !part.is_attribute && !matches!(field.data_type, DataType::Tensor(_)) {
-        return Err(format!(
+        return Err(Error::setup(format!(
             "{name}: field {} needs 'indexing: attribute' to be used in ranking",
             name.parameters[0]
-        ));
+        )));
     }
     let field_name = field.name.to_string();
     let of = match (name.parameters.get(1), name.output.as_deref()) {
@@ -28,13 +29,15 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
                 return Ok(Box::new(TensorAttribute { field: field_name, tensor_type }));
             }
             DataType::Struct(_) | DataType::Tensor(_) => {
-                return Err(format!("{name}: {data_type} is not one value; use one of its parts"));
+                return Err(Error::setup(format!(
+                    "{name}: {data_type} is not one value; use one of its parts"
+                )));
             }
             _ if part.many => {
-                return Err(format!(
+                return Err(Error::setup(format!(
                     "{name}: {} is not one value; use attribute({field_name},n), .count, or tensorFromLabels",
                     field.data_type
-                ));
+                )));
             }
             _ => AttributeOutput::Number,
         },
@@ -44,18 +47,27 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
                 AttributeOutput::Element(index)
             }
             _ => {
-                return Err(format!(
+                return Err(Error::setup(format!(
                     "{name} needs an array field and a number from 0, but it is {}",
                     field.data_type
-                ));
+                )));
             }
         },
         (Some(key), Some(output @ ("weight" | "contains"))) => match field.data_type {
             DataType::WeightedSet { .. } if output == "weight" => AttributeOutput::Weight(key.clone()),
             DataType::WeightedSet { .. } => AttributeOutput::Contains(key.clone()),
-            _ => return Err(format!("{name} needs a weighted set, but {field_name} is {}", field.data_type)),
+            _ => {
+                return Err(Error::setup(format!(
+                    "{name} needs a weighted set, but {field_name} is {}",
+                    field.data_type
+                )));
+            }
         },
-        _ => return Err(format!("{name}: attribute has the outputs count, weight and contains")),
+        _ => {
+            return Err(Error::setup(format!(
+                "{name}: attribute has the outputs count, weight and contains"
+            )));
+        }
     };
     Ok(Box::new(AttributeFeature {
         field: field_name,

@@ -7,6 +7,7 @@ use super::term::{FieldTerm, leaves_labelled, term, terms_of};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// BM25 parameters: the influence of frequency and of length.
 pub(crate) struct Bm25Weights {
@@ -20,14 +21,14 @@ const ELEMENT_LENGTH: f64 = 100.0;
 
 impl Bm25Weights {
     /// Reads the rank properties of `feature(field)`.
-    pub fn new(setup: &FeatureSetup<'_>, feature: &str, field: &str, average: &str) -> Result<Self, String> {
+    pub fn new(setup: &FeatureSetup<'_>, feature: &str, field: &str, average: &str) -> Result<Self, Error> {
         let number = |property, default| setup.properties.number(feature, field, property, default);
         let (k1, b, average) = (number("k1", 1.2)?, number("b", 0.75)?, number(average, 0.0)?);
         Ok(Bm25Weights { k1, b, average_length: (average > 0.0).then_some(average) })
     }
 
     /// Reads the rank properties of an `elementwise` feature, falling back to those of the field's `bm25`.
-    pub fn of_elements(setup: &FeatureSetup<'_>, name: &FeatureName, field: &str) -> Result<Self, String> {
+    pub fn of_elements(setup: &FeatureSetup<'_>, name: &FeatureName, field: &str) -> Result<Self, Error> {
         let whole = Bm25Weights::new(setup, "bm25", field, "averageFieldLength")?;
         let parameters = name.parameters.join(",");
         let number =
@@ -86,7 +87,7 @@ struct Bm25Feature {
     weights: Bm25Weights,
 }
 
-pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let named = |key: &str| {
         let prefix = format!("{key}:");
         name.parameters.iter().find_map(|parameter| parameter.strip_prefix(&prefix)).map(str::to_owned)
@@ -137,7 +138,7 @@ fn rarity(documents: f64, frequency: f64) -> f64 {
 pub(crate) fn average_field_length(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(AverageFieldLength(setup.text_field(name, 0)?.name.to_string())))
 }
 

@@ -14,11 +14,12 @@ use super::term::{LeafPositions, term, terms_of};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// A tensor type with one mapped dimension.
-pub(crate) fn mapped(name: &str, cell: CellType) -> Result<TensorType, String> {
+pub(crate) fn mapped(name: &str, cell: CellType) -> Result<TensorType, Error> {
     let dimension = TensorDimension { name: name.to_owned(), kind: DimensionKind::Mapped };
-    TensorType::new(cell, vec![dimension]).map_err(|error| error.to_string())
+    TensorType::new(cell, vec![dimension]).map_err(|error| Error::setup(error.to_string()))
 }
 
 /// A tensor of a type with one mapped dimension.
@@ -37,7 +38,7 @@ pub(crate) fn of_cells(tensor_type: &TensorType, cells: impl IntoIterator<Item =
 pub(crate) fn for_labels(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.text_field(name, 0)?.name.to_string();
     let weights = Bm25Weights::new(setup, "bm25", &field, "averageFieldLength")?;
     Ok(Box::new(ForLabels { field, weights, tensor_type: mapped("label", CellType::Float)? }))
@@ -93,8 +94,8 @@ impl RankFeature for ForLabels {
 pub(crate) fn elementwise(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
-    let usage = || format!("{name}: write elementwise(bm25(field),dimension,cell_type)");
+) -> Result<Box<dyn RankFeature>, Error> {
+    let usage = || Error::setup(format!("{name}: write elementwise(bm25(field),dimension,cell_type)"));
     let inner = name.parameters.first().and_then(|inner| FeatureName::parse(inner).ok()).ok_or_else(usage)?;
     let (Some(dimension), "bm25", None) = (name.parameters.get(1), inner.name.as_str(), &inner.output) else {
         return Err(usage());
@@ -105,7 +106,9 @@ pub(crate) fn elementwise(
         Some("bfloat16") => CellType::BFloat16,
         Some("int8") => CellType::Int8,
         Some(other) => {
-            return Err(format!("{name}: a cell type is double, float, bfloat16 or int8, found '{other}'"));
+            return Err(Error::setup(format!(
+                "{name}: a cell type is double, float, bfloat16 or int8, found '{other}'"
+            )));
         }
     };
     let field = setup.text_field(&inner, 0)?.name.to_string();
@@ -172,7 +175,7 @@ fn element_ends(tokens: &millrace_column::TokensColumn, document: usize) -> Vec<
 pub(crate) fn document_frequency(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.text_field(name, 0)?.name.to_string();
     Ok(Box::new(DocumentFrequency { field, tensor_type: mapped("term", CellType::Double)? }))
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::Error;
+
 /// Values of a function at 0, 1, 2 …
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BoostTable {
@@ -17,11 +19,11 @@ const SIZE_MAX: usize = 1 << 20;
 impl BoostTable {
     /// Parses `expdecay(w,t)`, `loggrowth(w,t,s)` or `linear(w,t)`, each with the size as an optional last
     /// parameter.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, Error> {
         let fail = || {
-            format!(
-                "'{text}' is no boost table; write expdecay(w,t), loggrowth(w,t,s) or linear(w,t) with numbers"
-            )
+            Error::setup(format!(
+                "'{text}' is not a boost table; write expdecay(w,t), loggrowth(w,t,s) or linear(w,t) with numbers"
+            ))
         };
         let (name, rest) = text.trim().split_once('(').ok_or_else(fail)?;
         let parameters = rest.strip_suffix(')').ok_or_else(fail)?;

@@ -15,25 +15,27 @@ use super::term::leaves_labelled;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// `closest(field)`, `closest(field,label)`
-pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.field(name, 0)?;
     let mapped = match &field.data_type {
         DataType::Tensor(tensor_type) => tensor_type.mapped().cloned().collect::<Vec<_>>(),
         _ => Vec::new(),
     };
     if mapped.is_empty() {
-        return Err(format!(
+        return Err(Error::setup(format!(
             "{name} needs a tensor field with a mapped dimension, but {} is {}",
             field.name, field.data_type
-        ));
+        )));
     }
     Ok(Box::new(ClosestFeature {
         field: field.name.to_string(),
         label: name.parameters.get(1).cloned(),
         data_type: field.data_type.clone(),
-        tensor_type: TensorType::new(CellType::Float, mapped).map_err(|error| error.to_string())?,
+        tensor_type: TensorType::new(CellType::Float, mapped)
+            .map_err(|error| Error::setup(error.to_string()))?,
     }))
 }
 

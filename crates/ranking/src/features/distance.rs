@@ -11,6 +11,7 @@ use super::time::logarithmic;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// Microdegrees per kilometre along a great circle.
 const MICRODEGREES_PER_KM: f64 = 180e6 / (std::f64::consts::PI * 6371.0088);
@@ -51,22 +52,27 @@ struct MeasuredDistances {
     of: DistanceOutput,
 }
 
-fn which(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<OperatorSelector, String> {
+fn which(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<OperatorSelector, Error> {
     match (name.parameters.first().map(String::as_str), name.parameters.get(1)) {
         (Some("field"), Some(_)) => {
             let field = setup.field(name, 1)?;
             match field.data_type {
                 DataType::Tensor(_) => Ok(OperatorSelector::Field(field.name.to_string())),
-                _ => Err(format!("{name} needs a tensor field, but {} is {}", field.name, field.data_type)),
+                _ => Err(Error::setup(format!(
+                    "{name} needs a tensor field, but {} is {}",
+                    field.name, field.data_type
+                ))),
             }
         }
         (Some("label"), Some(label)) => Ok(OperatorSelector::Label(label.clone())),
-        _ => Err(format!("{name}: write {}(field,name) or {}(label,name)", name.name, name.name)),
+        _ => {
+            Err(Error::setup(format!("{name}: write {}(field,name) or {}(label,name)", name.name, name.name)))
+        }
     }
 }
 
 /// `distance(field,name)`, `distance(label,name)`, `distance(name)`
-pub(crate) fn distance(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn distance(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     if name.parameters.len() == 1 {
         let which = OperatorSelector::Field(setup.field(name, 0)?.name.to_string());
         let of = match name.output.as_deref() {
@@ -74,9 +80,9 @@ pub(crate) fn distance(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<B
             Some("km") => DistanceOutput::GeoKilometres,
             Some(output) => {
                 return super::nearest_place::setup(setup, name, output)?.ok_or_else(|| {
-                    format!(
+                    Error::setup(format!(
                         "{name}: the distance to a position has the outputs km, index, latitude and longitude"
-                    )
+                    ))
                 });
             }
         };
@@ -86,10 +92,7 @@ pub(crate) fn distance(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<B
 }
 
 /// `closeness(field,name)`, `closeness(label,name)`, `closeness(name)`
-pub(crate) fn closeness(
-    setup: &FeatureSetup<'_>,
-    name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn closeness(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     if name.parameters.len() == 1 {
         let field = setup.field(name, 0)?.name.to_string();
         let max = setup.properties.number("closeness", &field, "maxDistance", 9_013_305.0)?;
@@ -99,7 +102,7 @@ pub(crate) fn closeness(
             Some("logscale") => {
                 DistanceOutput::GeoLogarithmic { max, scale: half * half / (max - 2.0 * half).max(1.0) }
             }
-            Some(_) => return Err(format!("{name}: closeness has the output logscale")),
+            Some(_) => return Err(Error::setup(format!("{name}: closeness has the output logscale"))),
         };
         return Ok(Box::new(MeasuredDistances { which: OperatorSelector::Field(field), of }));
     }
@@ -107,10 +110,7 @@ pub(crate) fn closeness(
 }
 
 /// `rawScore(field)`
-pub(crate) fn raw_score(
-    setup: &FeatureSetup<'_>,
-    name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn raw_score(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let which = OperatorSelector::Field(setup.field(name, 0)?.name.to_string());
     Ok(Box::new(MeasuredDistances { which, of: DistanceOutput::RawScore }))
 }
@@ -119,13 +119,13 @@ pub(crate) fn raw_score(
 pub(crate) fn item_raw_score(
     _: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     match name.parameters.first() {
         Some(label) => Ok(Box::new(MeasuredDistances {
             which: OperatorSelector::Label(label.clone()),
             of: DistanceOutput::RawScore,
         })),
-        None => Err(format!("{name} needs the label of a query item")),
+        None => Err(Error::setup(format!("{name} needs the label of a query item"))),
     }
 }
 

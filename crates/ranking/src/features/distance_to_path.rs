@@ -7,6 +7,7 @@ use millrace_expression::FeatureName;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// Distance of a document without a position, or of any document if the query has no path.
 const NOWHERE: f64 = 6.4e9;
@@ -28,20 +29,27 @@ struct DistanceToPath {
 }
 
 /// `distanceToPath(field).distance`, `.traveled`, `.product`
-pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.field(name, 0)?;
     let element = match &field.data_type {
         DataType::Array(element) => element,
         single => single,
     };
     if *element != DataType::Position {
-        return Err(format!("{name} needs a field of positions, but {} is {}", field.name, field.data_type));
+        return Err(Error::setup(format!(
+            "{name} needs a field of positions, but {} is {}",
+            field.name, field.data_type
+        )));
     }
     let output = match name.output.as_deref() {
         Some("distance") => PathOutput::Distance,
         Some("traveled") => PathOutput::Traveled,
         Some("product") => PathOutput::Product,
-        _ => return Err(format!("{name}: distanceToPath has the outputs distance, traveled and product")),
+        _ => {
+            return Err(Error::setup(format!(
+                "{name}: distanceToPath has the outputs distance, traveled and product"
+            )));
+        }
     };
     Ok(Box::new(DistanceToPath {
         output,

@@ -4,13 +4,14 @@ use millrace_schema::SchemaField;
 
 use super::FeatureSetup;
 use super::segments;
+use crate::Error;
 
 /// Default number of query terms.
 const TERMS: f64 = 5.0;
 
 /// Names of these features: those of the query, of each text field, and of each attribute that is a single
 /// number.
-pub(crate) fn default_features(setup: &FeatureSetup<'_>) -> Result<Vec<String>, String> {
+pub(crate) fn default_features(setup: &FeatureSetup<'_>) -> Result<Vec<String>, Error> {
     let mut features: Vec<String> = [
         "firstPhase",
         "nativeAttributeMatch",
@@ -21,7 +22,7 @@ pub(crate) fn default_features(setup: &FeatureSetup<'_>) -> Result<Vec<String>, 
     ]
     .map(str::to_owned)
     .to_vec();
-    let count = |feature: &str, field: &str| -> Result<usize, String> {
+    let count = |feature: &str, field: &str| -> Result<usize, Error> {
         Ok(setup.properties.number(feature, field, "numTerms", TERMS)?.clamp(0.0, 1000.0) as usize)
     };
     for term in 0..count("term", "")? {

@@ -9,6 +9,7 @@ use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
     terms,
 };
+use crate::Error;
 
 /// Output of the feature.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +27,7 @@ struct FieldInfo {
 }
 
 /// `fieldInfo(field).search`, `.hit`, `.first`, `.last`, `.cnt`
-pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.searched(name, 0)?.name.to_string();
     let output = match name.output.as_deref() {
         Some("search") => FieldInfoOutput::Searched,
@@ -34,7 +35,11 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
         Some("first") => FieldInfoOutput::First,
         Some("last") => FieldInfoOutput::Last,
         Some("cnt") => FieldInfoOutput::Count,
-        _ => return Err(format!("{name}: fieldInfo has the outputs search, hit, first, last and cnt")),
+        _ => {
+            return Err(Error::setup(format!(
+                "{name}: fieldInfo has the outputs search, hit, first, last and cnt"
+            )));
+        }
     };
     Ok(Box::new(FieldInfo { field, output }))
 }

@@ -6,6 +6,7 @@
 use millrace_expression::FeatureName;
 
 use super::FeatureSetup;
+use crate::Error;
 
 /// Default number of terms.
 const TERMS: f64 = 16.0;
@@ -14,18 +15,21 @@ const TERMS: f64 = 16.0;
 const BYTES: usize = 1 << 20;
 
 /// Expands the feature to an expression.
-pub(crate) fn expand(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<String, String> {
+pub(crate) fn expand(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<String, Error> {
     let [dimension, variable, feature, condition, operation] = name.parameters.as_slice() else {
-        return Err(format!("{name}: write foreach(dimension,variable,feature,condition,operation)"));
+        return Err(Error::setup(format!(
+            "{name}: write foreach(dimension,variable,feature,condition,operation)"
+        )));
     };
-    let items = items(setup, dimension).map_err(|reason| format!("{name}: {reason}"))?;
+    let items = items(setup, dimension).map_err(|reason| Error::setup(format!("{name}: {reason}")))?;
     if variable.is_empty() || items.len().saturating_mul(feature.len() + 64) > BYTES {
-        return Err(format!(
+        return Err(Error::setup(format!(
             "{name}: the variable needs a name, and all features together less than {BYTES} bytes"
-        ));
+        )));
     }
-    let holds = condition_of(condition)
-        .ok_or_else(|| format!("{name}: the condition is true, \">a\" or \"<a\", found '{condition}'"))?;
+    let holds = condition_of(condition).ok_or_else(|| {
+        Error::setup(format!("{name}: the condition is true, \">a\" or \"<a\", found '{condition}'"))
+    })?;
     let items: Vec<ForeachItem> = items
         .iter()
         .enumerate()
@@ -42,12 +46,14 @@ pub(crate) fn expand(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Str
         })
         .collect();
     combine(&items, operation).ok_or_else(|| {
-        format!("{name}: the operation is sum, product, average, max, min or count, found '{operation}'")
+        Error::setup(format!(
+            "{name}: the operation is sum, product, average, max, min or count, found '{operation}'"
+        ))
     })
 }
 
 /// The values of the variable, in order.
-fn items(setup: &FeatureSetup<'_>, dimension: &str) -> Result<Vec<String>, String> {
+fn items(setup: &FeatureSetup<'_>, dimension: &str) -> Result<Vec<String>, Error> {
     let fields = setup.schema.fields.values();
     match dimension {
         "terms" => {
@@ -58,7 +64,7 @@ fn items(setup: &FeatureSetup<'_>, dimension: &str) -> Result<Vec<String>, Strin
         "attributes" => {
             Ok(fields.filter(|field| field.attribute.is_some()).map(|field| field.name.to_string()).collect())
         }
-        other => Err(format!("the dimension is terms, fields or attributes, found '{other}'")),
+        other => Err(Error::setup(format!("the dimension is terms, fields or attributes, found '{other}'"))),
     }
 }
 

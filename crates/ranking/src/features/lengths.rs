@@ -12,6 +12,7 @@ use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
     RankFeature,
 };
+use crate::Error;
 
 /// Number of words of each matched document, over all elements.
 pub(crate) fn field_lengths(chunk: &FeatureChunk<'_>, tokens: Option<&TokensColumn>, lengths: &mut Vec<f64>) {
@@ -153,10 +154,13 @@ impl DocumentElements {
 pub(crate) fn field_length(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.searched(name, 0)?;
     if field.index.is_none() && !field.is_number_word() {
-        return Err(format!("{name} needs a field with 'indexing: index', but {} is none", field.name));
+        return Err(Error::setup(format!(
+            "{name} needs a field with 'indexing: index', but {} is none",
+            field.name
+        )));
     }
     Ok(Box::new(FieldLength {
         shape: ElementBoundaries::of(field),

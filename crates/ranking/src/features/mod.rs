@@ -40,6 +40,7 @@ use millrace_plan::Plan;
 use millrace_schema::{RankProfile, Schema, SchemaField};
 use millrace_tensor::{Tensor, TensorType};
 
+use crate::Error;
 use crate::properties::RankProperties;
 
 pub(crate) use dump::default_features;
@@ -57,34 +58,36 @@ pub(crate) struct FeatureSetup<'a> {
 
 impl FeatureSetup<'_> {
     /// The field named by a parameter of the feature.
-    pub fn field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
+    pub fn field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
         let Some(field) = name.parameters.get(at) else {
-            return Err(format!("{name} needs the name of a field as parameter {}", at + 1));
+            return Err(Error::setup(format!("{name} needs the name of a field as parameter {}", at + 1)));
         };
-        self.schema
-            .fields
-            .get(field.as_str())
-            .ok_or_else(|| format!("{name}: schema {} has no field '{field}'", self.schema.name))
+        self.schema.fields.get(field.as_str()).ok_or_else(|| {
+            Error::setup(format!("{name}: schema {} has no field '{field}'", self.schema.name))
+        })
     }
 
     /// A field, or part of a field, that terms can search.
-    pub fn searched(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
+    pub fn searched(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
         let part = name.parameters.get(at).and_then(|path| self.schema.field_or_part(path));
         part.map_or_else(|| self.field(name, at), Ok)
     }
 
     /// A field, or part of a field, whose text is split into words.
-    pub fn text_field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
+    pub fn text_field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
         let field = self.searched(name, at)?;
         if field.is_text() {
             return Ok(field);
         }
-        Err(format!("{name} needs a text field with 'indexing: index', but {} is none", field.name))
+        Err(Error::setup(format!(
+            "{name} needs a text field with 'indexing: index', but {} is none",
+            field.name
+        )))
     }
 
     /// A field, or part of a field, with words: text that is split into words, or numbers, which count as
     /// words.
-    pub fn worded(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
+    pub fn worded(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
         match self.searched(name, at) {
             Ok(field) if field.is_number_word() => Ok(field),
             _ => self.text_field(name, at),

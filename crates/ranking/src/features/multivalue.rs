@@ -13,16 +13,19 @@ use super::bm25_tensors::{mapped, of_cells};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// The field of `attribute(field)` used as a parameter.
 pub(crate) fn source<'s>(
     setup: &'s FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<(&'s str, &'s DataType), String> {
+) -> Result<(&'s str, &'s DataType), Error> {
     let parameter = name.parameters.first().map_or("", String::as_str);
     let inner = FeatureName::parse(parameter).ok().filter(|inner| inner.name == "attribute");
     let Some(inner) = inner else {
-        return Err(format!("{name}: the source is written attribute(field), found '{parameter}'"));
+        return Err(Error::setup(format!(
+            "{name}: the source is written attribute(field), found '{parameter}'"
+        )));
     };
     let field = setup.field(&inner, 0)?;
     Ok((&field.name, &field.data_type))
@@ -32,7 +35,7 @@ pub(crate) fn source<'s>(
 pub(crate) fn from_labels(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     made(setup, name, false)
 }
 
@@ -40,19 +43,15 @@ pub(crate) fn from_labels(
 pub(crate) fn from_weighted_set(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     made(setup, name, true)
 }
 
-fn made(
-    setup: &FeatureSetup<'_>,
-    name: &FeatureName,
-    weighted: bool,
-) -> Result<Box<dyn RankFeature>, String> {
+fn made(setup: &FeatureSetup<'_>, name: &FeatureName, weighted: bool) -> Result<Box<dyn RankFeature>, Error> {
     let (field, data_type) = source(setup, name)?;
     let tensor_type = mapped(name.parameters.get(1).map_or(field, String::as_str), CellType::Double)?;
     if weighted && !matches!(data_type, DataType::WeightedSet { .. }) {
-        return Err(format!("{name} needs a weighted set, but {field} is {data_type}"));
+        return Err(Error::setup(format!("{name} needs a weighted set, but {field} is {data_type}")));
     }
     Ok(Box::new(MadeTensor { field: field.to_owned(), data_type: data_type.clone(), tensor_type, weighted }))
 }
@@ -101,16 +100,16 @@ impl RankFeature for MadeTensor {
 pub(crate) fn dot_product(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.field(name, 0)?;
     if !matches!(field.data_type, DataType::WeightedSet { .. } | DataType::Array(_)) {
-        return Err(format!(
+        return Err(Error::setup(format!(
             "{name} needs an array or weighted set, but {} is {}",
             field.name, field.data_type
-        ));
+        )));
     }
     let Some(vector) = name.parameters.get(1) else {
-        return Err(format!("{name} needs the name of the query's vector as parameter 2"));
+        return Err(Error::setup(format!("{name} needs the name of the query's vector as parameter 2")));
     };
     let fallback = setup.properties.text("dotProduct", vector, "vector").map(str::to_owned);
     Ok(Box::new(DotProduct {

@@ -15,6 +15,7 @@ use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
     RankFeature,
 };
+use crate::Error;
 
 /// Minimum field length used in the formula.
 const LENGTH_MIN: f64 = 6.0;
@@ -24,14 +25,14 @@ pub(crate) fn fields<'s>(
     setup: &'s FeatureSetup<'_>,
     name: &FeatureName,
     is_kind: impl Fn(&SchemaField) -> bool,
-) -> Result<Vec<&'s SchemaField>, String> {
+) -> Result<Vec<&'s SchemaField>, Error> {
     // A text that is used only for filtering contributes only the fact that it matches.
     let counts = |field: &SchemaField| is_kind(field) && !(field.is_text() && setup.is_filter(field));
     if name.parameters.is_empty() {
         let all = setup.schema.fields.values().flat_map(SchemaField::with_parts);
         return Ok(all.filter(|field| counts(field)).collect());
     }
-    let named: Result<Vec<&SchemaField>, String> =
+    let named: Result<Vec<&SchemaField>, Error> =
         (0..name.parameters.len()).map(|at| setup.searched(name, at)).collect();
     Ok(named?.into_iter().filter(|field| counts(field)).collect())
 }
@@ -51,7 +52,7 @@ pub(crate) fn table(
     feature: &str,
     field: &SchemaField,
     table: &str,
-) -> Result<BoostTable, String> {
+) -> Result<BoostTable, Error> {
     let rank_type = setup.profile.rank_types.get(&*field.name).or(field.rank_type.as_ref());
     let default = of_rank_type(rank_type.map_or("about", String::as_str), table);
     BoostTable::parse(setup.properties.text(feature, &field.name, table).unwrap_or(default))
@@ -78,7 +79,7 @@ struct MatchField {
 }
 
 impl NativeFieldMatch {
-    fn new(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, String> {
+    fn new(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, Error> {
         const FEATURE: &str = "nativeFieldMatch";
         let fields = fields(setup, name, is_index)?;
         let of = |field: &SchemaField| {
@@ -97,7 +98,7 @@ impl NativeFieldMatch {
                 length: (length > 0.0).then_some(length),
             })
         };
-        Ok(NativeFieldMatch(fields.into_iter().map(of).collect::<Result<_, String>>()?))
+        Ok(NativeFieldMatch(fields.into_iter().map(of).collect::<Result<_, Error>>()?))
     }
 }
 
@@ -185,14 +186,14 @@ struct AttributeField {
 }
 
 impl NativeAttributeMatch {
-    fn new(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, String> {
+    fn new(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, Error> {
         let fields = fields(setup, name, is_attribute)?;
         let of = |field: &SchemaField| {
             let table = table(setup, "nativeAttributeMatch", field, "weightTable")?;
             let max = table_max(setup, &table);
             Ok(AttributeField { name: field.name.to_string(), weight: setup.weight(field), table, max })
         };
-        Ok(NativeAttributeMatch(fields.into_iter().map(of).collect::<Result<_, String>>()?))
+        Ok(NativeAttributeMatch(fields.into_iter().map(of).collect::<Result<_, Error>>()?))
     }
 }
 
@@ -259,7 +260,7 @@ impl RankFeature for NativeRank {
 pub(crate) fn field_match(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(NativeFieldMatch::new(setup, name)?))
 }
 
@@ -267,20 +268,17 @@ pub(crate) fn field_match(
 pub(crate) fn attribute_match(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(NativeAttributeMatch::new(setup, name)?))
 }
 
 /// `nativeProximity(field,…)`
-pub(crate) fn proximity(
-    setup: &FeatureSetup<'_>,
-    name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn proximity(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(NativeProximity::new(setup, name)?))
 }
 
 /// `nativeRank(field,…)`
-pub(crate) fn rank(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn rank(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let weight = |property, default| setup.properties.number("nativeRank", "", property, default);
     let normalized = setup.properties.text("nativeRank", "", "useTableNormalization") != Some("false");
     let proximity = weight("proximityWeight", if normalized { 25.0 } else { 100.0 })?;
@@ -297,7 +295,7 @@ pub(crate) fn rank(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<d
 pub(crate) fn dot_product(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let field = match name.parameters.first() {
         Some(_) => Some(setup.field(name, 0)?.name.to_string()),
         None => None,

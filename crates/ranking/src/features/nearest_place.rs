@@ -9,6 +9,7 @@ use millrace_plan::Predicate;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 #[derive(Debug, Clone, Copy)]
 enum NearestPlaceOutput {
@@ -28,7 +29,7 @@ pub(crate) fn setup(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
     output: &str,
-) -> Result<Option<Box<dyn RankFeature>>, String> {
+) -> Result<Option<Box<dyn RankFeature>>, Error> {
     let output = match output {
         "index" => NearestPlaceOutput::Index,
         "latitude" => NearestPlaceOutput::Latitude,

@@ -5,6 +5,7 @@ use millrace_expression::FeatureName;
 use millrace_schema::SchemaField;
 
 use super::FeatureSetup;
+use crate::Error;
 
 /// A field, or a part of a field, named by a feature's parameter.
 pub(crate) struct FieldPart<'s> {
@@ -21,7 +22,7 @@ pub(crate) struct FieldPart<'s> {
 
 impl FeatureSetup<'_> {
     /// The field, or part of a field, that a feature reads.
-    pub fn part(&self, name: &FeatureName, at: usize) -> Result<FieldPart<'_>, String> {
+    pub fn part(&self, name: &FeatureName, at: usize) -> Result<FieldPart<'_>, Error> {
         let text = name.parameters.get(at).map_or("", String::as_str);
         let (first, rest) = match text.split_once('.') {
             Some((first, rest)) if !self.schema.fields.contains_key(text) => (first, rest),
@@ -41,10 +42,10 @@ impl FeatureSetup<'_> {
         let path: Vec<String> = rest.split('.').map(str::to_owned).collect();
         let mut many = false;
         let Some(data_type) = type_at(&field.data_type, &path, &mut many) else {
-            return Err(format!(
+            return Err(Error::setup(format!(
                 "{name}: {first} is of type {}, which has no part '{rest}'",
                 field.data_type
-            ));
+            )));
         };
         let own = field.part(rest);
         let is_attribute = field.attribute.is_some() || own.is_some_and(|own| own.attribute.is_some());

@@ -8,6 +8,7 @@ use millrace_tensor::{Tensor, TensorCells, TensorType};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 use crate::onnx::TensorPerHit;
 
 /// A number per hit, by chunk and document.
@@ -27,12 +28,12 @@ pub(crate) struct HitsTogether {
 }
 
 /// `firstPhaseRank`
-pub(crate) fn rank(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn rank(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(PhaseFeature))
 }
 
 /// `firstPhaseMax`
-pub(crate) fn max(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn max(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(RankingMax))
 }
 

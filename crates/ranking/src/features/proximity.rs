@@ -14,6 +14,7 @@ use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
     RankFeature,
 };
+use crate::Error;
 
 /// `nativeProximity`
 pub(crate) struct NativeProximity {
@@ -34,7 +35,7 @@ struct ProximityField {
 }
 
 impl NativeProximity {
-    pub fn new(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, String> {
+    pub fn new(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, Error> {
         const FEATURE: &str = "nativeProximity";
         let of = |field: &SchemaField| {
             let forward = table(setup, FEATURE, field, "proximityTable")?;
@@ -51,7 +52,7 @@ impl NativeProximity {
                 importance,
             })
         };
-        let fields = fields(setup, name, is_index)?.into_iter().map(of).collect::<Result<_, String>>()?;
+        let fields = fields(setup, name, is_index)?.into_iter().map(of).collect::<Result<_, Error>>()?;
         let window =
             setup.properties.number(FEATURE, "", "slidingWindowSize", 4.0)?.clamp(1.0, 100.0) as usize;
         Ok(NativeProximity { fields, window })

@@ -13,17 +13,18 @@ use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, PerRequest,
     RankFeature,
 };
+use crate::Error;
 
 /// `query(name)`
-pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let Some(input) = name.parameters.first() else {
-        return Err(format!("{name} needs the name of an input, as in query(user_vector)"));
+        return Err(Error::setup(format!("{name} needs the name of an input, as in query(user_vector)")));
     };
     let declared = setup.profile.inputs.get(input);
     if declared.is_none() && setup.profile.strict {
-        return Err(format!(
+        return Err(Error::setup(format!(
             "{name} has no type, and the profile is strict; declare it: inputs {{ {name} double }}"
-        ));
+        )));
     }
     let tensor_type = match declared.map(|declared| &declared.input_type) {
         Some(InputType::Tensor(tensor_type)) => tensor_type.clone(),
@@ -61,10 +62,12 @@ impl RankFeature for QueryInput {
 }
 
 /// `term(n).significance`, `.weight`, `.connectedness`
-pub(crate) fn term(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn term(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     use millrace_plan::TermId;
     let Some(number) = name.parameters.first().and_then(|number| number.parse().ok()).map(TermId) else {
-        return Err(format!("{name} needs the number of a term from 0, as in term(0).significance"));
+        return Err(Error::setup(format!(
+            "{name} needs the number of a term from 0, as in term(0).significance"
+        )));
     };
     match name.output.as_deref() {
         Some("significance") => Ok(Box::new(TermSignificance(number))),
@@ -77,7 +80,9 @@ pub(crate) fn term(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn R
                 false => 0.0,
             }
         }))),
-        _ => Err(format!("{name}: term has the outputs significance, weight and connectedness")),
+        _ => {
+            Err(Error::setup(format!("{name}: term has the outputs significance, weight and connectedness")))
+        }
     }
 }
 
@@ -97,28 +102,25 @@ impl RankFeature for TermSignificance {
 }
 
 /// `queryTermCount`
-pub(crate) fn query_term_count(
-    _: &FeatureSetup<'_>,
-    _: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn query_term_count(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(PerRequest(|request: &FeatureRequest<'_>| request.plan.terms.len() as f64)))
 }
 
 /// `now`
-pub(crate) fn now(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn now(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(PerRequest(|request: &FeatureRequest<'_>| request.plan.now as f64)))
 }
 
 /// `num_docs_indexed`: number of documents of the group, the population of the word statistics.
-pub(crate) fn document_count(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn document_count(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(PerRequest(|request: &FeatureRequest<'_>| request.matches.documents as f64)))
 }
 
 /// `value(x)`
-pub(crate) fn value(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn value(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     match name.parameters.first().and_then(|number| number.parse::<f64>().ok()) {
         Some(number) => Ok(Box::new(PerRequest(move |_: &FeatureRequest<'_>| number))),
-        None => Err(format!("{name} needs a number, as in value(1.5)")),
+        None => Err(Error::setup(format!("{name} needs a number, as in value(1.5)"))),
     }
 }
 
@@ -126,12 +128,14 @@ pub(crate) fn value(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn 
 pub(crate) fn match_weight(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let field = name.output.as_deref().and_then(|output| output.strip_prefix("weight."));
     let weight = match field.and_then(|field| setup.schema.fields.get(field)) {
         Some(field) => setup.weight(field),
         None => {
-            return Err(format!("{name}: match has the output weight.<field>, for a field of the schema"));
+            return Err(Error::setup(format!(
+                "{name}: match has the output weight.<field>, for a field of the schema"
+            )));
         }
     };
     Ok(Box::new(PerRequest(move |_: &FeatureRequest<'_>| weight)))

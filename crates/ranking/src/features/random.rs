@@ -4,6 +4,7 @@ use millrace_expression::FeatureName;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// Numbers drawn from the document id and a seed, so that repeating a query with the same time gives the same
 /// numbers.
@@ -24,17 +25,17 @@ enum RandomSpread {
 }
 
 /// `random`, `random(name)`, `random.match`
-pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let stable = match name.output.as_deref() {
         None => false,
         Some("match") => true,
-        Some(_) => return Err(format!("{name}: random has the output match")),
+        Some(_) => return Err(Error::setup(format!("{name}: random has the output match"))),
     };
     random(setup, name, stable, RandomSpread::Even)
 }
 
 /// `randomNormal`, `randomNormal(mean,stddev,name)`
-pub(crate) fn normal(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn normal(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     random(setup, name, false, normal_spread(name)?)
 }
 
@@ -42,16 +43,16 @@ pub(crate) fn normal(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box
 pub(crate) fn normal_stable(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     random(setup, name, true, normal_spread(name)?)
 }
 
-fn normal_spread(name: &FeatureName) -> Result<RandomSpread, String> {
+fn normal_spread(name: &FeatureName) -> Result<RandomSpread, Error> {
     let number = |at: usize, default: f64| match name.parameters.get(at) {
         None => Ok(default),
-        Some(text) => {
-            text.parse().map_err(|_| format!("{name}: write {}(mean,stddev), two numbers", name.name))
-        }
+        Some(text) => text
+            .parse()
+            .map_err(|_| Error::setup(format!("{name}: write {}(mean,stddev), two numbers", name.name))),
     };
     Ok(RandomSpread::Normal { mean: number(0, 0.0)?, deviation: number(1, 1.0)? })
 }
@@ -61,7 +62,7 @@ fn random(
     name: &FeatureName,
     stable: bool,
     spread: RandomSpread,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let default = if stable { 1024.0 } else { 0.0 };
     let key = if name.output.is_some() { "random.match" } else { name.name.as_str() };
     let seed = setup.properties.number(key, "", "seed", default)?;

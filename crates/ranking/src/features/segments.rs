@@ -10,6 +10,7 @@ use super::term::{FieldTerm, LeafPositions, connectedness, count, leaf, signific
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 struct FieldMatch {
     field: String,
@@ -76,15 +77,15 @@ pub(super) fn outputs() -> impl Iterator<Item = &'static str> {
 }
 
 /// `fieldMatch(field)` and its outputs.
-pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.worded(name, 0)?;
     let (shape, field) = (ElementBoundaries::of(field), field.name.to_string());
     let wanted = name.output.as_deref().unwrap_or("match");
     let Some((_, output)) = OUTPUTS.iter().find(|(known, _)| *known == wanted) else {
-        return Err(format!(
+        return Err(Error::setup(format!(
             "{name}: fieldMatch has the outputs {}",
             OUTPUTS.map(|(known, _)| known).join(", ")
-        ));
+        )));
     };
     let number = |property, default| setup.properties.number("fieldMatch", &field, property, default);
     let limit = number("proximityLimit", 10.0)?.clamp(1.0, 1000.0) as u32;
@@ -108,7 +109,7 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
 
 /// Value of each distance, rounded to hundredths: it halves every two positions; a backward distance counts
 /// a third.
-fn proximity_table(setup: &FeatureSetup<'_>, field: &str, limit: u32) -> Result<Vec<f64>, String> {
+fn proximity_table(setup: &FeatureSetup<'_>, field: &str, limit: u32) -> Result<Vec<f64>, Error> {
     let own = setup.properties.numbers("fieldMatch", field, "proximityTable")?;
     if own.is_empty() {
         let forward = |i: u32| 0.5f64.powf(f64::from(i) / 2.0);
@@ -119,10 +120,10 @@ fn proximity_table(setup: &FeatureSetup<'_>, field: &str, limit: u32) -> Result<
     if own.len() == wanted {
         return Ok(own);
     }
-    Err(format!(
+    Err(Error::setup(format!(
         "rank property fieldMatch({field}).proximityTable needs {wanted} values for a proximityLimit of {limit}, found {}",
         own.len()
-    ))
+    )))
 }
 
 /// The query from the point of view of one field.

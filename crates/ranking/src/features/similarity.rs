@@ -11,6 +11,7 @@ use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
     RankFeature,
 };
+use crate::Error;
 
 /// Distance in positions beyond which words are not near.
 const FAR: f64 = 8.0;
@@ -50,13 +51,13 @@ fn similarity(
     name: &FeatureName,
     kind: SimilarityKind,
     outputs: &[(&str, SimilarityOutput)],
-) -> Result<ElementSimilarity, String> {
+) -> Result<ElementSimilarity, Error> {
     let field = setup.text_field(name, 0)?;
     let wanted = name.output.as_deref().unwrap_or_default();
     let Some((_, output)) = outputs.iter().find(|(known, _)| *known == wanted) else {
         let known: Vec<&str> =
             outputs.iter().map(|(known, _)| *known).filter(|known| !known.is_empty()).collect();
-        return Err(format!("{name}: {} has the outputs {}", name.name, known.join(", ")));
+        return Err(Error::setup(format!("{name}: {} has the outputs {}", name.name, known.join(", "))));
     };
     let importance =
         setup.properties.number("elementCompleteness", &field.name, "fieldCompletenessImportance", 0.5)?;
@@ -65,7 +66,7 @@ fn similarity(
 }
 
 /// `textSimilarity(field)`
-pub(crate) fn text(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn text(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let outputs = [
         ("", SimilarityOutput::Score),
         ("score", SimilarityOutput::Score),
@@ -78,7 +79,7 @@ pub(crate) fn text(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<d
 }
 
 /// `elementSimilarity(field)`, `elementSimilarity(field).name`
-pub(crate) fn element(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn element(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.text_field(name, 0)?;
     let output = name.output.as_deref().unwrap_or("default");
     let property = format!("output.{output}");
@@ -86,14 +87,15 @@ pub(crate) fn element(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Bo
         Some(text) => text,
         None if output == "default" => "max((0.35*p+0.15*o+0.30*q+0.20*f)*w)",
         None => {
-            return Err(format!(
+            return Err(Error::setup(format!(
                 "{name}: set the rank property elementSimilarity({}).{property}",
                 field.name
-            ));
+            )));
         }
     };
-    let formula = OutputFormula::parse(formula)
-        .map_err(|reason| format!("rank property elementSimilarity({}).{property}: {reason}", field.name))?;
+    let formula = OutputFormula::parse(formula).map_err(|reason| {
+        Error::setup(format!("rank property elementSimilarity({}).{property}: {reason}", field.name))
+    })?;
     let plain = FeatureName { output: None, ..name.clone() };
     Ok(Box::new(similarity(
         setup,
@@ -107,7 +109,7 @@ pub(crate) fn element(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Bo
 pub(crate) fn completeness(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let outputs = [
         ("", SimilarityOutput::Completeness),
         ("completeness", SimilarityOutput::Completeness),

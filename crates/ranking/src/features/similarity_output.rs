@@ -1,10 +1,12 @@
 //! Formulas of `elementSimilarity`: the rank property that combines the matching elements.
 
 use millrace_expression::{
-    EvaluationScratch, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName, FunctionBody,
-    InputBatch, ParsedExpression,
+    EvaluationScratch, ExpressionFault, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName,
+    FunctionBody, InputBatch, ParsedExpression,
 };
 use millrace_tensor::TensorType;
+
+use crate::Error;
 
 /// `aggregator(expression)` with an expression over the measures of an element.
 pub(super) struct OutputFormula {
@@ -26,12 +28,12 @@ enum FormulaAggregator {
 
 impl OutputFormula {
     /// Parses a formula.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong = || {
-            format!(
+            Error::setup(format!(
                 "expected max, avg or sum of an expression of {}, as in max(p*w), found '{text}'",
                 SYMBOLS.join(", ")
-            )
+            ))
         };
         let (name, inner) = text.trim().split_once('(').ok_or_else(wrong)?;
         let inner = inner.trim_end().strip_suffix(')').ok_or_else(wrong)?;
@@ -43,7 +45,7 @@ impl OutputFormula {
         };
         let compiled = ParsedExpression::parse(inner)
             .and_then(|expression| ExpressionProgram::compile(&expression, &FormulaSymbols));
-        let program = compiled.map_err(|error| format!("{}: {}", wrong(), error.reason()))?;
+        let program = compiled.map_err(|error| Error::setup(format!("{}: {}", wrong(), error.reason())))?;
         if !program.tensor_type().is_scalar() {
             return Err(wrong());
         }
@@ -75,12 +77,12 @@ impl OutputFormula {
 struct FormulaSymbols;
 
 impl ExpressionScope for FormulaSymbols {
-    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, String> {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, ExpressionFault> {
         let known =
             name.parameters.is_empty() && name.output.is_none() && SYMBOLS.contains(&name.name.as_str());
         match known {
             true => Ok(FeatureKind::Input(TensorType::scalar())),
-            false => Err(format!("there is no symbol '{name}'")),
+            false => Err(ExpressionFault::new(format!("no symbol '{name}'"))),
         }
     }
 

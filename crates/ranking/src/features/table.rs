@@ -5,6 +5,7 @@ use super::{
     field_info, lengths, multivalue, native, phases, query, random, segments, similarity, tensor_from, terms,
     time, whole,
 };
+use crate::Error;
 
 /// A rank feature as documented.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub struct FeatureInfo {
     pub(crate) setup: SetupFunction,
 }
 
-pub(crate) type SetupFunction = fn(&FeatureSetup<'_>, &FeatureName) -> Result<Box<dyn RankFeature>, String>;
+pub(crate) type SetupFunction = fn(&FeatureSetup<'_>, &FeatureName) -> Result<Box<dyn RankFeature>, Error>;
 
 /// Table rows: name, usage, description, setup.
 macro_rules! features {
@@ -87,10 +88,10 @@ pub static FEATURES: &[FeatureInfo] = features! {
 };
 
 /// Sets a feature up.
-pub(crate) fn set_up(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn set_up(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     match FEATURES.iter().find(|info| info.name == name.name) {
         Some(info) => (info.setup)(setup, name),
-        None => Err(format!("there is no rank feature, function or constant '{name}'")),
+        None => Err(Error::setup(format!("no rank feature, function or constant '{name}'"))),
     }
 }
 

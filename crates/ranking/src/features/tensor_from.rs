@@ -10,9 +10,10 @@ use super::multivalue::source;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// `tensorFromStructs(attribute(field),key,…,value,type)`
-pub(crate) fn structs(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn structs(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let [_, keys @ .., member, cell] = name.parameters.as_slice() else {
         return Err(usage(name));
     };
@@ -24,42 +25,46 @@ pub(crate) fn structs(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Bo
         DataType::Array(element) => match &**element {
             DataType::Struct(members) => members,
             other => {
-                return Err(format!("{name} needs an array of structs, but {field} is an array of {other}"));
+                return Err(Error::setup(format!(
+                    "{name} needs an array of structs, but {field} is an array of {other}"
+                )));
             }
         },
-        other => return Err(format!("{name} needs an array of structs, but {field} is {other}")),
+        other => {
+            return Err(Error::setup(format!("{name} needs an array of structs, but {field} is {other}")));
+        }
     };
     for known in keys.iter().chain([member]) {
         if members.field(known).is_none() {
-            return Err(format!("{name}: the structs of {field} have no field '{known}'"));
+            return Err(Error::setup(format!("{name}: the structs of {field} have no field '{known}'")));
         }
     }
     let cell = match cell.as_str() {
         "double" => CellType::Double,
         "float" => CellType::Float,
-        other => return Err(format!("{name}: the type is float or double, found '{other}'")),
+        other => return Err(Error::setup(format!("{name}: the type is float or double, found '{other}'"))),
     };
     let made = TensorSource::Structs { keys: keys.to_vec(), member: member.clone() };
     feature(field, data_type, &keys.iter().map(String::as_str).collect::<Vec<_>>(), cell, made)
 }
 
-fn usage(name: &FeatureName) -> String {
-    format!("{name}: write tensorFromStructs(attribute(field),key,value,type)")
+fn usage(name: &FeatureName) -> Error {
+    Error::setup(format!("{name}: write tensorFromStructs(attribute(field),key,value,type)"))
 }
 
 /// `tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)`
 pub(crate) fn labels_with_offset(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let [_, labels, offsets] = name.parameters.as_slice() else {
-        return Err(format!(
+        return Err(Error::setup(format!(
             "{name}: write tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)"
-        ));
+        )));
     };
     let (field, data_type) = source(setup, name)?;
     if !matches!(data_type, DataType::Array(_)) {
-        return Err(format!("{name} needs an array, but {field} is {data_type}"));
+        return Err(Error::setup(format!("{name} needs an array, but {field} is {data_type}")));
     }
     feature(field, data_type, &[labels, offsets], CellType::Float, TensorSource::LabelsWithOffset)
 }
@@ -70,10 +75,10 @@ fn feature(
     dimensions: &[&str],
     cell: CellType,
     made: TensorSource,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let mapped = |name: &&str| TensorDimension { name: (*name).to_owned(), kind: DimensionKind::Mapped };
-    let tensor_type =
-        TensorType::new(cell, dimensions.iter().map(mapped).collect()).map_err(|error| error.to_string())?;
+    let tensor_type = TensorType::new(cell, dimensions.iter().map(mapped).collect())
+        .map_err(|error| Error::setup(error.to_string()))?;
     // Types keep their dimensions sorted; labels follow that order.
     let order = tensor_type
         .dimensions()

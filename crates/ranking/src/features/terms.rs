@@ -12,6 +12,7 @@ use super::term::{FieldTerm, LeafPositions, count, match_weight, significance, t
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// Substitute for a position or length that does not exist.
 pub(crate) const FAR: f64 = 1_000_000.0;
@@ -40,13 +41,15 @@ enum TermCount {
     Weight,
 }
 
-fn number(name: &FeatureName, at: usize) -> Result<usize, String> {
+fn number(name: &FeatureName, at: usize) -> Result<usize, Error> {
     let parameter = name.parameters.get(at).and_then(|number| number.parse().ok());
-    parameter.ok_or_else(|| format!("{name} needs the number of a term, from 0, as parameter {}", at + 1))
+    parameter.ok_or_else(|| {
+        Error::setup(format!("{name} needs the number of a term, from 0, as parameter {}", at + 1))
+    })
 }
 
 /// `matches(field)`, `matches(field,n)`
-pub(crate) fn matches(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn matches(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.searched(name, 0)?.name.to_string();
     let term = if name.parameters.len() > 1 { Some(number(name, 1)?) } else { None };
     Ok(Box::new(CountedTerms { field, term, of: TermCount::Matched, weighted: None }))
@@ -56,7 +59,7 @@ pub(crate) fn matches(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Bo
 pub(crate) fn match_count(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(CountedTerms {
         field: setup.searched(name, 0)?.name.to_string(),
         term: None,
@@ -69,7 +72,7 @@ pub(crate) fn match_count(
 pub(crate) fn field_term_match(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.searched(name, 0)?;
     let (weighted, field) = (weighted_set(field), field.name.to_string());
     let of = match name.output.as_deref() {
@@ -77,9 +80,9 @@ pub(crate) fn field_term_match(
         Some("occurrences") => TermCount::Occurrences,
         Some("weight") => TermCount::Weight,
         _ => {
-            return Err(format!(
+            return Err(Error::setup(format!(
                 "{name}: fieldTermMatch has the outputs firstPosition, occurrences and weight"
-            ));
+            )));
         }
     };
     Ok(Box::new(CountedTerms { field, term: Some(number(name, 1)?), of, weighted }))
@@ -163,16 +166,16 @@ impl CountedTerms {
 pub(crate) fn term_distance(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let (reverse, position) = match name.output.as_deref() {
         Some("forward") => (false, false),
         Some("forwardTermPosition") => (false, true),
         Some("reverse") => (true, false),
         Some("reverseTermPosition") => (true, true),
         _ => {
-            return Err(format!(
+            return Err(Error::setup(format!(
                 "{name}: termDistance has the outputs forward, forwardTermPosition, reverse, reverseTermPosition"
-            ));
+            )));
         }
     };
     let (x, y) = (number(name, 1)?, number(name, 2)?);
@@ -215,11 +218,14 @@ impl RankFeature for TermDistance {
 pub(crate) fn attribute_match(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.field(name, 0)?;
     let output = name.output.clone().unwrap_or_else(|| "completeness".to_owned());
     if !ATTRIBUTE_OUTPUTS.contains(&output.as_str()) {
-        return Err(format!("{name}: attributeMatch has the outputs {}", ATTRIBUTE_OUTPUTS.join(", ")));
+        return Err(Error::setup(format!(
+            "{name}: attributeMatch has the outputs {}",
+            ATTRIBUTE_OUTPUTS.join(", ")
+        )));
     }
     let property =
         |property, default| setup.properties.number("attributeMatch", &field.name, property, default);

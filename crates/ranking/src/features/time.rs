@@ -6,6 +6,7 @@ use millrace_expression::FeatureName;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
+use crate::Error;
 
 /// Age of a document without a time, in seconds.
 const UNKNOWN: f64 = 1e10;
@@ -22,16 +23,13 @@ struct TimeFeature {
 }
 
 /// `age(field)`
-pub(crate) fn age(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn age(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.field(name, 0)?.name.to_string();
     Ok(Box::new(TimeFeature { field, of: TimeOutput::Age }))
 }
 
 /// `freshness(field)` and `freshness(field).logscale`
-pub(crate) fn freshness(
-    setup: &FeatureSetup<'_>,
-    name: &FeatureName,
-) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn freshness(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let field = setup.field(name, 0)?.name.to_string();
     let max_age = setup.properties.number("freshness", &field, "maxAge", 3.0 * 30.0 * 86_400.0)?;
     let half = setup.properties.number("freshness", &field, "halfResponse", 7.0 * 86_400.0)?;
@@ -40,7 +38,7 @@ pub(crate) fn freshness(
         Some("logscale") => {
             TimeOutput::Logarithmic { max_age, scale: half * half / (max_age - 2.0 * half).max(1.0) }
         }
-        Some(_) => return Err(format!("{name}: freshness has the output logscale")),
+        Some(_) => return Err(Error::setup(format!("{name}: freshness has the output logscale"))),
     };
     Ok(Box::new(TimeFeature { field, of }))
 }

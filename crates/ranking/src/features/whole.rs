@@ -9,16 +9,21 @@ use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
     query, set_up,
 };
+use crate::Error;
 
 /// `match`, `match.totalWeight`, `match.weight.field`
-pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, String> {
+pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     if name.output.as_deref().is_some_and(|output| output.starts_with("weight.")) {
         return query::match_weight(setup, name);
     }
     let total_weight = match name.output.as_deref() {
         None => false,
         Some("totalWeight") => true,
-        Some(_) => return Err(format!("{name}: match has the outputs totalWeight and weight.<field>")),
+        Some(_) => {
+            return Err(Error::setup(format!(
+                "{name}: match has the outputs totalWeight and weight.<field>"
+            )));
+        }
     };
     let mut fields = Vec::new();
     for field in setup.schema.fields.values() {

@@ -42,7 +42,7 @@ pub(crate) fn from_zip_file(archive: &fs::File) -> Result<Files, Error> {
 fn unzipped(archive: impl Read + Seek, bytes: u64) -> Result<Files, Error> {
     let mut zip = zip::ZipArchive::new(archive)
         .map_err(|error| Error::Package(format!(
-            "this is no zip archive ({error}): send one of the directory that has services.xml, as 'millrace deploy DIRECTORY' does"
+            "this is not a zip archive ({error}): send one of the directory that has services.xml, as 'millrace deploy DIRECTORY' does"
         )))?;
     let mut files = CollectedFiles::new(bytes);
     for index in 0..zip.len() {
@@ -59,7 +59,7 @@ fn unzipped(archive: impl Read + Seek, bytes: u64) -> Result<Files, Error> {
         if entry.is_symlink() {
             return Err(link(&path));
         }
-        files.add(&path, entry)?;
+        files.add(&path, Some(entry.size()), entry)?;
     }
     files.finish()
 }
@@ -91,7 +91,9 @@ fn untarred(archive: impl BufRead, bytes: u64) -> Result<Files, Error> {
         let entry = entry.map_err(broken)?;
         let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         match entry.header().entry_type() {
-            tar::EntryType::Regular | tar::EntryType::Continuous => files.add(&path, entry)?,
+            tar::EntryType::Regular | tar::EntryType::Continuous => {
+                files.add(&path, Some(entry.size()), entry)?;
+            }
             tar::EntryType::Symlink | tar::EntryType::Link => return Err(link(&path)),
             _ => {}
         }
@@ -148,7 +150,7 @@ fn walk(
         if is_dir {
             walk(&path, &inner, depth + 1, ignore, files)?;
         } else {
-            files.add(&inner, fs::File::open(&path).map_err(|error| broken(&path, error))?)?;
+            files.add(&inner, None, fs::File::open(&path).map_err(|error| broken(&path, error))?)?;
         }
     }
     Ok(())
@@ -170,7 +172,8 @@ impl CollectedFiles {
         CollectedFiles { files: Files::new(), left: BYTES_MAX.min(UNPACKED_FREE.max(by_ratio)) }
     }
 
-    fn add(&mut self, path: &str, content: impl Read) -> Result<(), Error> {
+    /// Reads a file. `declared`: its size in bytes by its archive, which is checked before anything is read.
+    fn add(&mut self, path: &str, declared: Option<u64>, content: impl Read) -> Result<(), Error> {
         let path = inside(path)?;
         // `ext/` is reserved for the user's own files.
         if path.starts_with("ext/") {
@@ -181,17 +184,26 @@ impl CollectedFiles {
                 "more than {FILES_MAX} files: name those that are not needed in .vespaignore"
             )));
         }
-        let mut bytes = Vec::new();
-        let read = content
-            .take(self.left.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(|error| Error::Package(format!("read {path}: {error}")))?;
-        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+        let too_much = || {
             Error::Package(format!(
                 "the archive unpacks to too much at {path}: at most {} MiB, or {RATIO_MAX} times its own size",
                 UNPACKED_FREE >> 20
             ))
-        })?;
+        };
+        if declared.is_some_and(|size| size > self.left) {
+            return Err(too_much());
+        }
+        let most = declared.unwrap_or(self.left);
+        // Without growing, which would take twice the room.
+        let mut bytes = Vec::with_capacity(declared.map_or(0, |size| size as usize));
+        let read = content
+            .take(most.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::Package(format!("read {path}: {error}")))?;
+        if declared.is_some_and(|size| read as u64 > size) {
+            return Err(Error::Package(format!("{path} is longer than the archive says: pack it again")));
+        }
+        self.left = self.left.checked_sub(read as u64).ok_or_else(too_much)?;
         self.files.insert(path, bytes);
         Ok(())
     }
@@ -274,6 +286,24 @@ mod tests {
     fn bombs_are_refused() {
         let zeros = vec![0_u8; (UNPACKED_FREE + 1) as usize];
         check(&[("bomb", &zeros)], Err("unpacks to too much at bomb"));
+    }
+
+    #[test]
+    fn a_file_takes_no_memory_beyond_its_declared_size() {
+        struct UntouchedReader;
+        impl Read for UntouchedReader {
+            fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+                panic!("a file that is too large is refused before it is read");
+            }
+        }
+        let mut files = CollectedFiles::new(10);
+        let refused =
+            files.add("bomb", Some(UNPACKED_FREE + 1), UntouchedReader).expect_err("it is too large");
+        assert!(refused.to_string().contains("unpacks to too much at bomb"), "{refused}");
+        let refused = files.add("lie", Some(3), &b"longer"[..]).expect_err("it is longer");
+        assert!(refused.to_string().contains("longer than the archive says"), "{refused}");
+        files.add("whole", Some(5), &b"whole"[..]).expect("it is as long as declared");
+        assert_eq!(files.files["whole"].capacity(), 5);
     }
 
     #[test]

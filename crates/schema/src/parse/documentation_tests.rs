@@ -17,7 +17,7 @@ fn snippets_of_the_documentation_are_read() {
     };
     let mut pages = Vec::new();
     collect(&root, &mut pages);
-    assert!(!pages.is_empty(), "there are no pages in {}", root.display());
+    assert!(!pages.is_empty(), "no pages in {}", root.display());
     let (mut read, mut refused) = (0, Vec::new());
     for page in pages {
         let text = fs::read_to_string(&page).unwrap_or_default();

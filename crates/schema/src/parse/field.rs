@@ -210,10 +210,8 @@ pub(super) fn fieldset(cursor: &mut SchemaCursor<'_>) -> Result<super::syntax::F
             "query-command" => {
                 let place = word.place.clone();
                 let command = query_command(cursor)?;
-                cursor.warn(
-                    &place,
-                    &format!("query-command '{command}' has no effect: there are no searchers that read it"),
-                );
+                cursor
+                    .warn(&place, &format!("query-command '{command}' has no effect: no searcher reads it"));
             }
             _ => {
                 return cursor.unknown("element of a fieldset", &word, &["fields", "match", "query-command"]);

@@ -203,7 +203,7 @@ impl QueryProfiles {
             && self.type_named(name).is_none()
         {
             let hint = did_you_mean(name, self.types.keys().map(|id| id.name.as_str()));
-            return invalid(format!("there is no query profile type '{name}'{hint}"));
+            return invalid(format!("no query profile type '{name}'{hint}"));
         }
         for reference in profile.references() {
             let Some(found) = self.profile(reference) else {

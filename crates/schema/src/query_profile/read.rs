@@ -113,7 +113,7 @@ pub(super) fn id(path: &str, root: Node<'_, '_>, name: &str) -> Result<ProfileId
     };
     match ProfileId::parse(text) {
         Some(id) => Ok(id),
-        None => xml::invalid(path, root, format!("'{text}' is no id: expected a name, or name:1.2.3")),
+        None => xml::invalid(path, root, format!("'{text}' is not an id: expected a name, or name:1.2.3")),
     }
 }
 

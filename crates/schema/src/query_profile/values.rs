@@ -69,7 +69,7 @@ impl QueryProfiles {
         for (name, reference) in references.take(REFERENCES_MAX) {
             let other = self
                 .profile(reference)
-                .ok_or_else(|| parameter(name, format!("there is no query profile '{reference}'")))?;
+                .ok_or_else(|| parameter(name, format!("no query profile '{reference}'")))?;
             self.collect(other, &format!("{name}."), &mut collection);
         }
         self.collect(profile, "", &mut collection);

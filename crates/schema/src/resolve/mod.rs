@@ -148,7 +148,7 @@ impl<'a> SchemaResolver<'a> {
             let hint = did_you_mean(&name.value, self.decls.keys().copied());
             return invalid(
                 name,
-                format!("there is no schema '{0}' to inherit{hint}: add schemas/{0}.sd", name.value),
+                format!("no schema '{0}' to inherit{hint}: add schemas/{0}.sd", name.value),
             );
         };
         if within.contains(&key) {
@@ -364,7 +364,7 @@ fn resolve_fields(
     for (index, _) in &decl.indexes {
         if !fields.contains_key(index.value.as_str()) && !faults.broken.names.has(&index.value) {
             let hint = did_you_mean(&index.value, fields.keys().map(|name| &**name));
-            let reason = format!("there is no field '{}' for this index{hint}", index.value);
+            let reason = format!("no field '{}' for this index{hint}", index.value);
             faults.keep::<()>(&index.value, invalid(index, reason));
         }
     }

@@ -48,7 +48,7 @@ impl<'a> PackageSources<'a> {
                 });
             }
         }
-        invalid(file, format!("there is no file {} in the package", candidates[0]))
+        invalid(file, format!("no file {} in the package", candidates[0]))
     }
 
     /// Text of a constant: a literal, or the JSON of its file.
@@ -73,7 +73,7 @@ impl<'a> PackageSources<'a> {
                 invalid(
                     file,
                     format!(
-                        "there is no file {} in the package{hint}: the path is from the package's root",
+                        "no file {} in the package{hint}: the path is from the package's root",
                         file.value
                     ),
                 )
@@ -88,9 +88,8 @@ impl<'a> PackageSources<'a> {
             let SourcedText { value: ModelFile::Path(path), place } = &model.file else { continue };
             if !self.files.contains_key(path) {
                 let hint = did_you_mean(path, self.files.keys().map(String::as_str));
-                let reason = format!(
-                    "there is no file {path} in the package{hint}: the path is from the package's root"
-                );
+                let reason =
+                    format!("no file {path} in the package{hint}: the path is from the package's root");
                 faults.keep::<()>(name, Err(Error::Invalid { place: place.clone(), reason }));
             }
         }

@@ -175,10 +175,7 @@ fn summary_field(
                 if decl.sources.is_empty() { ": add 'source: <field>' or declare the field" } else { "" };
             return invalid(
                 source,
-                format!(
-                    "there is no field '{}' to show in summary '{}'{hint}{cure}",
-                    source.value, name.value
-                ),
+                format!("no field '{}' to show in summary '{}'{hint}{cure}", source.value, name.value),
             );
         }
         sources.push(Arc::from(source.value.as_str()));

@@ -233,7 +233,7 @@ pub(super) fn at_path(data_type: &DataType, path: &str) -> Result<DataType, Stri
                     ));
                 }
             },
-            other => return Err(format!("{other} has no parts, so there is no '{part}' in it")),
+            other => return Err(format!("{other} has no parts, and so no '{part}'")),
         };
     }
     Ok(here)

@@ -75,7 +75,7 @@ fn document(
         return xml::invalid(
             FILE,
             node,
-            format!("there is no schema for document type '{name}'{hint}: add schemas/{name}.sd"),
+            format!("no schema for document type '{name}'{hint}: add schemas/{name}.sd"),
         );
     }
     let mode = match required(node, "mode")? {
@@ -83,7 +83,7 @@ fn document(
         "store-only" => DocumentMode::StoreOnly,
         "index" => {
             warnings.push(format!(
-                "{}: mode='index' of '{name}' is read as 'streaming': there is no index to keep, and every search is exact",
+                "{}: mode='index' of '{name}' is read as 'streaming': no index is kept, and every search is exact",
                 xml::place(FILE, node)
             ));
             DocumentMode::Streaming

@@ -305,7 +305,7 @@ impl<'a> Settings<'a, '_> {
                 FILE,
                 child,
                 format!(
-                    "there is no model hub: put the file into the package, and name it in <{name} path='…'/>, or give its address in <{name} url='…'/>"
+                    "no model hub: put the file into the package, and name it in <{name} path='…'/>, or give its address in <{name} url='…'/>"
                 ),
             ),
         }

@@ -132,7 +132,7 @@ fn provider(
     };
     let Some(cluster) = content.iter().find(is_meant) else {
         let hint = did_you_mean(wanted, content.iter().map(|cluster| &*cluster.id));
-        return xml::invalid(FILE, node, format!("there is no content cluster '{wanted}'{hint}"));
+        return xml::invalid(FILE, node, format!("no content cluster '{wanted}'{hint}"));
     };
     warn_of_excludes(node, false, warnings);
     let options = options_in(node, warnings)?;
@@ -194,7 +194,7 @@ fn asked(
         if child.tag_name().name() == "source-set" {
             let inherits = required(child, "inherits")?;
             if inherits != DEFAULT_SET {
-                let reason = format!("there is no source set '{inherits}', only '{DEFAULT_SET}'");
+                let reason = format!("no source set '{inherits}', only '{DEFAULT_SET}'");
                 return xml::invalid(FILE, child, reason);
             }
             asked.extend(default_set(sources));
@@ -204,7 +204,7 @@ fn asked(
         if !sources.contains_key(name) {
             let hint = did_you_mean(name, sources.keys().map(String::as_str));
             let reason = format!(
-                "there is no source '{name}'{hint}: sources are the ids of <provider>s and of the <source>s in them, and of content clusters without a provider"
+                "no source '{name}'{hint}: sources are the ids of <provider>s and of the <source>s in them, and of content clusters without a provider"
             );
             return xml::invalid(FILE, child, reason);
         }
@@ -241,7 +241,7 @@ fn options_in(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Federati
             "requestTimeout" => {
                 duration(element, "requestTimeout", attribute.value())?;
                 warnings.push(format!(
-                    "{}: requestTimeout has no effect: nothing is searched any longer than somebody waits for it",
+                    "{}: requestTimeout has no effect: a search ends when its caller has left",
                     xml::place(FILE, element)
                 ));
             }

@@ -183,7 +183,7 @@ fn provider<'m>(
     match (settings.text("providerId"), models) {
         (_, []) => {
             let reason = format!(
-                "there is no language model to ask: add <component id='openai' class='{CLIENT}'> to the container"
+                "no language model to ask: add <component id='openai' class='{CLIENT}'> to the container"
             );
             xml::invalid(FILE, node, reason)
         }
@@ -192,7 +192,7 @@ fn provider<'m>(
             Some(model) => Ok(model),
             None => {
                 let known = one_of(all.iter().map(|model| model.id.as_str()));
-                xml::invalid(FILE, node, format!("there is no language model '{id}': expected {known}"))
+                xml::invalid(FILE, node, format!("no language model '{id}': expected {known}"))
             }
         },
     }

@@ -91,15 +91,14 @@ pub(crate) fn read(
     }
     let without_schemas = schemas.sound.is_empty() && schemas.broken.is_empty();
     if without_schemas {
-        let reason =
-            "there are no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'";
+        let reason = "no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'";
         if containers.is_empty() && services.containers_known {
             findings.tell(Error::Package(reason.to_owned()));
         } else {
             findings.warnings.push(format!("{reason}, or nothing can be stored and searched"));
         }
     } else if content.is_empty() && services.content_known {
-        let reason = "there is no content cluster to keep documents in: add <content id='content' version='1.0'> with <documents>";
+        let reason = "no content cluster to keep documents in: add <content id='content' version='1.0'> with <documents>";
         findings.keep(xml::invalid::<()>(FILE, root, reason));
         services.content_known = false;
     }
@@ -185,9 +184,7 @@ fn choose_container(
     warnings: &mut Vec<String>,
 ) -> ContainerCluster {
     if containers.is_empty() {
-        warnings.push(format!(
-            "{FILE}: there is no container cluster: queries and feeds are served all the same"
-        ));
+        warnings.push(format!("{FILE}: no container cluster: queries and feeds are served all the same"));
         return ContainerCluster {
             id: "default".to_owned(),
             search: true,

@@ -90,7 +90,7 @@ fn substitute(text: String) -> Result<String, Error> {
             let place = SourcePosition { file: FILE.to_owned(), line, column: 1 };
             Err(Error::Invalid {
                 place,
-                reason: format!("there is no property '{name}': add it to <preprocess:properties>"),
+                reason: format!("no property '{name}': add it to <preprocess:properties>"),
             })
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_cluster::{ClusterConfiguration, ConfiguredNode, NodeHierarchy, NodeKey};
+use millrace_bucket::{ClusterConfiguration, ConfiguredNode, NodeHierarchy, NodeKey};
 use roxmltree::Node;
 
 use super::{FILE, number, required};

@@ -66,7 +66,9 @@ impl JoinedValues {
 pub(super) fn damaged(segment: &SegmentFile, error: &millrace_column::Error) -> Error {
     let reason = match error {
         millrace_column::Error::Corrupt(reason) => reason,
-        _ => "columns of one name, which is that of no value, are of several layouts",
+        millrace_column::Error::Mixed => {
+            "columns of one name, which is that of no value, are of several layouts"
+        }
     };
     segment.corrupt(0, reason)
 }

@@ -14,6 +14,7 @@ pub(crate) mod pieces;
 pub(crate) mod reading;
 pub(crate) mod secret;
 pub(crate) mod settled;
+pub(crate) mod slice;
 pub(crate) mod sweep;
 pub(crate) mod view;
 pub(crate) mod visit;

@@ -3,6 +3,7 @@ use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 
 #[cfg(doc)]
 use crate::Store;
+use crate::VisitSlice;
 
 /// Set of documents that a view or a visit covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +41,8 @@ pub struct StoreVisit {
     pub from: Timestamp,
     /// Maximum timestamp of versions, inclusive.
     pub to: Timestamp,
-    /// Slice number `.0` (from 0) of the documents cut into `.1` slices.
-    pub slice: (u32, u32),
+    /// Share of the documents that it covers.
+    pub slice: VisitSlice,
     /// End of the previous page; `None` for the first.
     pub continuation: Option<String>,
     /// Maximum number of documents in a page.
@@ -60,7 +61,7 @@ impl StoreVisit {
             scope: ViewScope::All,
             from: Timestamp(0),
             to: Timestamp(u64::MAX),
-            slice: (0, 1),
+            slice: VisitSlice::WHOLE,
             continuation: None,
             wanted: 1024,
             tombstones: false,

@@ -5,7 +5,7 @@
 //! bucket.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, DocumentSortKey, reversed_location};
@@ -20,12 +20,22 @@ use crate::shared::StoreShared;
 use crate::state::{StoredBucket, is_of_divided};
 use crate::{Error, StoreVisit, ViewScope, VisitPage, VisitedVersion};
 
+/// Number of versions outside of its slice or times that a page passes before it ends, with fewer documents
+/// than wanted. It bounds the time of one page.
+const PASSED_MAX: usize = 1 << 14;
+
 /// The next page.
 pub(crate) fn visit(shared: &StoreShared, visit: &StoreVisit) -> Result<VisitPage, Error> {
     let after = visit.continuation.as_deref().map(StorePosition::decode).transpose()?;
     let reading = StoreSnapshot::new(shared, RowOrder::Keys);
-    let mut page =
-        PageInProgress { visit, reading: &reading, visited: Vec::new(), last: None, after: Vec::new() };
+    let mut page = PageInProgress {
+        visit,
+        reading: &reading,
+        visited: Vec::new(),
+        last: None,
+        after: Vec::new(),
+        passed: 0,
+    };
     let first_type = after.as_ref().map_or(0, |place| place.document_type);
     for (number, document_type) in visit.document_types.iter().enumerate().skip(first_type) {
         let place = after.as_ref().filter(|place| place.document_type == number);
@@ -101,6 +111,8 @@ struct PageInProgress<'a> {
     last: Option<StorePosition>,
     /// Sort key after which the page begins.
     after: Vec<u8>,
+    /// Number of versions that were outside of the slice or the times.
+    passed: usize,
 }
 
 /// The way through one type.
@@ -126,7 +138,7 @@ impl TypeWalk<'_, '_> {
                     continue;
                 }
                 let parts = reading.ungrouped(self.document_type, &bucket)?;
-                if let ControlFlow::Break(()) = self.rows(&DocumentGroup::None, parts)? {
+                if let ControlFlow::Break(()) = self.rows(&DocumentGroup::None, parts, bucket.places().1)? {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -146,7 +158,7 @@ impl TypeWalk<'_, '_> {
                         continue;
                     }
                     let parts = reading.group(self.document_type, group, visit.scope.within())?;
-                    if let ControlFlow::Break(()) = self.rows(group, parts)? {
+                    if let ControlFlow::Break(()) = self.rows(group, parts, u64::MAX)? {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
@@ -170,7 +182,7 @@ impl TypeWalk<'_, '_> {
         };
         for buckets in reading.state.within(&self.page.visit.scope).chunk_by(same_location) {
             let bucket = &buckets[0];
-            if bucket.locations().1 < location || !self.reaches(bucket) {
+            if bucket.locations().1 < location {
                 continue;
             }
             let document_type = self.document_type;
@@ -180,7 +192,7 @@ impl TypeWalk<'_, '_> {
                     document_type,
                     bucket,
                     (location, &group),
-                    &mut |group, parts| self.rows(group, parts),
+                    &mut |group, parts| self.rows(group, parts, u64::MAX),
                 )?,
             };
             if let ControlFlow::Break(()) = found {
@@ -208,61 +220,77 @@ impl TypeWalk<'_, '_> {
         let ids: Vec<BucketId> = buckets.iter().map(|bucket| bucket.id).collect();
         for (_, group) in groups {
             let parts = reading.group(document_type, &group, Some(&ids))?;
-            if let ControlFlow::Break(()) = self.rows(&group, parts)? {
+            if let ControlFlow::Break(()) = self.rows(&group, parts, u64::MAX)? {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns true if a bucket has a part in the slice.
+    /// Returns true if a document without a group in this bucket can be in the slice.
     fn reaches(&self, bucket: &StoredBucket) -> bool {
-        let (first, last) = bucket.locations();
-        let (slice, slices) = self.page.visit.slice;
-        slice_of(first, slices) <= slice && slice <= slice_of(last, slices)
+        let (first, last) = self.page.visit.slice.locations(&DocumentGroup::None);
+        let (from, to) = bucket.locations();
+        u64::from(from) <= last >> 32 && first >> 32 <= u64::from(to)
     }
 
-    /// The versions of one group, from the place on.
-    fn rows(&mut self, group: &DocumentGroup, parts: Vec<ChunkPart>) -> Result<ControlFlow<()>, Error> {
+    /// The versions of one group, from the place on. `end`: no document in these parts has a higher reversed
+    /// location.
+    fn rows(
+        &mut self,
+        group: &DocumentGroup,
+        parts: Vec<ChunkPart>,
+        end: u64,
+    ) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
-        if let Some(bits) = group.location_bits()
-            && slice_of(bits.reverse_bits(), visit.slice.1) != visit.slice.0
-        {
-            return Ok(ControlFlow::Continue(()));
-        }
+        let (first, last) = visit.slice.locations(group);
         // The group of the last page continues after its last document; other groups begin at their start.
         let prefix = millrace_bucket::group_prefix(group).unwrap_or_default();
         let goes_on = !self.page.after.is_empty() && self.page.after.starts_with(&prefix);
-        let mut from = if goes_on { reversed_location(&self.page.after) } else { 0 };
-        loop {
+        let mut from = first.max(if goes_on { reversed_location(&self.page.after) } else { 0 });
+        while from <= last.min(end) {
             // As many chunks as needed for the wanted documents, in the order of locations; then the next.
-            let to = window_end(&parts, from, visit.wanted);
-            if let ControlFlow::Break(()) = self.window(group, &parts, from, to)? {
+            let next = window_end(&parts, from, visit.wanted);
+            let locations = from..=next.map_or(last, |next| last.min(next - 1));
+            if let ControlFlow::Break(()) = self.window(group, &parts, locations)? {
                 return Ok(ControlFlow::Break(()));
             }
-            match to {
-                Some(to) => from = to,
-                None => return Ok(ControlFlow::Continue(())),
+            // All before is passed; outside of the slice nothing is left.
+            let next = next.filter(|next| *next <= last.min(end));
+            if self.page.passed >= PASSED_MAX {
+                let sort_key = match next {
+                    Some(next) => place_of(group, next),
+                    None => [place_of(group, end), vec![u8::MAX]].concat(),
+                };
+                let grouped = *group != DocumentGroup::None;
+                self.page.last = Some(StorePosition { document_type: self.number, grouped, sort_key });
+                return Ok(ControlFlow::Break(()));
+            }
+            match next {
+                Some(next) => from = next,
+                None => break,
             }
         }
+        Ok(ControlFlow::Continue(()))
     }
 
-    /// The versions with a reversed location from `from` on and before `to`.
+    /// The versions with these reversed locations.
     fn window(
         &mut self,
         group: &DocumentGroup,
         parts: &[ChunkPart],
-        from: u64,
-        to: Option<u64>,
+        locations: RangeInclusive<u64>,
     ) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
+        let (first, last) = visit.slice.locations(group);
+        let slice = first..=last;
         let mut rows: Vec<(DocumentSortKey, DocumentId, usize, usize, u64)> = Vec::new();
         for (number, part) in parts.iter().enumerate() {
             let end = end_of(parts, number);
             if part.info.newest < visit.from.0
                 || part.info.oldest > visit.to.0
-                || to.is_some_and(|to| part.info.first_location >= to)
-                || end < from
+                || part.info.first_location > *locations.end()
+                || end < *locations.start()
             {
                 continue;
             }
@@ -271,14 +299,15 @@ impl TypeWalk<'_, '_> {
             for row in (0..ids.len()).filter(|row| is_set(mask, *row)) {
                 let timestamp = timestamps.cells::<u64>()[row];
                 let id = part.document_id(&ids, row)?;
-                let location = id.location().reversed();
                 let key = DocumentSortKey::new(&id);
-                if (visit.from.0..=visit.to.0).contains(&timestamp)
-                    && location >= from
-                    && to.is_none_or(|to| location < to)
-                    && key.as_bytes() > self.page.after.as_slice()
-                    && slice_of((location >> 32) as u32, visit.slice.1) == visit.slice.0
-                {
+                if key.as_bytes() <= self.page.after.as_slice() {
+                    continue;
+                }
+                let location = key.reversed_location();
+                let is_wanted = (visit.from.0..=visit.to.0).contains(&timestamp) && slice.contains(&location);
+                if !is_wanted {
+                    self.page.passed += 1;
+                } else if locations.contains(&location) {
                     rows.push((key, id, number, row, timestamp));
                 }
             }
@@ -300,9 +329,12 @@ impl TypeWalk<'_, '_> {
     }
 }
 
-/// Returns the slice, out of `slices`, that a location is in.
-fn slice_of(location: u32, slices: u32) -> u32 {
-    ((u64::from(location) * u64::from(slices.max(1))) >> 32) as u32
+/// Start of the sort keys of a group's documents at a reversed location.
+fn place_of(group: &DocumentGroup, location: u64) -> Vec<u8> {
+    let mut place = millrace_bucket::group_prefix(group)
+        .unwrap_or_else(|| [&((location >> 32) as u32).to_be_bytes()[..], &[0]].concat());
+    place.extend_from_slice(&(location as u32).to_be_bytes());
+    place
 }
 
 /// No document of a part has a higher reversed location than this.

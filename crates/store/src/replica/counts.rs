@@ -8,11 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::{BucketId, group_prefix};
 use millrace_document::DocumentGroup;
+use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::Error;
@@ -112,7 +113,7 @@ pub(crate) struct CountCache(Mutex<HashMap<BucketId, Arc<SegmentCounts>>>);
 
 impl CountCache {
     fn lock(&self) -> MutexGuard<'_, HashMap<BucketId, Arc<SegmentCounts>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Updates the counts after one segment replaced others in these buckets, each with the last mark that is

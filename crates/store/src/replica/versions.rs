@@ -11,7 +11,7 @@ use crate::read::visiting::visit;
 use crate::shared::StoreShared;
 use crate::state::{StoreState, locations};
 use crate::tail::RowKey;
-use crate::{Error, Store, StoreVisit, ViewScope, VisitedVersion};
+use crate::{Error, Store, StoreVisit, ViewScope, VisitSlice, VisitedVersion};
 
 /// A version without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ fn versions(
                 scope: ViewScope::Buckets(vec![bucket]),
                 from: Timestamp(0),
                 to: Timestamp(u64::MAX),
-                slice: (0, 1),
+                slice: VisitSlice::WHOLE,
                 continuation: continuation.filter(|place| !place.is_empty()),
                 wanted: wanted - page.versions.len(),
                 tombstones: true,

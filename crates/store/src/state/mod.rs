@@ -7,11 +7,12 @@ pub(crate) mod open;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_bucket::BucketId;
 use millrace_segment::SegmentFile;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::state::manifest::{Manifest, SegmentRecord};
 use crate::state::marks::{DropMark, DropMarks};
@@ -68,7 +69,7 @@ impl TailGeneration {
 
     /// The right to append, while it is held; `None`: it is closed.
     pub fn gate(&self) -> Option<AppendGate<'_>> {
-        let lock = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = self.appending.lock();
         (!self.is_closed()).then_some(AppendGate { generation: self, _lock: lock })
     }
 

@@ -4,9 +4,10 @@
 //! as no row is written in between, the next view of the group finds the chunk and its columns ready.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use millrace_column::{CHUNK_DOCS, Column, ColumnKey};
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 
 use crate::StoreLayout;
@@ -56,7 +57,7 @@ impl TailChunk {
 
     /// A column, built when it is asked for first; `None` when no row has a value in it.
     pub fn column(&self, key: &ColumnKey) -> Option<Column> {
-        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut built = self.built.lock();
         if let Some(column) = built.get(key) {
             return column.clone();
         }

@@ -7,12 +7,13 @@ use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
-use millrace_env::pace;
+use millrace_env::{error_causes, pace};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::SeekFrom;
 
 use super::beside::remake_beside;
@@ -263,6 +264,8 @@ fn open_existing(directory: &Path, log: &LogContent) -> Result<FjallTail, Error>
         let written = log.keys.count(keyspace.id());
         if found != written || !log.keys.are_within(&numbers) {
             let name = keyspace.name();
+            // It writes nothing more when it is closed: another is opened with the log as it was read.
+            tail.has_failed.store(true, Ordering::SeqCst);
             return Err(failed(&format!("of {written} {name} in the log, {found} were found")));
         }
     }
@@ -304,14 +307,7 @@ fn new_salt() -> LogSalt {
 
 /// Returns the error of the system, if there is one.
 fn io_error(error: &fjall::Error) -> Option<&io::Error> {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref() {
-            return Some(error);
-        }
-        source = error.source();
-    }
-    None
+    error_causes(error).find_map(|cause| cause.downcast_ref())
 }
 
 struct FjallTail {
@@ -352,7 +348,7 @@ impl TailRows for FjallTail {
 
 impl FjallTail {
     fn log(&self) -> MutexGuard<'_, LogEnd> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock()
     }
 
     /// Writes all of a batch or nothing, durably.

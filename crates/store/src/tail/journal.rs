@@ -335,6 +335,48 @@ impl BatchFrame {
     }
 }
 
+/// Judges bytes as a log, as they are and with the checksums that fit, and reads them as a link; for fuzzing.
+///
+/// # Panics
+/// The end of a log is outside of it, its whole batches are judged differently without the rest, or a link is
+/// another after it is written and read.
+pub fn fuzz(bytes: &[u8]) {
+    fuzz_judge(bytes);
+    let mut sealed = bytes.to_vec();
+    let mut at = 0;
+    while let Some(frame) = BatchFrame::at(&sealed, at) {
+        at = frame.items.end + BATCH_END;
+        let checksum = xxh3_64(&sealed[frame.items.clone()]).to_le_bytes();
+        sealed[frame.items.end + 1..][..checksum.len()].copy_from_slice(&checksum);
+    }
+    fuzz_judge(&sealed);
+    fuzz_link(bytes);
+}
+
+fn fuzz_judge(bytes: &[u8]) {
+    let verdict = judge(bytes);
+    let whole =
+        usize::try_from(verdict.end.bytes).expect("a log in memory is shorter than the address space");
+    assert!(whole <= bytes.len(), "the end of a log is in it");
+    let again = judge(&bytes[..whole]);
+    assert_eq!(
+        again,
+        LogVerdict { rest: LogRest::Blank, ..verdict },
+        "whole batches are judged by themselves"
+    );
+}
+
+fn fuzz_link(bytes: &[u8]) {
+    if let Some(link) = BatchLink::decode(bytes) {
+        assert_eq!(link.encode(), bytes, "a link is what it was");
+    }
+    let Some((salt, rest)) = bytes.split_first_chunk::<16>() else { return };
+    let number =
+        |at: usize| rest.get(at..at + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let link = BatchLink { salt: *salt, begin: number(0), before: number(8) };
+    assert_eq!(BatchLink::decode(&link.encode()), Some(link), "a link can be read again");
+}
+
 /// A whole batch.
 struct JournalBatch {
     count: u32,

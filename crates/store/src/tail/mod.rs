@@ -10,7 +10,7 @@
 mod beside;
 pub(crate) mod chunk;
 mod fjall;
-mod journal;
+pub(crate) mod journal;
 mod log_file;
 mod row;
 

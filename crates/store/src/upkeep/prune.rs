@@ -1,10 +1,10 @@
 //! Pruning of removals that need not be remembered any more, and that no merge has reached.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use millrace_bucket::BucketId;
 use millrace_segment::SegmentFile;
+use parking_lot::Mutex;
 
 use crate::Error;
 use crate::state::{StoreState, StoredBucket};
@@ -37,7 +37,7 @@ impl RemovalPruning {
         interval_us: u64,
         horizon: u64,
     ) -> Result<Option<BucketId>, Error> {
-        let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pass = self.pass.lock();
         if pass.found.is_empty() && now_us.abs_diff(pass.began_us) >= interval_us {
             pass.began_us = now_us;
             for bucket in &state.buckets {

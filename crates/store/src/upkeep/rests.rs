@@ -1,10 +1,10 @@
 //! Buckets that are left alone for a while, since work on them failed or had no effect.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use parking_lot::Mutex;
 
 /// First rest of a bucket; each further one is twice as long.
 const REST_FIRST: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ struct BucketRest {
 impl RestingBuckets {
     /// True if work on this bucket should not be tried now. A clock that was set back ends the rest.
     pub fn rests(&self, bucket: BucketId, now_us: u64) -> bool {
-        let resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        let resting = self.resting.lock();
         resting.get(&bucket).is_some_and(|rest| {
             let until = rest.since_us.saturating_add(rest.length.as_micros() as u64);
             (rest.since_us..until).contains(&now_us)
@@ -36,7 +36,7 @@ impl RestingBuckets {
 
     /// Records that work on this bucket did not succeed: it rests, longer each time.
     pub fn rest(&self, bucket: BucketId, now_us: u64) {
-        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resting = self.resting.lock();
         let length = match resting.get(&bucket) {
             Some(before) => (before.length * 2).min(REST_LONGEST),
             None => REST_FIRST,
@@ -46,7 +46,7 @@ impl RestingBuckets {
 
     /// Records that work on this bucket succeeded: the next rest is a first one again.
     pub fn forget(&self, bucket: BucketId) {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
+        self.resting.lock().remove(&bucket);
     }
 }
 

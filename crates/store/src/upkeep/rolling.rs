@@ -4,8 +4,10 @@
 //! manifest names the spare before it takes over, so taking over is a change in memory, done by the thread
 //! that has just filled a generation. Only if there is no spare yet does sealing make one first.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::Error;
 use crate::shared::{StoreShared, sync_generation, tail_path};
@@ -49,7 +51,7 @@ impl TailRoller {
     }
 
     fn ensure_spare(&self) -> Result<(), Error> {
-        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.making.lock();
         let shared = &self.shared;
         let state = shared.state();
         if state.spare.is_some() {

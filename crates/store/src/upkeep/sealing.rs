@@ -10,13 +10,14 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use millrace_bucket::BucketId;
 use millrace_column::{Column, ColumnForm, ColumnKey};
 use millrace_env::pace;
 use millrace_segment::{ChunkInfo, NewChunk, SegmentWriter};
+use parking_lot::{Condvar, Mutex};
 
 use crate::read::columns;
 use crate::shared::StoreShared;
@@ -45,7 +46,7 @@ struct SealTurn<'a>(&'a TailSealer);
 
 impl Drop for SealTurn<'_> {
     fn drop(&mut self) {
-        *self.0.is_sealing.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        *self.0.is_sealing.lock() = false;
         self.0.ended.notify_all();
     }
 }
@@ -109,7 +110,7 @@ impl TailSealer {
             if let Err(error) = sealed {
                 break Err(error);
             }
-            self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(oldest);
+            self.retired.lock().push(oldest);
             self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
             // A thread that waits for the rows to be sealed need not wait for the deletion of their files.
             drop(turn);
@@ -126,7 +127,7 @@ impl TailSealer {
     /// Returns the oldest generation, if it takes no more rows and its number is not above `number`, and the
     /// turn to seal it. `None`: there is none any more.
     fn turn(&self, number: u64) -> Option<(SealTurn<'_>, Arc<TailGeneration>)> {
-        let mut is_sealing = self.is_sealing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_sealing = self.is_sealing.lock();
         loop {
             let state = self.shared.state();
             let oldest = state.generations.last().filter(|_| state.generations.len() > 1)?;
@@ -138,7 +139,7 @@ impl TailSealer {
                 return Some((SealTurn(self), Arc::clone(oldest)));
             }
             drop(state);
-            is_sealing = self.ended.wait(is_sealing).unwrap_or_else(PoisonError::into_inner);
+            self.ended.wait(&mut is_sealing);
         }
     }
 
@@ -178,7 +179,7 @@ impl TailSealer {
 
     /// Deletes the files of generations that no one reads any more.
     fn delete_retired(&self) {
-        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retired = self.retired.lock();
         let (free, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut *retired)
             .into_iter()
             .partition(|generation| Arc::strong_count(generation) == 1);

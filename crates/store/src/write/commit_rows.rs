@@ -49,7 +49,7 @@ impl CommitRows {
             check_key(&key)?;
             let refused = |reason: String| Error::Version { id: version.id.to_string(), reason };
             if version.timestamp.0 == 0 || version.timestamp.0 >= TIMESTAMP_LIMIT {
-                return Err(refused(format!("{} is no time", version.timestamp.0)));
+                return Err(refused(format!("{} is not a time", version.timestamp.0)));
             }
             // Every version in the tail must be a valid document when it is sealed.
             version.document().map_err(|error| refused(error.to_string()))?;

@@ -15,13 +15,14 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_env::run_or_exit;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::shared::StoreShared;
 use crate::state::TailGeneration;
@@ -442,21 +443,18 @@ impl<T> Default for WorkQueue<T> {
 
 impl<T> WorkQueue<T> {
     fn push(&self, item: T) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).0.push_back(item);
+        self.queue.lock().0.push_back(item);
         self.ready.notify_one();
     }
 
     /// Takes the queued items, up to [`BATCH_BYTES`]; blocks until there are some. `None`: the queue was
     /// closed, and is empty.
     fn take(&self, bytes: impl Fn(&T) -> usize, last: &LastCommit) -> Option<VecDeque<T>> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
         let expected = queue.0.len() + last.writes;
-        let mut queue = self
-            .ready
-            .wait_while(queue, |(items, closed)| items.is_empty() && !*closed)
-            .unwrap_or_else(PoisonError::into_inner);
+        self.ready.wait_while(&mut queue, |(items, closed)| items.is_empty() && !*closed);
         if last.took >= SLOW_SYNC {
-            queue = self.gather(queue, expected, last.took);
+            self.gather(&mut queue, expected, last.took);
         }
         let mut total = 0;
         let end = queue.0.iter().position(|item| {
@@ -471,37 +469,27 @@ impl<T> WorkQueue<T> {
 
     /// Waits for more items while they arrive in close succession: until there are `expected`, or half a sync
     /// has passed.
-    fn gather<'q>(
-        &'q self,
-        mut queue: MutexGuard<'q, (VecDeque<T>, bool)>,
-        expected: usize,
-        sync: Duration,
-    ) -> MutexGuard<'q, (VecDeque<T>, bool)> {
+    fn gather(&self, queue: &mut MutexGuard<'_, (VecDeque<T>, bool)>, expected: usize, sync: Duration) {
         let began = Instant::now();
         while queue.0.len() < expected && began.elapsed() < sync / 2 {
             let before = queue.0.len();
             let none_came = |(items, closed): &mut (VecDeque<T>, bool)| items.len() == before && !*closed;
-            let waited = self.ready.wait_timeout_while(queue, sync / 16, none_came);
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.ready.wait_while_for(queue, none_came, sync / 16);
             if queue.0.len() == before {
                 break;
             }
         }
-        queue
     }
 
     /// The item that has waited longest, as [`WorkQueue::take`].
     fn take_one(&self) -> Option<T> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut queue = self
-            .ready
-            .wait_while(queue, |(items, closed)| items.is_empty() && !*closed)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
+        self.ready.wait_while(&mut queue, |(items, closed)| items.is_empty() && !*closed);
         queue.0.pop_front()
     }
 
     fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+        self.queue.lock().1 = true;
         self.ready.notify_all();
     }
 }

@@ -10,8 +10,8 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const SHARDS: usize = 64;
@@ -82,7 +82,7 @@ impl<W: LaneWrite> WriteLanes<W> {
     fn shard(&self, key: &[u8]) -> (MutexGuard<'_, Shard<W>>, u64) {
         let hash = xxh3_64_with_seed(key, self.seed);
         let shard = &self.shards[hash as usize % SHARDS];
-        (shard.lock().unwrap_or_else(PoisonError::into_inner), hash)
+        (shard.lock(), hash)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The store from outside: every write can be read, even after seals, merges, splits, drops, kills and damage
 //! in between.
 
+mod arrival;
 mod common;
 mod counts;
 mod crash;
@@ -14,7 +15,9 @@ mod model;
 mod power;
 mod replica;
 mod schemas;
+mod slices;
 mod space;
+mod syncs;
 mod threads;
 mod transfer;
 mod writes;

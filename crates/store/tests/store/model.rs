@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Timestamp};
-use millrace_store::{Store, StoreOptions, StoreTuning, StoreVisit, ViewScope};
+use millrace_store::{Store, StoreOptions, StoreTuning, StoreVisit, ViewScope, VisitSlice};
 use proptest::prelude::*;
 use proptest::strategy::Union;
 
@@ -127,7 +127,11 @@ fn check_visits(store: &Store, model: &BTreeMap<String, (i64, Timestamp)>) {
     for wanted in [41, 5000] {
         let mut found = BTreeMap::new();
         for slice in 0..3 {
-            let visit = StoreVisit { wanted, slice: (slice, 3), ..StoreVisit::all(&TYPES) };
+            let visit = StoreVisit {
+                wanted,
+                slice: VisitSlice::new(slice, 3).expect("one of three"),
+                ..StoreVisit::all(&TYPES)
+            };
             for (id, number, timestamp) in visited(store, &visit) {
                 let number = number.expect("no removals were asked for");
                 assert!(found.insert(id.clone(), (number, timestamp)).is_none(), "{id} is visited once");

@@ -78,15 +78,15 @@ impl ModifyOperands<'_, '_> {
             ));
         }
         for (index, value) in block.iter().enumerate() {
-            self.push((labels.to_vec(), index, value))?;
+            self.push(labels.to_vec(), index, value)?;
         }
         Ok(())
     }
 
-    fn push(&mut self, operand: (Vec<String>, usize, f64)) -> Result<(), String> {
-        let labels = operand.0.iter().map(String::as_str);
-        self.size.add(self.tensor_type, labels, 1, 0).map_err(|error| error.to_string())?;
-        self.cells.push(operand);
+    fn push(&mut self, labels: Vec<String>, index: usize, value: f64) -> Result<(), String> {
+        let names = labels.iter().map(String::as_str);
+        self.size.add(self.tensor_type, names, 1, 0).map_err(|error| error.to_string())?;
+        self.cells.push((labels, index, value));
         Ok(())
     }
 }
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for ModifyOperands<'_, '_> {
                 let (labels, index) = address.into_cell(tensor_type).map_err(A::Error::custom)?;
                 let value = found.value.ok_or_else(|| A::Error::missing_field("value"))?;
                 check_range(value, tensor_type)?;
-                self.push((labels, index, value)).map_err(A::Error::custom)?;
+                self.push(labels, index, value).map_err(A::Error::custom)?;
             }
         }
         Ok(())

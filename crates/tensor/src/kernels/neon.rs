@@ -85,6 +85,10 @@ impl LoadWide for i8 {
 impl WideRegister<8> for Pair {
     const SUMS: usize = 8;
 
+    /// No effect: the stable compiler has no such instruction for this processor, which fetches ahead by
+    /// itself.
+    #[inline(always)]
+    unsafe fn prefetch<B>(_: *const B) {}
     #[inline(always)]
     unsafe fn zero() -> Self {
         unsafe { float32x4x2_t(vdupq_n_f32(0.0), vdupq_n_f32(0.0)) }

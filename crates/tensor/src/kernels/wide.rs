@@ -2,7 +2,8 @@
 
 use super::{KernelCell, MaxSimKernel, rest, row_of};
 
-/// The body of [`sum_rows`] for registers of `N` lanes.
+/// The body of [`sum_rows`] for registers of `N` lanes: four rows at a time, which share the loads of the
+/// vector, with the next four fetched ahead.
 ///
 /// # Safety
 /// The machine has the instructions of `R`. To be fast it must be inlined into a function that enables them.
@@ -20,27 +21,88 @@ pub(super) unsafe fn rows<
     rows: &[u16],
     sums: &mut [f64],
 ) {
-    for (sum, row) in sums.iter_mut().zip(rows) {
-        let cells = row_of(cells, width, *row);
-        let len = vector.len().min(cells.len());
-        let ((a_steps, a_rest), (b_steps, b_rest)) =
-            (vector[..len].as_chunks::<N>(), cells[..len].as_chunks::<N>());
-        let ((a_rounds, a_steps), (b_rounds, b_steps)) = (a_steps.as_chunks::<4>(), b_steps.as_chunks::<4>());
+    let count = rows.len().min(sums.len());
+    // Plain loops over numbers, because everything here must be inlined.
+    let mut at = 0;
+    while at + 4 <= count {
+        let four = [0, 1, 2, 3].map(|row| row_of(cells, width, rows[at + row]));
+        let len = vector.len().min(width);
+        if four[0].len() < len || four[1].len() < len || four[2].len() < len || four[3].len() < len {
+            break;
+        }
+        let ahead = cells.as_ptr().wrapping_add((usize::from(rows[at]) + PREFETCH_ROWS) * width);
         // SAFETY: the caller guarantees the instructions.
-        let all = unsafe {
-            // Four independent sums, which do not wait for each other.
-            let mut parts = [R::zero(); 4];
-            for (a, b) in a_rounds.iter().zip(b_rounds) {
-                for (part, (a, b)) in parts.iter_mut().zip(a.iter().zip(b)) {
-                    *part = step::<R, N, A, B, DIFFERENCE>(*part, a, b);
-                }
+        let of_four = unsafe { sum_some::<R, N, 4, A, B, DIFFERENCE>(&vector[..len], four, ahead) };
+        sums[at..at + 4].copy_from_slice(&of_four);
+        at += 4;
+    }
+    while at < count {
+        let row = row_of(cells, width, rows[at]);
+        let len = vector.len().min(row.len());
+        // SAFETY: the caller guarantees the instructions.
+        let of_one = unsafe { sum_some::<R, N, 1, A, B, DIFFERENCE>(&vector[..len], [row], row.as_ptr()) };
+        sums[at] = of_one[0];
+        at += 1;
+    }
+}
+
+/// Prefetch distance in rows.
+const PREFETCH_ROWS: usize = 8;
+
+/// Sums of `D` rows, each at least as long as the vector. Prefetches as many cells from `ahead` on, in small
+/// steps, because a single burst would fill the cache's request queue and stall all other loads.
+///
+/// # Safety
+/// The conditions of [`rows`].
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "everything must be inlined: plain loops over numbers")]
+unsafe fn sum_some<
+    R: WideRegister<N>,
+    const N: usize,
+    const D: usize,
+    A: KernelCell,
+    B: KernelCell,
+    const DIFFERENCE: bool,
+>(
+    vector: &[A],
+    rows: [&[B]; D],
+    ahead: *const B,
+) -> [f64; D] {
+    let steps = vector.len() / N;
+    for row in 0..D {
+        assert!(rows[row].len() >= vector.len(), "a row has a cell for each of the vector's");
+    }
+    // SAFETY: the caller guarantees the instructions. A step lies within the vector, and so within each row,
+    // as was just checked. A prefetch accepts any address.
+    unsafe {
+        // Two sums a row, so that eight additions do not wait for each other.
+        let mut parts = [[R::zero(); 2]; D];
+        let mut step = 0;
+        while step + 2 <= steps {
+            let (first, second) = (load::<R, N, A>(vector, step), load::<R, N, A>(vector, step + 1));
+            for row in 0..D {
+                R::prefetch(ahead.wrapping_add(row * vector.len() + step * N));
+                let cells = load::<R, N, B>(rows[row], step);
+                parts[row][0] = add_pairs::<R, N, DIFFERENCE>(parts[row][0], first, cells);
+                let cells = load::<R, N, B>(rows[row], step + 1);
+                parts[row][1] = add_pairs::<R, N, DIFFERENCE>(parts[row][1], second, cells);
             }
-            for (a, b) in a_steps.iter().zip(b_steps) {
-                parts[0] = step::<R, N, A, B, DIFFERENCE>(parts[0], a, b);
+            step += 2;
+        }
+        if step < steps {
+            let last = load::<R, N, A>(vector, step);
+            for row in 0..D {
+                let cells = load::<R, N, B>(rows[row], step);
+                parts[row][0] = add_pairs::<R, N, DIFFERENCE>(parts[row][0], last, cells);
             }
-            parts[0].add(parts[1]).add(parts[2].add(parts[3])).sum()
-        };
-        *sum = f64::from(all + rest::<A, B, DIFFERENCE>(a_rest, b_rest));
+        }
+        let mut sums = [0.0; D];
+        for row in 0..D {
+            let of_steps = parts[row][0].add(parts[row][1]).sum();
+            let (vector_rest, row_rest) = (&vector[steps * N..], &rows[row][steps * N..]);
+            sums[row] = f64::from(of_steps + rest::<A, B, DIFFERENCE>(vector_rest, row_rest));
+        }
+        sums
     }
 }
 
@@ -177,19 +239,24 @@ unsafe fn tile<R: WideRegister<N>, const N: usize, const T: usize, const D: usiz
     }
 }
 
+/// Loads the `N` cells of a step.
+///
+/// # Safety
+/// The machine has the instructions of `R`, and `(step + 1) * N` is at most the number of cells.
+#[inline(always)]
+unsafe fn load<R: WideRegister<N>, const N: usize, C: KernelCell>(cells: &[C], step: usize) -> R {
+    // SAFETY: the caller guarantees the instructions and the cells.
+    unsafe { R::load(&*cells.as_ptr().add(step * N).cast::<[C; N]>()) }
+}
+
 /// Adds `N` more pairs to `sum`.
 ///
 /// # Safety
 /// The machine has the instructions of `R`.
 #[inline(always)]
-unsafe fn step<R: WideRegister<N>, const N: usize, A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
-    sum: R,
-    a: &[A; N],
-    b: &[B; N],
-) -> R {
+unsafe fn add_pairs<R: WideRegister<N>, const N: usize, const DIFFERENCE: bool>(sum: R, a: R, b: R) -> R {
     // SAFETY: the caller guarantees the instructions.
     unsafe {
-        let (a, b) = (R::load(a), R::load(b));
         if DIFFERENCE {
             let difference = a.subtract(b);
             difference.multiply_add(difference, sum)
@@ -207,6 +274,8 @@ pub(super) trait WideRegister<const N: usize>: Copy {
     /// Number of sums that fit into registers together with their operands.
     const SUMS: usize;
 
+    /// Asks the processor to fetch the cache line of an address, which need not be valid.
+    unsafe fn prefetch<B>(from: *const B);
     unsafe fn zero() -> Self;
     unsafe fn load<A: KernelCell>(cells: &[A; N]) -> Self;
     unsafe fn add(self, other: Self) -> Self;

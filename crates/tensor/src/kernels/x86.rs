@@ -154,6 +154,10 @@ impl WideRegister<8> for __m256 {
     const SUMS: usize = 8;
 
     #[inline(always)]
+    unsafe fn prefetch<B>(from: *const B) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+    #[inline(always)]
     unsafe fn zero() -> Self {
         unsafe { _mm256_setzero_ps() }
     }
@@ -187,15 +191,21 @@ impl WideRegister<8> for __m256 {
     }
     #[inline(always)]
     unsafe fn sum(self) -> f32 {
-        let mut lanes = [0.0f32; 8];
-        unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), self) };
-        lanes.iter().sum()
+        unsafe {
+            let four = _mm_add_ps(_mm256_castps256_ps128(self), _mm256_extractf128_ps::<1>(self));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        }
     }
 }
 
 impl WideRegister<16> for __m512 {
     const SUMS: usize = 16;
 
+    #[inline(always)]
+    unsafe fn prefetch<B>(from: *const B) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
     #[inline(always)]
     unsafe fn zero() -> Self {
         unsafe { _mm512_setzero_ps() }

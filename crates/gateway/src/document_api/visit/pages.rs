@@ -1,6 +1,7 @@
 //! The documents of a visit, written page by page: those of this node, or bucket after bucket from the nodes
 //! of a cluster.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -49,7 +50,15 @@ pub(super) struct VisitPages {
     /// Buckets that it reaches, and the version of the cluster state by which they were listed: there may be
     /// a great many.
     listed: Mutex<Option<(u64, ReachedBuckets)>>,
+    /// Number of documents in the next page of this node, by the size of those in the last one.
+    together: AtomicUsize,
 }
+
+/// Size of a page in bytes that is aimed at: large documents come a few at a time.
+pub(super) const PAGE_BYTES: usize = 2 << 20;
+
+/// Number of documents in the first page, whose size is not known.
+const FIRST_DOCUMENTS: usize = 4;
 
 /// The answer of another node.
 #[derive(Deserialize)]
@@ -77,6 +86,7 @@ impl VisitPages {
             deadline,
             spread,
             listed: Mutex::default(),
+            together: AtomicUsize::new(FIRST_DOCUMENTS),
         }
     }
 
@@ -86,6 +96,11 @@ impl VisitPages {
 
     pub(super) fn form(&self) -> PageForm {
         self.form
+    }
+
+    /// Continuation for the client.
+    pub(super) fn continuation(&self, position: Option<String>) -> Option<String> {
+        self.pass.continuation(position)
     }
 
     /// Start of the request.
@@ -193,6 +208,8 @@ impl VisitPages {
         wanted: usize,
     ) -> Result<WrittenPage, Error> {
         let (shape, form, flow) = (Arc::clone(&self.shape), self.form, pass.flow());
+        let together = self.together.load(Ordering::Relaxed);
+        let wanted = wanted.min(together);
         let read = move || {
             let found = pass.step(from, wanted)?;
             let mut page = WrittenPage { next: found.continuation, ..WrittenPage::default() };
@@ -203,10 +220,21 @@ impl VisitPages {
                 write(&mut page.bytes, &pass, &shape, visited, form)?;
                 page.documents += 1;
             }
-            Ok(page)
+            Ok::<_, Error>(page)
         };
-        self.node.pool().run_in(flow, read).await?
+        let page = self.node.pool().run_in(flow, read).await??;
+        self.together.store(together_after(together, &page), Ordering::Relaxed);
+        Ok(page)
     }
+}
+
+/// Number of documents for the next page of about [`PAGE_BYTES`], after a page of `together`.
+fn together_after(together: usize, page: &WrittenPage) -> usize {
+    // Most of what was read may have been left out, so that the next page is not much larger than this one.
+    let most = together.saturating_mul(8);
+    let fitting = PAGE_BYTES.saturating_mul(page.documents) / page.bytes.len().max(1);
+    let fitting = if page.documents == 0 { most } else { fitting };
+    fitting.min(most).clamp(1, PAGE)
 }
 
 /// Writes one document.
@@ -234,4 +262,19 @@ fn write(
         out.push(b'\n');
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_documents_come_a_few_at_a_time() {
+        let page = |documents, bytes| WrittenPage { bytes: vec![0; bytes], documents, next: None };
+        assert_eq!(together_after(4, &page(4, 400)), 32);
+        assert_eq!(together_after(32, &page(32, 3200)), PAGE);
+        assert_eq!(together_after(PAGE, &page(100, 100 << 20)), 2);
+        assert_eq!(together_after(4, &page(4, 400 << 20)), 1);
+        assert_eq!(together_after(4, &page(0, 0)), 32, "all of them were left out");
+    }
 }

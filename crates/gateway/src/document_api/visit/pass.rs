@@ -6,9 +6,10 @@ use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 use millrace_schema::ContentCluster;
 use millrace_selection::DocumentSelection;
-use millrace_store::{Store, StoreVisit, ViewScope, VisitedVersion};
+use millrace_store::{Store, StoreVisit, ViewScope, VisitSlice, VisitedVersion};
 
 use super::PAGE;
+use super::sliced;
 use crate::document_api::DocumentCall;
 use crate::document_api::path::DocumentScope;
 use crate::document_api::write::holds;
@@ -26,6 +27,8 @@ pub(in crate::document_api) struct VisitPass {
     /// Namespace of the documents; `None` for all.
     namespace: Option<String>,
     selection: Option<DocumentSelection>,
+    /// True if another node asks for one bucket: its positions are those of the store.
+    is_part: bool,
 }
 
 /// All documents of one type and namespace in a group, or in one bucket of it.
@@ -92,6 +95,13 @@ impl VisitPass {
         let selection = selection.map(|text| deployment.selection(text)).transpose()?;
         let group = documents.group.clone();
         let selected = selection.as_ref().filter(|_| call.node.paths().is_fast());
+        let slice = sliced::slice(&call.parameters, &call.hop)?;
+        let is_part = call.hop.part().is_some();
+        let continuation = parameters.get("continuation").filter(|text| !text.is_empty());
+        let continuation = match continuation {
+            Some(text) if !is_part => Some(sliced::position(text, slice)?.to_owned()),
+            text => text.map(str::to_owned),
+        };
         let visit = StoreVisit {
             document_types: if global { Vec::new() } else { document_types },
             scope: within(
@@ -103,14 +113,15 @@ impl VisitPass {
                     (None, None) => ViewScope::All,
                 },
             ),
-            slice: slice(call)?,
-            continuation: parameters.get("continuation").filter(|text| !text.is_empty()).map(str::to_owned),
+            slice,
+            continuation,
             wanted: PAGE,
             tombstones: parameters.flag("includeRemoves")?.unwrap_or(false),
             ..between(call, StoreVisit::all(&[]))?
         };
         let namespace = documents.of.map(|(namespace, _)| namespace);
-        Ok(VisitPass { deployment, store: call.node.store().clone(), visit, group, namespace, selection })
+        let store = call.node.store().clone();
+        Ok(VisitPass { deployment, store, visit, group, namespace, selection, is_part })
     }
 
     /// Continues from `continuation` for up to `wanted` documents of the store, and returns the selected
@@ -150,7 +161,7 @@ impl VisitPass {
     /// skipped some documents.
     pub(in crate::document_api) fn whole_group(&self, from: Option<&str>) -> Option<WholeGroup> {
         // Each field is examined here: one that is added later must not be ignored.
-        let VisitPass { deployment: _, store: _, visit, group: _, namespace, selection } = self;
+        let VisitPass { deployment: _, store: _, visit, group: _, namespace, selection, is_part: _ } = self;
         // Tombstones and fields are irrelevant: earlier removals say nothing of a removal, and all of a
         // document goes.
         let StoreVisit {
@@ -166,7 +177,7 @@ impl VisitPass {
         } = visit;
         let is_narrowed = from.is_some()
             || (*first, *last) != (Timestamp(0), Timestamp(u64::MAX))
-            || *slice != (0, 1)
+            || !slice.is_whole()
             || !selection.as_ref().is_none_or(DocumentSelection::selects_all);
         let (group, part) = match scope {
             ViewScope::Groups(groups) => (groups, None),
@@ -204,6 +215,12 @@ impl VisitPass {
         self.visit.continuation.clone()
     }
 
+    /// Continuation for the sender of the request, which ends with its slice unless it has all documents.
+    pub(in crate::document_api) fn continuation(&self, position: Option<String>) -> Option<String> {
+        let slice = if self.is_part { VisitSlice::WHOLE } else { self.visit.slice };
+        position.map(|position| sliced::continuation(position, slice))
+    }
+
     /// True if the request addresses a stored document, by the values that its schema shows.
     pub(in crate::document_api) fn wants(&self, document: &Document) -> bool {
         let Ok(kind) = self.deployment.kind(document.id.document_type()) else { return false };
@@ -232,22 +249,6 @@ fn within(bucket: Option<BucketId>, scope: ViewScope) -> ViewScope {
         (Some(bucket), ViewScope::GroupsIn(groups, _)) => ViewScope::GroupsIn(groups, vec![bucket]),
         (Some(bucket), _) => ViewScope::Buckets(vec![bucket]),
         (None, scope) => scope,
-    }
-}
-
-/// Parses `slices` and `sliceId`.
-fn slice(call: &DocumentCall) -> Result<(u32, u32), Error> {
-    let slices = call.parameters.number("slices", 1, u64::from(u32::MAX))?;
-    let slice = call.parameters.number("sliceId", 0, u64::from(u32::MAX))?;
-    match (slices, slice) {
-        (None, None) => Ok((0, 1)),
-        (Some(slices), Some(slice)) if slice < slices => Ok((slice as u32, slices as u32)),
-        (Some(slices), Some(slice)) => Err(Error::parameter(
-            "sliceId",
-            format!("expected less than slices, which is {slices}; got {slice}"),
-        )),
-        (Some(_), None) => Err(Error::parameter("sliceId", "must be set where slices is")),
-        (None, Some(_)) => Err(Error::parameter("slices", "must be set where sliceId is")),
     }
 }
 

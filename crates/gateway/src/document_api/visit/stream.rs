@@ -8,8 +8,9 @@ use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::pages::{PageForm, VisitPages};
+use super::pages::{PAGE_BYTES, PageForm, VisitPages};
 use super::{PAGE, head, tail};
+use crate::http::{self, AnswerShare};
 use millrace_node::Error;
 use millrace_node::metrics::CountedMetric;
 
@@ -44,6 +45,11 @@ impl StreamedVisit {
         let lines = self.pages.form() == PageForm::Lines;
         let mut pending = if lines { Vec::new() } else { head(&self.path) };
         let failure = loop {
+            // A client that does not read keeps others waiting here, and takes no more memory.
+            let until = self.deadline.into();
+            let Some(mut room) = self.pages.node().budget().page(PAGE_BYTES, until).await else {
+                break None;
+            };
             let page = match self.pages.next(continuation.clone(), PAGE).await {
                 Ok(page) => page,
                 Err(error) => break Some(error),
@@ -53,10 +59,11 @@ impl StreamedVisit {
             }
             count += page.documents;
             pending.extend_from_slice(&page.bytes);
-            if lines && let Some(token) = &page.next {
+            if lines && let Some(token) = self.pages.continuation(page.next.clone()) {
                 line(&mut pending, &json!({ "continuation": { "token": token } }));
             }
-            if !self.send(&mut pending).await {
+            room.settle(pending.len());
+            if !self.send(&mut pending, Some(room)).await {
                 return;
             }
             continuation = page.next;
@@ -76,6 +83,7 @@ impl StreamedVisit {
         continuation: Option<String>,
         failure: Option<Error>,
     ) {
+        let continuation = self.pages.continuation(continuation);
         match (self.pages.form() == PageForm::Lines, failure) {
             (true, failure) => {
                 if let Some(error) = &failure {
@@ -99,13 +107,21 @@ impl StreamedVisit {
             }
             (false, None) => tail(&mut pending, count, continuation.as_deref()),
         }
-        self.send(&mut pending).await;
+        self.send(&mut pending, None).await;
     }
 
-    /// Sends `bytes`, and empties them. Returns false if the client has left.
-    async fn send(&mut self, bytes: &mut Vec<u8>) -> bool {
+    /// Sends `bytes`, with their share of the memory of answers, and empties them. Returns false if the
+    /// client has left.
+    async fn send(&mut self, bytes: &mut Vec<u8>, room: Option<AnswerShare>) -> bool {
         let bytes = std::mem::take(bytes);
-        bytes.is_empty() || self.sender.send_data(Bytes::from(bytes)).await.is_ok()
+        if bytes.is_empty() {
+            return true;
+        }
+        let bytes = match room {
+            Some(room) => http::counted_page(bytes, room),
+            None => Bytes::from(bytes),
+        };
+        self.sender.send_data(bytes).await.is_ok()
     }
 }
 

@@ -155,7 +155,7 @@ pub(super) fn geo_location(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -
         let units = "units are km, m, miles, mi, deg, d";
         SyntaxFault::new(
             call.arguments[3].at,
-            format!("{radius:?} is no radius; {units}; for example: {}", call.operator.example),
+            format!("{radius:?} is not a radius; {units}; for example: {}", call.operator.example),
         )
     })?;
     Ok(QueryItem::GeoLocation {

@@ -104,7 +104,7 @@ impl SegmentImport {
         let segment = shared.open_segment(self.number)?;
         segment.verify_with(&self.checksums)?;
         if segment.newest() >= TIMESTAMP_LIMIT {
-            let reason = format!("a version is of {}, which is no time", segment.newest());
+            let reason = format!("a version is of {}, which is not a time", segment.newest());
             return Err(Error::Corrupt { path, offset: 0, reason });
         }
         shared.timestamps.check(Timestamp(segment.newest()))?;

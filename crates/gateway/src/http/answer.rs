@@ -1,0 +1,174 @@
+//! Bodies of answers: watched while they are sent, and counted while they are in memory.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::response::Response;
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use hyper::header::RETRY_AFTER;
+use serde_json::json;
+
+use super::budget::{AnswerShare, RequestBudget};
+use super::json;
+use crate::status::HttpError;
+
+/// Size of an answer, in bytes, from which on it is counted: a smaller one is not worth it.
+const COUNTED_BYTES_MIN: u64 = 16 << 10;
+
+/// Bytes of a counted answer that are handed to the connection at a time: what a connection has is out of
+/// the count.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Returns a body whose frames are shown to `see` as they are sent; `see` is dropped with the body.
+pub(crate) fn observed(body: Body, see: impl FnMut(&Frame<Bytes>) + Send + Unpin + 'static) -> Body {
+    Body::new(ObservedBody { body, see })
+}
+
+struct ObservedBody<S> {
+    body: Body,
+    see: S,
+}
+
+impl<S: FnMut(&Frame<Bytes>) + Unpin> HttpBody for ObservedBody<S> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            (self.see)(frame);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A page of a streamed answer, with its share of the memory of answers until it is sent.
+pub(crate) fn counted_page(bytes: Vec<u8>, share: AnswerShare) -> Bytes {
+    Bytes::from_owner(CountedPage { bytes, _share: share })
+}
+
+struct CountedPage {
+    bytes: Vec<u8>,
+    _share: AnswerShare,
+}
+
+impl AsRef<[u8]> for CountedPage {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Returns the response with its share of the memory of answers, if it is large and in memory; 429 if there
+/// is no room for it. A client that does not read its answer holds this share, and nothing that other
+/// requests need.
+pub(crate) async fn counted(budget: &Arc<RequestBudget>, response: Response) -> Response {
+    let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes >= COUNTED_BYTES_MIN) else {
+        return response;
+    };
+    match budget.answer(usize::try_from(bytes).unwrap_or(usize::MAX)).await {
+        Ok(share) => {
+            response.map(|body| Body::new(CountedAnswer { body, left: Bytes::new(), _share: share }))
+        }
+        Err(error) => {
+            // Its memory is free before the refusal is sent.
+            drop(response);
+            let mut refusal = json(error.status(), &json!({ "message": error.to_string() }));
+            refusal.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
+            refusal
+        }
+    }
+}
+
+/// A body in memory that is sent in pieces.
+struct CountedAnswer {
+    body: Body,
+    /// Rest of the current frame.
+    left: Bytes,
+    _share: AnswerShare,
+}
+
+impl HttpBody for CountedAnswer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.left.is_empty() {
+            let frame = match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => frame,
+                other => return other,
+            };
+            match frame.into_data() {
+                Ok(data) => self.left = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        let piece = self.left.len().min(PIECE_BYTES);
+        // A copy: a part of the whole would keep all of it in memory for as long as the connection has it.
+        let piece = Bytes::copy_from_slice(&self.left.split_to(piece));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let left = self.left.len() as u64;
+        match self.body.size_hint().exact() {
+            Some(bytes) => SizeHint::with_exact(bytes + left),
+            None => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http_body_util::BodyExt;
+
+    use super::super::budget::BudgetBounds;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_large_answer_is_sent_in_pieces_and_counted_to_its_end() {
+        let patience = Duration::from_millis(1);
+        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 200_000, patience, return_memory: || {} };
+        let budget = RequestBudget::new(bounds);
+        let bytes: Vec<u8> = (0..150_000_u32).map(|number| number as u8).collect();
+        let mut answer = counted(&budget, Response::new(Body::from(bytes.clone()))).await;
+        assert_eq!(answer.body().size_hint().exact(), Some(150_000));
+        assert_eq!(budget.of_answers().reserved, 150_000);
+        let other = counted(&budget, Response::new(Body::from(bytes.clone()))).await;
+        assert_eq!(other.status(), hyper::StatusCode::TOO_MANY_REQUESTS);
+        assert!(other.headers().contains_key(RETRY_AFTER));
+        let small = counted(&budget, Response::new(Body::from(vec![1; 1000]))).await;
+        assert_eq!(small.status(), hyper::StatusCode::OK, "a small one is not counted");
+        let mut read = Vec::new();
+        while let Some(frame) = answer.body_mut().frame().await {
+            let data = frame.expect("it is in memory").into_data().expect("there are no trailers");
+            assert!(data.len() <= PIECE_BYTES);
+            read.extend_from_slice(&data);
+            assert_eq!(answer.body().size_hint().exact(), Some((bytes.len() - read.len()) as u64));
+        }
+        assert!(answer.body().is_end_stream() && read == bytes);
+        drop(answer);
+        assert_eq!(budget.of_answers().reserved, 0);
+    }
+}

@@ -1,0 +1,55 @@
+//! Metrics of the memory of requests.
+
+use super::budget::RequestBudget;
+use millrace_node::metrics::MetricGauge;
+
+impl RequestBudget {
+    /// Gauges of the memory of requests in flight.
+    pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
+        let gauge = MetricGauge::new;
+        let (bodies, work, answers) = (self.of_bodies(), self.of_work(), self.of_answers());
+        vec![
+            gauge(
+                "millrace.bodies.bytes",
+                "Bytes that bodies of requests under way take",
+                bodies.reserved as f64,
+            ),
+            gauge(
+                "millrace.bodies.waiting",
+                "Requests that wait for room for their bodies",
+                bodies.waiting as f64,
+            ),
+            MetricGauge::counted(
+                "millrace.bodies.refused",
+                "Requests refused since there was no room for their bodies",
+                bodies.refused,
+            ),
+            gauge(
+                "millrace.work.bytes",
+                "Bytes reserved for parsing and evaluating requests",
+                work.reserved as f64,
+            ),
+            gauge("millrace.work.waiting", "Requests that wait for room for their work", work.waiting as f64),
+            MetricGauge::counted(
+                "millrace.work.refused",
+                "Requests refused since there was no room for their work",
+                work.refused,
+            ),
+            gauge(
+                "millrace.answers.bytes",
+                "Bytes of large answers that are being sent",
+                answers.reserved as f64,
+            ),
+            gauge(
+                "millrace.answers.waiting",
+                "Requests that wait for room for their answers",
+                answers.waiting as f64,
+            ),
+            MetricGauge::counted(
+                "millrace.answers.refused",
+                "Requests refused since there was no room for their answers",
+                answers.refused,
+            ),
+        ]
+    }
+}

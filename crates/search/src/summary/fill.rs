@@ -1,0 +1,313 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_column::{Column, ColumnKey, View, value};
+use millrace_document::{DataType, DocumentValue};
+use millrace_linguistics::{FieldAnalyzer, TextLanguage};
+use millrace_matching::MatchedElements;
+use millrace_plan::Plan;
+use millrace_result::FieldValue;
+use millrace_schema::{DocumentSummary, SchemaField, SummaryField, SummaryMode};
+use millrace_tensor::Tensor;
+
+use super::SummaryError;
+use super::highlight::{FieldHighlighter, HighlightStyle, bolded};
+use super::snippet::snippet;
+
+/// Position of a hit in a view: index of the chunk, and index in the chunk.
+pub type HitPosition = (usize, u16);
+
+/// The fields of one hit in the summary's order.
+pub type SummaryFields = Vec<(Arc<str>, FieldValue)>;
+
+/// Fields of hits, one entry per hit, from the plan's own document summary in the default style.
+///
+/// # Errors
+/// A column could not be read.
+pub fn fill(plan: &Plan, view: &dyn View, hits: &[HitPosition]) -> Result<Vec<SummaryFields>, SummaryError> {
+    SummaryFiller::new(plan, None, &HighlightStyle::default())?.fill(view, hits)
+}
+
+/// True if hits of a plan can have a field with this name: its document summary or the default one contains
+/// it.
+pub fn shows(plan: &Plan, name: &str) -> bool {
+    const OF_ALL: [&str; 2] = ["sddocname", "documentid"];
+    let default = plan.schema.summaries.get("default");
+    let mut fields = default.into_iter().chain([&plan.summary]).flat_map(|summary| &summary.fields);
+    OF_ALL.contains(&name) || fields.any(|field| &*field.name == name)
+}
+
+/// Renderer of a plan's hits by one document summary.
+pub struct SummaryFiller<'p> {
+    document_type: Arc<str>,
+    shows_type: bool,
+    /// Names under which the document id is returned.
+    ids: Vec<Arc<str>>,
+    fields: Vec<ShownField<'p>>,
+    raw_as_base64: bool,
+    style: HighlightStyle,
+}
+
+/// A prepared field of the summary.
+struct ShownField<'p> {
+    name: Arc<str>,
+    /// Candidate fields for the value; the first one with a value is used.
+    sources: Vec<&'p SchemaField>,
+    how: ShowMode<'p>,
+}
+
+enum ShowMode<'p> {
+    Whole,
+    Bolded(FieldHighlighter),
+    Snippet(FieldHighlighter),
+    Matched(MatchedElements<'p>),
+    Tokens(FieldAnalyzer),
+    /// Elements selected later by a summary feature.
+    Selected(&'p str),
+}
+
+impl<'p> SummaryFiller<'p> {
+    /// Prepares a document summary of the plan's schema: the one with this name, or the plan's own.
+    ///
+    /// # Errors
+    /// [`SummaryError::UnknownSummary`], or a pattern of the plan is invalid.
+    pub fn new(plan: &'p Plan, summary: Option<&str>, style: &HighlightStyle) -> Result<Self, SummaryError> {
+        let summary: &DocumentSummary = match summary {
+            None => &plan.summary,
+            Some(name) => plan.schema.summaries.get(name).ok_or_else(|| SummaryError::UnknownSummary {
+                schema: plan.schema.name.to_string(),
+                summary: name.to_owned(),
+                known: plan.schema.summaries.keys().cloned().collect::<Vec<_>>().join(", "),
+            })?,
+        };
+        let wanted = |name: &str| plan.fields.is_empty() || plan.fields.iter().any(|field| field == name);
+        // The id is returned under the names that the summary gives it.
+        let by_name = summary.fields.iter().filter(|field| &*field.source == "documentid");
+        let mut ids: Vec<Arc<str>> = by_name.map(|field| Arc::clone(&field.name)).collect();
+        if summary.name == "default" && !ids.iter().any(|name| &**name == "documentid") {
+            ids.push("documentid".into());
+        }
+        let has = |name: &str| summary.fields.iter().any(|field| &*field.name == name);
+        // A field that the request names and the summary lacks is returned as in the default summary.
+        let default = plan.schema.summaries.get("default").filter(|_| !plan.fields.is_empty());
+        let more = default.into_iter().flat_map(|default| &default.fields).filter(|field| !has(&field.name));
+        let fields = summary
+            .fields
+            .iter()
+            .chain(more)
+            .filter(|field| wanted(&field.name))
+            .filter_map(|field| ShownField::new(plan, field).transpose())
+            .collect::<Result<_, _>>()?;
+        Ok(SummaryFiller {
+            document_type: Arc::clone(plan.schema.document_type.name()),
+            shows_type: wanted("sddocname"),
+            ids: ids.into_iter().filter(|name| wanted(name)).collect(),
+            fields,
+            raw_as_base64: plan.schema.raw_as_base64,
+            style: if plan.query.presentation.bolding { style.clone() } else { style.without_marks() },
+        })
+    }
+
+    /// Announces the columns of a chunk that are about to be read, so that the disk fetches them in parallel.
+    fn announce(&self, view: &dyn View, chunk: usize) {
+        if !self.ids.is_empty() {
+            view.will_read(&ColumnKey::id(), chunk..chunk + 1);
+        }
+        for source in self.fields.iter().flat_map(|field| &field.sources) {
+            view.will_read(&ColumnKey::value(&source.name), chunk..chunk + 1);
+        }
+    }
+
+    /// Fields of hits, one entry per hit, in order. Columns are read once for all hits of a chunk.
+    ///
+    /// # Errors
+    /// A column could not be read.
+    pub fn fill(&self, view: &dyn View, hits: &[HitPosition]) -> Result<Vec<SummaryFields>, SummaryError> {
+        let mut filled: Vec<SummaryFields> = hits.iter().map(|_| SummaryFields::new()).collect();
+        let mut by_chunk: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (hit, (chunk, _)) in hits.iter().enumerate() {
+            by_chunk.entry(*chunk).or_default().push(hit);
+        }
+        for chunk in by_chunk.keys() {
+            self.announce(view, *chunk);
+        }
+        for (chunk, members) in by_chunk {
+            let column = |key: &ColumnKey| -> Result<Option<Column>, SummaryError> {
+                Ok(view.columns(key, chunk..chunk + 1)?.into_iter().next().flatten())
+            };
+            if self.shows_type {
+                for &hit in &members {
+                    let name = FieldValue::Value(DocumentValue::String(self.document_type.to_string()));
+                    filled[hit].push(("sddocname".into(), name));
+                }
+            }
+            if !self.ids.is_empty()
+                && let Some(Column::Bytes(ids)) = column(&ColumnKey::id())?
+            {
+                for &hit in &members {
+                    let id = ids.get(usize::from(hits[hit].1)).unwrap_or_default();
+                    let id = DocumentValue::String(String::from_utf8_lossy(id).into_owned());
+                    let shown = self.ids.iter().map(|name| (Arc::clone(name), FieldValue::Value(id.clone())));
+                    filled[hit].extend(shown);
+                }
+            }
+            for field in &self.fields {
+                let mut waiting = members.clone();
+                for source in &field.sources {
+                    if waiting.is_empty() {
+                        break;
+                    }
+                    let Some(cells) = column(&ColumnKey::value(&source.name))? else { continue };
+                    waiting.retain(|&hit| {
+                        let Some(value) = value(&cells, &source.data_type, usize::from(hits[hit].1)) else {
+                            return true;
+                        };
+                        if let Some(shown) = self.show(field, value) {
+                            filled[hit].push((Arc::clone(&field.name), FieldValue::Value(shown)));
+                        }
+                        false
+                    });
+                }
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Reduces fields with `select-elements-by` to the elements whose index is a label of their summary
+    /// feature. A field without the feature stays whole.
+    pub fn select_elements<'t>(
+        &self,
+        fields: &mut SummaryFields,
+        feature: impl Fn(&str) -> Option<&'t Tensor>,
+    ) {
+        for shown in &self.fields {
+            let ShowMode::Selected(name) = shown.how else { continue };
+            let Some(tensor) = feature(name) else { continue };
+            if let Some((_, FieldValue::Value(value))) =
+                fields.iter_mut().find(|(field, _)| *field == shown.name)
+            {
+                let mut keep: Vec<usize> = (0..tensor.subspaces())
+                    .filter_map(|subspace| tensor.labels(subspace).first()?.parse().ok())
+                    .collect();
+                keep.sort_unstable();
+                retain_elements(value, &keep);
+            }
+        }
+    }
+
+    /// The value as returned in the summary; `None` if nothing of it is left.
+    fn show(&self, field: &ShownField<'_>, mut value: DocumentValue) -> Option<DocumentValue> {
+        match &field.how {
+            ShowMode::Whole | ShowMode::Selected(_) if !self.raw_as_base64 => raw_to_text(&mut value),
+            ShowMode::Whole | ShowMode::Selected(_) => {}
+            ShowMode::Bolded(highlighter) => each_text(&mut value, &|text| {
+                let marks = highlighter.marks(text);
+                let mut out = String::with_capacity(text.len() + 16 * marks.len());
+                bolded(text, 0..text.len(), &marks, &self.style, &mut out);
+                out
+            }),
+            ShowMode::Snippet(highlighter) => {
+                each_text(&mut value, &|text| snippet(text, &highlighter.marks(text), &self.style));
+            }
+            ShowMode::Matched(matched) => {
+                let keep = matched.of(&value);
+                if keep.is_empty() {
+                    return None;
+                }
+                retain_elements(&mut value, &keep);
+            }
+            ShowMode::Tokens(analyzer) => value = tokens(&value, analyzer),
+        }
+        Some(value)
+    }
+}
+
+impl<'p> ShownField<'p> {
+    /// Prepares a field; `None` if it is not a document field.
+    fn new(plan: &'p Plan, field: &'p SummaryField) -> Result<Option<Self>, SummaryError> {
+        let sources: Vec<&SchemaField> = std::iter::once(&field.source)
+            .chain(&field.fallbacks)
+            .filter_map(|name| plan.schema.fields.get(name))
+            .collect();
+        let Some(source) = sources.first() else { return Ok(None) };
+        let language = TextLanguage::from_tag(plan.query.language.as_deref().unwrap_or_default());
+        let analyzer = || FieldAnalyzer::new(&source.matching, language);
+        let highlighter = || FieldHighlighter::new(plan, &source.name, analyzer());
+        let how = match &field.mode {
+            SummaryMode::Dynamic if is_text(&source.data_type) => ShowMode::Snippet(highlighter()?),
+            SummaryMode::MatchedElements => ShowMode::Matched(MatchedElements::new(plan, &source.name)?),
+            SummaryMode::Tokens => ShowMode::Tokens(analyzer()),
+            SummaryMode::SelectElementsBy(feature) => ShowMode::Selected(feature),
+            _ if field.bolding && plan.query.presentation.bolding && is_text(&source.data_type) => {
+                ShowMode::Bolded(highlighter()?)
+            }
+            SummaryMode::Full | SummaryMode::Dynamic => ShowMode::Whole,
+        };
+        Ok(Some(ShownField { name: Arc::clone(&field.name), sources, how }))
+    }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::String => true,
+        DataType::Array(element) => **element == DataType::String,
+        _ => false,
+    }
+}
+
+/// Converts bytes to the text they contain (`raw-as-base64-in-summary: false`).
+fn raw_to_text(value: &mut DocumentValue) {
+    match value {
+        DocumentValue::Raw(bytes) => {
+            *value = DocumentValue::String(String::from_utf8_lossy(bytes).into_owned())
+        }
+        DocumentValue::Array(values) => values.iter_mut().for_each(raw_to_text),
+        DocumentValue::Map(entries) => entries.iter_mut().for_each(|(_, value)| raw_to_text(value)),
+        DocumentValue::Struct(fields) => fields.iter_mut().for_each(|(_, value)| raw_to_text(value)),
+        _ => {}
+    }
+}
+
+/// Replaces a text, or each text of an array.
+fn each_text(value: &mut DocumentValue, replace: &impl Fn(&str) -> String) {
+    match value {
+        DocumentValue::String(text) => *text = replace(text),
+        DocumentValue::Array(values) => values.iter_mut().for_each(|value| each_text(value, replace)),
+        _ => {}
+    }
+}
+
+/// Keeps the elements at these indices, which ascend.
+fn retain_elements(value: &mut DocumentValue, keep: &[usize]) {
+    fn retain<T>(list: &mut Vec<T>, keep: &[usize]) {
+        let mut index = 0;
+        list.retain(|_| {
+            index += 1;
+            keep.binary_search(&(index - 1)).is_ok()
+        });
+    }
+    match value {
+        DocumentValue::Array(values) => retain(values, keep),
+        DocumentValue::WeightedSet(values) => retain(values, keep),
+        DocumentValue::Map(entries) => retain(entries, keep),
+        _ => {}
+    }
+}
+
+/// Tokens of a text as a list; for a collection, one list per text.
+fn tokens(value: &DocumentValue, analyzer: &FieldAnalyzer) -> DocumentValue {
+    match value {
+        DocumentValue::String(text) => {
+            let mut words = Vec::new();
+            analyzer.tokens(text, |token| words.push(DocumentValue::String(token.text.to_owned())));
+            DocumentValue::Array(words)
+        }
+        DocumentValue::Array(values) => {
+            DocumentValue::Array(values.iter().map(|value| tokens(value, analyzer)).collect())
+        }
+        DocumentValue::WeightedSet(values) => {
+            DocumentValue::Array(values.iter().map(|(value, _)| tokens(value, analyzer)).collect())
+        }
+        _ => DocumentValue::Array(Vec::new()),
+    }
+}

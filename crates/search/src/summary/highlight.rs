@@ -1,0 +1,222 @@
+//! Positions of the query's words in a text.
+
+use std::ops::Range;
+
+use millrace_linguistics::FieldAnalyzer;
+use millrace_matching::WordMatcher;
+use millrace_plan::{LeafId, Plan, PlanNode, Predicate};
+use millrace_schema::SnippetLengths;
+
+use super::SummaryError;
+
+/// Markup of query words, and size of snippets. Lengths are in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HighlightStyle {
+    /// Markup before a word of the query.
+    pub open: String,
+    /// Markup after a word of the query.
+    pub close: String,
+    /// Markup for omitted text.
+    pub separator: String,
+    /// Target length of all snippets of a text together.
+    pub length: usize,
+    /// Maximum number of snippets per text.
+    pub max_matches: usize,
+    /// Texts up to this length are returned whole, even if the target length is shorter.
+    pub min_length: usize,
+    /// Maximum length of the context on each side of a match.
+    pub surround_max: usize,
+    /// True to return the start of a text without query words; otherwise it is returned empty.
+    pub prefix: bool,
+}
+
+impl HighlightStyle {
+    /// The default style, with the settings of the application.
+    pub fn of(snippets: &SnippetLengths) -> Self {
+        let usual = HighlightStyle::default();
+        HighlightStyle {
+            length: snippets.length.unwrap_or(usual.length),
+            max_matches: snippets.max_matches.unwrap_or(usual.max_matches),
+            min_length: snippets.min_length.unwrap_or(usual.min_length),
+            surround_max: snippets.surround_max.unwrap_or(usual.surround_max),
+            prefix: snippets.prefix.unwrap_or(usual.prefix),
+            ..usual
+        }
+    }
+
+    /// The same style without markup of query words.
+    pub fn without_marks(&self) -> Self {
+        HighlightStyle { open: String::new(), close: String::new(), ..self.clone() }
+    }
+}
+
+impl Default for HighlightStyle {
+    fn default() -> Self {
+        HighlightStyle {
+            open: "<hi>".to_owned(),
+            close: "</hi>".to_owned(),
+            separator: "<sep />".to_owned(),
+            length: 256,
+            max_matches: 3,
+            min_length: 128,
+            surround_max: 128,
+            prefix: true,
+        }
+    }
+}
+
+/// Query words to highlight in one field.
+pub(crate) struct FieldHighlighter {
+    analyzer: FieldAnalyzer,
+    terms: Vec<HighlightTerm>,
+}
+
+enum HighlightTerm {
+    /// Words in sequence.
+    Phrase(Vec<WordMatcher>),
+    /// Any of these words.
+    Any(Vec<String>),
+}
+
+/// A token of a text, and the query words it matches: the term, and the index of the word in it.
+struct HighlightCandidate {
+    range: Range<usize>,
+    roles: Vec<(usize, usize)>,
+}
+
+/// A match of the query in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextMark {
+    /// Byte range in the text.
+    pub(crate) range: Range<usize>,
+    /// Index of the query term.
+    pub(crate) term: usize,
+}
+
+impl FieldHighlighter {
+    /// Collects the words for one field: those of all leaves, except excluded ones and filters. `analyzer` is
+    /// the field's.
+    pub(crate) fn new(plan: &Plan, field: &str, analyzer: FieldAnalyzer) -> Result<Self, SummaryError> {
+        let mut leaves = Vec::new();
+        shown_leaves(&plan.root, &mut leaves);
+        let mut terms = Vec::new();
+        for leaf in leaves.iter().map(|leaf| &plan.leaves[leaf.0]).filter(|leaf| &*leaf.field == field) {
+            let filter = leaf.term.is_none_or(|term| plan.terms[term.0].annotations.filter);
+            match &leaf.predicate {
+                Predicate::Words(patterns) if !filter => {
+                    let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern, false));
+                    terms.push(HighlightTerm::Phrase(matchers.collect::<Result<_, _>>()?));
+                }
+                Predicate::WordIn(words) if !filter => {
+                    terms.push(HighlightTerm::Any(words.iter().map(|(word, _)| word.clone()).collect()));
+                }
+                _ => {}
+            }
+        }
+        Ok(FieldHighlighter { analyzer, terms })
+    }
+
+    /// The query's matches in `text`, in order, not overlapping.
+    pub(crate) fn marks(&self, text: &str) -> Vec<TextMark> {
+        if self.terms.is_empty() {
+            return Vec::new();
+        }
+        let marks = self.of_terms(text);
+        let mut joined: Vec<TextMark> = Vec::with_capacity(marks.len());
+        for mark in marks {
+            match joined.last_mut() {
+                // Grams overlap or touch.
+                Some(last) if mark.range.start <= last.range.end => {
+                    last.range.end = last.range.end.max(mark.range.end);
+                }
+                _ => joined.push(mark),
+            }
+        }
+        joined
+    }
+
+    /// Matches of all terms, in order.
+    fn of_terms(&self, text: &str) -> Vec<TextMark> {
+        let mut tokens: Vec<HighlightCandidate> = Vec::new();
+        self.analyzer.tokens(text, |token| {
+            let mut roles = Vec::new();
+            let mut range = token.range.clone();
+            for (number, term) in self.terms.iter().enumerate() {
+                match term {
+                    HighlightTerm::Phrase(words) => {
+                        for (at, word) in words.iter().enumerate() {
+                            if !word.matches_token(&token) {
+                                continue;
+                            }
+                            roles.push((number, at));
+                            // If folding changed the length of the word, a part of it cannot be located.
+                            if token.written.len() == token.range.len() {
+                                let part = word.part(token.written);
+                                range = token.range.start + part.start..token.range.start + part.end;
+                            }
+                        }
+                    }
+                    HighlightTerm::Any(words) => {
+                        if words.iter().any(|word| word == token.text) {
+                            roles.push((number, 0));
+                        }
+                    }
+                }
+            }
+            tokens.push(HighlightCandidate { range, roles });
+        });
+        let mut marked: Vec<Option<usize>> = vec![None; tokens.len()];
+        for (number, term) in self.terms.iter().enumerate() {
+            let length = match term {
+                HighlightTerm::Phrase(words) => words.len(),
+                HighlightTerm::Any(_) => 1,
+            };
+            for first in 0..(tokens.len() + 1).saturating_sub(length.max(1)) {
+                let all = (0..length).all(|at| tokens[first + at].roles.contains(&(number, at)));
+                if length > 0 && all {
+                    marked[first..first + length].iter_mut().for_each(|mark| *mark = mark.or(Some(number)));
+                }
+            }
+        }
+        let marked = tokens.into_iter().zip(marked);
+        marked
+            .filter_map(|(HighlightCandidate { range, .. }, term)| Some(TextMark { range, term: term? }))
+            .collect()
+    }
+}
+
+/// Collects the leaves that can make a document match.
+fn shown_leaves(node: &PlanNode, leaves: &mut Vec<LeafId>) {
+    match node {
+        PlanNode::True | PlanNode::False => {}
+        PlanNode::And(children) | PlanNode::Or(children) => {
+            children.iter().for_each(|child| shown_leaves(child, leaves));
+        }
+        PlanNode::AndNot(positive, _) => shown_leaves(positive, leaves),
+        PlanNode::Rank(first, others) => {
+            std::iter::once(&**first).chain(others).for_each(|child| shown_leaves(child, leaves));
+        }
+        PlanNode::Leaf(leaf) => leaves.push(*leaf),
+        PlanNode::Near { leaves: near, .. } => leaves.extend(near),
+        PlanNode::SameElement { child, .. } => shown_leaves(child, leaves),
+    }
+}
+
+/// Appends the text with markup around its matches.
+pub(crate) fn bolded(
+    text: &str,
+    range: Range<usize>,
+    marks: &[TextMark],
+    style: &HighlightStyle,
+    out: &mut String,
+) {
+    let mut at = range.start;
+    for mark in marks.iter().filter(|mark| mark.range.start >= range.start && mark.range.end <= range.end) {
+        out.push_str(&text[at..mark.range.start]);
+        out.push_str(&style.open);
+        out.push_str(&text[mark.range.clone()]);
+        out.push_str(&style.close);
+        at = mark.range.end;
+    }
+    out.push_str(&text[at..range.end]);
+}
