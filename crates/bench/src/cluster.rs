@@ -102,7 +102,7 @@ impl LocalCluster {
 
     fn deploy(&self, replicas: usize) -> Result<(), Error> {
         let files = application::files_with_replicas(replicas);
-        let archive = millrace_gateway::pack(&files).map_err(Error::failed)?;
+        let archive = millrace_node::pack(&files).map_err(Error::failed)?;
         let path = "/application/v2/tenant/default/prepareandactivate";
         self.until(PATIENCE, "take the application", |cluster| {
             let request = OutgoingRequest::new(Method::POST, path).body("application/zip", archive.clone());

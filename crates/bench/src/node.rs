@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use millrace_gateway::{Node, NodeServer, Settings};
+use millrace_gateway::{NodeServer, Settings};
+
+use millrace_node::Node;
 use millrace_schema::Application;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -39,10 +41,12 @@ impl LocalNode {
 
     /// Starts one with another application.
     pub fn start_with(directory: &Path, application: Application) -> Result<Self, Error> {
-        let node = Node::open(settings(directory)).map_err(Error::failed)?;
+        let settings = settings(directory);
+        let node = Node::open(settings.node.clone()).map_err(Error::failed)?;
         node.deploy(application).map_err(Error::failed)?;
         let runtime = millrace_gateway::runtime(cores(), "node").map_err(Error::failed)?;
-        let server = runtime.block_on(NodeServer::bind(Arc::clone(&node))).map_err(Error::failed)?;
+        let server =
+            runtime.block_on(NodeServer::bind(Arc::clone(&node), settings)).map_err(Error::failed)?;
         let (data, _) = server.addresses().map_err(Error::failed)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let task = runtime.spawn(server.run(async move {

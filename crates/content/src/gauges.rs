@@ -1,7 +1,7 @@
 //! Metrics of a node's part in the cluster, under the names of Vespa's metrics.
 
 use millrace_cluster::{ClusterState, NodeState};
-use millrace_gateway::cluster::MetricGauge;
+use millrace_node::cluster::MetricGauge;
 
 use crate::ContentNode;
 

@@ -6,11 +6,11 @@ use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::DropHorizon;
 use millrace_document::{DocumentGroup, DocumentId, Location};
-use millrace_gateway::cluster::{
-    BucketReaders, ClusterDeployment, ClusterView, DocumentReach, Done, DroppedGroup, MetricGauge,
-    NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote, WriteError,
-};
 use millrace_membership::ClusterMembership;
+use millrace_node::cluster::{
+    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentReach, Done, DroppedGroup,
+    MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
+};
 use millrace_store::DocumentWrite;
 
 use crate::{ContentNode, notes};
@@ -40,22 +40,22 @@ impl JoiningCluster {
         self.joined.get()
     }
 
-    fn node(&self) -> Result<&Arc<ContentNode>, String> {
-        self.part().ok_or_else(|| "this node has no part in the cluster yet".to_owned())
+    fn node(&self) -> Result<&Arc<ContentNode>, ClusterError> {
+        self.part().ok_or_else(|| ClusterError::unavailable("this node has no part in the cluster yet"))
     }
 }
 
 impl ClusterView for JoiningCluster {
-    fn serves(&self) -> Result<(), String> {
-        self.membership.serves()?;
+    fn serves(&self) -> Result<(), ClusterError> {
+        self.membership.serves().map_err(ClusterError::Unavailable)?;
         self.node().map(drop)
     }
 
-    fn me(&self) -> Result<NodeKey, String> {
+    fn me(&self) -> Result<NodeKey, ClusterError> {
         self.node()?.me()
     }
 
-    fn place(&self, node: NodeKey) -> Result<NodeAddress, String> {
+    fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         self.node()?.place(node)
     }
 
@@ -63,15 +63,15 @@ impl ClusterView for JoiningCluster {
         self.node().map(|node| node.advertised()).unwrap_or_default()
     }
 
-    fn owner(&self, location: Location) -> Result<NodeAddress, String> {
+    fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {
         self.node()?.owner(location)
     }
 
-    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, String> {
+    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError> {
         self.node()?.owner_of(bucket)
     }
 
-    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, String> {
+    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError> {
         self.node()?.owners(groups)
     }
 
@@ -79,11 +79,11 @@ impl ClusterView for JoiningCluster {
         &self,
         buckets: Option<&[BucketId]>,
         near: NodeKey,
-    ) -> Result<(u64, Vec<BucketReaders>), String> {
+    ) -> Result<(u64, Vec<BucketReaders>), ClusterError> {
         self.node()?.readers(buckets, near)
     }
 
-    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, String> {
+    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError> {
         self.node()?.replicas(bucket)
     }
 
@@ -95,19 +95,19 @@ impl ClusterView for JoiningCluster {
         self.part().is_some_and(|node| node.holds(bucket))
     }
 
-    fn bucket(&self, location: Location) -> Result<BucketId, String> {
+    fn bucket(&self, location: Location) -> Result<BucketId, ClusterError> {
         self.node()?.bucket(location)
     }
 
-    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, String> {
+    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, ClusterError> {
         self.node()?.buckets_of(group)
     }
 
-    fn buckets(&self) -> Result<(u8, Vec<BucketId>), String> {
+    fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError> {
         self.node()?.buckets()
     }
 
-    fn reach(&self) -> Result<DocumentReach, String> {
+    fn reach(&self) -> Result<DocumentReach, ClusterError> {
         self.node()?.reach()
     }
 
@@ -118,7 +118,7 @@ impl ClusterView for JoiningCluster {
     fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted) {
         match self.node() {
             Ok(node) => node.note(guard, notes, done),
-            Err(reason) => done(Err(reason)),
+            Err(error) => done(Err(error)),
         }
     }
 
@@ -136,25 +136,29 @@ impl ClusterView for JoiningCluster {
     fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone) {
         match self.node() {
             Ok(node) => node.read(id, deadline, done),
-            Err(reason) => done(Err(reason)),
+            Err(error) => done(Err(error)),
         }
     }
 
     fn write(&self, write: DocumentWrite, deadline: Instant, done: Done) {
         match self.node() {
             Ok(node) => node.write(write, deadline, done),
-            Err(reason) => done(Err(WriteError::Unavailable(reason))),
+            Err(error) => done(Err(error)),
         }
     }
 
-    fn drop_horizon(&self, group: &DocumentGroup, part: Option<BucketId>) -> Result<DropHorizon, String> {
+    fn drop_horizon(
+        &self,
+        group: &DocumentGroup,
+        part: Option<BucketId>,
+    ) -> Result<DropHorizon, ClusterError> {
         self.node()?.drop_horizon(group, part)
     }
 
     fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done) {
         match self.node() {
             Ok(node) => node.drop_group(dropped, deadline, done),
-            Err(reason) => done(Err(WriteError::Unavailable(reason))),
+            Err(error) => done(Err(error)),
         }
     }
 

@@ -3,7 +3,7 @@
 //! `millrace_cluster` decides, in state machines without I/O; this crate is the shell that drives two of
 //! them, the distributor and the keeper. One thread (`machine`) receives the events: cluster states from
 //! `millrace_membership`, requests and answers of other nodes from `millrace_peer`, writes from
-//! `millrace_gateway`. It executes the effects: messages, work on the store (`storage`), transfers (`pull`;
+//! `millrace_node`. It executes the effects: messages, work on the store (`storage`), transfers (`pull`;
 //! whole replicas in `sessions`, their files in `receive`; at the rate of `throttle`). To the gateway a
 //! [`ContentNode`] is its cluster.
 //!

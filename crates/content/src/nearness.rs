@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use millrace_cluster::{ClusterState, NodeKey};
-use millrace_gateway::cluster::BucketReaders;
+use millrace_node::cluster::BucketReaders;
 
 /// Order in which the nodes that have all of a bucket are asked.
 ///

@@ -12,11 +12,11 @@ use millrace_cluster::{ClusterState, NodeFailure, NodeKey, NodeReply, NodeReques
 use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp, WriteRefusal, wire,
 };
-use millrace_gateway::cluster::{
-    BucketReaders, ClusterDeployment, ClusterView, DocumentReach, Done, DroppedGroup, MetricGauge,
-    NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote, WriteError,
-};
 use millrace_membership::{ClusterMembership, ConfirmedState, PackagePublication};
+use millrace_node::cluster::{
+    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentReach, Done, DroppedGroup,
+    MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
+};
 use millrace_peer::{PeerConnections, PeerService, TransferSource};
 use millrace_store::{CommittedWrite, DocumentWrite, Store};
 use millrace_trust::{Connection, NodeTrust};
@@ -205,19 +205,19 @@ impl ContentNode {
         self.machine.stop();
     }
 
-    fn state(&self) -> Result<Arc<ClusterState>, String> {
+    fn state(&self) -> Result<Arc<ClusterState>, ClusterError> {
         let state = self.membership.states().borrow().clone();
-        state.ok_or_else(|| "this node knows no cluster state yet".to_owned())
+        state.ok_or_else(|| ClusterError::unavailable("this node knows no cluster state yet"))
     }
 
     /// Address of a node's gateway.
-    fn place_in(&self, state: &ClusterState, node: NodeKey) -> Result<NodeAddress, String> {
+    fn place_in(&self, state: &ClusterState, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         if node == self.me {
             return Ok(NodeAddress::Here);
         }
         if self.is_encrypted {
-            let entry =
-                state.nodes().get(&node).ok_or_else(|| format!("node {node} is not of this cluster"))?;
+            let unknown = || ClusterError::Unavailable(format!("node {node} is not of this cluster"));
+            let entry = state.nodes().get(&node).ok_or_else(unknown)?;
             return Ok(NodeAddress::At(entry.address.clone()));
         }
         let name = state.nodes().get(&node).map(|node| node.name.as_str()).unwrap_or_default();
@@ -225,7 +225,10 @@ impl ContentNode {
         let picture = pictures.borrow();
         let url = picture.members.get(name).map(|member| member.url.as_str()).unwrap_or_default();
         match authority_of(url) {
-            "" => Err(format!("node {node} ({name}) has not said where it serves documents")),
+            "" => {
+                let reason = format!("node {node} ({name}) has not said where it serves documents");
+                Err(ClusterError::Unavailable(reason))
+            }
             address => Ok(NodeAddress::At(address.to_owned())),
         }
     }
@@ -315,15 +318,15 @@ impl PeerService for PeerAnswers {
 }
 
 impl ClusterView for ContentNode {
-    fn serves(&self) -> Result<(), String> {
-        self.membership.serves()
+    fn serves(&self) -> Result<(), ClusterError> {
+        self.membership.serves().map_err(ClusterError::Unavailable)
     }
 
-    fn me(&self) -> Result<NodeKey, String> {
+    fn me(&self) -> Result<NodeKey, ClusterError> {
         Ok(self.me)
     }
 
-    fn place(&self, node: NodeKey) -> Result<NodeAddress, String> {
+    fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         self.place_in(&*self.state()?, node)
     }
 
@@ -333,21 +336,21 @@ impl ClusterView for ContentNode {
         picture.members.values().map(|member| authority_of(&member.url).to_owned()).collect()
     }
 
-    fn owner(&self, location: Location) -> Result<NodeAddress, String> {
+    fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {
         let state = self.state()?;
         let owner = state.owner(state.bucket(location));
-        self.place_in(&state, owner.ok_or_else(|| NOBODY_SERVES.to_owned())?)
+        self.place_in(&state, owner.ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?)
     }
 
-    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, String> {
+    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError> {
         let state = self.state()?;
         if !state.has_bucket(bucket) {
-            return Err(NO_SUCH_BUCKET.to_owned());
+            return Err(ClusterError::unavailable(NO_SUCH_BUCKET));
         }
-        self.place_in(&state, state.owner(bucket).ok_or_else(|| NOBODY_SERVES.to_owned())?)
+        self.place_in(&state, state.owner(bucket).ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?)
     }
 
-    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, String> {
+    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError> {
         let state = self.state()?;
         let Some(groups) = groups else {
             let serving = state.nodes().iter().filter(|(_, node)| node.state.serves());
@@ -357,7 +360,7 @@ impl ClusterView for ContentNode {
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
         let buckets: BTreeSet<BucketId> = groups.iter().flat_map(|group| state.buckets_of(group)).collect();
         for bucket in buckets {
-            let owner = state.owner(bucket).ok_or_else(|| NOBODY_SERVES.to_owned())?;
+            let owner = state.owner(bucket).ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?;
             nodes.entry(owner).or_default().get_or_insert_default().push(bucket);
         }
         Ok(OwnerNodes { version: state.version(), nodes: nodes.into_iter().collect() })
@@ -367,7 +370,7 @@ impl ClusterView for ContentNode {
         &self,
         buckets: Option<&[BucketId]>,
         near: NodeKey,
-    ) -> Result<(u64, Vec<BucketReaders>), String> {
+    ) -> Result<(u64, Vec<BucketReaders>), ClusterError> {
         let state = self.state()?;
         let own = |bucket: &BucketId| state.owner(*bucket) == Some(self.me);
         let buckets: Vec<BucketId> = match buckets {
@@ -375,7 +378,7 @@ impl ClusterView for ContentNode {
             None => state.buckets().filter(own).collect(),
         };
         if !buckets.iter().all(|bucket| state.has_bucket(*bucket)) {
-            return Err(NO_SUCH_BUCKET.to_owned());
+            return Err(ClusterError::unavailable(NO_SUCH_BUCKET));
         }
         let nearness = NodeNearness::new(&state, near, self.me);
         let found = self.machine.ask(|distributor, now| {
@@ -396,14 +399,14 @@ impl ClusterView for ContentNode {
             }
             Ok(found)
         });
-        let mut found = found?;
+        let mut found = found.map_err(ClusterError::unavailable)?;
         for readers in &mut found {
             nearness.sort(readers);
         }
         Ok((state.version(), found))
     }
 
-    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, String> {
+    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError> {
         let state = self.state()?;
         let owner = state.owner(bucket);
         let mut nodes = state.ideal(bucket);
@@ -421,20 +424,20 @@ impl ClusterView for ContentNode {
         self.store.has_replica(bucket)
     }
 
-    fn bucket(&self, location: Location) -> Result<BucketId, String> {
+    fn bucket(&self, location: Location) -> Result<BucketId, ClusterError> {
         Ok(self.state()?.bucket(location))
     }
 
-    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, String> {
+    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, ClusterError> {
         Ok(self.state()?.buckets_of(group))
     }
 
-    fn buckets(&self) -> Result<(u8, Vec<BucketId>), String> {
+    fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError> {
         let state = self.state()?;
         Ok((state.distribution().bits, state.spread().buckets().collect()))
     }
 
-    fn reach(&self) -> Result<DocumentReach, String> {
+    fn reach(&self) -> Result<DocumentReach, ClusterError> {
         let state = self.state()?;
         // A node that never registered has no data.
         let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation != 0);
@@ -459,7 +462,8 @@ impl ClusterView for ContentNode {
 
     fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone) {
         let done = Box::new(move |outcome: Result<Option<DocumentVersion>, RequestError>| {
-            done(outcome.map_err(|error| refused(error).to_string()));
+            // A read has changed nothing, so that every error of it passes.
+            done(outcome.map_err(|error| ClusterError::Unavailable(refused(error).to_string())));
         });
         self.machine.send(MachineInput::Read { id, deadline, done });
     }
@@ -478,17 +482,21 @@ impl ClusterView for ContentNode {
         self.send(change, deadline, done);
     }
 
-    fn drop_horizon(&self, group: &DocumentGroup, part: Option<BucketId>) -> Result<DropHorizon, String> {
+    fn drop_horizon(
+        &self,
+        group: &DocumentGroup,
+        part: Option<BucketId>,
+    ) -> Result<DropHorizon, ClusterError> {
         let bucket = self.dropped_bucket(group, part)?;
         let horizon = self.machine.ask(|distributor, _| distributor.drop_horizon(bucket));
-        horizon.map_err(|error| refused(error).to_string())
+        horizon.map_err(|error| ClusterError::Unavailable(refused(error).to_string()))
     }
 
     fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done) {
         let DroppedGroup { document_type, group, part, horizon } = dropped;
         let bucket = match self.dropped_bucket(&group, part) {
             Ok(bucket) => bucket,
-            Err(reason) => return done(Err(WriteError::Unavailable(reason))),
+            Err(error) => return done(Err(error)),
         };
         let scope = DropScope::Group { document_type: Some(document_type), group };
         self.send(DocumentChange::Drop { bucket, scope, until: Some(horizon) }, deadline, done);
@@ -501,10 +509,13 @@ impl ClusterView for ContentNode {
 
 impl ContentNode {
     /// Bucket of a drop of a group.
-    fn dropped_bucket(&self, group: &DocumentGroup, part: Option<BucketId>) -> Result<BucketId, String> {
-        let bits = group
-            .location_bits()
-            .ok_or("documents without a group lie everywhere: remove them one by one")?;
+    fn dropped_bucket(
+        &self,
+        group: &DocumentGroup,
+        part: Option<BucketId>,
+    ) -> Result<BucketId, ClusterError> {
+        let everywhere = "documents without a group lie everywhere: remove them one by one";
+        let bits = group.location_bits().ok_or_else(|| ClusterError::unavailable(everywhere))?;
         part.map_or_else(|| self.bucket(Location::new(u64::from(bits))), Ok)
     }
 
@@ -531,8 +542,8 @@ pub(crate) fn publish<'a>(
         };
         let published = membership.publish(publication).await;
         published.map(|package| package.generation).map_err(|error| match error {
-            millrace_membership::Error::Conflict(_) => millrace_gateway::Error::Conflict(error.to_string()),
-            other => millrace_gateway::Error::Unsettled(other.to_string()),
+            millrace_membership::Error::Conflict(_) => millrace_node::Error::Conflict(error.to_string()),
+            other => millrace_node::Error::Unsettled(other.to_string()),
         })
     })
 }
@@ -563,21 +574,21 @@ fn written(written: distributor::DurableWrite) -> CommittedWrite {
     CommittedWrite { timestamp: written.timestamp, existed: written.existed, changed: written.changed }
 }
 
-fn refused(error: RequestError) -> WriteError {
+fn refused(error: RequestError) -> ClusterError {
     match error {
-        RequestError::Refused(refusal) => WriteError::Store(millrace_store::Error::Refused(refusal)),
+        RequestError::Refused(refusal) => ClusterError::Store(millrace_store::Error::Refused(refusal)),
         RequestError::Overloaded | RequestError::Failed(NodeFailure::Overloaded) => {
-            WriteError::Store(millrace_store::Error::Overloaded)
+            ClusterError::Store(millrace_store::Error::Overloaded)
         }
         RequestError::Moved { unfinished: None, .. } => {
-            WriteError::Unavailable("the documents have got another owner".to_owned())
+            ClusterError::Unavailable("the documents have got another owner".to_owned())
         }
-        RequestError::Late => WriteError::Unavailable(error.to_string()),
+        RequestError::Late => ClusterError::Unavailable(error.to_string()),
         RequestError::Moved { unfinished: Some(_), .. } | RequestError::Unknown => {
-            WriteError::Unknown("not all replicas answered in time".to_owned())
+            ClusterError::Unknown("not all replicas answered in time".to_owned())
         }
-        RequestError::Overtaken | RequestError::Partial(_) => WriteError::Unknown(error.to_string()),
-        RequestError::Failed(NodeFailure::DiskFull { reason }) => WriteError::DiskFull(reason),
-        RequestError::Failed(failure) => WriteError::Failed(failure.to_string()),
+        RequestError::Overtaken | RequestError::Partial(_) => ClusterError::Unknown(error.to_string()),
+        RequestError::Failed(NodeFailure::DiskFull { reason }) => ClusterError::DiskFull(reason),
+        RequestError::Failed(failure) => ClusterError::Failed(failure.to_string()),
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_gateway::cluster::{Noted, SharedNote};
 use millrace_membership::ClusterMembership;
+use millrace_node::cluster::{ClusterError, Noted, SharedNote};
 use tokio::runtime::Handle;
 
 /// Notes that this node has received.
@@ -29,6 +29,6 @@ pub(crate) fn write(
     let (membership, guard) = (membership.clone(), guard.to_owned());
     runtime.spawn(async move {
         let written = membership.note((&guard, changed), &notes).await;
-        done(written.map_err(|error| error.to_string()));
+        done(written.map_err(|error| ClusterError::Unavailable(error.to_string())));
     });
 }

@@ -21,7 +21,7 @@ pub(crate) fn addresses(input: &[u8]) {
 
 /// Bindings of `--secret`, and endpoints.
 pub(crate) fn secrets(input: &[u8]) {
-    fuzz::secrets(text(input));
+    millrace_remote::fuzz_secrets(text(input));
 }
 
 /// Rules of `--outbound-allow`, and URLs.

@@ -21,19 +21,21 @@ use hyper_util::service::TowerToHyperService;
 
 use crate::access_log::ConnectionPeer;
 use crate::edge::{GuardVerdict, RequestGuard, shared_with};
-use crate::{Node, access_log, cluster, document_api, http, mcp, model_evaluation, search_api, status_api};
+use crate::{
+    GatewayState, access_log, document_api, forwarding, http, mcp, model_evaluation, search_api, status_api,
+};
 
 /// Service for the requests of the port.
 #[derive(Clone)]
 pub(crate) struct DataPort {
-    node: Arc<Node>,
+    node: Arc<GatewayState>,
     guard: RequestGuard,
     others: TowerToHyperService<Router>,
 }
 
 impl DataPort {
     /// Creates the port of a node, with more endpoints in addition to its own.
-    pub(crate) fn new(node: Arc<Node>, beside: Router) -> Self {
+    pub(crate) fn new(node: Arc<GatewayState>, beside: Router) -> Self {
         let others = http::routed(beside.merge(router(Arc::clone(&node))));
         DataPort { guard: RequestGuard::new(Arc::clone(&node)), others, node }
     }
@@ -42,14 +44,14 @@ impl DataPort {
     /// certificates of nodes, this cannot be determined.
     fn is_pretended<B>(&self, request: &Request<B>) -> bool {
         let is_node = || request.extensions().get::<ConnectionPeer>().is_some_and(|peer| peer.is_node);
-        self.node.settings().trust.is_some() && request.headers().contains_key(cluster::HOP) && !is_node()
+        self.node.settings().trust.is_some() && request.headers().contains_key(forwarding::HOP) && !is_node()
     }
 
     /// True if a request bypasses the router; logged requests do not.
     fn is_of_documents<B>(&self, request: &Request<B>) -> bool {
         let below = request.uri().path().strip_prefix("/document/v1/");
         self.node.access_log().is_none()
-            && self.node.settings().paths().is_fast()
+            && self.node.paths().is_fast()
             && below.is_some_and(|below| !below.is_empty())
             && [Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(request.method())
     }
@@ -78,7 +80,7 @@ impl DataPort {
         if self.is_pretended(&request) {
             let message = format!(
                 "the header {} is for nodes of the cluster, which ask each other at their own port",
-                cluster::HOP
+                forwarding::HOP
             );
             let refused = http::json(StatusCode::FORBIDDEN, &serde_json::json!({ "message": message }));
             return Box::pin(async move { Ok(refused) });
@@ -95,7 +97,7 @@ impl DataPort {
     }
 }
 
-pub(crate) fn router(node: Arc<Node>) -> Router {
+pub(crate) fn router(node: Arc<GatewayState>) -> Router {
     let log = node.access_log().cloned();
     let router = Router::new()
         .route("/search", any(search_api::handle))
@@ -108,7 +110,7 @@ pub(crate) fn router(node: Arc<Node>) -> Router {
         .route("/model-evaluation/v1/{*path}", any(model_evaluation::handle))
         .route("/mcp", any(mcp::handle))
         .route("/mcp/", any(mcp::handle))
-        .route(cluster::READERS_PATH, post(cluster::tell_readers))
+        .route(forwarding::READERS_PATH, post(forwarding::tell_readers))
         .merge(status_api::data_routes())
         .fallback(unknown)
         .with_state(node)
@@ -119,7 +121,7 @@ pub(crate) fn router(node: Arc<Node>) -> Router {
     }
 }
 
-async fn unknown(State(_): State<Arc<Node>>, request: axum::extract::Request) -> Response {
+async fn unknown(State(_): State<Arc<GatewayState>>, request: axum::extract::Request) -> Response {
     let message = format!(
         "nothing is at {}; documents are at /document/v1/, queries at /search/, the list of handlers at /",
         request.uri().path()

@@ -3,4 +3,3 @@
 
 pub use crate::access_log::fuzz as client_addresses;
 pub use crate::edge::fuzz::{hosts, origins};
-pub use crate::models::fuzz_secrets as secrets;

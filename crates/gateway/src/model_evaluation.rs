@@ -12,10 +12,14 @@ use millrace_tensor::Tensor;
 use millrace_tensor::json::TensorFormat;
 use serde_json::{Value, json};
 
-use crate::caller::CallerGuard;
-use crate::http::{self, BodyShare, RequestParameters, WorkKind};
-use crate::models::StatelessModel;
-use crate::{CompiledApplication, Error, Node};
+use crate::GatewayState;
+use crate::http::{self, BodyShare, RequestParameters};
+use crate::status::HttpError;
+use millrace_node::CallerGuard;
+use millrace_node::models::StatelessModel;
+use millrace_node::pool::WorkSize;
+use millrace_node::work::WorkKind;
+use millrace_node::{CompiledApplication, Error};
 
 /// Path of the models.
 const ROOT: &str = "/model-evaluation/v1";
@@ -23,7 +27,7 @@ const ROOT: &str = "/model-evaluation/v1";
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Answers a request for a list, a description, or a value.
-pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
+pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     match answer(&node, request).await {
         Ok(answer) => http::json(StatusCode::OK, &answer),
         Err(error) => {
@@ -34,7 +38,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
     }
 }
 
-async fn answer(node: &Arc<Node>, request: Request) -> Result<Value, Error> {
+async fn answer(node: &Arc<GatewayState>, request: Request) -> Result<Value, Error> {
     let peer = request.extensions().get();
     node.quotas().admit_address(peer, Instant::now(), node.metrics())?;
     let deployment = node.deployments().current()?;
@@ -76,14 +80,14 @@ async fn answer(node: &Arc<Node>, request: Request) -> Result<Value, Error> {
 }
 
 fn described(model: &StatelessModel, base: &str, name: &str, function: &str) -> Value {
-    let argument = |argument: crate::models::ModelArgument| json!({ "name": argument.name, "type": argument.tensor_type });
+    let argument = |argument: millrace_node::models::ModelArgument| json!({ "name": argument.name, "type": argument.tensor_type });
     let arguments: Vec<Value> = model.arguments().into_iter().map(argument).collect();
     let info = format!("{base}/{name}/{function}");
     json!({ "function": function, "info": info, "eval": format!("{info}/eval"), "arguments": arguments })
 }
 
 async fn evaluate(
-    node: &Arc<Node>,
+    node: &Arc<GatewayState>,
     deployment: &Arc<CompiledApplication>,
     request: Request,
     model: &str,
@@ -116,7 +120,7 @@ struct EvaluationArguments {
 }
 
 /// Reads the parameters of the request line and, for a posted form, those in its body.
-async fn parameters(node: &Node, request: Request) -> Result<EvaluationArguments, Error> {
+async fn parameters(node: &GatewayState, request: Request) -> Result<EvaluationArguments, Error> {
     let (parts, body) = request.into_parts();
     let line = parts.uri.query().unwrap_or_default();
     let most = node.settings().limits.parameters_max;
@@ -134,7 +138,7 @@ async fn parameters(node: &Node, request: Request) -> Result<EvaluationArguments
     let size = body.len();
     share.work(WorkKind::Arguments, &body).await?;
     let read = move || parameters.and(&String::from_utf8_lossy(&body), most);
-    let parameters = http::within_or_pooled(node, http::WorkSize::of_query(size), read).await??;
+    let parameters = node.pool().run_sized(WorkSize::of_query(size), read).await??;
     Ok(EvaluationArguments { parameters, _room: Some(share) })
 }
 

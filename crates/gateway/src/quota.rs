@@ -20,9 +20,10 @@ use millrace_document::DocumentGroup;
 use millrace_store::ViewScope;
 
 use self::allowances::AllowanceTable;
+use crate::Settings;
 use crate::access_log::ConnectionPeer;
-use crate::metrics::{CountedMetric, NodeMetrics};
-use crate::{Error, Settings};
+use millrace_node::Error;
+use millrace_node::metrics::{CountedMetric, NodeMetrics};
 
 /// Maximum number of stored keys of one kind.
 const KEYS_MAX: usize = 100_000;

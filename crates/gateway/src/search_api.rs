@@ -1,52 +1,43 @@
 //! `/search/`: collects a query's parameters, plans and runs it, and renders its result.
 
-mod apart;
 mod benchmark;
-mod federation;
 mod format;
 mod language;
 mod parameters;
 mod render;
-mod rewrite;
-mod run;
-mod share;
-mod sources;
-mod spread;
-mod targets;
 mod trace;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use axum::extract::{self, State};
 use axum::response::Response;
-use hyper::header::RETRY_AFTER;
-use hyper::{HeaderMap, StatusCode};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{HeaderMap, Method, StatusCode};
 use millrace_document::{DocumentGroup, Location};
-use millrace_model::SequencePurpose;
 use millrace_query::Query;
 use millrace_store::ViewScope;
 
 pub(crate) use self::benchmark::QueryFigures;
 use self::format::ResultFormat;
 use self::language::LanguageQuestion;
-use self::rewrite::RewrittenQuery;
-use self::run::{QueryRequest, SearchOutcome};
-use crate::caller::CallerGuard;
-use crate::cluster::{self, AccessKind, ForwardKind, PATIENCE, ReadFence, RouteSubject, RoutingDecision};
-use crate::error::ErrorKind;
+use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::BodyShare;
-use crate::metrics::CountedMetric;
-use crate::models::QueryEmbeddings;
 use crate::quota::QuotaClaim;
-use crate::{CompiledApplication, Error, Node, http};
-
-/// Time after its timeout until a query is abandoned: its partial result needs time to be written.
-const GRACE: Duration = Duration::from_millis(500);
+use crate::status::HttpError;
+use crate::{GatewayState, http};
+use millrace_node::CallerGuard;
+use millrace_node::ErrorKind;
+use millrace_node::cluster::{AccessKind, ForwardKind, PATIENCE, ReadFence, RouteSubject};
+use millrace_node::metrics::CountedMetric;
+use millrace_node::search::{
+    self, FederationMode, GRACE, QueryRequest, RewrittenQuery, SearchOutcome, SourceQueries, by_chain,
+    rewritten_query,
+};
+use millrace_node::{CompiledApplication, Error, Node};
 
 /// Answers a query.
-pub(crate) async fn handle(State(node): State<Arc<Node>>, request: extract::Request) -> Response {
+pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: extract::Request) -> Response {
     let started = Instant::now();
     let metrics = node.metrics();
     let asked = benchmark::RequestedFigures::of(request.headers());
@@ -72,7 +63,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: extract::Requ
             asked.add(&QueryFigures { errors: 1, ..QueryFigures::default() }, response.headers_mut());
             response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
             if matches!(error, Error::Unsettled(_)) {
-                cluster::unsettled(response.headers_mut());
+                forwarding::unsettled(response.headers_mut());
             }
             response
         }
@@ -119,7 +110,7 @@ struct SearchRequest {
     /// Requested kind of output.
     aim: OutputKind,
     /// Sources with their queries, if they are searched separately.
-    apart: Option<apart::SourceQueries>,
+    apart: Option<SourceQueries>,
     /// Memory that it takes of the budget.
     room: Arc<BodyShare>,
 }
@@ -139,16 +130,18 @@ struct LocalQuery {
 
 /// Answers a request; sets `format` as soon as it is known, so that errors are rendered in it too.
 async fn search(
-    node: &Arc<Node>,
+    node: &Arc<GatewayState>,
     request: extract::Request,
     started: Instant,
     format: &mut ResultFormat,
 ) -> Result<SearchAnswer, Error> {
     let deployment = node.deployments().current()?;
     let headers = request.headers().clone();
-    let hop = ForwardKind::of(&headers)?;
+    let hop = forwarding::hop_of(&headers)?;
     if hop == ForwardKind::Share {
-        return Ok(SearchAnswer::Response(share::answer(node, deployment, request, started).await?));
+        return Ok(SearchAnswer::Response(
+            forwarding::answer_share(node, deployment, request, started).await?,
+        ));
     }
     // The room is dropped last: after what it was reserved for.
     let SearchRequest { room, query, told, aim, apart } =
@@ -160,11 +153,11 @@ async fn search(
         return Ok(SearchAnswer::Response(question.answer(question.prompt(&[]), &query, format).await?));
     }
     if let Some(apart) = apart {
-        let found = apart.run(node, &deployment, &query, started).await?;
-        let (at, of) = (Arc::clone(node), Arc::clone(&query));
+        let found = apart.run(node.node(), &deployment, &query, started).await?;
+        let (at, of) = (Arc::clone(node.node()), Arc::clone(&query));
         let made = node
             .pool()
-            .run_in(run::flow(&query)?, move || finish((&at, &of, started), &found, &aim))
+            .run_in(search::flow(&query)?, move || finish((&at, &of, started), &found, &aim))
             .await??;
         return made.answer(&query, format).await;
     }
@@ -177,16 +170,16 @@ async fn search(
             QueryRoute::Here(here) => here,
             QueryRoute::There(response) => return Ok(SearchAnswer::Response(response)),
         };
-        let embeddings = Arc::new(embed(node, &deployment, &query, deadline, &gone).await?);
+        let embeddings = Arc::new(search::embed(node.node(), &deployment, &query, deadline, &gone).await?);
         let request = QueryRequest {
-            node: Arc::clone(node),
+            node: Arc::clone(node.node()),
             deployment: Arc::clone(&deployment),
             query: Arc::clone(&query),
             told: Arc::clone(&told),
             embeddings,
             started,
             gone: Arc::clone(&gone),
-            _room: Some(Arc::clone(&room)),
+            room: Some(Arc::clone(&room) as _),
         };
         let making = make(&request, &here, &aim);
         let Ok(made) = tokio::time::timeout_at((deadline + GRACE).into(), making).await else {
@@ -205,7 +198,7 @@ async fn search(
 
 /// Parses a request: its query, sources, and kind of output.
 async fn asked(
-    node: &Node,
+    node: &GatewayState,
     deployment: &Arc<CompiledApplication>,
     headers: &HeaderMap,
     hop: &ForwardKind,
@@ -231,27 +224,25 @@ async fn asked(
         let reason = "sse is for answers of language models: name a chain that asks one by searchChain";
         return Err(Error::parameter("presentation.format", reason.to_owned()));
     }
-    sources::by_chain(deployment, &mut parameters);
-    let mut rewritten = rewrite::query(node, deployment, parameters, limits).await?;
-    let apart = match federation::FederationMode::of(deployment, &rewritten.query, &limits)? {
-        federation::FederationMode::Together => None,
-        federation::FederationMode::TogetherAs(part) => {
+    by_chain(deployment, &mut parameters);
+    let mut rewritten = rewritten_query(node, deployment, parameters, limits).await?;
+    let apart = match FederationMode::of(deployment, &rewritten.query, &limits)? {
+        FederationMode::Together => None,
+        FederationMode::TogetherAs(part) => {
             rewritten = part.query(node, deployment).await?;
             None
         }
-        federation::FederationMode::Apart(apart) => {
-            Some(apart.asking(node, deployment, &rewritten.query).await?)
-        }
+        FederationMode::Apart(apart) => Some(apart.asking(node, deployment, &rewritten.query).await?),
     };
     let RewrittenQuery { query, told } = rewritten;
     // A prompt without a search reads no documents, and names no group.
     let searches = question.as_ref().is_none_or(LanguageQuestion::searches);
     if is_from_client && searches {
-        node.quotas().admit_scope(&run::scope(&query)?, started, node.metrics())?;
+        node.quotas().admit_scope(&search::scope(&query)?, started, node.metrics())?;
     }
     if container.checks_encoding {
         check_encoding(&query)?;
-        apart.iter().flat_map(apart::SourceQueries::queries).try_for_each(check_encoding)?;
+        apart.iter().flat_map(SourceQueries::queries).try_for_each(check_encoding)?;
     }
     let aim = match question {
         Some(question) => OutputKind::Prompt(Arc::new(question)),
@@ -263,7 +254,7 @@ async fn asked(
 /// Forwards a query to the node whose documents it reads, if they all lie in one bucket that belongs to
 /// another node.
 async fn route(
-    node: &Node,
+    node: &GatewayState,
     query: &Query,
     headers: &HeaderMap,
     hop: &ForwardKind,
@@ -282,13 +273,13 @@ async fn route(
         }));
     };
     let left = query.timeout.saturating_sub(started.elapsed());
-    let request = spread::forwarded(query, headers.clone(), left)?;
+    let request = forwarded(query, headers.clone(), left)?;
     let subject = RouteSubject { location, group: Some(&group), part: None };
     let deadline = started + query.timeout;
-    Ok(match cluster::hand_on(node, subject, AccessKind::Search, hop, &request, deadline).await? {
-        RoutingDecision::Here(vouch) => QueryRoute::Here(LocalQuery { vouch, gathers: false }),
-        RoutingDecision::There(response) => QueryRoute::There(response),
-        RoutingDecision::Divided => {
+    Ok(match forwarding::hand_on(node, subject, AccessKind::Search, hop, &request, deadline).await? {
+        RoutingOutcome::Here(vouch) => QueryRoute::Here(LocalQuery { vouch, gathers: false }),
+        RoutingOutcome::There(response) => QueryRoute::There(response),
+        RoutingOutcome::Divided => {
             QueryRoute::Here(LocalQuery { vouch: ReadFence::default(), gathers: true })
         }
     })
@@ -311,12 +302,12 @@ async fn make(request: &QueryRequest, here: &LocalQuery, aim: &OutputKind) -> Re
     let (working, aim) = (request.clone(), aim.clone());
     let made = match node.cluster().filter(|_| here.gathers) {
         Some(cluster) => {
-            let found = spread::run(request, &**cluster).await?;
+            let found = search::run_spread(request, &**cluster).await?;
             node.pool().run_in(request.flow()?, move || finish(working.asked(), &found, &aim)).await
         }
         None => {
             let work = move || {
-                let mut found = run::run(&working)?;
+                let mut found = search::run(&working)?;
                 found.result.coverage.non_ideal |= !full;
                 finish(working.asked(), &found, &aim)
             };
@@ -359,7 +350,7 @@ fn finish(
 /// group of the cluster, and the group lies in one bucket.
 fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, DocumentGroup)>, Error> {
     let Some(cluster) = node.cluster() else { return Ok(None) };
-    let ViewScope::Groups(groups) = run::scope(query)? else { return Ok(None) };
+    let ViewScope::Groups(groups) = search::scope(query)? else { return Ok(None) };
     let [group] = &groups[..] else { return Ok(None) };
     let buckets = match cluster.owners(Some(&groups)) {
         Ok(owners) => owners.nodes.iter().filter_map(|(_, buckets)| buckets.as_ref()).map(Vec::len).sum(),
@@ -370,19 +361,17 @@ fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, Document
     Ok(location.map(|bits| (Location::new(u64::from(bits)), group.clone())))
 }
 
-/// Embeds the texts of the query that become tensors, on a thread that may block.
-async fn embed(
-    node: &Arc<Node>,
-    deployment: &Arc<CompiledApplication>,
-    query: &Query,
-    deadline: Instant,
-    gone: &Arc<AtomicBool>,
-) -> Result<QueryEmbeddings, Error> {
-    let wanted = run::embeddings(deployment, query)?;
-    if wanted.is_empty() {
-        return Ok(QueryEmbeddings::default());
-    }
-    let (deployment, gone) = (Arc::clone(deployment), Arc::clone(gone));
-    let make = move || QueryEmbeddings::make(&wanted, deployment.components(), deadline, gone);
-    node.models().wait(SequencePurpose::Query, make).await?
+/// Forwarded form of a query.
+fn forwarded(query: &Query, mut headers: HeaderMap, left: Duration) -> Result<ForwardedRequest, Error> {
+    let body = serde_json::to_vec(&search::with_timeout(query, left))
+        .map_err(|error| Error::Internal(error.to_string()))?;
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.remove(CONTENT_ENCODING);
+    Ok(ForwardedRequest {
+        method: Method::POST,
+        target: "/search/".to_owned(),
+        headers,
+        body: body.into(),
+        room: None,
+    })
 }

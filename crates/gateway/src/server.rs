@@ -14,7 +14,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::data_port::DataPort;
 use crate::edge::{RequestGuard, guard};
-use crate::{Node, StartError, config_api, http};
+use crate::{GatewayState, PortError, Settings, config_api, http};
+use millrace_node::Node;
 
 /// Maximum number of connections of nodes that wait to be served: each node makes one or two.
 const HANDED_MAX: usize = 64;
@@ -36,7 +37,7 @@ impl ForwardIntake {
 
 /// The ports of a node, bound and ready to be served.
 pub struct NodeServer {
-    node: Arc<Node>,
+    state: Arc<GatewayState>,
     data: TcpListener,
     config: TcpListener,
     tls: Option<Arc<http::RenewedCertificate>>,
@@ -49,19 +50,29 @@ impl NodeServer {
     /// Binds both ports.
     ///
     /// # Errors
-    /// A port is taken; the certificate does not work.
-    pub async fn bind(node: Arc<Node>) -> Result<NodeServer, StartError> {
-        let settings = node.settings();
+    /// A port is taken; the certificate does not work; the access log cannot be written.
+    pub async fn bind(node: Arc<Node>, settings: Settings) -> Result<NodeServer, PortError> {
+        NodeServer::over(GatewayState::open(node, settings)?).await
+    }
+
+    /// Binds the ports of this state.
+    pub(crate) async fn over(state: Arc<GatewayState>) -> Result<NodeServer, PortError> {
+        let settings = state.settings();
         let tls = settings.tls.clone().map(http::RenewedCertificate::load).transpose()?;
         let data = listen(SocketAddr::new(settings.listen, settings.port), "--port").await?;
         let config =
             listen(SocketAddr::new(settings.config_listen, settings.config_port), "--config-port").await?;
         if let Ok(address) = data.local_addr() {
-            node.bound(address.port());
+            state.bound(address.port());
         }
         let (sender, receiver) = mpsc::channel(HANDED_MAX);
         let handed = (ForwardIntake(sender), receiver);
-        Ok(NodeServer { node, data, config, tls, handed, beside: Default::default() })
+        Ok(NodeServer { state, data, config, tls, handed, beside: Default::default() })
+    }
+
+    /// Settings of the ports.
+    pub fn settings(&self) -> &Settings {
+        self.state.settings()
     }
 
     /// Addresses of the data port and of the deployment port.
@@ -93,23 +104,23 @@ impl NodeServer {
     /// flight any more.
     pub async fn run_and_leave(self, stop: impl Future<Output = ()>, leave: impl Future<Output = ()>) {
         let (stopped, stopping) = watch::channel(false);
-        let drain = self.node.settings().drain;
+        let drain = self.state.settings().drain;
         let renewing = self.tls.clone().map(|certificate| tokio::spawn(certificate.renew_forever()));
         let tls = self.tls.as_ref().map(http::acceptor);
         let data = http::serve_with(
             self.data,
             self.handed.1,
             tls.clone(),
-            self.node.port_limits()[0].clone(),
-            DataPort::new(Arc::clone(&self.node), self.beside.0),
+            self.state.port_limits()[0].clone(),
+            DataPort::new(Arc::clone(&self.state), self.beside.0),
             stopping.clone(),
             drain,
         );
         let config = http::serve(
             self.config,
             tls,
-            self.node.port_limits()[1].clone(),
-            http::routed(config_router(Arc::clone(&self.node), self.beside.1)),
+            self.state.port_limits()[1].clone(),
+            http::routed(config_router(Arc::clone(&self.state), self.beside.1)),
             stopping,
             drain,
         );
@@ -121,9 +132,9 @@ impl NodeServer {
         tokio::join!(data, config, stop);
         renewing.inspect(tokio::task::JoinHandle::abort);
         leave.await;
-        let node = self.node;
+        let state = self.state;
         // Closing waits for the disk. A panic in it has been logged; there is nothing left to do then.
-        let _ = tokio::task::spawn_blocking(move || node.close()).await;
+        let _ = tokio::task::spawn_blocking(move || state.close()).await;
     }
 }
 
@@ -140,12 +151,12 @@ pub fn runtime(threads: usize, name: &str) -> std::io::Result<Runtime> {
         .build()
 }
 
-async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, flag, source })
+async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, PortError> {
+    TcpListener::bind(address).await.map_err(|source| PortError::Listen { address, flag, source })
 }
 
 /// Routes of the config port, with additional ones, all behind the guard.
-pub(crate) fn config_router(node: Arc<Node>, beside: Router) -> Router {
+pub(crate) fn config_router(node: Arc<GatewayState>, beside: Router) -> Router {
     let own = config_api::router(Arc::clone(&node)).layer(from_fn(http::compress_response));
     beside.merge(own).layer(from_fn_with_state(RequestGuard::new(node), guard))
 }

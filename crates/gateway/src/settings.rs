@@ -1,26 +1,23 @@
-//! Settings that a node is started with.
+//! Settings of the ports of a node.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_column::PathChoice;
 use millrace_document::json::ParseOptions;
-use millrace_plan::PlanContext;
 use millrace_query::QueryLimits;
-use millrace_remote::OutboundPolicy;
 use millrace_trust::NodeTrust;
 
 use crate::access_log::LogDetails;
 use crate::edge::{HostNames, WebOrigins};
-use crate::models::SecretBinding;
 
-/// The settings of a node. [`Settings::new`] has sensible ones for everything but the data directory.
+/// The settings of a node and of its ports. [`Settings::new`] has sensible ones for everything but the data
+/// directory.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Directory of all stored data.
-    pub data_dir: PathBuf,
+    /// Settings of the node itself.
+    pub node: millrace_node::Settings,
     /// Address of the port for documents and queries.
     pub listen: IpAddr,
     /// Address of the deployment port.
@@ -29,10 +26,6 @@ pub struct Settings {
     pub hosts: HostNames,
     /// Web pages that may send requests, in addition to the server's own.
     pub origins: WebOrigins,
-    /// Destinations from which models may be fetched and at which they may be called.
-    pub outbound: OutboundPolicy,
-    /// Hosts that secrets may be sent to.
-    pub secrets: Vec<SecretBinding>,
     /// Port for documents and queries; 0 lets the system choose.
     pub port: u16,
     /// Deployment port; 0 lets the system choose.
@@ -45,34 +38,18 @@ pub struct Settings {
     pub limits: RequestLimits,
     /// Returns the free memory of the process to the system; called before and after large requests.
     pub return_memory: fn(),
-    /// Number of worker threads.
-    pub threads: usize,
-    /// Maximum number of requests that wait for a thread.
-    pub queue_max: usize,
     /// Maximum number of requests a second for the documents of one group; more are refused. `None` for no
     /// limit. Each node counts for itself.
     pub group_rate_max: Option<f64>,
     /// Maximum number of requests a second from one address (IPv6: from one network of 64 bits); more are
     /// refused. `None` for no limit. Each node counts for itself.
     pub address_rate_max: Option<f64>,
-    /// Maximum size of the columns kept in memory between requests, in bytes.
-    pub cache_bytes: u64,
     /// File to which a line is appended for each request to the data port.
     pub access_log: Option<PathBuf>,
     /// Contents of that line.
     pub log_details: LogDetails,
-    /// Bytes that stay free on the disk: below it, writes other than removes are refused.
-    pub disk_reserve: u64,
-    /// Time for which the disk may be full before the node reports that it is down.
-    pub space_patience: Duration,
-    /// Maximum number of segment files kept open; others are opened when they are read.
-    pub open_files_max: usize,
-    /// Time after which an unused model is unloaded from memory.
-    pub model_idle: Duration,
     /// Time limit for requests in flight after a stop was requested.
     pub drain: Duration,
-    /// True if requests take the plain paths instead of the fast ones: for tests that compare them.
-    pub plain_paths: bool,
     /// Certificate of this node in a cluster whose nodes have certificates: requests are forwarded only over
     /// connections with them.
     pub trust: Option<Arc<NodeTrust>>,
@@ -105,8 +82,6 @@ pub struct RequestLimits {
     pub query_tokens_max: usize,
     /// Maximum number of values of a condition in JSON.
     pub query_values_max: usize,
-    /// Maximum number of regular expressions of a query.
-    pub query_regexes_max: usize,
     /// Maximum number of parameters of a request.
     pub parameters_max: usize,
     /// Maximum number of requests in flight on one HTTP/2 connection.
@@ -142,7 +117,6 @@ impl Default for RequestLimits {
             query_text_bytes_max: queries.text_bytes_max,
             query_tokens_max: queries.tokens_max,
             query_values_max: queries.values_max,
-            query_regexes_max: PlanContext::alone().regexes_max,
             parameters_max: 1000,
             streams_max: 128,
             connections_max: 1024,
@@ -166,40 +140,25 @@ pub struct TlsFiles {
 }
 
 impl Settings {
-    /// Returns the code paths that requests take.
-    pub(crate) fn paths(&self) -> PathChoice {
-        if self.plain_paths { PathChoice::Plain } else { PathChoice::Fast }
-    }
-
     /// Creates the default settings.
     pub fn new(data_dir: PathBuf) -> Self {
         Settings {
-            data_dir,
+            node: millrace_node::Settings::new(data_dir),
             listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             config_listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             hosts: HostNames::default(),
             origins: WebOrigins::default(),
-            outbound: OutboundPolicy::default(),
-            secrets: Vec::new(),
             port: 8080,
             config_port: 19071,
             tls: None,
             request_bytes_max: 64 << 20,
             limits: RequestLimits::default(),
             return_memory: || {},
-            threads: std::thread::available_parallelism().map_or(2, usize::from),
-            queue_max: 4096,
             group_rate_max: None,
             address_rate_max: None,
-            cache_bytes: 512 << 20,
             access_log: None,
             log_details: LogDetails::default(),
-            disk_reserve: 256 << 20,
-            space_patience: Duration::from_secs(60),
-            open_files_max: 4096,
-            model_idle: Duration::from_secs(900),
             drain: Duration::from_secs(10),
-            plain_paths: false,
             trust: None,
         }
     }

@@ -9,11 +9,12 @@ use axum::routing::get;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use crate::GatewayState;
 use crate::http::{self, answer};
-use crate::{Error, Node};
+use millrace_node::Error;
 
 /// Routes of the data port.
-pub(crate) fn data_routes() -> Router<Arc<Node>> {
+pub(crate) fn data_routes() -> Router<Arc<GatewayState>> {
     Router::new()
         .route("/", get(root))
         .route("/ApplicationStatus", get(application_status))
@@ -30,7 +31,7 @@ pub(crate) fn data_routes() -> Router<Arc<Node>> {
 }
 
 /// Routes of the config port.
-pub(crate) fn config_routes() -> Router<Arc<Node>> {
+pub(crate) fn config_routes() -> Router<Arc<GatewayState>> {
     Router::new()
         .route("/status.html", get(config_status_page))
         .route("/state/v1", get(resources))
@@ -72,11 +73,11 @@ fn handlers(port: u16) -> Value {
     ])
 }
 
-async fn root(State(node): State<Arc<Node>>) -> Response {
+async fn root(State(node): State<Arc<GatewayState>>) -> Response {
     http::json(StatusCode::OK, &json!({ "handlers": handlers(node.port()) }))
 }
 
-async fn application_status(State(node): State<Arc<Node>>) -> Response {
+async fn application_status(State(node): State<Arc<GatewayState>>) -> Response {
     let application = match node.deployments().current() {
         Ok(deployment) => json!({
             "meta": {
@@ -108,16 +109,16 @@ async fn application_status(State(node): State<Arc<Node>>) -> Response {
 ///
 /// # Errors
 /// One of Vespa's codes of health, and the reason.
-fn ready(node: &Node) -> Result<(), (&'static str, String)> {
+fn ready(node: &GatewayState) -> Result<(), (&'static str, String)> {
     node.deployments().current().map_err(|error| ("initializing", Error::to_string(&error)))?;
     if let Some(unfit) = node.unfit() {
         return Err(("down", unfit.to_string()));
     }
     let serves = node.cluster().map_or(Ok(()), |cluster| cluster.serves());
-    serves.map_err(|reason| ("down", reason))
+    serves.map_err(|error| ("down", error.to_string()))
 }
 
-async fn status_page(State(node): State<Arc<Node>>) -> Response {
+async fn status_page(State(node): State<Arc<GatewayState>>) -> Response {
     match ready(&node) {
         Ok(()) => answer(StatusCode::OK, "text/html", b"<title>OK</title>\nOK\n".to_vec()),
         Err((_, reason)) => {
@@ -138,7 +139,7 @@ async fn resources() -> Response {
     http::json(StatusCode::OK, &json!({ "resources": list }))
 }
 
-async fn data_health(State(node): State<Arc<Node>>) -> Response {
+async fn data_health(State(node): State<Arc<GatewayState>>) -> Response {
     let metrics = node.metrics().health();
     match ready(&node) {
         Ok(()) => {
@@ -156,7 +157,7 @@ async fn data_health(State(node): State<Arc<Node>>) -> Response {
 }
 
 /// Up whenever it can be deployed to. Requests are counted at the data port alone.
-async fn config_health(State(node): State<Arc<Node>>) -> Response {
+async fn config_health(State(node): State<Arc<GatewayState>>) -> Response {
     let metrics = json!({ "snapshot": node.metrics().snapshot(), "values": [] });
     health(StatusCode::OK, json!({ "code": "up" }), metrics)
 }
@@ -166,7 +167,7 @@ fn health(status: StatusCode, code: Value, metrics: Value) -> Response {
     http::json(status, &json!({ "time": now, "status": code, "metrics": metrics }))
 }
 
-async fn config(State(node): State<Arc<Node>>) -> Response {
+async fn config(State(node): State<Arc<GatewayState>>) -> Response {
     let generation = node.deployments().generation();
     http::json(
         StatusCode::OK,
@@ -178,21 +179,21 @@ async fn version() -> Response {
     http::json(StatusCode::OK, &json!({ "version": env!("CARGO_PKG_VERSION") }))
 }
 
-async fn metrics(State(node): State<Arc<Node>>) -> Response {
+async fn metrics(State(node): State<Arc<GatewayState>>) -> Response {
     let now = millrace_env::unix_time().as_millis() as u64;
     let metrics = node.metrics().state(&node.gauges());
     http::json(StatusCode::OK, &json!({ "time": now, "status": { "code": "up" }, "metrics": metrics }))
 }
 
-async fn services_metrics(State(node): State<Arc<Node>>) -> Response {
+async fn services_metrics(State(node): State<Arc<GatewayState>>) -> Response {
     http::json(StatusCode::OK, &json!({ "services": node.metrics().services(&node.gauges()) }))
 }
 
-async fn node_metrics(State(node): State<Arc<Node>>) -> Response {
+async fn node_metrics(State(node): State<Arc<GatewayState>>) -> Response {
     http::json(StatusCode::OK, &node.metrics().node("localhost", &node.gauges()))
 }
 
-async fn prometheus(State(node): State<Arc<Node>>) -> Response {
+async fn prometheus(State(node): State<Arc<GatewayState>>) -> Response {
     let text = node.metrics().prometheus(&node.gauges());
     answer(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes())
 }

@@ -85,7 +85,7 @@ fn names_that_nodes_advertise_are_hosts_and_pages_of_a_node_reach_all() {
 fn a_node_whose_disk_stays_full_is_not_up() {
     let nodes = TestNodes::start_with(1, NOTE, &|settings| {
         // More than any disk has.
-        (settings.disk_reserve, settings.space_patience) = (1 << 60, Duration::from_millis(50));
+        (settings.node.disk_reserve, settings.node.space_patience) = (1 << 60, Duration::from_millis(50));
     });
     let deadline = Instant::now() + Duration::from_secs(60);
     let health = loop {
@@ -499,7 +499,7 @@ fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
         nodes.call(0, Method::GET, &format!("{group}wantedDocumentCount=100&timeout=20s"), "");
     assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(60)), "{answer}");
     assert!(nodes.world.listed.load(Ordering::SeqCst) <= 3, "they are listed for each page");
-    let of_node = |node: &std::sync::Arc<millrace_gateway::Node>| {
+    let of_node = |node: &std::sync::Arc<millrace_node::Node>| {
         let everything = StoreVisit { wanted: 1000, ..StoreVisit::all(&["note"]) };
         let visited = node.store().visit(&everything).expect("it can be read").visited;
         let large = |of: &&VisitedVersion| matches!(of, VisitedVersion::Document(of, _) if of.id.as_str().contains("g=large:"));

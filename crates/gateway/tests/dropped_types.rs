@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::DroppedTypes;
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, Timestamp};
-use millrace_gateway::{Node, PublishedApplication, Settings};
+use millrace_node::{Node, PublishedApplication, Settings as NodeSettings};
 use millrace_schema::{Application, ApplicationDraft};
 use millrace_store::{DocumentWrite, StoreChange};
 
@@ -59,7 +59,7 @@ fn tomorrow() -> String {
 fn open(directory: &Path) -> Arc<Node> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        let mut settings = Settings::new(directory.to_owned());
+        let mut settings = NodeSettings::new(directory.to_owned());
         (settings.threads, settings.disk_reserve) = (1, 0);
         match Node::open(settings) {
             Ok(node) => return node,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentId, DocumentValue};
-use millrace_gateway::cluster::DocumentReach;
+use millrace_node::cluster::DocumentReach;
 use millrace_store::{DocumentWrite, StoreChange};
 use serde_json::{Value, json};
 use support::{TestNodes, low_bits};

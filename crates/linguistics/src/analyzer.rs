@@ -2,11 +2,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
-use millrace_schema::{DefaultTerm, FieldMatching, FieldStemming as StemmingSetting, MatchMode};
-
 use crate::fold::CharacterFolding;
 use crate::stem::CachedStemmer;
-use crate::{TextLanguage, split};
+use crate::{DefaultTerm, FieldMatching, FieldStemming, MatchMode, TextLanguage, split};
 
 /// A word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +39,7 @@ impl FieldAnalyzer {
         let stemmed = matching.mode == MatchMode::Text
             && matching.default_term == DefaultTerm::Word
             && !matching.cased
-            && matching.stemming != StemmingSetting::None;
+            && matching.stemming != FieldStemming::None;
         FieldAnalyzer {
             mode: matching.mode,
             folding: CharacterFolding {
@@ -207,7 +205,6 @@ impl TokenLimits {
 
 #[cfg(test)]
 mod tests {
-    use millrace_schema::FieldStemming as Setting;
     use proptest::prelude::*;
 
     use super::*;
@@ -221,7 +218,7 @@ mod tests {
             max_length: None,
             max_occurrences: None,
             max_token_length: None,
-            stemming: Setting::Best,
+            stemming: FieldStemming::Best,
             normalizing: true,
         }
     }
@@ -262,7 +259,7 @@ mod tests {
         check(&gram, "Été a", "et@0..3 te@2..5 a@6..7");
         let cased = FieldMatching { cased: true, normalizing: false, ..matching(MatchMode::Text) };
         check(&FieldAnalyzer::new(&cased, TextLanguage::Unknown), "Cats É", "Cats@0..4 É@5..7");
-        let unstemmed = FieldMatching { stemming: Setting::None, ..matching(MatchMode::Text) };
+        let unstemmed = FieldMatching { stemming: FieldStemming::None, ..matching(MatchMode::Text) };
         check(&FieldAnalyzer::new(&unstemmed, TextLanguage::Unknown), "Cats", "cats@0..4");
         let limited = FieldMatching {
             max_length: Some(12),

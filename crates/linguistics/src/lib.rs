@@ -26,14 +26,15 @@
 //!
 //! A [`TextChunker`] cuts a long text into pieces that are embedded separately.
 //!
-//! This crate is independent of documents, columns and queries. It does not guess the language of a text: a
-//! guess about three words is wrong too often, and a document does not match a query whose language was
-//! guessed differently.
+//! This crate is independent of documents, columns, schemas and queries. It does not guess the language of a
+//! text: a guess about three words is wrong too often, and a document does not match a query whose language
+//! was guessed differently.
 
 mod analyzer;
 mod chunk;
 mod fold;
 mod language;
+mod matching;
 mod segment;
 mod split;
 mod stem;
@@ -41,4 +42,5 @@ mod stem;
 pub use analyzer::{FieldAnalyzer, TextToken};
 pub use chunk::TextChunker;
 pub use language::TextLanguage;
+pub use matching::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
 pub use segment::segments;

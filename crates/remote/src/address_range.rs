@@ -49,8 +49,8 @@ impl FromStr for AddressRange {
         if bits > width(first) {
             return Err(wrong());
         }
-        // Addresses are compared in their canonical form. A range of IPv4 addresses in the form of IPv6 has no
-        // others.
+        // Addresses are compared in their canonical form. A range of IPv4 addresses in the form of IPv6 has
+        // no others.
         let canonical = first.to_canonical();
         let bits = bits.checked_sub(width(first) - width(canonical)).ok_or_else(wrong)?;
         Ok(AddressRange { first: canonical, bits })

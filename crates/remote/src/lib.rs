@@ -7,7 +7,8 @@
 //! - [`ChatModel`] uses a service with the OpenAI chat protocol; its answer arrives in pieces, no faster than
 //!   the caller takes them, or whole.
 //! - [`download`] downloads a file once, completely or not at all.
-//! - [`OutboundPolicy`] determines the addresses that any of them may connect to.
+//! - [`OutboundPolicy`] determines the addresses that any of them may connect to, and [`SecretBinding`] the
+//!   hosts that a [`secret`] may be sent to.
 //!
 //! Callers block on threads that may block, except for a language model's pieces, which are awaited. This
 //! crate does not depend on tensors or documents.
@@ -23,6 +24,7 @@ mod outbound;
 mod protocol;
 mod queue;
 mod retry;
+mod secrets;
 mod sha256;
 mod usage;
 
@@ -34,5 +36,6 @@ pub use error::Error;
 pub use http::OutboundHttp;
 pub use outbound::{OutboundPolicy, OutboundRefusal, fuzz};
 pub use protocol::{ServiceDialect, VectorCells};
+pub use secrets::{SecretBinding, fuzz as fuzz_secrets, secret};
 pub use sha256::Sha256Digest;
 pub use usage::ServiceUsage;

@@ -1,5 +1,6 @@
 use millrace_column::ColumnKey;
 use millrace_document::DataType;
+use millrace_linguistics::{FieldMatching, FieldStemming, MatchMode};
 use std::sync::Arc;
 
 use crate::{SourcePosition, SourcedText};
@@ -102,80 +103,6 @@ pub(crate) fn holds_text(data_type: &DataType) -> bool {
         DataType::Array(element) | DataType::WeightedSet { element, .. } => holds_text(element),
         _ => false,
     }
-}
-
-/// Matching of query terms in a field.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FieldMatching {
-    /// Unit of matching.
-    pub mode: MatchMode,
-    /// `cased`: true if case matters.
-    pub cased: bool,
-    /// `prefix`, `substring`, `suffix` as the field's default for terms.
-    pub default_term: DefaultTerm,
-    /// `exact-terminator`.
-    pub exact_terminator: Option<String>,
-    /// `max-length` of indexed text in characters.
-    pub max_length: Option<usize>,
-    /// `max-occurrences`.
-    pub max_occurrences: Option<usize>,
-    /// `max-token-length`.
-    pub max_token_length: Option<usize>,
-    /// `stemming`.
-    pub stemming: FieldStemming,
-    /// `normalizing`: true to drop accents.
-    pub normalizing: bool,
-}
-
-impl FieldMatching {
-    /// Text that ends a term of `match: exact` in query strings.
-    pub fn terminator(&self) -> &str {
-        self.exact_terminator.as_deref().unwrap_or("@@")
-    }
-}
-
-/// Meaning of a plain term for a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DefaultTerm {
-    /// A whole word.
-    #[default]
-    Word,
-    /// `match: prefix`.
-    Prefix,
-    /// `match: substring`.
-    Substring,
-    /// `match: suffix`.
-    Suffix,
-}
-
-/// Unit of matching.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MatchMode {
-    /// Words of the text. The default of `index` fields.
-    Text,
-    /// The whole value as one word. The default of string attributes.
-    Word,
-    /// The whole value exactly (case is folded unless `cased`).
-    Exact,
-    /// All n-grams of the text.
-    Gram {
-        /// `gram-size`; 2 by default.
-        size: usize,
-    },
-}
-
-/// `stemming`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FieldStemming {
-    /// Unchanged words.
-    None,
-    /// The best stem. The default.
-    #[default]
-    Best,
-    /// The shortest stem.
-    Shortest,
-    /// Several stems.
-    Multiple,
 }
 
 /// `index` settings.

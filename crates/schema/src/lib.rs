@@ -56,12 +56,13 @@ pub use embedder::{
 pub use error::{Error, SourcePosition};
 pub use federation::{FederatedSource, FederationConfig, FederationOptions, SourceChain, SourceTarget};
 pub use field::{
-    AttributeSettings, DefaultTerm, DictionarySettings, DistanceMetric, FieldMatching, FieldStemming,
-    IndexSettings, LinguisticsProfile, MatchMode, SchemaField, SummaryMode,
+    AttributeSettings, DictionarySettings, DistanceMetric, IndexSettings, LinguisticsProfile, SchemaField,
+    SummaryMode,
 };
 pub use language::{
     FieldGenerator, LanguageChain, LanguageModelConfig, OnMisfit, PromptTemplate, SearchChain,
 };
+pub use millrace_linguistics::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
 pub use mistakes::{MistakenParts, PackageFindings, PackageMistake, PackageMistakes};
 pub use overrides::ValidationOverride;
 pub use package::FILES_MAX;

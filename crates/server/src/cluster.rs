@@ -1,6 +1,6 @@
 //! A server that is one node of a cluster.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,10 @@ use axum::routing::get;
 use millrace_content::{ContentNode, JoiningCluster, PeerPort, TransferPace};
 use millrace_coordination::EtcdCoordination;
 use millrace_env::await_or_exit;
-use millrace_gateway::{ForwardIntake, Node, PublishedApplication};
+use millrace_gateway::NodeServer;
 use millrace_membership::rest::{self, ShownMembership};
 use millrace_membership::{ClusterMembership, NodeFigures, NodeRole, PackagePublication, Settings};
+use millrace_node::{Node, PublishedApplication};
 use millrace_schema::ApplicationDraft;
 use millrace_trust::{NodeTrust, ServiceFiles, TrustFiles};
 use tokio::net::TcpListener;
@@ -115,9 +116,9 @@ impl ClusterNode {
     pub async fn join(
         node: &Arc<Node>,
         settings: &ClusterSettings,
-        data: SocketAddr,
-        intake: ForwardIntake,
+        server: &NodeServer,
     ) -> Result<Self, Error> {
+        let (data, _) = server.addresses().map_err(Error::Runtime)?;
         let status = node.store().status();
         if millrace_membership::resident(&settings.directory).is_ok_and(|resident| resident.is_none())
             && status.documents > 0
@@ -138,7 +139,7 @@ impl ClusterNode {
             .await
             .map_err(|error| Error::Cluster(format!("peer port {}: {error}", settings.peer_port)))?;
         let peer_port = listener.local_addr().map_err(Error::Runtime)?.port();
-        let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
+        let scheme = if server.settings().tls.is_some() { "https" } else { "http" };
         let own = Settings {
             roles: settings.roles.clone(),
             is_empty: status.segments == 0 && status.tail_rows == 0 && status.replicas == 0,
@@ -150,8 +151,8 @@ impl ClusterNode {
             .await
             .map_err(|error| Error::Cluster(error.to_string()))?;
         let joining = Arc::new(JoiningCluster::new(membership.clone()));
-        node.join(Arc::clone(&joining) as Arc<dyn millrace_gateway::cluster::ClusterView>);
-        let trust = node.settings().trust.clone();
+        node.join(Arc::clone(&joining) as Arc<dyn millrace_node::cluster::ClusterView>);
+        let (trust, intake) = (server.settings().trust.clone(), server.intake());
         let port = PeerPort {
             listener,
             trust: trust.clone(),
@@ -234,7 +235,7 @@ impl ClusterNode {
         // Its models may have to be fetched.
         let checked = tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| Err(error.to_string()));
         checked.map_err(|reason| Error::Application { path, reason })?;
-        let archive = millrace_gateway::pack(&files).map_err(|error| Error::Cluster(error.to_string()))?;
+        let archive = millrace_node::pack(&files).map_err(|error| Error::Cluster(error.to_string()))?;
         let publication = PackagePublication {
             archive: &archive,
             configuration: &topology,

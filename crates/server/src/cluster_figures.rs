@@ -3,11 +3,11 @@
 use millrace_cluster::distributor::{OperationProgress, OperationView};
 use millrace_cluster::{ClusterState, NodeKey};
 use millrace_content::{ContentNode, IncomingTransfer, JoiningCluster};
-use millrace_gateway::Node;
 use millrace_membership::{
     BucketFigures, ClusterMembership, IdealFigures, NodeFigures, OperationFigures, PaceFigures,
     TransferFigures,
 };
+use millrace_node::Node;
 
 /// Maximum number of operations that are listed individually.
 const OPERATIONS: usize = 20;

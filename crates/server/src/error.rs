@@ -10,7 +10,10 @@ pub enum Error {
     Client(#[from] millrace_client::Error),
     /// The server does not start.
     #[error(transparent)]
-    Start(#[from] millrace_gateway::StartError),
+    Start(#[from] millrace_node::StartError),
+    /// The node cannot be served.
+    #[error(transparent)]
+    Port(#[from] millrace_gateway::PortError),
     /// The application given at the start is refused.
     #[error("--app {}: {reason}", path.display())]
     Application {

@@ -8,10 +8,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use millrace_gateway::{
-    HostNames, LogDetails, OutboundPolicy, RequestLimits, Settings, TlsFiles, WebOrigins,
-};
+use millrace_gateway::{HostNames, LogDetails, RequestLimits, Settings, TlsFiles, WebOrigins};
 use millrace_membership::NodeRole;
+use millrace_node::{OutboundPolicy, Settings as NodeSettings};
 use millrace_trust::{ServiceFiles, TrustFiles};
 use serde::Deserialize;
 
@@ -292,7 +291,7 @@ impl ServeArguments {
             None => hosts,
         };
         let outbound =
-            given.outbound_allow.map_or(Ok(defaults.outbound), |rules| OutboundPolicy::parse(&rules));
+            given.outbound_allow.map_or(Ok(defaults.node.outbound), |rules| OutboundPolicy::parse(&rules));
         let log_details = LogDetails {
             queries: given.access_log_queries.unwrap_or(defaults.log_details.queries),
             trusted_proxies: match &given.trusted_proxies {
@@ -301,33 +300,36 @@ impl ServeArguments {
             },
         };
         let settings = Settings {
+            node: NodeSettings {
+                outbound: parsed("outbound-allow", outbound)?,
+                secrets: parsed("secret", each(&listed(given.secret)))?,
+                threads: given.threads.unwrap_or(defaults.node.threads),
+                queue_max: given.queue_max.unwrap_or(defaults.node.queue_max),
+                query_regexes_max: given.query_regexes_max.unwrap_or(defaults.node.query_regexes_max),
+                cache_bytes: given.cache_bytes.unwrap_or(defaults.node.cache_bytes),
+                disk_reserve: given.disk_reserve.unwrap_or(defaults.node.disk_reserve),
+                space_patience: defaults.node.space_patience,
+                open_files_max: defaults.node.open_files_max,
+                model_idle: given.model_idle_s.map_or(defaults.node.model_idle, Duration::from_secs),
+                plain_paths: given.plain_paths,
+                data_dir: defaults.node.data_dir,
+            },
             limits,
             return_memory: free_memory::return_to_system,
             listen: listening.listen,
             config_listen: listening.config_listen,
             hosts,
             origins: parsed("allowed-origins", WebOrigins::parse(&listed(given.allowed_origins)))?,
-            outbound: parsed("outbound-allow", outbound)?,
-            secrets: parsed("secret", each(&listed(given.secret)))?,
             log_details,
             port: given.port.unwrap_or(defaults.port),
             config_port: given.config_port.unwrap_or(defaults.config_port),
             tls,
             request_bytes_max: given.request_bytes_max.unwrap_or(defaults.request_bytes_max),
-            threads: given.threads.unwrap_or(defaults.threads),
-            queue_max: given.queue_max.unwrap_or(defaults.queue_max),
             group_rate_max: given.group_rate_max.or(defaults.group_rate_max),
             address_rate_max: given.address_rate_max.or(defaults.address_rate_max),
-            cache_bytes: given.cache_bytes.unwrap_or(defaults.cache_bytes),
             access_log: given.access_log,
-            disk_reserve: given.disk_reserve.unwrap_or(defaults.disk_reserve),
-            space_patience: defaults.space_patience,
-            open_files_max: defaults.open_files_max,
-            model_idle: given.model_idle_s.map_or(defaults.model_idle, Duration::from_secs),
             drain: given.drain_s.map_or(defaults.drain, Duration::from_secs),
-            plain_paths: given.plain_paths,
             trust: None,
-            data_dir: defaults.data_dir,
         };
         let nodes_tls = nodes_tls(given.peer_tls_authority, given.peer_tls_certificate, given.peer_tls_key)?;
         let etcd_tls = etcd_tls(given.etcd_tls_authority, given.etcd_tls_certificate, given.etcd_tls_key)?;
@@ -351,7 +353,7 @@ impl ServeArguments {
                 advertise: given.advertise,
                 listen: settings.listen,
                 transfer_rate_max: given.transfer_rate_max,
-                directory: settings.data_dir.join(CLUSTER_DIRECTORY),
+                directory: settings.node.data_dir.join(CLUSTER_DIRECTORY),
             })
         });
         let cluster = cluster.transpose()?;
@@ -504,7 +506,7 @@ mod tests {
         let settings = resolved.settings;
         assert_eq!((settings.port, settings.config_port, settings.drain.as_secs()), (1, 3, 4));
         assert_eq!(resolved.log, "info");
-        assert_eq!(settings.data_dir, PathBuf::from("data"));
+        assert_eq!(settings.node.data_dir, PathBuf::from("data"));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_content::JoiningCluster;
-use millrace_gateway::{Node, UnfitReason};
 use millrace_membership::ClusterMembership;
+use millrace_node::{Node, UnfitReason};
 
 /// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use millrace_client::OutgoingRequest;
-use millrace_gateway::WORK_SLICE;
+use millrace_node::WORK_SLICE;
 use serde_json::json;
 
 use super::{Benchmark, Settings};

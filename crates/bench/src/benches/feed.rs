@@ -105,7 +105,7 @@ fn run(settings: &Settings, name: &'static str, body: PutBody) -> Result<BenchRe
 }
 
 /// Bytes of a document in the store.
-pub(super) fn row_bytes(node: &millrace_gateway::Node, documents: u64) -> usize {
+pub(super) fn row_bytes(node: &millrace_node::Node, documents: u64) -> usize {
     let status = node.store().status();
     ((status.segment_bytes + status.tail_bytes) / documents.max(1)) as usize
 }

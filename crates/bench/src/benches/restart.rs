@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use millrace_client::OutgoingRequest;
-use millrace_gateway::Node;
+use millrace_node::Node;
 
 use super::{Benchmark, Settings};
 use crate::application::{self, DocumentMaker};
@@ -116,7 +116,7 @@ fn fill(
     directory: &Path,
     documents: impl Iterator<Item = Result<millrace_document::Document, Error>>,
 ) -> Result<(), Error> {
-    let node = Node::open(node::settings(directory)).map_err(Error::failed)?;
+    let node = Node::open(node::settings(directory).node).map_err(Error::failed)?;
     node.deploy(application::application()?).map_err(Error::failed)?;
     load(node.store(), documents)?;
     node.close();

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use super::query_parameters;
 use super::sessions::{Files, SessionFiles, UploadSession};
 use super::upload::PACKAGE_FACTOR;
+use crate::GatewayState;
 use crate::http::{self, percent_decode};
-use crate::{Error, Node};
+use millrace_node::Error;
 
 /// Files of a package, in memory or on disk.
 trait PackageFiles {
@@ -45,19 +46,28 @@ impl PackageFiles for SessionFiles {
 }
 
 /// `GET …/application/default/…/content/PATH`.
-pub(super) async fn read_active(node: Arc<Node>, asked: ContentRequest) -> Result<Response, Error> {
+pub(super) async fn read_active(node: Arc<GatewayState>, asked: ContentRequest) -> Result<Response, Error> {
     let deployment = node.deployments().current()?;
     node.pool().run(move || read(&deployment.application.files, &asked)).await?
 }
 
 /// `GET …/session/N/content/PATH`.
-pub(super) async fn read_session(node: Arc<Node>, id: u64, asked: ContentRequest) -> Result<Response, Error> {
+pub(super) async fn read_session(
+    node: Arc<GatewayState>,
+    id: u64,
+    asked: ContentRequest,
+) -> Result<Response, Error> {
     let at = Arc::clone(&node);
     node.pool().run(move || at.sessions().with(id, |session| read(&session.files, &asked))?).await?
 }
 
 /// `PUT …/session/N/content/PATH`. A directory exists as soon as it contains a file.
-pub(super) async fn write(node: Arc<Node>, id: u64, path: &str, request: Request) -> Result<Response, Error> {
+pub(super) async fn write(
+    node: Arc<GatewayState>,
+    id: u64,
+    path: &str,
+    request: Request,
+) -> Result<Response, Error> {
     let path = checked(path)?;
     let (parts, body) = request.into_parts();
     let bytes = http::read_body(&node, &parts.headers, body, node.body_bounds()).await?;
@@ -82,7 +92,7 @@ pub(super) async fn write(node: Arc<Node>, id: u64, path: &str, request: Request
 }
 
 /// `DELETE …/session/N/content/PATH`.
-pub(super) async fn delete(node: &Arc<Node>, id: u64, path: &str) -> Result<Response, Error> {
+pub(super) async fn delete(node: &Arc<GatewayState>, id: u64, path: &str) -> Result<Response, Error> {
     let path = checked(path)?;
     let (at, gone) = (Arc::clone(node), path.clone());
     let delete = move |session: &mut UploadSession| {
@@ -107,7 +117,12 @@ pub(super) struct ContentRequest {
 }
 
 impl ContentRequest {
-    pub(super) fn of(node: &Node, base: String, path: &str, request: &Request) -> Result<Self, Error> {
+    pub(super) fn of(
+        node: &GatewayState,
+        base: String,
+        path: &str,
+        request: &Request,
+    ) -> Result<Self, Error> {
         let parameters = query_parameters(node, request)?;
         Ok(ContentRequest {
             base,

@@ -4,11 +4,12 @@ use axum::response::Response;
 use hyper::StatusCode;
 use serde_json::json;
 
+use crate::GatewayState;
 use crate::http;
-use crate::{Error, Node};
+use millrace_node::Error;
 
 /// `GET …/application/`.
-pub(super) fn applications(node: &Node, base: &str) -> Response {
+pub(super) fn applications(node: &GatewayState, base: &str) -> Response {
     const PATH: &str =
         "/application/v2/tenant/default/application/default/environment/prod/region/default/instance/default";
     let active: Vec<String> =
@@ -17,7 +18,7 @@ pub(super) fn applications(node: &Node, base: &str) -> Response {
 }
 
 /// `GET …/application/default`.
-pub(super) fn application(node: &Node) -> Result<Response, Error> {
+pub(super) fn application(node: &GatewayState) -> Result<Response, Error> {
     let deployment = active(node)?;
     Ok(http::json(
         StatusCode::OK,
@@ -31,7 +32,7 @@ pub(super) fn application(node: &Node) -> Result<Response, Error> {
 
 /// `GET …/serviceconverge`: an activation answers when it is in effect, so the services have always
 /// converged.
-pub(super) fn services(node: &Node, base: &str) -> Result<Response, Error> {
+pub(super) fn services(node: &GatewayState, base: &str) -> Result<Response, Error> {
     let deployment = active(node)?;
     let generation = deployment.generation;
     let port = node.port();
@@ -55,7 +56,9 @@ pub(super) fn services(node: &Node, base: &str) -> Result<Response, Error> {
 }
 
 /// The active deployment. On the config port its absence is a 404.
-pub(super) fn active(node: &Node) -> Result<std::sync::Arc<crate::CompiledApplication>, Error> {
+pub(super) fn active(
+    node: &GatewayState,
+) -> Result<std::sync::Arc<millrace_node::CompiledApplication>, Error> {
     node.deployments()
         .current()
         .map_err(|_| Error::NotFound("No application is active; deploy one".to_owned()))

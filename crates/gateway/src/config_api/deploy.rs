@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 use super::reindexing::waiting;
 use super::sessions::{PreparedSession, UploadSession};
 use super::{query_parameters, upload};
-use crate::cluster::ClusterDeployment;
-use crate::deployment::pack;
+use crate::GatewayState;
 use crate::http;
-use crate::pool::WorkFlow;
-use crate::{CompiledApplication, Error, Node, reindexing};
+use millrace_node::cluster::ClusterDeployment;
+use millrace_node::deployment::pack;
+use millrace_node::pool::WorkFlow;
+use millrace_node::{CompiledApplication, Error, reindexing};
 
 /// Maximum time for a published package to become active on the node that published it.
 const PUBLISHED_PATIENCE: Duration = Duration::from_secs(60);
@@ -29,7 +30,7 @@ const APPLICATION: &str =
 
 /// `POST …/prepareandactivate`.
 pub(super) async fn prepare_and_activate(
-    node: Arc<Node>,
+    node: Arc<GatewayState>,
     base: &str,
     request: Request,
 ) -> Result<Response, Error> {
@@ -56,7 +57,11 @@ pub(super) async fn prepare_and_activate(
 
 /// `POST …/session`, with a package or from the active application. Errors in the package are reported when
 /// it is prepared.
-pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request) -> Result<Response, Error> {
+pub(super) async fn create_session(
+    node: Arc<GatewayState>,
+    base: &str,
+    request: Request,
+) -> Result<Response, Error> {
     let parameters = query_parameters(&node, &request)?;
     let (current, received) = match parameters.get("from") {
         Some(_) => (Some(node.deployments().current()?), None),
@@ -89,7 +94,7 @@ pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request
 }
 
 /// `PUT …/session/N/prepared`.
-pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
+pub(super) async fn prepare(node: Arc<GatewayState>, base: &str, id: u64) -> Result<Response, Error> {
     let deployment = make_ready(&node, id, node.deployments().generation()).await?;
     Ok(prepared_answer(base, id, log(&node, &deployment), change_actions(&deployment)))
 }
@@ -98,7 +103,11 @@ pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Resp
 ///
 /// # Errors
 /// The package is invalid; its files have changed meanwhile.
-async fn make_ready(node: &Arc<Node>, id: u64, based_on: u64) -> Result<Arc<CompiledApplication>, Error> {
+async fn make_ready(
+    node: &Arc<GatewayState>,
+    id: u64,
+    based_on: u64,
+) -> Result<Arc<CompiledApplication>, Error> {
     let _turn = node.sessions().turn().await?;
     let files_bytes =
         |session: &mut UploadSession| session.files.sizes().map(|(_, bytes)| bytes).sum::<u64>();
@@ -122,7 +131,7 @@ async fn make_ready(node: &Arc<Node>, id: u64, based_on: u64) -> Result<Arc<Comp
 
 /// Returns the prepared application of a session, and the generation that it is based on. If another session
 /// was prepared since, the application is compiled again.
-async fn ready(node: &Arc<Node>, id: u64) -> Result<(Arc<CompiledApplication>, u64), Error> {
+async fn ready(node: &Arc<GatewayState>, id: u64) -> Result<(Arc<CompiledApplication>, u64), Error> {
     let prepared = node.sessions().with(id, |session| session.prepared.clone())?;
     let Some(PreparedSession { based_on, deployment }) = prepared else {
         return Err(Error::BadRequest(format!(
@@ -136,7 +145,7 @@ async fn ready(node: &Arc<Node>, id: u64) -> Result<(Arc<CompiledApplication>, u
 }
 
 /// `GET …/session/N/prepared`.
-pub(super) async fn prepared(node: &Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
+pub(super) async fn prepared(node: &Arc<GatewayState>, base: &str, id: u64) -> Result<Response, Error> {
     let (deployment, _) = ready(node, id).await?;
     Ok(prepared_answer(base, id, log(node, &deployment), change_actions(&deployment)))
 }
@@ -156,7 +165,7 @@ fn prepared_answer(base: &str, id: u64, log: Value, actions: Value) -> Response 
 }
 
 /// `PUT …/session/N/active`.
-pub(super) async fn activate(node: Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
+pub(super) async fn activate(node: Arc<GatewayState>, base: &str, id: u64) -> Result<Response, Error> {
     let (deployment, based_on) = ready(&node, id).await?;
     activate_deployment(&node, deployment, based_on).await?;
     let at = Arc::clone(&node);
@@ -177,7 +186,7 @@ pub(super) async fn activate(node: Arc<Node>, base: &str, id: u64) -> Result<Res
 ///
 /// # Errors
 /// The node is part of a cluster: its documents belong to all nodes.
-pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
+pub(super) async fn delete(node: Arc<GatewayState>) -> Result<Response, Error> {
     if node.cluster().is_some() {
         return Err(Error::BadRequest(
             "the application of a cluster is not deleted through one of its nodes: deploy a package without the schemas whose \
@@ -191,7 +200,7 @@ pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
 }
 
 async fn compile(
-    node: &Arc<Node>,
+    node: &Arc<GatewayState>,
     draft: impl FnOnce() -> ApplicationDraft + Send + 'static,
     generation: u64,
 ) -> Result<Arc<CompiledApplication>, Error> {
@@ -204,7 +213,7 @@ async fn compile(
 }
 
 async fn activate_deployment(
-    node: &Arc<Node>,
+    node: &Arc<GatewayState>,
     deployment: Arc<CompiledApplication>,
     based_on: u64,
 ) -> Result<(), Error> {
@@ -238,7 +247,7 @@ async fn activate_deployment(
 }
 
 /// Waits until the published application is active on this node, which it reaches like all others.
-async fn active_here(node: &Node, generation: u64) -> Result<(), Error> {
+async fn active_here(node: &GatewayState, generation: u64) -> Result<(), Error> {
     let deadline = Instant::now() + PUBLISHED_PATIENCE;
     while node.deployments().generation() < generation {
         if Instant::now() >= deadline {
@@ -252,7 +261,7 @@ async fn active_here(node: &Node, generation: u64) -> Result<(), Error> {
 }
 
 /// Messages for people about the package.
-fn log(node: &Node, deployment: &CompiledApplication) -> Value {
+fn log(node: &GatewayState, deployment: &CompiledApplication) -> Value {
     let now = millrace_env::unix_time().as_millis() as u64;
     let application = &deployment.application;
     let alone = alone_with_replicas(node, application.topology().redundancy);
@@ -266,7 +275,7 @@ fn log(node: &Node, deployment: &CompiledApplication) -> Value {
 
 /// Warning for an application that requests more than one replica of each document from a node without a
 /// cluster.
-fn alone_with_replicas(node: &Node, redundancy: u16) -> Option<String> {
+fn alone_with_replicas(node: &GatewayState, redundancy: u16) -> Option<String> {
     let asked = redundancy > 1 && node.cluster().is_none();
     asked.then(|| {
         format!(

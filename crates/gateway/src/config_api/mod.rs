@@ -21,12 +21,14 @@ use hyper::StatusCode;
 use hyper::header::RETRY_AFTER;
 use serde_json::json;
 
-use crate::error::ErrorKind;
 use crate::http;
-use crate::{Error, Node, status_api};
+use crate::status::HttpError;
+use crate::{GatewayState, status_api};
+use millrace_node::Error;
+use millrace_node::ErrorKind;
 
 /// The routes of the config port.
-pub(crate) fn router(node: Arc<Node>) -> Router {
+pub(crate) fn router(node: Arc<GatewayState>) -> Router {
     Router::new()
         .route("/application/v2/tenant", axum::routing::any(handle))
         .route("/application/v2/tenant/{*path}", axum::routing::any(handle))
@@ -37,7 +39,7 @@ pub(crate) fn router(node: Arc<Node>) -> Router {
         .with_state(node)
 }
 
-async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
+async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     match route(node, request).await {
         Ok(response) => response,
         Err(error) => render(&error),
@@ -133,7 +135,7 @@ fn application_part(mut rest: &str) -> Option<ApplicationPart<'_>> {
     }
 }
 
-async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
+async fn route(node: Arc<GatewayState>, request: Request) -> Result<Response, Error> {
     let path = request.uri().path().to_owned();
     let method = request.method().as_str().to_owned();
     let target = ConfigTarget::parse(&path).ok_or_else(|| {
@@ -198,12 +200,12 @@ async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
     }
 }
 
-fn query_parameters(node: &Node, request: &Request) -> Result<http::RequestParameters, Error> {
+fn query_parameters(node: &GatewayState, request: &Request) -> Result<http::RequestParameters, Error> {
     http::RequestParameters::parse(request.uri().query().unwrap_or(""), node.settings().limits.parameters_max)
 }
 
 /// Scheme, host and port from the client's view, for addresses in answers.
-fn base_url(node: &Node, request: &Request) -> String {
+fn base_url(node: &GatewayState, request: &Request) -> String {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
     let host =
         request.headers().get(hyper::header::HOST).and_then(|value| value.to_str().ok()).map(str::to_owned);

@@ -8,15 +8,16 @@ use millrace_schema::{DocumentMode, Schema};
 use serde_json::json;
 
 use super::converge::active;
+use crate::GatewayState;
 use crate::http::{self, RequestParameters};
-use crate::reindexing::{self, Chosen};
-use crate::{CompiledApplication, Error, Node};
+use millrace_node::reindexing::{self, Chosen};
+use millrace_node::{CompiledApplication, Error};
 
 /// Maximum speed.
 const SPEED_MAX: f64 = 10.0;
 
 /// `GET …/reindexing`.
-pub(super) fn status(node: &Node) -> Result<Response, Error> {
+pub(super) fn status(node: &GatewayState) -> Result<Response, Error> {
     let deployment = active(node)?;
     let mut status = reindexing::render(node, &deployment)?;
     status["enabled"] = json!(true);
@@ -24,7 +25,10 @@ pub(super) fn status(node: &Node) -> Result<Response, Error> {
 }
 
 /// `POST …/reindex`: marks document types as ready; the next deployment begins reindexing them.
-pub(super) async fn mark(node: &Arc<Node>, parameters: &RequestParameters) -> Result<Response, Error> {
+pub(super) async fn mark(
+    node: &Arc<GatewayState>,
+    parameters: &RequestParameters,
+) -> Result<Response, Error> {
     let deployment = active(node)?;
     let speed = speed(parameters)?.unwrap_or(1.0);
     if speed == 0.0 {
@@ -40,7 +44,10 @@ pub(super) async fn mark(node: &Arc<Node>, parameters: &RequestParameters) -> Re
 }
 
 /// `PUT …/reindex`: sets the speed, from the next deployment on.
-pub(super) async fn set_speed(node: &Arc<Node>, parameters: &RequestParameters) -> Result<Response, Error> {
+pub(super) async fn set_speed(
+    node: &Arc<GatewayState>,
+    parameters: &RequestParameters,
+) -> Result<Response, Error> {
     let deployment = active(node)?;
     let Some(speed) = speed(parameters)? else {
         return Err(Error::parameter("speed", "must be set: a number from 0 to 10; 0 halts"));
@@ -59,8 +66,8 @@ pub(super) async fn set_speed(node: &Arc<Node>, parameters: &RequestParameters) 
 
 /// Runs work that waits for the disk, or for coordination, on a thread that may block.
 pub(super) async fn waiting<T: Send + 'static>(
-    node: &Arc<Node>,
-    work: impl FnOnce(&Node) -> Result<T, Error> + Send + 'static,
+    node: &Arc<GatewayState>,
+    work: impl FnOnce(&GatewayState) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let node = Arc::clone(node);
     let done = tokio::task::spawn_blocking(move || work(&node)).await;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) use self::files::{Files, SessionFiles};
-use crate::{CompiledApplication, Error};
+use millrace_node::{CompiledApplication, Error};
 
 /// Lifetime of a session.
 const LIFETIME: Duration = Duration::from_secs(3600);

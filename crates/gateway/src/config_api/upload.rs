@@ -11,8 +11,9 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use millrace_schema::{ApplicationDraft, PackageMistakes};
 
 use super::sessions::DiskShare;
+use crate::GatewayState;
 use crate::http::{self, BodyReader, BodyShare};
-use crate::{Error, Node};
+use millrace_node::Error;
 
 /// Packages contain models and may be larger than other requests by this factor.
 pub(super) const PACKAGE_FACTOR: usize = 10;
@@ -62,7 +63,7 @@ pub(super) struct PackageUpload {
 ///
 /// # Errors
 /// It is too large, of another format, or arrives too slowly; there is no space for it.
-pub(super) async fn receive(node: &Arc<Node>, request: Request) -> Result<PackageUpload, Error> {
+pub(super) async fn receive(node: &Arc<GatewayState>, request: Request) -> Result<PackageUpload, Error> {
     let (parts, body) = request.into_parts();
     let archive = PackageArchive::of(&parts.headers)?;
     let directory = node.sessions().directory().to_owned();
@@ -91,7 +92,7 @@ pub(super) async fn receive(node: &Arc<Node>, request: Request) -> Result<Packag
 }
 
 impl PackageUpload {
-    async fn write(mut self, node: &Node, bytes: Vec<u8>) -> Result<Self, Error> {
+    async fn write(mut self, node: &GatewayState, bytes: Vec<u8>) -> Result<Self, Error> {
         self.disk.grow(bytes.len() as u64)?;
         self.bytes += bytes.len() as u64;
         let written = node.pool().run(move || self.file.write_all(&bytes).map(|()| self)).await?;
@@ -103,7 +104,7 @@ impl PackageUpload {
     ///
     /// # Errors
     /// It is not an archive, or its content is not a package; there is no room for it.
-    pub(super) async fn unpacked(self, node: &Node) -> Result<(ApplicationDraft, BodyShare), Error> {
+    pub(super) async fn unpacked(self, node: &GatewayState) -> Result<(ApplicationDraft, BodyShare), Error> {
         let packed = usize::try_from(self.bytes).unwrap_or(usize::MAX);
         let room = node.budget().package(packed.saturating_mul(UNPACKED_RATIO).max(UNPACKED_FREE)).await?;
         let read = move || match self.archive {

@@ -11,11 +11,12 @@ use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Location};
 use serde_json::Value;
 
-use crate::cluster::{
-    self, AccessKind, ForwardKind, ForwardedRequest, ReadFence, RouteSubject, RoutingDecision,
-};
+use crate::GatewayState;
+use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{RequestParameters, form_encode};
-use crate::{Error, Node};
+use crate::status::kind_of;
+use millrace_node::Error;
+use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteSubject};
 
 /// Maximum size of a node's answer for one bucket, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -50,16 +51,16 @@ pub(super) enum BucketAnswer {
 
 impl ReachedBuckets {
     /// Buckets of the cluster of the node; those of one group, if there is one.
-    pub(super) fn of(node: &Node, group: Option<&DocumentGroup>) -> Result<Self, Error> {
+    pub(super) fn of(node: &GatewayState, group: Option<&DocumentGroup>) -> Result<Self, Error> {
         let Some(cluster) = node.cluster() else {
             return Err(Error::Internal("only a node of a cluster looks at other nodes' buckets".to_owned()));
         };
         let of_group =
             group.filter(|group| **group != DocumentGroup::None).map(|group| cluster.buckets_of(group));
-        let (bits, divided) = match of_group.transpose().map_err(Error::Unsettled)? {
+        let (bits, divided) = match of_group.transpose()? {
             Some(buckets) if buckets.len() > 1 => (None, buckets),
             _ => {
-                let (bits, divided) = cluster.buckets().map_err(Error::Unsettled)?;
+                let (bits, divided) = cluster.buckets()?;
                 (Some(bits.min(31)), divided)
             }
         };
@@ -137,7 +138,7 @@ impl VisitPosition {
     /// buckets were listed: the documents in its parts are in none of the visited buckets.
     pub(super) fn following(
         &self,
-        node: &Node,
+        node: &GatewayState,
         group: Option<&DocumentGroup>,
         inner: Option<String>,
     ) -> Result<Option<VisitPosition>, Error> {
@@ -171,7 +172,7 @@ impl VisitPosition {
     /// Forwards the request to the node that has to answer for the bucket.
     pub(super) async fn hand_on(
         &self,
-        node: &Node,
+        node: &GatewayState,
         access: AccessKind,
         request: &ForwardedRequest,
         deadline: Instant,
@@ -179,13 +180,13 @@ impl VisitPosition {
         let bucket = self.bucket();
         let subject =
             RouteSubject { location: Location::new(bucket.bits()), group: None, part: Some(bucket) };
-        let answer = match cluster::hand_on(node, subject, access, &ForwardKind::Client, request, deadline)
+        let answer = match forwarding::hand_on(node, subject, access, &ForwardKind::Client, request, deadline)
             .await?
         {
-            RoutingDecision::Here(vouch) => return Ok(BucketAnswer::Here(vouch)),
-            RoutingDecision::There(answer) => answer,
+            RoutingOutcome::Here(vouch) => return Ok(BucketAnswer::Here(vouch)),
+            RoutingOutcome::There(answer) => answer,
             // Only a whole group can be divided.
-            RoutingDecision::Divided => return Err(Error::Unsettled("a group has been divided".to_owned())),
+            RoutingOutcome::Divided => return Err(Error::Unsettled("a group has been divided".to_owned())),
         };
         let status = answer.status();
         let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX)
@@ -210,7 +211,7 @@ pub(super) fn refused(status: StatusCode, body: &[u8]) -> Error {
     let told = serde_json::from_slice::<Value>(body).ok();
     let told = told.as_ref().and_then(|told| told.get("message")).and_then(Value::as_str);
     let message = told.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned);
-    Error::Remote { status, message }
+    Error::Remote { kind: kind_of(status), message }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use millrace_document::{Document, FieldSet};
 use millrace_tensor::json::{CellDigits, TensorFormat};
 
 use super::DocumentCall;
-use crate::{CompiledApplication, Error};
+use millrace_node::{CompiledApplication, Error};
 
 /// Requested format of documents. Cells of tensors are written as doubles, so that feeding the output again
 /// yields the same values.

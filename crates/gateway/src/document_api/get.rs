@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 
 use super::DocumentCall;
 use super::format::DocumentFormat;
-use crate::Error;
-use crate::cluster::{ClusterView, ReadFence};
 use crate::http;
-use crate::metrics::CountedMetric;
-use crate::pool::WorkFlow;
+use millrace_node::Error;
+use millrace_node::cluster::{ClusterView, ReadFence};
+use millrace_node::metrics::CountedMetric;
+use millrace_node::pool::WorkFlow;
 
 /// `GET` of a document. If its owner may lack the newest version, the document is read at all replicas.
 pub(super) async fn document(
@@ -74,7 +74,7 @@ async fn newest(
         }),
     );
     match receiver.await {
-        Ok(outcome) => outcome.map_err(Error::Unsettled),
+        Ok(outcome) => Ok(outcome?),
         Err(_) => Err(Error::Unsettled("the node is being stopped".to_owned())),
     }
 }

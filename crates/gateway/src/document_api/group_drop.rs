@@ -15,9 +15,9 @@ use tokio::sync::oneshot;
 
 use super::DocumentCall;
 use super::visit::WholeGroup;
-use crate::Error;
-use crate::cluster::{ClusterView, DroppedGroup, ReadFence};
-use crate::pool::WorkFlow;
+use millrace_node::Error;
+use millrace_node::cluster::{ClusterView, DroppedGroup, ReadFence};
+use millrace_node::pool::WorkFlow;
 
 /// Result of dropping a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(super) async fn drop_group(
     let WholeGroup { group, part, .. } = &whole;
     let cluster = call.node.cluster().cloned();
     let horizon = cluster.as_ref().map(|cluster| cluster.drop_horizon(group, *part));
-    let horizon = horizon.transpose().map_err(Error::Unsettled)?;
+    let horizon = horizon.transpose()?;
     let until = horizon.map_or(Timestamp(u64::MAX), |horizon| horizon.until);
     let (store, counting) = (call.node.store().clone(), whole.clone());
     let counted = call

@@ -20,22 +20,22 @@ use hyper::{Method, StatusCode};
 use millrace_document::{DocumentId, Location};
 use serde_json::{Map, Value};
 
-use crate::cluster::{
-    self, AccessKind, ForwardKind, ForwardedRequest, ReadFence, RouteBackoff, RouteSubject, RoutingDecision,
-};
-use crate::error::ErrorKind;
+use crate::GatewayState;
+use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, RequestParameters};
-use crate::metrics::CountedMetric;
-use crate::{CompiledApplication, Error, Node};
+use crate::status::HttpError;
+use millrace_node::ErrorKind;
+use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
+use millrace_node::metrics::CountedMetric;
+use millrace_node::{CompiledApplication, Error};
 use path::DocumentTarget;
-pub(crate) use write::MISFIT;
 
 /// Default timeout of an operation.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A request, parsed as far as all operations need it.
 struct DocumentCall {
-    node: Arc<Node>,
+    node: Arc<GatewayState>,
     /// Original path.
     path: String,
     parameters: RequestParameters,
@@ -109,7 +109,7 @@ struct EmptyAnswer<'a> {
 }
 
 /// Answers any request below `/document/v1/`.
-pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
+pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     if request.method() == Method::OPTIONS {
         return options();
     }
@@ -159,7 +159,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     if call.node.cluster().is_none() {
         return operate(call, target, ReadFence::default(), request).await;
     }
-    call.hop = ForwardKind::of(request.headers())?;
+    call.hop = forwarding::hop_of(request.headers())?;
     let mut request = ForwardedRequest::of(&call.node, request, call.body_bounds()).await?;
     if call.hop == ForwardKind::Client {
         request.target = visit::forwarded(request.target, &call.parameters);
@@ -169,9 +169,9 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     let mut looks = RouteBackoff::until(call.deadline());
     loop {
         let vouch = match hand_on(call, &target, &request).await? {
-            RoutingDecision::Here(vouch) => vouch,
-            RoutingDecision::There(response) => return Ok(response),
-            RoutingDecision::Divided => {
+            RoutingOutcome::Here(vouch) => vouch,
+            RoutingOutcome::There(response) => return Ok(response),
+            RoutingOutcome::Divided => {
                 call.spread = Some(request.clone());
                 ReadFence::default()
             }
@@ -240,7 +240,7 @@ async fn hand_on(
     call: &mut DocumentCall,
     target: &DocumentTarget,
     request: &ForwardedRequest,
-) -> Result<RoutingDecision, Error> {
+) -> Result<RoutingOutcome, Error> {
     let location = match call.hop.part() {
         Some(bucket) => Some(Location::new(bucket.bits())),
         None => target.location(),
@@ -253,10 +253,10 @@ async fn hand_on(
     };
     let Some(location) = location else {
         call.spread = Some(request.clone()).filter(|_| call.hop == ForwardKind::Client);
-        return Ok(RoutingDecision::Here(ReadFence::default()));
+        return Ok(RoutingOutcome::Here(ReadFence::default()));
     };
     let subject = RouteSubject { location, group: target.group(), part: None };
-    cluster::hand_on(&call.node, subject, access, &call.hop, request, call.deadline()).await
+    forwarding::hand_on(&call.node, subject, access, &call.hop, request, call.deadline()).await
 }
 
 /// Reads the request and changes nothing: clients use it to measure their connection.
@@ -292,7 +292,7 @@ fn render(call: &DocumentCall, id: Option<&DocumentId>, error: &Error) -> Respon
     let mut response = http::json(error.status(), &Value::Object(answer));
     response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
     if matches!(error, Error::Unsettled(_)) {
-        cluster::unsettled(response.headers_mut());
+        forwarding::unsettled(response.headers_mut());
     }
     response
 }

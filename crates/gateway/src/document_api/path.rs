@@ -2,8 +2,8 @@
 
 use millrace_document::{DocumentGroup, DocumentId, Location};
 
-use crate::Error;
 use crate::http::percent_decode;
+use millrace_node::Error;
 
 /// Object that a path addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! document may belong to.
 
 use super::DocumentCall;
-use crate::deployment::DocumentKind;
-use crate::{CompiledApplication, Error};
+use millrace_node::deployment::DocumentKind;
+use millrace_node::{CompiledApplication, Error};
 
 /// Content clusters that an operation is sent to.
 #[derive(Debug, PartialEq, Eq)]

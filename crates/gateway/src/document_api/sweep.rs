@@ -23,11 +23,13 @@ use super::group_drop::{GroupDrop, drop_group};
 use super::path::DocumentScope;
 use super::visit::VisitPass;
 use super::write::{apply, commit};
-use crate::Error;
-use crate::cluster::{AccessKind, ReadFence};
-use crate::deployment::DocumentKind;
-use crate::http::{self, BodyShare, WorkKind};
-use crate::metrics::CountedMetric;
+use crate::http::{self, BodyShare};
+use millrace_node::Error;
+use millrace_node::cluster::{AccessKind, ReadFence};
+use millrace_node::deployment::DocumentKind;
+use millrace_node::metrics::CountedMetric;
+use millrace_node::pool::WorkSize;
+use millrace_node::work::WorkKind;
 
 /// Number of documents changed at one time.
 const TOGETHER: usize = 256;
@@ -113,7 +115,7 @@ async fn read_update(
     call.within(room.work(WorkKind::Document(kind.block), &body)).await?;
     let size = body.len();
     let parse = move || json::parse(&body, OperationKind::Update, id, &schema.document_type, options);
-    let operation = http::within_or_pooled(&call.node, http::WorkSize::of_document(size), parse).await??;
+    let operation = call.node.pool().run_sized(WorkSize::of_document(size), parse).await??;
     match operation.action {
         OperationAction::Update(update) => Ok((update, room)),
         OperationAction::Put(_) | OperationAction::Remove(_) => {
@@ -155,7 +157,7 @@ impl SweepRequest {
         // A replica that lacks documents does not show the namespaces of a group's documents.
         let whole = pass
             .whole_group(from.as_deref())
-            .filter(|_| self.removes && vouch.is_full() && call.node.settings().paths().is_fast());
+            .filter(|_| self.removes && vouch.is_full() && call.node.paths().is_fast());
         let dropped = match whole {
             Some(whole) => drop_group(call, whole, vouch).await?,
             None => None,

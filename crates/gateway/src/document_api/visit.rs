@@ -18,9 +18,9 @@ pub(super) use self::sliced::forwarded;
 use super::DocumentCall;
 use super::format::DocumentFormat;
 use super::path::DocumentScope;
-use crate::Error;
 use crate::http;
-use crate::metrics::CountedMetric;
+use millrace_node::Error;
+use millrace_node::metrics::CountedMetric;
 
 /// Number of documents read from the store at a time.
 const PAGE: usize = 256;

@@ -18,17 +18,17 @@ use tokio::sync::oneshot;
 
 use super::DocumentCall;
 use super::route::WriteDestination;
-use crate::cluster::WriteError;
-use crate::deployment::{DocumentKind, now_s};
-use crate::http::{self, BodyShare, WorkKind, WorkSize};
-use crate::metrics::CountedMetric;
-use crate::{CompiledApplication, Error, Node};
+use crate::GatewayState;
+use crate::http::{self, BodyShare};
+use millrace_node::cluster::ClusterError;
+use millrace_node::deployment::{DocumentKind, MISFIT, now_s};
+use millrace_node::metrics::CountedMetric;
+use millrace_node::pool::WorkSize;
+use millrace_node::work::WorkKind;
+use millrace_node::{CompiledApplication, Error};
 
 /// [`WriteRefusal::code`] of a condition that does not hold.
 pub(super) const CONDITION: u16 = 412;
-
-/// [`WriteRefusal::code`] of a change that does not match the document.
-pub(crate) const MISFIT: u16 = 400;
 
 /// [`WriteRefusal::code`] of a change whose document needs an overloaded model.
 const OVERLOADED: u16 = 429;
@@ -87,7 +87,7 @@ async fn read(
     let size = WorkSize::of_document(body.len());
     let (id, document_type) = (id.clone(), Arc::clone(&kind_of_document.schema));
     let parse = move || json::parse(&body, kind, id, &document_type.document_type, options);
-    let operation = http::within_or_pooled(&call.node, size, parse).await??;
+    let operation = call.node.pool().run_sized(size, parse).await??;
     Ok((operation, room))
 }
 
@@ -170,7 +170,7 @@ async fn indexed(
     document: Document,
 ) -> Result<Document, Error> {
     let outcome = if kind.scripts.waits() {
-        let waits = crate::caller::CallerGuard::default();
+        let waits = millrace_node::CallerGuard::default();
         let caller =
             IndexingCaller { deadline: Some(Instant::now() + call.left()), gone: Arc::clone(&waits.gone) };
         let kind = Arc::clone(kind);
@@ -271,7 +271,7 @@ pub(super) fn holds(selection: &DocumentSelection, document: &Document) -> bool 
 
 /// Sends a write to the store, or to all replicas on a node of a cluster, and waits until it is durable.
 pub(super) async fn commit(
-    node: &Node,
+    node: &GatewayState,
     write: DocumentWrite,
     deadline: Instant,
 ) -> Result<CommittedWrite, Error> {
@@ -279,7 +279,7 @@ pub(super) async fn commit(
     // The caller may have left; the write stands all the same.
     match node.cluster() {
         None => node.store().write(write, move |result| {
-            let _ = sender.send(result.map_err(WriteError::Store));
+            let _ = sender.send(result.map_err(ClusterError::Store));
         }),
         Some(cluster) => cluster.write(
             write,
@@ -291,7 +291,7 @@ pub(super) async fn commit(
     }
     match receiver.await {
         Ok(Ok(written)) => Ok(written),
-        Ok(Err(WriteError::Store(millrace_store::Error::Refused(refusal)))) => Err(match refusal.code {
+        Ok(Err(ClusterError::Store(millrace_store::Error::Refused(refusal)))) => Err(match refusal.code {
             CONDITION => Error::Condition(refusal.reason),
             OVERLOADED => Error::Overloaded,
             LATE => Error::Timeout(super::TIMEOUT),

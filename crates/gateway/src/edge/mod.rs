@@ -37,7 +37,7 @@ pub use self::origins::WebOrigins;
 use self::origins::authority_of_origin;
 use self::refusal::EdgeRefusal;
 use crate::access_log::ConnectionPeer;
-use crate::{Node, access_log, cluster};
+use crate::{GatewayState, access_log, forwarding};
 
 /// Media types that a browser sends to another site without a preflight. No client of documents sends them on
 /// purpose.
@@ -58,12 +58,12 @@ pub(crate) enum GuardVerdict {
 /// The guard of a port.
 #[derive(Clone)]
 pub(crate) struct RequestGuard {
-    node: Arc<Node>,
+    node: Arc<GatewayState>,
 }
 
 impl RequestGuard {
     /// Creates the guard of a node's ports.
-    pub(crate) fn new(node: Arc<Node>) -> Self {
+    pub(crate) fn new(node: Arc<GatewayState>) -> Self {
         RequestGuard { node }
     }
 
@@ -91,7 +91,7 @@ impl RequestGuard {
         self.check_host(request)?;
         // The node that forwarded the request has checked the rest. A page of another site cannot send this
         // header: a browser asks first.
-        if request.headers().contains_key(cluster::HOP) && request.method() != Method::OPTIONS {
+        if request.headers().contains_key(forwarding::HOP) && request.method() != Method::OPTIONS {
             return Ok(None);
         }
         let origin = self.check_origin(request)?;

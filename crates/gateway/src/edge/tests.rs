@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::{NodeServer, Settings, data_port, server};
+use millrace_node::Node;
 
 /// A node with running ports, and everything needed to stop it.
 struct ServedNode {
@@ -27,25 +28,26 @@ impl ServedNode {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let log = directory.path().join("access.log");
         let runtime = tokio::runtime::Runtime::new().expect("threads");
-        let settings = Settings {
+        let mut settings = Settings {
             port: 0,
             config_port: 0,
-            disk_reserve: 0,
             access_log: Some(log.clone()),
             hosts: HostNames::parse(&["search.example.com"]).expect("a name"),
             origins: WebOrigins::parse(&["https://app.example.com"]).expect("an origin"),
             ..Settings::new(directory.path().join("data"))
         };
-        let node = Node::open(settings).expect("it opens");
+        settings.node.disk_reserve = 0;
+        let node = Node::open(settings.node.clone()).expect("it opens");
+        let state = GatewayState::open(node, settings).expect("its log can be written");
         let routers = [
-            data_port::router(Arc::clone(&node)),
+            data_port::router(Arc::clone(&state)),
             server::config_router(
-                Arc::clone(&node),
+                Arc::clone(&state),
                 Router::new().route("/cluster/v2", axum::routing::any(|| async {})),
             ),
         ];
         let routes = routers.map(|router| routes_of(&router));
-        let server = runtime.block_on(NodeServer::bind(node)).expect("ports are free");
+        let server = runtime.block_on(NodeServer::over(state)).expect("ports are free");
         let (data, config) = server.addresses().expect("they are bound");
         runtime.spawn(server.run(std::future::pending()));
         ServedNode { runtime, data, config, routes, log, _directory: directory }

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::budget::{AnswerShare, RequestBudget};
 use super::json;
+use crate::status::HttpError;
 
 /// Size of an answer, in bytes, from which on it is counted: a smaller one is not worth it.
 const COUNTED_BYTES_MIN: u64 = 16 << 10;

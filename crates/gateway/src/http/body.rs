@@ -13,33 +13,9 @@ use libdeflater::Decompressor;
 use tokio::time::Instant;
 
 use super::budget::BodyShare;
-use crate::{Error, Node};
-
-/// Maximum number of bytes for unpacking a body, and parsing a document, on the thread that receives it:
-/// handing it to another thread costs more.
-const INLINE_BYTES_MAX: usize = 64 << 10;
-
-/// Like [`INLINE_BYTES_MAX`], for the text of a query, which takes longer to parse.
-const INLINE_QUERY_BYTES_MAX: usize = 16 << 10;
-
-/// The size of work over the bytes of a request, and the size from which on it is done in the pool.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WorkSize {
-    bytes: usize,
-    inline_max: usize,
-}
-
-impl WorkSize {
-    /// Work of unpacking to this many bytes, or of parsing a document of this size.
-    pub(crate) fn of_document(bytes: usize) -> Self {
-        WorkSize { bytes, inline_max: INLINE_BYTES_MAX }
-    }
-
-    /// Work of parsing the parameters or the text of a query of this many bytes.
-    pub(crate) fn of_query(bytes: usize) -> Self {
-        WorkSize { bytes, inline_max: INLINE_QUERY_BYTES_MAX }
-    }
-}
+use crate::GatewayState;
+use millrace_node::Error;
+use millrace_node::pool::WorkSize;
 
 /// Size that a body may always unpack to, in bytes, however small it is packed.
 const RATIO_FREE: usize = 1 << 20;
@@ -96,7 +72,7 @@ impl ReadBody {
 /// The body is too large, unpacks to too much, comes too slowly, breaks off, or is not gzip; or there was no
 /// room for it.
 pub(crate) async fn read_body(
-    node: &Node,
+    node: &GatewayState,
     headers: &HeaderMap,
     body: Body,
     bounds: BodyBounds,
@@ -117,7 +93,7 @@ pub(crate) async fn read_body(
 ///
 /// # Errors
 /// As [`read_body`].
-pub(crate) async fn collect(node: &Node, body: Body, bounds: BodyBounds) -> Result<ReadBody, Error> {
+pub(crate) async fn collect(node: &GatewayState, body: Body, bounds: BodyBounds) -> Result<ReadBody, Error> {
     let mut share = node.budget().share();
     if bounds.is_reserved {
         // There is nothing to wait for, and nothing is copied.
@@ -234,7 +210,7 @@ pub(crate) struct BodyReader {
 
 impl BodyReader {
     /// Creates a reader of `body`.
-    pub(crate) fn new(node: &Node, body: Body, bounds: BodyBounds) -> Self {
+    pub(crate) fn new(node: &GatewayState, body: Body, bounds: BodyBounds) -> Self {
         BodyReader { body, pace: BodyPace::new(node.settings().limits.body_rate_min, bounds), bounds }
     }
 
@@ -250,27 +226,14 @@ impl BodyReader {
 }
 
 /// Unpacks the body of `packed`; the room for it is reserved before.
-async fn unpacked(node: &Node, packed: ReadBody, bounds: BodyBounds) -> Result<ReadBody, Error> {
+async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> Result<ReadBody, Error> {
     let size = unpacked_size(&packed, bounds)?;
     let ReadBody { bytes, mut share } = packed;
     share.grow(size).await?;
-    let unpacked =
-        within_or_pooled(node, WorkSize::of_document(size), move || gunzip(&bytes, size)).await??;
+    let unpacked = node.pool().run_sized(WorkSize::of_document(size), move || gunzip(&bytes, size)).await??;
     // The packed bytes are gone.
     share.shrink_to(size);
     Ok(ReadBody { bytes: unpacked.into(), share })
-}
-
-/// Runs work over the bytes of a request: on this thread if they are few, else in the pool.
-///
-/// # Errors
-/// The pool is full.
-pub(crate) async fn within_or_pooled<T: Send + 'static>(
-    node: &Node,
-    size: WorkSize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Error> {
-    if size.bytes <= size.inline_max { Ok(work()) } else { node.pool().run(work).await }
 }
 
 /// Unpacked size of a gzip member by its trailer, if a body of its size may unpack to that much. The trailer
@@ -306,6 +269,7 @@ mod tests {
     use libdeflater::{CompressionLvl, Compressor};
 
     use super::*;
+    use crate::status::HttpError;
 
     const BOUNDS: BodyBounds = BodyBounds {
         bytes: 64 << 20,

@@ -17,8 +17,8 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 
-use super::work::WorkKind;
-use crate::Error;
+use millrace_node::Error;
+use millrace_node::work::WorkKind;
 
 /// Maximum retry delay for a refused request, in seconds.
 const RETRY_AFTER_MAX_S: u64 = 30;
@@ -422,8 +422,10 @@ impl Drop for BudgetWaiter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::work::BlockBytes;
+    use millrace_node::work::BlockBytes;
+
     use super::*;
+    use crate::status::HttpError;
 
     /// A budget of 100 bytes of bodies, 1,280 of work and 100 of answers.
     fn budget(patience: Duration) -> Arc<RequestBudget> {

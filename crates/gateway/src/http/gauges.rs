@@ -1,7 +1,7 @@
 //! Metrics of the memory of requests.
 
 use super::budget::RequestBudget;
-use crate::metrics::MetricGauge;
+use millrace_node::metrics::MetricGauge;
 
 impl RequestBudget {
     /// Gauges of the memory of requests in flight.

@@ -10,10 +10,9 @@ mod gauges;
 mod parameters;
 mod server;
 mod tls;
-mod work;
 
 pub(crate) use answer::{counted_page, observed};
-pub(crate) use body::{BodyBounds, BodyReader, WorkSize, collect, read_body, within_or_pooled};
+pub(crate) use body::{BodyBounds, BodyReader, collect, read_body};
 pub(crate) use budget::{AnswerShare, BodyShare, BudgetBounds, RequestBudget};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{FrameReader, frame};
@@ -21,7 +20,6 @@ pub(crate) use parameters::{RequestParameters, form_encode, percent_decode};
 pub(crate) use server::serve_with;
 pub use server::{PortLimits, PortService, routed, serve};
 pub(crate) use tls::{RenewedCertificate, acceptor};
-pub(crate) use work::{BlockBytes, WorkKind};
 
 use axum::response::Response;
 use hyper::StatusCode;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_query::duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
-use crate::Error;
+use millrace_node::Error;
 
 /// The parameters of a request, in their order; a name may occur more than once.
 #[derive(Debug, Default, Clone)]

@@ -10,7 +10,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{StartError, TlsFiles};
+use crate::{PortError, TlsFiles};
 
 /// Interval between checks of the files.
 const RENEW: Duration = Duration::from_secs(30);
@@ -46,11 +46,11 @@ impl RenewedCertificate {
     ///
     /// # Errors
     /// A file cannot be read or has other contents; the key belongs to another certificate.
-    pub(crate) fn load(files: TlsFiles) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn load(files: TlsFiles) -> Result<Arc<Self>, PortError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         // Read before the certificate is loaded: a replacement in between is then seen as new.
-        let read = FileContents::read(&files).map_err(StartError::Tls)?;
-        let current = certified(&files, &provider).map_err(StartError::Tls)?;
+        let read = FileContents::read(&files).map_err(PortError::Tls)?;
+        let current = certified(&files, &provider).map_err(PortError::Tls)?;
         Ok(Arc::new(RenewedCertificate {
             current: ArcSwap::from_pointee(current),
             read: Mutex::new(read),

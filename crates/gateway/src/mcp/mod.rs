@@ -17,8 +17,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::http::{self, BodyShare, WorkKind};
-use crate::{Error, Node};
+use crate::GatewayState;
+use crate::http::{self, BodyShare};
+use crate::status::HttpError;
+use millrace_node::Error;
+use millrace_node::work::WorkKind;
 
 /// Supported versions of the protocol, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
@@ -60,7 +63,7 @@ impl RpcRefusal {
 }
 
 /// Answers a message.
-pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
+pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     let (body, room) = match body(&node, request).await {
         Ok(read) => read,
         Err(error) => {
@@ -95,7 +98,7 @@ fn refused(id: Option<&RawValue>, RpcRefusal { code, message }: &RpcRefusal) -> 
 }
 
 /// Reads the body of a permitted request, and reserves the memory for it and for the query in it.
-async fn body(node: &Arc<Node>, request: Request) -> Result<(Bytes, Arc<BodyShare>), Error> {
+async fn body(node: &Arc<GatewayState>, request: Request) -> Result<(Bytes, Arc<BodyShare>), Error> {
     let deployment = node.deployments().current()?;
     if !deployment.application.container.assistants {
         return Err(Error::NotFound(
@@ -115,7 +118,7 @@ async fn body(node: &Arc<Node>, request: Request) -> Result<(Bytes, Arc<BodyShar
 }
 
 async fn answer(
-    node: &Arc<Node>,
+    node: &Arc<GatewayState>,
     message: RpcMessage<'_>,
     room: &Arc<BodyShare>,
 ) -> Result<Value, RpcRefusal> {

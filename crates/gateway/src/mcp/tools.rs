@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::RpcRefusal;
 use crate::http::BodyShare;
-use crate::{Node, search_api};
+use crate::{GatewayState, search_api};
 
 /// Call of a tool.
 #[derive(Deserialize)]
@@ -53,7 +53,7 @@ pub(super) fn all() -> Value {
 
 /// Result of a call.
 pub(super) async fn call(
-    node: &Arc<Node>,
+    node: &Arc<GatewayState>,
     parameters: Option<&RawValue>,
     room: &Arc<BodyShare>,
 ) -> Result<Value, RpcRefusal> {
@@ -97,7 +97,7 @@ fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, String> {
 /// Answer of `/search/` to the query, and true if the query is refused.
 /// Its memory is that of the message, `room`.
 async fn query(
-    node: &Arc<Node>,
+    node: &Arc<GatewayState>,
     arguments: Option<&RawValue>,
     room: &Arc<BodyShare>,
 ) -> Result<(String, bool), String> {

@@ -11,7 +11,7 @@ use millrace_render::{RenderOptions, SearchResponse, write_cbor, write_json, wri
 use serde_json::json;
 
 use super::language::event;
-use crate::Error;
+use millrace_node::Error;
 
 /// Format of a result.
 #[derive(Debug, Clone, Copy, Default)]

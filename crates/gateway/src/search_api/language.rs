@@ -17,9 +17,8 @@ use millrace_schema::LanguageChain;
 
 pub(super) use self::answer::event;
 use super::format::ResultFormat;
-use super::sources;
-use crate::models::DeployedLanguageModel;
-use crate::{CompiledApplication, Error};
+use millrace_node::models::DeployedLanguageModel;
+use millrace_node::{CompiledApplication, Error, search};
 
 /// Chains that every application has.
 const BUILT_IN: &[&str] = &["default", "vespa", "native"];
@@ -128,7 +127,7 @@ fn asking(
     let name = if name.is_empty() { BUILT_IN[0] } else { name };
     match chains.iter().find(|chain| chain.id == name) {
         Some(chain) => Ok(chain.asks.clone()),
-        None if BUILT_IN.contains(&name) || sources::is_chain(deployment, name) => Ok(None),
+        None if BUILT_IN.contains(&name) || search::is_chain(deployment, name) => Ok(None),
         None => {
             let known: Vec<&str> =
                 chains.iter().map(|chain| chain.id.as_str()).chain(BUILT_IN.iter().copied()).collect();

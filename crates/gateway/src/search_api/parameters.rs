@@ -10,9 +10,12 @@ use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, Method};
 use millrace_query::{QueryLimits, is_parameter, is_same_parameter, value_of};
 
-use crate::cluster::ForwardKind;
-use crate::http::{self, BodyBounds, BodyShare, RequestParameters, WorkKind};
-use crate::{CompiledApplication, Error, Node};
+use crate::GatewayState;
+use crate::http::{self, BodyBounds, BodyShare, RequestParameters};
+use millrace_node::cluster::ForwardKind;
+use millrace_node::pool::WorkSize;
+use millrace_node::work::WorkKind;
+use millrace_node::{CompiledApplication, Error};
 
 /// Maximum number of parameters from a node, as a multiple of that from a client: a node adds those of query
 /// profiles.
@@ -32,7 +35,7 @@ const GLOBAL_MAX_GROUPS: &str = "grouping.globalMaxGroups";
 
 /// Reads the parameters. The body takes precedence over the request line.
 pub(super) async fn read(
-    node: &Node,
+    node: &GatewayState,
     deployment: &CompiledApplication,
     hop: &ForwardKind,
     request: Request,
@@ -71,7 +74,7 @@ pub(super) async fn read(
                 }
             };
             let read = move || media.parameters(line, &body, most);
-            parameters = http::within_or_pooled(node, http::WorkSize::of_query(size), read).await??;
+            parameters = node.pool().run_sized(WorkSize::of_query(size), read).await??;
         }
         other => {
             return Err(Error::MethodNotAllowed { method: other.to_string(), allowed: "GET, POST" });
@@ -148,7 +151,7 @@ impl BodyMedia {
 
 /// Adds the values of the query profile; only the profile itself may set limits of a request.
 fn fill_in(
-    node: &Node,
+    node: &GatewayState,
     deployment: &CompiledApplication,
     parameters: &mut BTreeMap<String, String>,
 ) -> Result<QueryLimits, Error> {
@@ -178,7 +181,7 @@ fn fill_in(
 }
 
 /// Maximum timeout of a query: that of services.xml, otherwise the node's own limit.
-fn max_timeout(node: &Node, deployment: &CompiledApplication) -> Duration {
+fn max_timeout(node: &GatewayState, deployment: &CompiledApplication) -> Duration {
     let clusters = &deployment.application.content;
     let allowed = clusters.iter().filter_map(|cluster| cluster.tuning.query_timeout_s);
     let allowed = allowed.filter_map(|seconds| Duration::try_from_secs_f64(seconds).ok()).max();

@@ -7,10 +7,10 @@ use millrace_render::{ErrorMessage, QueryTiming, RenderOptions, SearchResponse, 
 
 use super::benchmark::QueryFigures;
 use super::format::ResultFormat;
-use super::run::SearchOutcome;
 use super::trace;
-use crate::Error;
-use crate::error::ErrorKind;
+use millrace_node::Error;
+use millrace_node::ErrorKind;
+use millrace_node::search::{SearchNotices, SearchOutcome, SourceFound};
 
 /// Renders the answer to a query.
 pub(super) fn result(
@@ -71,7 +71,26 @@ pub(super) fn result(
 }
 
 /// Errors that accompany a result.
-pub(super) fn beside_hits(found: &SearchOutcome) -> Vec<ErrorMessage> {
+fn beside_hits(found: &SearchOutcome) -> Vec<ErrorMessage> {
+    let of_sources = found.sources.iter().flat_map(of_source);
+    notices(&found.notices).into_iter().chain(of_sources).collect()
+}
+
+/// Errors of a separately searched source.
+fn of_source(source: &SourceFound) -> Vec<ErrorMessage> {
+    let errors = match &source.notices {
+        Ok(of_result) => notices(of_result),
+        Err(error) => vec![message(error)],
+    };
+    let named = |error: ErrorMessage| ErrorMessage {
+        source: error.source.or_else(|| Some(source.name.to_string())),
+        ..error
+    };
+    errors.into_iter().map(named).collect()
+}
+
+/// Errors of notices.
+fn notices(found: &SearchNotices) -> Vec<ErrorMessage> {
     let illegal = |message: String, source: Option<String>| ErrorMessage {
         code: 3,
         summary: "Illegal query".to_owned(),
@@ -79,11 +98,10 @@ pub(super) fn beside_hits(found: &SearchOutcome) -> Vec<ErrorMessage> {
         source,
         transient: None,
     };
-    // If sources were searched separately, they report it themselves.
-    let timed_out = (found.result.coverage.timed_out && found.sources.is_empty()).then(|| ErrorMessage {
+    let timed_out = found.timed_out.map(|timeout| ErrorMessage {
         code: 12,
         summary: "Timed out".to_owned(),
-        message: Some(format!("The timeout of {:?} was reached: the result is not complete", found.timeout)),
+        message: Some(format!("The timeout of {timeout:?} was reached: the result is not complete")),
         source: None,
         transient: Some(true),
     });
@@ -101,9 +119,8 @@ pub(super) fn beside_hits(found: &SearchOutcome) -> Vec<ErrorMessage> {
         illegal(message, Some(ungrouped.schema.to_string()))
     });
     let unshown = found.unshown.iter().map(|unshown| illegal(unshown.reason.clone(), None));
-    let of_sources = found.sources.iter().flat_map(|source| source.errors.iter().cloned());
     let whole = timed_out.into_iter().chain(unresolved).chain(lacking).chain(ungrouped).chain(unshown);
-    whole.chain(of_sources).collect()
+    whole.collect()
 }
 
 /// Renders the answer to a failed query.
@@ -114,7 +131,7 @@ pub(super) fn error(error: &Error, format: ResultFormat) -> Vec<u8> {
 }
 
 /// Error message for results.
-pub(super) fn message(error: &Error) -> ErrorMessage {
+fn message(error: &Error) -> ErrorMessage {
     let (code, summary) = match error {
         Error::UnknownSource { .. } => (0, "Could not resolve source"),
         _ => match error.kind() {

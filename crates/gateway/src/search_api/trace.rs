@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use millrace_query::Query;
 use millrace_render::TraceStep;
 
-use super::run::{PlanTrace, SearchOutcome};
+use millrace_node::search::{PlanTrace, SearchOutcome};
 
 /// Minimum level at which plans are shown.
 const PLANS_LEVEL: u8 = 2;

@@ -15,11 +15,12 @@ use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::distributor::DropHorizon;
 use millrace_cluster::{DroppedTypes, NodeKey};
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
-use millrace_gateway::cluster::{
-    BucketReaders, ClusterDeployment, ClusterView, DocumentReach, Done, DroppedGroup, MetricGauge,
-    NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote, WriteError,
+use millrace_gateway::{NodeServer, Settings};
+use millrace_node::cluster::{
+    BucketReaders, ClusterDeployment, ClusterError, ClusterView, DocumentReach, Done, DroppedGroup,
+    MetricGauge, NodeAddress, Noted, OwnerNodes, Published, ReadDone, SharedNote,
 };
-use millrace_gateway::{Node, NodeServer, PublishedApplication, Settings};
+use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange};
 use serde_json::{Value, json};
@@ -143,18 +144,18 @@ impl ClusterView for TestMember {
         vec![MetricGauge::new("vds.idealstate.idealstate_diff", "Replicas to be made", f64::from(self.me))]
     }
 
-    fn serves(&self) -> Result<(), String> {
+    fn serves(&self) -> Result<(), ClusterError> {
         match self.world.away.lock().unwrap().contains(&self.me) {
-            true => Err("an operator removed it".to_owned()),
+            true => Err(ClusterError::unavailable("an operator removed it")),
             false => Ok(()),
         }
     }
 
-    fn me(&self) -> Result<NodeKey, String> {
+    fn me(&self) -> Result<NodeKey, ClusterError> {
         Ok(NodeKey(self.me))
     }
 
-    fn place(&self, node: NodeKey) -> Result<NodeAddress, String> {
+    fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         if node.0 == self.me {
             return Ok(NodeAddress::Here);
         }
@@ -165,15 +166,15 @@ impl ClusterView for TestMember {
         vec!["n0.example:8080".to_owned(), "[fd00::1]:8080".to_owned()]
     }
 
-    fn owner(&self, location: Location) -> Result<NodeAddress, String> {
+    fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {
         self.place(NodeKey(self.world.holders(self.world.bucket(location))[0]))
     }
 
-    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, String> {
+    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError> {
         self.place(NodeKey(self.world.holders(bucket)[0]))
     }
 
-    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, String> {
+    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError> {
         let version = self.world.version.load(Ordering::SeqCst);
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
         match groups {
@@ -191,7 +192,11 @@ impl ClusterView for TestMember {
         Ok(OwnerNodes { version, nodes: nodes.into_iter().collect() })
     }
 
-    fn readers(&self, buckets: Option<&[BucketId]>, _: NodeKey) -> Result<(u64, Vec<BucketReaders>), String> {
+    fn readers(
+        &self,
+        buckets: Option<&[BucketId]>,
+        _: NodeKey,
+    ) -> Result<(u64, Vec<BucketReaders>), ClusterError> {
         let own = |bucket: &BucketId| self.world.holders(*bucket)[0] == self.me;
         let buckets = buckets.map_or_else(|| self.world.all_buckets(), <[BucketId]>::to_vec);
         let readers = buckets.into_iter().filter(own).map(|bucket| {
@@ -207,7 +212,7 @@ impl ClusterView for TestMember {
         Ok((self.world.version.load(Ordering::SeqCst), readers.collect()))
     }
 
-    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, String> {
+    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError> {
         Ok(self.world.holders(bucket).into_iter().skip(1).map(NodeKey).collect())
     }
 
@@ -224,16 +229,16 @@ impl ClusterView for TestMember {
         !self.world.emptied.lock().unwrap().contains(&self.me)
     }
 
-    fn bucket(&self, location: Location) -> Result<BucketId, String> {
+    fn bucket(&self, location: Location) -> Result<BucketId, ClusterError> {
         Ok(self.world.bucket(location))
     }
 
-    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, String> {
+    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, ClusterError> {
         self.world.listed.fetch_add(1, Ordering::SeqCst);
         Ok(self.world.buckets_of(group))
     }
 
-    fn buckets(&self) -> Result<(u8, Vec<BucketId>), String> {
+    fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError> {
         Ok((BITS, self.world.all_buckets().split_off(1 << BITS)))
     }
 
@@ -255,7 +260,7 @@ impl ClusterView for TestMember {
         if is_refused
             || self.world.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_err()
         {
-            return done(Err(WriteError::Unavailable("the documents have got another owner".to_owned())));
+            return done(Err(ClusterError::Unavailable("the documents have got another owner".to_owned())));
         }
         let holders = self.world.holders(self.world.bucket(write.id.location()));
         let stores = self.stores.lock().unwrap();
@@ -266,10 +271,10 @@ impl ClusterView for TestMember {
             }
         }
         let own = stores[usize::from(holders[0])].store();
-        own.write(write, move |outcome| done(outcome.map_err(WriteError::Store)));
+        own.write(write, move |outcome| done(outcome.map_err(ClusterError::Store)));
     }
 
-    fn drop_horizon(&self, _: &DocumentGroup, _: Option<BucketId>) -> Result<DropHorizon, String> {
+    fn drop_horizon(&self, _: &DocumentGroup, _: Option<BucketId>) -> Result<DropHorizon, ClusterError> {
         let stores = self.stores.lock().unwrap();
         let until = stores.iter().map(|node| node.store().newest()).max().unwrap_or_default();
         Ok(DropHorizon { until, version: 1, finishes: 0 })
@@ -296,7 +301,7 @@ impl ClusterView for TestMember {
         done(Ok(CommittedWrite { timestamp: dropped.timestamp, existed: None, changed: true }));
     }
 
-    fn reach(&self) -> Result<DocumentReach, String> {
+    fn reach(&self) -> Result<DocumentReach, ClusterError> {
         Ok(*self.world.reach.lock().unwrap())
     }
 
@@ -382,12 +387,12 @@ impl TestNodes {
         let (mut nodes, mut stops, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for key in 0..count {
             let mut settings = Settings::new(directory.path().join(key.to_string()));
-            (settings.port, settings.config_port, settings.threads) = (0, 0, 2);
+            (settings.port, settings.config_port, settings.node.threads) = (0, 0, 2);
             settings.drain = Duration::from_millis(200);
             change(&mut settings);
-            let node = Node::open(settings).expect("a node");
+            let node = Node::open(settings.node.clone()).expect("a node");
             node.deploy(application(schema, &[])).expect("it is deployed");
-            let server = runtime.block_on(NodeServer::bind(Arc::clone(&node))).expect("ports");
+            let server = runtime.block_on(NodeServer::bind(Arc::clone(&node), settings)).expect("ports");
             let (address, config_address) = server.addresses().expect("addresses");
             world.addresses.lock().unwrap().push(address.to_string());
             world.config_addresses.lock().unwrap().push(config_address.to_string());

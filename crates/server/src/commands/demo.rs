@@ -10,8 +10,9 @@ use hyper::Method;
 use millrace_bench::BenchReport;
 use millrace_client::feed::{FeedOptions, feed};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
-use millrace_gateway::{Node, NodeServer, Settings};
+use millrace_gateway::{NodeServer, Settings};
 use millrace_mail::corpus::{self, MailCorpus, embed};
+use millrace_node::{Node, Settings as NodeSettings};
 use millrace_schema::Application;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
@@ -67,7 +68,7 @@ async fn show(
     };
     say("\n1. Starting a node on free ports, with an empty data directory");
     let started = Instant::now();
-    let server = NodeServer::bind(deployed(settings)?).await?;
+    let server = NodeServer::bind(deployed(settings.node.clone())?, settings).await?;
     let (data, _) = server.addresses().map_err(Error::Runtime)?;
     let url = format!("http://{data}");
     let (stop, stopped) = oneshot::channel::<()>();
@@ -126,7 +127,7 @@ async fn show(
 }
 
 /// Creates a node with the example application.
-fn deployed(settings: Settings) -> Result<Arc<Node>, Error> {
+fn deployed(settings: NodeSettings) -> Result<Arc<Node>, Error> {
     let refused = |reason: String| Error::Application { path: "examples/mail".into(), reason };
     let files = FILES.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
     let application =

@@ -1,16 +1,16 @@
 //! `millrace serve`.
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use millrace_gateway::{Node, NodeServer};
+use millrace_gateway::{NodeServer, Settings};
 use millrace_membership::rest::{self, LoneNode};
 use millrace_membership::{BucketFigures, NodeFigures};
+use millrace_node::Node;
 use millrace_schema::ApplicationDraft;
 use rustix::fs::Mode;
 use rustix::process::umask;
@@ -42,15 +42,15 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
             "the node is alone, and passes over settings that count in a cluster; add --cluster etcd://HOST:2379, or take them out"
         );
     }
-    settings.open_files_max = file_limit::raise();
+    settings.node.open_files_max = file_limit::raise();
     // At most a quarter of the files that the process may open: segments use half.
-    settings.limits.connections_max = settings.limits.connections_max.min(settings.open_files_max / 2);
-    let workers = settings.threads;
+    settings.limits.connections_max = settings.limits.connections_max.min(settings.node.open_files_max / 2);
+    let workers = settings.node.threads;
     settings.trust = cluster.as_ref().map(ClusterSettings::trust).transpose()?.flatten();
     if cluster.is_none() {
-        is_nobodys(&settings.data_dir)?;
+        is_nobodys(&settings.node.data_dir)?;
     }
-    let node = Node::open(settings)?;
+    let node = Node::open(settings.node.clone())?;
     let package = app.map(|path| StartPackage::read(path, &node)).transpose()?;
     // Requests of clients have their own threads. Leases, votes and other nodes have others, which no client
     // can block.
@@ -60,15 +60,14 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     let outcome = match &cluster {
         None => package.map_or(Ok(()), |package| package.deploy(&node)).and_then(|()| {
             membership.block_on(async {
-                let server = bind(&serving, &node).await?;
-                let (data, _) = server.addresses().map_err(Error::Runtime)?;
-                serve(&serving, server.beside(Router::new(), alone(&node, data)), None).await
+                let server = bind(&serving, &node, settings).await?;
+                let shown = alone(&node, &server)?;
+                serve(&serving, server.beside(Router::new(), shown), None).await
             })
         }),
-        Some(settings) => membership.block_on(async {
-            let server = bind(&serving, &node).await?;
-            let (data, _) = server.addresses().map_err(Error::Runtime)?;
-            let member = Arc::new(ClusterNode::join(&node, settings, data, server.intake()).await?);
+        Some(cluster) => membership.block_on(async {
+            let server = bind(&serving, &node, settings).await?;
+            let member = Arc::new(ClusterNode::join(&node, cluster, &server).await?);
             if let Some(StartPackage { path, draft }) = package {
                 member.publish_first(&node, path, draft).await?;
             }
@@ -82,9 +81,9 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
 }
 
 /// Binds the ports on the threads that serve their requests.
-async fn bind(serving: &Handle, node: &Arc<Node>) -> Result<NodeServer, Error> {
+async fn bind(serving: &Handle, node: &Arc<Node>, settings: Settings) -> Result<NodeServer, Error> {
     let node = Arc::clone(node);
-    let bound = serving.spawn(async move { NodeServer::bind(node).await }).await;
+    let bound = serving.spawn(async move { NodeServer::bind(node, settings).await }).await;
     Ok(bound.map_err(|error| Error::Runtime(error.into()))??)
 }
 
@@ -153,10 +152,11 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
 }
 
 /// Endpoints that present a node without a cluster in the way Vespa presents a cluster.
-fn alone(node: &Arc<Node>, data: SocketAddr) -> Router {
-    let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
+fn alone(node: &Arc<Node>, server: &NodeServer) -> Result<Router, Error> {
+    let (data, _) = server.addresses().map_err(Error::Runtime)?;
+    let scheme = if server.settings().tls.is_some() { "https" } else { "http" };
     let (named, told) = (Arc::clone(node), Arc::clone(node));
-    rest::router(Arc::new(LoneNode {
+    Ok(rest::router(Arc::new(LoneNode {
         url: format!("{scheme}://{data}"),
         clusters: move || named.content_clusters(),
         figures: move || {
@@ -169,7 +169,7 @@ fn alone(node: &Arc<Node>, data: SocketAddr) -> Router {
                 ..NodeFigures::default()
             }
         },
-    }))
+    })))
 }
 
 /// Refuses to serve the data of a cluster's node alone: writes would never reach the other nodes.

@@ -93,7 +93,6 @@ impl ServeArguments {
             query_text_bytes_max: self.query_text_bytes_max.unwrap_or(defaults.query_text_bytes_max),
             query_tokens_max: self.query_tokens_max.unwrap_or(defaults.query_tokens_max),
             query_values_max: self.query_values_max.unwrap_or(defaults.query_values_max),
-            query_regexes_max: self.query_regexes_max.unwrap_or(defaults.query_regexes_max),
             parameters_max: self.parameters_max.unwrap_or(defaults.parameters_max),
             streams_max: self.streams_max.unwrap_or(defaults.streams_max),
             connections_max: self.connections_max.unwrap_or(defaults.connections_max),

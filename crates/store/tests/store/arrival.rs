@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 use millrace_env::{Disk, DiskOperation, ForgetfulDisk, ObservedDisk, RealDisk};
 use millrace_store::{Error, ExportParcel, Store, StoreOptions, StoreVisit};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::common::{TestLayout, get, open, put, visited};
 use crate::late::{NOW, apply, infos, small, version};
@@ -111,7 +112,7 @@ struct RecordedImages {
 
 impl RecordedStore {
     fn recorded(&self) -> MutexGuard<'_, RecordedImages> {
-        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+        self.recorded.lock()
     }
 
     fn copy(&self, operation: String) {
@@ -227,7 +228,7 @@ fn fail_at(fails: usize, parcels: &[SentParcel], expected: &[SeenContents]) -> b
     let counted = Arc::new(Mutex::new(None::<usize>));
     let counting = Arc::clone(&counted);
     let observe = move |operation: DiskOperation, path: &Path| {
-        let mut counted = counting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = counting.lock();
         let Some(number) = counted.as_mut() else { return Ok(()) };
         *number += 1;
         match *number == fails {
@@ -238,7 +239,7 @@ fn fail_at(fails: usize, parcels: &[SentParcel], expected: &[SeenContents]) -> b
     let disk = ObservedDisk::new(Arc::new(RealDisk), Arc::new(observe));
     let store = open(StoreOptions { disk: Arc::new(disk), ..small(place.path()) });
     prepare(&store);
-    *counted.lock().unwrap_or_else(PoisonError::into_inner) = Some(0);
+    *counted.lock() = Some(0);
     let (mut acknowledged, mut failure) = (0, None);
     for step in steps(parcels) {
         if let Err(error) = step(&store) {
@@ -247,7 +248,7 @@ fn fail_at(fails: usize, parcels: &[SentParcel], expected: &[SeenContents]) -> b
         }
         acknowledged += 1;
     }
-    let number = counted.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+    let number = counted.lock().take().unwrap_or_default();
     let name = format!("operation {fails}, step {acknowledged}: {failure:?}");
     assert_eq!(seen(&store), expected[acknowledged], "{name}");
     // Others go on writing.

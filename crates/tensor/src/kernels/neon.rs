@@ -85,7 +85,8 @@ impl LoadWide for i8 {
 impl WideRegister<8> for Pair {
     const SUMS: usize = 8;
 
-    /// Nothing: the stable compiler has no such instruction for this processor, which fetches ahead by itself.
+    /// No effect: the stable compiler has no such instruction for this processor, which fetches ahead by
+    /// itself.
     #[inline(always)]
     unsafe fn prefetch<B>(_: *const B) {}
     #[inline(always)]

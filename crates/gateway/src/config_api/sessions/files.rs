@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::DiskShare;
-use crate::Error;
+use millrace_node::Error;
 
 /// The files of a package by path, in memory.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;

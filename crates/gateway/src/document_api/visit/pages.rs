@@ -12,11 +12,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{PAGE, VisitPass};
-use crate::cluster::{AccessKind, ForwardedRequest, PATIENCE};
+use crate::GatewayState;
 use crate::document_api::DocumentCall;
 use crate::document_api::buckets::{self, BucketAnswer, ReachedBuckets};
 use crate::document_api::format::DocumentFormat;
-use crate::{Error, Node};
+use crate::forwarding::ForwardedRequest;
+use millrace_node::Error;
+use millrace_node::cluster::{AccessKind, PATIENCE};
 
 /// Format of a sequence of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +40,7 @@ pub(super) struct WrittenPage {
 
 /// The pages of a visit.
 pub(super) struct VisitPages {
-    node: Arc<Node>,
+    node: Arc<GatewayState>,
     pass: Arc<VisitPass>,
     shape: Arc<DocumentFormat>,
     form: PageForm,
@@ -88,7 +90,7 @@ impl VisitPages {
         }
     }
 
-    pub(super) fn node(&self) -> &Node {
+    pub(super) fn node(&self) -> &GatewayState {
         &self.node
     }
 
@@ -130,7 +132,7 @@ impl VisitPages {
     fn buckets(&self) -> Result<ReachedBuckets, Error> {
         // The version is read first: buckets that are newer are listed once more.
         let owners = self.node.cluster().map(|cluster| cluster.owners(None)).transpose();
-        let version = owners.map_err(Error::Unsettled)?.map_or(0, |owners| owners.version);
+        let version = owners?.map_or(0, |owners| owners.version);
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         match &*listed {
             Some((of, buckets)) if *of == version => Ok(buckets.clone()),

@@ -13,8 +13,8 @@ use super::sliced;
 use crate::document_api::DocumentCall;
 use crate::document_api::path::DocumentScope;
 use crate::document_api::write::holds;
-use crate::pool::WorkFlow;
-use crate::{CompiledApplication, Error};
+use millrace_node::pool::WorkFlow;
+use millrace_node::{CompiledApplication, Error};
 
 /// A pass over the documents of a request.
 #[derive(Clone)]
@@ -94,7 +94,7 @@ impl VisitPass {
         let selection = parameters.get("selection").filter(|text| !text.trim().is_empty());
         let selection = selection.map(|text| deployment.selection(text)).transpose()?;
         let group = documents.group.clone();
-        let selected = selection.as_ref().filter(|_| call.node.settings().paths().is_fast());
+        let selected = selection.as_ref().filter(|_| call.node.paths().is_fast());
         let slice = sliced::slice(&call.parameters, &call.hop)?;
         let is_part = call.hop.part().is_some();
         let continuation = parameters.get("continuation").filter(|text| !text.is_empty());

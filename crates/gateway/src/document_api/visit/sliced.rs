@@ -5,9 +5,9 @@
 
 use millrace_store::VisitSlice;
 
-use crate::Error;
-use crate::cluster::ForwardKind;
 use crate::http::{RequestParameters, form_encode};
+use millrace_node::Error;
+use millrace_node::cluster::ForwardKind;
 
 /// Number of slices in requests of clients.
 const SLICES: &str = "slices";

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::pages::{PAGE_BYTES, PageForm, VisitPages};
 use super::{PAGE, head, tail};
-use crate::Error;
 use crate::http::{self, AnswerShare};
-use crate::metrics::CountedMetric;
+use millrace_node::Error;
+use millrace_node::metrics::CountedMetric;
 
 /// Response that is sent while the visit runs.
 pub(super) fn answer(path: &str, pages: VisitPages, deadline: Instant) -> Response {

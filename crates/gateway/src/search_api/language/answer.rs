@@ -13,8 +13,10 @@ use millrace_remote::{AnswerPieces, Error as Remote};
 use serde_json::{Value, json};
 
 use super::ResultFormat;
-use crate::error::remote_kind;
-use crate::{Error, http};
+use crate::http;
+use crate::status::status_of;
+use millrace_node::Error;
+use millrace_node::remote_kind;
 
 /// An answer that is being generated.
 pub(super) struct LanguageAnswer {
@@ -105,6 +107,6 @@ pub(in crate::search_api) fn event(name: &str, data: &Value) -> Bytes {
 
 /// Error for an event: with the service's own status, if it gave one.
 fn told(source: &str, error: &Remote) -> Value {
-    let status = error.status().unwrap_or_else(|| remote_kind(error).status().as_u16());
+    let status = error.status().unwrap_or_else(|| status_of(remote_kind(error)).as_u16());
     json!({ "source": source, "error": status, "message": error.to_string() })
 }

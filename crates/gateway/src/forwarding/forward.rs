@@ -1,0 +1,183 @@
+//! Forwarding of whole requests to another node, and of its answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use hyper::body::Bytes;
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use hyper::{HeaderMap, Method, Request, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use millrace_trust::NodeTrust;
+
+use super::encrypted::TrustedConnector;
+use super::hop::{HOP, hop_value};
+use crate::GatewayState;
+use crate::http::{self, BodyBounds, BodyShare};
+use millrace_node::Error;
+use millrace_node::cluster::ForwardKind;
+
+/// Headers that belong to one connection, and are not forwarded.
+const OF_THE_CONNECTION: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE];
+
+/// Maximum time until a node accepts a connection.
+pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A request that can be sent, several times if necessary.
+#[derive(Clone)]
+pub(crate) struct ForwardedRequest {
+    pub(crate) method: Method,
+    /// Path and parameters, as received.
+    pub(crate) target: String,
+    pub(crate) headers: HeaderMap,
+    /// Body, compressed or not, as the headers say.
+    pub(crate) body: Bytes,
+    /// Bytes that it takes of the budget of bodies, if it came from a client.
+    pub(crate) room: Option<Arc<BodyShare>>,
+}
+
+impl ForwardedRequest {
+    /// Reads a request with its whole body.
+    ///
+    /// # Errors
+    /// The body exceeds its bounds, or breaks off.
+    pub(crate) async fn of(
+        node: &GatewayState,
+        request: axum::extract::Request,
+        bounds: BodyBounds,
+    ) -> Result<Self, Error> {
+        let (parts, body) = request.into_parts();
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let (body, share) = http::collect(node, body, bounds).await?.into_parts();
+        let room = Some(Arc::new(share));
+        Ok(ForwardedRequest { method: parts.method, target, headers: parts.headers, body, room })
+    }
+
+    /// Converts it back to a request for this node.
+    pub(crate) fn into_request(self) -> axum::extract::Request {
+        let mut request = Request::new(Body::from(self.body));
+        *request.method_mut() = self.method;
+        // The target was received as a URI.
+        *request.uri_mut() = self.target.parse().unwrap_or_default();
+        *request.headers_mut() = self.headers;
+        request
+    }
+}
+
+/// Connections to other nodes, kept open: to their data ports, or, if nodes have certificates, to the ports
+/// for communication between nodes.
+pub(crate) struct NodeForwarder {
+    /// Each has its own connection to each node: one connection carries only a limited number of requests at
+    /// a time.
+    ways: Vec<ForwardWay>,
+    next: AtomicUsize,
+}
+
+/// A client of other nodes.
+enum ForwardWay {
+    Plain(Client<HttpConnector, Body>),
+    Encrypted(Client<TrustedConnector, Body>),
+}
+
+/// Number of connections to each other node.
+const WAYS: usize = 4;
+
+impl NodeForwarder {
+    pub(crate) fn new(trust: Option<Arc<NodeTrust>>) -> Self {
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder
+            .http2_only(true)
+            .timer(TokioTimer::new())
+            .http2_keep_alive_interval(Duration::from_secs(5))
+            .http2_keep_alive_timeout(Duration::from_secs(5))
+            .http2_adaptive_window(true);
+        let way = || match &trust {
+            Some(trust) => ForwardWay::Encrypted(builder.build(TrustedConnector(Arc::clone(trust)))),
+            None => {
+                let mut connector = HttpConnector::new();
+                connector.set_nodelay(true);
+                connector.set_connect_timeout(Some(CONNECT_PATIENCE));
+                ForwardWay::Plain(builder.build(connector))
+            }
+        };
+        NodeForwarder { ways: std::iter::repeat_with(way).take(WAYS).collect(), next: AtomicUsize::new(0) }
+    }
+
+    /// Sends a request to the node at `address` (`host:port`). The answer's body is passed on as it arrives.
+    ///
+    /// # Errors
+    /// The node cannot be reached: [`Error::Unreachable`], which tells if the node may have seen the request.
+    pub(crate) async fn send(
+        &self,
+        address: &str,
+        request: ForwardedRequest,
+        hop: &ForwardKind,
+    ) -> Result<Response, Error> {
+        let ForwardedRequest { method, target, headers, body, room: _room } = request;
+        self.stream(address, (method, &target), headers, Body::from(body), hop).await
+    }
+
+    /// Sends a request whose body is still being written.
+    ///
+    /// # Errors
+    /// As [`NodeForwarder::send`].
+    pub(crate) async fn stream(
+        &self,
+        address: &str,
+        (method, target): (Method, &str),
+        headers: HeaderMap,
+        body: Body,
+        hop: &ForwardKind,
+    ) -> Result<Response, Error> {
+        let unreachable =
+            |reason: String, sent| Error::Unreachable { address: address.to_owned(), reason, sent };
+        let uri: Uri = format!("http://{address}{target}")
+            .parse()
+            .map_err(|error: hyper::http::uri::InvalidUri| unreachable(error.to_string(), false))?;
+        let mut outgoing = Request::new(body);
+        *outgoing.method_mut() = method;
+        *outgoing.uri_mut() = uri;
+        *outgoing.headers_mut() = headers;
+        for name in OF_THE_CONNECTION {
+            outgoing.headers_mut().remove(name);
+        }
+        outgoing.headers_mut().extend(hop_value(hop).map(|value| (HOP, value)));
+        let answer = match &self.ways[self.next.fetch_add(1, Ordering::Relaxed) % WAYS] {
+            ForwardWay::Plain(client) => client.request(outgoing).await,
+            ForwardWay::Encrypted(client) => client.request(outgoing).await,
+        };
+        let answer = answer.map_err(|error| {
+            let sent = !error.is_connect() && !was_left_alone(&error);
+            unreachable(with_causes(&error), sent)
+        })?;
+        Ok(answer.map(|body| Body::new(body.map_err(axum::Error::new))))
+    }
+}
+
+/// True if the other node has reported that it has not processed the request: it is stopping, or has too many
+/// at a time. Such a request of any kind can be sent to another node.
+fn was_left_alone(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|cause| cause.downcast_ref::<h2::Error>()).any(|error| {
+        let stops = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+        let refuses = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        error.is_remote() && (stops || refuses)
+    })
+}
+
+/// Formats an error with its causes, which its own text leaves out.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,98 @@
+//! Requests between the nodes of a cluster over HTTP: the forwarding of requests as
+//! [`millrace_node::cluster`] routes them, the question for readers, and the conversation about a share of a
+//! query.
+
+mod encrypted;
+mod forward;
+mod hop;
+mod readers;
+mod share;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::response::Response;
+use hyper::StatusCode;
+
+pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
+pub(crate) use self::hop::{HOP, hop_of, is_unsettled, unsettled};
+use self::hop::{ask_others, others};
+pub(crate) use self::readers::{READERS_PATH, tell_readers};
+pub(crate) use self::share::answer_share;
+use crate::{GatewayState, http};
+use millrace_node::Error;
+use millrace_node::cluster::{
+    self, AccessKind, BucketReaders, ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer,
+    NodeTransport, OpenedShare, ReadFence, ReadersQuestion, RouteSubject, RoutingDecision, ShareStart,
+};
+
+/// Outcome of the routing of a request.
+pub(crate) enum RoutingOutcome {
+    /// This node answers; its reads count if the fence holds afterwards.
+    Here(ReadFence),
+    /// The response of another node, or one that names the nodes to ask.
+    There(Response),
+    /// No single node: the requested group is divided.
+    Divided,
+}
+
+/// Forwards a request until a node answers it, as [`cluster::hand_on`] does.
+///
+/// # Errors
+/// No node could answer in time.
+pub(crate) async fn hand_on(
+    state: &GatewayState,
+    subject: RouteSubject<'_>,
+    access: AccessKind,
+    hop: &ForwardKind,
+    request: &ForwardedRequest,
+    deadline: Instant,
+) -> Result<RoutingOutcome, Error> {
+    let request = SendableRequest { forwarder: state.forwarder(), request };
+    Ok(match cluster::hand_on(state, subject, access, hop, &request, deadline).await? {
+        RoutingDecision::Here(fence) => RoutingOutcome::Here(fence),
+        RoutingDecision::There(response) => RoutingOutcome::There(response),
+        RoutingDecision::Readers(version, readers) => {
+            let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
+            ask_others(answer.headers_mut(), version, &readers);
+            RoutingOutcome::There(answer)
+        }
+        RoutingDecision::Divided => RoutingOutcome::Divided,
+    })
+}
+
+/// A request with the connections over which it is sent.
+struct SendableRequest<'a> {
+    forwarder: &'a NodeForwarder,
+    request: &'a ForwardedRequest,
+}
+
+impl ForwardableRequest for SendableRequest<'_> {
+    type Answer = Response;
+
+    async fn send(&self, address: &str, hop: &ForwardKind) -> Result<ForwardAnswer<Response>, Error> {
+        let answer = self.forwarder.send(address, self.request.clone(), hop).await?;
+        Ok(match others(answer.headers()) {
+            _ if is_unsettled(answer.headers()) => ForwardAnswer::Unsettled,
+            Some((version, readers)) => ForwardAnswer::Readers(version, readers),
+            None => ForwardAnswer::Answer(answer),
+        })
+    }
+
+    fn refusal(answer: &Response) -> Option<String> {
+        (!answer.status().is_success()).then(|| answer.status().to_string())
+    }
+}
+
+/// Questions of a node to others, over its connections.
+pub(crate) struct HttpTransport(pub(crate) Arc<NodeForwarder>);
+
+impl NodeTransport for HttpTransport {
+    fn readers(&self, address: String, question: ReadersQuestion) -> NodeAnswer<'_, Vec<BucketReaders>> {
+        Box::pin(async move { readers::ask(&self.0, &address, question).await })
+    }
+
+    fn open_share(&self, address: String, start: ShareStart) -> NodeAnswer<'_, OpenedShare> {
+        Box::pin(share::open(&self.0, address, start))
+    }
+}

@@ -1,0 +1,190 @@
+//! The state of the ports: the node that they serve, and the limits on requests.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use hyper::HeaderMap;
+
+use crate::access_log::AccessLog;
+use crate::config_api::UploadSessions;
+use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
+use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
+use crate::quota::ClientQuotas;
+use crate::{PortError, Settings};
+use millrace_node::metrics::MetricGauge;
+use millrace_node::{Node, StartError};
+
+/// A node with everything that its ports need besides. It dereferences to the [`Node`], whose operations
+/// requests call.
+pub(crate) struct GatewayState {
+    node: Arc<Node>,
+    settings: Settings,
+    sessions: UploadSessions,
+    quotas: ClientQuotas,
+    budget: Arc<RequestBudget>,
+    /// Limits of the data port, and of the deployment port.
+    port_limits: [PortLimits; 2],
+    access_log: Option<Arc<AccessLog>>,
+    forwarder: Arc<NodeForwarder>,
+    /// Data port, once it is bound.
+    port: AtomicU16,
+}
+
+impl Deref for GatewayState {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl GatewayState {
+    /// Creates the state of a node's ports, and connects the node to others.
+    ///
+    /// # Errors
+    /// The access log, or the directory of uploaded packages, cannot be used.
+    pub(crate) fn open(node: Arc<Node>, settings: Settings) -> Result<Arc<GatewayState>, PortError> {
+        let access_log = settings.access_log.as_deref().map(|path| {
+            AccessLog::open(path, settings.log_details.clone())
+                .map_err(|source| PortError::AccessLog { path: path.to_owned(), source })
+        });
+        let limits = &settings.limits;
+        let sessions_dir = node.settings().data_dir.join("sessions");
+        let budget = RequestBudget::new(BudgetBounds {
+            bodies: limits.bodies_bytes_max,
+            work: limits.work_bytes_max,
+            answers: limits.answers_bytes_max,
+            patience: limits.bodies_wait,
+            return_memory: settings.return_memory,
+        });
+        let port_limits =
+            [(); 2].map(|()| PortLimits { answers: Some(Arc::clone(&budget)), ..PortLimits::new(limits) });
+        let forwarder = Arc::new(NodeForwarder::new(settings.trust.clone()));
+        node.connect(Arc::new(HttpTransport(Arc::clone(&forwarder))));
+        Ok(Arc::new(GatewayState {
+            sessions: UploadSessions::open(sessions_dir.clone(), limits.sessions_bytes_max).map_err(
+                |source| PortError::Sessions(StartError::Directory { path: sessions_dir, source }),
+            )?,
+            quotas: ClientQuotas::new(&settings),
+            budget,
+            port_limits,
+            access_log: access_log.transpose()?,
+            forwarder,
+            port: AtomicU16::new(settings.port),
+            node,
+            settings,
+        }))
+    }
+
+    /// The node.
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// Settings of the ports.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// True if a request comes from a client, and not from another node of the cluster. A node outside of a
+    /// cluster has only clients.
+    pub(crate) fn is_from_client(&self, headers: &HeaderMap) -> bool {
+        self.cluster().is_none() || !headers.contains_key(HOP)
+    }
+
+    /// Forwarder of requests to other nodes.
+    pub(crate) fn forwarder(&self) -> &NodeForwarder {
+        &self.forwarder
+    }
+
+    /// Packages that are not active yet.
+    pub(crate) fn sessions(&self) -> &UploadSessions {
+        &self.sessions
+    }
+
+    /// Remaining quotas of clients.
+    pub(crate) fn quotas(&self) -> &ClientQuotas {
+        &self.quotas
+    }
+
+    /// Access log, if requests are logged.
+    pub(crate) fn access_log(&self) -> Option<&Arc<AccessLog>> {
+        self.access_log.as_ref()
+    }
+
+    /// Memory budget of the requests in flight.
+    pub(crate) fn budget(&self) -> &Arc<RequestBudget> {
+        &self.budget
+    }
+
+    /// Bounds of the body of a document request, and of any other without bounds of its own.
+    pub(crate) fn body_bounds(&self) -> BodyBounds {
+        let Settings { request_bytes_max, limits, .. } = &self.settings;
+        BodyBounds {
+            bytes: *request_bytes_max,
+            setting: "request-bytes-max",
+            patience: limits.body_patience,
+            is_reserved: false,
+        }
+    }
+
+    /// Bounds of the body of a query, or of a message of an assistant.
+    pub(crate) fn query_bounds(&self) -> BodyBounds {
+        let limits = &self.settings.limits;
+        let bytes = limits.query_bytes_max.min(self.settings.request_bytes_max);
+        BodyBounds { bytes, setting: "query-bytes-max", ..self.body_bounds() }
+    }
+
+    /// Limits of the connections to the data port, and to the deployment port.
+    pub(crate) fn port_limits(&self) -> &[PortLimits; 2] {
+        &self.port_limits
+    }
+
+    /// Port for documents and queries.
+    pub(crate) fn port(&self) -> u16 {
+        self.port.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bound(&self, port: u16) {
+        self.port.store(port, Ordering::Relaxed);
+    }
+
+    /// Closes the node, and then the access log.
+    pub(crate) fn close(&self) {
+        self.node.close();
+        if let Some(log) = &self.access_log {
+            log.close();
+        }
+    }
+
+    /// Gauges of the node and of its ports, which are read when metrics are requested.
+    pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
+        let gauge = MetricGauge::new;
+        let mut gauges = self.node.gauges();
+        gauges.extend([
+            gauge(
+                "millrace.sessions.bytes",
+                "Bytes on disk of packages that are not active yet",
+                self.sessions.bytes() as f64,
+            ),
+            gauge(
+                "millrace.connections.open",
+                "Connections of clients",
+                self.port_limits.iter().map(|limits| limits.connections.open()).sum::<usize>() as f64,
+            ),
+            MetricGauge::counted(
+                "millrace.connections.refused",
+                "Connections closed at once since there were too many",
+                self.port_limits.iter().map(|limits| limits.connections.refused()).sum(),
+            ),
+            gauge(
+                "millrace.access_log.left_out",
+                "Requests that are not in the access log, since the disk was too slow",
+                self.access_log.as_ref().map_or(0, |log| log.left_out()) as f64,
+            ),
+        ]);
+        gauges.extend(self.budget.gauges());
+        gauges
+    }
+}

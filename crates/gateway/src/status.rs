@@ -1,0 +1,97 @@
+//! HTTP statuses of errors, and the errors of the ports themselves.
+
+use std::path::PathBuf;
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+
+use millrace_node::ErrorKind;
+use millrace_node::{Error, StartError};
+
+/// Reason why a node cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// A port cannot be bound.
+    #[error(
+        "cannot listen at {address}: {source}; is another server running there? Choose another with {flag}"
+    )]
+    Listen {
+        /// Address and port.
+        address: std::net::SocketAddr,
+        /// Setting that chooses the port.
+        flag: &'static str,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The access log cannot be written.
+    #[error("access log {}: {source}; choose another place with --access-log", path.display())]
+    AccessLog {
+        /// File of the access log.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The certificate or the key is not usable.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The directory of uploaded packages cannot be used.
+    #[error(transparent)]
+    Sessions(StartError),
+}
+
+/// HTTP form of an error.
+pub(crate) trait HttpError {
+    /// HTTP status.
+    fn status(&self) -> StatusCode;
+
+    /// Value of `Retry-After`, in seconds, if a later attempt may succeed.
+    fn retry_after(&self) -> Option<HeaderValue>;
+}
+
+impl HttpError for Error {
+    fn status(&self) -> StatusCode {
+        match self {
+            // The client was late, not the server.
+            Error::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
+            other => status_of(other.kind()),
+        }
+    }
+
+    fn retry_after(&self) -> Option<HeaderValue> {
+        match (self, self.kind()) {
+            (Error::NoRoom { retry_after_s, .. }, _) => Some(HeaderValue::from(*retry_after_s)),
+            (_, ErrorKind::Overloaded | ErrorKind::Unavailable) => Some(HeaderValue::from_static("1")),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the kind of error with this status.
+pub(crate) fn kind_of(status: StatusCode) -> ErrorKind {
+    match status {
+        StatusCode::BAD_REQUEST => ErrorKind::BadRequest,
+        StatusCode::NOT_FOUND => ErrorKind::NotFound,
+        StatusCode::TOO_MANY_REQUESTS => ErrorKind::Overloaded,
+        StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
+        StatusCode::GATEWAY_TIMEOUT => ErrorKind::Timeout,
+        StatusCode::INSUFFICIENT_STORAGE => ErrorKind::Storage,
+        _ => ErrorKind::Internal,
+    }
+}
+
+/// Returns the HTTP status of a kind of error.
+pub(crate) const fn status_of(kind: ErrorKind) -> StatusCode {
+    match kind {
+        ErrorKind::BadRequest => StatusCode::BAD_REQUEST,
+        ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        ErrorKind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        ErrorKind::Conflict => StatusCode::CONFLICT,
+        ErrorKind::Precondition => StatusCode::PRECONDITION_FAILED,
+        ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+        ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        ErrorKind::Storage => StatusCode::INSUFFICIENT_STORAGE,
+        ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

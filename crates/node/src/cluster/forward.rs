@@ -1,0 +1,125 @@
+//! Requests that one node of a cluster sends to another: their stages, and the means to send them.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+
+use millrace_bucket::BucketId;
+use millrace_cluster::NodeKey;
+use millrace_search::{ShareReply, ShareRequest};
+
+use super::BucketReaders;
+use crate::Error;
+
+/// Completeness of the requested documents on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HasAll {
+    /// It has all of them.
+    Yes,
+    /// No serving node is known to have more.
+    Perhaps,
+}
+
+/// Stage of a request on its way through the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForwardKind {
+    /// It came from a client.
+    Client,
+    /// It was forwarded to the owner of the documents by a node that may be near some replica: to be answered
+    /// with all of it, or with the contents of one bucket.
+    Owner(NodeKey, Option<BucketId>),
+    /// It was forwarded to a node that has the documents, or at least some of them, to be answered with what
+    /// that node has. Optionally restricted to one bucket, as of this version of the cluster state: another
+    /// version may have divided it.
+    Reader(HasAll, Option<(BucketId, u64)>),
+    /// It asks for a share of a query: the body names the buckets.
+    Share,
+}
+
+impl ForwardKind {
+    /// The bucket that the request is restricted to, if any.
+    pub fn part(&self) -> Option<BucketId> {
+        match self {
+            ForwardKind::Owner(_, part) => *part,
+            ForwardKind::Reader(_, part) => part.map(|(bucket, _)| bucket),
+            ForwardKind::Client | ForwardKind::Share => None,
+        }
+    }
+}
+
+/// A request of a client that can be sent to another node, several times if necessary.
+pub trait ForwardableRequest: Sync {
+    /// Answer as it goes back to the client.
+    type Answer: Send;
+
+    /// Sends the request to the node at `address` (`host:port`).
+    ///
+    /// # Errors
+    /// The node cannot be reached: [`Error::Unreachable`], which tells if the node may have seen the request.
+    fn send(
+        &self,
+        address: &str,
+        hop: &ForwardKind,
+    ) -> impl Future<Output = Result<ForwardAnswer<Self::Answer>, Error>> + Send;
+
+    /// Status of an answer that is an error.
+    fn refusal(answer: &Self::Answer) -> Option<String>;
+}
+
+/// Answer of another node to a forwarded request.
+pub enum ForwardAnswer<A> {
+    /// The answer for the client.
+    Answer(A),
+    /// These nodes have the documents, by this version of the cluster state: one of them is to be asked.
+    Readers(u64, BucketReaders),
+    /// The cluster has yet to agree on the node that answers. Nothing was changed.
+    Unsettled,
+}
+
+/// Future answer of another node.
+pub type NodeAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// Means to ask other nodes: the process that serves requests gives it to the node.
+pub trait NodeTransport: Send + Sync + 'static {
+    /// Asks the node at `address` (`host:port`) for the readers of buckets that it owns.
+    fn readers(&self, address: String, question: ReadersQuestion) -> NodeAnswer<'_, Vec<BucketReaders>>;
+
+    /// Opens the conversation with the node at `address` about its share of a query, by the first request.
+    fn open_share(&self, address: String, start: ShareStart) -> NodeAnswer<'_, OpenedShare>;
+}
+
+/// Question of a node for the readers of buckets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadersQuestion {
+    /// Version of the cluster state by which the asked node owns them.
+    pub version: u64,
+    /// Node that will read: readers in its group come first.
+    pub near: NodeKey,
+    /// The buckets; `None`: all that the asked node owns.
+    pub buckets: Option<Vec<BucketId>>,
+}
+
+/// Beginning of the conversation about a node's share of a query.
+pub struct ShareStart {
+    /// Current parameters of the query, with the rest of its time.
+    pub parameters: BTreeMap<String, String>,
+    /// Buckets of the share.
+    pub buckets: Vec<BucketId>,
+    /// Version of the cluster state: in another one, they may be divided differently.
+    pub version: u64,
+    /// The first request.
+    pub ask: ShareRequest,
+}
+
+/// An opened conversation, and the reply to its first request.
+pub struct OpenedShare {
+    /// The conversation.
+    pub talk: Box<dyn ShareTalk>,
+    /// Reply to the first request.
+    pub reply: ShareReply,
+}
+
+/// A conversation with another node about its share of a query.
+pub trait ShareTalk: Send {
+    /// Sends the next request, and waits for the reply.
+    fn ask(&mut self, ask: ShareRequest) -> NodeAnswer<'_, ShareReply>;
+}

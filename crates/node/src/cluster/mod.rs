@@ -1,0 +1,312 @@
+//! Interface of a node to its cluster, and routing of requests to the node that can answer them.
+//!
+//! A request for one document or one group goes to the owner of its bucket: forwarded whole by one hop,
+//! unless it arrived there. The owner answers reads itself if it has the whole bucket, and otherwise names
+//! the nodes that have: the request then goes to one of them. If no node is known to have everything, because
+//! one has come back and is being compared with the others, the owner reads a single document at all of them.
+//! A query over several buckets asks the owners for the readers of these buckets, and then asks those nodes,
+//! each for its share; see [`crate::search`].
+//!
+//! A read counts only if nothing has changed meanwhile: see `ReadFence`.
+//!
+//! This module does not know how a cluster agrees or moves data: the node gets a [`ClusterView`] from the
+//! process that runs it.
+
+mod forward;
+mod readers;
+mod route;
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_bucket::BucketId;
+use millrace_cluster::distributor::DropHorizon;
+use millrace_cluster::{DroppedTypes, NodeKey};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Location};
+use millrace_schema::Application;
+use millrace_store::{CommittedWrite, DocumentWrite};
+
+pub use self::forward::{
+    ForwardAnswer, ForwardKind, ForwardableRequest, HasAll, NodeAnswer, NodeTransport, OpenedShare,
+    ReadersQuestion, ShareStart, ShareTalk,
+};
+pub use self::readers::{bucket_of, own_readers, parts_of, readers_of_all};
+pub use self::route::{
+    AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, check_held, hand_on,
+};
+pub use crate::metrics::MetricGauge;
+
+/// Address of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NodeAddress {
+    /// This node.
+    Here,
+    /// A node that takes requests from other nodes at this `host:port`.
+    At(String),
+}
+
+/// Callback for the outcome of a write.
+pub type Done = Box<dyn FnOnce(Result<CommittedWrite, ClusterError>) + Send>;
+
+/// Callback for the newest version of a document, which may be a removal. The error is the reason for which
+/// it is not known now.
+pub type ReadDone = Box<dyn FnOnce(Result<Option<DocumentVersion>, ClusterError>) + Send>;
+
+/// Errors of a node's cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// Error of the store, as on a single node; nothing was written.
+    #[error(transparent)]
+    Store(#[from] millrace_store::Error),
+    /// The cluster cannot answer, or cannot take a write, now; nothing was written. A later attempt may
+    /// succeed.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A replica has no disk space for the write; others may have taken it.
+    #[error("{0}")]
+    DiskFull(String),
+    /// A replica could not take the write; others may have.
+    #[error("{0}")]
+    Failed(String),
+    /// Not every replica has confirmed the write: some may have it, and then all will.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+/// Nodes that have a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketReaders {
+    /// The bucket.
+    pub bucket: BucketId,
+    /// Nodes that have the whole bucket, the best to ask first; if none has, the one that has most of it.
+    /// Empty: there are no documents.
+    pub nodes: Vec<NodeKey>,
+    /// True if they have all of the bucket, as far as it is on nodes that serve.
+    pub full: bool,
+    /// True if `full` may become true in a moment, so that a caller that needs everything should wait.
+    pub soon: bool,
+    /// Approximate number of documents.
+    pub documents: u64,
+}
+
+/// Nodes that own buckets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerNodes {
+    /// Version of the cluster state by which they own them.
+    pub version: u64,
+    /// Requested buckets of each node; `None`: all that it owns.
+    pub nodes: Vec<(NodeKey, Option<Vec<BucketId>>)>,
+}
+
+/// Documents that are on nodes that serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocumentReach {
+    /// All documents: no node is away.
+    All,
+    /// Fewer nodes are away than each document has replicas: all documents but those that were written while
+    /// other nodes were away.
+    Most,
+    /// There may be documents that are only on nodes that are away.
+    Some,
+}
+
+/// Named data other than documents, shared by the nodes of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedNote {
+    /// Content.
+    pub value: Arc<[u8]>,
+    /// Number that differs between successive writes of the note.
+    pub changed: u64,
+}
+
+/// Callback for the writing of notes: true if they were written. The error is the reason for which this is
+/// not known.
+pub type Noted = Box<dyn FnOnce(Result<bool, ClusterError>) + Send>;
+
+/// The cluster, as seen from one of its nodes. No call here waits, except the future of
+/// [`ClusterView::publish`].
+pub trait ClusterView: Send + Sync + 'static {
+    /// Succeeds if the cluster counts on this node, so that it serves clients as well as any other does.
+    ///
+    /// # Errors
+    /// It does not serve: the reason, for people.
+    fn serves(&self) -> Result<(), ClusterError>;
+
+    /// Key of this node.
+    ///
+    /// # Errors
+    /// It has no part in the cluster yet.
+    fn me(&self) -> Result<NodeKey, ClusterError>;
+
+    /// Address of a node for requests.
+    ///
+    /// # Errors
+    /// The node has not published the address at which it serves documents.
+    fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError>;
+
+    /// Advertised `host[:port]` of each node: requests may be addressed to any of them.
+    fn advertised(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the node that orders the writes of documents at this location. The error is the reason
+    /// for which none does now.
+    ///
+    /// # Errors
+    /// No node serves, or this one is cut off.
+    fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError>;
+
+    /// Returns the node that orders the writes in this bucket. Not every location with the bits of the bucket
+    /// is in it: groups among them can be divided.
+    ///
+    /// # Errors
+    /// Those of [`ClusterView::owner`]; the cluster state has no such bucket.
+    fn owner_of(&self, bucket: BucketId) -> Result<NodeAddress, ClusterError>;
+
+    /// Returns the nodes that own the buckets of these groups, or all buckets.
+    ///
+    /// # Errors
+    /// No node serves, or this one is cut off.
+    fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError>;
+
+    /// Returns the readers of these buckets, or of all buckets that this node owns, and the version of the
+    /// cluster state by which they are. This node owns the buckets, and its cluster state is confirmed. Of
+    /// several readers, nodes in the group of `near` come first.
+    ///
+    /// # Errors
+    /// This node does not own them, or does not know their readers yet.
+    fn readers(
+        &self,
+        buckets: Option<&[BucketId]>,
+        near: NodeKey,
+    ) -> Result<(u64, Vec<BucketReaders>), ClusterError>;
+
+    /// Returns the nodes that should have a bucket, except its owner. Only the owner knows if they have all
+    /// of it.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, ClusterError>;
+
+    /// True if the cluster state still has this version, and is confirmed: then no other owner has come
+    /// between.
+    fn vouches(&self, version: u64) -> bool;
+
+    /// True if this node has a replica of the bucket, even an empty one.
+    fn holds(&self, bucket: BucketId) -> bool;
+
+    /// Returns the bucket of this location.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn bucket(&self, location: Location) -> Result<BucketId, ClusterError>;
+
+    /// Returns the buckets of a group's documents: several if the group is divided; none if there is no
+    /// group.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn buckets_of(&self, group: &DocumentGroup) -> Result<Vec<BucketId>, ClusterError>;
+
+    /// Returns all buckets: the number of bits of the buckets of undivided groups, and the buckets of divided
+    /// groups. Documents in the latter are in no other bucket.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn buckets(&self) -> Result<(u8, Vec<BucketId>), ClusterError>;
+
+    /// Returns which documents are on nodes that serve.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn reach(&self) -> Result<DocumentReach, ClusterError>;
+
+    /// Shared notes of the nodes by their names, as far as this node has received them.
+    fn notes(&self) -> BTreeMap<String, SharedNote>;
+
+    /// Writes notes (`None` deletes one), if the last change of the note `guard` is the given one (`None`:
+    /// there is no such note). When `done` is called, [`ClusterView::notes`] returns the notes after the
+    /// write, if coordination reports them in time. At most 128 notes at a time, of at most 1 MiB together.
+    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted);
+
+    /// Gauges of this node's part in the cluster, for requests for metrics.
+    fn gauges(&self) -> Vec<MetricGauge>;
+
+    /// Reads a document at every replica that may have its newest version: at one, if that is enough. This
+    /// node is the owner.
+    fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone);
+
+    /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
+    fn write(&self, write: DocumentWrite, deadline: Instant, done: Done);
+
+    /// Returns the time up to which this node's replica shows all writes to a group, or to `part` of it.
+    ///
+    /// # Errors
+    /// This node does not own the documents.
+    fn drop_horizon(
+        &self,
+        group: &DocumentGroup,
+        part: Option<BucketId>,
+    ) -> Result<DropHorizon, ClusterError>;
+
+    /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node
+    /// is the owner. Nothing is dropped if the horizon that it reported no longer holds.
+    fn drop_group(&self, dropped: DroppedGroup, deadline: Instant, done: Done);
+
+    /// Makes an application the active one on all nodes, each of which fetches its archive; returns its
+    /// generation.
+    fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a>;
+}
+
+/// An application on its way to all nodes of a cluster.
+#[derive(Debug)]
+pub struct ClusterDeployment<'a> {
+    /// The packed files.
+    pub archive: Vec<u8>,
+    /// Content of the files.
+    pub application: &'a Application,
+    /// Minimum generation of the application.
+    pub generation: u64,
+    /// Generation that it was checked against; 0 for none. If another one is active by now, it is refused.
+    pub based_on: u64,
+    /// Document types that it removes, and those that were removed before as far as this node knows.
+    pub dropped: DroppedTypes,
+}
+
+/// Part of a group to drop.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DroppedGroup {
+    /// Type of the documents.
+    pub document_type: String,
+    /// The group.
+    pub group: DocumentGroup,
+    /// Restriction to this bucket, if the group is divided.
+    pub part: Option<BucketId>,
+    /// Restriction to documents written until then.
+    pub horizon: DropHorizon,
+}
+
+/// Future answer of [`ClusterView::publish`]: the error is the reason for which the application is not
+/// active.
+pub type Published<'a> = Pin<Box<dyn Future<Output = Result<u64, crate::Error>> + Send + 'a>>;
+
+impl ClusterError {
+    /// Creates the error of a cluster that cannot answer, or cannot take a write, now.
+    pub fn unavailable(reason: &str) -> Self {
+        ClusterError::Unavailable(reason.to_owned())
+    }
+}
+
+impl From<ClusterError> for crate::Error {
+    fn from(error: ClusterError) -> Self {
+        match error {
+            ClusterError::Store(error) => error.into(),
+            ClusterError::Unavailable(reason) => crate::Error::Unsettled(reason),
+            ClusterError::DiskFull(reason) => crate::Error::DiskFull(reason),
+            ClusterError::Failed(reason) => crate::Error::Internal(reason),
+            ClusterError::Unknown(reason) => crate::Error::Unknown(reason),
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The compiled form of an application package, ready for requests.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{Cursor, Write as _};
+use std::sync::Arc;
+
+use millrace_document::{DataType, Document};
+use millrace_env::SystemClock;
+use millrace_indexing::{DocumentColumns, MachineSurroundings, SchemaScripts};
+use millrace_ranking::{CompiledProfile, check_constants};
+use millrace_rules::RuleBases;
+use millrace_schema::change::{self, ApplicationChanges};
+use millrace_schema::{
+    Application, ApplicationDraft, ContentCluster, DocumentMode, InputType, MistakenParts, PackageFindings,
+    PackageMistake, RankProfile, Schema, SnippetLengths,
+};
+use millrace_selection::{DocumentSelection, SelectionOutcome};
+use millrace_store::StoreLayout;
+
+use crate::Error;
+use crate::limits::DocumentLimits;
+use crate::models::{
+    ApplicationComponents, DeployedGenerator, DeployedLanguageModel, NodeModels, RankModels, StatelessModels,
+};
+use crate::work::BlockBytes;
+
+/// Code of the refusal of a write (`WriteRefusal::code`) whose document does not match its type, or whose
+/// change does not match the document.
+pub const MISFIT: u16 = 400;
+
+/// A compiled application. It never changes: a deployment creates a new one.
+pub struct CompiledApplication {
+    /// Number of the deployment, from 1.
+    pub generation: u64,
+    /// Package.
+    pub application: Application,
+    /// Generation that it was compared with; 0 for none.
+    pub based_on: u64,
+    /// Time of its creation, in milliseconds since 1970.
+    pub made_ms: u64,
+    /// Effects of the deployment on documents that exist already.
+    pub changes: ApplicationChanges,
+    kinds: HashMap<Arc<str>, Arc<DocumentKind>>,
+    columns: Arc<DocumentColumns>,
+    components: Arc<ApplicationComponents>,
+    stateless: StatelessModels,
+    languages: Vec<Arc<DeployedLanguageModel>>,
+    rules: RuleBases,
+    /// Largest dense block of the tensors that a query may have.
+    pub input_block: BlockBytes,
+}
+
+/// Compiled state for the documents of one type.
+pub struct DocumentKind {
+    /// Its schema.
+    pub schema: Arc<Schema>,
+    /// Content clusters of the type, in the order of services.xml; at least one.
+    pub clusters: Vec<ClusterOfKind>,
+    /// Its indexing statements.
+    pub scripts: SchemaScripts,
+    /// Rank profiles by name.
+    pub profiles: BTreeMap<String, Arc<CompiledProfile>>,
+    /// Largest dense block of its tensors.
+    pub block: BlockBytes,
+}
+
+/// Content cluster, as seen by the documents of one type. A document is stored once; the clusters are views
+/// that show it if their selections allow it.
+pub struct ClusterOfKind {
+    /// Id of the cluster.
+    pub id: Arc<str>,
+    /// Document mode of the type in this cluster.
+    pub mode: DocumentMode,
+    /// Selection of its documents; `None` for all.
+    pub belongs: Option<Arc<DocumentSelection>>,
+    /// True if documents that no longer belong to it may be deleted.
+    collects_garbage: bool,
+    /// Limits of services.xml.
+    pub limits: DocumentLimits,
+    /// Lengths of dynamic summaries.
+    pub snippets: SnippetLengths,
+}
+
+impl CompiledApplication {
+    /// Compiles everything that requests will use, loads the models, and checks that the change from
+    /// `current` is allowed.
+    ///
+    /// # Errors
+    /// All mistakes of the package: those found when it was read, and those of parts that cannot work, with
+    /// their positions.
+    pub fn compile(
+        draft: impl Into<ApplicationDraft>,
+        generation: u64,
+        current: Option<&CompiledApplication>,
+        models: &NodeModels,
+    ) -> Result<Self, Error> {
+        let ApplicationDraft { mut application, mut findings, containers_known, content_known } =
+            draft.into();
+        let now = millrace_env::unix_time();
+        let mut changes = ApplicationChanges::default();
+        // Unreadable parts would look as if they were removed.
+        if let Some(current) = current.filter(|_| findings.is_sound()) {
+            let today = now.as_secs() as i64 / 86_400;
+            changes = change::compare(&current.application, &application, today, &mut findings);
+        }
+        let rules = RuleBases::read(&application.files, &mut findings);
+        let languages = models.language_models(&application, &mut findings);
+        let generators = generators(&application, &languages);
+        let embedders = models.embedders(&application, &mut findings);
+        let configured = &application.container;
+        let complete = containers_known
+            && languages.len() == configured.language_models.len()
+            && embedders.len() == configured.embedders.len();
+        let components = Arc::new(ApplicationComponents::new(embedders, generators, complete));
+        let surroundings =
+            Arc::new(MachineSurroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
+        let rank_models = RankModels::new(models, &application);
+        let (mut kinds, mut blamed) = (HashMap::new(), BTreeSet::new());
+        for schema in application.schemas.values() {
+            let clusters = clusters_of(&application, schema, &mut findings);
+            // If the clusters are not known, any schema may belong to one.
+            if !clusters.is_empty() || !content_known {
+                let scripts = SchemaScripts::compile(schema, components.clone(), Arc::clone(&surroundings));
+                // The matching of a field is unknown if its statements are wrong.
+                let mut broken = check_constants(schema, &mut findings);
+                scripts.as_ref().err().into_iter().flatten().for_each(|error| broken.add(error.field()));
+                let profiles = rank_profiles(schema, &broken, &rank_models, &mut blamed, &mut findings);
+                match scripts {
+                    Ok(scripts) => {
+                        let block = BlockBytes::of_document(&schema.document_type);
+                        let schema = Arc::clone(schema);
+                        let kind = DocumentKind { schema, clusters, scripts, profiles, block };
+                        kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
+                    }
+                    Err(errors) => errors.into_iter().for_each(|error| findings.tell(error)),
+                }
+            }
+        }
+        let stateless = StatelessModels::load(&application, models, &blamed, &mut findings);
+        let slow = kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles());
+        findings.warnings.extend(slow);
+        application.warnings = findings.finish()?;
+        let columns = Arc::new(DocumentColumns::new(&application));
+        let input_block = input_block(&application);
+        Ok(CompiledApplication {
+            input_block,
+            generation,
+            application,
+            based_on: current.map_or(0, |current| current.generation),
+            made_ms: now.as_millis() as u64,
+            changes,
+            kinds,
+            columns,
+            components,
+            stateless,
+            languages,
+            rules,
+        })
+    }
+
+    /// Layout of this application's documents in the store.
+    pub fn layout(&self) -> Arc<dyn StoreLayout> {
+        Arc::clone(&self.columns) as Arc<dyn StoreLayout>
+    }
+
+    /// Compiled state for documents of this type.
+    ///
+    /// # Errors
+    /// The application has no such type, or no content cluster has it.
+    pub fn kind(&self, document_type: &str) -> Result<&Arc<DocumentKind>, Error> {
+        self.kinds.get(document_type).ok_or_else(|| {
+            let mut known: Vec<&str> = self.kinds.keys().map(|name| &**name).collect();
+            known.sort_unstable();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Error::BadRequest(format!(
+                "Document type {document_type} does not exist; this application has {known}"
+            ))
+        })
+    }
+
+    /// Parses a document selection, and checks it against this application's document types.
+    ///
+    /// # Errors
+    /// The selection is invalid.
+    pub fn selection(&self, text: &str) -> Result<DocumentSelection, millrace_selection::Error> {
+        selection(&self.application, text)
+    }
+
+    /// Rule bases for rewriting queries.
+    pub fn rule_bases(&self) -> &RuleBases {
+        &self.rules
+    }
+
+    /// Components that its statements and queries call by name.
+    pub fn components(&self) -> &Arc<ApplicationComponents> {
+        &self.components
+    }
+
+    /// Models for stateless evaluation.
+    pub fn stateless_models(&self) -> &StatelessModels {
+        &self.stateless
+    }
+
+    /// Language model with this id.
+    ///
+    /// # Errors
+    /// There is none. The deployment of a package whose chains use it reports that as well.
+    pub fn language(&self, id: &str) -> Result<Arc<DeployedLanguageModel>, Error> {
+        language(&self.languages, id)
+    }
+
+    /// Compiled state of every document type.
+    pub fn kinds(&self) -> impl Iterator<Item = &Arc<DocumentKind>> {
+        self.kinds.values()
+    }
+
+    /// Content cluster with this id.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn cluster(&self, id: &str) -> Result<&ContentCluster, Error> {
+        self.application.content.iter().find(|cluster| &*cluster.id == id).ok_or_else(|| {
+            let known: Vec<String> =
+                self.application.content.iter().map(|cluster| format!("'{}'", cluster.id)).collect();
+            // Clients read the names from between the quotes.
+            Error::BadRequest(format!(
+                "Your Vespa deployment has no content cluster '{id}', only {}",
+                known.join(", ")
+            ))
+        })
+    }
+}
+
+/// Largest dense block of the inputs of all rank profiles.
+fn input_block(application: &Application) -> BlockBytes {
+    let profiles = application.schemas.values().flat_map(|schema| schema.rank_profiles.values());
+    let inputs = profiles.flat_map(|profile| profile.inputs.values());
+    BlockBytes::of(inputs.filter_map(|input| match &input.input_type {
+        InputType::Tensor(tensor_type) => Some(tensor_type),
+        InputType::String => None,
+    }))
+}
+
+impl DocumentKind {
+    /// Warnings for people about profiles that run a model over every matching document.
+    fn slow_profiles(&self) -> Vec<String> {
+        let slow = self.profiles.iter().filter(|(_, profile)| profile.models_every_match());
+        let told = |name: &String| {
+            let place = self.schema.rank_profiles.get(name).map(|profile| profile.place.to_string());
+            format!(
+                "{}: rank profile {name} runs a model in its first phase, over every document that matches; in the second or the global phase it runs over the best only",
+                place.unwrap_or_default()
+            )
+        };
+        slow.map(|(name, _)| told(name)).collect()
+    }
+
+    /// Ids of its clusters, for people.
+    pub fn cluster_names(&self) -> String {
+        self.clusters.iter().map(|cluster| format!("'{}'", cluster.id)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Stored document with the values that the schema shows: those of its fields, and of the types of these
+    /// fields. A document keeps other values too, in case the schema has their fields again later.
+    pub fn shown<'a>(&self, stored: &'a Document) -> Cow<'a, Document> {
+        if !stored.hides(|field| self.data_type(field)) {
+            return Cow::Borrowed(stored);
+        }
+        let mut shown = stored.clone();
+        shown.show_only(|field| self.data_type(field));
+        Cow::Owned(shown)
+    }
+
+    /// Removes from a stored document the values that the schema hides, as [`DocumentKind::shown`] does.
+    pub fn show_only(&self, stored: &mut Document) {
+        stored.show_only(|field| self.data_type(field));
+    }
+
+    /// Changes the shown part of a stored document. Values that the schema hides stay.
+    pub fn change_shown<E>(
+        &self,
+        stored: Document,
+        change: impl FnOnce(Document) -> Result<Document, E>,
+    ) -> Result<Document, E> {
+        let shown = match self.shown(&stored) {
+            Cow::Borrowed(_) => return change(stored),
+            Cow::Owned(shown) => shown,
+        };
+        let mut changed = change(shown.clone())?;
+        changed.keep_hidden(&shown, stored);
+        Ok(changed)
+    }
+
+    fn data_type(&self, field: &str) -> Option<&DataType> {
+        self.schema.fields.get(field).map(|field| &field.data_type)
+    }
+
+    /// True if a stored document no longer belongs to any cluster. If a selection is neither true nor false,
+    /// the document stays.
+    pub fn is_garbage(&self, stored: &Document, now_s: i64) -> bool {
+        let document = self.shown(stored);
+        self.clusters.iter().all(|cluster| {
+            let belongs = cluster.belongs.as_ref().filter(|_| cluster.collects_garbage);
+            belongs.is_some_and(|belongs| belongs.evaluate(&document, now_s) == SelectionOutcome::False)
+        })
+    }
+}
+
+impl ClusterOfKind {
+    /// True if a document belongs to the cluster.
+    pub fn accepts(&self, document: &Document) -> bool {
+        self.belongs.as_ref().is_none_or(|belongs| belongs.matches(document, now_s()))
+    }
+}
+
+/// Rank profiles of a schema by name. Profiles with a mistake, profiles that refer to anything `broken`, and
+/// profiles that inherit either are left out. Unreadable files are `blamed` once for all profiles.
+fn rank_profiles(
+    schema: &Schema,
+    broken: &MistakenParts,
+    models: &RankModels<'_>,
+    blamed: &mut BTreeSet<String>,
+    findings: &mut PackageFindings,
+) -> BTreeMap<String, Arc<CompiledProfile>> {
+    let (mut profiles, mut left_out) = (BTreeMap::new(), BTreeSet::new());
+    for profile in parents_first(schema) {
+        let name = &profile.name;
+        if profile.depends_on(broken) || profile.inherits.iter().any(|parent| left_out.contains(parent)) {
+            left_out.insert(name);
+            continue;
+        }
+        let errors = match CompiledProfile::with_models(schema, name, models) {
+            Ok(compiled) => {
+                profiles.insert(name.clone(), Arc::new(compiled));
+                continue;
+            }
+            Err(errors) => errors,
+        };
+        left_out.insert(name);
+        for error in errors {
+            let is_known = error.file().is_some_and(|file| !blamed.insert(file.to_owned()));
+            if !is_known {
+                findings.tell(error);
+            }
+        }
+    }
+    profiles
+}
+
+/// Rank profiles of a schema, each after those that it inherits.
+fn parents_first(schema: &Schema) -> Vec<&RankProfile> {
+    let mut waiting: Vec<&RankProfile> = schema.rank_profiles.values().collect();
+    let mut ordered: Vec<&RankProfile> = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        let waits = |profile: &&RankProfile| {
+            let mut others = waiting.iter().filter(|other| other.name != profile.name);
+            others.any(|other| profile.inherits.contains(&other.name))
+        };
+        let (later, ready): (Vec<_>, Vec<_>) = waiting.iter().partition(|profile| waits(profile));
+        // Profiles of two schemas can inherit each other's names.
+        if ready.is_empty() {
+            ordered.extend(later);
+            break;
+        }
+        ordered.extend(ready);
+        waiting = later;
+    }
+    ordered
+}
+
+/// Field generators of the application whose models are available, each with its model.
+fn generators(application: &Application, languages: &[Arc<DeployedLanguageModel>]) -> Vec<DeployedGenerator> {
+    let configs = application.container.generators.iter();
+    configs
+        .filter_map(|config| {
+            Some(DeployedGenerator::new(config.clone(), language(languages, &config.model).ok()?))
+        })
+        .collect()
+}
+
+fn language(languages: &[Arc<DeployedLanguageModel>], id: &str) -> Result<Arc<DeployedLanguageModel>, Error> {
+    let found = languages.iter().find(|language| language.config().id == id);
+    found.cloned().ok_or_else(|| Error::Internal(format!("language model '{id}' was not made ready")))
+}
+
+/// Clusters of the documents of a type. Selections that cannot work are reported as findings.
+fn clusters_of(
+    application: &Application,
+    schema: &Schema,
+    findings: &mut PackageFindings,
+) -> Vec<ClusterOfKind> {
+    let mut clusters = Vec::new();
+    for cluster in &application.content {
+        let Some(document) = cluster.document(&schema.name) else { continue };
+        let belongs = cluster.belongs(&schema.name).and_then(|text| {
+            let selection = selection(application, &text).map_err(|error| {
+                let text = format!("services.xml: selection of '{}': {error}", schema.name);
+                PackageMistake::in_file("services.xml", text)
+            });
+            findings.keep(selection).map(Arc::new)
+        });
+        clusters.push(ClusterOfKind {
+            id: Arc::clone(&cluster.id),
+            mode: document.mode,
+            belongs,
+            collects_garbage: cluster.garbage_collection,
+            limits: DocumentLimits::new(application, cluster),
+            snippets: cluster.snippets,
+        });
+    }
+    clusters
+}
+
+fn selection(application: &Application, text: &str) -> Result<DocumentSelection, millrace_selection::Error> {
+    let selection = DocumentSelection::parse(text)?;
+    selection.check(|name| application.schemas.get(name).map(|schema| &*schema.document_type))?;
+    Ok(selection)
+}
+
+/// Seconds since 1970, for `now()` in selections.
+pub fn now_s() -> i64 {
+    i64::try_from(millrace_env::unix_time().as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Packs the files of a package into a zip archive.
+///
+/// # Errors
+/// A file has a name or a size that no archive can have.
+pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, Error> {
+    // Writing to memory fails only for names and sizes that no archive could have contained.
+    let fail =
+        |error: &dyn std::fmt::Display| Error::Internal(format!("the package cannot be kept: {error}"));
+    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (path, content) in files {
+        archive
+            .start_file(path.as_str(), zip::write::SimpleFileOptions::default())
+            .map_err(|error| fail(&error))?;
+        archive.write_all(content).map_err(|error| fail(&error))?;
+    }
+    Ok(archive.finish().map_err(|error| fail(&error))?.into_inner())
+}

@@ -1,0 +1,263 @@
+//! The active application: one pointer for requests, one file for restarts.
+//!
+//! The directory holds the packages as zip archives by generation, beside each the document types that were
+//! removed up to it (`GENERATION.drops`), and a file `active` that names one of them, or 0 after the
+//! application was deleted. That file is replaced by a rename once everything else is on disk, so that a
+//! crash leaves the old application or the new one, each with its removals. The file `dropped` has the
+//! removals that were applied to the store; a start applies the others.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use millrace_cluster::DroppedTypes;
+use millrace_document::Timestamp;
+use millrace_env::{Disk as _, RealDisk};
+use millrace_schema::ApplicationDraft;
+
+use crate::deployment::{self, CompiledApplication};
+use crate::models::NodeModels;
+use crate::{Error, StartError};
+
+/// The active deployment, in memory and on disk.
+pub struct ActiveDeployment {
+    directory: PathBuf,
+    current: ArcSwapOption<CompiledApplication>,
+    /// Highest generation assigned so far.
+    last: AtomicU64,
+    /// Held while the active deployment changes.
+    change: Mutex<()>,
+    removals: Mutex<TypeRemovals>,
+}
+
+/// Removals of document types.
+#[derive(Debug, Clone, Default)]
+struct TypeRemovals {
+    /// All removals up to the active deployment.
+    known: DroppedTypes,
+    /// Removals that the store has applied durably.
+    applied: DroppedTypes,
+    /// True if this directory ever had an application, so that a type that it lacks was removed.
+    had_application: bool,
+}
+
+/// File of the removals that the store has applied.
+const APPLIED: &str = "dropped";
+
+impl ActiveDeployment {
+    /// Reads the active deployment.
+    pub fn open(directory: &Path, models: &NodeModels) -> Result<Self, StartError> {
+        RealDisk
+            .create_directory(directory)
+            .map_err(|source| StartError::Directory { path: directory.to_owned(), source })?;
+        let deployments = ActiveDeployment {
+            directory: directory.to_owned(),
+            current: ArcSwapOption::empty(),
+            last: AtomicU64::new(0),
+            change: Mutex::new(()),
+            removals: Mutex::default(),
+        };
+        let active = deployments.directory.join("active");
+        let text = match std::fs::read_to_string(&active) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(deployments),
+            Err(source) => return Err(StartError::Directory { path: active, source }),
+        };
+        let fail = |path: &Path, reason: String| StartError::Application { path: path.to_owned(), reason };
+        let generation: u64 = text
+            .trim()
+            .parse()
+            .map_err(|_| fail(&active, format!("it should hold a generation, not '{}'", text.trim())))?;
+        deployments.last.store(generation, Ordering::Relaxed);
+        let read = |path: PathBuf| read_drops(&path).map_err(|reason| fail(&path, reason));
+        let removals = TypeRemovals {
+            known: read(deployments.drops(generation))?,
+            applied: read(deployments.directory.join(APPLIED))?,
+            had_application: true,
+        };
+        *deployments.removals() = removals;
+        let package = deployments.package(generation);
+        if text.trim() == "0" {
+            return Ok(deployments);
+        }
+        let bytes = std::fs::read(&package)
+            .map_err(|source| StartError::Directory { path: package.clone(), source })?;
+        let deployment = ApplicationDraft::from_zip(&bytes)
+            .map_err(|error| Error::Package(error.into()))
+            .and_then(|draft| CompiledApplication::compile(draft, generation, None, models))
+            .map_err(|error| fail(&package, error.to_string()))?;
+        deployments.current.store(Some(Arc::new(deployment)));
+        Ok(deployments)
+    }
+
+    /// Active deployment.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn current(&self) -> Result<Arc<CompiledApplication>, Error> {
+        self.current.load_full().ok_or(Error::NotDeployed)
+    }
+
+    /// Generation of the active deployment; 0 if there is none.
+    pub fn generation(&self) -> u64 {
+        self.current.load().as_ref().map_or(0, |deployment| deployment.generation)
+    }
+
+    /// Assigns a generation that no deployment has had.
+    pub fn next_generation(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Records a generation that was assigned elsewhere.
+    pub fn gave(&self, generation: u64) {
+        self.last.fetch_max(generation, Ordering::Relaxed);
+    }
+
+    /// Every removal of a document type known to this node.
+    pub fn dropped(&self) -> DroppedTypes {
+        let removals = self.removals();
+        let mut all = removals.known.clone();
+        all.merge(&removals.applied);
+        all
+    }
+
+    /// True if this directory has, or had, an application.
+    pub fn had_application(&self) -> bool {
+        self.removals().had_application
+    }
+
+    /// Applies `drop` to every removal of `dropped` that the store has not applied, and records that durably.
+    ///
+    /// # Errors
+    /// Errors of `drop` and of the disk. Removals applied until then may be applied again.
+    pub fn apply_drops(
+        &self,
+        dropped: &DroppedTypes,
+        drop: impl Fn(&str, Timestamp) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // Held throughout, so that a caller returns only after all work that another one has begun.
+        let mut removals = self.removals();
+        let due = dropped.beyond(&removals.applied);
+        if due.is_empty() {
+            return Ok(());
+        }
+        due.iter().try_for_each(|(document_type, removed_at)| drop(document_type, removed_at))?;
+        let mut applied = removals.applied.clone();
+        applied.merge(&due);
+        replace_file(&self.directory, APPLIED, &drops_json(&applied))
+            .map_err(|error| self.disk_error(&error))?;
+        removals.applied = applied;
+        Ok(())
+    }
+
+    fn removals(&self) -> MutexGuard<'_, TypeRemovals> {
+        self.removals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Persists `deployment` and all removals of document types up to it, calls `in_effect`, and makes the
+    /// deployment visible to every later request.
+    ///
+    /// # Errors
+    /// Another deployment became active since generation `based_on`; or the disk refuses.
+    pub fn activate(
+        &self,
+        deployment: Arc<CompiledApplication>,
+        based_on: u64,
+        dropped: &DroppedTypes,
+        in_effect: impl FnOnce(),
+    ) -> Result<(), Error> {
+        let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let active = self.generation();
+        if active != based_on {
+            return Err(Error::Conflict(format!(
+                "generation {active} was activated since this one was prepared; prepare it again"
+            )));
+        }
+        let generation = deployment.generation;
+        let package = deployment::pack(&deployment.application.files)?;
+        let persisted = write_synced(&self.package(generation), &package)
+            .and_then(|()| self.point_to(generation, dropped));
+        persisted.map_err(|error| self.disk_error(&error))?;
+        in_effect();
+        self.current.store(Some(deployment));
+        if active != generation {
+            self.forget(active);
+        }
+        Ok(())
+    }
+
+    /// Deactivates the active deployment; `dropped` has all its document types.
+    pub fn delete(&self, dropped: &DroppedTypes) -> Result<(), Error> {
+        let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let active = self.generation();
+        self.point_to(0, dropped).map_err(|error| self.disk_error(&error))?;
+        self.current.store(None);
+        self.forget(active);
+        Ok(())
+    }
+
+    /// Deletes the files of a generation. Remaining files cost only their space.
+    fn forget(&self, generation: u64) {
+        let _ = std::fs::remove_file(self.package(generation));
+        let _ = std::fs::remove_file(self.drops(generation));
+    }
+
+    fn package(&self, generation: u64) -> PathBuf {
+        self.directory.join(format!("{generation}.zip"))
+    }
+
+    fn drops(&self, generation: u64) -> PathBuf {
+        self.directory.join(format!("{generation}.drops"))
+    }
+
+    /// Makes a generation, whose package is on disk, the active one of the next start, with these removals.
+    fn point_to(&self, generation: u64, dropped: &DroppedTypes) -> io::Result<()> {
+        write_synced(&self.drops(generation), &drops_json(dropped))?;
+        // The files must exist whenever `active` names them.
+        File::open(&self.directory)?.sync_all()?;
+        replace_file(&self.directory, "active", generation.to_string().as_bytes())?;
+        let mut removals = self.removals();
+        removals.known = dropped.clone();
+        removals.had_application = true;
+        Ok(())
+    }
+
+    fn disk_error(&self, error: &io::Error) -> Error {
+        Error::Internal(format!("the application could not be kept in {}: {error}", self.directory.display()))
+    }
+}
+
+fn drops_json(dropped: &DroppedTypes) -> Vec<u8> {
+    serde_json::to_vec(dropped).expect("names and numbers always have a JSON form")
+}
+
+/// Reads the removals in a file; none if it does not exist, since earlier versions wrote none.
+fn read_drops(path: &Path) -> Result<DroppedTypes, String> {
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+            format!(
+                "it should hold the document types that were removed, as JSON: {error}; put a copy of the directory back, or {{}} in it \
+                 to start without them"
+            )
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(DroppedTypes::default()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Replaces a file, so that a crash leaves the old one or the new one.
+pub fn replace_file(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let next = directory.join(format!("{name}.next"));
+    write_synced(&next, bytes)?;
+    std::fs::rename(&next, directory.join(name))?;
+    File::open(directory)?.sync_all()
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}

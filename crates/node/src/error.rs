@@ -1,0 +1,438 @@
+//! Errors at the start of a node ([`StartError`]), and of a request ([`Error`]).
+//!
+//! Every [`Error`] has an [`ErrorKind`] for the next action of the caller; the message gives a human the
+//! reason. Each family of endpoints renders errors in its own form.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Reason why a node does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be used.
+    #[error("data directory {}: {source}; choose another with --data-dir, or let this user read and write it", path.display())]
+    Directory {
+        /// File or directory.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The directory has files of another program, and is not a data directory.
+    #[error(
+        "data directory {}: it has files that do not belong to a server, such as '{}'; choose an empty directory, or a new one, with --data-dir",
+        path.display(),
+        example.display()
+    )]
+    Foreign {
+        /// Directory.
+        path: PathBuf,
+        /// Name of a file in it.
+        example: PathBuf,
+    },
+    /// The unfinished steps of the last deployment fail.
+    #[error("the last deployment cannot be completed: {0}")]
+    Deployment(Error),
+    /// The operating system refuses threads.
+    #[error("cannot start threads: {0}")]
+    Threads(std::io::Error),
+    /// The store does not open.
+    #[error("{0}{cure}", cure = doctor(.0))]
+    Store(#[from] millrace_store::Error),
+    /// The previously active application no longer works.
+    #[error("the active application in {} cannot be used: {reason}", path.display())]
+    Application {
+        /// Path of the application.
+        path: PathBuf,
+        /// Reason.
+        reason: String,
+    },
+}
+
+/// Advice to check all files, for errors of the store where that may help; some errors name their cure
+/// themselves.
+fn doctor(error: &millrace_store::Error) -> &'static str {
+    match error {
+        millrace_store::Error::DataDirectory { .. } | millrace_store::Error::Corrupt { .. } => "",
+        _ => "; look at it with: millrace doctor DATA_DIR",
+    }
+}
+
+/// Reason why a request is refused or fails.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no application yet.
+    #[error(
+        "no application is deployed: deploy one with 'millrace deploy DIR' or POST it to \
+         /application/v2/tenant/default/prepareandactivate on the config port"
+    )]
+    NotDeployed,
+    /// The request is malformed or contradictory.
+    #[error("{0}")]
+    BadRequest(String),
+    /// The value of a parameter is invalid.
+    #[error("parameter '{name}': {reason}")]
+    Parameter {
+        /// Name of the parameter.
+        name: &'static str,
+        /// Reason, and the values that are valid.
+        reason: String,
+    },
+    /// The addressed object does not exist.
+    #[error("{0}")]
+    NotFound(String),
+    /// The path exists, but not for this method.
+    #[error("method {method} is not known here; use {allowed}")]
+    MethodNotAllowed {
+        /// Method of the request.
+        method: String,
+        /// Allowed methods, joined by commas.
+        allowed: &'static str,
+    },
+    /// Another change came first.
+    #[error("{0}")]
+    Conflict(String),
+    /// A test-and-set condition does not hold.
+    #[error("the condition does not hold: {0}")]
+    Condition(String),
+    /// A node of the cluster has no space for the write.
+    #[error("{0}")]
+    DiskFull(String),
+    /// The body is larger than allowed.
+    #[error("the request body is larger than {limit} bytes; split it, or raise {setting}")]
+    TooLarge {
+        /// Limit in bytes.
+        limit: usize,
+        /// Setting that has the limit.
+        setting: &'static str,
+    },
+    /// The body unpacks to many times its size.
+    #[error(
+        "the request body of {packed} bytes unpacks to {unpacked}, which is more than {ratio} times as many; send it as it is, or in parts \
+         that unpack to 1 MB"
+    )]
+    Inflated {
+        /// Size as sent, in bytes.
+        packed: usize,
+        /// Size unpacked, in bytes.
+        unpacked: usize,
+        /// Maximum ratio of the two.
+        ratio: usize,
+    },
+    /// The body needs more memory than the budget of all bodies together.
+    #[error(
+        "the request takes more than the {budget} bytes that the bodies of all requests have together; split it, or raise bodies-bytes-max"
+    )]
+    OverBudget {
+        /// Budget of all bodies, in bytes.
+        budget: usize,
+    },
+    /// Other requests use the whole of a memory budget.
+    #[error(
+        "no room for the request now: others take all of {setting}; try again in {retry_after_s} s, with fewer at a time"
+    )]
+    NoRoom {
+        /// Setting that has the budget.
+        setting: &'static str,
+        /// Seconds after which there should be room.
+        retry_after_s: u64,
+    },
+    /// The sessions of the deployment port use all of their disk space.
+    #[error(
+        "the package does not fit into the {most} bytes that all sessions may take on disk; send less, activate or leave others, or \
+         raise sessions-bytes-max"
+    )]
+    SessionsFull {
+        /// Maximum size of all sessions, in bytes.
+        most: u64,
+    },
+    /// The body arrives too slowly.
+    #[error(
+        "the request body came too slowly: {received} bytes while the server waited for {waited:.1?}; send it faster, or raise \
+         body-patience-s or the request's timeout"
+    )]
+    SlowBody {
+        /// Bytes received.
+        received: usize,
+        /// Time spent waiting for them.
+        waited: Duration,
+    },
+    /// The request has too many parameters.
+    #[error(
+        "the request has more than {most} parameters; send what belongs together as one of them, or raise parameters-max"
+    )]
+    TooManyParameters {
+        /// Maximum number of parameters.
+        most: usize,
+    },
+    /// The operation is larger than services.xml allows.
+    #[error(
+        "the operation has {bytes} bytes, and services.xml allows {limit}; send less, or raise max-document-size there"
+    )]
+    OperationTooLarge {
+        /// Size of the body, in bytes.
+        bytes: usize,
+        /// Maximum size, in bytes.
+        limit: u64,
+    },
+    /// Too many requests are waiting.
+    #[error("too many requests are waiting; try again in a moment, with fewer at a time")]
+    Overloaded,
+    /// A client has used up its quota.
+    #[error(
+        "'{id}' has asked more than its rate.quota of {quota} a second; ask again in a second, or with a higher quota"
+    )]
+    OverQuota {
+        /// Id of the client.
+        id: String,
+        /// Its quota, in requests a second.
+        quota: f64,
+    },
+    /// The rate of requests exceeds the operator's limit.
+    #[error("{of} is asked more than {limit} times a second; ask again in a second, or raise {flag}")]
+    OverRate {
+        /// Key of the limit: a group or an address.
+        of: String,
+        /// Limit, in requests a second.
+        limit: f64,
+        /// Setting that chooses the limit.
+        flag: &'static str,
+    },
+    /// The request exceeded its time limit.
+    #[error("the request did not end within {0:?}; ask for less, or raise its timeout")]
+    Timeout(Duration),
+    /// The application package is refused.
+    #[error("{0}")]
+    Package(#[from] millrace_schema::PackageMistakes),
+    /// The query has a parameter that its query profile does not permit.
+    #[error("{0}")]
+    QueryProfile(#[from] millrace_schema::Error),
+    /// A document, its id, or an operation on it is invalid.
+    #[error("{0}")]
+    Document(#[from] millrace_document::Error),
+    /// A document selection is invalid.
+    #[error("{0}")]
+    Selection(#[from] millrace_selection::Error),
+    /// The text of a query is invalid.
+    #[error("{0}")]
+    Query(#[from] millrace_query::Error),
+    /// The query does not match the schema.
+    #[error("{0}")]
+    Plan(#[from] millrace_plan::Error),
+    /// The query names a schema or content cluster that does not exist.
+    #[error("Could not resolve source ref '{name}'. Valid source refs are {known}.")]
+    UnknownSource {
+        /// Name in the query.
+        name: String,
+        /// Existing names, joined by commas.
+        known: String,
+    },
+    /// The search cannot be prepared, or fails.
+    #[error("{0}")]
+    Search(#[from] millrace_search::Error),
+    /// A text cannot be embedded.
+    #[error("{0}")]
+    Embedding(#[from] millrace_embedding::Error),
+    /// A language model does not answer.
+    #[error(transparent)]
+    Language(millrace_remote::Error),
+    /// The store refuses or fails.
+    #[error("{0}")]
+    Store(#[from] millrace_store::Error),
+    /// The nodes of the cluster have yet to agree on the node that answers this.
+    #[error("{0}; try again in a moment")]
+    Unsettled(String),
+    /// The node that has to answer cannot be reached.
+    #[error("node {address} cannot be reached: {reason}; try again in a moment")]
+    Unreachable {
+        /// Its `host:port`.
+        address: String,
+        /// Error of the connection.
+        reason: String,
+        /// True if the node may have received the request.
+        sent: bool,
+    },
+    /// Some replica has not confirmed a write.
+    #[error("{0}; whether it was written is not known: read the document, or write it again")]
+    Unknown(String),
+    /// Error response of another node to its part of a request.
+    #[error("{message}")]
+    Remote {
+        /// Category of the error, as its status says.
+        kind: ErrorKind,
+        /// Message of that node.
+        message: String,
+    },
+    /// An internal error, which should not occur.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// Category of a failed request, by the action that the caller can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Change the request.
+    BadRequest,
+    /// Address an object that exists.
+    NotFound,
+    /// Use another method.
+    MethodNotAllowed,
+    /// Read again, then decide.
+    Conflict,
+    /// The condition did not hold; nothing was changed.
+    Precondition,
+    /// Send less.
+    TooLarge,
+    /// Wait and try again.
+    Overloaded,
+    /// Wait until the node can serve.
+    Unavailable,
+    /// Request less, or allow more time.
+    Timeout,
+    /// Free space on the disk.
+    Storage,
+    /// Report it.
+    Internal,
+}
+
+/// Maximum length of a message, in characters; longer ones are shortened.
+const MESSAGE_MAX: usize = 1_000;
+/// Number of characters kept at the beginning of a shortened message, and at its end.
+const HEAD: usize = 600;
+const TAIL: usize = 300;
+
+fn shortened(message: String) -> String {
+    // Every character has at least a byte.
+    if message.len() <= MESSAGE_MAX || message.chars().count() <= MESSAGE_MAX {
+        return message;
+    }
+    let head: String = message.chars().take(HEAD).collect();
+    let tail: Vec<char> = message.chars().rev().take(TAIL).collect();
+    head.chars().chain(" … ".chars()).chain(tail.into_iter().rev()).collect()
+}
+
+impl Error {
+    /// Creates the error for an invalid value of a parameter.
+    pub fn parameter(name: &'static str, reason: impl Into<String>) -> Self {
+        Error::Parameter { name, reason: reason.into() }
+    }
+
+    /// Message for the caller. If it repeats a long request, the middle of the message is left out: the error
+    /// and its position are at the beginning and at the end.
+    pub fn message(&self) -> String {
+        match self {
+            // A line for each mistake.
+            Error::Package(mistakes) => mistakes
+                .to_string()
+                .lines()
+                .map(|line| shortened(line.to_owned()))
+                .collect::<Vec<_>>()
+                .join("\n"),
+            other => shortened(other.to_string()),
+        }
+    }
+
+    /// Category of the error, by the action that the caller can take.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::NotDeployed | Error::Unsettled(_) | Error::Unreachable { .. } => ErrorKind::Unavailable,
+            Error::BadRequest(_)
+            | Error::Parameter { .. }
+            | Error::Package(_)
+            | Error::QueryProfile(_)
+            | Error::Document(_)
+            | Error::Selection(_)
+            | Error::Query(_)
+            | Error::Plan(_)
+            | Error::UnknownSource { .. } => ErrorKind::BadRequest,
+            Error::Search(error) => search_kind(error),
+            Error::Embedding(error) => embedding_kind(error),
+            Error::Language(error) => remote_kind(error),
+            Error::DiskFull(_) => ErrorKind::Storage,
+            Error::NotFound(_) => ErrorKind::NotFound,
+            Error::MethodNotAllowed { .. } => ErrorKind::MethodNotAllowed,
+            Error::Conflict(_) => ErrorKind::Conflict,
+            Error::Condition(_) => ErrorKind::Precondition,
+            Error::TooManyParameters { .. } => ErrorKind::BadRequest,
+            Error::TooLarge { .. }
+            | Error::OperationTooLarge { .. }
+            | Error::Inflated { .. }
+            | Error::OverBudget { .. }
+            | Error::SessionsFull { .. } => ErrorKind::TooLarge,
+            Error::Overloaded | Error::OverQuota { .. } | Error::OverRate { .. } | Error::NoRoom { .. } => {
+                ErrorKind::Overloaded
+            }
+            Error::Timeout(_) | Error::Unknown(_) | Error::SlowBody { .. } => ErrorKind::Timeout,
+            Error::Remote { kind, .. } => *kind,
+            Error::Store(error) => store_kind(error),
+            Error::Internal(_) => ErrorKind::Internal,
+        }
+    }
+}
+
+/// Category of an error of the store.
+fn store_kind(error: &millrace_store::Error) -> ErrorKind {
+    use millrace_store::Error as Store;
+    match error {
+        Store::Overloaded => ErrorKind::Overloaded,
+        Store::DiskFull { .. } | Store::NoSpace { .. } => ErrorKind::Storage,
+        Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation => ErrorKind::BadRequest,
+        Store::Closed | Store::Poisoned { .. } => ErrorKind::Unavailable,
+        Store::Corrupt { .. }
+        | Store::Io { .. }
+        | Store::Tail { .. }
+        | Store::DataDirectory { .. }
+        | Store::Version { .. }
+        | Store::ClockAhead { .. }
+        | Store::Panicked { .. } => ErrorKind::Internal,
+    }
+}
+
+/// Category of an error of an embedder.
+fn embedding_kind(error: &millrace_embedding::Error) -> ErrorKind {
+    use millrace_embedding::Error as Embedding;
+    use millrace_model::Error as Model;
+    match error {
+        Embedding::Remote(error) => remote_kind(error),
+        Embedding::Model(Model::Overloaded { .. }) => ErrorKind::Overloaded,
+        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => ErrorKind::Timeout,
+        Embedding::Model(Model::Closed) => ErrorKind::Unavailable,
+        Embedding::Model(Model::Runtime { .. } | Model::Load { .. } | Model::Signature { .. })
+        | Embedding::Setup(_)
+        | Embedding::TokenizerFile { .. } => ErrorKind::Internal,
+        Embedding::Model(Model::Run { .. }) | Embedding::Tokenizer(_) | Embedding::Shape { .. } => {
+            ErrorKind::BadRequest
+        }
+    }
+}
+
+/// Category of an error of a remote service.
+pub fn remote_kind(error: &millrace_remote::Error) -> ErrorKind {
+    use millrace_remote::Error as Remote;
+    match error {
+        Remote::Overloaded { .. } => ErrorKind::Overloaded,
+        Remote::Deadline { .. } => ErrorKind::Timeout,
+        Remote::Retry { .. } => ErrorKind::Unavailable,
+        Remote::GiveUp { .. } | Remote::Download { .. } => ErrorKind::Internal,
+        Remote::Fix { .. } => ErrorKind::BadRequest,
+    }
+}
+
+/// Category of an error of a search.
+fn search_kind(error: &millrace_search::Error) -> ErrorKind {
+    use millrace_grouping::Error as Grouping;
+    use millrace_search::Error as Search;
+    match error {
+        Search::Grouping(Grouping::Syntax { .. } | Grouping::Invalid(_))
+        | Search::Selection(_)
+        | Search::SortedGlobalPhase { .. }
+        | Search::Collation { .. } => ErrorKind::BadRequest,
+        Search::Ranking(millrace_ranking::Error::Overloaded(_)) => ErrorKind::Overloaded,
+        Search::Matching(_)
+        | Search::Ranking(_)
+        | Search::Grouping(_)
+        | Search::Summary(_)
+        | Search::Id { .. }
+        | Search::Share
+        | Search::Read(_) => ErrorKind::Internal,
+    }
+}

@@ -1,0 +1,196 @@
+use std::sync::Arc;
+
+use millrace_document::DocumentValue;
+use millrace_embedding::{EmbeddedText, TextEmbedder};
+use millrace_indexing::{
+    ComponentCall, ComponentFailure, GeneratorTarget, IndexingCaller, IndexingComponents,
+};
+use millrace_linguistics::TextChunker;
+use millrace_model::SequencePurpose;
+use millrace_tensor::{Tensor, TensorType};
+
+use super::DeployedGenerator;
+
+/// Embedders and field generators of an application, and the chunkers of every application.
+pub struct ApplicationComponents {
+    embedders: Vec<Arc<TextEmbedder>>,
+    generators: Vec<DeployedGenerator>,
+    /// True if these are all. Some are left out of an application that is refused, and calls of them are not
+    /// errors themselves.
+    complete: bool,
+}
+
+impl ApplicationComponents {
+    /// Creates the components.
+    pub fn new(
+        embedders: Vec<Arc<TextEmbedder>>,
+        generators: Vec<DeployedGenerator>,
+        complete: bool,
+    ) -> Self {
+        ApplicationComponents { embedders, generators, complete }
+    }
+
+    /// The field generator with this id.
+    ///
+    /// # Errors
+    /// There is none; the message lists the existing ones.
+    fn generator(&self, id: Option<&str>) -> Result<&DeployedGenerator, String> {
+        let id = id.ok_or("generate needs the id of a field generator, as in: generate questions")?;
+        self.generators.iter().find(|generator| generator.id() == id).ok_or_else(|| {
+            let known: Vec<String> =
+                self.generators.iter().map(|generator| format!("'{}'", generator.id())).collect();
+            match known.as_slice() {
+                [] => format!(
+                    "no field generator '{id}': add a component of class \
+                     ai.vespa.llm.generation.LanguageModelFieldGenerator to the container in services.xml"
+                ),
+                known => format!("no field generator '{id}', only {}", known.join(", ")),
+            }
+        })
+    }
+
+    /// The embedder with this id, or the only one.
+    ///
+    /// # Errors
+    /// There is none; the message lists the existing ones.
+    pub fn embedder(&self, id: Option<&str>) -> Result<&Arc<TextEmbedder>, String> {
+        let known = || {
+            let ids: Vec<String> =
+                self.embedders.iter().map(|embedder| format!("'{}'", embedder.id())).collect();
+            ids.join(", ")
+        };
+        match (id, self.embedders.as_slice()) {
+            (_, []) => Err("the application has no embedder: add a component of type hugging-face-embedder \
+                 to the container in services.xml"
+                .to_owned()),
+            (Some(id), all) => all
+                .iter()
+                .find(|embedder| embedder.id() == id)
+                .ok_or_else(|| format!("no embedder '{id}', only {}", known())),
+            (None, [only]) => Ok(only),
+            (None, _) => Err(format!("the application has several embedders, so name one of {}", known())),
+        }
+    }
+}
+
+impl IndexingComponents for ApplicationComponents {
+    fn check_embed(
+        &self,
+        call: &ComponentCall,
+        chunks: bool,
+        target: &TensorType,
+    ) -> Result<(), ComponentFailure> {
+        match self.embedder(call.id.as_deref()) {
+            Err(_) if !self.complete => Ok(()),
+            embedder => embedder
+                .and_then(|embedder| embedder.shape(target, chunks, &call.arguments))
+                .map(drop)
+                .map_err(ComponentFailure::Input),
+        }
+    }
+
+    fn embed(
+        &self,
+        call: &ComponentCall,
+        input: &DocumentValue,
+        target: &TensorType,
+        caller: &IndexingCaller,
+    ) -> Result<Tensor, ComponentFailure> {
+        let embedder = self.embedder(call.id.as_deref()).map_err(ComponentFailure::Input)?;
+        let wrong = || ComponentFailure::Input("only strings are embedded".to_owned());
+        let chunks: Vec<&str>;
+        let text = match input {
+            DocumentValue::String(text) => EmbeddedText::One(text),
+            DocumentValue::Array(values) => {
+                chunks = values.iter().map(string).collect::<Option<_>>().ok_or_else(wrong)?;
+                EmbeddedText::Chunks(&chunks)
+            }
+            _ => return Err(wrong()),
+        };
+        embedder.embed(text, target, &call.arguments, &feeding(caller)).map_err(failure)
+    }
+
+    fn check_chunk(&self, call: &ComponentCall) -> Result<(), ComponentFailure> {
+        chunker(call).map(|_| ()).map_err(ComponentFailure::Input)
+    }
+
+    fn chunk(&self, call: &ComponentCall, text: &str) -> Result<Vec<String>, ComponentFailure> {
+        let chunker = chunker(call).map_err(ComponentFailure::Input)?;
+        Ok(chunker.chunks(text).into_iter().map(str::to_owned).collect())
+    }
+
+    fn check_generate(&self, call: &ComponentCall, wanted: &GeneratorTarget) -> Result<(), ComponentFailure> {
+        match self.generator(call.id.as_deref()) {
+            Err(_) if !self.complete => Ok(()),
+            generator => generator
+                .and_then(|generator| generator.check(&wanted.data_type))
+                .map_err(ComponentFailure::Input),
+        }
+    }
+
+    fn generate(
+        &self,
+        call: &ComponentCall,
+        input: &DocumentValue,
+        wanted: &GeneratorTarget,
+        caller: &IndexingCaller,
+    ) -> Result<Option<DocumentValue>, ComponentFailure> {
+        let generator = self.generator(call.id.as_deref()).map_err(ComponentFailure::Input)?;
+        generator.generate(input, wanted, &feeding(caller))
+    }
+}
+
+/// Converts the caller of a document's statements to that of a model.
+fn feeding(caller: &IndexingCaller) -> millrace_model::ModelCaller {
+    millrace_model::ModelCaller {
+        purpose: SequencePurpose::Feed,
+        deadline: caller.deadline,
+        gone: Arc::clone(&caller.gone),
+    }
+}
+
+/// The text of a string value.
+pub(super) fn string(value: &DocumentValue) -> Option<&str> {
+    match value {
+        DocumentValue::String(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn chunker(call: &ComponentCall) -> Result<TextChunker, String> {
+    TextChunker::named(call.id.as_deref().unwrap_or("sentence"), &call.arguments)
+}
+
+/// Classifies an error of an embedder by its cause.
+fn failure(error: millrace_embedding::Error) -> ComponentFailure {
+    use millrace_embedding::Error as Embedding;
+    use millrace_model::Error as Model;
+    let reason = error.to_string();
+    match error {
+        Embedding::Model(Model::Overloaded { .. } | Model::Closed) => ComponentFailure::Overloaded(reason),
+        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => {
+            ComponentFailure::Timeout(reason)
+        }
+        Embedding::Remote(error) => of_service(&error),
+        Embedding::Model(
+            Model::Runtime { .. } | Model::Load { .. } | Model::Signature { .. } | Model::Run { .. },
+        )
+        | Embedding::Setup(_)
+        | Embedding::TokenizerFile { .. }
+        | Embedding::Tokenizer(_)
+        | Embedding::Shape { .. } => ComponentFailure::Input(reason),
+    }
+}
+
+/// Classifies an error of another service by its cause.
+pub(super) fn of_service(error: &millrace_remote::Error) -> ComponentFailure {
+    use millrace_remote::Error as Remote;
+    let reason = error.to_string();
+    match error {
+        Remote::Retry { .. } | Remote::Overloaded { .. } => ComponentFailure::Overloaded(reason),
+        Remote::Deadline { .. } => ComponentFailure::Timeout(reason),
+        Remote::Fix { .. } | Remote::GiveUp { .. } | Remote::Download { .. } => {
+            ComponentFailure::Input(reason)
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Embedding of a query's texts before it is planned.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use millrace_embedding::EmbeddedText;
+use millrace_model::{ModelCaller, SequencePurpose};
+use millrace_plan::EmbeddedInput;
+use millrace_query::EmbedCall;
+use millrace_tensor::{Tensor, TensorType};
+
+use super::ApplicationComponents;
+use crate::Error;
+
+/// Tensors of the embedded texts of a query: each text once for each tensor type.
+#[derive(Default)]
+pub struct QueryEmbeddings {
+    found: Vec<(EmbedCall, TensorType, Arc<Tensor>)>,
+}
+
+impl QueryEmbeddings {
+    /// Computes the wanted embeddings.
+    ///
+    /// # Errors
+    /// A text cannot be embedded, or not in time.
+    pub fn make(
+        wanted: &[EmbeddedInput],
+        components: &ApplicationComponents,
+        deadline: Instant,
+        gone: Arc<AtomicBool>,
+    ) -> Result<Self, Error> {
+        let caller = ModelCaller { purpose: SequencePurpose::Query, deadline: Some(deadline), gone };
+        let mut embeddings = QueryEmbeddings::default();
+        for EmbeddedInput { input, call, target } in wanted {
+            if embeddings.get(call, target).is_some() {
+                continue;
+            }
+            let wrong =
+                |reason: String| Error::Plan(millrace_plan::Error::Input { name: input.clone(), reason });
+            let embedder = components.embedder(call.embedder.as_deref()).map_err(wrong)?;
+            let tensor = embedder.embed(EmbeddedText::One(&call.text), target, &[], &caller)?;
+            embeddings.found.push((call.clone(), target.clone(), Arc::new(tensor)));
+        }
+        Ok(embeddings)
+    }
+
+    /// The tensor of a text.
+    pub fn get(&self, call: &EmbedCall, target: &TensorType) -> Option<Arc<Tensor>> {
+        let same = |found: &&(EmbedCall, TensorType, Arc<Tensor>)| found.0 == *call && found.1 == *target;
+        self.found.iter().find(same).map(|(.., tensor)| Arc::clone(tensor))
+    }
+}

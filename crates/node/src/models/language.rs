@@ -1,0 +1,85 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use millrace_remote as remote;
+use millrace_schema::{self as schema, Application, PackageFindings, PackageMistake};
+
+use super::NodeModels;
+
+/// A language model of an application.
+pub struct DeployedLanguageModel {
+    config: schema::LanguageModelConfig,
+    model: remote::ChatModel,
+    secret: Option<String>,
+}
+
+impl DeployedLanguageModel {
+    /// Its settings in services.xml.
+    pub fn config(&self) -> &schema::LanguageModelConfig {
+        &self.config
+    }
+
+    /// Secret that services.xml names.
+    pub fn secret(&self) -> Option<&str> {
+        self.secret.as_deref()
+    }
+
+    /// Client of the service.
+    pub fn model(&self) -> &remote::ChatModel {
+        &self.model
+    }
+}
+
+/// Language models in use: a model that is also in the next deployment stays as it is.
+#[derive(Default)]
+pub(super) struct KnownLanguages(Mutex<Vec<Weak<DeployedLanguageModel>>>);
+
+impl KnownLanguages {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<DeployedLanguageModel>>> {
+        // A panic leaves at most an entry too few, and then the model is created again.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn in_use(&self) -> Vec<Arc<DeployedLanguageModel>> {
+        self.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl NodeModels {
+    /// Creates the language models of an application. No request is sent yet. The error of a missing secret
+    /// has the position of the component.
+    pub fn language_models(
+        &self,
+        application: &Application,
+        findings: &mut PackageFindings,
+    ) -> Vec<Arc<DeployedLanguageModel>> {
+        let made = application.container.language_models.iter().filter_map(|config| {
+            let language = self.language_model(config).map_err(|reason| {
+                let text = format!("{}: language model '{}': {reason}", config.place, config.id);
+                PackageMistake::new(Some(&config.place), text)
+            });
+            findings.keep(language)
+        });
+        made.collect()
+    }
+
+    fn language_model(
+        &self,
+        config: &schema::LanguageModelConfig,
+    ) -> Result<Arc<DeployedLanguageModel>, String> {
+        // The position of a component does not make it another one.
+        let config =
+            schema::LanguageModelConfig { place: schema::SourcePosition::default(), ..config.clone() };
+        if let Some(same) = self.languages.in_use().into_iter().find(|known| known.config == config) {
+            return Ok(same);
+        }
+        let http = self.http()?;
+        http.policy().check_url(&config.endpoint)?;
+        let secret = config.secret.as_deref().map(|name| self.secret(name, &config.endpoint)).transpose()?;
+        let model = remote::ChatModel::new(&config.endpoint, http);
+        let language = Arc::new(DeployedLanguageModel { config, model, secret });
+        let mut known = self.languages.lock();
+        known.retain(|known| known.strong_count() > 0);
+        known.push(Arc::downgrade(&language));
+        Ok(language)
+    }
+}

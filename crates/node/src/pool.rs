@@ -1,0 +1,419 @@
+//! Threads for CPU-bound and disk-bound work, with a bounded queue for each flow of requests.
+//!
+//! As many pieces of work run at one time as there are cores: each holds a *place*. `turns` schedules the
+//! next work when a place becomes free. Single documents have one more place, so that they need not wait
+//! until a query yields.
+//!
+//! Long work calls `pause` repeatedly, at points where it can be interrupted. Once it has held its place
+//! for a quantum and others wait, it gives the place to the next in turn; its thread sleeps until its own
+//! turn comes. The data that it has read stays in memory meanwhile, so the number of sleeping threads is
+//! bounded (`ASLEEP_MAX`): beyond that, work keeps its place to its end.
+//!
+//! A caller may leave: work without a caller when its turn comes is dropped unstarted. Full queues refuse at
+//! once.
+
+mod flow;
+mod sized;
+mod turns;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_model::BusyCores;
+use tokio::sync::oneshot;
+
+pub use self::flow::WorkFlow;
+pub use self::sized::WorkSize;
+pub use self::turns::WORK_SLICE;
+use self::turns::{FlowIndex, FlowTurn, QUANTUM, QueueBounds, TurnAdmission, TurnScheduler};
+use crate::Error;
+
+/// Maximum number of started pieces of work that wait to continue.
+const ASLEEP_MAX: usize = 64;
+
+/// Divisor of the whole queue: one flow may fill this part of it.
+const FLOW_SHARE: usize = 4;
+
+/// Number of places beyond the number of cores that only short work may use.
+const SHORT_PLACES: usize = 1;
+
+/// Idle time after which threads end that were added while others slept.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// Threads for work. They end when the pool is dropped, after the queued work.
+pub struct WorkPool {
+    shared: Arc<PoolShared>,
+}
+
+struct PoolShared {
+    state: Mutex<PoolState>,
+    /// Notified when there is granted work without a thread.
+    granted: Condvar,
+    /// Number of waiting pieces of work, as of the last change: read without the lock.
+    waiting: AtomicUsize,
+    places: usize,
+    cores: BusyCores,
+}
+
+struct PoolState {
+    turns: TurnScheduler<WaitingJob>,
+    /// Work that has a place and waits for its thread to wake up.
+    granted: VecDeque<GrantedJob>,
+    /// Number of held places.
+    held: usize,
+    threads: usize,
+    /// Number of threads that wait for granted work and were not notified.
+    idle: usize,
+    /// Number of threads that were notified or started, and have not checked for work since.
+    rung: usize,
+    /// Number of threads whose work yielded.
+    asleep: usize,
+    closed: bool,
+}
+
+/// Work that waits for a place.
+enum WaitingJob {
+    /// Work that was not started.
+    Job(Box<dyn PoolJob>),
+    /// A thread whose work yielded.
+    Thread(Arc<SleepingThread>),
+}
+
+struct GrantedJob {
+    flow: FlowIndex,
+    job: Box<dyn PoolJob>,
+}
+
+/// Wakes one thread.
+#[derive(Default)]
+struct SleepingThread {
+    changed: Condvar,
+    /// True once it has a place again. Changed under the lock of [`PoolShared::state`].
+    has_place: AtomicBool,
+}
+
+/// A request's work.
+trait PoolJob: Send {
+    fn run(self: Box<Self>);
+    fn refuse(self: Box<Self>);
+    fn is_abandoned(&self) -> bool;
+}
+
+struct RequestJob<T, F> {
+    caller: oneshot::Sender<Result<T, Error>>,
+    work: F,
+}
+
+impl<T: Send, F: FnOnce() -> T + Send> PoolJob for RequestJob<T, F> {
+    fn run(self: Box<Self>) {
+        if self.caller.is_closed() {
+            return;
+        }
+        let RequestJob { caller, work } = *self;
+        // A panic drops the sender, and the receiver sees it; the thread lives on.
+        if let Ok(value) = catch_unwind(AssertUnwindSafe(work)) {
+            // The receiver may have left meanwhile: then the value is not needed.
+            let _ = caller.send(Ok(value));
+        }
+    }
+
+    fn refuse(self: Box<Self>) {
+        // As above.
+        let _ = self.caller.send(Err(Error::Overloaded));
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.caller.is_closed()
+    }
+}
+
+/// The work of a thread of a pool.
+struct CurrentWork {
+    shared: Arc<PoolShared>,
+    flow: FlowIndex,
+    /// Time up to which its place was charged.
+    since: Instant,
+    sleeper: Arc<SleepingThread>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<CurrentWork>> = const { RefCell::new(None) };
+}
+
+/// Gives the place of this thread to others, if it has held it for a quantum and it is not its turn any more.
+/// Returns true if it slept meanwhile. Does nothing outside of a pool.
+///
+/// Call it only without locks held. Cost: nanoseconds, unless others wait and the quantum is over.
+pub fn pause(now: Instant) -> bool {
+    CURRENT.with_borrow_mut(|current| current.as_mut().is_some_and(|current| current.pause(now)))
+}
+
+impl CurrentWork {
+    fn pause(&mut self, now: Instant) -> bool {
+        let held = now.saturating_duration_since(self.since);
+        if held < QUANTUM || self.shared.waiting.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let slept = PoolShared::give_way(&self.shared, self.flow, &self.sleeper, held);
+        self.since = if slept { Instant::now() } else { now };
+        slept
+    }
+}
+
+impl PoolState {
+    /// Next turn, if there is a place for it.
+    fn next_turn(&mut self, places: usize) -> Option<FlowTurn<WaitingJob>> {
+        if self.held >= places + SHORT_PLACES {
+            return None;
+        }
+        self.turns.next(self.held >= places)
+    }
+
+    fn give_place(&mut self, FlowTurn { flow, work }: FlowTurn<WaitingJob>) {
+        self.held += 1;
+        match work {
+            WaitingJob::Job(job) => self.granted.push_back(GrantedJob { flow, job }),
+            WaitingJob::Thread(sleeper) => {
+                self.asleep -= 1;
+                sleeper.has_place.store(true, Ordering::Relaxed);
+                sleeper.changed.notify_one();
+            }
+        }
+    }
+}
+
+impl PoolShared {
+    /// Locks the state. Only an assertion of the scheduler panics while it is held; the pool then continues
+    /// as far as it can.
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives places to work in turn, as long as there are any.
+    fn grant(&self, state: &mut PoolState) {
+        while let Some(turn) = state.next_turn(self.places) {
+            state.give_place(turn);
+        }
+        self.waiting.store(state.turns.waiting(), Ordering::Relaxed);
+    }
+
+    /// Notifies threads, or starts some, until all granted work has one.
+    fn ring(shared: &Arc<PoolShared>, state: &mut PoolState) {
+        while state.rung < state.granted.len() {
+            if state.idle > 0 {
+                state.idle -= 1;
+                shared.granted.notify_one();
+            } else if let Err(error) = PoolShared::start_thread(shared, state) {
+                tracing::error!(%error, "a thread for work cannot be started; the work waits for another thread");
+                return;
+            }
+            state.rung += 1;
+        }
+    }
+
+    fn start_thread(shared: &Arc<PoolShared>, state: &mut PoolState) -> std::io::Result<()> {
+        let worker = Arc::clone(shared);
+        let builder = std::thread::Builder::new().name(format!("work-{}", state.threads));
+        builder.spawn(move || PoolShared::work(&worker))?;
+        state.threads += 1;
+        Ok(())
+    }
+
+    /// Main loop of a thread.
+    fn work(shared: &Arc<PoolShared>) {
+        let sleeper = Arc::new(SleepingThread::default());
+        let mut state = shared.lock();
+        while let Some(locked) = shared.wait_until_rung(state) {
+            state = locked;
+            while let Some(GrantedJob { flow, job }) = state.granted.pop_front() {
+                PoolShared::ring(shared, &mut state);
+                drop(state);
+                let uncharged = PoolShared::run(shared, flow, &sleeper, job);
+                state = shared.lock();
+                state.turns.charge(flow, uncharged);
+                state.turns.end(flow);
+                state.held -= 1;
+                shared.grant(&mut state);
+            }
+            state.idle += 1;
+        }
+    }
+
+    /// Waits for granted work, on a thread that counts as idle, or was started for granted work. Returns
+    /// `None` when the thread has to end.
+    fn wait_until_rung<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, PoolState>,
+    ) -> Option<MutexGuard<'s, PoolState>> {
+        let mut is_surplus = false;
+        loop {
+            // A notification is for the first thread that sees it; the notified thread finds nothing, and is
+            // idle in its place.
+            while state.rung > 0 {
+                state.rung -= 1;
+                if !state.granted.is_empty() {
+                    return Some(state);
+                }
+                state.idle += 1;
+            }
+            if state.closed || is_surplus {
+                state.idle -= 1;
+                state.threads -= 1;
+                return None;
+            }
+            let waited = self.granted.wait_timeout(state, IDLE_MAX).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            is_surplus = waited.1.timed_out() && state.threads > self.places + SHORT_PLACES;
+        }
+    }
+
+    /// Runs a job on this thread. Returns the time that is not charged yet.
+    fn run(
+        shared: &Arc<PoolShared>,
+        flow: FlowIndex,
+        sleeper: &Arc<SleepingThread>,
+        job: Box<dyn PoolJob>,
+    ) -> Duration {
+        let (shared_too, sleeper) = (Arc::clone(shared), Arc::clone(sleeper));
+        let current = CurrentWork { shared: shared_too, flow, since: Instant::now(), sleeper };
+        CURRENT.set(Some(current));
+        shared.cores.occupy(|| job.run());
+        let current = CURRENT.take().expect("it was set above, and only a thread's own loop changes it");
+        current.since.elapsed()
+    }
+
+    /// Charges the work of this thread, and gives its place to others if it is their turn. Returns true if it
+    /// slept until its own.
+    fn give_way(
+        shared: &Arc<PoolShared>,
+        flow: FlowIndex,
+        sleeper: &Arc<SleepingThread>,
+        held: Duration,
+    ) -> bool {
+        let mut state = shared.lock();
+        state.turns.charge(flow, held);
+        if state.asleep >= ASLEEP_MAX {
+            return false;
+        }
+        state.asleep += 1;
+        state.held -= 1;
+        state.turns.give_way(flow, WaitingJob::Thread(Arc::clone(sleeper)));
+        shared.grant(&mut state);
+        PoolShared::ring(shared, &mut state);
+        if sleeper.has_place.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        drop(state);
+        shared.cores.rest(|| {
+            let mut state = shared.lock();
+            while !sleeper.has_place.swap(false, Ordering::Relaxed) {
+                state = sleeper.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        });
+        true
+    }
+}
+
+impl WorkPool {
+    /// Starts the threads for `places` concurrent pieces of work, which count among the busy cores while they
+    /// run. At most `capacity` pieces wait, a quarter of that per flow.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn new(places: usize, capacity: usize, cores: &BusyCores) -> std::io::Result<Self> {
+        let bounds = QueueBounds { flow: (capacity / FLOW_SHARE).max(1), all: capacity };
+        let state = PoolState {
+            turns: TurnScheduler::new(bounds),
+            granted: VecDeque::new(),
+            held: 0,
+            threads: 0,
+            idle: 0,
+            rung: 0,
+            asleep: 0,
+            closed: false,
+        };
+        let places = places.max(1);
+        let shared = Arc::new(PoolShared {
+            state: Mutex::new(state),
+            granted: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            places,
+            cores: cores.clone(),
+        });
+        let pool = WorkPool { shared };
+        let mut state = pool.shared.lock();
+        for _ in 0..places + SHORT_PLACES {
+            PoolShared::start_thread(&pool.shared, &mut state)?;
+            state.rung += 1;
+        }
+        drop(state);
+        Ok(pool)
+    }
+
+    /// Number of pieces of work that wait for a place.
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Runs short work on one of the threads, as `run_in` does, in a queue that all such work
+    /// shares.
+    ///
+    /// # Errors
+    /// As `run_in`.
+    pub async fn run<T, F>(&self, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        self.run_in(WorkFlow::short(), work).await
+    }
+
+    /// Runs `work` on one of the threads when it is the turn of its flow. If the future is dropped before the
+    /// work starts, the work never starts.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] if the queue of the flow is full, or all together are and no other is longer; or
+    /// if that happens to another flow while this one's queue is the longest. [`Error::Internal`] if the work
+    /// panicked.
+    pub async fn run_in<T, F>(&self, flow: WorkFlow, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let (caller, receiver) = oneshot::channel();
+        self.submit(&flow, Box::new(RequestJob { caller, work }));
+        receiver
+            .await
+            .map_err(|_| Error::Internal("the request's work ended in a panic; see the log".to_owned()))?
+    }
+
+    fn submit(&self, flow: &WorkFlow, job: Box<dyn PoolJob>) {
+        let is_abandoned =
+            |waiting: &WaitingJob| matches!(waiting, WaitingJob::Job(job) if job.is_abandoned());
+        let mut state = self.shared.lock();
+        let refused = match state.turns.push(flow, WaitingJob::Job(job), &is_abandoned) {
+            TurnAdmission::Queued => None,
+            TurnAdmission::QueuedInsteadOf(work) | TurnAdmission::Refused(work) => Some(work),
+        };
+        self.shared.grant(&mut state);
+        PoolShared::ring(&self.shared, &mut state);
+        drop(state);
+        if let Some(WaitingJob::Job(job)) = refused {
+            job.refuse();
+        }
+    }
+}
+
+impl Drop for WorkPool {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.granted.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! The query that parameters ask for, rewritten by the semantic rules of the application.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_plan::parsed;
+use millrace_query::{BriefItem, Query, QueryLimits, is_same_parameter, value_of};
+use millrace_rules::{QueryRewriting, RewriteStep, RuleBase};
+use millrace_schema::did_you_mean;
+
+use super::run;
+use super::sources::ReachedSources;
+use crate::pool::{WorkFlow, WorkSize};
+use crate::{CompiledApplication, Error, Node};
+
+/// Minimum trace level that lists each applied rule; lower levels show only the result of all rules.
+const RULES_LEVEL: u64 = 2;
+
+/// A query, and the trace of its rules.
+pub struct RewrittenQuery {
+    /// The query.
+    pub query: Query,
+    /// Trace of the rules that have rewritten it.
+    pub told: Arc<[String]>,
+}
+
+/// Builds the query of these parameters. Its own parameters stay as received, so that another node to which
+/// it is forwarded derives the same query.
+pub async fn query(
+    node: &Node,
+    deployment: &Arc<CompiledApplication>,
+    parameters: BTreeMap<String, String>,
+    limits: QueryLimits,
+) -> Result<RewrittenQuery, Error> {
+    let size = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let parse = move || Query::from_parameters(parameters, &limits);
+    let query = node.pool().run_sized(WorkSize::of_query(size), parse).await??;
+    let Some(base) = base_of(deployment, &query)? else {
+        return Ok(RewrittenQuery { query, told: Arc::default() });
+    };
+    let (base, deployment) = (Arc::clone(base), Arc::clone(deployment));
+    // A query without a scope is refused later, or is a prompt that searches nothing.
+    let flow = run::flow(&query).unwrap_or_else(|_| WorkFlow::short());
+    node.pool().run_in(flow, move || rewritten(query, &base, &deployment, &limits)).await?
+}
+
+fn rewritten(
+    query: Query,
+    base: &RuleBase,
+    deployment: &CompiledApplication,
+    limits: &QueryLimits,
+) -> Result<RewrittenQuery, Error> {
+    let told = Arc::default();
+    let level = level(&query)?;
+    // If nothing can be searched, the planning of the query reports it.
+    let Ok(reached) = ReachedSources::by(&query.sources, deployment) else {
+        return Ok(RewrittenQuery { query, told });
+    };
+    let schemas: Vec<_> = reached.kinds.iter().map(|asked| &*asked.kind.schema).collect();
+    let explains = level >= RULES_LEVEL;
+    let Some(rewriting) = base.rewrite(&parsed(&query.root, &schemas), &query.parameters, explains) else {
+        return Ok(RewrittenQuery { query, told });
+    };
+    let told = trace(base, &query, &rewriting, level).into();
+    let query = match rewriting.set.is_empty() {
+        true => query,
+        false => with_parameters(query, &rewriting.set, limits)?,
+    };
+    Ok(RewrittenQuery { query: Query { root: rewriting.root, ..query }, told })
+}
+
+/// Returns the rule base for rewriting a query.
+fn base_of<'d>(
+    deployment: &'d CompiledApplication,
+    query: &Query,
+) -> Result<Option<&'d Arc<RuleBase>>, Error> {
+    let bases = deployment.rule_bases();
+    match value_of(&query.parameters, "rules.off").map(str::trim) {
+        None | Some("false" | "0") => {}
+        Some("true" | "1" | "") => return Ok(None),
+        Some(text) => {
+            return Err(Error::parameter("rules.off", format!("expected true or false, found {text:?}")));
+        }
+    }
+    let Some(name) =
+        value_of(&query.parameters, "rules.rulebase").map(str::trim).filter(|name| !name.is_empty())
+    else {
+        return Ok(bases.default_base());
+    };
+    bases.get(name).map(Some).ok_or_else(|| {
+        let known: Vec<&str> = bases.names().collect();
+        let cure = match &known[..] {
+            [] => format!("the application has none; add rules/{name}.sr"),
+            known => format!("there are {}", known.join(", ")),
+        };
+        let hint = did_you_mean(name, known.iter().copied());
+        Error::parameter("rules.rulebase", format!("no rule base '{name}'{hint}: {cure}"))
+    })
+}
+
+/// Trace level of rules: `tracelevel.rules`, by default the general trace level.
+fn level(query: &Query) -> Result<u64, Error> {
+    let Some(text) = value_of(&query.parameters, "tracelevel.rules") else {
+        return Ok(u64::from(query.tracing.level));
+    };
+    let wrong = || format!("expected a whole number from 0, found {text:?}");
+    text.trim().parse().map_err(|_| Error::parameter("tracelevel.rules", wrong()))
+}
+
+/// Applies parameters that rules have set to the query.
+fn with_parameters(
+    query: Query,
+    set: &BTreeMap<String, String>,
+    limits: &QueryLimits,
+) -> Result<Query, Error> {
+    let mut changed = query.parameters.clone();
+    for (name, value) in set {
+        changed.retain(|given, _| !is_same_parameter(given, name));
+        changed.insert(name.clone(), value.clone());
+    }
+    Ok(Query { parameters: query.parameters, ..Query::from_parameters(changed, limits)? })
+}
+
+fn trace(base: &RuleBase, query: &Query, rewriting: &QueryRewriting, level: u64) -> Vec<String> {
+    if level == 0 {
+        return Vec::new();
+    }
+    let shown = |text: String| if query.tracing.query { text } else { "…".to_owned() };
+    let step = |step: &RewriteStep| match step {
+        RewriteStep::Applied { place, query } => {
+            query.clone().map(|query| format!("{place}: query=[{}]", shown(query)))
+        }
+        RewriteStep::Stopped { reason } => Some(format!("the rules after this are left out: {reason}")),
+    };
+    let mut told: Vec<String> = rewriting.steps.iter().filter_map(step).collect();
+    let set: Vec<String> =
+        rewriting.set.iter().map(|(name, value)| format!(" {name}={}", shown(value.clone()))).collect();
+    let root = shown(BriefItem(&rewriting.root).to_string());
+    told.push(format!("rewritten by rule base '{}': query=[{root}]{}", base.name(), set.concat()));
+    told
+}

@@ -1,0 +1,401 @@
+//! Execution of a query over the documents of every schema that it searches.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use millrace_bucket::BucketId;
+use millrace_column::{PathChoice, View};
+use millrace_document::DocumentGroup;
+use millrace_plan::{EmbeddedInput, Plan, PlanContext, StreamedScope, has_field, parsed};
+use millrace_query::{BriefItem, Query};
+use millrace_result::PartialResult;
+use millrace_schema::did_you_mean;
+use millrace_search::{
+    HitCollapsing, PassOutcome, PreparedSearch, SearchDeadline, SearchGathering, SearchTrace, ShareSession,
+    run_all, run_gathered,
+};
+use millrace_selection::DocumentSelection;
+use millrace_store::ViewScope;
+
+use super::apart::SourceFound;
+use super::sources::{AskedSchema, ReachedSources, beside};
+use crate::deployment::DocumentKind;
+use crate::models::QueryEmbeddings;
+use crate::pool::{self, WorkFlow};
+use crate::{CompiledApplication, Error, Node};
+
+/// Default share of its time in which a query finds hits: the rest is for processing them.
+const SOFT_TIMEOUT_FACTOR: f64 = 0.9;
+
+/// Minimum time for processing the hits, however short the query's time: less would yield nothing.
+const REST_MIN: Duration = Duration::from_millis(20);
+
+/// Outcome of a query.
+#[derive(Default)]
+pub struct SearchOutcome {
+    /// Result over all schemas.
+    pub result: PartialResult,
+    /// Range of the returned hits: those after the offset.
+    pub hits: Range<usize>,
+    /// Trace of the time for each schema.
+    pub traces: Vec<(Arc<str>, SearchTrace)>,
+    /// Time for parsing and planning, since the request arrived.
+    pub planned: Duration,
+    /// For traces: a summary of the search, and the plan for each schema.
+    pub plans: Option<PlanTrace>,
+    /// For traces: the rules that have rewritten the query; empty if not requested.
+    pub told: Arc<[String]>,
+    /// Notices that accompany the hits.
+    pub notices: SearchNotices,
+    /// Time limit: that of the query, or a shorter one from services.xml.
+    pub timeout: Duration,
+    /// Result of each source, if they were searched separately; otherwise empty.
+    pub sources: Vec<SourceFound>,
+    /// True if their results stay in one group for each.
+    pub grouped: bool,
+}
+
+/// Notices that accompany the hits of a query.
+#[derive(Default)]
+pub struct SearchNotices {
+    /// Time limit, if it was reached: the result is not complete.
+    pub timed_out: Option<Duration>,
+    /// Error for sources that do not exist.
+    pub unresolved: Option<Error>,
+    /// Schemas left out, because they lack the requested document summary.
+    pub lacking: Vec<Arc<str>>,
+    /// Schemas that are not part of the groups of a request, by its number, because they lack a field, with
+    /// the reason.
+    pub ungrouped: Vec<UngroupedSchema>,
+    /// Selected fields that no hit can have.
+    pub unshown: Vec<UnshownField>,
+}
+
+/// A selected field that no hit can have.
+pub struct UnshownField {
+    pub field: String,
+    pub reason: String,
+}
+
+/// A schema that is not part of a grouping request.
+pub struct UngroupedSchema {
+    pub schema: Arc<str>,
+    pub request: usize,
+    pub reason: String,
+}
+
+impl UngroupedSchema {
+    fn all(searches: &[Arc<PreparedSearch>]) -> Vec<Self> {
+        let of = |search: &Arc<PreparedSearch>| {
+            let schema = Arc::clone(&search.plan().schema.name);
+            let why = |(request, error): (usize, &millrace_grouping::Error)| UngroupedSchema {
+                schema: Arc::clone(&schema),
+                request,
+                reason: error.to_string(),
+            };
+            search.ungrouped().map(why).collect::<Vec<_>>()
+        };
+        searches.iter().flat_map(of).collect()
+    }
+}
+
+/// Reasons for which selected fields are in no hit, for fields that are in none of any schema.
+fn unshown(query: &Query, searches: &[Arc<PreparedSearch>]) -> Vec<UnshownField> {
+    let schemas = || searches.iter().map(|search| &search.plan().schema);
+    let why = |name: &String| {
+        if schemas().any(|schema| schema.fields.contains_key(name.as_str())) {
+            return format!(
+                "the selected field '{name}' is in no document summary: add 'summary' to its indexing"
+            );
+        }
+        let shown =
+            schemas().flat_map(|schema| schema.summaries.values()).flat_map(|summary| &summary.fields);
+        let hint = did_you_mean(name, shown.map(|field| &*field.name));
+        format!("no field '{name}' to select{hint}")
+    };
+    let is_shown = |name: &&String| searches.iter().any(|search| search.shows(name));
+    let hidden = query.presentation.fields.iter().filter(|name| !is_shown(name));
+    hidden.map(|name| UnshownField { field: name.clone(), reason: why(name) }).collect()
+}
+
+/// A query in progress: the common input of its steps.
+#[derive(Clone)]
+pub struct QueryRequest {
+    /// Node that runs it.
+    pub node: Arc<Node>,
+    /// Application that it is planned for.
+    pub deployment: Arc<CompiledApplication>,
+    /// The query.
+    pub query: Arc<Query>,
+    /// Trace of the rules that have rewritten it.
+    pub told: Arc<[String]>,
+    /// Tensors of its texts.
+    pub embeddings: Arc<QueryEmbeddings>,
+    /// Arrival of the request.
+    pub started: Instant,
+    /// Becomes true when the client no longer waits for the answer.
+    pub gone: Arc<AtomicBool>,
+    /// Memory that the caller has reserved for the query, if any; dropped last, also where the work outlives
+    /// the answer.
+    pub room: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl QueryRequest {
+    /// Returns the queue in which its work waits.
+    pub fn flow(&self) -> Result<WorkFlow, Error> {
+        flow(&self.query)
+    }
+
+    /// Node, query and start time.
+    pub fn asked(&self) -> (&Node, &Query, Instant) {
+        (&self.node, &self.query, self.started)
+    }
+}
+
+/// Plans and runs a query over the documents of this node.
+pub fn run(request: &QueryRequest) -> Result<SearchOutcome, Error> {
+    let prepared = PreparedQuery::new(request)?;
+    let views = prepared.views(scope(&request.query)?)?;
+    let outcomes = match request.node.settings().paths() {
+        PathChoice::Fast => run_all(&prepared.parts(&views), &prepared.deadline)?,
+        PathChoice::Plain => {
+            let searches = prepared.searches.iter().cloned().zip(views).collect();
+            run_gathered(searches, &prepared.deadline)?
+        }
+    };
+    Ok(prepared.found(outcomes, 1))
+}
+
+/// Starts a query over the documents that this node has in some buckets, for the node that gathers the
+/// results of all nodes.
+pub fn session(
+    request: &QueryRequest,
+    buckets: &[BucketId],
+) -> Result<(ShareSession, SearchDeadline), Error> {
+    let scope = match scope(&request.query)? {
+        ViewScope::Groups(mut groups) => {
+            let is_here = |group: &DocumentGroup| buckets.iter().any(|bucket| bucket.intersects(group));
+            groups.retain(is_here);
+            ViewScope::GroupsIn(groups, buckets.to_vec())
+        }
+        ViewScope::GroupsIn(..) | ViewScope::Buckets(_) | ViewScope::All => {
+            ViewScope::Buckets(buckets.to_vec())
+        }
+    };
+    let prepared = PreparedQuery::new(request)?;
+    let views = prepared.views(scope)?;
+    let searches = prepared.searches.iter().cloned().zip(views).collect();
+    Ok((ShareSession::new(searches, &prepared.deadline)?, prepared.deadline))
+}
+
+/// Creates the gathering that asks this number of nodes, and merges their answers.
+pub fn gathering(request: &QueryRequest, nodes: usize) -> Result<SearchGathering, Error> {
+    Ok(SearchGathering::new(PreparedQuery::new(request)?.searches, nodes))
+}
+
+/// Converts the results of this number of nodes to one outcome.
+pub fn gathered(
+    request: &QueryRequest,
+    outcomes: Vec<PassOutcome>,
+    nodes: u32,
+) -> Result<SearchOutcome, Error> {
+    Ok(PreparedQuery::new(request)?.found(outcomes, nodes))
+}
+
+/// A query with its plans.
+struct PreparedQuery<'r> {
+    request: &'r QueryRequest,
+    kinds: Vec<AskedSchema<'r>>,
+    unresolved: Option<Error>,
+    lacking: Vec<Arc<str>>,
+    /// One search for each kind.
+    searches: Vec<Arc<PreparedSearch>>,
+    planned: Duration,
+    timeout: Duration,
+    deadline: SearchDeadline,
+}
+
+impl<'r> PreparedQuery<'r> {
+    fn new(request: &'r QueryRequest) -> Result<Self, Error> {
+        let QueryRequest { deployment, query, started, gone, .. } = request;
+        let ReachedSources { kinds, unresolved } = ReachedSources::by(&query.sources, deployment)?;
+        let mut known = beside(query, deployment);
+        known.extend(kinds.iter().map(|asked| asked.kind));
+        let (kinds, lacking) = showing(kinds, query);
+        let searches = kinds
+            .iter()
+            .map(|asked| plan(asked, &known, request).map(Arc::new))
+            .collect::<Result<Vec<Arc<PreparedSearch>>, Error>>()?;
+        let timeout = kinds.iter().filter_map(AskedSchema::query_time_max).fold(query.timeout, Duration::min);
+        let share = if query.ranking.soft_timeout { SOFT_TIMEOUT_FACTOR } else { 1.0 };
+        let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
+        let rest = timeout.saturating_sub(looking).max(REST_MIN);
+        let deadline = SearchDeadline::at(*started + looking)
+            .with_rest(rest)
+            .or_when(Arc::clone(gone))
+            .pausing_with(pool::pause);
+        let planned = started.elapsed();
+        Ok(PreparedQuery { request, kinds, unresolved, lacking, searches, planned, timeout, deadline })
+    }
+
+    /// Views of the documents of each kind.
+    fn views(&self, scope: ViewScope) -> Result<Vec<Arc<dyn View>>, Error> {
+        let store = self.request.node.store();
+        self.kinds.iter().map(|asked| Ok(store.view(&asked.kind.schema.name, &scope)?)).collect()
+    }
+
+    fn parts<'p>(&'p self, views: &'p [Arc<dyn View>]) -> Vec<(&'p PreparedSearch, &'p dyn View)> {
+        self.searches.iter().zip(views).map(|(search, view)| (&**search, &**view as &dyn View)).collect()
+    }
+
+    /// Merges the outcomes of all kinds to one result of this number of nodes.
+    fn found(self, outcomes: Vec<PassOutcome>, nodes: u32) -> SearchOutcome {
+        let QueryRequest { deployment, query, told, .. } = self.request;
+        let plans = (query.tracing.level > 0).then(|| PlanTrace::of(deployment, query, &self.searches));
+        let mut result = PartialResult::default();
+        let mut traces = Vec::with_capacity(outcomes.len());
+        let mut keys = HashMap::new();
+        for (outcome, AskedSchema { kind, .. }) in outcomes.into_iter().zip(&self.kinds) {
+            traces.push((Arc::clone(&kind.schema.name), outcome.trace));
+            let ids = outcome.result.hits.iter().map(|hit| hit.id.clone());
+            keys.extend(ids.zip(outcome.collapse_keys));
+            merge(&mut result, outcome.result);
+        }
+        if let Some(collapse) = query.collapse.as_ref().filter(|_| self.kinds.len() > 1) {
+            // Already collapsed within each schema; now hits of one are compared with those of others.
+            let mut collapsing = HitCollapsing::new(collapse);
+            result.hits.retain(|hit| keys.get(&hit.id).is_none_or(|keys| collapsing.keeps(keys)));
+        }
+        result.coverage.nodes = nodes;
+        let end = query.offset.saturating_add(query.hits).min(result.hits.len());
+        let ungrouped = UngroupedSchema::all(&self.searches);
+        let unshown = unshown(query, &self.searches);
+        let PreparedQuery { planned, timeout, unresolved, lacking, .. } = self;
+        let timed_out = result.coverage.timed_out.then_some(timeout);
+        let notices = SearchNotices { timed_out, unresolved, lacking, ungrouped, unshown };
+        SearchOutcome {
+            hits: query.offset.min(end)..end,
+            result,
+            traces,
+            planned,
+            timeout,
+            plans,
+            told: Arc::clone(told),
+            notices,
+            sources: Vec::new(),
+            grouped: false,
+        }
+    }
+}
+
+/// Data of plans for traces.
+pub struct PlanTrace {
+    /// The query profile in use.
+    pub profile: Option<String>,
+    /// Short form of the query.
+    pub query: String,
+    /// Plan for each schema.
+    pub plans: Vec<String>,
+}
+
+impl PlanTrace {
+    fn of(deployment: &CompiledApplication, query: &Query, searches: &[Arc<PreparedSearch>]) -> Self {
+        let item = searches.first().map(|search| parsed(&query.root, &[&search.plan().schema]));
+        let named = query.parameters.get("queryProfile").cloned();
+        PlanTrace {
+            profile: named.or_else(|| {
+                deployment.application.query_profiles.has_default().then(|| "default".to_owned())
+            }),
+            query: BriefItem(item.as_ref().unwrap_or(&query.root)).to_string(),
+            plans: searches.iter().map(|search| search.plan().to_string()).collect(),
+        }
+    }
+}
+
+/// Selects the schemas that have the requested document summary, with the names of the others. If all lack
+/// it, all are searched: the plan reports the error.
+fn showing<'d>(kinds: Vec<AskedSchema<'d>>, query: &Query) -> (Vec<AskedSchema<'d>>, Vec<Arc<str>>) {
+    let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
+    let has = |asked: &AskedSchema<'_>| asked.kind.schema.summaries.contains_key(summary);
+    if !kinds.iter().any(has) {
+        return (kinds, Vec::new());
+    }
+    let (showing, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
+    (showing, lacking.into_iter().map(|asked| Arc::clone(&asked.kind.schema.name)).collect())
+}
+
+/// Texts that the query needs embedded, over all schemas that it searches.
+pub fn embeddings(deployment: &CompiledApplication, query: &Query) -> Result<Vec<EmbeddedInput>, Error> {
+    let mut wanted = Vec::new();
+    for asked in ReachedSources::by(&query.sources, deployment)?.kinds {
+        wanted.extend(millrace_plan::embeddings(query, &asked.kind.schema)?);
+    }
+    Ok(wanted)
+}
+
+/// Adds the result of another schema.
+fn merge(whole: &mut PartialResult, part: PartialResult) {
+    whole.total_count += part.total_count;
+    whole.coverage.merge(&part.coverage);
+    whole.groupings.extend(part.groupings);
+    let sorted = whole.hits.is_empty();
+    whole.hits.extend(part.hits);
+    if !sorted {
+        whole.hits.sort_by(|one, other| one.order(other));
+    }
+}
+
+/// Plans the query for one schema; `all` are the schemas of the request.
+fn plan(
+    asked: &AskedSchema<'_>,
+    all: &[&Arc<DocumentKind>],
+    QueryRequest { node, deployment, query, embeddings, .. }: &QueryRequest,
+) -> Result<PreparedSearch, Error> {
+    let kind = asked.kind;
+    let elsewhere = |field: &str| {
+        all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
+    };
+    let context = PlanContext {
+        clock: UNIX_EPOCH + millrace_env::unix_time(),
+        known_elsewhere: &elsewhere,
+        embedded: &|call, target| embeddings.get(call, target),
+        significance: &deployment.application.significance,
+        regexes_max: node.settings().query_regexes_max,
+    };
+    let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
+    if let StreamedScope::All { selection: Some(text) } = &plan.scope {
+        // It may name documents of any type, independent of the query's types.
+        deployment.selection(text)?;
+    }
+    let Some(profile) = kind.profiles.get(&plan.profile) else {
+        return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
+    };
+    let cluster = asked.cluster().map_or_else(|| Arc::from(""), |cluster| Arc::clone(&cluster.id));
+    let snippets = asked.cluster().map(|cluster| cluster.snippets).unwrap_or_default();
+    let search = PreparedSearch::new(Arc::new(plan), Arc::clone(profile), cluster)?;
+    Ok(search.within(asked.within()).with_snippets(&snippets))
+}
+
+/// Returns the queue in which the work of a query waits: that of the groups whose documents it reads.
+///
+/// # Errors
+/// As [`scope`].
+pub fn flow(query: &Query) -> Result<WorkFlow, Error> {
+    Ok(WorkFlow::of_scope(&scope(query)?))
+}
+
+/// Part of the store that a query reads: only groups for which the selection can be true.
+pub fn scope(query: &Query) -> Result<ViewScope, Error> {
+    Ok(match StreamedScope::of(&query.streaming)? {
+        StreamedScope::Groups(groups) => ViewScope::Groups(groups),
+        StreamedScope::All { selection: None } => ViewScope::All,
+        StreamedScope::All { selection: Some(text) } => match DocumentSelection::parse(&text)?.groups() {
+            Some(groups) => ViewScope::Groups(groups.into_iter().collect()),
+            None => ViewScope::All,
+        },
+    })
+}

@@ -1,0 +1,96 @@
+//! A node's share of a query over several nodes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_bucket::BucketId;
+use millrace_query::QueryLimits;
+use millrace_search::{SearchDeadline, ShareReply, ShareRequest, ShareSession};
+
+use super::rewrite::{self, RewrittenQuery};
+use super::run::{self, QueryRequest};
+use crate::caller::CallerGuard;
+use crate::cluster::{ReadFence, ShareStart, check_held};
+use crate::{CompiledApplication, Error, Node};
+
+/// A query over documents of this node, during the conversation.
+pub struct LocalShare {
+    request: QueryRequest,
+    /// `None` while it works on an answer, and after a failed one.
+    session: Option<(ShareSession, SearchDeadline)>,
+}
+
+impl LocalShare {
+    /// Starts a search of the documents of these buckets.
+    pub async fn begin(request: QueryRequest, buckets: Vec<BucketId>) -> Result<Self, Error> {
+        let (looking, wanted) = (request.clone(), buckets.clone());
+        let session =
+            request.node.pool().run_in(request.flow()?, move || run::session(&looking, &wanted)).await??;
+        if let Some(cluster) = request.node.cluster() {
+            check_held(&**cluster, &buckets)?;
+        }
+        Ok(LocalShare { request, session: Some(session) })
+    }
+
+    pub async fn ask(&mut self, ask: ShareRequest) -> Result<ShareReply, Error> {
+        let lost = || Error::Internal("a share of a query was given up; ask again".to_owned());
+        let (mut session, deadline) = self.session.take().ok_or_else(lost)?;
+        let answer = move || {
+            let reply = session.answer(ask, &deadline);
+            (reply, (session, deadline))
+        };
+        let (reply, session) = self.request.node.pool().run_in(self.request.flow()?, answer).await?;
+        self.session = Some(session);
+        Ok(reply?)
+    }
+}
+
+/// The answer of this node to the first request for its share, and the means to answer the next ones.
+pub struct StartedShare {
+    /// The query on this node, for the next requests.
+    pub local: LocalShare,
+    /// Reply to the first request.
+    pub reply: ShareReply,
+    /// Time after which the conversation is abandoned.
+    pub until: Instant,
+    /// To be kept during the conversation: dropping it stops the work.
+    pub caller: CallerGuard,
+}
+
+/// Starts this node's share of a query, for the gathering node.
+///
+/// # Errors
+/// The query is not valid here, or this node does not have the documents.
+pub async fn start(
+    node: &Arc<Node>,
+    deployment: Arc<CompiledApplication>,
+    start: ShareStart,
+    started: Instant,
+) -> Result<StartedShare, Error> {
+    let ShareStart { parameters, buckets, version, ask } = start;
+    let caller = CallerGuard::default();
+    let gone = Arc::clone(&caller.gone);
+    // The gathering node has checked the limits.
+    let limits = QueryLimits {
+        max_hits: usize::MAX,
+        max_offset: usize::MAX,
+        max_timeout: Duration::MAX,
+        text_bytes_max: usize::MAX,
+        tokens_max: usize::MAX,
+        values_max: usize::MAX,
+        ..QueryLimits::default()
+    };
+    let RewrittenQuery { query, told } = rewrite::query(node, &deployment, parameters, limits).await?;
+    let query = Arc::new(query);
+    let until = started + query.timeout;
+    let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
+    // The gathering node has reserved the memory for it, and must not wait for that of others meanwhile.
+    let asked = Arc::clone(node);
+    let request =
+        QueryRequest { node: asked, deployment, query, told, embeddings, started, gone, room: None };
+    let fence = ReadFence::of_version(version);
+    let mut local = LocalShare::begin(request, buckets).await?;
+    fence.check(node)?;
+    let reply = local.ask(ask).await?;
+    Ok(StartedShare { local, reply, until: until + super::GRACE, caller })
+}

@@ -1,0 +1,220 @@
+//! A query over documents of several nodes: each is asked for its share, and the shares become one result.
+//!
+//! Every bucket is searched once, at a node that has all of it; the owners of the buckets name these nodes.
+//! If such a node does not answer, the query is repeated without it. For half of its time it waits for a
+//! complete answer; then documents that are unavailable are left out, and coverage reports it. Coverage also
+//! reports a node that does not answer in time. A result counts only if the cluster state is still the one
+//! for which the owners answered, and each node still has the documents that it was asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use millrace_bucket::BucketId;
+use millrace_cluster::NodeKey;
+use millrace_query::Query;
+use millrace_search::{GatheringNext, PassOutcome, ShareReply, ShareRequest};
+use millrace_store::ViewScope;
+use tokio::task::JoinSet;
+
+use super::run::{self, QueryRequest, SearchOutcome};
+use super::share::LocalShare;
+use crate::Error;
+use crate::cluster::{
+    ClusterView, NodeAddress, OpenedShare, PATIENCE, ReadFence, ShareStart, ShareTalk, readers_of_all,
+};
+
+/// Runs the query over all nodes.
+pub async fn run(request: &QueryRequest, cluster: &dyn ClusterView) -> Result<SearchOutcome, Error> {
+    let deadline = request.started + request.query.timeout;
+    let mut silent = BTreeSet::new();
+    let SpreadResult { outcomes, nodes, unread, full } = loop {
+        match of_all(request, cluster, &mut silent).await {
+            Err(Error::Unsettled(_) | Error::Unreachable { .. }) if Instant::now() + PATIENCE < deadline => {
+                tokio::time::sleep(PATIENCE).await;
+            }
+            outcome => break outcome?,
+        }
+    };
+    let gathered = request.clone();
+    let found = request
+        .node
+        .pool()
+        .run_in(request.flow()?, move || run::gathered(&gathered, outcomes, nodes))
+        .await?;
+    let mut found = found?;
+    found.result.coverage.target += unread;
+    found.result.coverage.non_ideal |= !full;
+    Ok(found)
+}
+
+/// Merged result of the nodes.
+struct SpreadResult {
+    outcomes: Vec<PassOutcome>,
+    nodes: u32,
+    /// Approximate number of documents that could not be read.
+    unread: u64,
+    /// True if no documents are missing on the nodes.
+    full: bool,
+}
+
+/// Asks all nodes. Adds nodes that do not answer to `silent`.
+async fn of_all(
+    request: &QueryRequest,
+    cluster: &dyn ClusterView,
+    silent: &mut BTreeSet<NodeKey>,
+) -> Result<SpreadResult, Error> {
+    let groups = match run::scope(&request.query)? {
+        ViewScope::Groups(groups) if groups.iter().all(|group| group.location_bits().is_some()) => {
+            Some(groups)
+        }
+        _ => None,
+    };
+    // An owner that does not answer leaves time for another round without it.
+    let left = request.query.timeout.saturating_sub(request.started.elapsed());
+    let until = Instant::now() + left / 2;
+    let partial = request.started.elapsed() > request.query.timeout / 2;
+    let found = readers_of_all(&request.node, cluster, groups.as_deref(), until, partial).await?;
+    silent.extend(&found.silent);
+    let (nodes, unread) = found.assigned(&|node| silent.contains(&node));
+    if unread.is_some() && !partial {
+        // The only nodes that have documents are asked again.
+        silent.clear();
+        return Err(Error::Unsettled("no node that has all of the documents answers now".to_owned()));
+    }
+    let count = nodes.len();
+    let begun = request.clone();
+    let mut gathering =
+        request.node.pool().run_in(request.flow()?, move || run::gathering(&begun, count)).await??;
+    let mut talks = Vec::with_capacity(count);
+    for (node, buckets) in nodes {
+        let place = cluster.place(node)?;
+        let (request, schemas) = (request.clone(), gathering.schemas());
+        let version = found.version;
+        talks.push(NodeTalk { node, place, buckets, version, request, schemas, state: TalkState::Silent });
+    }
+    let mut replies = Vec::new();
+    loop {
+        let next = move || (gathering.next(replies), gathering);
+        let (next, again) = request.node.pool().run_in(request.flow()?, next).await?;
+        gathering = again;
+        match next? {
+            GatheringNext::Found(outcomes) => {
+                ReadFence::of_version(found.version).check(&request.node)?;
+                let full = found.is_full() && unread.is_none();
+                return Ok(SpreadResult { outcomes, nodes: count as u32, unread: unread.unwrap_or(0), full });
+            }
+            GatheringNext::Ask(asks) => (talks, replies) = ask_all(talks, asks, silent).await?,
+        }
+    }
+}
+
+/// Asks all nodes concurrently, and waits for all answers, in order.
+async fn ask_all(
+    talks: Vec<NodeTalk>,
+    asks: Vec<ShareRequest>,
+    silent: &mut BTreeSet<NodeKey>,
+) -> Result<(Vec<NodeTalk>, Vec<ShareReply>), Error> {
+    let mut asked = JoinSet::new();
+    for (at, (mut talk, ask)) in talks.into_iter().zip(asks).enumerate() {
+        asked.spawn(async move {
+            let reply = talk.ask(ask).await;
+            (at, talk, reply)
+        });
+    }
+    let mut answered = BTreeMap::new();
+    let mut failure = None;
+    while let Some(answer) = asked.join_next().await {
+        let (at, talk, reply) = answer.map_err(|error| Error::Internal(error.to_string()))?;
+        match reply {
+            Ok(reply) => drop(answered.insert(at, (talk, reply))),
+            Err(error) => {
+                if matches!(error, Error::Unreachable { .. } | Error::Unsettled(_)) {
+                    silent.insert(talk.node);
+                }
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(answered.into_values().unzip()),
+    }
+}
+
+/// Conversation with one node.
+struct NodeTalk {
+    node: NodeKey,
+    place: NodeAddress,
+    buckets: Vec<BucketId>,
+    /// Version of the cluster state to which the buckets belong.
+    version: u64,
+    request: QueryRequest,
+    /// Number of searched schemas.
+    schemas: usize,
+    state: TalkState,
+}
+
+enum TalkState {
+    /// Nothing was sent yet.
+    Silent,
+    Here(LocalShare),
+    There(Box<dyn ShareTalk>),
+    /// It did not answer in time.
+    Late,
+}
+
+impl NodeTalk {
+    async fn ask(&mut self, ask: ShareRequest) -> Result<ShareReply, Error> {
+        let left = self.request.query.timeout.saturating_sub(self.request.started.elapsed());
+        let limit = left.saturating_add(super::GRACE);
+        let begins = matches!(self.state, TalkState::Silent | TalkState::Late);
+        let nothing = ShareReply::of_nobody(&ask, self.schemas);
+        match tokio::time::timeout(limit, self.ask_within(ask, left)).await {
+            Ok(reply) => reply,
+            Err(_) => match nothing.filter(|_| begins) {
+                Some(nothing) => {
+                    self.state = TalkState::Late;
+                    Ok(nothing)
+                }
+                None => Err(Error::Timeout(self.request.query.timeout)),
+            },
+        }
+    }
+
+    async fn ask_within(&mut self, ask: ShareRequest, left: Duration) -> Result<ShareReply, Error> {
+        match (&mut self.state, &self.place) {
+            (TalkState::Late, _) => {
+                let late = || Error::Timeout(self.request.query.timeout);
+                ShareReply::of_nobody(&ask, self.schemas).ok_or_else(late)
+            }
+            (TalkState::Here(local), _) => local.ask(ask).await,
+            (TalkState::There(talk), _) => talk.ask(ask).await,
+            (TalkState::Silent, NodeAddress::Here) => {
+                let mut local = LocalShare::begin(self.request.clone(), self.buckets.clone()).await?;
+                let reply = local.ask(ask).await;
+                self.state = TalkState::Here(local);
+                reply
+            }
+            (TalkState::Silent, NodeAddress::At(address)) => {
+                let start = ShareStart {
+                    parameters: with_timeout(&self.request.query, left),
+                    buckets: self.buckets.clone(),
+                    version: self.version,
+                    ask,
+                };
+                let transport = self.request.node.transport()?;
+                let OpenedShare { talk, reply } = transport.open_share(address.clone(), start).await?;
+                self.state = TalkState::There(talk);
+                Ok(reply)
+            }
+        }
+    }
+}
+
+/// Forwarded parameters of a query: with the rest of its time.
+pub fn with_timeout(query: &Query, left: Duration) -> BTreeMap<String, String> {
+    let mut parameters = query.parameters.clone();
+    parameters.insert("timeout".to_owned(), format!("{}ms", left.as_millis().max(1)));
+    parameters
+}

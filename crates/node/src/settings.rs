@@ -1,0 +1,62 @@
+//! Settings that a node is started with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use millrace_column::PathChoice;
+use millrace_plan::PlanContext;
+use millrace_remote::{OutboundPolicy, SecretBinding};
+
+/// The settings of a node. [`Settings::new`] has sensible ones for everything but the data directory.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Directory of all stored data.
+    pub data_dir: PathBuf,
+    /// Destinations from which models may be fetched and at which they may be called.
+    pub outbound: OutboundPolicy,
+    /// Hosts that secrets may be sent to.
+    pub secrets: Vec<SecretBinding>,
+    /// Number of worker threads.
+    pub threads: usize,
+    /// Maximum number of requests that wait for a thread.
+    pub queue_max: usize,
+    /// Maximum number of regular expressions of a query.
+    pub query_regexes_max: usize,
+    /// Maximum size of the columns kept in memory between requests, in bytes.
+    pub cache_bytes: u64,
+    /// Bytes that stay free on the disk: below it, writes other than removes are refused.
+    pub disk_reserve: u64,
+    /// Time for which the disk may be full before the node reports that it is down.
+    pub space_patience: Duration,
+    /// Maximum number of segment files kept open; others are opened when they are read.
+    pub open_files_max: usize,
+    /// Time after which an unused model is unloaded from memory.
+    pub model_idle: Duration,
+    /// True if requests take the plain paths instead of the fast ones: for tests that compare them.
+    pub plain_paths: bool,
+}
+
+impl Settings {
+    /// Returns the code paths that requests take.
+    pub fn paths(&self) -> PathChoice {
+        if self.plain_paths { PathChoice::Plain } else { PathChoice::Fast }
+    }
+
+    /// Creates the default settings.
+    pub fn new(data_dir: PathBuf) -> Self {
+        Settings {
+            data_dir,
+            outbound: OutboundPolicy::default(),
+            secrets: Vec::new(),
+            threads: std::thread::available_parallelism().map_or(2, usize::from),
+            queue_max: 4096,
+            query_regexes_max: PlanContext::alone().regexes_max,
+            cache_bytes: 512 << 20,
+            disk_reserve: 256 << 20,
+            space_patience: Duration::from_secs(60),
+            open_files_max: 4096,
+            model_idle: Duration::from_secs(900),
+            plain_paths: false,
+        }
+    }
+}

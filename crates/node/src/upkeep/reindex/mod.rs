@@ -1,0 +1,105 @@
+//! Reindexing: stored documents run through the indexing statements of the active application, one document
+//! type at a time.
+
+mod shared;
+
+use std::time::{Duration, Instant};
+
+use millrace_document::Document;
+use millrace_indexing::IndexingCaller;
+use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteRefusal};
+
+use self::shared::ReindexPasses;
+use super::sweep::sweep;
+use super::{BackgroundJob, IDLE, pace};
+use crate::deployment::{DocumentKind, MISFIT};
+use crate::metrics::CountedMetric;
+use crate::reindexing::{ReindexStep, ReindexTask};
+use crate::{Error, Node};
+
+/// Number of documents read in one step.
+const PAGE: usize = 128;
+
+/// Documents read in a second, at speed 1; in a cluster by each node.
+const PER_SECOND: f64 = 2000.0;
+
+/// Runs the reindexing tasks that are ready.
+#[derive(Default)]
+pub(super) struct ReindexJob {
+    /// Time since which changes of the last steps are not on disk; `None` if all are.
+    unsaved: Option<Instant>,
+    /// Passes of a node in a cluster.
+    passes: ReindexPasses,
+}
+
+/// Interval at which the progress of a type is written to disk. Repeating work after a crash is harmless.
+const SAVE: Duration = Duration::from_secs(2);
+
+impl BackgroundJob for ReindexJob {
+    fn step(&mut self, node: &Node) -> Duration {
+        match node.cluster() {
+            None => self.alone(node),
+            Some(cluster) => self.passes.step(node, &**cluster),
+        }
+    }
+}
+
+impl ReindexJob {
+    /// Processes the next page on a node without a cluster.
+    fn alone(&mut self, node: &Node) -> Duration {
+        let reindexings = node.reindexings();
+        // In this order: the deployment became current before its task took effect.
+        let Some(task) = reindexings.next() else { return IDLE };
+        let Ok(deployment) = node.deployments().current() else { return IDLE };
+        let Ok(kind) = deployment.kind(&task.document_type) else { return IDLE };
+        let began = Instant::now();
+        let (step, seen) = match page(node, kind, ViewScope::All, task.position.clone()) {
+            Ok(SweptPage { seen, continuation: Some(position), progress, .. }) => {
+                (ReindexStep::GoesOn { position, progress }, seen)
+            }
+            Ok(SweptPage { seen, continuation: None, .. }) => (ReindexStep::Ends, seen),
+            Err(error) => (ReindexStep::Fails(error.to_string()), 0),
+        };
+        let ends = !matches!(step, ReindexStep::GoesOn { .. });
+        let save = ends || self.unsaved.is_none_or(|since| since.elapsed() >= SAVE);
+        if save {
+            self.unsaved = Some(Instant::now());
+        }
+        if let Err(error) = reindexings.advance(&task, step, save) {
+            tracing::warn!(%error, "where reindexing stands is not on disk");
+        }
+        pace_of(node, began, seen, &task)
+    }
+}
+
+/// Pause after a step of a task.
+fn pace_of(node: &Node, began: Instant, seen: u64, task: &ReindexTask) -> Duration {
+    pace(node, began, seen, PER_SECOND * task.speed)
+}
+
+/// Next page of the documents of a type.
+fn page(
+    node: &Node,
+    kind: &DocumentKind,
+    scope: ViewScope,
+    continuation: Option<String>,
+) -> Result<SweptPage, Error> {
+    let visit = StoreVisit { scope, wanted: PAGE, continuation, ..StoreVisit::all(&[&*kind.schema.name]) };
+    let swept = sweep(node, &visit, &|document| reindexed(kind, document))?;
+    node.metrics().add(CountedMetric::Reindexed, swept.seen);
+    Ok(swept)
+}
+
+/// New version of a document; it stays as it is if the statements change nothing.
+fn reindexed(kind: &DocumentKind, document: Document) -> Result<StoreModification, WriteRefusal> {
+    let id = document.id.clone();
+    let refuse = |error: millrace_indexing::Error| WriteRefusal {
+        code: MISFIT,
+        reason: format!("{id}: {error}; correct the document, or the indexing statements"),
+    };
+    let run = |shown| kind.scripts.run(shown, &IndexingCaller::default());
+    let indexed = kind.change_shown(document.clone(), run).map_err(refuse)?;
+    let same = indexed.fields.len() == document.fields.len()
+        && indexed.fields.iter().all(|(field, value)| document.get(field) == Some(value));
+    Ok(if same { StoreModification::Nothing } else { StoreModification::Put(indexed) })
+}

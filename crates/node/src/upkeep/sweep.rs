@@ -1,0 +1,64 @@
+//! Sweep of a page of documents, with changes where necessary: in this node's store, or, in a cluster, on all
+//! replicas of the buckets that this node owns.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use millrace_document::{Document, WriteRefusal};
+use millrace_store::{DocumentWrite, StoreChange, StoreModification, StoreVisit, SweptPage, VisitedVersion};
+
+use crate::cluster::{ClusterView, NodeAddress};
+use crate::{Error, Node};
+
+/// Timeout of the replicas of a page's documents.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Processes the next page. In a cluster, the owner of each document changes it: its changes are writes like
+/// others, with its own timestamps. Documents that another node owns are skipped here, wherever else they
+/// are; if a bucket gets another owner, that one continues.
+pub(super) fn sweep(
+    node: &Node,
+    visit: &StoreVisit,
+    decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
+) -> Result<SweptPage, Error> {
+    match node.cluster() {
+        None => Ok(node.store().sweep(visit, decide)?),
+        Some(cluster) => sweep_owned(node, &**cluster, visit, decide),
+    }
+}
+
+fn sweep_owned(
+    node: &Node,
+    cluster: &dyn ClusterView,
+    visit: &StoreVisit,
+    decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
+) -> Result<SweptPage, Error> {
+    let page = node.store().visit(visit)?;
+    let deadline = Instant::now() + PATIENCE;
+    let (sender, answers) = mpsc::channel();
+    let mut seen = 0;
+    for visited in page.visited {
+        let VisitedVersion::Document(document, timestamp) = visited else { continue };
+        seen += 1;
+        if !matches!(cluster.owner(document.id.location()), Ok(NodeAddress::Here)) {
+            continue;
+        }
+        let id = document.id.clone();
+        let change = match decide(document).map_err(millrace_store::Error::Refused)? {
+            StoreModification::Nothing => continue,
+            modification => StoreChange::if_unchanged(timestamp, modification),
+        };
+        let sender = sender.clone();
+        let done = Box::new(move |outcome| {
+            // The receiver waits for all answers, unless it has failed by then.
+            let _ = sender.send(outcome);
+        });
+        cluster.write(DocumentWrite { id, change }, deadline, done);
+    }
+    drop(sender);
+    let mut changed = 0;
+    for outcome in answers {
+        changed += u64::from(outcome?.changed);
+    }
+    Ok(SweptPage { seen, changed, continuation: page.continuation, progress: page.progress })
+}
