@@ -1,6 +1,7 @@
 //! Secrets of the environment, and the hosts that each may be sent to.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use hyper::Uri;
@@ -41,7 +42,7 @@ impl FromStr for SecretBinding {
         // A port that is not a number would otherwise count as no port, and so as any.
         let has_wrong_port =
             authority.as_str().len() > authority.host().len() && authority.port_u16().is_none();
-        if name.trim().is_empty() || url.path() != "/" || has_wrong_port {
+        if name.trim().is_empty() || url.path() != "/" || has_wrong_port || !is_host(authority.host()) {
             return Err(wrong());
         }
         Ok(SecretBinding {
@@ -49,6 +50,15 @@ impl FromStr for SecretBinding {
             host: authority.host().to_ascii_lowercase(),
             port: authority.port_u16(),
         })
+    }
+}
+
+/// True for an address or a name of a host. The parser of URLs lets more signs pass.
+fn is_host(text: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    match text.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|address| address.parse::<Ipv6Addr>().is_ok()),
+        None => !text.is_empty() && text.bytes().all(is_of_name),
     }
 }
 
