@@ -551,7 +551,7 @@ mod tests {
         let budget = budget(SHORT);
         let first = budget.answer(1000).await.expect("it is the only one");
         assert_eq!(budget.of_answers().reserved, 100);
-        let refused = budget.answer(1).await.err().expect("there is no room");
+        let refused = budget.answer(1).await.err().expect("no room");
         assert!(refused.to_string().contains("answers-bytes-max"), "{refused}");
         let mut share = budget.share();
         share.grow(100).await.expect("bodies have their own");
