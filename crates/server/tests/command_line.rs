@@ -206,7 +206,10 @@ fn no_command_waits_for_ever() {
         assert!(output.status.code() == Some(1) && error.contains(&expected), "{command:?}: {error}");
     }
     let wrong = Command::new(MILLRACE).args(["status", "--timeout=-1"]).output().expect("it runs");
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("is not a number of seconds above 0"), "{wrong:?}");
+    assert!(
+        String::from_utf8_lossy(&wrong.stderr).contains("is not a number of seconds above 0"),
+        "{wrong:?}"
+    );
 }
 
 #[test]

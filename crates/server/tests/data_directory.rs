@@ -60,7 +60,10 @@ fn files_of_something_else_are_left_alone() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     write_files(directory.path(), &[("lost+found/1", ""), ("thesis.tex", "a life's work")]);
     let error = refusal(directory.path(), &[]);
-    assert!(error.contains("do not belong to a server, such as 'thesis.tex'; choose an empty directory"), "{error}");
+    assert!(
+        error.contains("do not belong to a server, such as 'thesis.tex'; choose an empty directory"),
+        "{error}"
+    );
     let names = std::fs::read_dir(directory.path()).expect("it is there").count();
     assert_eq!(names, 2, "nothing was made in it");
     std::fs::remove_file(directory.path().join("thesis.tex")).expect("it is there");
