@@ -10,32 +10,26 @@ use crate::words::{ChunkPositions, TokenNumbers};
 /// with vector instructions for each word.
 pub(crate) const MANY_WORDS: usize = 12;
 
-/// Occurrences of each word in the documents of `live`. `None` if the words overlap in so many ways that the
-/// table cannot number them.
+/// Maximum number of sets of a table, and of members of all of them, at which no word is added any more. One
+/// word at most doubles them.
+const SETS_MAX: usize = 1 << 14;
+const MEMBERS_MAX: usize = 1 << 16;
+
+/// Occurrences of each word in the documents of `live`: in one pass, or in several where words overlap in so
+/// many ways that one table would be large.
 pub(crate) fn find_each(
     matchers: &[&WordMatcher],
     tokens: &TokensColumn,
     live: &DocumentBits,
-) -> Option<Vec<ChunkPositions>> {
-    let table = LeafTable::new(matchers, tokens)?;
+) -> Vec<ChunkPositions> {
     let mut found: Vec<ChunkPositions> = matchers.iter().map(|_| ChunkPositions::default()).collect();
-    if table.sets.len() == 1 {
-        return Some(found);
+    let mut rest = 0;
+    while rest < matchers.len() {
+        let table = LeafTable::of_first(&matchers[rest..], tokens);
+        table.find(tokens, live, &mut found[rest..rest + table.words]);
+        rest += table.words;
     }
-    let starts = tokens.starts();
-    for document in live.iter() {
-        let (start, end) = (starts[document] as usize, starts[document + 1] as usize);
-        let mut add = |set: u16, place: usize| {
-            for leaf in &table.sets[usize::from(set)] {
-                found[usize::from(*leaf)].add(document, place as u32);
-            }
-        };
-        match tokens.ids() {
-            TokenIds::Narrow(ids) => table.scan(&ids[start..end], |id| usize::from(*id), &mut add),
-            TokenIds::Wide(ids) => table.scan(&ids[start..end], |id| *id as usize, &mut add),
-        }
-    }
-    Some(found)
+    found
 }
 
 /// The words that each token number stands for.
@@ -44,31 +38,56 @@ struct LeafTable {
     numbers: Vec<u16>,
     /// Sets of words by their indices. The first is empty.
     sets: Vec<Vec<u16>>,
+    /// Number of words.
+    words: usize,
 }
 
 impl LeafTable {
-    fn new(matchers: &[&WordMatcher], tokens: &TokensColumn) -> Option<Self> {
-        let mut table = LeafTable { numbers: vec![0; tokens.words() + 1], sets: vec![Vec::new()] };
-        for (index, matcher) in matchers.iter().enumerate() {
-            let index = u16::try_from(index).ok()?;
-            // The last set that was extended by this word, with the result: adjacent numbers share it.
-            let mut last: Option<(u16, u16)> = None;
+    /// Creates the table of the first of these words, at least one.
+    fn of_first(matchers: &[&WordMatcher], tokens: &TokensColumn) -> Self {
+        let mut table = LeafTable { numbers: vec![0; tokens.words() + 1], sets: vec![Vec::new()], words: 0 };
+        let mut members = 0;
+        for (index, matcher) in (0..u16::MAX).zip(matchers) {
+            if table.sets.len() > SETS_MAX || members > MEMBERS_MAX {
+                break;
+            }
+            // For each set of before, its extension by this word.
+            let mut extended = vec![0; table.sets.len()];
             for number in TokenNumbers::of(matcher, tokens, PathChoice::Fast).iter() {
-                let before = table.numbers[number as usize];
-                let extended = match last {
-                    Some((known, extended)) if known == before => extended,
-                    _ => {
-                        let mut set = table.sets[usize::from(before)].clone();
-                        set.push(index);
-                        table.sets.push(set);
-                        u16::try_from(table.sets.len() - 1).ok()?
-                    }
-                };
-                last = Some((before, extended));
-                table.numbers[number as usize] = extended;
+                let set = &mut table.numbers[number as usize];
+                let extension: &mut u16 = &mut extended[usize::from(*set)];
+                if *extension == 0 {
+                    let mut longer = table.sets[usize::from(*set)].clone();
+                    longer.push(index);
+                    members += longer.len();
+                    *extension = table.sets.len() as u16;
+                    table.sets.push(longer);
+                }
+                *set = *extension;
+            }
+            table.words += 1;
+        }
+        table
+    }
+
+    /// Adds the occurrences of each word to `found`.
+    fn find(&self, tokens: &TokensColumn, live: &DocumentBits, found: &mut [ChunkPositions]) {
+        if self.sets.len() == 1 {
+            return;
+        }
+        let starts = tokens.starts();
+        for document in live.iter() {
+            let (start, end) = (starts[document] as usize, starts[document + 1] as usize);
+            let mut add = |set: u16, place: usize| {
+                for leaf in &self.sets[usize::from(set)] {
+                    found[usize::from(*leaf)].add(document, place as u32);
+                }
+            };
+            match tokens.ids() {
+                TokenIds::Narrow(ids) => self.scan(&ids[start..end], |id| usize::from(*id), &mut add),
+                TokenIds::Wide(ids) => self.scan(&ids[start..end], |id| *id as usize, &mut add),
             }
         }
-        Some(table)
     }
 
     /// Calls `each` with the set and the index of each token that stands for a word.
@@ -116,11 +135,27 @@ mod tests {
                 .map(|pattern| WordMatcher::new("f", &pattern, false).expect("not a regular expression"))
                 .collect();
             let all: Vec<&WordMatcher> = matchers.iter().collect();
-            let found = find_each(&all, &tokens, &live).expect("few sets");
+            let found = find_each(&all, &tokens, &live);
             for (matcher, found) in matchers.iter().zip(found) {
                 let alone = words::find(std::slice::from_ref(matcher), &tokens, &live, PathChoice::Plain);
                 prop_assert_eq!(found, alone);
             }
         }
+    }
+
+    #[test]
+    fn many_overlapping_words_have_tables_of_bounded_size() {
+        let mut builder = TokensBuilder::new();
+        ["a", "ab", "abc"].iter().for_each(|word| builder.word(word.as_bytes()));
+        builder.end_document();
+        let tokens = builder.finish();
+        let prefix = WordPattern::Prefix("a".to_owned());
+        let matcher = WordMatcher::new("f", &prefix, false).expect("not a regular expression");
+        let matchers = vec![&matcher; 2000];
+        let table = LeafTable::of_first(&matchers, &tokens);
+        let members: usize = table.sets.iter().map(Vec::len).sum();
+        assert!(table.words < matchers.len() && members <= 2 * MEMBERS_MAX, "{} {members}", table.words);
+        let found = find_each(&matchers, &tokens, &DocumentBits::first(1));
+        assert!(found.iter().all(|places| places.of(0) == [0, 1, 2]));
     }
 }

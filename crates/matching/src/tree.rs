@@ -220,9 +220,8 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         };
         if self.found[leaf.0].is_none()
             && let Some(leaves) = self.ready.together.iter().find(|leaves| leaves.contains(&leaf))
-            && self.seek_together(leaves)?
         {
-            return Ok(());
+            return self.seek_together(leaves);
         }
         if self.found[leaf.0].is_none() || !missing.is_empty() {
             let column = self.column(leaf, &missing)?;
@@ -238,19 +237,20 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         Ok(())
     }
 
-    /// Evaluates leaves of one word each in all live documents, in one pass. Returns false, without doing
-    /// anything, if they have to be evaluated one by one.
-    fn seek_together(&mut self, leaves: &[LeafId]) -> Result<bool, Error> {
+    /// Evaluates leaves of one word each, all of one field, in all live documents.
+    fn seek_together(&mut self, leaves: &[LeafId]) -> Result<(), Error> {
         let live = self.live;
-        let Some(Column::Tokens(tokens)) = self.column(leaves[0], &live)? else { return Ok(false) };
         let matchers: Vec<&WordMatcher> =
             leaves.iter().filter_map(|leaf| self.ready.leaves[leaf.0].single_word()).collect();
-        let Some(found) = find_each(&matchers, &tokens, &live) else { return Ok(false) };
+        let found = match self.column(leaves[0], &live)? {
+            Some(Column::Tokens(tokens)) => find_each(&matchers, &tokens, &live),
+            _ => matchers.iter().map(|_| ChunkPositions::default()).collect(),
+        };
         assert_eq!(found.len(), leaves.len(), "leaves that are searched together have one word each");
         for (leaf, places) in leaves.iter().zip(found) {
             self.found[leaf.0] = Some(EvaluatedLeaf { within: live, found: LeafOutcome::Places(places) });
         }
-        Ok(true)
+        Ok(())
     }
 
     fn column(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<Option<Column>, Error> {

@@ -153,7 +153,7 @@ impl NodeForwarder {
         };
         let answer = answer.map_err(|error| {
             let sent = !error.is_connect() && !was_left_alone(&error);
-            unreachable(with_causes(&error), sent)
+            unreachable(millrace_env::text_with_causes(&error), sent)
         })?;
         Ok(answer.map(|body| Body::new(body.map_err(axum::Error::new))))
     }
@@ -168,16 +168,4 @@ fn was_left_alone(error: &(dyn std::error::Error + 'static)) -> bool {
         let refuses = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
         error.is_remote() && (stops || refuses)
     })
-}
-
-/// Formats an error with its causes, which its own text leaves out.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
