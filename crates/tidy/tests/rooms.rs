@@ -11,7 +11,7 @@ struct OwnedCall {
     texts: &'static [&'static str],
     /// Beginnings of the paths that own it, below `crates/`.
     rooms: &'static [&'static str],
-    /// What others do.
+    /// Actions of others.
     instead: &'static str,
 }
 

@@ -85,7 +85,7 @@ fn seen(store: &Store) -> SeenContents {
     SeenContents { versions, complete: complete.collect() }
 }
 
-/// What a crash leaves at one instant.
+/// State that a crash leaves at one instant.
 struct CrashImage {
     operation: String,
     /// Number of steps that were acknowledged before.
@@ -150,7 +150,7 @@ fn undisturbed(parcels: &[SentParcel]) -> Vec<SeenContents> {
     all
 }
 
-/// What the store has before anything arrives.
+/// Contents of the store before anything arrives.
 fn prepare(store: &Store) {
     put(store, OWN, "own text", 1);
     store.seal().expect("sealed");
