@@ -21,10 +21,10 @@ cluster-demo: build ## etcd and five nodes: mails are fed, a node is killed, one
 up: build ## Start a server on ports 8080 and 19071 and leave it running
 	@target/release/millrace serve --data-dir $${MILLRACE_DATA_DIR:-data} --app examples/mail
 
-build: ## Build the binary, optimised
+build: ## Build the binary, and the one of the benchmarks, optimised
 	@scripts/prerequisites
 	@scripts/onnxruntime
-	@$(CARGO) build $(LOCKED) --release -p millrace-server
+	@$(CARGO) build $(LOCKED) --release -p millrace-server -p millrace-bench
 
 test: check clients ## Everything
 
@@ -71,7 +71,7 @@ torture: build ## Processes of a cluster in networks of their own, killed, froze
 	@scripts/torture.py $(MINUTES)
 
 bench: build ## All benchmarks, each beside its limit
-	target/release/millrace bench all
+	target/release/millrace-bench all
 
 clean: ## Remove what was built
 	$(CARGO) clean

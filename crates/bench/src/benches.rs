@@ -45,7 +45,7 @@ pub struct Settings {
     pub directory: PathBuf,
     /// Amount of data, as a share of the default of a benchmark.
     pub size: f64,
-    /// The program `millrace`, for benchmarks that start their own servers.
+    /// The program `millrace`, for benchmarks that start servers.
     pub program: Option<PathBuf>,
     /// Filter of the cases of `model`.
     pub only: CaseFilter,
@@ -91,7 +91,7 @@ impl Settings {
 
     /// The program `millrace`, or why there is none.
     fn program(&self) -> Result<&Path, Error> {
-        let reason = "this benchmark starts servers: run it as `millrace bench`";
+        let reason = "this benchmark starts servers: build `millrace` beside `millrace-bench`, or name it by MILLRACE_BIN";
         self.program.as_deref().ok_or_else(|| Error::failed(reason))
     }
 

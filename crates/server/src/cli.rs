@@ -48,7 +48,7 @@ impl CommandLine {
 }
 
 /// Commands that do not talk to a node: they do not have the options of its address.
-const ALONE: [&str; 6] = ["serve", "doctor", "corpus", "demo", "bench", "completions"];
+const ALONE: [&str; 5] = ["serve", "doctor", "corpus", "demo", "completions"];
 
 /// The error with the command's usage as shown by its help. By default the usage lists every flag with an
 /// environment variable, as if it were required.
@@ -266,24 +266,6 @@ Examples:
     /// Start a node, feed it a mail corpus, and run seven queries.
     #[command(after_help = "Example:\n  millrace demo --mails 2000 --mailboxes 30")]
     Demo(DemoArguments),
-    /// Run benchmarks, and print each figure with its limit.
-    #[command(after_help = "\
-Examples:
-  millrace bench list                        # which benchmarks there are
-  millrace bench nn                          # one of them
-  millrace bench nn --http                   # a variant of it
-  millrace bench feed --milliseconds 3000    # longer, for steadier figures
-  millrace bench memory --size 0.1           # a tenth of the data
-  millrace bench nn --json --plot nn.svg     # JSON lines, and the curves
-  millrace bench model --case 'minilm 32' --clients 1,32
-                                             # some of its cases
-  millrace bench all --json > figures.jsonl  # everything, some minutes
-
-A figure stands beside its limit or peer, measured in the same run: memory read, a plain read of the same bytes, bare \
-appends with fsync, the same server where it only parses. The ratio of the two is what to compare between machines.
-
-The exit status is 1 when a figure misses its goal. docs/benchmarks.md explains each.")]
-    Bench(BenchArguments),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Examples:\n  millrace completions zsh > ~/.zfunc/_millrace\n  source <(millrace completions bash)"
@@ -518,91 +500,6 @@ pub struct DemoArguments {
     /// Number of mailboxes.
     #[arg(long, default_value_t = 300)]
     pub mailboxes: usize,
-}
-
-#[derive(Args)]
-pub struct BenchArguments {
-    /// The benchmark; 'all' for all of them, 'list' to list them.
-    pub name: String,
-    /// Of nn: through /search/.
-    #[arg(long, group = "variant")]
-    pub http: bool,
-    /// Of nn: with the page cache dropped.
-    #[arg(long, group = "variant")]
-    pub cold: bool,
-    /// Of feed: documents of 300 bytes.
-    #[arg(long, group = "variant")]
-    pub small: bool,
-    /// Of model: models that rank.
-    #[arg(long, group = "variant")]
-    pub rank: bool,
-    /// Of model: feeding with an embedder, and queries meanwhile.
-    #[arg(long, group = "variant")]
-    pub feed: bool,
-    /// Of model: cost of a text besides the model itself.
-    #[arg(long, group = "variant")]
-    pub overhead: bool,
-    /// Of feed: latency at half load.
-    #[arg(long, group = "variant")]
-    pub tail: bool,
-    /// Of text: with stems, compared with none.
-    #[arg(long, group = "variant")]
-    pub stemmed: bool,
-    /// Of move: with queries and writes at half of the machine's capacity.
-    #[arg(long, group = "variant")]
-    pub load: bool,
-    /// Of drop: superfluous replicas, as nodes of a cluster delete them.
-    #[arg(long, group = "variant")]
-    pub cluster: bool,
-    /// Of write: number of replicas to compare with one (2).
-    #[arg(long, group = "variant", value_name = "COUNT")]
-    pub replicas: Option<u8>,
-    /// Of model: only cases with this in their name, such as 'minilm 32 tokens'.
-    #[arg(long, value_name = "TEXT")]
-    pub case: Option<String>,
-    /// Of model: only these numbers of clients, such as 1,8,64.
-    #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
-    pub clients: Vec<usize>,
-    /// Print one JSON object for each figure.
-    #[arg(long)]
-    pub json: bool,
-    /// Draw the curves into this file, as SVG.
-    #[arg(long)]
-    pub plot: Option<PathBuf>,
-    /// Minimum time of each case in milliseconds.
-    #[arg(long, default_value_t = 1000)]
-    pub milliseconds: u64,
-    /// Amount of data, as a fraction of the benchmark's full size.
-    #[arg(long, default_value_t = 1.0)]
-    pub size: f64,
-    /// Directory for data; a temporary directory by default. Its file system is part of the measurement.
-    #[arg(long)]
-    pub directory: Option<PathBuf>,
-}
-
-impl BenchArguments {
-    /// Full name of the benchmark: that of a variant includes its flag.
-    pub fn full_name(&self) -> String {
-        let variants = [
-            (self.http, "http"),
-            (self.cold, "cold"),
-            (self.small, "small"),
-            (self.tail, "tail"),
-            (self.stemmed, "stemmed"),
-            (self.rank, "rank"),
-            (self.load, "load"),
-            (self.cluster, "cluster"),
-            (self.feed, "feed"),
-            (self.overhead, "overhead"),
-        ];
-        if let Some(replicas) = self.replicas {
-            return format!("{} --replicas {replicas}", self.name);
-        }
-        match variants.into_iter().find(|(given, _)| *given) {
-            Some((_, variant)) => format!("{} --{variant}", self.name),
-            None => self.name.clone(),
-        }
-    }
 }
 
 #[derive(Args)]

@@ -44,9 +44,6 @@ pub enum Error {
     /// A mail archive cannot be read.
     #[error(transparent)]
     Mail(#[from] millrace_mail::Error),
-    /// A benchmark cannot run.
-    #[error(transparent)]
-    Bench(#[from] millrace_bench::Error),
     /// An argument has an invalid value.
     #[error("{0}")]
     Argument(String),

@@ -43,7 +43,6 @@ fn run(cli: CommandLine, output: &CommandOutput) -> Result<ExitCode, Error> {
         MillraceCommand::Doctor(arguments) => commands::doctor::run(&arguments, output),
         MillraceCommand::Completions(arguments) => Ok(commands::completions::run(&arguments)),
         MillraceCommand::Corpus(arguments) => Ok(commands::corpus::run(&arguments)),
-        MillraceCommand::Bench(arguments) => commands::bench::run(&arguments, output),
         MillraceCommand::Demo(arguments) => wait(commands::demo::run(&arguments, output)),
         MillraceCommand::Import(arguments) => wait(commands::import::run(&node, &arguments, output)),
         MillraceCommand::Deploy(arguments) => wait(commands::deploy::run(&node, &arguments, output)),

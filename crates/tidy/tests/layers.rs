@@ -12,7 +12,7 @@ const TEST_SUPPORT: [&str; 2] = ["fixtures", "sim"];
 const OWNED_LIBRARIES: [(&str, &[&str]); 23] = [
     ("axum", &["gateway", "membership", "bench", "server"]),
     ("ciborium", &["render", "gateway", "bench"]),
-    ("clap", &["server"]),
+    ("clap", &["bench", "server"]),
     ("fjall", &["store"]),
     ("h2", &["gateway"]),
     ("html2text", &["mail"]),
@@ -21,7 +21,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 23] = [
     ("jiff", &["cluster", "grouping", "indexing", "schema"]),
     ("libc", &["env", "model"]),
     ("mail-parser", &["mail"]),
-    ("mimalloc", &["server"]),
+    ("mimalloc", &["bench", "server"]),
     ("ort", &["model"]),
     ("quick-xml", &["render"]),
     ("roxmltree", &["schema"]),

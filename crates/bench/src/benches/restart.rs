@@ -86,9 +86,7 @@ struct RestartDirectories<'s> {
 
 impl<'s> RestartDirectories<'s> {
     fn prepare(settings: &'s Settings) -> Result<Self, Error> {
-        let program = settings.program.as_deref();
-        let program = program
-            .ok_or_else(|| Error::failed("this benchmark starts servers; run it as `millrace bench`"))?;
+        let program = settings.program()?;
         let directory = settings.workplace()?;
         let (empty, filled) = (directory.path().join("empty"), directory.path().join("filled"));
         let documents = settings.sized(DOCUMENTS);

@@ -1,6 +1,5 @@
 //! Commands, one module for each.
 
-pub mod bench;
 pub mod cluster;
 pub mod completions;
 pub mod corpus;
