@@ -1,9 +1,8 @@
 //! Decision trees of gradient boosting models.
-//!
-//! All trees of a model lie in one array of splits, each with the indices of its two successors, so a walk
-//! from root to leaf is a loop over small, neighbouring records. A batch is evaluated tree by tree, which
-//! keeps a tree in the cache.
 
+mod layout;
+
+use self::layout::TreeLayout;
 use crate::operators::BatchNumbers;
 use crate::{Error, ExpressionFault, ParsedExpression};
 
@@ -11,10 +10,7 @@ use crate::{Error, ExpressionFault, ParsedExpression};
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecisionForest {
     inputs: Vec<ParsedExpression>,
-    roots: Vec<WalkTarget>,
-    splits: Vec<ForestNode>,
-    /// Categories of all splits, sorted within each split.
-    categories: Vec<f64>,
+    trees: TreeLayout,
     average: bool,
     sigmoid: Option<f64>,
 }
@@ -27,7 +23,7 @@ enum WalkTarget {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct ForestNode {
+struct ForestSplit {
     input: u32,
     test: SplitTest,
     missing: MissingDirection,
@@ -39,8 +35,8 @@ struct ForestNode {
 enum SplitTest {
     Below(f64),
     AtMost(f64),
-    /// Membership in this range of [`DecisionForest::categories`].
-    OneOf(u32, u32),
+    /// Membership in these categories, which are sorted.
+    OneOf(Box<[f64]>),
 }
 
 /// Test of a split.
@@ -73,54 +69,14 @@ impl DecisionForest {
 
     /// Fills `out` with the model's value for each document. `rows` is reusable memory.
     pub(crate) fn evaluate(&self, inputs: &[BatchNumbers<'_>], rows: &mut Vec<f64>, out: &mut [f64]) {
-        let width = inputs.len().max(1);
-        rows.clear();
-        rows.resize(out.len() * width, 0.0);
-        for (at, row) in rows.chunks_exact_mut(width).enumerate() {
-            row.iter_mut().zip(inputs).for_each(|(cell, input)| *cell = input.get(at));
-        }
         out.fill(0.0);
-        for root in &self.roots {
-            for (out, row) in out.iter_mut().zip(rows.chunks_exact(width)) {
-                *out += self.leaf(*root, row);
-            }
-        }
+        self.trees.add_leaves(inputs, rows, out);
         if self.average {
-            let count = (self.roots.len() as f64).max(1.0);
+            let count = (self.trees.trees() as f64).max(1.0);
             out.iter_mut().for_each(|out| *out /= count);
         }
         if let Some(steepness) = self.sigmoid {
             out.iter_mut().for_each(|out| *out = 1.0 / (1.0 + libm::exp(-steepness * *out)));
-        }
-    }
-
-    fn leaf(&self, mut next: WalkTarget, row: &[f64]) -> f64 {
-        loop {
-            let at = match next {
-                WalkTarget::Leaf(value) => return value,
-                WalkTarget::Split(at) => at,
-            };
-            let node = &self.splits[at as usize];
-            let holds = self.holds(node, row[node.input as usize]);
-            next = node.next[usize::from(!holds)];
-        }
-    }
-
-    fn holds(&self, node: &ForestNode, mut feature: f64) -> bool {
-        if feature.is_nan() {
-            match node.missing {
-                MissingDirection::Holds => return true,
-                MissingDirection::Fails => return false,
-                MissingDirection::IsZero => feature = 0.0,
-            }
-        }
-        match node.test {
-            SplitTest::Below(bound) => feature < bound,
-            SplitTest::AtMost(bound) => feature <= bound,
-            SplitTest::OneOf(from, to) => {
-                let categories = &self.categories[from as usize..to as usize];
-                categories.binary_search_by(|category| category.total_cmp(&feature)).is_ok()
-            }
         }
     }
 }
@@ -128,10 +84,14 @@ impl DecisionForest {
 /// Builder of a [`DecisionForest`] from the leaves to the roots. A split is added after its successors, so
 /// that there are no cycles.
 #[derive(Debug)]
-pub struct ForestBuilder(DecisionForest);
+pub struct ForestBuilder {
+    forest: DecisionForest,
+    /// All splits so far, by number.
+    splits: Vec<ForestSplit>,
+}
 
-/// A tree, or part of a tree, added to a [`ForestBuilder`].
-#[derive(Debug, Clone, Copy)]
+/// A tree, or part of a tree, added to a [`ForestBuilder`]. It has one place in one tree.
+#[derive(Debug)]
 pub struct Subtree(WalkTarget);
 
 impl ForestBuilder {
@@ -141,14 +101,8 @@ impl ForestBuilder {
     /// One of the features is not a valid expression.
     pub fn new<'n>(inputs: impl IntoIterator<Item = &'n str>) -> Result<Self, Error> {
         let inputs = inputs.into_iter().map(ParsedExpression::parse).collect::<Result<_, _>>()?;
-        Ok(ForestBuilder(DecisionForest {
-            inputs,
-            roots: Vec::new(),
-            splits: Vec::new(),
-            categories: Vec::new(),
-            average: false,
-            sigmoid: None,
-        }))
+        let forest = DecisionForest { inputs, trees: TreeLayout::default(), average: false, sigmoid: None };
+        Ok(ForestBuilder { forest, splits: Vec::new() })
     }
 
     /// Adds a leaf.
@@ -168,11 +122,10 @@ impl ForestBuilder {
         holds: Subtree,
         fails: Subtree,
     ) -> Result<Subtree, ExpressionFault> {
-        let forest = &mut self.0;
-        if input >= forest.inputs.len() {
+        let inputs = self.forest.inputs.len();
+        if input >= inputs {
             return Err(ExpressionFault::new(format!(
-                "a split is by feature {input}, but there are {}",
-                forest.inputs.len()
+                "a split is by feature {input}, but there are {inputs}"
             )));
         }
         let test = match split {
@@ -180,37 +133,37 @@ impl ForestBuilder {
             SplitRule::AtMost(bound) => SplitTest::AtMost(bound),
             SplitRule::OneOf(mut categories) => {
                 categories.sort_by(f64::total_cmp);
-                let from = forest.categories.len();
-                forest.categories.extend(categories);
-                SplitTest::OneOf(count(from)?, count(forest.categories.len())?)
+                SplitTest::OneOf(categories.into_boxed_slice())
             }
         };
-        let place = WalkTarget::Split(count(forest.splits.len())?);
-        forest.splits.push(ForestNode { input: count(input)?, test, missing, next: [holds.0, fails.0] });
+        let place = WalkTarget::Split(count(self.splits.len())?);
+        self.splits.push(ForestSplit { input: count(input)?, test, missing, next: [holds.0, fails.0] });
         Ok(Subtree(place))
     }
 
     /// Completes a tree.
     pub fn tree(&mut self, root: Subtree) {
-        self.0.roots.push(root.0);
+        self.forest.trees.add(root.0, &self.splits);
     }
 
     /// Makes the value the average of the trees instead of their sum.
     pub fn average(&mut self) {
-        self.0.average = true;
+        self.forest.average = true;
     }
 
     /// Makes the value `1 / (1 + exp(-steepness * sum))`.
     pub fn sigmoid(&mut self, steepness: f64) {
-        self.0.sigmoid = Some(steepness);
+        self.forest.sigmoid = Some(steepness);
     }
 
     /// Returns the model.
     pub fn finish(self) -> DecisionForest {
-        self.0
+        self.forest
     }
 }
 
+/// The number as one of 30 bits.
 fn count(count: usize) -> Result<u32, ExpressionFault> {
-    u32::try_from(count).map_err(|_| ExpressionFault::new("the model has more splits than can be counted"))
+    let number = u32::try_from(count).ok().filter(|number| *number < 1 << 30);
+    number.ok_or_else(|| ExpressionFault::new("the model has more splits than can be counted"))
 }
